@@ -1,3 +1,5 @@
+/* analysis.c - runs an analyzer as a command: parses its options, opens the traces, and writes or
+ * draws the table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +19,17 @@
 
 enum { MAX_TRACES = 256 };
 
+/* The values of the options of an analysis. */
 struct request {
     const struct analyzer *a;
     struct analyzer_args args;
     const char *tokens, *out, *figure;
     struct analyzer_options own;
     bool json;
-    bool several; /* traces of an analysis of one: their tables, one after the other */
+    /* several traces were given to an analyzer of one trace; their tables are concatenated */
+    bool several;
     struct figure_options look;
-    struct buf about; /* of several traces: what is said of each */
+    struct buf about; /* for several traces: the summary of each trace */
     int64_t threads;
 };
 
@@ -115,7 +119,8 @@ static int describe(const struct request *q, const struct table *t)
     return err;
 }
 
-/* Several traces of an analysis of one: any table, and figures that tell them apart. */
+/* Decides whether the tables of several traces are concatenated. Returns KVF_E_ARG with a sentence
+ * if a figure was requested that cannot show several traces, otherwise KVF_OK. */
 static int check_several(struct request *q, int operands, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(q);
@@ -137,9 +142,10 @@ static int make_table(struct request *q, struct kvf_trace *const *trace, char *c
                : analyzer_run(q->a, trace, n, &q->args, ret, d);
 }
 
-/* Numbers are written first: they may have taken long. */
-static int idle(const struct request *q, const struct figure *f, const struct table *t, int err,
-                struct kvf_diag *d)
+/* Checks --style if no figure was drawn. Called after the table is written, because computing the
+ * table may have taken long. */
+static int check_unused_style(const struct request *q, const struct figure *f,
+                              const struct table *t, int err, struct kvf_diag *d)
 {
     return err ? err : figure_options_idle(&q->look, f, t, d);
 }
@@ -150,11 +156,11 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     if (f && q->several && !f->side_by_side)
         f = NULL;
     if (q->json)
-        return idle(q, f, t, output_write(t, TABLE_JSON, "-", d), d);
+        return check_unused_style(q, f, t, output_write(t, TABLE_JSON, "-", d), d);
     bool screen = q->out && strcmp(q->out, "-") == 0, drawn = preview_wanted(&q->look, f, q->out);
     int err = KVF_OK;
     if (screen && !drawn)
-        return idle(q, f, t, output_write(t, TABLE_TSV, "-", d), d);
+        return check_unused_style(q, f, t, output_write(t, TABLE_TSV, "-", d), d);
     bool figure = q->out && !screen && figure_can_write(q->out);
     if (figure)
         err = figure_options_write(&q->look, f, t, q->out, d);
@@ -162,7 +168,7 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
         err = output_write(t, table_format_of(q->out), q->out, d);
     if (!err)
         err = drawn ? preview(&q->look, f, t, d) : describe(q, t);
-    return drawn || figure ? err : idle(q, f, t, err, d);
+    return drawn || figure ? err : check_unused_style(q, f, t, err, d);
 }
 
 static int cmd_analysis(const struct command *self, void *request, int n, char **operand)

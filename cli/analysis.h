@@ -1,4 +1,5 @@
-/* analysis.h - every analysis as a command: traces in, a table or a figure out. */
+/* analysis.h - makes a command from each analyzer, which reads traces and writes a table or a
+ * figure. */
 #ifndef KVF_CLI_ANALYSIS_H
 #define KVF_CLI_ANALYSIS_H
 
@@ -10,10 +11,12 @@
 
 #define ANALYSIS_GROUP "analyses" /* the group of these commands in the overview */
 
-/* The command of an analyzer: its name, summary and traces are the analyzer's. */
+/* Returns the command of an analyzer, with the name, summary and operands that the analyzer
+ * declares. */
 struct command analysis_command(const struct analyzer *a);
 
-/* "A:B", "A:", ":B" with whole numbers; what is missing stays as it is. */
+/* Parses "A:B", "A:" or ":B", where A and B are integers. A missing bound keeps the value that *a
+ * or *b had before. Returns false if the text is malformed. */
 bool range_parse(const char *s, int64_t *a, int64_t *b);
 
 #endif

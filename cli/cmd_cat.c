@@ -1,4 +1,4 @@
-/* cmd_cat.c - parts of a trace into one again. */
+/* cmd_cat.c - `kvfate cat` joins the parts of a trace. */
 #include "cli/commands.h"
 #include "cli/made_trace.h"
 

@@ -1,5 +1,5 @@
-/* cmd_causal.c - whether attention that goes to distractors costs the answer: entries taken out of
- * the cache at the answer's query. */
+/* cmd_causal.c - `kvfate causal` tests whether attention to distractors degrades the answer, by
+ * removing entries from the cache when the answer is queried. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,8 @@ struct job {
     struct engine *engine;
     struct effect effect;
     struct tasks tasks;
-    unsigned char *take;            /* [L * KV heads] */
-    double *share;                  /* [n][L * KV heads] */
+    unsigned char *take; /* [L * KV heads] nonzero for heads of --head */
+    double *share;       /* [n][L * KV heads] attention mass of each head on the distractors */
     struct causal_outcome *outcome; /* [n][PER_TASK] */
     struct effect_memory memory;
     struct progress bar;
@@ -63,7 +63,7 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* ---- measuring */
+/* ---- measurement */
 
 static void on_progress(void *ctx, int tokens)
 {
@@ -104,7 +104,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- what comes out */
+/* ---- output */
 
 static double cell(const struct table *t, const char *name, int row)
 {
@@ -131,16 +131,16 @@ static void print_row(const struct table *t, int row)
     printf("\n");
 }
 
-/* Says what the row of all distractors in all heads means, in one sentence.  Signs of five tasks
- * cannot reach p < 0.05. */
+/* Prints one sentence on the row that removes all distractors in all heads. Fewer than six tasks
+ * cannot give p < 0.05 in a sign test. */
 static void print_verdict(const struct table *t, int row, int n)
 {
-    enum { LEAST = 6 };
+    enum { MIN_TASKS = 6 };
     double low = cell(t, "dlogp_low", row), high = cell(t, "dlogp_high", row);
-    bool clear = n >= LEAST && cell(t, "dlogp_p", row) < 0.05;
-    if (n < LEAST) {
+    bool clear = n >= MIN_TASKS && cell(t, "dlogp_p", row) < 0.05;
+    if (n < MIN_TASKS) {
         printf("\n%d task%s nothing of others: give %d or more.\n", n, n == 1 ? " says" : "s say",
-               LEAST);
+               MIN_TASKS);
         return;
     }
     printf("\nWithout all distractors log p(answer) changes by %+.3f nats (%+.3f .. %+.3f): ",

@@ -1,5 +1,5 @@
-/* cmd_checksum.c - digests of what traces hold: computed from every value, and compared with what
- * the writer has put into the file. */
+/* cmd_checksum.c - `kvfate checksum` computes digests of all values of traces, and compares them
+ * with the digests that the writer stored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,19 +20,19 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* As kvf_digest, which is compared with the stored one where there is one. */
+/* Computes kvf_digest(), and compares it with the stored digest if the file has one. */
 static int compute(struct kvf_trace *t, const char *path, char ret[33], struct kvf_diag *d)
 {
-    char told[33];
+    char stored[33];
     struct watcher w = watcher_begin("checksum");
     kvf_watch(t, watcher_see, &w);
     int err = kvf_digest(t, ret, d);
     watcher_end(&w);
     kvf_watch(t, NULL, NULL);
-    if (err || kvf_stored_digest(t, told) != KVF_OK || strcmp(ret, told) == 0)
+    if (err || kvf_stored_digest(t, stored) != KVF_OK || strcmp(ret, stored) == 0)
         return err;
     return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s", path,
-                    ret, told);
+                    ret, stored);
 }
 
 static int one(const struct command *self, const struct request *q, const char *path,

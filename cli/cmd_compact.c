@@ -1,4 +1,4 @@
-/* cmd_compact.c - the same content in fewer bytes. */
+/* cmd_compact.c - `kvfate compact` recompresses a trace. */
 #include <stdio.h>
 #include <sys/stat.h>
 

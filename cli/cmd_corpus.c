@@ -1,4 +1,5 @@
-/* cmd_corpus.c - an analysis of many traces, added up over documents. */
+/* cmd_corpus.c - `kvfate corpus` runs an analysis on many traces and sums the results over
+ * documents. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,40 +27,41 @@
 enum { ROUND = 8 };
 #define SAVE_EVERY 30
 
+/* A run of `kvfate corpus`. */
 struct job {
     const char *name;
     const struct analyzer *a;
     /* options */
     struct analyzer_args args;
-    struct analyzer_options own; /* of the analysis */
+    struct analyzer_options own; /* options of the analysis */
     struct corpus_target to;
     const char *tokens, *shard, *state, *against, *where;
-    int intervals; /* of corpus_interval_words */
+    int intervals; /* index into corpus_interval_words */
     int64_t replicates, seed, threads;
     double save_every;
     bool skip_bad;
 
-    struct shard part;    /* of --shard */
-    struct where *chosen; /* of --where */
+    struct shard part;    /* from --shard */
+    struct where *chosen; /* from --where */
     struct corpus_settings set;
     struct corpus_traces traces;
-    size_t *first; /* [documents + 1] traces of the documents to do */
+    size_t *first; /* [documents + 1] index of the first trace of each document to process */
     size_t n_documents;
-    struct crew *crew; /* of several ranks documents are the cells */
+    struct crew *crew; /* if it has several ranks, its cells are documents */
     struct par *pool;
     struct corpus *c;
-    pthread_mutex_t lock;             /* of c */
-    struct corpus_document **scratch; /* [2][threads] */
-    /* of --against */
+    pthread_mutex_t lock;             /* protects c and pairs */
+    struct corpus_document **scratch; /* [2 * threads] */
+    /* from --against */
     struct corpus_traces other;
-    size_t *first_other; /* [documents] */
+    size_t *first_other; /* [documents] index of the first trace in `other` */
     uint64_t *id;        /* [documents] */
     struct corpus_pairs *pairs;
     int64_t left_out;
     int64_t longest; /* steps of the longest trace */
 };
 
-/* ---- what is asked for */
+/* ---- options */
 
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct job, to.out), "OUT",
@@ -111,7 +113,7 @@ static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
 static int parse(struct job *j, struct kvf_diag *d)
 {
     j->args.options = &j->own;
-    j->args.threads = 1; /* documents are in parallel */
+    j->args.threads = 1; /* documents run in parallel instead */
     j->set = (struct corpus_settings){(int)j->replicates, (uint64_t)j->seed,
                                       (enum corpus_intervals)j->intervals};
     const struct idle list[] = {
@@ -143,7 +145,8 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     if (t->n == 0)
         return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
     int err = traces_identify(t, j->pool);
-    for (size_t i = 0; !err && i < t->n_readable; i++) /* of all shards: they are to agree */
+    /* over all shards, so that all shards use the same length */
+    for (size_t i = 0; !err && i < t->n_readable; i++)
         j->longest = t->trace[i].steps > j->longest ? t->trace[i].steps : j->longest;
     if (!err && t->n == 0)
         err = kvf_fail(d, KVF_E_NOTFOUND, "--where holds of no trace: `kvfate ls` lists them");
@@ -172,7 +175,8 @@ static int find_traces(struct job *j, int n, char **operand, struct kvf_diag *d)
     return err;
 }
 
-/* What is to be read; traces that nothing tells the document of count in the first shard. */
+/* Returns the plan of this run: number and hash of its traces. Unreadable traces have no known
+ * document and count in shard 1. */
 static struct corpus_plan plan_of(const struct job *j)
 {
     struct corpus_plan p = {.traces = j->traces.n_readable};
@@ -194,8 +198,9 @@ static size_t end_of_document(const struct corpus_traces *t, size_t first)
     return end;
 }
 
-/* Whether what is to be read is what the state c was made of: the same traces, or some more of
- * which it knows that they could not be read, of documents that are not in its sums. */
+/* Returns true if the traces of this run are the traces of the state c. The run may have fewer
+ * unreadable traces than the state if the additional traces belong to documents that are not in
+ * its sums. */
 static bool same_traces(const struct job *j, struct corpus *c)
 {
     const struct corpus_plan *now = corpus_planned(j->c), *old = corpus_planned(c);
@@ -217,7 +222,7 @@ static bool same_traces(const struct job *j, struct corpus *c)
     return there == corpus_counted(c).documents;
 }
 
-/* Goes on with the state.  What could not be read then is tried again. */
+/* Continues from the state file. Traces that could not be read before are tried again. */
 static int resume(struct job *j, struct kvf_diag *d)
 {
     const struct corpus_plan *now = corpus_planned(j->c), *old;
@@ -227,7 +232,8 @@ static int resume(struct job *j, struct kvf_diag *d)
         return err;
     old = corpus_planned(c);
     corpus_forget_missed(c);
-    if (!same_traces(j, c)) /* whose lengths may decide on the arguments */
+    /* checked first: the lengths of the traces may determine the arguments */
+    if (!same_traces(j, c))
         err = kvf_fail(d, KVF_E_ARG,
                        "results of other traces: %llu of %llu documents, here %llu "
                        "of %llu; another file for --state, or the same traces",
@@ -247,8 +253,8 @@ static int resume(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The documents that are not in the sums yet, as runs of traces; those that are, too, where several
- * ranks must number them alike. */
+/* Lists the documents that are not in the sums yet, each by its first trace. With several ranks,
+ * lists all documents, so that all ranks number them equally. */
 static int list_documents(struct job *j)
 {
     const struct corpus_trace *t = j->traces.trace;
@@ -265,7 +271,7 @@ static int list_documents(struct job *j)
     return KVF_OK;
 }
 
-/* Of the documents those that both have; both lists are by document. */
+/* Keeps the documents that both corpora contain. Both lists are sorted by document. */
 static int list_pairs(struct job *j, struct kvf_diag *d)
 {
     const struct corpus_trace *a = j->traces.trace, *b = j->other.trace;
@@ -294,8 +300,8 @@ static int list_pairs(struct job *j, struct kvf_diag *d)
     return pairs_create(j->c, j->id, n, &j->pairs);
 }
 
-/* Defaults that depend on the length are those of the longest trace for all, so that one row has
- * one meaning in all documents. */
+/* Sets option defaults that depend on the length from the longest trace, so that a row has the
+ * same meaning in all documents. */
 static void set_length(struct job *j)
 {
     int64_t end = j->args.token1 < 0 || j->args.token1 > j->longest ? j->longest : j->args.token1;
@@ -324,29 +330,31 @@ static int prepare(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- the documents */
+/* ---- documents */
 
-struct task { /* one document */
+struct task { /* the processing of one document */
     int err;
     struct kvf_diag d;
     struct buf bad; /* a line for each trace that could not be read */
 };
 
+/* A number of documents that are processed in parallel. */
 struct round {
     struct job *j;
     struct task *task;
-    size_t at;            /* document of task 0 */
-    struct progress *bar; /* NULL: nobody is told */
+    size_t at;            /* index of the document of task 0 */
+    struct progress *bar; /* NULL if progress is not shown */
     atomic_size_t done;
 };
 
-/* Errors of the command line and of memory end the run; others are those of one trace. */
+/* Returns true for errors that end the run: usage errors and exhausted memory. Other errors
+ * concern one trace. */
 static bool fatal(int err)
 {
     return err == KVF_E_ARG || err == KVF_E_NOMEM;
 }
 
-static int take_trace(struct job *j, const char *path, struct corpus_document *x, struct task *k,
+static int read_trace(struct job *j, const char *path, struct corpus_document *x, struct task *k,
                       struct progress *bar)
 {
     struct analyzer_args args = j->args;
@@ -376,17 +384,17 @@ static int take_trace(struct job *j, const char *path, struct corpus_document *x
     return err;
 }
 
-/* All traces of the document of trace `first`. */
-static void take_document(struct job *j, const struct corpus_traces *t, size_t first,
+/* Adds all traces of the document of trace `first` to x. */
+static void read_document(struct job *j, const struct corpus_traces *t, size_t first,
                           struct corpus_document *x, struct task *k, struct progress *bar)
 {
     uint64_t id = t->trace[first].document;
     corpus_document_begin(x, id);
     for (size_t i = first; !k->err && i < t->n_readable && t->trace[i].document == id; i++)
-        k->err = take_trace(j, t->trace[i].path, x, k, bar);
+        k->err = read_trace(j, t->trace[i].path, x, k, bar);
 }
 
-/* The calling thread tells of what all do. */
+/* Processes one document. Only thread 0, the calling thread, updates the progress bar. */
 static void do_document(void *ctx, int index, int thread)
 {
     struct round *r = ctx;
@@ -395,20 +403,23 @@ static void do_document(void *ctx, int index, int thread)
     struct task *k = &r->task[index];
     struct corpus_document *x = j->scratch[2 * thread], *y = j->scratch[2 * thread + 1];
     size_t n = r->at + (size_t)index;
-    take_document(j, &j->traces, j->first[n], x, k, bar);
+    read_document(j, &j->traces, j->first[n], x, k, bar);
     if (!k->err && j->pairs)
-        take_document(j, &j->other, j->first_other[n], y, k, bar);
+        read_document(j, &j->other, j->first_other[n], y, k, bar);
     size_t done = atomic_fetch_add(&r->done, 1) + 1;
     if (bar)
         progress_update(bar, (int64_t)(r->at + done));
     if (k->err)
         return;
-    pthread_mutex_lock(&j->lock); /* the order does not matter: integers, or a place for each */
+    /* The result does not depend on the order: sums are integers, and pairs have a slot for each
+     * document. */
+    pthread_mutex_lock(&j->lock);
     k->err = j->pairs ? pairs_add(j->pairs, n, x, y, &k->d) : corpus_add(j->c, x, &k->d);
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Documents at .. at + n - 1; says what could not be read in their order. */
+/* Processes documents at .. at + n - 1. Prints messages on unreadable traces in the order of the
+ * documents. */
 static int do_round(struct job *j, size_t at, int n, struct progress *bar, struct kvf_diag *d)
 {
     struct round r = {.j = j, .task = MEM_NEW(struct task, (size_t)n), .at = at, .bar = bar};
@@ -461,7 +472,7 @@ static int do_all(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- the documents among the ranks of a crew */
+/* ---- documents distributed over the ranks of a crew */
 
 static int offer_documents(struct job *j)
 {
@@ -475,8 +486,9 @@ static int offer_documents(struct job *j)
     return err;
 }
 
-/* The first rank puts all together, and does what is missing: what a dead rank had not kept. */
-static int gather(struct job *j, struct kvf_diag *d)
+/* On rank 0: merges the sums of all ranks, and processes documents that a dead rank did not
+ * store. */
+static int merge_ranks(struct job *j, struct kvf_diag *d)
 {
     int err = KVF_OK;
     for (int rank = 1; !err && rank < crew_size(j->crew); rank++)
@@ -511,11 +523,12 @@ static int do_cells(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* Ranks that are not the first have told the crew that they left before it gathers. */
-static int do_together(struct job *j, struct kvf_diag *d)
+/* Processes documents together with the other ranks. The other ranks have left the crew before
+ * rank 0 merges their sums. */
+static int run_with_crew(struct job *j, struct kvf_diag *d)
 {
     int err = do_cells(j, d);
-    return err || !crew_is_first(j->crew) ? err : gather(j, d);
+    return err || !crew_is_first(j->crew) ? err : merge_ranks(j, d);
 }
 
 static int finish(struct job *j, struct kvf_diag *d)
@@ -576,14 +589,14 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     err = find_traces(j, n - 1, operand + 1, &d);
     if (err)
         goto done;
-    signals_catch(); /* before this a signal ends the process, also if a list never ends */
+    signals_catch(); /* Until here a signal ends the process, even while an endless list is read. */
     err = prepare(j, &d);
     if (err)
         goto done;
-    err = crew_size(j->crew) > 1 ? do_together(j, &d) : do_all(j, &d);
+    err = crew_size(j->crew) > 1 ? run_with_crew(j, &d) : do_all(j, &d);
     if (!err)
         err = finish(j, &d);
-    if (err == KVF_E_ARG) /* an option that the analysis or the figure refused */
+    if (err == KVF_E_ARG) /* an option that the analysis or the figure rejected */
         status = EXIT_USAGE;
     if (!err && (j->skip_bad || !j->left_out))
         status = EXIT_OK;

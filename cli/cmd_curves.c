@@ -1,4 +1,4 @@
-/* cmd_curves.c - what training recorded, as a table or a figure. */
+/* cmd_curves.c - `kvfate curves` makes a table or a figure from the records of trainings. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int check_output(const struct job *j, int n, char **path, struct kvf_diag
     return KVF_OK;
 }
 
-/* A line for each run: where it is and what its checks found. */
+/* Prints a line for each run: its last step and loss, and the smallest KL of its checks. */
 static void summary(const struct table *t)
 {
     int run = table_find(t, "run"), step = table_find(t, "step"), loss = table_find(t, "loss");
@@ -51,7 +51,7 @@ static void summary(const struct table *t)
             continue;
         shown_print(table_str(t, run, r), strlen(table_str(t, run, r)));
         printf(": step %" PRId64, table_int(t, step, r));
-        if (!isnan(last)) /* checks alone, before the first step */
+        if (!isnan(last)) /* NaN if there are only checks before the first step */
             printf(", loss %.4f", last);
         if (best >= 0)
             printf("; least KL of the checks %.4f at step %" PRId64, table_real(t, kl, best),

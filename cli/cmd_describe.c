@@ -1,5 +1,5 @@
-/* cmd_describe.c - what the program says of itself, for the tools that make its documentation and
- * check it. */
+/* cmd_describe.c - `kvfate describe` prints all declarations of the program as JSON. Tools make
+ * the documentation from it and check it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +98,8 @@ static void put_commands(struct buf *b)
     buf_char(b, ']');
 }
 
-/* How the values of a table add up over documents. */
+/* Appends the measures of an analysis, which define how `kvfate corpus` sums its tables over
+ * documents. */
 static void put_measures(struct buf *b, const struct analyzer_measure *m)
 {
     json_put_key(b, "measures");
@@ -121,7 +122,7 @@ static void put_measures(struct buf *b, const struct analyzer_measure *m)
     buf_char(b, ']');
 }
 
-/* The columns that an analysis reads. */
+/* Appends the columns of a trace that an analysis reads. */
 static void put_uses(struct buf *b, const struct column_use *c)
 {
     static const char *const needs[] = {"always", "can lack", "helps", "asked"};
@@ -137,7 +138,7 @@ static void put_uses(struct buf *b, const struct column_use *c)
     buf_char(b, ']');
 }
 
-/* Who supplies the columns. */
+/* Appends for each column the option or importer that supplies it. */
 static void put_supplies(struct buf *b)
 {
     json_put_key(b, "columns");
@@ -186,7 +187,7 @@ static void put_analyzers(struct buf *b)
     buf_char(b, ']');
 }
 
-/* The sets that --probes knows, and --shadow, have this probe. */
+/* Appends the names of the probe sets (--probes, --shadow) that contain this probe. */
 static void put_sets(struct buf *b, const struct probe *p)
 {
     const char *sets[5] = {NULL};

@@ -1,4 +1,4 @@
-/* cmd_devices.c - what this machine has to compute with. */
+/* cmd_devices.c - `kvfate devices` lists the CPU and the CUDA devices of this machine. */
 #include <stdio.h>
 #include <string.h>
 

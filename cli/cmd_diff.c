@@ -1,5 +1,5 @@
-/* cmd_diff.c - what differs between two traces.  Exit statuses are those of
- * diff(1): 0 equal, 1 different, 2 trouble. */
+/* cmd_diff.c - `kvfate diff` lists differences between two traces. The exit statuses are those of
+ * diff(1): 0 if equal, 1 if different, 2 on errors. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static int cmd_diff(const struct command *self, void *request, int n, char **ope
     watcher_end(&w);
     if (!err)
         err = deliver(table, q->out, q->json, &d);
-    if (!err && fflush(stdout) != 0) /* its status would be 1 */
+    /* the check in commands_main() would exit with 1, which means a difference here */
+    if (!err && fflush(stdout) != 0)
         err = kvf_fail(&d, KVF_E_IO, "standard output: %s", strerror(errno));
     command_say(self, err, &d);
     table_destroy(table);

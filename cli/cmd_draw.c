@@ -1,4 +1,5 @@
-/* cmd_draw.c - figures of tables that were written before, and of the difference of two. */
+/* cmd_draw.c - `kvfate draw` draws figures from saved tables, and from the difference of two
+ * tables. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,8 @@ struct job {
     struct figure_options look;
 };
 
-/* What a map of the table shows. */
+/* Returns the column that a map of the table shows: --value, or the default of tables that are
+ * known. */
 static const char *value_of(const struct job *j, const struct table *t)
 {
     static const char *const known[][2] = {
@@ -50,7 +52,8 @@ static int subtract(struct job *j, struct table **t, struct kvf_diag *d)
     if (!err) {
         table_destroy(*t);
         *t = out;
-        j->look.style.option = NULL; /* it chose rows */
+        /* --style selected rows for the subtraction, so the figure must not parse it */
+        j->look.style.option = NULL;
     }
     table_destroy(b);
     return err;
@@ -116,7 +119,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Several tables on a page. */
+/* Draws several tables on one page. */
 static int draw_layout(const struct command *self, struct job *j, int n, char **operand)
 {
     struct kvf_diag d = {""};
@@ -138,9 +141,10 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
     return command_end(self, err, &d);
 }
 
-/* What TABLE@FIGURE:KEY=VALUE,... says stands for --figure and --style. */
-static int take_operand(struct job *j, const char *text, struct draw_operand *ret,
-                        struct kvf_diag *d)
+/* Parses an operand. The figure and the style of TABLE@FIGURE:KEY=VALUE,... act as --figure and
+ * --style. */
+static int parse_operand(struct job *j, const char *text, struct draw_operand *ret,
+                         struct kvf_diag *d)
 {
     int err = draw_operand(text, ret, d);
     if (err || !ret->figure)
@@ -167,7 +171,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
             &d);
     struct table *t = NULL;
     struct draw_operand x;
-    int err = take_operand(j, operand[0], &x, &d);
+    int err = parse_operand(j, operand[0], &x, &d);
     if (!err)
         err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err)

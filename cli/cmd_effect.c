@@ -26,7 +26,7 @@ enum { DOCS = 4, PROMPT = 512, SINKS = 4, RECENT = 64, TOP = 10 };
 
 struct job {
     /* options */
-    struct runner r; /* model, prompt, execution */
+    struct runner r; /* model, prompt and execution */
     struct opt_list data;
     int64_t docs, prompt, score, recent, sinks, seed;
     const char *heads, *entries, *out;
@@ -36,13 +36,13 @@ struct job {
     struct crew *crew;
     struct effect effect;
     struct documents text;
-    int32_t *own;        /* the prompt and its continuation, without --data */
+    int32_t *own;        /* the prompt and its continuation; NULL with --data */
     const int32_t **ids; /* [docs] */
     int n_docs, steps;
-    unsigned char *take; /* [L * H] heads of the set; all without one */
-    unsigned char *mask; /* [n][L * H] of the cells that need one of their own */
-    int32_t *gone;       /* [n_gone] */
-    int n_gone, n;
+    unsigned char *take; /* [L * H] nonzero for heads of --head; all heads without it */
+    unsigned char *mask; /* [n][L * H] masks of the cells that limit heads */
+    int32_t *removed;    /* [n_removed] tokens whose entries are removed */
+    int n_removed, n;
     struct effect_cell *cell; /* [n] */
     struct effect_row *row;   /* [n] */
     struct effect_step *step; /* [docs][n][steps] */
@@ -136,7 +136,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* ---- what is fed */
+/* ---- input */
 
 static int open_data(struct job *j, struct kvf_diag *d)
 {
@@ -191,7 +191,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
     return j->out ? runner_output(&j->r, j->out, d) : KVF_OK;
 }
 
-/* ---- what is taken away */
+/* ---- cells */
 
 static int alloc_cells(struct job *j)
 {
@@ -200,8 +200,9 @@ static int alloc_cells(struct job *j)
     return j->cell && j->row ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Returns cell k; the caller marks its heads. */
-static unsigned char *held_cell(struct job *j, int k, size_t width)
+/* Initialises cell k, which limits heads to sinks and recent entries, and returns its mask. The
+ * caller marks the heads in it. */
+static unsigned char *limited_cell(struct job *j, int k, size_t width)
 {
     unsigned char *mask = j->mask + (size_t)k * width;
     j->cell[k] = (struct effect_cell){
@@ -227,7 +228,7 @@ static int head_cells(struct job *j)
     for (int i = 0; !err && i < all; i++) {
         if (!j->take[i])
             continue;
-        unsigned char *mask = held_cell(j, k, width);
+        unsigned char *mask = limited_cell(j, k, width);
         memset(mask, j->mirror, width);
         mask[i] = !j->mirror;
         j->row[k] = (struct effect_row){.layer = i / H, .head = i % H};
@@ -236,7 +237,7 @@ static int head_cells(struct job *j)
     }
     if (err)
         return err;
-    unsigned char *mask = held_cell(j, k, width);
+    unsigned char *mask = limited_cell(j, k, width);
     for (int i = 0; i < all; i++)
         mask[i] = j->mirror || j->take[i];
     j->row[k] = (struct effect_row){-1, -1, "all", 0, 0};
@@ -246,23 +247,23 @@ static int head_cells(struct job *j)
 static int entry_cells(struct job *j, struct kvf_diag *d)
 {
     struct entries_prompt p = {j->effect.prompt, (int)j->sinks, (int)j->recent, (uint64_t)j->seed};
-    int err = entries_parse(j->entries, &p, &j->gone, &j->n_gone, d);
-    j->n = j->each ? j->n_gone : 1;
+    int err = entries_parse(j->entries, &p, &j->removed, &j->n_removed, d);
+    j->n = j->each ? j->n_removed : 1;
     if (!err)
         err = alloc_cells(j);
     for (int i = 0; !err && i < j->n; i++) {
-        int n = j->each ? 1 : j->n_gone;
-        j->cell[i] = (struct effect_cell){.heads = j->take, .gone = j->gone + i, .n_gone = n};
-        j->row[i] = (struct effect_row){-1, -1, "", j->gone[i], n};
+        int n = j->each ? 1 : j->n_removed;
+        j->cell[i] = (struct effect_cell){.heads = j->take, .gone = j->removed + i, .n_gone = n};
+        j->row[i] = (struct effect_row){-1, -1, "", j->removed[i], n};
         if (j->each)
-            snprintf(j->row[i].name, sizeof j->row[i].name, "%d", (int)j->gone[i]);
+            snprintf(j->row[i].name, sizeof j->row[i].name, "%d", (int)j->removed[i]);
         else
             snprintf(j->row[i].name, sizeof j->row[i].name, "%.60s", j->entries);
     }
     return err;
 }
 
-/* ---- measuring */
+/* ---- measurement */
 
 static void on_progress(void *ctx, int tokens)
 {
@@ -289,7 +290,7 @@ static struct effect_step *steps_of(const struct job *j, int doc, int cell)
     return j->step + ((size_t)doc * (size_t)j->n + (size_t)cell) * (size_t)j->steps;
 }
 
-/* Cells from .. to - 1 of a document. */
+/* Measures cells from .. to - 1 on a document. */
 static int measure_cells(struct job *j, int doc, int from, int to, struct kvf_diag *d)
 {
     struct effect_run *run = NULL;
@@ -342,7 +343,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- what comes out */
+/* ---- output */
 
 static void add_meta(const struct job *j, struct table *t)
 {
@@ -350,7 +351,7 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_str(t, "heads", j->heads ? j->heads : "all");
     if (j->entries) {
         table_meta_str(t, "removed", j->entries);
-        table_meta_num(t, "removed_entries", j->n_gone);
+        table_meta_num(t, "removed_entries", j->n_removed);
     } else {
         table_meta_str(t, "held",
                        j->mirror ? "all heads but the one of the row"
@@ -366,7 +367,7 @@ static void add_meta(const struct job *j, struct table *t)
 /* Sorts heads by effect, largest first; with --mirror by the KL that their cache saves.  Ties keep
  * their order. */
 struct place {
-    double kl; /* negative in the mirror */
+    double kl; /* negated with --mirror */
     int row;
 };
 
@@ -391,7 +392,8 @@ static void print_row(const struct job *j, const struct table *t, int row)
 static int summary(const struct job *j, const struct table *t)
 {
     struct place *p = MEM_NEW(struct place, (size_t)j->n);
-    int kl = table_find(t, "kl"), n = j->entries ? j->n : j->n - 1; /* `all` comes last */
+    /* the row "all" is the last row and is not sorted */
+    int kl = table_find(t, "kl"), n = j->entries ? j->n : j->n - 1;
     if (!p)
         return KVF_E_NOMEM;
     for (int i = 0; i < n; i++)
@@ -477,7 +479,7 @@ static void finish(struct job *j)
     mem_free(j->ids);
     mem_free(j->take);
     mem_free(j->mask);
-    mem_free(j->gone);
+    mem_free(j->removed);
     mem_free(j->cell);
     mem_free(j->row);
     mem_free(j->step);

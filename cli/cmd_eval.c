@@ -1,4 +1,5 @@
-/* cmd_eval.c - quality against budget, over documents. */
+/* cmd_eval.c - `kvfate eval` measures the quality of cache methods against the budget, over
+ * documents. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 #include "engine/experiment/task.h"
 #include "engine/experiment/eval_state.h"
 
-/* Defaults. */
+/* Default values of options. */
 #define DOCS 24
 #define PROMPT 512
 #define SCORE 128
@@ -89,9 +90,9 @@ static int read_data(struct eval_job *j, struct kvf_diag *d)
     return err;
 }
 
-/* The prompt of a task is what comes before the reply; of that the words that lead to the answer
- * are fed and do not count. */
-static void take_task(struct eval_job *j, int i)
+/* Sets input i from a task. The prompt ends before the reply. The words of the reply that lead to
+ * the answer are fed but not scored. */
+static void set_task(struct eval_job *j, int i)
 {
     const struct task *t = &j->tasks.task[i];
     int score = t->causal.query + t->causal.steps + 1 - t->reply;
@@ -113,13 +114,13 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
     j->docs = j->tasks.n;
     j->input = MEM_NEW(struct eval_input, (size_t)j->docs);
     for (int i = 0; j->input && i < j->tasks.n; i++) {
-        take_task(j, i);
+        set_task(j, i);
         j->eval.floor += j->tasks.task[i].chance / j->tasks.n;
     }
     return j->input ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* A mean with its interval, which few documents do not have. */
+/* Prints a mean and its CI. With too few documents there is no CI, and the columns stay blank. */
 static void print_mean(double mean, double low, double high)
 {
     if (isnan(low) || isnan(high))
@@ -216,7 +217,8 @@ static void finish(struct eval_job *j)
     crew_leave(j->crew);
 }
 
-/* What a part or a rank did is of use only where it is kept. */
+/* Rejects a shard or a multi-process run without --state, since their results would be lost, and a
+ * shard with a table as output. */
 static int check_parts(struct eval_job *j, struct kvf_diag *d)
 {
     int err = shard_parse(j->shard, &j->part, d);

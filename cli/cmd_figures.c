@@ -1,4 +1,4 @@
-/* cmd_figures.c - the list of figures, and what one of them is told with --style. */
+/* cmd_figures.c - `kvfate figures` lists the figures, or the --style keys of one figure. */
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -14,7 +14,8 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* "  by=auto|class: what a line is of (default: auto)" for each key of --style. */
+/* Prints a line such as "  by=auto|class: what a line is of (default: auto)" for each key of
+ * --style. */
 static void print_keys(const struct figure *f)
 {
     for (const struct opt *o = f->style; o && o->type != OPT_END; o++) {

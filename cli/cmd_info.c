@@ -1,4 +1,4 @@
-/* cmd_info.c - what a trace, or a file of gates, holds. */
+/* cmd_info.c - `kvfate info` describes a trace or a file of gates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void put(struct buf *b, const char *key, double v)
     json_put_num(b, v);
 }
 
-/* Run id and digest: of what the file tells. */
+/* Appends the format, and the run id and the digest that are stored in the file. */
 static void put_identity(struct buf *b, const struct kvf_trace *t)
 {
     char text[33];
@@ -45,8 +45,8 @@ static void put_column(struct buf *b, const struct kvf_trace *t, int i)
     buf_char(b, '}');
 }
 
-/* What a trace holds as JSON; a string where it is none. */
-static void put_held(struct buf *b, const char *text)
+/* Appends a stored text as JSON if it is valid JSON, otherwise as a string. */
+static void put_json_or_text(struct buf *b, const char *text)
 {
     if (json_check(text, strlen(text)))
         json_put_text(b, text);
@@ -74,10 +74,10 @@ static int info_json(struct kvf_trace *t, struct kvf_diag *d)
     buf_str(&b, "],\"blobs\":");
     int err = info_blobs_json(&b, t, d);
     buf_str(&b, ",\"header\":");
-    put_held(&b, kvf_meta(t));
+    put_json_or_text(&b, kvf_meta(t));
     if (kvf_note(t, "result")) {
         buf_str(&b, ",\"result\":");
-        put_held(&b, kvf_note(t, "result"));
+        put_json_or_text(&b, kvf_note(t, "result"));
     }
     buf_str(&b, "}\n");
     if (!b.err)
@@ -87,7 +87,7 @@ static int info_json(struct kvf_trace *t, struct kvf_diag *d)
     return err;
 }
 
-/* One line for each object of the run header: "method    name h2o, budget 256, ..." */
+/* Appends one line for an object of the run header: "method    name h2o, budget 256, ..." */
 static void put_object(struct buf *b, const struct json *object)
 {
     const char *sep = "";
@@ -112,7 +112,7 @@ static void put_answer(struct buf *b, struct kvf_trace *t)
     const char *text = json_str(json_get(result, "text"), "");
     size_t n = strlen(text), shown = n < SHOWN ? n : SHOWN;
     while (shown < n && ((unsigned char)text[shown] & 0xc0) == 0x80)
-        shown--; /* not within a character */
+        shown--; /* cut at the start of a character */
     const char *stop = json_str(json_get(result, "stop"), NULL);
     buf_printf(b, "%-10s%lld tokens%s%s: ", "answer",
                (long long)json_int(json_get(result, "generated_tokens"), 0), stop ? ", stop: " : "",

@@ -1,4 +1,5 @@
-/* cmd_logits.c - next-token logits as .npy (NumPy format 1.0), for parity checks. */
+/* cmd_logits.c - `kvfate logits` writes next-token logits as .npy (NumPy format 1.0), for parity
+ * checks. */
 #include <stdio.h>
 #include <string.h>
 

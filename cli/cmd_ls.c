@@ -1,4 +1,5 @@
-/* cmd_ls.c - the traces of folders, or those of them that conditions choose: one row each. */
+/* cmd_ls.c - `kvfate ls` lists the traces of folders, one row each, optionally selected by
+ * conditions. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,8 +22,8 @@ struct job {
     bool json, paths;
 
     struct where *chosen;
-    struct corpus_traces at; /* what is looked at */
-    struct trace_facts *row; /* [n_rows] of those that are meant, without headers */
+    struct corpus_traces at; /* traces to list */
+    struct trace_facts *row; /* [n_rows] facts of the selected traces, without headers */
     size_t n_rows, row_cap;
     size_t unreadable;
 };
@@ -38,7 +39,8 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* A trace that a run has not closed opens by the name that it will have. */
+/* Adds an unfinished trace by its final name, by which kvf_open() finds it. Skips it if a trace
+ * has this name already. */
 static int add_unfinished(void *ctx, const char *path)
 {
     struct stat st;
@@ -51,7 +53,7 @@ static int add_unfinished(void *ctx, const char *path)
     return err;
 }
 
-/* What an operand stands for; of folders what was not closed, too. */
+/* Adds the traces of an operand. For a folder, adds its unfinished traces, too. */
 static int add_operand(struct job *j, const char *operand, struct kvf_diag *d)
 {
     struct stat st;
@@ -62,7 +64,7 @@ static int add_operand(struct job *j, const char *operand, struct kvf_diag *d)
     return err;
 }
 
-/* Takes the facts over, or gives them back. */
+/* Moves the facts into a new row; frees them on failure. Returns KVF_OK or KVF_E_NOMEM. */
 static int add_row(struct job *j, struct trace_facts *f)
 {
     facts_trim(f);
@@ -80,8 +82,9 @@ static int add_row(struct job *j, struct trace_facts *f)
     return KVF_OK;
 }
 
-/* A file that is no trace is told and listed; only want of memory ends the list. */
-static int look_at(const struct command *self, struct job *j, const char *path)
+/* Adds a row for the trace at `path` if the conditions select it. A file that is not a trace is
+ * reported and listed. Returns an error only if memory is exhausted. */
+static int list_trace(const struct command *self, struct job *j, const char *path)
 {
     struct trace_facts f = {0};
     struct kvf_trace *t = NULL;
@@ -103,20 +106,20 @@ static int look_at(const struct command *self, struct job *j, const char *path)
     return KVF_OK;
 }
 
-static int look_at_all(const struct command *self, struct job *j)
+static int list_traces(const struct command *self, struct job *j)
 {
     struct progress bar;
     int err = KVF_OK;
     progress_start(&bar, "ls", "traces", (int64_t)j->at.n);
     for (size_t i = 0; !err && i < j->at.n; i++) {
-        err = look_at(self, j, j->at.trace[i].path);
+        err = list_trace(self, j, j->at.trace[i].path);
         progress_update(&bar, (int64_t)i + 1);
     }
     progress_clear(&bar);
     return err;
 }
 
-/* ---- what is shown */
+/* ---- output */
 
 static int add_column(struct table *t, const struct job *j, int fact)
 {
@@ -148,7 +151,7 @@ static struct table *as_table(const struct job *j)
     return table_made(t, err);
 }
 
-/* Letters of the name, and of the longest text or number, of a fact. */
+/* Returns the column width of a fact: the length of its name or of its longest value. */
 static int width_of(const struct job *j, int fact)
 {
     int most = (int)strlen(fact_table[fact].name);
@@ -161,7 +164,7 @@ static int width_of(const struct job *j, int fact)
     return most;
 }
 
-/* Aligned columns of what people look for first; -1 and empty texts are shown as "-". */
+/* Prints the main facts in aligned columns. A missing number or text is shown as "-". */
 static int print(const struct job *j)
 {
     static const int shown[] = {FACT_STATE,  FACT_MODEL, FACT_METHOD, FACT_BUDGET,
@@ -249,7 +252,7 @@ static int cmd_ls(const struct command *self, void *request, int n, char **opera
     struct kvf_diag d = {""};
     int err = prepare(j, n, operand, &d);
     if (!err)
-        err = look_at_all(self, j);
+        err = list_traces(self, j);
     if (!err)
         err = show(j, &d);
     int status = command_end(self, err, &d);

@@ -1,4 +1,5 @@
-/* cmd_merge.c - adds up the states of shards: of a corpus, or of an evaluation. */
+/* cmd_merge.c - `kvfate merge` adds up the state files of shards, of a corpus or of an
+ * evaluation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "cli/corpus_out.h"
 #include "engine/experiment/eval_state.h"
 
-/* A finished state. */
+/* Reads a state file, and rejects it unless all its documents are done. */
 static int read_state(const char *path, struct corpus **ret, struct kvf_diag *d)
 {
     int err = corpus_read(path, ret, d);
@@ -54,7 +55,8 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Results of an evaluation: one file of all of them, from which `kvfate eval --state` goes on. */
+/* Merges result files of an evaluation into one file, from which `kvfate eval --state`
+ * continues. */
 static int merge_results(const struct command *self, const struct request *q, int n, char **path)
 {
     struct kvf_diag d = {""};

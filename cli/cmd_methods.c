@@ -1,4 +1,5 @@
-/* cmd_methods.c - the rows that --method knows: all of them as a table, or one in full. */
+/* cmd_methods.c - `kvfate methods` lists the presets of --method as a table, or describes one in
+ * full. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,17 +8,18 @@
 #include "cli/methods_json.h"
 #include "engine/method/describe.h"
 
-/* Sizes that bytes per entry are given for: the default model's, and gates for blocks. */
+/* Sizes for which bytes per entry are computed: the default model's, and the size of gates for
+ * blocks. */
 enum { GROUP = 3, HEAD_DIM = 64, GATE_DIM = 128, DEFAULT_BUDGET = 256 };
 
 struct row {
     struct method m;
     struct method_params p;
-    const char *gates; /* "write"; NULL: it needs none */
+    const char *gates; /* kind of its gates, such as "write"; NULL if it needs no gates */
     double state;
 };
 
-/* budget 0: none given; rows that need one get DEFAULT_BUDGET. */
+/* Parses a preset. budget 0 means not given; methods that need a budget then use DEFAULT_BUDGET. */
 static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d)
 {
     const struct method *m = method_presets;
@@ -123,7 +125,7 @@ int methods_json(struct buf *b, int budget)
     return b->err;
 }
 
-/* One row as an object, or all as an array. */
+/* Prints one preset as a JSON object, or all presets as an array if `one` is NULL. */
 static int print_json(const struct row *one, int budget)
 {
     struct buf b = {0};

@@ -1,4 +1,5 @@
-/* cmd_models.c - which models load; of one, what it is and what it needs. */
+/* cmd_models.c - `kvfate models` lists the models that can be loaded, or describes one model and
+ * its requirements. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "engine/model/tokenizer.h"
 #include "engine/model/weights.h"
 
-/* Rows and columns that every type's block divides: bits per weight come out even. */
+/* Size of a matrix that blocks of every type divide evenly, so that bits per weight are exact. */
 enum { CELLS = 256, ROWS_AT_ONCE = PANEL };
 
 static double bits_in_file(enum weight_type type)
@@ -27,8 +28,8 @@ static double bits_in_memory(enum weight_type type)
 
 enum { LINE = 98 };
 
-/* Words with spaces between them, broken into lines that begin with `indent` spaces; the first goes
- * on at a column. */
+/* Prints words separated by spaces, and breaks lines before LINE columns. The first line continues
+ * at `column`; later lines begin with `indent` spaces. */
 static void print_words(const char *text, size_t n, size_t column, int indent)
 {
     for (size_t at = 0, len; at < n; at += len + 1) {
@@ -64,8 +65,8 @@ static int print_families(void)
     return err;
 }
 
-/* Those refused for one reason stand next to each other. */
-static int print_refused(void)
+/* Prints the model families that are not supported. Families with the same reason share a line. */
+static int print_unsupported(void)
 {
     struct buf names = {0};
     const char *why = NULL, *next = NULL;
@@ -115,7 +116,7 @@ static int print_all(void)
 {
     int err = print_families();
     if (!err)
-        err = print_refused();
+        err = print_unsupported();
     if (err)
         return err;
     print_types();

@@ -1,4 +1,5 @@
-/* cmd_needle.c - prompts with needles in a haystack, and where in them the needles are. */
+/* cmd_needle.c - `kvfate needle` writes prompts with needles in a haystack, and the positions of
+ * the needles. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,17 +18,17 @@
 
 enum { MOST_LENGTH = 1 << 20 };
 
-/* In the order of enum haystack. */
+/* Values of --haystack in the order of enum haystack. */
 static const char *const haystack_words[] = {"prose", "noise", "needles", NULL};
 
 struct request {
     struct needle_task task;
     const char *model, *pre, *out;
-    int haystack; /* of haystack_words */
+    int haystack; /* index into haystack_words */
     int64_t tokens, words, count, seed;
-    struct watcher watcher; /* of prompts */
+    struct watcher watcher; /* counts prompts */
     struct gguf *gguf;
-    struct tokenizer *tokenizer; /* NULL: lengths are in words */
+    struct tokenizer *tokenizer; /* NULL if lengths are in words */
 };
 
 static int open_tokenizer(struct request *q, struct kvf_diag *d)
@@ -49,7 +50,8 @@ static int open_tokenizer(struct request *q, struct kvf_diag *d)
     return err;
 }
 
-/* Tokens, or words, of a text; negative: an error. */
+/* Returns the length of a text in tokens, or in words without a tokenizer. A negative value is an
+ * error. */
 static int64_t length_of(const struct request *q, const struct buf *text)
 {
     int32_t *ids;
@@ -87,12 +89,13 @@ static int64_t length_with(const struct request *q, int n_sentences)
     return n;
 }
 
-/* The most sentences that fit into the length asked for. */
+/* Finds the maximum number of sentences that fit into the requested length. */
 static int fit(struct request *q, int *ret_sentences, struct kvf_diag *d)
 {
     int64_t most = q->tokens ? q->tokens : q->words, n = length_with(q, 0);
     int lo = 0, hi = 1;
-    uint64_t doubled = 0, halved = 0; /* the range of sentences, as often the one as the other */
+    /* A bisection halves the range as often as it was doubled, so this estimates its progress. */
+    uint64_t doubled = 0, halved = 0;
     if (n > most)
         return kvf_fail(d, KVF_E_ARG, "the needles and the question alone have %lld %s, over %lld",
                         (long long)n, q->tokens ? "tokens" : "words", (long long)most);

@@ -1,4 +1,4 @@
-/* cmd_part.c - the first step at which two runs part. */
+/* cmd_part.c - `kvfate part` finds the first step where two runs differ. */
 #include <stdio.h>
 #include <string.h>
 

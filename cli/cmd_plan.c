@@ -1,4 +1,5 @@
-/* cmd_plan.c - a plan from a trace: what another run needs to do the same again. */
+/* cmd_plan.c - `kvfate plan` makes a plan from a trace, from which another run repeats its tokens
+ * and evictions. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,7 +33,7 @@ static int write_plan(const struct command *self, const char *in, const char *ou
         err = heads_mask(t, KVF_SPACE_KV, opt->head_text, &mask, d);
     opt->heads = mask;
     if (!err)
-        err = plan_write(t, opt, out, d); /* refuses a trace without steps */
+        err = plan_write(t, opt, out, d); /* rejects a trace without steps */
     if (!err)
         trace_judge(self, t, "planning");
     mem_free(mask);

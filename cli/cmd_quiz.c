@@ -1,4 +1,4 @@
-/* cmd_quiz.c - short questions whose answers can be checked, as JSONL. */
+/* cmd_quiz.c - `kvfate quiz` writes short questions with known answers as JSONL. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const char *const part_words[] = {"train", "test", NULL};
 
 struct request {
     const char *out;
-    int kind, part; /* of the words */
+    int kind, part; /* indices into the words of --kind and part_words */
     int64_t level, count, seed;
 };
 

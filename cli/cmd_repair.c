@@ -1,11 +1,11 @@
-/* cmd_repair.c - a whole trace of what is left of a damaged or unfinished one. */
+/* cmd_repair.c - `kvfate repair` makes a readable trace from a damaged or unfinished one. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "cli/commands.h"
 #include "cli/made_trace.h"
 
-enum { MOST_LINES = 20 };
+enum { MAX_MESSAGES = 20 };
 
 struct request {
     struct made_trace made;
@@ -16,11 +16,11 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Who says what is missing, of which trace, and how often that was said. */
+/* The command and the trace of messages on missing data, and the number of messages printed. */
 struct teller {
     const struct command *self;
     const char *path;
-    uint64_t said;
+    uint64_t n_messages;
 };
 
 KVF_PRINTF(2, 3) static void tell(struct teller *x, const char *fmt, ...)
@@ -36,7 +36,7 @@ KVF_PRINTF(2, 3) static void tell(struct teller *x, const char *fmt, ...)
 static void say(void *ctx, const char *line)
 {
     struct teller *x = ctx;
-    if (x->said++ < MOST_LINES)
+    if (x->n_messages++ < MAX_MESSAGES)
         tell(x, "%s", line);
 }
 
@@ -69,9 +69,9 @@ static void tell_end(struct teller *x, const struct kvf_copied *made, const stru
              made->columns_left == 1 ? "" : "s");
     if (r->texts_missing)
         tell(x, "the texts of %llu tokens are not there", (unsigned long long)r->texts_missing);
-    if (x->said > MOST_LINES)
+    if (x->n_messages > MAX_MESSAGES)
         tell(x, "%llu more columns and layers lack values",
-             (unsigned long long)x->said - MOST_LINES);
+             (unsigned long long)x->n_messages - MAX_MESSAGES);
 }
 
 static void print(const char *out, const struct kvf_copied *made, const struct kvf_repaired *r)

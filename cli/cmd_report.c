@@ -1,4 +1,5 @@
-/* cmd_report.c - one HTML file with what the analyses find in one or several traces. */
+/* cmd_report.c - `kvfate report` writes one HTML file with the results of the analyses of one or
+ * several traces. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,13 +18,13 @@
 enum { MAX_TRACES = 8 };
 #define DEFAULT_CRITERION "mass.90"
 
-/* A table of the report: an analysis, with values of options that it declares. */
+/* A table of the report: an analysis with fixed values of some of its options. */
 static const struct job {
     const char *key, *analyzer;
-    const char *option, *value; /* of this table; NULL: none */
-    bool query;                 /* rows are of query heads */
-    bool criterion;             /* takes the criterion of the report */
-    bool answer;                /* of the tokens after the prompt, where there are any */
+    const char *option, *value; /* an option with its value for this table; NULL if there is none */
+    bool query;                 /* rows are query heads */
+    bool criterion;             /* uses the --criterion of the report */
+    bool answer;                /* analyses only the tokens after the prompt, if there are any */
 } jobs[] = {
     {"tokens", "tokens"},
     {"eviction", "eviction"},
@@ -43,11 +44,11 @@ enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
 struct request {
     const char *out, *heads, *criterion, *classes;
-    double max_size; /* MB */
-    char *query;     /* owned: the query heads of `heads`; NULL: all */
+    double max_size; /* in MB */
+    char *query;     /* owned: the query heads that `heads` selects; NULL if all */
 };
 
-/* The query heads that read the KV heads of the set. */
+/* Sets *ret (owned) to the set of query heads that use the KV heads of `set`. */
 static int query_heads(const struct kvf_trace *t, const char *set, char **ret, struct kvf_diag *d)
 {
     struct buf b = {0};
@@ -76,8 +77,8 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
     return err;
 }
 
-/* What an option of an analysis is in a job: the job's own value, or that of the option of the
- * report that bears the same name; NULL: its default. */
+/* Returns the value of an option of an analysis: the value of the job, or that of the report
+ * option with the same name. Returns NULL for the default. */
 static const char *value_of(const struct job *j, const struct request *q, const char *name)
 {
     if (j->option && strcmp(name, j->option) == 0)
@@ -87,7 +88,7 @@ static const char *value_of(const struct job *j, const struct request *q, const 
     return strcmp(name, "classes") == 0 ? q->classes : NULL;
 }
 
-/* Values of the analyzer's options, and how they are typed. */
+/* Sets the analyzer's options, and appends them to `typed` as on a command line. */
 static int set_options(const struct job *j, const struct analyzer *a, const struct request *q,
                        struct analyzer_options *to, struct buf *typed, struct kvf_diag *d)
 {
@@ -104,8 +105,8 @@ static int set_options(const struct job *j, const struct analyzer *a, const stru
     return err;
 }
 
-/* Sets *ret to the first token after the prompt; 0 if there is none, or the run header does not say
- * where the prompt ends. */
+/* Sets *ret to the first token after the prompt. Sets 0 if there is no such token, or if the run
+ * header does not record the length of the prompt. */
 static int answer_of(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     int err = trace_number(t, "run", "prompt_tokens", 0, ret, d);
@@ -114,13 +115,14 @@ static int answer_of(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d
     return err;
 }
 
-/* Runs one analysis and adds what it finds, or why it finds nothing. */
+/* Runs one analysis, and adds its table to the report, or the reason why it has no result. */
 static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
                    const struct request *q, struct report *r, struct watcher *w, struct kvf_diag *d)
 {
     const struct analyzer *a = analyzer_find(j->analyzer);
     struct analyzer_options options = {{0}};
-    struct stage stage = {watcher_within, w, 0, 0.5}; /* computed, then packed */
+    /* first half: computing; second half: packing */
+    struct stage stage = {watcher_within, w, 0, 0.5};
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
                                  .token1 = -1,
                                  .options = &options,
@@ -144,14 +146,14 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
         err = command.err ? command.err : report_table(r, j->key, command.data, table, &packing);
     } else if (err == KVF_E_NOTFOUND) {
         err = report_absent(r, j->key, d->text);
-        d->text[0] = 0; /* the page says it */
+        d->text[0] = 0; /* the page shows the message */
     }
     table_destroy(table);
     buf_finish(&command);
     return err;
 }
 
-/* Adds what the page shows of a trace, one of several. */
+/* Adds the tables of one of `traces` traces to the report. */
 static int add_trace(const struct command *self, const char *path, int traces, struct request *q,
                      struct report *r, struct watcher *w, struct kvf_diag *d)
 {
@@ -182,7 +184,7 @@ static int check_out(const struct request *q, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Writes the page and says on stderr what it lacks for its size. */
+/* Writes the page. Prints on stderr which tables were left out to limit its size. */
 static int deliver(const struct command *self, const struct request *q, struct report *r,
                    struct kvf_diag *d)
 {
@@ -203,7 +205,7 @@ static int deliver(const struct command *self, const struct request *q, struct r
     return err;
 }
 
-/* What made the page, but for its name and size. */
+/* Adds the command line of the report to the page, without the output name and --max-size. */
 static int name_command(const struct request *q, char **traces, int n, struct report *r)
 {
     const char *option[] = {"head", "criterion", "classes"};

@@ -1,5 +1,5 @@
-/* cmd_run.c - run a model under a cache method and record what became of every
- * entry; cmd_generate: the same decoder without a recording. */
+/* cmd_run.c - `kvfate run` runs a model with a cache method and records a trace. `kvfate generate`
+ * uses the same decoder without a trace. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static void print_answer(const struct run *u)
     putchar('\n');
 }
 
-/* of: how many they would have been.  rate: NaN where no step was timed, as of an answer of one
- * token. */
+/* Prints the number of tokens and their rate. of: the planned number of tokens. rate: NaN if no
+ * step was timed, as in an answer of one token. */
 static void print_speed(const char *what, int n, int of, double rate)
 {
     fprintf(stderr, "%s %d ", what, n);
@@ -39,7 +39,7 @@ static void print_speed(const char *what, int n, int of, double rate)
 static void print_summary(const struct run *u)
 {
     const struct cache_stats st = session_cache_stats(u->session);
-    fflush(stdout); /* in a pipe, too, what is said of the answer comes after it */
+    fflush(stdout); /* in a pipe, too, the summary follows the answer */
     int fed = run_prefilled(u), n = u->n_generated;
     print_speed("prefill", fed, u->r.prompt.n_ids, run_rate(fed, u->prefill_seconds));
     print_speed("decode", n, n, run_rate(n - 1, u->decode_seconds));
@@ -93,13 +93,13 @@ static int finish(const struct command *self, struct run *u, int err, struct kvf
 
 /* ---- batches */
 
-/* Opens the model with one method, or with many. */
+/* Opens the model, with one method or with several. */
 static int open_batch(struct run *u, struct kvf_diag *d)
 {
     const char *gates = u->r.methods.gates_file;
     if (!u->cell_methods)
         return runner_open_model(&u->r, d);
-    u->r.methods.gates_file = NULL; /* of the many */
+    u->r.methods.gates_file = NULL; /* the gates belong to the cells */
     u->r.cells = true;
     int err = runner_open_model(&u->r, d);
     if (!err)
@@ -107,7 +107,7 @@ static int open_batch(struct run *u, struct kvf_diag *d)
     return err ? err : runner_check_context(&u->r, d);
 }
 
-/* Options of the chat template, where no line has a message. */
+/* Rejects options of the chat template if no line of the batch uses the template. */
 static int check_template(const struct run *u, struct kvf_diag *d)
 {
     const struct prompt *p = &u->r.prompt;
@@ -148,7 +148,9 @@ static int batch(const struct command *self, struct run *u)
     u->batch.make = run_lines_begin;
     u->batch.rest = run_lines_rest;
     u->batch.check = run_lines_check;
-    u->overwrite = true; /* of what is unfinished; closed traces never come so far without it */
+    /* Applies to unfinished traces. A closed trace without --overwrite is skipped before this
+     * point. */
+    u->overwrite = true;
     if (!err)
         err = jsonl_open(&u->batch, &d);
     if (!err)
@@ -165,7 +167,7 @@ static int batch(const struct command *self, struct run *u)
     return status;
 }
 
-/* Many methods take the place of one, and of a batch alone. */
+/* Checks the options for several methods, which replace --method and require a batch. */
 static int check_cells(const struct run *u, struct kvf_diag *d)
 {
     const struct methods *w = &u->r.methods;
@@ -182,7 +184,7 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Options of batches. */
+/* Rejects options of batches without a batch, and options that --methods does not support. */
 static int check_batch(const struct run *u, struct kvf_diag *d)
 {
     const struct jsonl *b = &u->batch;
@@ -226,7 +228,7 @@ static const struct opt run_options[] = {
     {.type = OPT_END},
 };
 
-/* A trace that goes to the standard output is made in a file first. */
+/* Opens a temporary file for a trace that is written to the standard output. */
 static int open_pipe(struct run *u, struct kvf_diag *d)
 {
     if (u->json || u->resume)
@@ -252,7 +254,7 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     unsigned set;
     int err = check_batch(u, &d);
     if (!err)
-        err = probes_parse(u->probes, &set, &d); /* before the model is opened */
+        err = probes_parse(u->probes, &set, &d); /* checked before the model is opened */
     if (!err && u->shadow)
         err = shadows_parse(u->shadow, &u->shadows, &d);
     if (!err && u->batch.file)

@@ -1,4 +1,5 @@
-/* cmd_saliency.c - gradient saliency of cache entries, by one backward pass. */
+/* cmd_saliency.c - `kvfate saliency` computes the gradient saliency of cache entries with one
+ * backward pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,20 +30,20 @@
 enum { TOP = 10 };
 
 enum { LOSS_NLL, LOSS_KL };
-static const char *const loss_words[] = {"nll", "kl", NULL}; /* in that order */
+static const char *const loss_words[] = {"nll", "kl", NULL}; /* in the order of the enum */
 
-/* Rank correlations with another statistic of the entries. */
+/* Rank correlations of the saliency with another statistic of the entries. */
 struct compared {
-    struct saliency_rho *head; /* [SALIENCY_SIDES][heads]; NULL: it is not known */
+    struct saliency_rho *head; /* [SALIENCY_SIDES][heads]; NULL if the statistic is not available */
     struct saliency_rho all[SALIENCY_SIDES];
     double pooled[SALIENCY_SIDES];
 };
 
 struct job {
     /* options */
-    struct runner r; /* model, prompt, threads */
+    struct runner r; /* model, prompt and threads */
     const char *of_path, *gates_file, *method, *heads, *weight, *from, *out;
-    int loss; /* of loss_words */
+    int loss; /* index into loss_words */
     int64_t window;
     bool by_head, json;
     struct figure_options look;
@@ -51,9 +52,9 @@ struct job {
     struct saliency_options opt;
     struct saliency_of of;
     struct saliency_text text;
-    int n; /* tokens */
+    int n; /* number of tokens */
     struct saliency s;
-    char gates_hash[33]; /* "": none were evaluated */
+    char gates_hash[33]; /* "" if no gates were evaluated */
     struct compared beta, evict;
     double seconds, cpu;
 };
@@ -85,7 +86,7 @@ static int check_output_name(const struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* "recorded", or the weight of every entry. */
+/* Parses --weight: "recorded", or the weight of every entry. */
 static int parse_weight(struct job *j, struct kvf_diag *d)
 {
     const char *w = j->weight;
@@ -139,7 +140,7 @@ static int check_options(struct job *j, struct kvf_diag *d)
     return err ? err : check_output_name(j, d);
 }
 
-/* ---- what is looked at */
+/* ---- input */
 
 static int open_recorded(struct job *j, struct kvf_diag *d)
 {
@@ -202,7 +203,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
     return err || !j->out ? err : runner_output(&j->r, j->out, d);
 }
 
-/* ---- measuring */
+/* ---- measurement */
 
 static int compare(const struct job *j, const double *of, struct compared *ret)
 {
@@ -226,7 +227,7 @@ static int compare(const struct job *j, const double *of, struct compared *ret)
 }
 
 /* Uses gate values from --gates instead of recorded ones. */
-static int ask_gates(struct job *j, struct kvf_diag *d)
+static int evaluate_gates(struct job *j, struct kvf_diag *d)
 {
     double *beta = NULL;
     if (!j->gates_file && !j->method)
@@ -266,7 +267,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     unsigned char *take = NULL;
     int err = j->heads ? model_heads(m, j->heads, &take, d) : KVF_OK;
     if (!err)
-        err = ask_gates(j, d);
+        err = evaluate_gates(j, d);
     struct watcher w = watcher_count("saliency", "layers");
     j->opt.watch = watcher_see;
     j->opt.watch_ctx = &w;
@@ -283,7 +284,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- what comes out */
+/* ---- output */
 
 static void meta_rhos(struct table *t, const char *name, const struct compared *of)
 {
@@ -350,8 +351,9 @@ static int by_size(const void *a, const void *b)
                               : (x->row > y->row) - (x->row < y->row);
 }
 
-/* Rows of a table whose column is largest. */
-static struct place *largest(const struct table *t, const char *column)
+/* Returns the rows of a table sorted by the absolute value of a column, largest first; NULL if
+ * memory is exhausted. */
+static struct place *sort_rows(const struct table *t, const char *column)
 {
     int64_t n = table_rows(t);
     struct place *p = MEM_NEW(struct place, (size_t)n);
@@ -377,7 +379,7 @@ static void print_entry(const struct job *j, const struct table *t, int64_t row)
 
 static int print_entries(const struct job *j, const struct table *t)
 {
-    struct place *p = largest(t, "saliency");
+    struct place *p = sort_rows(t, "saliency");
     if (!p)
         return KVF_E_NOMEM;
     printf("\n%-8s %7s  %12s  %s\n", "head", "token", "saliency", "text");
@@ -399,7 +401,7 @@ static void print_rhos(const struct table *t, const char *name, int64_t row)
 
 static int print_heads(const struct job *j, const struct table *t)
 {
-    struct place *p = largest(t, "abs_sum");
+    struct place *p = sort_rows(t, "abs_sum");
     if (!p)
         return KVF_E_NOMEM;
     printf("\n%-8s %12s  %12s  %8s%s%s\n", "head", "sum |.|", "sum", "positive",

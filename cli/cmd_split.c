@@ -1,4 +1,4 @@
-/* cmd_split.c - a trace in parts of consecutive steps. */
+/* cmd_split.c - `kvfate split` divides a trace into parts of consecutive steps. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "base/files.h"
 #include "cli/made_trace.h"
 
-enum { MOST_PARTS = 512 }; /* as many as 'kvfate cat' takes */
+enum { MOST_PARTS = 512 }; /* the maximum of 'kvfate cat', too */
 
 struct request {
-    struct made_trace made; /* out: the pattern */
+    struct made_trace made; /* its member out is the pattern of names */
     int64_t steps, parts;
 };
 
@@ -41,7 +41,7 @@ static int check(const struct request *q, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The name of part i of n, whose numbers have as many digits as the last. */
+/* Sets *ret to the name of part i of n. All numbers have as many digits as n. */
 static int name_part(const char *pattern, int i, int n, struct buf *ret)
 {
     int digits = snprintf(NULL, 0, "%d", n);
@@ -52,7 +52,7 @@ static int name_part(const char *pattern, int i, int n, struct buf *ret)
     return ret->err;
 }
 
-/* Nothing is written where one of the names is taken. */
+/* Checks before writing that none of the names exists, unless --overwrite was given. */
 static int check_names(const struct request *q, int n, struct kvf_diag *d)
 {
     struct buf name = {0};
@@ -65,7 +65,7 @@ static int check_names(const struct request *q, int n, struct kvf_diag *d)
     return err;
 }
 
-/* Tokens of part i of n. */
+/* Returns the range of tokens of part i of n. */
 static struct kvf_piece piece_of(const struct request *q, uint64_t T, uint64_t i, uint64_t n)
 {
     uint64_t from = T * i / n, to = T * (i + 1) / n;

@@ -19,7 +19,7 @@
 #include "cli/training.h"
 #include "engine/train/recipe.h"
 
-/* Defaults. */
+/* Default values of options. */
 #define CHECK_EVERY 100
 #define CHECK_DOCS 4
 #define TEACHER_LIMIT 4294967296
@@ -35,12 +35,13 @@ struct job {
     struct trainer_team team;
     struct recipe recipe;
     struct trainer *trainer;
-    struct train_check *check;           /* NULL: no checks */
-    struct buf teacher_name, teacher_of; /* folder of the teacher's states; what they depend on */
+    struct train_check *check; /* NULL if there are no checks */
+    /* folder of the teacher states, and the key of the settings that they depend on */
+    struct buf teacher_name, teacher_of;
     struct teacher_states teacher;
-    bool warned;       /* that no more teacher states are kept */
-    double best;       /* least mean KL of a check */
-    int64_t best_step; /* its step */
+    bool warned;       /* the user was warned that no more teacher states are stored */
+    double best;       /* minimum mean KL of all checks */
+    int64_t best_step; /* step of that check */
     int64_t stale;     /* checks since the best one */
 };
 
@@ -227,8 +228,8 @@ static int write_gates(struct job *j, const char *path, struct kvf_diag *d)
     return err;
 }
 
-/* Without checks the gates are those of the last step.  With checks they are the best ones, which
- * check() writes. */
+/* Without checks the result is the gates of the last step. With checks the result is the best
+ * gates, which check() writes. */
 static int write_last(void *job, struct kvf_diag *d)
 {
     struct job *j = job;
@@ -292,7 +293,7 @@ static int check(void *job, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The best gates must still be there. */
+/* Checks that the file of the best gates exists. */
 static int find_best(void *job, struct kvf_diag *d)
 {
     const struct job *j = job;

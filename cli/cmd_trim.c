@@ -1,4 +1,4 @@
-/* cmd_trim.c - some heads and tokens of a trace, as a trace of their own. */
+/* cmd_trim.c - `kvfate trim` copies some heads and tokens of a trace into a new trace. */
 #include <stdio.h>
 
 #include "base/headset.h"
@@ -30,7 +30,7 @@ static int check(const struct request *q, struct kvf_diag *d)
     return err;
 }
 
-static int most_heads(const struct kvf_trace *t)
+static int max_heads(const struct kvf_trace *t)
 {
     int most = 0;
     for (int l = 0; l < kvf_n_layers(t); l++)
@@ -39,16 +39,18 @@ static int most_heads(const struct kvf_trace *t)
     return most;
 }
 
-/* The KV heads of a set as kvf_copy takes them; mem_free(*ret). */
+/* Sets *ret to the KV heads of a set in the form that kvf_copy() takes. The caller frees it with
+ * mem_free(), also after an error. */
 static int choose_heads(const struct kvf_trace *t, const char *set, unsigned char **ret,
                         struct kvf_diag *d)
 {
-    int layers = kvf_n_layers(t), most = most_heads(t), kept = 0;
+    int layers = kvf_n_layers(t), most = max_heads(t), kept = 0;
     unsigned char *keep = mem_alloc((size_t)layers, (size_t)most);
     if (!keep)
         return KVF_E_NOMEM;
     int marked = headset_mark(set, 'H', layers, most, keep);
-    size_t at = 0; /* layers have as many heads as they have, one behind the other */
+    /* Layers may have different numbers of heads; their heads are stored consecutively. */
+    size_t at = 0;
     for (int l = 0; marked > 0 && l < layers; l++)
         for (int h = 0; h < kvf_n_heads(t, l, KVF_SPACE_KV); h++) {
             keep[at] = keep[(size_t)l * (size_t)most + (size_t)h];

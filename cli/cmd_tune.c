@@ -17,14 +17,14 @@
 #include "cli/tune_masks.h"
 #include "engine/model/gguf_write.h"
 
-/* Defaults. */
+/* Default values of options. */
 #define BUDGET 128
 #define SAMPLES 8
 #define MOST 16
 #define RANGE 0.2
 #define UPDATES 1
 #define TARGETS "q,k,v,o"
-#define SHARE 0.9 /* of training_options */
+#define SHARE 0.9 /* default of --share in training_options */
 #define CHECK_EVERY 50
 #define CHECK_DOCS 8
 
@@ -136,7 +136,7 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
     if (!err)
         err = train_budgets(j->t.budgets, j->budget, &j->n_budgets, d);
     if (!err && j->rewards.n && j->n_budgets < TRAIN_CHECK_BUDGETS)
-        j->budget[j->n_budgets++] = 0; /* checks include the full cache */
+        j->budget[j->n_budgets++] = 0; /* checks include the full cache (budget 0) */
     if (!err)
         give_budget(&j->methods);
     if (!err)
@@ -146,7 +146,7 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
     return err;
 }
 
-/* ---- opening ---- */
+/* ---- initialisation ---- */
 
 /* Writes every setting that the result depends on. */
 static int put_config(struct tune_job *j)

@@ -1,4 +1,4 @@
-/* cmd_verify.c - whether a trace is whole. */
+/* cmd_verify.c - `kvfate verify` checks that a trace is complete and not damaged. */
 #include <stdio.h>
 
 #include <kvf/trace.h>
@@ -18,7 +18,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-struct judged {
+struct check_context {
     const struct command *self;
     const char *path;
     struct watcher watcher;
@@ -26,17 +26,19 @@ struct judged {
 
 static void say(void *ctx, const char *line)
 {
-    const struct judged *j = ctx;
+    const struct check_context *j = ctx;
     watcher_end(&j->watcher);
     command_tell(j->self->name, "%s: %s", j->path, line);
 }
 
-/* Whether what the trace says can be: KVF_OK, or KVF_E_CORRUPT after it said why not.  Of one that
- * holds no steps, nothing was judged but that. */
-static int judge(const struct command *self, const char *path, bool values, struct kvf_diag *d)
+/* Checks that the records of a trace are consistent, and with `values` that every value is
+ * possible. Returns KVF_OK, or KVF_E_CORRUPT after each finding was printed. Reports a trace
+ * without steps as partial. */
+static int check_values(const struct command *self, const char *path, bool values,
+                        struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
-    struct judged j = {self, path, watcher_begin("judge")};
+    struct check_context j = {self, path, watcher_begin("judge")};
     int n = 0, err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
         kvf_watch(t, watcher_see, &j.watcher);
@@ -69,7 +71,7 @@ static void print_check(const char *what, const struct kvf_check *c, bool full)
     printf("\n");
 }
 
-/* What is said of a file that is whole, such as that it is unfinished. */
+/* Prints and clears the remark in d on an intact file, such as that it is unfinished. */
 static void remark(const struct command *self, struct kvf_diag *d)
 {
     if (d->text[0])
@@ -77,7 +79,8 @@ static void remark(const struct command *self, struct kvf_diag *d)
     d->text[0] = 0;
 }
 
-/* The newest state of a trace that was not closed, which may stand beside it. */
+/* Checks the newest state of an unfinished trace, which may be stored in a second file. Returns
+ * KVF_OK if there is none. */
 static int check_tail(const struct command *self, const char *path, bool full, struct kvf_diag *d)
 {
     struct kvf_check c;
@@ -106,7 +109,7 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
         err = c.clean ? KVF_OK : check_tail(self, operand[0], q->full, &d);
     }
     if (!err)
-        err = judge(self, operand[0], q->full, &d);
+        err = check_values(self, operand[0], q->full, &d);
     command_say(self, err, &d);
     if (err)
         return EXIT_FAILED;

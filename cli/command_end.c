@@ -1,4 +1,4 @@
-/* command_end.c - how a command ends: what it says, and its exit status. */
+/* command_end.c - prints the failure of a command and returns its exit status. */
 #include <stdarg.h>
 #include <stdio.h>
 

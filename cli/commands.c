@@ -1,3 +1,4 @@
+/* commands.c - collects the commands, parses the command line, and runs a command. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,7 +130,7 @@ static int help(const struct command *self, const struct opt *list)
     return EXIT_OK;
 }
 
-/* KVF_E_ARG with the usage line when n operands are too few or too many. */
+/* Returns KVF_OK, or KVF_E_ARG with the usage line if n operands are too few or too many. */
 static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 {
     const struct operands *o = &self->operands;
@@ -146,7 +147,8 @@ static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 
 /* ---- dispatch */
 
-/* Parses the words of a command into its request and runs it; argv[0] is its name. */
+/* Parses the arguments of a command into its request and runs it. argv[0] is its name. Returns the
+ * exit status. */
 static int run(const struct command *self, void *request, int argc, char **argv)
 {
     const struct analyzer *a = self->analyzer;
@@ -162,7 +164,7 @@ static int run(const struct command *self, void *request, int argc, char **argv)
         err = opt_parse(o.list, request, argc, argv, &n, &asks, &d);
     if (!err && asks)
         return help(self, o.list);
-    if (!err && late) /* its own options would be unknown */
+    if (!err && late) /* the options of the analysis are unknown before its name */
         err = kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate %s ANALYSIS ...",
                        self->name);
     if (!err)
@@ -186,8 +188,8 @@ static bool one_of(const char *word, const char *a, const char *b, const char *c
     return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
-/* Gives the words of a command to the package, unless they ask for help. */
-static int hand_on(const struct command *self, int argc, char **argv)
+/* Passes the arguments of a command to the Python package, unless they ask for help. */
+static int run_in_package(const struct command *self, int argc, char **argv)
 {
     struct kvf_diag d = {""};
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -239,7 +241,7 @@ static int choose(int argc, char **argv)
     int err = environment_check(&d);
     if (err)
         return command_end(&c, err, &d);
-    return c.in_package ? hand_on(&c, argc - 1, argv + 1) : dispatch(&c, argc - 1, argv + 1);
+    return c.in_package ? run_in_package(&c, argc - 1, argv + 1) : dispatch(&c, argc - 1, argv + 1);
 }
 
 int commands_main(int argc, char **argv)

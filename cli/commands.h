@@ -1,24 +1,25 @@
-/* commands.h - what the program does: one struct for each command.
+/* commands.h - the table of commands, with one struct per command.
  *
- * The struct says all that is known of a command: dispatch, `-h`, usage lines, the manual page's
- * NAME, SYNOPSIS, OPTIONS and EXIT STATUS, the overviews of the documentation and `kvfate describe`
- * are made from it.
+ * The struct declares everything about a command. The program derives from it the dispatch, `-h`,
+ * the usage lines, the sections NAME, SYNOPSIS, OPTIONS and EXIT STATUS of the manual page, the
+ * overviews of the documentation and `kvfate describe`.
  *
- * To add a command NAME (tools/new.py command NAME "summary" writes all of these):
- *   1. cli/cmd_NAME.c with a struct that holds its options' values, a static table of options
- *      (base/opt.h), a static function of the shape of `run` below, and at the end
- *      `const struct command command_NAME = {...}`.  Results go to the standard output, all else to
- *      the standard error.
- *   2. cli/commands.list: its line, where the overview shall show it.
- *   3. docs/man/kvfate-NAME.1: what it does, its own options at length, examples; the rest is
- *      made (docs/man_pages.py says what).
- *   4. tests/cli/test_NAME.py: what it prints, each way to fail, the exit statuses.
- * The check `tests/lint/check_docs.py` fails until the page is there, and the check
+ * To add a command NAME (tools/new.py command NAME "summary" writes all of these files):
+ *   1. cli/cmd_NAME.c with a struct for the values of the options, a static table of options
+ *      (base/opt.h), a static function with the signature of `run` below, and at the end
+ *      `const struct command command_NAME = {...}`.  Results are written to the standard output,
+ *      everything else to the standard error.
+ *   2. cli/commands.list: the line of the command, at its place in the overview.
+ *   3. docs/man/kvfate-NAME.1: the description of the command and of its options, and examples.
+ *      docs/man_pages.py makes the other sections and describes them.
+ *   4. tests/cli/test_NAME.py: tests of the output, of each failure and of the exit statuses.
+ * The check `tests/lint/check_docs.py` fails until the page exists, and the check
  * `tests/lint/check_man_examples.py` runs the example.
  *
- * An analysis is a command by itself (cli/analysis.c) and has no line in the list.  A command that
- * is written in Python has its line there, and an entry in python/kvfate/commands.py, whose head
- * says what else it needs, in place of cmd_NAME.c. */
+ * Each analysis is a command without a line in the list (cli/analysis.c). A command that is
+ * written in Python has a line in the list, and instead of cmd_NAME.c an entry in
+ * python/kvfate/commands.py. The head of that file describes what else the command needs.
+ */
 #ifndef KVF_CLI_COMMANDS_H
 #define KVF_CLI_COMMANDS_H
 
@@ -31,13 +32,14 @@ struct analyzer;
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOST = 3 };
 
-/* An exit status and when a command ends with it: a sentence that begins with a capital. */
+/* An exit status of a command and its meaning, a sentence that begins with a capital letter. */
 struct exit_status {
-    const char *status; /* "3"; "130, 143" */
+    const char *status; /* "3", or several as in "130, 143" */
     const char *when;
 };
 
-/* Of every command whose operands are traces; other commands that read some list it. */
+/* Exit status 3 of commands that read traces. Commands with traces as operands have it without
+ * listing it; other commands that read traces list it in `exits`. */
 #define EXIT_PARTIAL                                                                               \
     {                                                                                              \
         "3",                                                                                       \
@@ -45,73 +47,81 @@ struct exit_status {
             "is of less than a whole run, and a line on the standard error names the trace."       \
     }
 
-/* What a command takes beside options. */
+/* The operands of a command. */
 struct operands {
-    const char *shown; /* as usage shows them: "A.kvf B.kvf"; NULL: none */
-    const char *kind;  /* "trace", "table", "gates", ...; NULL: none */
-    int least, most;   /* how many; most -1: any number */
+    /* as the usage line shows them, such as "A.kvf B.kvf"; NULL if there are no operands */
+    const char *shown;
+    const char *kind; /* "trace", "table", "gates", ...; NULL if there are no operands */
+    int least, most;  /* minimum and maximum number; most is -1 if there is no maximum */
 };
 
+/* A command of the program: its declaration and the function that runs it. */
 struct command {
     const char *name;
-    const char *group;   /* heading in the overview; equal groups are adjacent */
+    const char *group;   /* heading in the overview; commands of one group are adjacent */
     const char *summary; /* one line without a full stop */
-    const char *example; /* one line that runs in a folder where the examples before it ran */
-    const char *needs;   /* options without which nothing runs, as usage shows them; NULL: none */
+    /* one command line that runs in a folder where the preceding examples ran */
+    const char *example;
+    /* required options, as the usage line shows them; NULL if no option is required */
+    const char *needs;
     struct operands operands;
 
-    const struct opt *options; /* NULL: none */
-    size_t request_bytes;      /* size of the struct that they fill */
-    /* Options of an analysis that follow them: of this analyzer, or of the one that the first
-     * operand names.  Their values are a struct analyzer_options at own_at in the request. */
+    const struct opt *options; /* NULL if the command has no options */
+    size_t request_bytes;      /* size of the struct that the options fill */
+    /* Options of an analysis that follow the options of the command. They belong to this analyzer,
+     * or if first_is_analysis is set, to the analyzer that the first operand names. Their values
+     * are a struct analyzer_options at offset own_at of the request. */
     const struct analyzer *analyzer;
     bool first_is_analysis;
     size_t own_at;
 
-    /* Statuses with another meaning than usual (0, 1, 2; of traces 3), or beside them; ends with
-     * .status NULL.
-     */
+    /* Exit statuses that differ from the usual ones (0, 1, 2, and 3 for traces) or are added to
+     * them. An entry with .status NULL ends the list. NULL if there are none. */
     const struct exit_status *exits;
 
-    /* It lives in the Python package, whose table python/kvfate/commands.py says all of the above:
-     * the program knows its help and hands its words on. */
+    /* The Python package runs the command. The table in python/kvfate/commands.py declares it.
+     * This program prints its help and passes its arguments on. */
     bool in_package;
 
-    /* Does it; NULL of those in the package.  request was zeroed and filled from defaults and the
-     * command line, and belongs to the caller; operand[0 .. n - 1] are as many as `operands`
-     * allows.  Returns the exit status. */
+    /* Runs the command; NULL if in_package is set. The request was zeroed and then filled from the
+     * defaults and the command line. The caller owns it. operand[0 .. n - 1] are as many operands
+     * as `operands` allows. Returns the exit status. */
     int (*run)(const struct command *self, void *request, int n, char **operand);
 };
 
-/* The commands in the order of the overview, analyses included: false beyond the last. */
+/* Returns the i-th command in the order of the overview, analyses included. Returns false if i is
+ * beyond the last command. */
 bool command_at(int i, struct command *ret);
-/* The command of a name; false: there is none. */
+/* Finds a command by its name. Returns false if no command has this name. */
 bool command_find(const char *name, struct command *ret);
 
-/* All options of a command, of the analyzer a behind its own (NULL: none). */
+/* All options of a command: its own, then those of the analyzer a (NULL if there is no
+ * analyzer). */
 struct command_options {
     struct opt list[3];
 };
 void command_options(const struct command *c, const struct analyzer *a,
                      struct command_options *ret);
 
-/* The i-th of the exit statuses of a command, the usual ones included; status NULL beyond the last.
- */
+/* Returns the i-th exit status of a command, the usual ones included. Its member status is NULL
+ * beyond the last one. */
 struct exit_status command_exit(const struct command *c, int i);
 
 /* Appends "kvfate NAME OPERANDS NEEDS [options]". */
 void command_usage(const struct command *c, struct buf *b);
 
-/* Says on the standard error why a command failed, "kvfate NAME: text"; nothing for KVF_OK.
- * (command_end.c: commands stand on it, and the table in commands.c stands on them.) */
+/* Prints on the standard error why a command failed, as "kvfate NAME: text", and does nothing if
+ * err is KVF_OK. It is defined in command_end.c because commands call it and the table in
+ * commands.c refers to the commands. */
 void command_say(const struct command *self, int err, const struct kvf_diag *d);
-/* Says one line on the standard error, "kvfate NAME: text"; names in it are shown as sentences of
- * failure show them. */
+/* Prints the line "kvfate NAME: text" on the standard error. Control characters of file names in
+ * it are escaped as in messages of failures. */
 KVF_PRINTF(2, 3) void command_tell(const char *name, const char *fmt, ...);
-/* What is said on the standard error, and the exit status, of a command whose functions returned
- * err: nothing and EXIT_OK for KVF_OK; EXIT_USAGE for KVF_E_ARG; else EXIT_FAILED. */
+/* Prints the failure of a command, if err is one, and returns its exit status: EXIT_OK for KVF_OK,
+ * EXIT_USAGE for KVF_E_ARG, EXIT_FAILED for any other error. */
 int command_end(const struct command *self, int err, const struct kvf_diag *d);
 
+/* Runs the command that the arguments of main() name. Returns the exit status of the program. */
 int commands_main(int argc, char **argv);
 
 #endif

@@ -1,3 +1,4 @@
+/* corpus_out.c - writes, draws and summarises the table of a corpus. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +47,8 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
     return KVF_OK;
 }
 
-/* Sums over different things are seldom what was meant. */
+/* Prints a note if the traces have different models, methods or budgets, since sums over them are
+ * seldom intended. */
 static void warn(const struct corpus *c)
 {
     static const char *const keys[] = {"model_hash", "method", "budget"};
@@ -61,8 +63,8 @@ static void warn(const struct corpus *c)
         fputc('\n', stderr);
 }
 
-/* What a reader of the table must know: no intervals of few documents, texts that end before
- * others, and what the tables of the traces note. */
+/* Prints notes on the table: too few documents for a CI, texts of different lengths, and the note
+ * in the table itself. */
 static void note(const struct corpus *c, const struct table *t)
 {
     long long n = corpus_counted(c).counted, least = table_meta_int(t, "T_least", 0);
@@ -79,7 +81,7 @@ static void note(const struct corpus *c, const struct table *t)
         fprintf(stderr, "note: %s\n", own);
 }
 
-/* The text, or the error that it ended in. */
+/* Prints the text. Returns its error, if any. */
 static int show(const struct buf *text)
 {
     if (!text->err)

@@ -1,3 +1,4 @@
+/* corpus_ranks.c - collects the sums that the ranks of a crew stored in files. */
 #include "cli/corpus_ranks.h"
 
 #include <stdio.h>
@@ -5,7 +6,7 @@
 
 #include "cli/crew.h"
 
-static int take_file(struct corpus *c, const char *path, struct kvf_diag *d)
+static int merge_file(struct corpus *c, const char *path, struct kvf_diag *d)
 {
     struct corpus *b = NULL;
     struct kvf_diag other = {""};
@@ -24,7 +25,7 @@ int corpus_take_rank(struct corpus *c, const char *state, int rank, struct kvf_d
     crew_file(state, rank, &path);
     int err = path.err;
     if (!err && stat(path.data, &st) == 0) {
-        err = take_file(c, path.data, d);
+        err = merge_file(c, path.data, d);
         if (!err)
             remove(path.data);
     }

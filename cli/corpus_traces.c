@@ -1,3 +1,4 @@
+/* corpus_traces.c - lists the traces of a corpus and identifies their documents. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +35,8 @@ int traces_add(struct corpus_traces *t, const char *operand, struct kvf_diag *d)
     return files_each(operand, ".kvf", add, t, d);
 }
 
-/* Whether the conditions hold of a trace.  KVF_OK or KVF_E_NOMEM. */
-static int judge(struct kvf_trace *t, struct corpus_trace *x)
+/* Sets x->unwanted if the trace does not meet its conditions. Returns KVF_OK or KVF_E_NOMEM. */
+static int check_conditions(struct kvf_trace *t, struct corpus_trace *x)
 {
     struct trace_facts f = {0};
     int err = x->where ? facts_read(t, &f) : KVF_OK;
@@ -56,7 +57,7 @@ static void identify(void *ctx, int task, int thread)
         x->steps = kvf_n_steps(t);
         err = kvf_check_size(t, &d);
         if (!err)
-            err = judge(t, x);
+            err = check_conditions(t, x);
         if (!err && !x->unwanted)
             err = corpus_identify(t, &x->document, &x->print, &d);
         if (err && strncmp(d.text, x->path, strlen(x->path)) != 0)

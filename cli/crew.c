@@ -1,3 +1,4 @@
+/* crew.c - distributes cells among the ranks of a crew, and detects dead ranks. */
 #include "cli/crew.h"
 
 #include <pthread.h>
@@ -11,42 +12,44 @@
 #include "cli/crew_wire.h"
 #include "cli/environment.h"
 
-/* ASK (a rank is free; cell: the one that it did, or -1), PRINT (a text), ALIVE and LEFT go to the
- * first rank; CELL, OVER (no work is left), HERE (the answer to ALIVE) and BYE (cell: whether all
- * are alive) come from it. */
+/* Kinds of messages. To rank 0: ASK (a rank is free; cell is the cell that it finished, or -1),
+ * PRINT (a text), ALIVE and LEFT. From rank 0: CELL, OVER (no work is left), HERE (the reply to
+ * ALIVE) and BYE (cell is nonzero if all ranks are alive). */
 enum kind { ASK, PRINT, ALIVE, LEFT, CELL, OVER, HERE, BYE };
 
 enum cell_state { FREE, GIVEN, DONE };
 
-/* What the first rank knows of a rank. */
+/* The state of a rank, as rank 0 knows it. */
 struct rank {
-    int64_t cell;      /* that it has; -1: none */
-    double heard;      /* when it last spoke */
+    int64_t cell;      /* cell that it works on; -1 if none */
+    double heard;      /* time of its last message, in seconds */
     bool asks;         /* it waits for a cell */
-    bool left, silent; /* it will ask for none; it has not spoken for too long */
+    bool left, silent; /* it will ask for no more cells; it exceeded the patience */
 };
 
+/* A crew, as one of its ranks sees it. */
 struct crew {
     int me, size;
-    bool steps;       /* all do the same: nobody is given cells */
-    double patience;  /* seconds of silence after which a rank counts as dead */
-    pthread_t thread; /* that talks, of a crew of several */
+    bool steps;       /* crew_join_steps(): all ranks run the same steps, without cells */
+    double patience;  /* seconds without a message after which a rank counts as dead */
+    pthread_t thread; /* exchanges messages, if the crew has several ranks */
     bool talking;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t changed;
     bool stop;
 
-    /* of the first rank */
+    /* used by rank 0 */
     bool offered;
     int64_t n, n_done;
-    unsigned char *state; /* [n] enum cell_state */
-    int64_t lowest;       /* no cell before it is free */
+    unsigned char *state; /* [size of n] enum cell_state */
+    int64_t lowest;       /* no cell before this one is free */
     struct rank *rank;    /* [size] */
 
-    /* of each rank: what it asked for, and what came */
+    /* used by every rank: its request, and the replies to it */
     bool asks, over, lost, bye, together;
     int64_t cell;
-    double heard, spoke; /* of the first rank; by this one */
+    /* times of the last message from rank 0, and of the last message of this rank */
+    double heard, spoke;
 };
 
 static void send_cell(int to, enum kind kind, int64_t cell)
@@ -60,7 +63,7 @@ static void print_lines(const char *lines, size_t n)
     fflush(stdout);
 }
 
-/* ---- the first rank: who does what.  All of these are called with the lock held. */
+/* ---- rank 0: assigns cells. The caller of each function holds the lock. */
 
 static void give_back(struct crew *c, struct rank *r)
 {
@@ -73,7 +76,7 @@ static void give_back(struct crew *c, struct rank *r)
     r->cell = -1;
 }
 
-static void finished(struct crew *c, struct rank *r, int64_t cell)
+static void mark_done(struct crew *c, struct rank *r, int64_t cell)
 {
     if (cell >= 0 && cell < c->n && c->state[cell] != DONE) {
         c->state[cell] = DONE;
@@ -81,7 +84,8 @@ static void finished(struct crew *c, struct rank *r, int64_t cell)
     }
     if (r->cell == cell)
         r->cell = -1;
-    give_back(c, r); /* it was away, and has not got the one that was sent */
+    /* The rank was thought dead: a cell that was sent to it since then did not reach it. */
+    give_back(c, r);
 }
 
 static int64_t take_free(struct crew *c)
@@ -102,7 +106,7 @@ static bool others_left(const struct crew *c)
     return true;
 }
 
-/* Answers a rank that waits, if there is an answer. */
+/* Replies to a waiting rank if there is a free cell or all work is done. */
 static void serve(struct crew *c, int i)
 {
     struct rank *r = &c->rank[i];
@@ -121,13 +125,13 @@ static void serve(struct crew *c, int i)
     c->asks = false;
 }
 
-static void hear(struct crew *c, int from, struct wire_message m, double now)
+static void handle_request(struct crew *c, int from, struct wire_message m, double now)
 {
     struct rank *r = &c->rank[from];
     r->heard = now;
     r->silent = false;
     if (m.kind == ASK) {
-        finished(c, r, m.cell);
+        mark_done(c, r, m.cell);
         r->asks = true;
     } else if (m.kind == PRINT && m.text) {
         print_lines(m.text, (size_t)m.bytes);
@@ -140,7 +144,7 @@ static void hear(struct crew *c, int from, struct wire_message m, double now)
     }
 }
 
-static void deal(struct crew *c, double now)
+static void assign_cells(struct crew *c, double now)
 {
     for (int i = 1; i < c->size; i++) {
         struct rank *r = &c->rank[i];
@@ -157,7 +161,7 @@ static void deal(struct crew *c, double now)
 
 /* ---- the other ranks */
 
-static void obey(struct crew *c, struct wire_message m, double now)
+static void handle_reply(struct crew *c, struct wire_message m, double now)
 {
     c->heard = now;
     if (m.kind == CELL) {
@@ -172,7 +176,7 @@ static void obey(struct crew *c, struct wire_message m, double now)
     }
 }
 
-static void speak(struct crew *c, double now)
+static void send_alive(struct crew *c, double now)
 {
     if (now - c->spoke >= 0.25) {
         send_cell(0, ALIVE, -1);
@@ -182,10 +186,9 @@ static void speak(struct crew *c, double now)
         c->lost = true;
 }
 
-/* ---- both */
+/* ---- all ranks */
 
-/* A thread of each rank does all that has to do with messages, so that a rank that computes is
- * heard. */
+/* A thread of each rank exchanges its messages, so that a rank replies while it computes. */
 static void *talk(void *arg)
 {
     static const struct timespec pause = {0, 2000000};
@@ -198,15 +201,15 @@ static void *talk(void *arg)
         pthread_mutex_lock(&c->lock);
         while (wire_take(&from, &m)) {
             if (c->me == 0)
-                hear(c, from, m, now);
+                handle_request(c, from, m, now);
             else
-                obey(c, m, now);
+                handle_reply(c, m, now);
             mem_free(m.text);
         }
         if (c->me == 0)
-            deal(c, now);
+            assign_cells(c, now);
         else
-            speak(c, now);
+            send_alive(c, now);
         stop = c->stop;
         pthread_cond_broadcast(&c->changed);
         pthread_mutex_unlock(&c->lock);
@@ -310,19 +313,19 @@ int crew_offer(struct crew *c, int64_t n, const bool *done)
     return KVF_OK;
 }
 
-/* The next cell; -1: there is none.  The one before it is done then. */
+/* Marks the previous cell of this rank as done and returns the next cell; -1 if there is none. */
 static int64_t next_cell(struct crew *c)
 {
     pthread_mutex_lock(&c->lock);
-    int64_t did = c->cell;
+    int64_t previous = c->cell;
     c->cell = -1;
     c->asks = true;
     if (c->me == 0) {
-        finished(c, &c->rank[0], did);
+        mark_done(c, &c->rank[0], previous);
         c->rank[0].asks = true;
         serve(c, 0);
     } else if (!c->lost && !c->bye) {
-        send_cell(0, ASK, did);
+        send_cell(0, ASK, previous);
     }
     while (c->asks && !c->lost && !c->bye)
         pthread_cond_wait(&c->changed, &c->lock);
@@ -378,8 +381,9 @@ int crew_print(struct crew *c, const char *lines, size_t n, struct kvf_diag *d)
     return sent ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* The first rank lets the others go; another says that it leaves, and waits to be let go. */
-static void part(struct crew *c)
+/* Ends the thread. Rank 0 releases the other ranks; another rank informs rank 0 that it leaves,
+ * and waits to be released. */
+static void end_messages(struct crew *c)
 {
     pthread_mutex_lock(&c->lock);
     if (c->me > 0) {
@@ -403,7 +407,7 @@ void crew_leave(struct crew *c)
     if (!c)
         return;
     if (c->talking)
-        part(c);
+        end_messages(c);
     wire_close(c->together);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);

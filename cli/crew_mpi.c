@@ -1,5 +1,5 @@
-/* crew_mpi.c - the messages of a crew by MPI: a module of its own (crew_wire.h), and the only file
- * that includes MPI's header. */
+/* crew_mpi.c - sends the messages of a crew with MPI. It is a separate module (crew_wire.h), and
+ * only this file includes the MPI header. */
 #include <mpi.h>
 
 #include "cli/crew_wire.h"
@@ -43,7 +43,7 @@ static bool take_message(int from, void *data, int64_t bytes)
 
 static bool share(int owner, void *data, int64_t bytes)
 {
-    enum { PIECE = 1 << 28 }; /* MPI counts in int */
+    enum { PIECE = 1 << 28 }; /* MPI counts are int */
     bool good = true;
     for (int64_t at = 0; good && at < bytes; at += PIECE) {
         int n = bytes - at < PIECE ? (int)(bytes - at) : PIECE;
@@ -52,7 +52,8 @@ static bool share(int owner, void *data, int64_t bytes)
     return good;
 }
 
-/* Without a dead rank the end is a meeting of all; with one nobody would come out of it. */
+/* MPI_Finalize() waits for all ranks. It is skipped if a rank is dead, because it would never
+ * return. */
 static void close_mpi(bool together)
 {
     if (joined && together)

@@ -1,3 +1,4 @@
+/* crew_wire.c - loads the MPI module, and sends and receives messages with it. */
 #include "cli/crew_wire.h"
 
 #include <dlfcn.h>
@@ -10,24 +11,27 @@
 #include "cli/folders.h"
 #include "config.h"
 
-static const struct wire *wire; /* NULL: this process is alone */
+static const struct wire *wire; /* NULL if this process was started without MPI */
 
-/* How many processes somebody says to have started together; 1 where nobody does. */
+/* Returns the number of processes that were started together, from the variables that MPI
+ * launchers set; 1 if no variable is set. */
 static int64_t started_together(void)
 {
-    static const char *const says[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", NULL};
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
+                                            NULL};
     int64_t n = 1, most = 1;
-    for (int i = 0; says[i]; i++) {
-        const char *size = getenv(says[i]);
+    for (int i = 0; variables[i]; i++) {
+        const char *size = getenv(variables[i]);
         if (size && opt_int(size, &n) && n > most)
             most = n;
     }
-    /* PMIx tells a rank, and no number: srun gives that beside it. */
+    /* PMIx sets a rank but no size; srun sets the size in its own variable. */
     const char *tasks = getenv("PMIX_RANK") ? getenv("SLURM_STEP_NUM_TASKS") : NULL;
     return tasks && opt_int(tasks, &n) && n > most ? n : most;
 }
 
-/* Beside the program, as a build has it, or where an installation has it from there. */
+/* Sets *ret to the path of the module: in the folder of the program in a build, or in the library
+ * folder of an installation. */
 static int module_path(struct buf *ret)
 {
     int err = folder_beside(0, "/" WIRE_MODULE, ret);
@@ -42,7 +46,7 @@ static int load(int64_t n, struct kvf_diag *d)
 {
     struct buf path = {0};
     int err = module_path(&path);
-    /* Parts that MPI itself loads later need its names: they are global. */
+    /* Global symbols, because components that MPI loads later refer to them. */
     void *module = err ? NULL : dlopen(path.data, RTLD_NOW | RTLD_GLOBAL);
     const char *why = module || err ? NULL : dlerror();
     wire = module ? dlsym(module, WIRE_SYMBOL) : NULL;
@@ -82,7 +86,8 @@ int wire_open(int *ret_rank, int *ret_size, struct kvf_diag *d)
     return err;
 }
 
-/* A message is its two numbers and then its text, all in one: a rank that dies sends no half. */
+/* A message is sent as one block, its two numbers and then its text, so that a dying rank cannot
+ * send a part of it. */
 enum { HEAD = 2 * sizeof(int64_t) };
 
 bool wire_send(int to, const struct wire_message *m)

@@ -1,3 +1,4 @@
+/* draw_layout.c - parses the operands of `kvfate draw` and draws several tables on one page. */
 #include "cli/draw_layout.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* environment.c - parses and checks the environment variables of kvfate. */
 #include "cli/environment.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* eval_cells.c - the methods and budgets that `kvfate eval` compares. */
+/* eval_cells.c - parses the methods and budgets that `kvfate eval` compares, and opens their
+ * gates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 
 enum { MOST_BUDGETS = 64 };
 
-/* Where the next method of "A,B:key=value,key=value,C" ends: a piece with "=" but no
- * ":" before it belongs to the method before. */
+/* Returns the length of the first method of "A,B:key=value,key=value,C". A piece that has "="
+ * before any ":" belongs to the preceding method. */
 static size_t method_length(const char *s)
 {
     size_t n = strcspn(s, ",");
@@ -47,7 +48,7 @@ static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag
     }
 }
 
-/* A method at a budget, or without one where it would mean nothing. */
+/* Parses a method with a budget, or without one if the method takes none. */
 static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
 {
     struct kvf_diag unused;
@@ -61,7 +62,8 @@ static int parse_cell(const char *label, int budget, struct eval_cell *c, struct
     return err;
 }
 
-/* A method at each budget; once when it has none. */
+/* Adds a cell for a method at each budget, without duplicates. A method without a budget gets one
+ * cell. */
 static int add_method(struct eval_job *j, const char *label, const int64_t *budget, int n_budgets,
                       struct kvf_diag *d)
 {
@@ -104,7 +106,8 @@ static int parse_methods(struct eval_job *j, const char *list, const int64_t *bu
     }
 }
 
-/* Every preset, by name; those that need more than a name and a budget are left out. */
+/* Lists all presets by name. Presets that need more than a name and a budget are appended to
+ * j->left_out. */
 static int all_methods(struct eval_job *j, const int64_t *budget, int n_budgets, struct buf *list)
 {
     struct kvf_diag unused;
@@ -146,8 +149,8 @@ int eval_parse_cells(struct eval_job *j, struct kvf_diag *d)
                           j->budgets);
 }
 
-/* Gates shipped for the row, opened once for all its budgets. */
-static int give_shipped(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
+/* Assigns shipped gates to a cell. The cells that use one file share its gates. */
+static int assign_shipped(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
 {
     struct gates *g = NULL;
     int n = j->n_shipped;
@@ -165,7 +168,7 @@ static int give_shipped(struct eval_job *j, struct eval_cell *c, struct kvf_diag
     return err;
 }
 
-/* Which of two files of a kind a row should take is nobody's to guess. */
+/* Rejects two --gates files of one kind, because the choice between them would be arbitrary. */
 static int check_kinds(const struct eval_job *j, struct kvf_diag *d)
 {
     for (int i = 0; i < j->gates_file.n; i++)
@@ -179,8 +182,8 @@ static int check_kinds(const struct eval_job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Tokens of the longest text. */
-static int longest(const struct eval_job *j)
+/* Returns the number of tokens of the longest text. */
+static int longest_text(const struct eval_job *j)
 {
     int n = j->data.n ? (int)(j->prompt + j->score) : 0;
     for (int64_t i = 0; j->input && i < j->docs; i++) {
@@ -190,15 +193,15 @@ static int longest(const struct eval_job *j)
     return n;
 }
 
-/* What a cell needs beside its numbers. */
-static int give_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
+/* Assigns gates to a cell, and checks that its method has all its inputs. */
+static int assign_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *d)
 {
     const struct model_config *m = &j->eval.engine->config;
-    int length = longest(j);
+    int length = longest_text(j);
     for (int i = 0; i < j->gates_file.n; i++)
         if (method_gates(&c->row) >> gates_kind(j->gates[i]) & 1)
             c->gates = j->gates[i];
-    int err = method_gates(&c->row) && !c->gates ? give_shipped(j, c, d) : KVF_OK;
+    int err = method_gates(&c->row) && !c->gates ? assign_shipped(j, c, d) : KVF_OK;
     if (err)
         return err;
     struct method_inputs in = {.gates = c->gates, .model = m, .length = length};
@@ -210,7 +213,8 @@ static int give_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag *
     return method_check_inputs(&c->row, &in, d);
 }
 
-/* Tells of files of --gates that no cell uses: a study gives all of its own to every part. */
+/* Prints a note for each file of --gates that no cell uses. This is not an error, because a study
+ * passes all its gates to every part. */
 static void note_unused(const struct eval_job *j)
 {
     for (int i = 0; i < j->gates_file.n; i++) {
@@ -233,7 +237,7 @@ int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
         err = check_kinds(j, d);
     for (int i = 0; !err && i < j->n; i++) {
         struct eval_cell c = j->cell[i];
-        err = give_gates(j, &c, d);
+        err = assign_gates(j, &c, d);
         if (!err) {
             j->cell[n++] = c;
         } else if (all && err == KVF_E_ARG) {

@@ -1,4 +1,4 @@
-/* eval_job.h - private to `kvfate eval`: what is asked for, and how far it is. */
+/* eval_job.h - private to `kvfate eval`: the request and its state. */
 #ifndef KVF_CLI_EVAL_JOB_H
 #define KVF_CLI_EVAL_JOB_H
 
@@ -13,12 +13,13 @@
 enum { EVAL_LABEL = 256, EVAL_SHIPPED = 64 };
 #define EVAL_BUDGETS "64,256" /* of --budgets */
 
-/* A text with what makes it the same text again. */
+/* A text of the evaluation, with a hash of its tokens that identifies it in a state file. */
 struct eval_input {
     struct eval_text text;
     uint64_t hash;
 };
 
+/* A run of `kvfate eval`. */
 struct eval_job {
     /* options */
     const char *model, *methods, *budgets, *out, *state_path, *shard;
@@ -28,39 +29,43 @@ struct eval_job {
     bool json, raw;
     struct figure_options look;
 
-    struct buf left_out; /* of all methods: what cannot run */
+    /* names of methods that --methods all leaves out because they cannot run */
+    struct buf left_out;
     struct eval eval;
-    struct gates *gates[OPT_LIST_MAX]; /* of the files */
+    struct gates *gates[OPT_LIST_MAX]; /* from the files of --gates */
     struct gates *shipped[EVAL_SHIPPED];
     int n_shipped;
-    struct documents text;     /* of --data */
-    struct tasks tasks;        /* of --tasks */
-    struct eval_input *input;  /* [docs] what is fed */
-    struct eval_cell *cell;    /* [n] */
-    char (*label)[EVAL_LABEL]; /* of the methods */
+    struct documents text;     /* from --data */
+    struct tasks tasks;        /* from --tasks */
+    struct eval_input *input;  /* [docs] texts to feed */
+    struct eval_cell *cell;    /* [n] methods at budgets */
+    char (*label)[EVAL_LABEL]; /* labels of the methods */
     int n;
     struct eval_result *result; /* [docs][n] */
     bool *done;                 /* [docs][n] */
     struct eval_state *state;
-    struct crew *crew;   /* documents are its cells */
-    struct shard part;   /* of --shard */
-    struct buf own_file; /* where this rank keeps its results */
+    struct crew *crew;   /* its cells are documents */
+    struct shard part;   /* from --shard */
+    struct buf own_file; /* name of the state file of this rank */
     struct progress bar;
-    int64_t fed, made; /* tokens and cells, by this rank, and how long they took */
+    /* tokens and cells that this rank processed, and the seconds that this took */
+    int64_t fed, made;
     double seconds;
 };
 
-/* Makes j->cell of --methods and --budgets; j->left_out names what of all methods cannot run.
- * KVF_OK, KVF_E_ARG with a sentence, KVF_E_NOMEM. */
+/* Fills j->cell from --methods and --budgets. With --methods all, j->left_out lists the methods
+ * that cannot run. Returns KVF_OK, KVF_E_ARG with a sentence, or KVF_E_NOMEM. */
 int eval_parse_cells(struct eval_job *j, struct kvf_diag *d);
 
-/* Opens the gates, those of --gates and shipped ones, and gives each cell its own.  Of all methods,
- * those that lack theirs are left out. */
+/* Opens the gates of --gates and shipped gates, and assigns gates to each cell. With --methods
+ * all, drops the methods that lack gates. Returns KVF_OK or an error with a sentence. */
 int eval_open_gates(struct eval_job *j, struct kvf_diag *d);
-void eval_close_cells(struct eval_job *j); /* both; accepts a zeroed struct */
+/* closes gates and frees cells; accepts a zeroed struct */
+void eval_close_cells(struct eval_job *j);
 
-/* Runs what is not done of all documents of this process's part, with the other ranks of the crew:
- * j->result of the first rank is whole then, but for documents of other shards. */
+/* Evaluates the documents of this process's shard that are not done, together with the other ranks
+ * of the crew. On rank 0, j->result is then complete except for documents of other shards. Returns
+ * KVF_OK or an error with a sentence. */
 int eval_run(struct eval_job *j, struct kvf_diag *d);
 
 #endif

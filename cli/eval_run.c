@@ -1,4 +1,4 @@
-/* eval_run.c - the documents of `kvfate eval`, by one process or by the ranks of a crew. */
+/* eval_run.c - evaluates the documents of `kvfate eval` with one process or the ranks of a crew. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cli/eval_job.h"
 
-/* The cells of a document that are not done yet; cell: room for all. */
+/* Copies the cells of a document that are not done into cell [j->n], and returns their number. */
 static int cells_left(const struct eval_job *j, int64_t doc, struct eval_cell *cell)
 {
     int n = 0;
@@ -17,7 +17,8 @@ static int cells_left(const struct eval_job *j, int64_t doc, struct eval_cell *c
     return n;
 }
 
-/* Takes over what the state file has, and counts the tokens that are still to be fed. */
+/* Loads the results of the state file, and sets *ret_left to the number of tokens that must still
+ * be fed. */
 static int resume(struct eval_job *j, struct eval_cell *cell, int64_t *ret_left, struct kvf_diag *d)
 {
     *ret_left = 0;
@@ -42,7 +43,8 @@ static void on_progress(void *ctx, int tokens)
     progress_update(&j->bar, j->fed);
 }
 
-/* The cells of a document that are not done yet. */
+/* Evaluates the cells of a document that are not done, and stores their results. cell and result
+ * are scratch of [j->n]. */
 static int run_document(struct eval_job *j, int64_t doc, struct eval_cell *cell,
                         struct eval_result *result, struct kvf_diag *d)
 {
@@ -75,7 +77,7 @@ static int open_state(struct eval_job *j, struct kvf_diag *d)
     return eval_state_open(path, &j->eval, (uint64_t)j->seed, kvf_version(), &j->state, d);
 }
 
-/* The files of other ranks, of this run or of one that was stopped. */
+/* The state files of other ranks, from this run or from one that was interrupted. */
 struct found {
     struct buf *path; /* [n] */
     int n;
@@ -83,7 +85,7 @@ struct found {
 
 static int find_files(const struct eval_job *j, struct found *f)
 {
-    enum { MISSING = 64 }; /* names in a row behind which no other is looked for */
+    enum { MISSING = 64 }; /* The search ends after so many consecutive ranks without a file. */
     for (int rank = 1, last = 0; rank <= last + MISSING; rank++) {
         struct buf path = {0};
         crew_file(j->state_path, rank, &path);
@@ -106,8 +108,8 @@ static int find_files(const struct eval_job *j, struct found *f)
     return KVF_OK;
 }
 
-/* Puts them into the first rank's file, which is open and locked meanwhile: all at once, as a
- * merge reads and writes all that is there. */
+/* Merges the files of all ranks into the file of rank 0, which is open and locked meanwhile. All
+ * files are merged in one call, because a merge reads and writes all results. */
 static int merge_files(struct eval_job *j, const struct found *f, struct kvf_diag *d)
 {
     char **path = MEM_NEW(char *, (size_t)f->n + 1);
@@ -123,8 +125,9 @@ static int merge_files(struct eval_job *j, const struct found *f, struct kvf_dia
     return err;
 }
 
-/* What ranks kept comes to the first rank's file. */
-static int gather(struct eval_job *j, struct kvf_diag *d)
+/* Merges the files of other ranks, if there are any, into the file of rank 0, and opens it
+ * again. */
+static int merge_ranks(struct eval_job *j, struct kvf_diag *d)
 {
     struct found f = {0};
     int err = j->state_path ? find_files(j, &f) : KVF_OK;
@@ -141,19 +144,20 @@ static int gather(struct eval_job *j, struct kvf_diag *d)
     return err;
 }
 
-/* What is done of each document, by the file of the first rank. */
-static int look_up(struct eval_job *j, bool *whole, struct eval_cell *cell, int64_t *ret_left,
-                   struct kvf_diag *d)
+/* Loads the finished results from the file of rank 0. Sets complete[i] if all cells of document i
+ * are done. */
+static int load_results(struct eval_job *j, bool *complete, struct eval_cell *cell,
+                        int64_t *ret_left, struct kvf_diag *d)
 {
     int err = j->state ? KVF_OK : open_state(j, d);
     if (!err)
-        err = gather(j, d);
+        err = merge_ranks(j, d);
     if (!err)
         err = resume(j, cell, ret_left, d);
     for (int64_t i = 0; !err && i < j->docs; i++) {
-        whole[i] = true;
+        complete[i] = true;
         for (int c = 0; c < j->n; c++)
-            whole[i] = whole[i] && j->done[i * j->n + c];
+            complete[i] = complete[i] && j->done[i * j->n + c];
     }
     return err;
 }
@@ -163,20 +167,21 @@ static bool in_shard(const struct eval_job *j, int64_t doc)
     return doc % j->part.parts == j->part.part - 1;
 }
 
-/* Documents that nobody has done, when the others have left: what a dead rank did not keep. */
-static int fill_gaps(struct eval_job *j, bool *whole, struct eval_cell *cell,
+/* On rank 0, after the other ranks have left: evaluates the documents that a dead rank did not
+ * store. */
+static int fill_gaps(struct eval_job *j, bool *complete, struct eval_cell *cell,
                      struct eval_result *result, struct kvf_diag *d)
 {
     int64_t left = 0;
-    int err = look_up(j, whole, cell, &left, d);
+    int err = load_results(j, complete, cell, &left, d);
     for (int64_t i = 0; !err && i < j->docs; i++)
-        if (!whole[i] && in_shard(j, i))
+        if (!complete[i] && in_shard(j, i))
             err = run_document(j, i, cell, result, d);
     return err;
 }
 
-/* What a document is run with; both have room for all cells. */
-struct bench {
+/* The context of run_cell(); cell and result are scratch of [j->n]. */
+struct workspace {
     struct eval_job *j;
     struct eval_cell *cell;
     struct eval_result *result;
@@ -184,7 +189,7 @@ struct bench {
 
 static int run_cell(void *ctx, int64_t doc, struct kvf_diag *d)
 {
-    struct bench *b = ctx;
+    struct workspace *b = ctx;
     int err = b->j->state ? KVF_OK : open_state(b->j, d);
     return err ? err : run_document(b->j, doc, b->cell, b->result, d);
 }
@@ -195,30 +200,30 @@ int eval_run(struct eval_job *j, struct kvf_diag *d)
     int64_t left = 0;
     struct eval_cell *cell = MEM_NEW(struct eval_cell, (size_t)j->n);
     struct eval_result *result = MEM_NEW(struct eval_result, (size_t)j->n);
-    bool *whole = MEM_NEW(bool, (size_t)j->docs), *no_cell = MEM_NEW(bool, (size_t)j->docs);
+    bool *complete = MEM_NEW(bool, (size_t)j->docs), *skipped = MEM_NEW(bool, (size_t)j->docs);
     bool first = crew_is_first(j->crew);
     j->eval.progress = on_progress;
     j->eval.ctx = j;
     j->result = MEM_NEW(struct eval_result, rows);
     j->done = MEM_NEW(bool, rows);
-    int err = cell && result && whole && no_cell && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
+    int err = cell && result && complete && skipped && j->result && j->done ? KVF_OK : KVF_E_NOMEM;
     if (!err && first)
-        err = look_up(j, whole, cell, &left, d);
+        err = load_results(j, complete, cell, &left, d);
     for (int64_t i = 0; !err && i < j->docs; i++)
-        no_cell[i] = whole[i] || !in_shard(j, i);
+        skipped[i] = complete[i] || !in_shard(j, i);
     if (!err && first)
-        err = crew_offer(j->crew, j->docs, no_cell);
+        err = crew_offer(j->crew, j->docs, skipped);
     double begun = clock_seconds();
     progress_start(&j->bar, "eval", "tok", crew_size(j->crew) == 1 ? left : 0);
     if (!err)
-        err = crew_each(j->crew, run_cell, &(struct bench){j, cell, result}, d);
+        err = crew_each(j->crew, run_cell, &(struct workspace){j, cell, result}, d);
     if (!err && first && crew_size(j->crew) > 1)
-        err = fill_gaps(j, whole, cell, result, d);
+        err = fill_gaps(j, complete, cell, result, d);
     progress_end(&j->bar, j->fed);
     j->seconds = clock_seconds() - begun;
     mem_free(cell);
     mem_free(result);
-    mem_free(whole);
-    mem_free(no_cell);
+    mem_free(complete);
+    mem_free(skipped);
     return err;
 }

@@ -1,3 +1,4 @@
+/* figure_options.c - parses the options of figures. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,12 +8,12 @@
 #include "cli/idle.h"
 #include "render/palette.h"
 
-/* Widths are those of the columns of journals and of the text of conferences' styles; height 0:
- * what the figure takes.  A slide is drawn at half its size: where it fills one of 338 x 190 mm,
- * its text of 6.5 and 7.5 points is of 14 and 16. */
+/* Named sizes: the column widths of journals, and the text widths of conference styles. Height 0
+ * uses the height that the figure needs. A slide is drawn at half its size: enlarged to 338 x 190
+ * mm, text of 6.5 and 7.5 points appears as 14 and 16 points. */
 static const struct {
     const char *name;
-    double w, h; /* mm */
+    double w, h; /* in mm */
 } named_size[] = {{"single-column", 88, 0},
                   {"one-and-half-column", 120, 0},
                   {"double-column", 180, 0},
@@ -52,7 +53,8 @@ const struct opt figure_options[] = {
     {.type = OPT_END},
 };
 
-/* A plain decimal number: no sign, exponent, hexadecimal or "inf". */
+/* Reads a plain decimal number at *s and advances *s. Signs, exponents, hexadecimal numbers and
+ * "inf" are not accepted. */
 static bool read_number(const char **s, double *ret)
 {
     char text[32];
@@ -65,7 +67,7 @@ static bool read_number(const char **s, double *ret)
     return opt_real(text, ret);
 }
 
-/* mm of a unit at *s, which it moves on; 0 where there is none. */
+/* Reads a unit at *s, advances *s, and returns its length in mm; 0 if there is no unit. */
 static double read_unit(const char **s)
 {
     static const struct {
@@ -114,7 +116,7 @@ bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
         return false;
     if (w_unit == 0 && h_unit == 0)
         w_unit = h_unit = 1;
-    w *= w_unit > 0 ? w_unit : h_unit; /* one unit holds for both */
+    w *= w_unit > 0 ? w_unit : h_unit; /* a single unit applies to both lengths */
     h *= h_unit > 0 ? h_unit : w_unit;
     if (*s || !(w >= FIGURE_LEAST_WIDTH && w <= 5000)
         || (both && !(h >= FIGURE_LEAST_HEIGHT && h <= 5000)))
@@ -152,7 +154,7 @@ int figure_options_write(const struct figure_options *o, const struct figure *f,
     return err;
 }
 
-/* Options that need a figure, where none is drawn.  "-" can be a terminal. */
+/* Rejects figure options if no figure is drawn. Output "-" may be drawn on a terminal. */
 static int check_drawn(const struct figure_options *f, const char *out, bool json,
                        struct kvf_diag *d)
 {

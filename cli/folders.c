@@ -1,3 +1,4 @@
+/* folders.c - finds the cache folder and the folder of shipped gates. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -33,7 +34,8 @@ int folder_cache_make(const char *name, struct buf *ret_path)
     int err = folder_cache(NULL, ret_path);
     if (err)
         return err;
-    mkdir(ret_path->data, 0777); /* one that cannot be made is missed by who writes there */
+    /* If it cannot be created, the function that writes into it reports the error. */
+    mkdir(ret_path->data, 0777);
     buf_printf(ret_path, "/%s", name);
     if (!ret_path->err)
         mkdir(ret_path->data, 0777);
@@ -67,8 +69,8 @@ int folder_beside(int up, const char *tail, struct buf *ret_path)
     return stat(ret_path->data, &s) == 0 ? KVF_OK : KVF_E_NOTFOUND;
 }
 
-/* share/kvfate/gates next to the folder of the program, as an installation has it wherever it
- * was moved to; NULL where there is none. */
+/* Returns the folder share/kvfate/gates of an installation, relative to the folder of the program,
+ * so that a moved installation finds it. Returns NULL if there is none. */
 static const char *gates_beside_program(void)
 {
     static char path[4096];
@@ -108,7 +110,8 @@ int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *
     return ret_path->err;
 }
 
-/* "smollm2-135m-wgkv.safetensors" fits the methods wgkv and wgkv-... */
+/* Returns true if a file of gates is for a method: "smollm2-135m-wgkv.safetensors" is for the
+ * methods wgkv and wgkv-... */
 static bool name_fits(const char *file, const char *method)
 {
     size_t n = strlen(file), end = strlen(GATES);

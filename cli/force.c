@@ -1,3 +1,4 @@
+/* force.c - reads the forced tokens and the plan of a run. */
 #include "cli/force.h"
 
 #include <stdio.h>
@@ -8,12 +9,12 @@
 #include "engine/experiment/prompt.h"
 #include "engine/model/gguf.h"
 
-/* Returns whether a regular file begins with the magic of a trace (docs/reference/format.md). */
+/* Returns true if a regular file begins with the magic of a trace (docs/reference/format.md). */
 static bool is_trace(const char *path)
 {
     static const char magic[8] = "\x89KVF\r\n\x1a\n";
     char start[8];
-    struct stat s; /* bytes read from a pipe here would be lost */
+    struct stat s; /* only regular files, because bytes read from a pipe here would be lost */
     bool file = strcmp(path, "-") != 0 && stat(path, &s) == 0 && S_ISREG(s.st_mode);
     FILE *f = file ? fopen(path, "rb") : NULL;
     bool same = f && fread(start, 1, sizeof start, f) == sizeof start
@@ -114,8 +115,8 @@ static int check_row(const struct force *f, const struct method *m, struct kvf_d
     return KVF_OK;
 }
 
-/* Takes from the plan the settings of the complete run: the cut of the prompt, the positions and
- * the sharing of caches. */
+/* Sets the parameters of the whole run from the plan: the prompt's chunk size, the positions, and
+ * whether query heads have their own caches. */
 static int take_run(const struct force *f, const struct model_config *m, struct methods *r,
                     struct kvf_diag *d)
 {

@@ -1,4 +1,4 @@
-/* force.h - tokens that a run is fed instead of those it would sample. */
+/* force.h - tokens that a run is fed instead of sampled tokens, and plans that it replays. */
 #ifndef KVF_CLI_FORCE_H
 #define KVF_CLI_FORCE_H
 
@@ -7,45 +7,48 @@
 #include "cli/methods.h"
 #include "engine/experiment/plan.h"
 
+/* The forced tokens and the plan of a run. */
 struct force {
-    const char *file;      /* --force: ids as text, a trace or a plan; NULL: none */
-    const char *plan_file; /* --plan; NULL: none */
+    const char *file;      /* --force: ids as text, a trace or a plan; NULL if not given */
+    const char *plan_file; /* --plan; NULL if not given */
 
     struct plan *plan;   /* of --plan */
-    struct plan *tokens; /* of --force, when it is a trace or a plan */
-    int32_t *text_ids;   /* [n_text] of --force, when it is text */
+    struct plan *tokens; /* of --force, if it is a trace or a plan */
+    int32_t *text_ids;   /* [n_text] ids of --force, if it is text */
     int n_text;
-    int32_t *until;       /* [L][H][T] of the plan, as methods take it */
-    const int32_t *ids;   /* [n_ids] the forced ones, behind the prompt; borrowed */
-    const uint8_t *roles; /* of them, or NULL */
+    int32_t *until;       /* [L][H][T] evictions of the plan, in the form that methods take */
+    const int32_t *ids;   /* [n_ids] forced tokens after the prompt; borrowed */
+    const uint8_t *roles; /* [n_ids] their roles, or NULL */
     int n_ids;
 };
 
-/* The model that plans must be of. */
+/* Returns the model description that plans must match. */
 struct plan_model force_model(const struct engine *e);
 
-/* Whether tokens are forced, or a plan is replayed.  Accepts NULL. */
+/* Returns true if tokens are forced or a plan is replayed. Accepts NULL. */
 bool force_given(const struct force *f);
 
-/* Reads the files for an opened engine. */
+/* Reads the files of --force and --plan for an open engine. Returns KVF_OK or an error with a
+ * sentence. */
 int force_open(struct force *f, struct engine *e, struct kvf_diag *d);
+/* Frees the tokens and plans; accepts a zeroed struct. */
 void force_close(struct force *f);
 
-/* Gives the rows of a run what they need of the plan: evictions and masses; to
- * the row `plan` also what its run did with the prompt.  KVF_E_ARG with a sentence when the
- * plan lacks what a row needs. */
+/* Gives the methods of a run the evictions and attention masses of the plan. The preset `plan`
+ * also receives the prompt settings of the recorded run. Returns KVF_E_ARG with a sentence if the
+ * plan lacks data that a method needs. */
 int force_inputs(struct force *f, const struct model_config *m, struct methods *r,
                  struct kvf_diag *d);
 
-/* The prompt that the files hold: its ids, borrowed, and how many.  KVF_E_ARG when they
- * do not say where it ends. */
+/* Sets *ret_ids (borrowed) and *ret_n to the prompt that the files contain. Returns KVF_E_ARG with
+ * a sentence if the files do not record where the prompt ends. */
 int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
-/* Fixes what follows the prompt.  KVF_E_ARG when the file's tokens do not begin
- * with it. */
+/* Sets the tokens that follow the prompt. Returns KVF_E_ARG with a sentence if the tokens of the
+ * file do not begin with the prompt. */
 int force_follow(struct force *f, const int32_t *prompt, int n, struct kvf_diag *d);
 
-/* Roles of the prompt's tokens, or NULL. */
+/* Returns the roles of the prompt's tokens, or NULL. */
 const uint8_t *force_roles(const struct force *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* idle.h - options that were given although the others leave them without effect. */
+/* idle.h - rejects options that have no effect together with the other options. */
 #ifndef KVF_CLI_IDLE_H
 #define KVF_CLI_IDLE_H
 
@@ -7,13 +7,14 @@
 
 #include <kvf/err.h>
 
+/* An option that would have no effect. */
 struct idle {
     bool given;
-    const char *option; /* "--samples" */
-    const char *why;    /* "without --reward" */
+    const char *option; /* such as "--samples" */
+    const char *why;    /* such as "without --reward" */
 };
 
-/* KVF_E_ARG with a sentence for the first of n that is given. */
+/* Returns KVF_E_ARG with a sentence for the first of n options that is given, otherwise KVF_OK. */
 int idle_check(const struct idle *list, size_t n, struct kvf_diag *d);
 #define IDLE_CHECK(list, d) idle_check(list, sizeof(list) / sizeof *(list), d)
 

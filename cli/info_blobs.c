@@ -1,3 +1,4 @@
+/* info_blobs.c - lists the kinds of blobs of a trace. */
 #include "cli/info_blobs.h"
 
 #include <string.h>
@@ -5,22 +6,23 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-enum { MOST_KINDS = 64 }; /* names are free: a file may have one for each of its blobs */
+/* limits the output, since a file may give each of its blobs its own name */
+enum { MOST_KINDS = 64 };
 
-/* Blobs of one name, type and shape but for its first length.  They come in the order of layer and
- * head, so that heads can be counted as they change. */
+/* A kind of blob: equal name, type and shape without the first dimension. Blobs are ordered by
+ * layer and head, so heads are counted whenever they change. */
 struct kind {
     struct kvf_blob last;
     uint64_t blobs, heads, bytes;
-    uint32_t least, most;     /* first length */
-    uint32_t from, to;        /* first tokens or steps, and behind the last */
-    int first_layer, head[2]; /* least and greatest number of a head */
+    uint32_t least, most;     /* minimum and maximum of the first dimension */
+    uint32_t from, to;        /* first token or step, and the end of the range */
+    int first_layer, head[2]; /* minimum and maximum head index */
 };
 
 struct kinds {
     struct kind *kind; /* [n] owned */
     int n;
-    uint64_t others; /* blobs of further kinds */
+    uint64_t others; /* blobs of kinds beyond MOST_KINDS */
 };
 
 const char *dtype_name(int dtype)

@@ -1,4 +1,4 @@
-/* info_blobs.h - what blobs a trace holds, those of one kind in a line. */
+/* info_blobs.h - lists the blobs of a trace for `kvfate info`, one line per kind. */
 #ifndef KVF_CLI_INFO_BLOBS_H
 #define KVF_CLI_INFO_BLOBS_H
 
@@ -6,12 +6,13 @@
 
 #include "base/buf.h"
 
-/* "f32"; "?" where there is no such type. */
+/* Returns the name of a type, such as "f32"; "?" for an unknown type. */
 const char *dtype_name(int dtype);
-/* A line for each kind of blobs: name, type and shape without its first length.  Nothing where
- * there are none.  Results as kvf_blob, KVF_E_NOMEM: then what was found before is there. */
+/* Appends a line for each kind of blob: name, type, and shape without the first dimension. Appends
+ * no text if the trace has no blobs. Returns KVF_OK, an error of kvf_blob(), or KVF_E_NOMEM. On an
+ * error the kinds found before it are appended. */
 int info_blobs_text(struct buf *b, struct kvf_trace *t, struct kvf_diag *d);
-/* The same as a JSON array of objects. */
+/* Appends the kinds of blobs as a JSON array of objects. Returns as info_blobs_text() does. */
 int info_blobs_json(struct buf *b, struct kvf_trace *t, struct kvf_diag *d);
 
 #endif

@@ -1,3 +1,4 @@
+/* info_gates.c - `kvfate info` for a file of gates. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 bool looks_like_gates(const char *path)
 {
     unsigned char b[9] = {0};
-    struct stat s; /* a pipe would lose what is read here */
+    struct stat s; /* only regular files, because bytes read from a pipe here would be lost */
     FILE *f = stat(path, &s) == 0 && S_ISREG(s.st_mode) ? fopen(path, "rb") : NULL;
     bool whole = f && fread(b, 1, sizeof b, f) == sizeof b;
     if (f)
@@ -104,7 +105,8 @@ static int print_text(const struct gates *g)
     print_size("gate dim", gates_gate_dim(g));
     print_size("block", gates_block_size(g));
     print_size("positions", gates_positions(g) < INT32_MAX ? gates_positions(g) : 0);
-    if (gates_kind(g) == GATE_RETENTION && gates_positions(g) == INT32_MAX) /* a network */
+    /* the gates are a network */
+    if (gates_kind(g) == GATE_RETENTION && gates_positions(g) == INT32_MAX)
         printf(", readout %s", gates_tied(g) ? "equal in all layers" : "of each layer its own");
     printf("\n%-10s%s\n", "hash", gates_hash(g));
     print_meta(g);

@@ -6,8 +6,9 @@
 
 struct command;
 
-/* Returns whether the file begins as a safetensors file does, or as a torch file, which
- * info_gates rejects with the command that converts it; false for one that cannot be read. */
+/* Returns true if a regular file begins as a safetensors file or as a torch file. info_gates()
+ * rejects torch files and names the command that converts them. Returns false for a file that
+ * cannot be read. */
 bool looks_like_gates(const char *path);
 
 /* Prints kind, layout, sizes and metadata of the file, and returns the exit status. */

@@ -1,3 +1,4 @@
+/* jsonl.c - reads a file of prompts, and loops over its lines. */
 #include "cli/jsonl.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static bool is_safe_name(const char *s)
     return s[n] == 0 && n >= 1 && n <= JSONL_ID && s[0] != '.';
 }
 
-static int take_id(struct jsonl_line *x, const struct json *id, struct kvf_diag *d)
+static int parse_id(struct jsonl_line *x, const struct json *id, struct kvf_diag *d)
 {
     const char *text = json_str(id, NULL);
     if (!id) {
@@ -59,9 +60,9 @@ static int take_id(struct jsonl_line *x, const struct json *id, struct kvf_diag 
     return KVF_OK;
 }
 
-/* A whole number from 0 to most; -1 where the member is absent. */
-static int take_number(const struct json *root, const char *key, double most, int64_t *ret,
-                       struct kvf_diag *d)
+/* Reads an integer from 0 to `most`; -1 if the member is absent. */
+static int parse_number(const struct json *root, const char *key, double most, int64_t *ret,
+                        struct kvf_diag *d)
 {
     const struct json *member = json_get(root, key);
     int64_t v = json_int(member, -1);
@@ -71,8 +72,8 @@ static int take_number(const struct json *root, const char *key, double most, in
     return KVF_OK;
 }
 
-/* Keeps the line for the template, after a check of its messages. */
-static int take_messages(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
+/* Copies the line for the chat template, after checking its messages. */
+static int parse_messages(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     struct chat_json c;
     int err = chat_json_open(s, n, true, &c, d);
@@ -86,7 +87,7 @@ static int take_messages(struct jsonl_line *x, const char *s, size_t n, struct k
     return KVF_OK;
 }
 
-static int take_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
+static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     static const char *const kinds[] = {"prompt", "text", "messages"};
     const struct json *found[3];
@@ -106,11 +107,11 @@ static int take_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf
     x->text = json_str(found[1], NULL);
     if (!found[2] && json_get(x->root, "tools"))
         return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
-    return found[2] ? take_messages(x, s, n, d) : KVF_OK;
+    return found[2] ? parse_messages(x, s, n, d) : KVF_OK;
 }
 
-/* Texts that end an answer. */
-static int take_until(struct jsonl_line *x, struct kvf_diag *d)
+/* Checks the texts of "until". */
+static int parse_until(struct jsonl_line *x, struct kvf_diag *d)
 {
     enum { MOST_ENDS = 64 };
     x->until = json_get(x->root, "until");
@@ -122,7 +123,7 @@ static int take_until(struct jsonl_line *x, struct kvf_diag *d)
                            "\"until\" is no array of up to %d texts that are not empty", MOST_ENDS);
 }
 
-static int take_continuation(struct jsonl_line *x, struct kvf_diag *d)
+static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
 {
     const struct json *member = json_get(x->root, "continuation");
     x->continuation = json_str(member, NULL);
@@ -155,22 +156,22 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int take_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
+static int parse_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     int err = json_parse(s, n, &x->root, d);
     if (!err)
         err = check_keys(x->root, d);
     if (!err)
-        err = take_id(x, json_get(x->root, "id"), d);
+        err = parse_id(x, json_get(x->root, "id"), d);
     if (!err)
-        err = take_prompt(x, s, n, d);
+        err = parse_prompt(x, s, n, d);
     if (!err)
-        err = take_number(x->root, "n", MOST_TOKENS, &x->n, d);
+        err = parse_number(x->root, "n", MOST_TOKENS, &x->n, d);
     if (!err)
-        err = take_number(x->root, "seed", MOST_SEED, &x->seed, d);
+        err = parse_number(x->root, "seed", MOST_SEED, &x->seed, d);
     if (!err)
-        err = take_until(x, d);
-    return err ? err : take_continuation(x, d);
+        err = parse_until(x, d);
+    return err ? err : parse_continuation(x, d);
 }
 
 /* ---- the file */
@@ -188,7 +189,7 @@ static int grow(struct jsonl *b)
     return KVF_OK;
 }
 
-/* Takes a line of the file unless it is blank. */
+/* Parses and adds a line of the file, unless it is blank. */
 static int add_line(struct jsonl *b, int number, const struct buf *line, struct kvf_diag *d)
 {
     size_t mark = 0;
@@ -207,7 +208,7 @@ static int add_line(struct jsonl *b, int number, const struct buf *line, struct 
         return err;
     struct jsonl_line *x = &b->line[b->n_lines++];
     *x = (struct jsonl_line){.number = number};
-    err = take_line(x, s, n, d);
+    err = parse_line(x, s, n, d);
     if (err)
         kvf_diag_prefix(d, "%s: line %d", b->file, number);
     return err;
@@ -242,7 +243,8 @@ static int by_id(const void *a, const void *b)
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-/* KVF_E_FORMAT with a sentence for the first line whose id an earlier one has. */
+/* Returns KVF_E_FORMAT with a sentence for the first line with the id of an earlier line,
+ * otherwise KVF_OK. */
 static int check_ids(const struct jsonl *b, struct kvf_diag *d)
 {
     const struct jsonl_line **order = MEM_NEW(const struct jsonl_line *, b->n_lines);
@@ -316,12 +318,13 @@ void jsonl_close(struct jsonl *b)
 
 /* ---- the loop */
 
+/* The state of the loop over the lines. */
 struct loop {
     struct jsonl *b;
     const struct command *self;
-    struct buf path; /* of the trace at hand */
+    struct buf path; /* of the trace of the present line */
     int64_t made, skipped, failed;
-    int first; /* number of the first line that failed */
+    int first; /* number of the first line that failed; valid if failed > 0 */
 };
 
 static bool in_shard(const struct jsonl *b, size_t i)
@@ -329,7 +332,7 @@ static bool in_shard(const struct jsonl *b, size_t i)
     return (int64_t)i % b->shard.parts == b->shard.part - 1;
 }
 
-/* The trace of a line; KVF_OK or KVF_E_NOMEM. */
+/* Sets l->path to the path of the trace of a line. Returns KVF_OK or KVF_E_NOMEM. */
 static int name_trace(struct loop *l, const struct jsonl_line *x)
 {
     buf_clear(&l->path);
@@ -338,7 +341,7 @@ static int name_trace(struct loop *l, const struct jsonl_line *x)
     return l->path.err;
 }
 
-/* Whether a line is done: its trace stands at its name, where closed ones alone are. */
+/* Returns true if the trace of a line exists and may be kept. Only closed traces have this name. */
 static bool is_done(struct loop *l, const struct jsonl_line *x)
 {
     struct stat st;
@@ -354,7 +357,7 @@ static int64_t count_to_do(struct loop *l)
     return n;
 }
 
-/* Says why a line failed.  KVF_OK and the errors that end the loop. */
+/* Prints why a line failed. Returns KVF_OK, or an error that ends the loop. */
 static int tell(struct loop *l, const struct command *self, const struct jsonl_line *x, int err,
                 struct kvf_diag *d)
 {
@@ -369,7 +372,7 @@ static int tell(struct loop *l, const struct command *self, const struct jsonl_l
     return err == KVF_E_NOMEM ? err : KVF_OK;
 }
 
-/* A line whose trace is there.  KVF_OK and the errors that end the loop. */
+/* Checks a line with an existing trace. Returns KVF_OK, or an error that ends the loop. */
 static int skip_line(struct loop *l, const struct command *self, const struct jsonl_line *x)
 {
     struct kvf_diag d = {""}, why = {""};
@@ -384,7 +387,8 @@ static int skip_line(struct loop *l, const struct command *self, const struct js
     return tell(l, self, x, err, &why);
 }
 
-/* What came of a line.  KVF_OK and the errors that end the loop. */
+/* Counts a finished line, or reports its failure. Returns KVF_OK, or an error that ends the
+ * loop. */
 static int line_done(void *ctx, const struct jsonl_line *x, int err, struct kvf_diag *d)
 {
     struct loop *l = ctx;
@@ -396,7 +400,7 @@ static int line_done(void *ctx, const struct jsonl_line *x, int err, struct kvf_
     return KVF_OK;
 }
 
-/* One line of the file.  KVF_OK and the errors that end the loop. */
+/* Runs one line of the file. Returns KVF_OK, or an error that ends the loop. */
 static int make_line(struct loop *l, const struct command *self, const struct jsonl_line *x)
 {
     struct kvf_diag d = {""};
@@ -409,12 +413,13 @@ static int make_line(struct loop *l, const struct command *self, const struct js
     return l->b->make(l->b->ctx, x, out, line_done, l);
 }
 
-/* A line that this process was given.  KVF_OK and the errors that end the loop. */
+/* Runs or skips a line that the crew assigned to this process. Returns KVF_OK, or an error that
+ * ends the loop. */
 static int do_line(void *ctx, int64_t i, struct kvf_diag *d)
 {
     struct loop *l = ctx;
     const struct jsonl_line *x = &l->b->line[i];
-    (void)d; /* what is wrong with a line is told at once */
+    (void)d; /* errors of a line are reported at once */
     if (signals_caught() || ferror(stdout))
         return KVF_E_CANCEL;
     if (is_done(l, x))
@@ -423,7 +428,7 @@ static int do_line(void *ctx, int64_t i, struct kvf_diag *d)
     return make_line(l, l->self, x);
 }
 
-/* The first rank says which lines are those of the shard. */
+/* On rank 0: offers the lines of the shard to the crew. */
 static int offer_lines(const struct jsonl *b)
 {
     bool *other = MEM_NEW(bool, b->n_lines);

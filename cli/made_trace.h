@@ -1,5 +1,5 @@
-/* made_trace.h - the common part of the commands that make traces from traces: split, trim,
- * compact, cat and repair. */
+/* made_trace.h - common code of the commands that make traces from traces: split, trim, compact,
+ * cat and repair. */
 #ifndef KVF_CLI_MADE_TRACE_H
 #define KVF_CLI_MADE_TRACE_H
 
@@ -38,8 +38,9 @@ int made_trace_write(const struct command *self, const struct kvf_copy_request *
 /* Makes traces from the open traces t: KVF_OK or an error with a sentence. */
 typedef int (*made_trace_fn)(const struct command *self, const void *request,
                              struct kvf_trace *const *t, struct kvf_diag *d);
-/* The rest of a command, err being the result of its checks: opens n traces, calls make, and tells
- * about damage that it met while `doing` that.  Returns the exit status. */
+/* Completes a command after its checks returned err. Opens n traces, calls make, and prints a line
+ * for each trace that was not closed or was repaired. `doing` is a verb for that line, such as
+ * "copying". Returns the exit status. */
 int made_trace_run(const struct command *self, const void *request, int err, int n, char **path,
                    const char *doing, made_trace_fn make, struct kvf_diag *d);
 

@@ -1,3 +1,4 @@
+/* main.c - the entry point of the program. */
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -5,10 +6,10 @@
 #include "cli/commands.h"
 #include "cli/signals.h"
 
-/* A standard stream that the caller closed would give its number to the next file
- * we open, and our messages would land in a trace.  The number is taken by
- * /dev/null, opened so that output still fails. */
-static void hold_streams(void)
+/* Opens /dev/null for each standard stream that the caller closed, in a mode in which output still
+ * fails. Otherwise the next file that the program opens would get the number of that stream, and
+ * messages would be written into a trace. */
+static void reserve_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
@@ -17,7 +18,7 @@ static void hold_streams(void)
 
 int main(int argc, char **argv)
 {
-    hold_streams();
+    reserve_streams();
     signal(SIGXFSZ, SIG_IGN);
     signals_tidy();
     return commands_main(argc, argv);

@@ -1,3 +1,4 @@
+/* methods.c - parses the methods of a run, opens their gates and checks their inputs. */
 #include "cli/methods.h"
 
 #include <stdio.h>
@@ -8,7 +9,8 @@
 #include "base/mem.h"
 #include "cli/models.h"
 
-/* Both want the same cache; what a plan wants is known when it is open (force.c). */
+/* Returns true if an override needs the same cache layout as --method. The needs of a plan are
+ * known only after it is opened (force.c). */
 static bool same_cache(const struct methods *r, const struct row_override *o)
 {
     if (r->row.admission->reason == KVF_REASON_PLAN)
@@ -41,7 +43,8 @@ static int parse_override(struct methods *r, int i, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Whether the budget of a row is that of --budget: with another one it would be another. */
+/* Returns true if the method `text` takes its budget from --budget: with another --budget its
+ * parameter would differ. */
 static bool takes_budget(const struct methods *r, const char *text, const struct method_params *p)
 {
     struct method row;
@@ -52,7 +55,8 @@ static bool takes_budget(const struct methods *r, const char *text, const struct
            && other.budget != p->budget;
 }
 
-/* KVF_E_ARG with a sentence for a --budget that no row takes. */
+/* Returns KVF_E_ARG with a sentence if --budget was given and no method takes it, otherwise
+ * KVF_OK. */
 static int check_budget(const struct methods *r, bool named, struct kvf_diag *d)
 {
     bool taken = r->budget == 0 || takes_budget(r, r->method, &r->params);
@@ -88,7 +92,8 @@ int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d)
     return err ? err : check_budget(r, named, d);
 }
 
-/* Marks the heads of a set; KVF_E_ARG when it is malformed or names none. */
+/* Marks the heads of a set. Returns KVF_E_ARG with a sentence if the set is malformed or matches
+ * no head. */
 static int mark(const struct methods *r, const struct model_config *m, const char *text,
                 unsigned char *take, struct kvf_diag *d)
 {
@@ -101,7 +106,7 @@ static int mark(const struct methods *r, const struct model_config *m, const cha
     set[n] = 0;
     char wrong = r->cache_heads == m->n_heads ? 'K' : 'H';
     if (m->n_heads == m->n_kv_heads)
-        wrong = 0; /* where both are one, so are the names */
+        wrong = 0; /* with equal head counts, KV heads and query heads are the same */
     int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
     if (marked < 0)
         return kvf_fail(d, KVF_E_ARG,
@@ -120,7 +125,8 @@ int methods_decider(const struct methods *r, int at)
     return i;
 }
 
-/* One set of entries per layer cannot leave a head of it to another row. */
+/* Rejects overrides of single heads in a layer whose method selects one set of entries for all
+ * heads of the layer. */
 static int check_layers(const struct methods *r, const struct model_config *m, struct kvf_diag *d)
 {
     int H = r->cache_heads, n = m->n_layers * H;
@@ -139,7 +145,7 @@ static int check_layers(const struct methods *r, const struct model_config *m, s
     return KVF_OK;
 }
 
-/* The gates given, or those shipped for the first row that needs some. */
+/* Opens the gates of --gates, or the gates shipped for the first method that needs some. */
 static int open_gates(struct methods *r, struct engine *e, struct kvf_diag *d)
 {
     if (r->gates_file)
@@ -153,7 +159,7 @@ static int open_gates(struct methods *r, struct engine *e, struct kvf_diag *d)
     return err;
 }
 
-/* The heads of the model that an override names. */
+/* Marks the heads of an override, and checks that its method has all its inputs. */
 static int open_override(struct methods *r, const struct model_config *m, int i, struct kvf_diag *d)
 {
     struct row_override *o = &r->override[i];
@@ -164,8 +170,8 @@ static int open_override(struct methods *r, const struct model_config *m, int i,
     return err ? err : method_check_inputs(&o->row, &r->inputs, d);
 }
 
-/* Whether some row reads the gates; a note where scores of layers are compared that should not
- * be. */
+/* Rejects --gates if no method uses gates. Prints a note if scores of different layers are
+ * compared although their readouts are not tied. */
 static int check_gates(const struct methods *r, struct kvf_diag *d)
 {
     unsigned need = method_gates(&r->row);
@@ -185,7 +191,7 @@ static int check_gates(const struct methods *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Every row decides for some head. */
+/* Rejects an override that applies to no head because later ones replace it. */
 static int check_deciders(const struct methods *r, const struct model_config *m, struct kvf_diag *d)
 {
     for (int k = 0; k < r->override_text.n; k++) {

@@ -1,5 +1,5 @@
-/* methods.h - the rows of methods that a run has (--method, --override), and the gates and other
- * inputs that they need. */
+/* methods.h - the cache methods of a run (--method, --override), and the gates and other inputs
+ * that they need. */
 #ifndef KVF_CLI_METHODS_H
 #define KVF_CLI_METHODS_H
 
@@ -10,52 +10,57 @@
 #include "base/opt.h"
 #include "engine/decode/session.h"
 
-/* The row of some heads in the place of --method. */
+/* The method of some heads, which replaces --method there (--override). */
 struct row_override {
     struct method row;
     struct method_params params;
-    unsigned char *take; /* [L * cache heads] */
+    unsigned char *take; /* [L * cache heads] nonzero for heads of the override */
 };
 
+/* The methods of a run. */
 struct methods {
     /* options */
     const char *method, *gates_file;
     struct opt_list override_text;
     int64_t budget;
 
-    /* made by methods_parse */
+    /* set by methods_parse() */
     struct method row;
     struct method_params params;
     struct row_override *override; /* [override_text.n] owned */
 
-    /* made by methods_open; inputs may be filled between */
-    struct gates *gates; /* NULL: none */
+    /* set by methods_open(); the caller may fill inputs before it */
+    struct gates *gates; /* NULL if no method uses gates */
     struct method_inputs inputs;
-    int cache_heads; /* KV heads of the cache and of the trace */
+    int cache_heads; /* KV heads per layer of the cache and of the trace */
 };
 
-/* What needs no model.  standard: the method where --method is not given.  KVF_OK or an error with
- * a sentence. */
+/* Parses the options, without a model. `standard` is the method if --method is not given. Returns
+ * KVF_OK or an error with a sentence. */
 int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d);
-/* Opens the gates for an opened model, and checks that all rows have what they need. */
+/* Opens the gates for an open model, and checks that every method has its inputs. Returns KVF_OK
+ * or an error with a sentence. */
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d);
-void methods_close(struct methods *r); /* accepts a zeroed one */
+void methods_close(struct methods *r); /* accepts a zeroed struct */
 
-/* The override of an opened run that decides for a KV head of the cache (layer * cache heads +
- * head); -1: --method does. */
+/* Returns the index of the override that applies to a KV head of the cache (at = layer * cache
+ * heads + head), or -1 if --method applies. */
 int methods_decider(const struct methods *r, int at);
 
-/* "method", "gates" and "overrides" of the run header, each with a comma before it. */
+/* Appends "method", "gates" and "overrides" of the run header, each after a comma. */
 void methods_put(struct buf *b, const struct methods *r, const struct model_config *m);
 
-/* Column of what the gates give an entry, NULL: they give heads or blocks something, or
- * there are none. */
+/* Returns the name of the trace column with the gate value of each entry. Returns NULL if there
+ * are no gates, or if they gate heads or blocks. */
 const char *methods_gate_column(const struct methods *r);
-/* Whether queries of any row may not see all entries. */
+/* Returns true if queries of some head may not see all entries. */
 bool methods_evict(const struct methods *r);
-/* Whether texts may be longer than the model's context: all rows go on beyond it. */
+/* Returns true if texts may exceed the model's context because every method keeps a bounded
+ * cache. */
 bool methods_outlive(const struct methods *r, const struct model_config *m);
-bool methods_cut_prompt(const struct methods *r); /* those of the prompt among them */
-bool methods_read_pages(const struct methods *r); /* whether any row does */
+/* true if queries of the prompt may not see all entries */
+bool methods_cut_prompt(const struct methods *r);
+/* true if some method reads selected pages only */
+bool methods_read_pages(const struct methods *r);
 
 #endif

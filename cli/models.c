@@ -1,3 +1,4 @@
+/* models.c - opens models, gates and sets of heads by their names on the command line. */
 #include "cli/models.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "engine/model/gguf.h"
 #include "engine/train/learner.h"
 
-/* What --device means on this machine. */
+/* Sets the backend and the device that --device selects on this machine. */
 static int choose_device(enum device_word word, struct engine_options *opt, struct kvf_diag *d)
 {
     struct kvf_diag why = {""};
@@ -45,7 +46,8 @@ const char *model_learner_word(const struct learner *l)
     return l->exact ? "cuda f32" : "cuda bf16";
 }
 
-/* Bits are a choice between ways in which the processor multiplies weights. */
+/* Checks --activations. It selects how the CPU multiplies weights, so it conflicts with --exact
+ * and with devices. */
 static int check_activations(const struct execution *how, struct kvf_diag *d)
 {
     int bits = how->activations == ACTIVATIONS_8 ? 8 : 16;
@@ -60,7 +62,7 @@ static int check_activations(const struct execution *how, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* A name that the file does not have is a guess that the user should see. */
+/* Prints a note if the model file names no pre-tokenizer, because the chosen one is a guess. */
 static void note_pre(const struct engine *e)
 {
     size_t n = 0;
@@ -143,13 +145,15 @@ int model_shipped_gates(struct engine *e, const struct method *m, struct gates *
                            "%s",
                            m->name, kind_of(need), trained[i]);
     buf_finish(&path);
-    return err == KVF_E_NOTFOUND ? KVF_OK : err; /* method_check_inputs says what it needs */
+    /* method_check_inputs() reports the missing gates */
+    return err == KVF_E_NOTFOUND ? KVF_OK : err;
 }
 
 int model_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
                 struct kvf_diag *d)
 {
-    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H'; /* where both are one, so are the names */
+    /* with equal head counts, KV heads and query heads are the same */
+    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H';
     *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_kv_heads);
     if (!*ret_take)
         return KVF_E_NOMEM;

@@ -1,4 +1,4 @@
-/* models.h - a model, its gates and its heads, as they are named on the command line. */
+/* models.h - opens the model, the gates and the heads that the command line names. */
 #ifndef KVF_CLI_MODELS_H
 #define KVF_CLI_MODELS_H
 
@@ -7,28 +7,30 @@
 
 struct execution;
 
-/* Opens a model; NULL: the default one.  With --device auto a line on the standard error says what
- * was taken.  KVF_OK or an error with a sentence. */
+/* Opens a model; NULL opens the default model. With --device auto, prints the chosen device on the
+ * standard error. Returns KVF_OK or an error with a sentence. */
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d);
-/* For commands of derivatives: what --device and --exact mean for these; what is decoded beside
- * them the processor decodes, as the model is then opened.  KVF_OK, or KVF_E_BACKEND with a
- * sentence. */
+/* Chooses the device and precision that compute derivatives, from --device and --exact. Sets `how`
+ * to the CPU and exact arithmetic, with which the model is opened for all other decoding. Returns
+ * KVF_OK, or KVF_E_BACKEND with a sentence. */
 int model_learner(struct execution *how, struct learner *ret, struct kvf_diag *d);
-/* "cuda bf16" or "cuda f32"; NULL: the processor, whose results need no word. */
+/* Returns "cuda bf16" or "cuda f32". Returns NULL for the CPU. */
 const char *model_learner_word(const struct learner *l);
 
-/* Gates for this model, of a file or of the name of shipped ones (folders.h).  KVF_OK or an
- * error with a sentence. */
+/* Opens gates for this model from a file, or shipped gates by name (folders.h). Returns KVF_OK or
+ * an error with a sentence. */
 int model_gates(struct engine *e, const char *path, struct gates **ret_gates, struct kvf_diag *d);
 
-/* Those shipped for a row and this model: *ret_gates is left alone when the row needs none.
- * KVF_OK or an error with a sentence. */
+/* Opens the shipped gates for a method and this model. Leaves *ret_gates unchanged if the method
+ * needs no gates or no gates are shipped. Returns KVF_OK, or an error with a sentence if kvfate
+ * train could make the missing gates. */
 int model_shipped_gates(struct engine *e, const struct method *m, struct gates **ret_gates,
                         struct kvf_diag *d);
 
-/* --head SET of a model's KV heads: *ret_take [L * KV heads], to be freed with mem_free, on
- * failure too.  KVF_E_ARG with a sentence for a set that is malformed or names none. */
+/* Parses --head SET of a model's KV heads into *ret_take [L * KV heads]. The caller frees it with
+ * mem_free(), also after an error. Returns KVF_E_ARG with a sentence if the set is malformed or
+ * matches no head. */
 int model_heads(const struct model_config *m, const char *set, unsigned char **ret_take,
                 struct kvf_diag *d);
 

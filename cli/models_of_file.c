@@ -1,3 +1,4 @@
+/* models_of_file.c - describes one model for `kvfate models FILE`. */
 #include "cli/models_of_file.h"
 
 #include <inttypes.h>
@@ -15,20 +16,20 @@
 
 enum { MOST_LENGTHS = 8, MOST_SHIPPED = 16, MOST_TYPES = 64 };
 
-/* Gates that are shipped are for a small model: larger files are not hashed to look for them. */
+/* Larger files are not hashed to search for shipped gates, which exist only for small models. */
 #define HASHED_BYTES ((uint64_t)1 << 30)
 
-/* What is found out of a model. */
+/* The description of a model. */
 struct found {
-    const char *pre; /* that was asked for */
+    const char *pre; /* the pre-tokenizer of --pre */
     struct gguf *g;
     struct model_config m;
     uint64_t parameters, file_bytes, packed;
-    int64_t tensors[MOST_TYPES]; /* of each type */
+    int64_t tensors[MOST_TYPES]; /* number of tensors of each type */
     int length[MOST_LENGTHS], n_lengths;
-    struct kvf_diag template_error; /* why the template cannot be rendered; "": it can */
+    struct kvf_diag template_error; /* why the chat template cannot be rendered; "" if it can */
     bool has_template, has_switch;
-    struct buf shipped; /* names, one behind the other, each ended by a NUL */
+    struct buf shipped; /* pairs of method and file name, each ended by a NUL */
 };
 
 static void count_tensors(struct found *f)
@@ -42,7 +43,8 @@ static void count_tensors(struct found *f)
     }
 }
 
-/* The length that was asked for; or 1,024 tokens and four times as many up to the context. */
+/* Sets the lengths for which memory is printed: the given length, or 1,024 tokens, multiplied by
+ * four up to the context, and the context. */
 static int choose_lengths(struct found *f, int asked, struct kvf_diag *d)
 {
     if (asked > f->m.n_ctx_most)
@@ -88,7 +90,7 @@ static void find_shipped(struct found *f)
     }
 }
 
-/* Whether gates of this row were made for a model of this shape. */
+/* Returns true if published gates were made for a model of this shape. */
 static bool fits(const struct published_gates *p, const struct model_config *m)
 {
     return strcmp(p->arch, m->arch) == 0 && p->n_layers == m->n_layers && p->d_model == m->d_model
@@ -96,7 +98,7 @@ static bool fits(const struct published_gates *p, const struct model_config *m)
            && p->head_dim == m->head_dim && p->vocab == m->vocab;
 }
 
-static int find_out(const char *path, int length, struct found *f, struct kvf_diag *d)
+static int inspect_model(const char *path, int length, struct found *f, struct kvf_diag *d)
 {
     struct tokenizer *t = NULL;
     int err = model_file_open(path, &f->g, d);
@@ -136,8 +138,8 @@ static const char *word_rule(const struct found *f, int *ret_len)
     return pre ? pre : "";
 }
 
-/* Layers with a window. */
-static int windows(const struct model_config *m)
+/* Returns the number of layers with sliding-window attention. */
+static int window_layers(const struct model_config *m)
 {
     int n = 0;
     for (int layer = 0; layer < m->n_layers; layer++)
@@ -157,7 +159,7 @@ static void print_shape(const struct found *f)
            m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim, m->d_model, m->d_ffn);
     printf("context    %d tokens", m->n_ctx);
     if (m->window)
-        printf("; %d of %d layers see their newest %d entries alone", windows(m), m->n_layers,
+        printf("; %d of %d layers see their newest %d entries alone", window_layers(m), m->n_layers,
                m->window);
     printf("\ntokenizer  %s, %d tokens%s%.*s\n", tokenizer_kind(f->g)->what, m->vocab,
            n ? ", words as " : "", n, pre);
@@ -295,7 +297,7 @@ static void put_shape(struct buf *b, const struct found *f)
     json_put_member_num(b, "vocab", m->vocab);
     json_put_member_num(b, "context", m->n_ctx);
     json_put_member_num(b, "window", m->window);
-    json_put_member_num(b, "layers_with_window", windows(m));
+    json_put_member_num(b, "layers_with_window", window_layers(m));
     json_put_member_num(b, "parameters", (double)f->parameters);
     json_put_member_str(b, "tokenizer", tokenizer_kind(f->g)->key);
     json_put_key(b, "pre_tokenizer");
@@ -330,7 +332,7 @@ static int print_json(const struct found *f)
 int models_of_file(const char *path, const char *pre, int length, bool json, struct kvf_diag *d)
 {
     struct found f = {.g = NULL, .pre = pre};
-    int err = find_out(path, length, &f, d);
+    int err = inspect_model(path, length, &f, d);
     if (!err && json) {
         err = print_json(&f);
     } else if (!err) {

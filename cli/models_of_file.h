@@ -1,4 +1,4 @@
-/* models_of_file.h - what `kvfate models FILE` says of one model. */
+/* models_of_file.h - prints the description of one model for `kvfate models FILE`. */
 #ifndef KVF_CLI_MODELS_OF_FILE_H
 #define KVF_CLI_MODELS_OF_FILE_H
 
@@ -6,10 +6,11 @@
 
 #include <kvf/err.h>
 
-/* Prints what the file or folder is, what it needs in memory and which gates are known for it, on
- * the standard output.  pre: as in tokenizer_create_as.  length: of the session that memory is said
- * for; 0: some.  Of the weights nothing is read but names, shapes and types.  KVF_OK, or codes of
- * model_file_open, model_config_read, tokenizer_create and weights_bytes with a sentence. */
+/* Prints on the standard output the description of a model file or folder, its memory use, and its
+ * known gates. pre: pre-tokenizer, as in tokenizer_create_as(). length: tokens of the session for
+ * which memory use is printed; 0 chooses several lengths. Reads names, shapes and types of the
+ * weights, but not their values. Returns KVF_OK, or an error of model_file_open(),
+ * model_config_read(), tokenizer_create() or weights_bytes() with a sentence. */
 int models_of_file(const char *path, const char *pre, int length, bool json, struct kvf_diag *d);
 
 #endif

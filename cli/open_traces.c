@@ -1,3 +1,4 @@
+/* open_traces.c - opens traces and remembers whether one was incomplete. */
 #include "cli/open_traces.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-static bool partial; /* a trace that was read held less than a whole run */
+static bool partial; /* a trace that was read is not a complete run */
 
 bool traces_partial(void)
 {
@@ -24,7 +25,8 @@ bool trace_is_partial(const struct kvf_trace *t)
     return !kvf_is_clean(t) || kvf_n_steps(t) == 0 || kvf_note(t, "repaired");
 }
 
-/* What a repair says of itself: nothing but the end of a run that was not closed is missing. */
+/* Returns true if the note of a repair records that only the end of an unfinished run is
+ * missing. */
 static bool ends_early(const char *note)
 {
     struct json *root = NULL;
@@ -97,8 +99,9 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
     return err ? err : open_trace(self, path[1], "comparing", &ret[1], d);
 }
 
-/* The first of n tokens in which the traces differ; n: none, or it is not known. */
-static uint32_t first_parted(struct kvf_trace *const t[2], uint32_t n)
+/* Returns the first of n tokens in which two traces differ; n if there is no difference, or if
+ * tokens cannot be read. */
+static uint32_t first_difference(struct kvf_trace *const t[2], uint32_t n)
 {
     double *id[2] = {NULL, NULL};
     struct kvf_diag d = {""};
@@ -121,12 +124,12 @@ void traces_say_parted(const struct command *self, struct kvf_trace *const *t, i
 {
     int64_t prompt = -1, other;
     if (n > 1 && prompt_tokens(t[0], &prompt, NULL) != KVF_OK)
-        return; /* the analysis of the trace reports it */
+        return; /* the analysis of the trace reports the error */
     for (int i = 1; i < n && prompt > 0; i++) {
         uint32_t least = kvf_n_steps(t[0]) < kvf_n_steps(t[i]) ? kvf_n_steps(t[0])
                                                                : kvf_n_steps(t[i]);
         uint32_t at = prompt_tokens(t[i], &other, NULL) == KVF_OK && other == prompt
-                          ? first_parted((struct kvf_trace *const[]){t[0], t[i]}, least)
+                          ? first_difference((struct kvf_trace *const[]){t[0], t[i]}, least)
                           : least;
         if (at < least && at >= prompt)
             command_tell(

@@ -1,3 +1,4 @@
+/* output.c - writes or draws the table of a measurement. */
 #include <string.h>
 
 #include "base/files.h"

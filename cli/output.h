@@ -1,5 +1,5 @@
-/* output.h - where the table of a measurement goes: a file or figure by its extension, JSON
- * or TSV on the standard output. */
+/* output.h - writes the table of a measurement to a file or figure by its extension, or as JSON or
+ * TSV to the standard output. */
 #ifndef KVF_CLI_OUTPUT_H
 #define KVF_CLI_OUTPUT_H
 
@@ -8,27 +8,30 @@
 #include "base/table_io.h"
 #include "cli/figure_options.h"
 
+/* The destination of a table. */
 struct output {
-    const char *path; /* of -o, checked before; "-": TSV on the standard output, or the figure
-                         where that is a terminal; NULL: none */
-    bool json;        /* JSON on the standard output, beside a file too */
-    const struct figure_options *look; /* of the table's figure; NULL: it has none */
-    const char *figure;                /* another figure of the table; NULL: that of its name */
+    /* value of -o, already checked. "-" is the standard output: TSV, or the figure on a terminal.
+     * NULL if not given */
+    const char *path;
+    bool json;                         /* JSON on the standard output, in addition to a file */
+    const struct figure_options *look; /* options of the table's figure; NULL if it has no figure */
+    const char *figure; /* name of another figure of the table; NULL for its default figure */
 };
 
-/* table_write with a line of progress, but where the standard output is a terminal or a pipe to
- * what may be one. */
+/* Writes a table with table_write() and shows its progress. Shows no progress if the table is
+ * written to a terminal or to a pipe. */
 int output_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d);
 
-/* Whether path is "-", NULL, or a name by which a table of that name can be written or drawn:
- * KVF_OK, or KVF_E_ARG with a sentence. */
+/* Checks that path is "-", NULL, or a name with an extension in which the table `table` can be
+ * written or drawn. Returns KVF_OK, or KVF_E_ARG with a sentence. */
 int output_check(const char *path, const char *table, struct kvf_diag *d);
 
-/* Writes or draws the table where o says.  KVF_OK, or what table_write or figure_write
- * gives. */
+/* Writes or draws the table as `o` specifies. Returns KVF_OK, or an error of table_write() or
+ * figure_write(). */
 int output_table(const struct output *o, const struct table *t, struct kvf_diag *d);
 
-/* Whether the standard output is free for a summary. */
+/* Returns true if the standard output receives neither a table nor a figure, so that a summary can
+ * be printed. */
 bool output_summary(const struct output *o);
 
 #endif

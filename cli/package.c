@@ -1,3 +1,4 @@
+/* package.c - starts Python for the commands of the Python package. */
 #include "cli/package.h"
 
 #include <errno.h>
@@ -9,8 +10,8 @@
 #include "cli/folders.h"
 #include "config.h"
 
-/* Python loads nothing from the current folder, which may hold files of anyone: the second
- * statement takes it out of the search path. */
+/* Python must not load modules from the current folder, which may contain files of other people.
+ * The second statement removes it from the search path. */
 #define START                                                                                      \
     "import sys\n"                                                                                 \
     "sys.path = [p for p in sys.path if p]\n"                                                      \
@@ -22,8 +23,7 @@
     "% (sys.argv[1], sys.executable, e))\n"                                                        \
     "main()\n"
 
-/* Puts a folder in front of those that an environment variable names, which holds for this process
- * and what it becomes. */
+/* Prepends a folder to the list in an environment variable of this process. */
 static int put_first(const char *variable, const char *folder)
 {
     const char *old = getenv(variable);
@@ -38,13 +38,15 @@ static int put_first(const char *variable, const char *folder)
     return err;
 }
 
+/* A possible location of a folder, relative to the program. */
 struct place {
     int up;
-    const char *tail; /* of a file that shows that this is the place */
-    const char *cut;  /* what follows the folder in it */
+    const char *tail; /* path of a file that identifies the folder */
+    const char *cut;  /* end of `tail` that is cut off to obtain the folder */
 };
 
-/* The first place that is there, from the folder of the program. */
+/* Prepends the first place that exists, relative to the folder of the program. Returns KVF_OK,
+ * KVF_E_NOTFOUND or KVF_E_NOMEM. */
 static int first_of(const struct place *place, const char *variable)
 {
     int err = KVF_E_NOTFOUND;
@@ -60,7 +62,7 @@ static int first_of(const struct place *place, const char *variable)
     return err;
 }
 
-/* Lets Python find the package, the library of traces and this program. */
+/* Sets the environment so that Python finds the package, the trace library and this program. */
 static int put_folders(void)
 {
 #define MAIN "/kvfate/__main__.py"

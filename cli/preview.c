@@ -1,3 +1,4 @@
+/* preview.c - draws figures on the terminal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static bool colours(void)
     return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
-/* A line stays free for the prompt. */
+/* Returns the size of the terminal. One line is reserved for the shell prompt. */
 static struct figure_screen screen_of(void)
 {
     struct figure_screen s = {number_of("COLUMNS"), number_of("LINES"), !colours()};

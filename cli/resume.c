@@ -1,3 +1,4 @@
+/* resume.c - compares an unfinished trace with the run that would continue it. */
 #include "cli/resume.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include "base/mem.h"
 #include "studies/diff_header.h"
 
-/* Both lists are sorted by key. */
+/* Compares two lists of header keys, both sorted by key. */
 static int compare_pairs(const struct flat *old, const struct flat *now, const char *path,
                          struct kvf_diag *d)
 {
@@ -41,7 +42,7 @@ static int compare_headers(const char *was, const char *is, const char *path, st
     return err;
 }
 
-/* As far as the trace goes. */
+/* Compares the prompt with the tokens in the trace, up to the length of the shorter one. */
 static int compare_prompts(struct kvf_trace *t, const struct prompt *p, const char *path,
                            struct kvf_diag *d)
 {

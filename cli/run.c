@@ -1,3 +1,4 @@
+/* run.c - runs one prompt: prefill, decode steps, and the recording of a trace. */
 #include "cli/run.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ const char *answer_stop_name(enum answer_stop why)
     return name[why];
 }
 
-/* What came from another run, so that the trace tells what was decided here. */
+/* Appends the object "replay" to the run header if tokens were forced or a plan was replayed. */
 static void put_replay(struct run *u, struct buf *b)
 {
     const struct plan *p = u->force.plan;
@@ -38,7 +39,7 @@ static void put_replay(struct run *u, struct buf *b)
     buf_char(b, '}');
 }
 
-/* Which raw blocks were asked for. */
+/* Appends the options of raw blocks, --watch and --watch-queries, to the run header. */
 static void put_watch(const struct run *u, struct buf *b)
 {
     struct buf text = {0};
@@ -52,7 +53,7 @@ static void put_watch(const struct run *u, struct buf *b)
     buf_finish(&text);
 }
 
-/* The heads and tokens of raw blocks, and the probes that these need. */
+/* Selects the heads and tokens of raw blocks, and adds the probes that they need to *set. */
 static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, struct kvf_diag *d)
 {
     struct watch *w = &u->watch;
@@ -73,8 +74,8 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
     return err;
 }
 
-/* The run header: everything that the decisions depend on, nothing that may
- * differ between equal runs (no time, no path, no thread count). */
+/* Builds the run header. It contains every setting that the results depend on, and no value that
+ * may differ between equal runs, such as a time, a path or the number of threads. */
 static void build_header(struct run *u, struct buf *b)
 {
     struct runner *r = &u->r;
@@ -195,7 +196,8 @@ static int record_token(struct run *u, int32_t id, enum kvf_role role)
     return u->rec ? recorder_token(u->rec, id, role, text, len) : KVF_OK;
 }
 
-/* The role of the next token of the answer: thoughts go from <think> to </think>, both included. */
+/* Returns the role of the next token of the answer. A thought includes the marks <think> and
+ * </think>. */
 static enum kvf_role answer_role(struct run *u)
 {
     static const char open[] = "<think>", close[] = "</think>";
@@ -234,8 +236,8 @@ static int prefill(struct run *u)
     return err;
 }
 
-/* Text of a token to the answer, and at once to stdout when nothing records;
- * false when nobody takes it any more. */
+/* Appends the text of a token to the answer, and writes it to stdout if neither a trace nor JSON
+ * is produced. Returns false if stdout is closed. */
 static bool emit(struct run *u, int32_t id)
 {
     size_t len;
@@ -308,11 +310,11 @@ bool run_next(struct run *u, int32_t *ret_id, int *ret_err)
     if (u->scores)
         score(u, id);
     if (!emit(u, id))
-        return end_answer(u, STOP_INTERRUPTED); /* commands_main reports it */
+        return end_answer(u, STOP_INTERRUPTED); /* commands_main() reports the error */
     u->n_generated++;
     if (u->until && run_cut(u->until, &u->answer))
         return end_answer(u, STOP_UNTIL);
-    /* the last token sampled is in the text only: nobody asks what follows it */
+    /* the last sampled token is not fed, because no token follows it */
     if (n + 1 == r->n_predict && !forced)
         return end_answer(u, STOP_LENGTH);
     if (session_length(u->session) == runner_cap(r))
@@ -333,7 +335,8 @@ static void end_decode(struct run *u)
     u->decode_seconds = clock_seconds() - u->decode_begin;
 }
 
-/* The note "result": what equal runs share. */
+/* Writes the note "result", which contains only values that equal runs share, and closes the
+ * trace. */
 static int finish_recording(struct run *u, struct kvf_diag *d)
 {
     struct buf b = {0};
@@ -344,9 +347,9 @@ static int finish_recording(struct run *u, struct kvf_diag *d)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     buf_char(&b, '}');
-    int err = b.err; /* then finish() abandons the trace */
+    int err = b.err; /* finish() then abandons the trace */
     if (!err) {
-        struct stat st; /* the end of the trace is written when it is closed */
+        struct stat st; /* the recorder writes the end of the trace when it closes it */
         err = recorder_finish(u->rec, b.data, d);
         u->rec = NULL;
         if (!err && stat(u->out, &st) == 0)
@@ -365,7 +368,8 @@ static const char *why_failed(const struct run *u, int err)
                : kvf_strerror(err);
 }
 
-/* Why the run ended too soon; a device that failed, or that has no room, says so itself. */
+/* Sets the message of a run that failed. A device that failed or has no memory left sets its own
+ * message. */
 static void say_failed(const struct run *u, int err, struct kvf_diag *d)
 {
     const char *out = u->out ? u->out : "run";
@@ -394,7 +398,7 @@ int run_begin(struct run *u, struct kvf_diag *d)
         note_budgets(&u->r);
     u->may_think = !err && chat_may_think(u->r.engine->gguf);
     u->thinking = u->may_think && u->r.prompt.chat_text.thinks;
-    signals_catch(); /* from here on there may be a trace to close */
+    signals_catch(); /* from here on a signal must close the trace */
     if (!err && u->out)
         err = open_recording(u, d);
     if (!err)
@@ -403,7 +407,7 @@ int run_begin(struct run *u, struct kvf_diag *d)
         return err;
     err = prefill(u);
     if (err == KVF_E_CANCEL)
-        return KVF_OK; /* what was fed is recorded; run_next says that it is over */
+        return KVF_OK; /* the completed tokens are recorded; run_next() ends the run */
     if (!err)
         err = begin_decode(u);
     if (err && !d->text[0])
@@ -417,7 +421,7 @@ int run_end(struct run *u, int err, struct kvf_diag *d)
         end_decode(u);
     err = err ? err : u->answer.err;
     if (!err && u->batch.file && signals_caught())
-        return KVF_E_CANCEL; /* a batch has whole traces; this one stays unfinished */
+        return KVF_E_CANCEL; /* a batch contains only complete traces; this one stays unfinished */
     if (err && !d->text[0])
         say_failed(u, err, d);
     if (!err && u->rec)

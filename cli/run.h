@@ -1,4 +1,4 @@
-/* run.h - the run of one prompt, recorded or not: what kvfate run and kvfate generate share. */
+/* run.h - runs one prompt, with or without a trace, for kvfate run and kvfate generate. */
 #ifndef KVF_CLI_RUN_H
 #define KVF_CLI_RUN_H
 
@@ -10,75 +10,84 @@
 #include "engine/decode/sampler.h"
 #include "engine/probe/watch.h"
 
-/* Why an answer ends. */
+/* The reason why an answer ends. */
 enum answer_stop {
-    STOP_NONE,    /* it goes on, or an error ended it */
+    STOP_NONE,    /* it continues, or an error ended it */
     STOP_EOS,     /* the end token */
     STOP_UNTIL,   /* a text of "until" (jsonl.h) */
     STOP_LENGTH,  /* the number of tokens of -n */
     STOP_CONTEXT, /* the model's context, or -c */
     STOP_INTERRUPTED,
 };
-/* "eos", "until", "length", "context", "interrupted"; NULL for STOP_NONE. */
+/* Returns "eos", "until", "length", "context" or "interrupted"; NULL for STOP_NONE. */
 const char *answer_stop_name(enum answer_stop why);
 
+/* A run of one prompt, with its options. Its member r is the open model. */
 struct run {
     struct runner r;
     struct force force;
     const char *probes, *shadow, *out, *watch_queries;
-    double *out_gram; /* NULL: no probe asks for it */
+    double *out_gram; /* NULL if no probe needs it */
     struct opt_list watch_text;
     struct watch watch;
     struct spans spans;
-    struct buf piped; /* -o -: the file that goes to the standard output */
+    /* with -o -: path of the temporary file that is copied to the standard output */
+    struct buf piped;
     unsigned shadows; /* bits of probe_table */
     bool json, quiet, overwrite, resume;
-    const char *cell_methods, *cell_budgets; /* of a batch: many in the place of --method */
-    struct run_cells *cells;                 /* they, opened (run_cells.h); or NULL */
-    struct jsonl batch;                      /* without a file: one prompt alone */
-    int64_t n_predict, seed;                 /* of the options, for lines of a batch without */
+    /* options of a batch: several methods and budgets instead of --method */
+    const char *cell_methods, *cell_budgets;
+    struct run_cells *cells; /* the open cells of these options (run_cells.h); or NULL */
+    struct jsonl batch;      /* batch.file is NULL if there is a single prompt */
+    int64_t n_predict, seed; /* values of the options, for lines of a batch without their own */
     struct recorder *rec;
     struct session *session;
     struct buf answer;
-    const struct json *until; /* texts that end the answer, borrowed from the line; NULL: none */
-    bool scores;              /* the tokens that are forced are scored */
-    bool greedy;              /* each of them was the likeliest */
-    double nll;               /* of all of them, nats */
+    /* texts that end the answer, borrowed from the line; NULL if there are none */
+    const struct json *until;
+    bool scores; /* the log-likelihood of the forced tokens is computed */
+    bool greedy; /* every forced token had the highest logit */
+    double nll;  /* negative log-likelihood, summed over the forced tokens, in nats */
     struct progress bar;
-    void (*tell)(void *ctx, double share); /* of a batch: what of this line is done, or NULL */
+    /* in a batch: reports the completed fraction of this line; or NULL */
+    void (*tell)(void *ctx, double share);
     void *tell_ctx;
     double prefill_seconds, decode_seconds, decode_begin;
     struct sampler sampler;
-    bool decoding; /* the answer is being made */
+    bool decoding; /* the answer is being generated */
     int n_generated;
     enum answer_stop stop;
-    bool may_think, thinking; /* answers of the model may hold thoughts; one goes on */
-    size_t thought_to;        /* bytes of the answer up to the last mark of a thought */
+    bool may_think, thinking; /* the model may think before it answers; it is thinking now */
+    size_t thought_to; /* bytes of the answer up to the end of the last <think> or </think> */
     uint64_t trace_bytes;
 };
 
-/* Runs the prompt of an opened runner.  KVF_OK, after a signal too, when what was done is recorded;
- * KVF_E_CANCEL after a signal in a batch, whose trace stays unfinished; or an error with a
- * sentence. session and answer tell what came of it. */
+/* Runs the prompt of an open runner. Returns KVF_OK, also after a signal, when the completed steps
+ * are recorded. Returns KVF_E_CANCEL after a signal in a batch, where the trace stays unfinished.
+ * Returns another error with a sentence. Results are in u->session and u->answer. */
 int run_execute(struct run *u, struct kvf_diag *d);
-/* The same in steps: up to the first token of the answer; one token after the other, each of which
- * the caller feeds to the session, until run_next returns false, with an error or at the end; and
- * what is left, given the error that ended it, if any.  After an error of run_begin, nothing. */
+/* run_execute() in steps. run_begin() runs until the first token of the answer can be sampled;
+ * after an error of it, call neither of the other two. run_next() returns one token, which the
+ * caller feeds to the session. It returns false at the end or after an error. run_end() finishes
+ * the run; `err` is the error that ended it, if any. */
 int run_begin(struct run *u, struct kvf_diag *d);
 bool run_next(struct run *u, int32_t *ret_id, int *ret_err);
 int run_end(struct run *u, int err, struct kvf_diag *d);
-/* Whether a trace is of the run that an opened runner would make, however many tokens it has:
- * KVF_OK or the errors of resume_same (resume.h). */
+/* Checks that a trace belongs to the run of an open runner, whatever its number of tokens. Returns
+ * KVF_OK or an error of resume_same() (resume.h). */
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d);
-/* What `fed` tokens are of a run, were the answer as long as may be. */
+/* Returns the fraction of a run that is done after `fed` tokens, if the answer has its maximum
+ * length. */
 double run_share(const struct run *u, int fed);
-/* Cuts an answer off before the first of the texts that end it; whether it has one. */
+/* Truncates an answer before the first text of `until` that it contains. Returns true if it
+ * contains one. */
 bool run_cut(const struct json *until, struct buf *answer);
-/* Frees what the run held but its answer.  A trace that is not closed stays unfinished. */
+/* Frees the session, the recorder and the sampler, but keeps the answer. A trace that is not
+ * closed stays unfinished. */
 void run_let_go(struct run *u);
-/* Forgets that run, so that the open model can run another prompt.  A trace that is not closed
- * stays unfinished. */
+/* Resets the run so that the open model can run another prompt. A trace that is not closed stays
+ * unfinished. */
 void run_forget(struct run *u);
-void run_close(struct run *u); /* all of it; accepts a zeroed one */
+void run_close(struct run *u); /* frees everything, the model included; accepts a zeroed struct */
 
 #endif

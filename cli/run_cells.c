@@ -1,3 +1,4 @@
+/* run_cells.c - runs each line of a batch with several methods and budgets. */
 #include "cli/run_cells.h"
 
 #include <string.h>
@@ -9,20 +10,22 @@
 #include "engine/experiment/answers.h"
 #include "engine/experiment/divergence.h"
 
-struct said {
+/* The answer of one method at one budget. */
+struct outcome {
     struct buf text;
     int tokens;
-    enum answer_stop stop; /* STOP_NONE: the context, or -n */
+    enum answer_stop stop; /* STOP_NONE: -n or the context limit ended it */
     double nll;
     bool greedy;
-    double entries; /* of a head of the cache at the end, mean over heads */
+    double entries; /* entries per head of the cache at the end, mean over heads */
 };
 
 struct run_cells {
-    struct eval_job job; /* its methods, budgets, gates and cells alone */
-    struct said *said;   /* [job.n] */
-    int at;              /* the first cell of those under way */
-    int64_t fed, of;     /* tokens of a line, were all answers as long as may be */
+    struct eval_job job;     /* only its methods, budgets, gates and cells are used */
+    struct outcome *outcome; /* [job.n] */
+    int at;                  /* first cell of the present group */
+    /* tokens fed for this line, and their number if all answers have maximum length */
+    int64_t fed, of;
 };
 
 int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
@@ -41,8 +44,8 @@ int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
     struct lanes l = {.engine = u->r.engine, .cell = c->job.cell, .cap = INT32_MAX};
     for (int i = 0; !err && i < c->job.n; i++)
         u->r.outlives |= lanes_cap(&l, i) == l.cap;
-    c->said = err ? NULL : MEM_NEW(struct said, (size_t)c->job.n);
-    return !err && !c->said ? KVF_E_NOMEM : err;
+    c->outcome = err ? NULL : MEM_NEW(struct outcome, (size_t)c->job.n);
+    return !err && !c->outcome ? KVF_E_NOMEM : err;
 }
 
 void run_cells_close(struct run *u)
@@ -51,7 +54,7 @@ void run_cells_close(struct run *u)
     if (!c)
         return;
     eval_close_cells(&c->job);
-    mem_free(c->said);
+    mem_free(c->outcome);
     mem_free(c);
     u->cells = NULL;
 }
@@ -68,7 +71,7 @@ static void on_tokens(void *ctx, int tokens)
 static bool take(void *ctx, int i, int32_t id, const float *logits)
 {
     struct run *u = ctx;
-    struct said *s = &u->cells->said[u->cells->at + i];
+    struct outcome *s = &u->cells->outcome[u->cells->at + i];
     const struct tokenizer *t = u->r.engine->tokenizer;
     size_t len;
     on_tokens(u, 1);
@@ -95,7 +98,7 @@ static bool stop(void *ctx)
     return signals_caught();
 }
 
-/* Gates that have a number for each position must have one for all. */
+/* Rejects gates with a value per position that have fewer positions than the line may need. */
 static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
 {
     const struct eval_job *j = &u->cells->job;
@@ -109,7 +112,7 @@ static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The cells from `at` on, as many as run side by side. */
+/* Returns the lanes for cells from `at` on, as many as can run together. */
 static struct lanes lanes_of(struct run *u, int at)
 {
     const struct runner *r = &u->r;
@@ -135,7 +138,7 @@ static int64_t count_tokens(struct run *u)
     return n;
 }
 
-/* The cells from c->at on. */
+/* Runs the group of cells that begins at c->at. */
 static int run_some(struct run *u, struct kvf_diag *d)
 {
     struct run_cells *c = u->cells;
@@ -156,8 +159,8 @@ static int run_some(struct run *u, struct kvf_diag *d)
         const struct model_config *m = &r->engine->config;
         const struct eval_cell *x = &l.cell[i];
         double heads = (double)m->n_layers * session_cache_heads(m, &x->row, &x->params);
-        c->said[c->at + i].entries = (double)session_cache_stats(lanes_session(&l, i)).entries
-                                     / heads;
+        c->outcome[c->at + i].entries = (double)session_cache_stats(lanes_session(&l, i)).entries
+                                        / heads;
     }
     lanes_close(&l);
     return err;
@@ -166,7 +169,7 @@ static int run_some(struct run *u, struct kvf_diag *d)
 static void put(const struct run *u, const char *id, int i, struct buf *b)
 {
     const struct eval_cell *c = &u->cells->job.cell[i];
-    const struct said *s = &u->cells->said[i];
+    const struct outcome *s = &u->cells->outcome[i];
     buf_char(b, '{');
     json_put_member_str(b, "id", id);
     json_put_member_str(b, "method", c->label);
@@ -196,11 +199,11 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     c->of = count_tokens(u);
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
     for (int i = 0; i < n; i++)
-        c->said[i] = (struct said){.greedy = true};
+        c->outcome[i] = (struct outcome){.greedy = true};
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)
         err = run_some(u, d);
     for (int i = 0; !err && i < n; i++) {
-        struct said *s = &c->said[i];
+        struct outcome *s = &c->outcome[i];
         if (!s->stop)
             s->stop = s->tokens < u->r.n_predict ? STOP_CONTEXT : STOP_LENGTH;
         u->batch.cut += s->stop == STOP_CONTEXT;
@@ -210,7 +213,7 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     if (!err)
         err = crew_print(u->batch.crew, lines.data, lines.len, d);
     for (int i = 0; i < n; i++)
-        buf_finish(&c->said[i].text);
+        buf_finish(&c->outcome[i].text);
     buf_finish(&lines);
     return engine_said(u->r.engine, err, d);
 }

@@ -1,18 +1,19 @@
-/* run_cells.h - lines of a batch under many methods and budgets: `kvfate generate --jsonl FILE
- * --methods A,B --budgets N,M`.  A line is read once for all (engine/experiment/lanes.h) and
- * answered by each. */
+/* run_cells.h - runs each line of a batch with several methods and budgets: `kvfate generate
+ * --jsonl FILE --methods A,B --budgets N,M`. The prompt of a line is prefilled once for all of
+ * them (engine/experiment/lanes.h), and each generates its own answer. */
 #ifndef KVF_CLI_RUN_CELLS_H
 #define KVF_CLI_RUN_CELLS_H
 
 #include "cli/run.h"
 
-/* Opens the methods and gates of u->cell_methods and u->cell_budgets for the open model, with the
- * gates of --gates, or with shipped ones.  KVF_OK, or an error with a sentence. */
+/* Opens the methods and gates of u->cell_methods and u->cell_budgets for the open model. Gates are
+ * those of the file `gates`, or shipped gates if it is NULL. Returns KVF_OK, or an error with a
+ * sentence. */
 int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d);
-void run_cells_close(struct run *u); /* accepts one without */
+void run_cells_close(struct run *u); /* accepts a run without cells */
 
-/* Runs the line whose prompt is open in u, and prints a line for each method and budget.  KVF_OK;
- * KVF_E_CANCEL after a signal, when nothing is printed; or an error. */
+/* Runs the line that is open in u, and prints a line for each method and budget. Returns KVF_OK,
+ * KVF_E_CANCEL after a signal (then it prints no line), or an error with a sentence. */
 int run_cells_line(struct run *u, const char *id, struct kvf_diag *d);
 
 #endif

@@ -1,3 +1,4 @@
+/* run_json.c - writes the JSON object of a run (--json). */
 #include "cli/run_json.h"
 
 #include <math.h>

@@ -1,9 +1,11 @@
-/* run_lines.c - the lines of a file of prompts, run side by side.
+/* run_lines.c - runs the lines of a file of prompts, several at a time.
  *
- * Lines stand in a ring in their order.  The prompt of a line runs alone; then its tokens are made
- * with those of the others that are open, one of each at a time, so that the weights are read once
- * for all.  What a line gives is what it gives alone: its session, recorder and sampler are its
- * own.  Answers are told in the order of the lines. */
+ * Lines are stored in a ring in their order. The prompt of a line is prefilled separately. Then
+ * its tokens are generated together with those of the other open lines, one token of each per
+ * step, so that the weights are read once for all lines. Each line has its own session, recorder
+ * and sampler, so its result does not depend on the other lines. Answers are reported in the order
+ * of the lines.
+ */
 #include "cli/run_lines.h"
 
 #include <stdlib.h>
@@ -19,15 +21,17 @@
 #include "engine/decode/engine.h"
 
 enum { TOGETHER = 16 };
-enum { KEPT = 4 }; /* times as many lines are kept as are open, for those that wait their turn */
+/* capacity of the ring, in multiples of the open lines; finished lines wait in it for their turn */
+enum { KEPT = 4 };
 static const int64_t GIB = (int64_t)1 << 30;
 
+/* A line in the ring. */
 struct slot {
     struct run u;
     const struct jsonl_line *line;
-    char *out;       /* owned; NULL: no trace */
-    bool open;       /* tokens are being made */
-    struct buf json; /* --json: what is said of it once it has ended */
+    char *out;       /* path of the trace, owned; NULL if none is written */
+    bool open;       /* tokens are being generated */
+    struct buf json; /* with --json: the object of the finished line */
     int64_t bytes;
     int err;
     struct kvf_diag why;
@@ -37,9 +41,9 @@ struct run_lines {
     struct run *u; /* options and model; borrowed */
     struct batch *batch;
     int most, n_open;
-    int64_t bytes, room;      /* of the open lines: what they hold, and may hold */
+    int64_t bytes, room;      /* memory use of the open lines, and its limit */
     struct slot *ring;        /* [KEPT * most] */
-    int first, n;             /* lines in the ring */
+    int first, n;             /* start and number of lines in the ring */
     struct session **session; /* [most] scratch of a step */
     int32_t *id;
     struct slot **of;
@@ -73,7 +77,8 @@ static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
     return err;
 }
 
-/* The tokens of a text are the prompt, and those that its continuation adds are forced. */
+/* Opens a line with a continuation. The prompt is the tokens of the text. The forced tokens are
+ * those that the continuation adds. */
 static int open_continuation(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
 {
     const struct tokenizer *t = u->r.engine->tokenizer;
@@ -127,17 +132,18 @@ static void forget_line(struct run *u)
     u->scores = false;
 }
 
-/* ---- side by side */
+/* ---- several lines */
 
 static struct slot *slot_at(const struct run_lines *a, int i)
 {
     return &a->ring[(a->first + i) % (KEPT * a->most)];
 }
 
-/* What open lines may hold; one alone may hold more.  Beside a device their caches are long, and it
- * stands idle where few are open; on the processor little is enough, and a job on a shared machine
- * may have less memory than the machine. */
-static int64_t room_of(const struct jsonl *b, bool device)
+/* Returns the memory limit of the open lines, in bytes; a single line may exceed it. On a device,
+ * the limit is half of the machine's memory, because host copies are long and the device needs
+ * many open lines. On the CPU it is 1 GiB, because a job on a shared machine may have little
+ * memory. */
+static int64_t memory_limit(const struct jsonl *b, bool device)
 {
     int64_t half = device ? (int64_t)(os_memory() / 2) : 0;
     if (b->room)
@@ -145,7 +151,7 @@ static int64_t room_of(const struct jsonl *b, bool device)
     return half > GIB ? half : GIB;
 }
 
-/* Tells how many lines are done; share: of the one that begins. */
+/* Updates the progress bar. share: completed fraction of the line that is being prefilled. */
 static void tell(void *ctx, double share)
 {
     struct run_lines *a = ctx;
@@ -166,8 +172,8 @@ int run_lines_open(struct run *u, struct run_lines **ret, struct kvf_diag *d)
     a->u = u;
     a->most = u->batch.together ? (int)u->batch.together : TOGETHER;
     if (crew_size(u->batch.crew) > 1)
-        a->most = 1; /* a rank may be asked for one line */
-    a->room = room_of(&u->batch, u->r.engine->device != NULL);
+        a->most = 1; /* a rank may receive a single line */
+    a->room = memory_limit(&u->batch, u->r.engine->device != NULL);
     size_t n = (size_t)a->most;
     a->ring = MEM_NEW(struct slot, KEPT * n);
     a->session = MEM_NEW(struct session *, n);
@@ -203,8 +209,8 @@ void run_lines_close(struct run_lines *a)
     mem_free(a);
 }
 
-/* The end of an open line, which an error may have ended: what it held is free again. */
-static void settle(struct run_lines *a, struct slot *x, int err)
+/* Finishes an open line, which an error may have ended, and frees its memory. */
+static void finish_line(struct run_lines *a, struct slot *x, int err)
 {
     x->err = run_end(&x->u, err, &x->why);
     a->u->batch.cut += !x->err && x->u.stop == STOP_CONTEXT;
@@ -223,7 +229,7 @@ static int feed(struct run_lines *a, int n)
     return batch_step(a->batch, a->session, n, a->id);
 }
 
-/* A token of every open line. */
+/* Generates and feeds a token of every open line. */
 static void step(struct run_lines *a)
 {
     int n = 0, err;
@@ -232,7 +238,7 @@ static void step(struct run_lines *a)
         if (!x->open)
             continue;
         if (!run_next(&x->u, &a->id[n], &err)) {
-            settle(a, x, err);
+            finish_line(a, x, err);
             continue;
         }
         a->session[n] = x->u.session;
@@ -242,13 +248,13 @@ static void step(struct run_lines *a)
     for (int i = 0; i < n; i++) {
         int own = err ? err : recorder_err(a->of[i]->u.rec);
         if (own)
-            settle(a, a->of[i], own);
+            finish_line(a, a->of[i], own);
     }
     tell(a, 0);
 }
 
-/* Tells of the lines that are done, up to the first that is open.  The errors that end the loop. */
-static int tell_done(struct run_lines *a, jsonl_done done, void *loop)
+/* Reports the finished lines up to the first open line. Returns an error that ends the loop. */
+static int report_finished(struct run_lines *a, jsonl_done done, void *loop)
 {
     int err = KVF_OK;
     while (!err && a->n > 0 && !slot_at(a, 0)->open) {
@@ -278,7 +284,7 @@ static int64_t bytes_of(const struct run *u)
            + session_buffer_bytes(m, cap, chunk, par_threads(u->r.engine->pool));
 }
 
-/* Takes what the options say, and the prompt of the line. */
+/* Opens a slot with the options of the batch and the prompt of the line. */
 static int take(struct run_lines *a, struct slot *x, const struct jsonl_line *line, const char *out)
 {
     *x = (struct slot){.u = *a->u, .line = line};
@@ -294,17 +300,18 @@ static int take(struct run_lines *a, struct slot *x, const struct jsonl_line *li
     return err;
 }
 
-static bool has_room(const struct run_lines *a, const struct slot *x)
+static bool fits_memory(const struct run_lines *a, const struct slot *x)
 {
     return a->n_open == 0 || (a->n_open < a->most && a->bytes + x->bytes <= a->room);
 }
 
-/* Runs the prompt of a line, or all of it where many methods answer. */
+/* Prefills the prompt of a line. With several methods, runs the complete line. */
 static void begin(struct run_lines *a, struct slot *x)
 {
     struct run *u = &x->u;
     x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
-    a->u->quiet = a->u->r.noted = true; /* the first line printed the notes of all */
+    /* the first line printed the notes, which apply to all lines */
+    a->u->quiet = a->u->r.noted = true;
     a->u->out_gram = u->out_gram;
     if (u->cells)
         a->u->batch.cut = u->batch.cut;
@@ -322,20 +329,20 @@ int run_lines_begin(void *ctx, const struct jsonl_line *line, const char *out, j
     int err = KVF_OK;
     while (!err && a->n == KEPT * a->most) {
         step(a);
-        err = tell_done(a, done, loop);
+        err = report_finished(a, done, loop);
     }
     if (err)
         return err;
     struct slot *x = slot_at(a, a->n);
     x->err = take(a, x, line, out);
-    while (!x->err && !has_room(a, x))
+    while (!x->err && !fits_memory(a, x))
         step(a);
     if (!x->err)
         begin(a, x);
     a->n++;
     while (a->most == 1 && a->n_open)
         step(a);
-    return tell_done(a, done, loop);
+    return report_finished(a, done, loop);
 }
 
 int run_lines_rest(void *ctx, jsonl_done done, void *loop)
@@ -344,15 +351,15 @@ int run_lines_rest(void *ctx, jsonl_done done, void *loop)
     int err = KVF_OK;
     while (!err && a->n > 0) {
         step(a);
-        err = tell_done(a, done, loop);
+        err = report_finished(a, done, loop);
     }
     return err;
 }
 
-/* ---- traces that are there */
+/* ---- existing traces */
 
-/* KVF_E_ARG with a sentence where the answer of a trace has more tokens than are asked for, or
- * fewer though nothing but their number ends it. */
+/* Compares the length of the recorded answer with -n. Returns KVF_E_ARG with a sentence if the
+ * answer is longer, or if it is shorter and only the token limit ended it. */
 static int check_answer(const struct run *u, const char *trace, struct kvf_diag *d)
 {
     struct kvf_trace *t = NULL;
@@ -362,7 +369,7 @@ static int check_answer(const struct run *u, const char *trace, struct kvf_diag 
     if (note && json_parse(note, strlen(note), &result, NULL) != KVF_OK)
         result = NULL;
     int64_t n = json_int(json_get(result, "generated_tokens"), -1), asked = u->r.n_predict;
-    const char *stop = json_str(json_get(result, "stop"), NULL); /* older traces have none */
+    const char *stop = json_str(json_get(result, "stop"), NULL); /* older traces have no "stop" */
     bool goes_on = stop ? strcmp(stop, "length") == 0 : u->r.ignore_eos && !u->until;
     bool more = asked >= 0 && n > asked, fewer = n >= 0 && n < asked && goes_on;
     if (stop && strcmp(stop, "interrupted") == 0)
@@ -377,7 +384,6 @@ static int check_answer(const struct run *u, const char *trace, struct kvf_diag 
     return err;
 }
 
-/* Whether the trace that stands at a line's name is what the line would give. */
 int run_lines_check(void *ctx, const struct jsonl_line *x, const char *trace, struct kvf_diag *d)
 {
     struct run *u = ((struct run_lines *)ctx)->u;

@@ -1,3 +1,4 @@
+/* run_notes.c - prints notes when the options of a run may mislead. */
 #include "cli/run_notes.h"
 
 #include <math.h>
@@ -7,9 +8,10 @@
 #include "base/mem.h"
 #include "engine/probe/probes.h"
 
-/* A cut leaves every - 1 places free beside that of the newcomer, and comes when more than `slack`
- * entries are too many, or up to stride - 1 tokens later.  With order=after it comes behind the
- * query, which sees one entry more. */
+/* Prints the range of entries that a query sees if it is not the budget at every step. An eviction
+ * frees every - 1 entries in addition to the place of the new entry. It happens when the cache
+ * exceeds the budget by more than `slack` entries, or up to stride - 1 tokens later. With
+ * order=after it follows the query, which then sees one entry more. */
 static void note_budget(const struct method *m, const struct method_params *p, int most)
 {
     int after = p->order == ORDER_AFTER, least = p->budget - p->every + 1 + after;
@@ -86,7 +88,7 @@ void note_watch(const struct watch *w, int head_dim)
                 WATCH_MAX_NUMBERS);
 }
 
-/* The same of the heads that one row decides for. */
+/* Prints the peak of the heads of one method if it exceeds the budget. */
 static void note_row_peak(const struct method *m, const struct method_params *p, const char *text,
                           const unsigned char *heads, const struct session *s)
 {
@@ -116,7 +118,7 @@ void note_peak(const struct runner *r, const struct session *s)
     mem_free(heads);
 }
 
-/* Whether queries after the prompt read all that there was; true where there were none. */
+/* Returns true if queries after the prompt read all entries, or if there were no such queries. */
 static bool read_all(const struct runner *r, const struct session *s)
 {
     double mean = (r->prompt.n_ids + 1 + session_length(s)) / 2.0, was = session_reads(s);

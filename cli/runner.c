@@ -1,3 +1,4 @@
+/* runner.c - opens the model, the methods and the prompt of a run, and checks their lengths. */
 #include "cli/runner.h"
 
 #include <string.h>
@@ -12,8 +13,9 @@
 enum { N_PREDICT = 128, MOST_TOKENS = 1 << 24 };
 
 static const char *const kv_type_words[] = {"auto", "f16", "f32", "q8_0", "i16", NULL};
-static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0, KV_I16}; /* of the words */
-/* Of enum activations. */
+/* in the order of kv_type_words */
+static const enum kv_type kv_types[] = {KV_F16, KV_F16, KV_F32, KV_Q8_0, KV_I16};
+/* Values of --activations in the order of enum activations. */
 static const char *const activation_words[] = {"auto", "16", "8", NULL};
 
 const struct opt execution_options[] = {
@@ -114,13 +116,13 @@ enum kv_type execution_kv_type(const struct execution *x)
     return x->kv_type == 0 && x->exact ? KV_F32 : kv_types[x->kv_type];
 }
 
-/* Whether the prompt is that of a file whose tokens are forced. */
-static bool held_prompt(const struct runner *r)
+/* Returns true if the prompt is read from the file of forced tokens. */
+static bool prompt_is_forced(const struct runner *r)
 {
     return !prompt_named(&r->prompt) && force_given(r->force);
 }
 
-/* Options of sampling and of the chat template that have no effect. */
+/* Rejects options of sampling and of the chat template that have no effect. */
 static int check_idle(const struct runner *r, struct kvf_diag *d)
 {
     const struct prompt *p = &r->prompt;
@@ -150,7 +152,7 @@ static int check_options(struct runner *r, bool needed, struct kvf_diag *d)
     return methods_parse(&r->methods, r->force && r->force->plan_file ? "plan" : "full", d);
 }
 
-/* What is forced, and what the rows take from it. */
+/* Opens the forced tokens and the plan, and passes the plan to the methods. */
 static int open_force(struct runner *r, struct kvf_diag *d)
 {
     int err = force_open(r->force, r->engine, d);
@@ -161,7 +163,7 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
 {
     const int32_t *ids;
     int n;
-    if (!held_prompt(r)) {
+    if (!prompt_is_forced(r)) {
         int err = prompt_open(&r->prompt, r->engine, d);
         if (!err && r->prompt.note && !r->noted)
             fprintf(stderr, "note: %s\n", r->prompt.note);
@@ -179,7 +181,7 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
     return err ? err : prompt_take(&r->prompt, ids, n);
 }
 
-/* Most tokens of prompt and answer. */
+/* Returns the maximum number of tokens of prompt and answer. */
 static int limit_of(const struct runner *r)
 {
     const struct model_config *m = &r->engine->config;
@@ -189,7 +191,8 @@ static int limit_of(const struct runner *r)
     return r->context < limit ? (int)r->context : limit;
 }
 
-/* Most tokens of a prompt.  Without cuts in it its queries see all of it. */
+/* Returns the maximum number of tokens of a prompt. Unless the prompt is evicted in chunks, its
+ * queries attend to all of it, so the model's context limits it. */
 static int prompt_limit(const struct runner *r)
 {
     const struct model_config *m = &r->engine->config;
@@ -198,8 +201,9 @@ static int prompt_limit(const struct runner *r)
     return cut || limit < reach ? limit : reach;
 }
 
-/* What lets more tokens in: a larger -c, or where it is the model that ends, scaled rotations. */
-static const char *way_out(const struct runner *r, int limit)
+/* Returns advice on how to allow more tokens: a larger -c, or RoPE scaling if the model's context
+ * is the limit. */
+static const char *length_advice(const struct runner *r, int limit)
 {
     const struct model_config *m = &r->engine->config;
     if (limit != m->n_ctx_most)
@@ -217,7 +221,7 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     if (r->prompt.n_ids > most_of_prompt)
         return kvf_fail(d, KVF_E_LIMIT,
                         "the prompt has %d tokens, over the context of %d; shorten it%s",
-                        r->prompt.n_ids, most_of_prompt, way_out(r, most_of_prompt));
+                        r->prompt.n_ids, most_of_prompt, length_advice(r, most_of_prompt));
     int err = r->force ? force_follow(r->force, r->prompt.ids, r->prompt.n_ids, d) : KVF_OK;
     int forced = err || !r->force ? 0 : r->force->n_ids;
     if (r->n_predict < 0)
@@ -227,7 +231,7 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
                        "the prompt of %d tokens and %d that are forced are over "
                        "the context of %d; -n takes fewer",
                        r->prompt.n_ids, forced, limit);
-    /* the last token sampled is in the text only */
+    /* the last sampled token is not fed */
     int64_t most = runner_cap(r), fed = r->prompt.n_ids + (r->n_predict > 1 ? r->n_predict - 1 : 0);
     fed = fed < most ? fed : most;
     if (!err && r->methods.gates && gates_positions(r->methods.gates) < fed)
@@ -248,7 +252,7 @@ int runner_check_context(const struct runner *r, struct kvf_diag *d)
         d, KVF_E_ARG,
         "-c %lld is over the model's context of %d tokens; give a smaller -c%s, or use a "
         "method with positions=cache whose entries fit into the context",
-        (long long)r->context, n_ctx, way_out(r, n_ctx));
+        (long long)r->context, n_ctx, length_advice(r, n_ctx));
 }
 
 static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
@@ -285,7 +289,7 @@ int runner_take_prompt(struct runner *r, const int32_t *ids, int n, struct kvf_d
 
 int runner_open(struct runner *r, struct kvf_diag *d)
 {
-    int err = open_model(r, !held_prompt(r), d);
+    int err = open_model(r, !prompt_is_forced(r), d);
     return err ? err : runner_open_prompt(r, d);
 }
 

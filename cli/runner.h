@@ -1,5 +1,5 @@
-/* runner.h - what commands that decode a prompt share: a model, a prompt and the rows of methods,
- * opened one after the other. */
+/* runner.h - common code of commands that decode a prompt: opens a model, a prompt and the
+ * methods. */
 #ifndef KVF_CLI_RUNNER_H
 #define KVF_CLI_RUNNER_H
 
@@ -8,28 +8,31 @@
 
 struct force;
 
-/* The words of --activations.  16: weights of floats are integers, too. */
+/* The values of --activations. With 16, weights in float formats are multiplied as integers,
+ * too. */
 enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_16, ACTIVATIONS_8 };
 
-/* How a model is run, whatever it is run for; the options --device, --chunk, --threads, --kv-type,
- * --activations, --rope-scale, --pre, --lora, --exact. */
+/* How a model is executed: the options --device, --chunk, --threads, --kv-type, --activations,
+ * --rope-scale, --pre, --lora and --exact. */
 struct execution {
-    int64_t chunk, threads; /* 0: the command's own choice */
-    const char *rope_scale; /* NULL: as in the file */
-    const char *pre;        /* NULL: as in the file */
-    const char *lora;       /* NULL: the model as it is */
-    int kv_type;            /* word of --kv-type */
+    int64_t chunk, threads; /* 0 if the command chooses */
+    const char *rope_scale; /* NULL for the value in the model file */
+    const char *pre;        /* NULL for the value in the model file */
+    const char *lora;       /* NULL if no adapter is used */
+    int kv_type;            /* index into the values of --kv-type */
     int activations;        /* enum activations */
     int device;             /* enum device_word */
     bool exact;
 };
 
-extern const struct opt execution_options[]; /* of a struct execution */
-/* Of a struct execution, too, for what computes derivatives: --threads, --device, --pre,
- * --exact. */
+extern const struct opt execution_options[]; /* fill a struct execution */
+/* Options of a struct execution for commands that compute derivatives: --threads, --device, --pre
+ * and --exact. */
 extern const struct opt learner_options[];
+/* Returns the type of the KV cache that --kv-type selects. */
 enum kv_type execution_kv_type(const struct execution *x);
 
+/* A model, a prompt and methods, with their options. */
 struct runner {
     /* options */
     const char *model;
@@ -38,40 +41,45 @@ struct runner {
     bool noted; /* notes about the prompt were printed for an earlier line */
     struct methods methods;
     bool ignore_eos;
-    struct force *force; /* borrowed; NULL: every token is sampled */
+    struct force *force; /* borrowed; NULL if every token is sampled */
     int64_t n_predict, seed, context;
     double temperature, top_p;
 
-    struct engine *engine; /* made by runner_open */
-    bool outlives;         /* the methods go on beyond the model's context (method_outlives) */
-    bool cells;            /* others take the place of these methods: the caller sets `outlives`
-                              and calls runner_check_context */
+    struct engine *engine; /* set by runner_open() */
+    bool outlives;         /* the methods can run beyond the model's context (method_outlives) */
+    /* several methods replace these; the caller sets `outlives` and calls runner_check_context() */
+    bool cells;
 };
 
-/* Tables of a struct runner: what names the model and the prompt, -m to --date; methods; and those
- * with all options of a run. */
+/* Options of a struct runner: runner_prompt_options name the model and the prompt (-m to --date),
+ * runner_method_options name the methods, and runner_options are all options of a run. */
 extern const struct opt runner_prompt_options[], runner_method_options[], runner_options[];
 
-/* Checks options, opens the model, what is forced, the rows and the prompt.  KVF_OK; KVF_E_ARG
- * for usage errors; others for failures.  d always says why. */
+/* Checks the options, then opens the model, the forced tokens, the methods and the prompt. Returns
+ * KVF_OK, KVF_E_ARG for usage errors, or another error. d contains the reason in every case. */
 int runner_open(struct runner *r, struct kvf_diag *d);
-/* The same in two steps, for commands that run prompts that no option names: all but the prompt,
- * then one prompt after the other, with prompt_close between.  n_predict -1 is set then. */
+/* runner_open() in two steps, for commands that run prompts which no option names.
+ * runner_open_model() opens everything but the prompt. runner_open_prompt() opens one prompt; call
+ * prompt_close() before the next one. Here n_predict is -1 if not given. */
 int runner_open_model(struct runner *r, struct kvf_diag *d);
 int runner_open_prompt(struct runner *r, struct kvf_diag *d);
-/* Instead of it a prompt that the caller tokenised; the ids are copied. */
+/* Takes a prompt that the caller tokenized, instead of runner_open_prompt(). Copies the ids. */
 int runner_take_prompt(struct runner *r, const int32_t *ids, int n, struct kvf_diag *d);
-/* KVF_E_ARG with a sentence for -c above what the model and the methods can do. */
+/* Returns KVF_E_ARG with a sentence if -c exceeds the limit of the model and the methods,
+ * otherwise KVF_OK. */
 int runner_check_context(const struct runner *r, struct kvf_diag *d);
-void runner_close(struct runner *r); /* accepts a zeroed runner */
+void runner_close(struct runner *r); /* accepts a zeroed struct */
 
-/* KVF_E_ARG when `out` names the same file as an input of an opened runner. */
+/* Returns KVF_E_ARG with a sentence if `out` is the same file as an input of an open runner,
+ * otherwise KVF_OK. */
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
 
-/* Most tokens that the run can feed: prompt plus answer, within the context. */
+/* Returns the maximum number of tokens that the run can feed, prompt and answer, within the
+ * context. */
 int runner_cap(const struct runner *r);
 
-/* A session for the opened run; rec: borrowed, NULL records nothing. */
+/* Creates a session for the open run. rec is borrowed; NULL records no trace. Returns KVF_OK or an
+ * error with a sentence. */
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,
                    struct kvf_diag *d);
 

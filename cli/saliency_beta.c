@@ -1,3 +1,4 @@
+/* saliency_beta.c - evaluates retention gates on tokens. */
 #include "cli/models.h"
 #include "cli/saliency_beta.h"
 #include "cli/watcher.h"
@@ -6,7 +7,7 @@
 
 #include "base/mem.h"
 
-enum { NO_LIMIT = 1 << 24 }; /* a budget above any context: nothing is evicted */
+enum { NO_LIMIT = 1 << 24 }; /* a budget above any context, so that no entry is evicted */
 
 static int open_gates(struct engine *e, const char *file, const char *method, struct gates **ret,
                       struct kvf_diag *d)
@@ -34,7 +35,7 @@ static int open_gates(struct engine *e, const char *file, const char *method, st
     return err;
 }
 
-/* Feeds the tokens to a row that keeps the gates' numbers and evicts nothing. */
+/* Feeds the tokens with a method that records the gate values and evicts no entry. */
 static int feed(struct engine *e, const struct gates *g, const int32_t *ids, int n,
                 struct session **ret, struct kvf_diag *d)
 {

@@ -1,3 +1,4 @@
+/* saliency_of.c - reads the tokens and entries of a trace for `kvfate saliency`. */
 #include "cli/open_traces.h"
 #include "cli/saliency_of.h"
 
@@ -11,7 +12,8 @@
 #include "engine/model/gguf.h"
 #include "libtrace/run_header.h"
 
-/* The model must be the run's: entries of another one have nothing to do with these. */
+/* Checks that the trace was made with this model, because entries of another model are not
+ * comparable. */
 static int check_model(struct kvf_trace *t, const char *path, const char *hash, struct kvf_diag *d)
 {
     struct json *header = NULL;
@@ -27,8 +29,8 @@ static int check_model(struct kvf_trace *t, const char *path, const char *hash, 
     return err;
 }
 
-/* A column of entries, [L * H][T], or NULL where it is not recorded for KV heads of the
- * model. */
+/* Reads a column of entries [L * H][T]. Leaves *ret unchanged if the column is not recorded for
+ * the KV heads of the model. */
 static int read_column(struct kvf_trace *t, const char *name, const struct model_config *m,
                        double **ret, struct kvf_diag *d)
 {
@@ -64,7 +66,7 @@ static int read_gates(struct kvf_trace *t, const struct model_config *m, float *
         err = KVF_E_NOMEM;
     for (size_t k = 0; !err && v && k < n; k++) {
         g[k] = (float)v[k];
-        if (!(v[k] >= 0 && v[k] <= 1)) /* NaN too */
+        if (!(v[k] >= 0 && v[k] <= 1)) /* true for NaN, too */
             err = kvf_fail(d, KVF_E_FORMAT, "write_gate: %g is no number from 0 to 1", v[k]);
     }
     mem_free(v);

@@ -1,3 +1,4 @@
+/* saved_table.c - reads saved tables and checks the order of their rows. */
 #include "cli/saved_table.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 
 enum { MOST_LAYERS = 1 << 16 };
 
-/* Whether a row is the first of a trace. */
+/* Returns true if a row > 0 belongs to another trace than the row before it. */
 static bool other_trace(const struct table *t, int trace, int64_t row)
 {
     if (trace < 0)
@@ -30,7 +31,7 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
         if (at > MOST_LAYERS || (index >= 0 && table_int(t, index, r) > MOST_LAYERS))
             return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 " is of a layer or head above %d",
                             path, r + 1, MOST_LAYERS);
-        if (head < 0 || token < 0 || at < 0) /* rows of all heads come last */
+        if (head < 0 || token < 0 || at < 0) /* rows for all heads follow the others */
             continue;
         bool other = r && other_trace(t, trace, r);
         above = other ? -1 : above;

@@ -1,4 +1,4 @@
-/* saved_table.h - tables that were written before, for figures. */
+/* saved_table.h - reads saved tables for figures. */
 #ifndef KVF_CLI_SAVED_TABLE_H
 #define KVF_CLI_SAVED_TABLE_H
 
@@ -6,8 +6,9 @@
 
 #include "base/table.h"
 
-/* Reads the table at path.  figure: checks also what figures rely on: rows of a head together,
- * layers rising.  KVF_OK, what table_read gives, or KVF_E_ARG with a sentence. */
+/* Reads the table at path.  With `figure` it also checks the order of rows that figures rely on: the
+ * rows of a head are adjacent, and layers increase.  Returns KVF_OK, an error of table_read(), or
+ * KVF_E_ARG with a sentence. */
 int saved_table_open(const char *path, bool figure, struct table **ret, struct kvf_diag *d);
 
 #endif

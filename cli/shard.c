@@ -1,3 +1,4 @@
+/* shard.c - parses --shard I/N. */
 #include "cli/shard.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* shown.c - prints texts from files with control characters escaped. */
 #include "cli/shown.h"
 
 #include <stdbool.h>

@@ -1,20 +1,21 @@
-/* shown.h - texts of files on the standard output. */
+/* shown.h - prints texts from files safely on the standard output. */
 #ifndef KVF_CLI_SHOWN_H
 #define KVF_CLI_SHOWN_H
 
 #include <stddef.h>
 
-/* Writes lines of text for people, with names and texts of files in them, to the standard output:
- * as utf8_show makes them harmless to a terminal, but for the ends of the lines. */
+/* Writes lines of text that may contain names and texts of files to the standard output. Escapes
+ * control characters as utf8_shown() does, except line feeds. */
 void shown_print(const char *s, size_t n);
 
-/* Writes a piece of a text that goes on, which may begin and end within a character, to the
- * standard output: as it is, but to a terminal without what would steer it. */
+/* Writes a piece of a longer text to the standard output; it may begin and end within a character.
+ * On a terminal, escapes control characters except line feeds and tabs. Otherwise writes the bytes
+ * unchanged. */
 void shown_piece(const char *s, size_t n);
 
-/* The name of a file in that form, line breaks too: for a line that has names in it. */
+/* A file name with its control characters escaped, line breaks too, for use in a line of text. */
 struct shown_name {
-    char text[4 * 4096]; /* of as long a name as the system has; a longer one is cut off */
+    char text[4 * 4096]; /* fits any name that the system allows; a longer one is truncated */
 };
 struct shown_name shown_name(const char *name);
 

@@ -1,3 +1,4 @@
+/* signals.c - signal handlers that remove unfinished files or record the signal. */
 #include <signal.h>
 #include <unistd.h>
 
@@ -7,7 +8,8 @@
 
 static volatile sig_atomic_t caught;
 
-/* The signal is held while its handler runs: it ends the process after that. */
+/* Handles a signal that ends the process. The signal is blocked while its handler runs, so the
+ * raised signal is delivered after the handler returns. */
 static void tidy(int number)
 {
     parts_remove();
@@ -15,14 +17,14 @@ static void tidy(int number)
     raise(number);
 }
 
-/* A file that was mapped, as models are, became shorter: what was to be read is not there. */
+/* Handles SIGBUS: a mapped file, such as a model, was truncated while it was read. */
 static void on_lost_page(int number)
 {
     static const char text[] = "kvfate: a model became shorter while it was read; copy it to its "
                                "place under another name first\n";
     (void)number;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        (void)text; /* nobody reads it */
+        (void)text; /* the standard error is closed */
     parts_remove();
     _exit(EXIT_FAILED);
 }

@@ -1,16 +1,16 @@
-/* signals.h - stopping in good order. */
+/* signals.h - stops the program in good order after a signal. */
 #ifndef KVF_CLI_SIGNALS_H
 #define KVF_CLI_SIGNALS_H
 
-/* From now on SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the files that are in the making
- * (base/parts.h) before they end the process; one that is ignored stays so. A pipe that nobody
- * reads any more ends a command so, without a word. */
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGPIPE remove unfinished files (base/parts.h) before
+ * they end the process. A signal that was ignored stays ignored. A command that writes into a
+ * closed pipe therefore ends without a message. */
 void signals_tidy(void);
 
-/* The first SIGINT or SIGTERM from now on is noted; the second one ends the process. */
+/* From now on the first SIGINT or SIGTERM is recorded, and the second one ends the process. */
 void signals_catch(void);
 
-/* The number of the signal that was noted; 0: none came. */
+/* Returns the number of the recorded signal; 0 if no signal was received. */
 int signals_caught(void);
 
 #endif

@@ -1,3 +1,4 @@
+/* stream.c - copies traces between the standard streams and temporary files. */
 #include "cli/stream.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* table_minus.c - matches the rows of two tables and subtracts them. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,19 +8,20 @@
 #include "base/opt.h"
 #include "cli/table_minus.h"
 
-/* Columns that say what a row is of. */
+/* Columns that identify a row. */
 static const char *const key_names[] = {"head",      "layer",   "index",      "kind",
                                         "criterion", "horizon", "event",      "source",
                                         "factor",    "age",     "denominator"};
 enum { KEYS = sizeof key_names / sizeof *key_names };
 
+/* A row and its key. */
 struct keyed {
-    const char *key; /* into text, once that is complete */
+    const char *key; /* pointer into the text of the side, set when that text is complete */
     size_t at;
     int64_t row;
 };
 
-/* The rows of a table that count, by key. */
+/* The selected rows of a table, by key. */
 struct side {
     const struct table *t;
     int value;
@@ -54,7 +56,8 @@ static bool chosen(const struct table *t, int64_t row, const char *where)
     return same;
 }
 
-/* No row is as asked: says which value the table lacks, and the nearest that it has. */
+/* Sets the message for a selection that matches no row. If a value is missing, it names the
+ * nearest value in the table. */
 static int none_chosen(const struct table *t, const char *where, struct kvf_diag *d)
 {
     char key[64], value[64];
@@ -120,7 +123,7 @@ static int collect(struct side *s, const struct table *t, const struct table_min
     return s->text.err;
 }
 
-/* One row for each head, or a map would show the last of several. */
+/* Rejects several rows for one head, because a map would show only the last of them. */
 static int check_unique(const struct side *s, struct kvf_diag *d)
 {
     int head = table_find(s->t, "head");
@@ -185,7 +188,8 @@ static int build(const struct side *a, const struct side *b, struct table **ret,
     return t ? table_err(t) : KVF_E_NOMEM;
 }
 
-/* What both say once, what differs twice. */
+/* Copies metadata. An entry that is equal in both tables is copied once; otherwise both are copied
+ * with a prefix. */
 static void add_meta(struct table *t, const struct table *a, const struct table *b)
 {
     const struct table *side[] = {a, b};

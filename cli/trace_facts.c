@@ -1,3 +1,4 @@
+/* trace_facts.c - reads the facts of traces. */
 #include "cli/trace_facts.h"
 
 #include <stdio.h>
@@ -53,7 +54,8 @@ static int64_t computed_number(const struct kvf_trace *t, int fact)
     }
 }
 
-/* The id of the document in hexadecimal digits; "" where nothing tells it. */
+/* Returns the id of the document in hexadecimal digits, owned by the caller; "" if the trace does
+ * not identify its document. */
 static char *document_of(struct kvf_trace *t)
 {
     uint64_t document = 0, print = 0;
@@ -77,8 +79,8 @@ static char *computed_text(struct kvf_trace *t, int fact)
     }
 }
 
-/* f, or KVF_E_NOMEM where one of its texts is not there. */
-static int whole(struct trace_facts *f, struct trace_facts *ret)
+/* Moves f to *ret. Frees it and returns KVF_E_NOMEM if one of its texts could not be allocated. */
+static int check_complete(struct trace_facts *f, struct trace_facts *ret)
 {
     for (int i = 0; i < FACTS; i++)
         if (fact_table[i].is_text && !f->text[i]) {
@@ -96,13 +98,13 @@ int facts_read(struct kvf_trace *t, struct trace_facts *ret)
         f.header = NULL;
     for (int i = 0; i < FACTS; i++) {
         const struct fact *a = &fact_table[i];
-        const struct json *said = json_get(json_get(f.header, a->object), a->member);
+        const struct json *value = json_get(json_get(f.header, a->object), a->member);
         if (a->is_text)
-            f.text[i] = a->object ? mem_strdup(json_str(said, "")) : computed_text(t, i);
+            f.text[i] = a->object ? mem_strdup(json_str(value, "")) : computed_text(t, i);
         else
-            f.number[i] = a->object ? json_int(said, -1) : computed_number(t, i);
+            f.number[i] = a->object ? json_int(value, -1) : computed_number(t, i);
     }
-    return whole(&f, ret);
+    return check_complete(&f, ret);
 }
 
 int facts_unreadable(const char *path, struct trace_facts *ret)
@@ -120,7 +122,7 @@ int facts_unreadable(const char *path, struct trace_facts *ret)
     f.text[FACT_STATE] = mem_strdup("unreadable");
     if (stat(path, &st) == 0)
         f.number[FACT_BYTES] = (int64_t)st.st_size;
-    return whole(&f, ret);
+    return check_complete(&f, ret);
 }
 
 void facts_trim(struct trace_facts *f)

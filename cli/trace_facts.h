@@ -1,5 +1,5 @@
-/* trace_facts.h - what a trace says of itself, as numbers and texts with names: the columns of
- * `kvfate ls`, and what conditions ask for (where.h). */
+/* trace_facts.h - named numbers and texts that describe a trace: the columns of `kvfate ls`, and
+ * the keys of conditions (where.h). */
 #ifndef KVF_CLI_TRACE_FACTS_H
 #define KVF_CLI_TRACE_FACTS_H
 
@@ -29,29 +29,31 @@ enum {
     FACTS
 };
 
-/* One of them.  A text that is not said is "", a number -1. */
+/* The declaration of a fact. A missing text is "", and a missing number is -1. */
 struct fact {
     const char *name, *unit;
     bool is_text;
     const char *summary;
-    const char *object, *member; /* of the run header where it stands; NULL: it is computed */
+    /* object and member of the run header; NULL if the fact is computed */
+    const char *object, *member;
 };
 extern const struct fact fact_table[FACTS];
 
+/* The facts of one trace. */
 struct trace_facts {
-    char *text[FACTS];     /* owned */
-    int64_t number[FACTS]; /* of facts that are no texts */
-    struct json *header;   /* owned; NULL where it is no JSON, and after facts_trim */
+    char *text[FACTS];     /* owned; NULL for numbers */
+    int64_t number[FACTS]; /* values of facts that are numbers */
+    struct json *header;   /* owned; NULL if it is not valid JSON, and after facts_trim() */
 };
 
-/* All facts of an open trace.  KVF_OK or KVF_E_NOMEM. */
+/* Reads all facts of an open trace. Returns KVF_OK or KVF_E_NOMEM. */
 int facts_read(struct kvf_trace *t, struct trace_facts *ret);
 
-/* Of a file that cannot be opened: its name and size, and the state "unreadable".  KVF_OK or
- * KVF_E_NOMEM. */
+/* Sets the facts of a file that cannot be opened: its name, its size, and the state "unreadable".
+ * Returns KVF_OK or KVF_E_NOMEM. */
 int facts_unreadable(const char *path, struct trace_facts *ret);
 
-/* Gives back the header, which takes most of the memory. */
+/* Frees the parsed header, which uses most of the memory. */
 void facts_trim(struct trace_facts *f);
 void facts_free(struct trace_facts *f); /* accepts a zeroed struct */
 

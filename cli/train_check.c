@@ -10,6 +10,7 @@
 #include "engine/experiment/eval.h"
 #include "engine/train/packs.h"
 
+/* The model and the validation documents of checks. shape has the budgets. */
 struct train_check {
     struct engine *engine;
     struct packs *packs;
@@ -87,25 +88,25 @@ void train_check_close(struct train_check *c)
     mem_free(c);
 }
 
-/* Progress of a check on the terminal. */
-struct telling {
+/* The progress line of a check, with the tokens fed and their total. */
+struct check_progress {
     struct watcher w;
     uint64_t fed, of;
 };
 
 static void on_tokens(void *ctx, int tokens)
 {
-    struct telling *t = ctx;
+    struct check_progress *t = ctx;
     t->fed += (uint64_t)tokens;
     watcher_see(&t->w, t->fed, t->of);
 }
 
 /* Adds up the mean KL of the documents at each budget. */
-static int judge(struct train_check *c, const struct eval_cell *cell,
-                 struct train_check_result *ret, struct kvf_diag *d)
+static int evaluate(struct train_check *c, const struct eval_cell *cell,
+                    struct train_check_result *ret, struct kvf_diag *d)
 {
     struct eval_result result[TRAIN_CHECK_BUDGETS];
-    struct telling t = {watcher_count("check", "tok"), 0, 0};
+    struct check_progress t = {watcher_count("check", "tok"), 0, 0};
     struct eval e = {.engine = c->engine, .kv_type = KV_F16, .progress = on_tokens, .ctx = &t};
     int err = KVF_OK;
     for (int k = 0; !err && k < c->opt.docs; k++) {
@@ -133,7 +134,7 @@ int train_check_run(struct train_check *c, const char *path, struct train_check_
         cell[i].gates = gates;
     }
     if (!err)
-        err = judge(c, cell, ret, d);
+        err = evaluate(c, cell, ret, d);
     for (int i = 0; !err && i < ret->n; i++)
         ret->mean_kl += ret->kl[i] / ret->n;
     gates_close(gates);

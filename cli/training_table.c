@@ -1,3 +1,4 @@
+/* training_table.c - reads records of trainings into a table. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,20 +10,21 @@
 
 enum { MOST_BYTES = 256 << 20, MOST_ROWS = 1 << 24, MOST_NUMBERS = 48, NAME = 32 };
 
-/* Numbers that every record has, in this order; budgets are appended as they turn up. */
+/* Numbers that every table has, in this order. Columns of budgets are appended as they occur. */
 static const char *const fixed[] = {"loss",    "fwkl",   "rvkl", "ntp",    "mse",
                                     "limit",   "value",  "lr",   "norm",   "reward",
                                     "entropy", "answer", "cut",  "mean_kl"};
 enum { FIXED = sizeof fixed / sizeof *fixed };
-/* What checks tell of each budget: NAME_64, or NAME_full. */
+/* Prefixes of the results of a check at a budget: NAME_64, or NAME_full. */
 static const char *const by_budget[] = {"kl_", "pass_", "entropy_"};
 
 struct row {
     int file;
-    int64_t step, tokens; /* tokens: -1: not known */
+    int64_t step, tokens; /* tokens is -1 if not known */
     double number[MOST_NUMBERS];
 };
 
+/* The rows of all files, and the names of their numbers. */
 struct rows {
     struct row *row;
     int n, cap;
@@ -91,8 +93,8 @@ static struct row *add_row(struct rows *t, int file, int64_t step)
     return r;
 }
 
-/* A line of a step, or of a check, which goes into the row of its step. */
-static int take_line(struct rows *t, int file, const struct json *line)
+/* Reads a line of a step, or a line of a check, which is added to the row of its step. */
+static int read_line(struct rows *t, int file, const struct json *line)
 {
     bool check = json_get(line, "check");
     int64_t step = json_int(json_get(line, check ? "check" : "step"), -1);
@@ -118,7 +120,7 @@ static int take_line(struct rows *t, int file, const struct json *line)
     return KVF_OK;
 }
 
-static int take_file(struct rows *t, int file, const char *path, struct kvf_diag *d)
+static int read_record(struct rows *t, int file, const char *path, struct kvf_diag *d)
 {
     struct buf b = {0};
     int before = t->n, err = read_file(path, &b, d);
@@ -130,7 +132,7 @@ static int take_file(struct rows *t, int file, const char *path, struct kvf_diag
         if (stop > at)
             err = json_parse(at, (size_t)(stop - at), &root, d);
         if (!err && root)
-            err = take_line(t, file, root);
+            err = read_line(t, file, root);
         json_free(root);
         if (err && err != KVF_E_NOMEM)
             err = kvf_fail(d, KVF_E_FORMAT, "%s, line %d: not a line of a record of training", path,
@@ -143,7 +145,7 @@ static int take_file(struct rows *t, int file, const char *path, struct kvf_diag
     return err;
 }
 
-/* "gates.safetensors" of "folder/gates.safetensors.log.jsonl". */
+/* Sets out to the name of a run, such as "gates" for "folder/gates.safetensors.log.jsonl". */
 static void run_name(const char *path, char out[128])
 {
     static const char *const ends[] = {".jsonl", ".log", ".safetensors"};
@@ -213,7 +215,7 @@ int training_table(char *const *path, int n, struct table **ret_table, struct kv
     for (int i = 0; !err && i < FIXED; i++)
         snprintf(r->name[r->n_names++], NAME, "%s", fixed[i]);
     for (int i = 0; !err && i < n; i++)
-        err = take_file(r, i, path[i], d);
+        err = read_record(r, i, path[i], d);
     if (!err)
         err = build(r, path, n, ret_table);
     if (r)

@@ -32,7 +32,8 @@ struct tune_job {
     double *kl_of;                              /* [check_docs] */
     struct watcher checking;                    /* progress of a check in budgets */
     double first[TRAIN_CHECK_BUDGETS],
-        last[TRAIN_CHECK_BUDGETS]; /* values of the first and last check; NaN: no check */
+        /* values of the first and last check; NaN if there was no check */
+        last[TRAIN_CHECK_BUDGETS];
     double stored; /* root mean square error of the stored matrices, relative to their own */
 };
 

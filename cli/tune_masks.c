@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "cli/force.h"
 
-/* Whether tokens and evictions of a plan can be a pack with its mask. */
+/* Checks that the tokens and evictions of a plan can form a pack with a mask. */
 static int check_plan(const struct plan *p, const char *path, const struct engine *e, int length,
                       struct kvf_diag *d)
 {
@@ -27,7 +27,8 @@ static int check_plan(const struct plan *p, const char *path, const struct engin
     return KVF_OK;
 }
 
-/* [L][H][T] steps as [L, T, H], NULL without memory. */
+/* Returns the eviction steps [L][H][T] of a plan as [L][T][H], owned by the caller; NULL if memory
+ * is exhausted. */
 static int32_t *mask_of(const struct plan *p)
 {
     size_t L = (size_t)p->n_layers, H = (size_t)p->n_kv_heads, T = (size_t)p->n_tokens;

@@ -65,8 +65,8 @@ static int grow(struct asked_list *l)
 }
 
 /* Adds a question to the list, in the chat template or, with --raw, as a line. */
-static int take_question(const struct tune_job *j, struct asked_list *l, const char *question,
-                         const char *value, struct kvf_diag *d)
+static int add_question(const struct tune_job *j, struct asked_list *l, const char *question,
+                        const char *value, struct kvf_diag *d)
 {
     struct engine *e = j->t.engine;
     bool raw = j->raw || !chat_has_template(e->gguf);
@@ -89,8 +89,8 @@ static int take_question(const struct tune_job *j, struct asked_list *l, const c
     return err;
 }
 
-static int take_line(const struct tune_job *j, struct asked_list *l, const char *line, size_t n,
-                     struct kvf_diag *d)
+static int add_line(const struct tune_job *j, struct asked_list *l, const char *line, size_t n,
+                    struct kvf_diag *d)
 {
     struct json *root = NULL;
     int err = json_parse(line, n, &root, d);
@@ -104,7 +104,7 @@ static int take_line(const struct tune_job *j, struct asked_list *l, const char 
                 "expected {\"question\": \"...\", \"answer\": \"...\"}, as `kvfate quiz` "
                 "writes them");
         else
-            err = take_question(j, l, question, value, d);
+            err = add_question(j, l, question, value, d);
     }
     json_free(root);
     return err;
@@ -121,7 +121,7 @@ static int read_file(const struct tune_job *j, const char *path, struct asked_li
         stop = stop ? stop : end;
         line++;
         if (stop > at)
-            err = take_line(j, l, at, (size_t)(stop - at), d);
+            err = add_line(j, l, at, (size_t)(stop - at), d);
         if (err && err != KVF_E_NOMEM)
             kvf_diag_prefix(d, "%s, line %d", path, line);
         at = stop + 1;
@@ -208,7 +208,8 @@ static int judge(const struct tune_job *j, const struct asked *a, struct answer 
     return err;
 }
 
-/* Returns the i-th question of the training.  Each epoch shuffles the questions anew. */
+/* Returns the i-th question of the training. Each epoch shuffles the questions with its own
+ * seed. */
 static int nth_question(struct tune_job *j, int64_t i)
 {
     struct tune_reward *r = j->reward;
@@ -234,13 +235,13 @@ static struct question question_of(const struct asked *a, int64_t number)
 }
 
 /* Summarises the answers of a step by means. */
-struct answers_said {
+struct answer_means {
     double reward, entropy, length, cut;
 };
 
-static struct answers_said summarise(const struct answer *a, int n)
+static struct answer_means summarise(const struct answer *a, int n)
 {
-    struct answers_said s = {0};
+    struct answer_means s = {0};
     double tokens = 0;
     for (int i = 0; i < n; i++) {
         s.reward += a[i].reward / n;
@@ -256,7 +257,7 @@ static struct answers_said summarise(const struct answer *a, int n)
 static void put_step(struct tune_job *j, const struct tuner_step *s, double rate, int64_t step)
 {
     int n = (int)(j->accumulate * j->samples);
-    struct answers_said said = summarise(j->reward->answer, n);
+    struct answer_means said = summarise(j->reward->answer, n);
     const struct {
         const char *name;
         double value;

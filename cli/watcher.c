@@ -1,8 +1,10 @@
+/* watcher.c - shows a progress line for operations that take longer than half a second. */
 #include "cli/watcher.h"
 
 enum { MOMENT_MS = 500 };
 
-/* Since when nothing was shown: what follows on what was short does not begin its moment anew. */
+/* Time since which no line was shown, in seconds. A sequence of short operations shares this time,
+ * so that together they show a line. */
 static double silent_since;
 
 static double now(void)
@@ -22,7 +24,7 @@ struct watcher watcher_count(const char *label, const char *unit)
     return (struct watcher){.label = label, .unit = unit, .since = now()};
 }
 
-/* Whether the line is there: it comes after a moment. */
+/* Shows or updates the line if it is due. Returns true if it is shown. */
 static bool begin(struct watcher *w)
 {
     if (!w->begun && clock_seconds() - silent_since < MOMENT_MS / 1e3)

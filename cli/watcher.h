@@ -1,5 +1,5 @@
-/* watcher.h - a line of progress, on a terminal, for what takes longer than a moment: how much of
- * what a trace decodes to was decoded, or how many things were done. */
+/* watcher.h - shows a progress line on a terminal for operations that take longer than half a
+ * second: decoded bytes of a trace, or a count of items. */
 #ifndef KVF_CLI_WATCHER_H
 #define KVF_CLI_WATCHER_H
 
@@ -7,24 +7,27 @@
 
 #include "base/progress.h"
 
+/* A progress line and the operation that it shows. */
 struct watcher {
     const char *label, *unit;
-    int shift;          /* a unit is 1 << shift of what is told */
-    double since, pass; /* when it began, and what is told now */
-    uint64_t last, of;  /* what was told last */
+    int shift;          /* a displayed unit is 1 << shift counts */
+    double since, pass; /* start time of the watcher and of the present pass, in seconds */
+    uint64_t last, of;  /* last count, and the total */
     bool begun;
     struct progress bar;
 };
 
-struct watcher watcher_begin(const char *label); /* of bytes, in MB */
+/* Starts a watcher of bytes (shown in MB), or of items of a unit. */
+struct watcher watcher_begin(const char *label);
 struct watcher watcher_count(const char *label, const char *unit);
-/* A kvf_watch_fn; ctx: a struct watcher.  What is told begins anew where it falls. */
+/* Reports that `done` of `of` are complete; a kvf_watch_fn with ctx a struct watcher. A count that
+ * decreases starts a new pass. */
 void watcher_see(void *ctx, uint64_t done, uint64_t of);
-/* Of the next of what is told, parts are done (a kvf_watch_fn). */
+/* Reports that `done` of `of` parts of the next unit are complete; a kvf_watch_fn. */
 void watcher_within(void *ctx, uint64_t done, uint64_t of);
-/* A session_progress_fn of a prompt of w->of tokens. */
+/* Reports `done` tokens of a prompt of w->of tokens; a session_progress_fn. */
 int watcher_fed(void *ctx, int done);
-/* Takes the line away. */
+/* Removes the progress line. */
 void watcher_end(const struct watcher *w);
 
 #endif

@@ -1,3 +1,4 @@
+/* where.c - parses conditions on the facts of traces and evaluates them. */
 #include "cli/where.h"
 
 #include <fnmatch.h>
@@ -12,12 +13,14 @@ enum { MOST_CONDITIONS = 32, MOST_KEY = 64, MOST_VALUE = 256 };
 
 enum comparison { EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST };
 
+/* A condition: a key, a comparison and a value. */
 struct condition {
-    char object[MOST_KEY], member[MOST_KEY]; /* of the header; object "": fact `fact` */
+    /* key in the run header; an empty object means fact `fact` */
+    char object[MOST_KEY], member[MOST_KEY];
     int fact;
     enum comparison how;
     char value[MOST_VALUE];
-    double number; /* NaN: the value is none */
+    double number; /* NaN if the value is not a number */
 };
 
 struct where {
@@ -25,9 +28,9 @@ struct where {
     int n;
 };
 
-/* ---- reading */
+/* ---- parsing */
 
-/* The longest comparison that s begins with, and its length; 0: none. */
+/* Finds the comparison operator at s, and returns its length; 0 if there is none. */
 static size_t comparison_at(const char *s, enum comparison *ret)
 {
     static const struct {
@@ -61,7 +64,7 @@ static int no_such_key(const char *key, struct kvf_diag *d)
     return KVF_E_ARG;
 }
 
-static int take_key(const char *key, struct condition *c, struct kvf_diag *d)
+static int parse_key(const char *key, struct condition *c, struct kvf_diag *d)
 {
     const char *dot = strchr(key, '.');
     if (dot && dot > key) {
@@ -75,8 +78,8 @@ static int take_key(const char *key, struct condition *c, struct kvf_diag *d)
     return no_such_key(key, d);
 }
 
-/* A value, with or without quotes; *at moves behind it. */
-static int take_value(const char **at, struct condition *c, struct kvf_diag *d)
+/* Parses a value, with or without quotes, and advances *at to its end. */
+static int parse_value(const char **at, struct condition *c, struct kvf_diag *d)
 {
     const char *s = *at, *from = s;
     bool quoted = *s == '"';
@@ -99,7 +102,7 @@ static int take_value(const char **at, struct condition *c, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* What is asked of a fact must be of its kind. */
+/* Checks that the comparison and the value suit the type of the fact. */
 static int check(const struct condition *c, struct kvf_diag *d)
 {
     bool order = c->how != EQUAL && c->how != UNEQUAL;
@@ -115,7 +118,7 @@ static int check(const struct condition *c, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static int take_condition(const char **at, struct condition *c, struct kvf_diag *d)
+static int parse_condition(const char **at, struct condition *c, struct kvf_diag *d)
 {
     char key[MOST_KEY];
     size_t n = strcspn(*at, "=<>! \t\n\""), sign = comparison_at(*at + n, &c->how);
@@ -127,9 +130,9 @@ static int take_condition(const char **at, struct condition *c, struct kvf_diag 
     memcpy(key, *at, n);
     key[n] = 0;
     *at += n + sign;
-    int err = take_key(key, c, d);
+    int err = parse_key(key, c, d);
     if (!err)
-        err = take_value(at, c, d);
+        err = parse_value(at, c, d);
     return err ? err : check(c, d);
 }
 
@@ -141,7 +144,7 @@ int where_parse(const char *text, struct where **ret, struct kvf_diag *d)
         if (w->n == MOST_CONDITIONS)
             err = kvf_fail(d, KVF_E_ARG, "--where: more than %d conditions", MOST_CONDITIONS);
         else
-            err = take_condition(&s, &w->condition[w->n++], d);
+            err = parse_condition(&s, &w->condition[w->n++], d);
     }
     if (!err && w->n == 0)
         err = kvf_fail(d, KVF_E_ARG, "--where needs a condition, such as method=trimkv");
@@ -158,29 +161,29 @@ void where_free(struct where *w)
     mem_free(w);
 }
 
-/* ---- judging */
+/* ---- evaluation */
 
-static bool text_holds(const struct condition *c, const char *said)
+static bool text_holds(const struct condition *c, const char *found)
 {
-    bool same = fnmatch(c->value, said, 0) == 0;
+    bool same = fnmatch(c->value, found, 0) == 0;
     return (c->how == EQUAL && same) || (c->how == UNEQUAL && !same);
 }
 
-static bool number_holds(const struct condition *c, double said)
+static bool number_holds(const struct condition *c, double found)
 {
     switch (c->how) {
     case EQUAL:
-        return said == c->number;
+        return found == c->number;
     case UNEQUAL:
-        return said != c->number;
+        return found != c->number;
     case LESS:
-        return said < c->number;
+        return found < c->number;
     case AT_MOST:
-        return said <= c->number;
+        return found <= c->number;
     case MORE:
-        return said > c->number;
+        return found > c->number;
     default:
-        return said >= c->number;
+        return found >= c->number;
     }
 }
 
@@ -193,9 +196,9 @@ static bool fact_holds(const struct condition *c, const struct trace_facts *f)
 
 static bool member_holds(const struct condition *c, const struct trace_facts *f)
 {
-    const struct json *said = json_get(json_get(f->header, c->object), c->member);
-    const char *text = json_str(said, NULL);
-    double number = json_num(said, NAN);
+    const struct json *found = json_get(json_get(f->header, c->object), c->member);
+    const char *text = json_str(found, NULL);
+    double number = json_num(found, NAN);
     if (text)
         return text_holds(c, text);
     return !isnan(number) && !isnan(c->number) && number_holds(c, number);

@@ -1,15 +1,17 @@
+/* answers.c - decodes one answer per cell of open lanes, one batched step per token. */
 #include "engine/experiment/answers.h"
 
 #include "base/mem.h"
 #include "engine/decode/sampler.h"
 
+/* The state of a decoding. */
 struct round {
     struct lanes *l;
     const struct answers *a;
     struct batch *batch;
     struct sampler sampler[LANES_MOST];
-    bool live[LANES_MOST];
-    int32_t id[LANES_MOST]; /* what each has just taken */
+    bool unfinished[LANES_MOST];
+    int32_t id[LANES_MOST]; /* the token that each cell drew last */
     const float *logits[LANES_MOST];
 };
 
@@ -17,32 +19,34 @@ static void draw_task(void *ctx, int i, int thread)
 {
     struct round *r = ctx;
     (void)thread;
-    if (r->live[i])
+    if (r->unfinished[i])
         r->id[i] = sampler_next(&r->sampler[i], r->logits[i]);
 }
 
-/* The next token of every answer that goes on; how many do after it. */
+/* Draws or takes the next token of every unfinished answer, and returns the number of answers that
+ * continue. */
 static int take_tokens(struct round *r, int at)
 {
-    int live = 0, n = r->l->n;
+    int unfinished = 0, n = r->l->n;
     for (int i = 0; i < n; i++)
-        if (r->live[i])
+        if (r->unfinished[i])
             r->logits[i] = session_logits(lanes_session(r->l, i));
     if (!r->a->forced)
         par_run(r->l->engine->pool, n, draw_task, r);
     for (int i = 0; i < n; i++) {
-        if (!r->live[i])
+        if (!r->unfinished[i])
             continue;
         if (r->a->forced)
             r->id[i] = r->a->forced[at];
-        r->live[i] = r->a->take(r->a->ctx, i, r->id[i], r->logits[i])
-                     && session_length(lanes_session(r->l, i)) < lanes_cap(r->l, i);
-        live += r->live[i];
+        r->unfinished[i] = r->a->take(r->a->ctx, i, r->id[i], r->logits[i])
+                           && session_length(lanes_session(r->l, i)) < lanes_cap(r->l, i);
+        unfinished += r->unfinished[i];
     }
-    return live;
+    return unfinished;
 }
 
-/* Feeds them.  Cells that share the full cache's session have taken the same token. */
+/* Feeds the tokens. Cells that share the session of the full cache have equal tokens, which are
+ * fed once. */
 static int feed(struct round *r)
 {
     struct session *s[LANES_MOST];
@@ -51,7 +55,7 @@ static int feed(struct round *r)
     bool fed_full = false;
     for (int i = 0; i < r->l->n; i++) {
         bool shared = !r->l->lane[i];
-        if (!r->live[i] || (shared && fed_full))
+        if (!r->unfinished[i] || (shared && fed_full))
             continue;
         fed_full |= shared;
         s[n] = lanes_session(r->l, i);
@@ -80,7 +84,7 @@ int answers_run(struct lanes *l, const struct answers *a)
     struct round *r = MEM_NEW(struct round, 1);
     int err = r ? batch_create(l->engine, l->n, &r->batch) : KVF_E_NOMEM;
     for (int i = 0; !err && i < l->n; i++) {
-        r->live[i] = true;
+        r->unfinished[i] = true;
         err = sampler_init(&r->sampler[i], a->temperature, a->top_p, a->seed,
                            l->engine->config.vocab);
     }

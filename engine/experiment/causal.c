@@ -1,4 +1,4 @@
-/* causal.c - entries out of the cache before the answer's query, in doses of equal mass. */
+/* causal.c - removes entries of equal attention mass from the cache before the answer's query. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,15 @@ const struct causal_row causal_rows[CAUSAL_N_ROWS] = {
 
 /* ---- masses of the answer's query */
 
-struct looked {
-    int H, group, n; /* KV heads of a layer, query heads of each, entries that are told of */
-    float *weight;   /* [L * query heads][n], entries in order of time */
+/* Attention weights of one query. */
+struct query_weights {
+    int H, group, n; /* KV heads per layer, query heads per KV head, entries to copy */
+    float *weight;   /* [L * query heads][n], entries in token order */
 };
 
 static void take_row(void *ctx, const struct attn_row *row, const struct cache *c)
 {
-    struct looked *k = ctx;
+    struct query_weights *k = ctx;
     struct cache_head view = cache_view(c, row->layer, row->head / k->group);
     size_t at = (size_t)row->layer * (size_t)(k->H * k->group) + (size_t)row->head;
     float *out = k->weight + at * (size_t)k->n;
@@ -35,12 +36,13 @@ static void take_row(void *ctx, const struct attn_row *row, const struct cache *
             out[view.pos[i]] = row->p[i];
 }
 
-/* weight: [L * KV heads][query], the mean over the query heads of each. */
+/* Sets weight [L * KV heads][query] to the attention weights, averaged over the query heads of
+ * each KV head. */
 static int look(struct effect_run *r, const struct effect *e, int query, double *weight,
                 struct kvf_diag *d)
 {
     const struct model_config *m = &e->engine->config;
-    struct looked k = {m->n_kv_heads, m->n_heads / m->n_kv_heads, query, NULL};
+    struct query_weights k = {m->n_kv_heads, m->n_heads / m->n_kv_heads, query, NULL};
     size_t n = (size_t)query, heads = (size_t)m->n_layers * (size_t)m->n_kv_heads;
     k.weight = mem_alloc((size_t)m->n_layers * (size_t)m->n_heads, n * sizeof *k.weight);
     if (!k.weight)
@@ -108,8 +110,8 @@ static int by_share(const void *a, const void *b)
                                 : (x->head > y->head) - (x->head < y->head);
 }
 
-int causal_groups(const double *share, int n_tasks, int task, int n, const unsigned char *take,
-                  double looking, unsigned char *ret_group)
+int causal_groups(const double *share, int n_tasks, int task, int n,
+                  const unsigned char *mark_until, double looking, unsigned char *ret_group)
 {
     struct ranked *rank = MEM_NEW(struct ranked, (size_t)n);
     int taken = 0;
@@ -119,7 +121,7 @@ int causal_groups(const double *share, int n_tasks, int task, int n, const unsig
         double sum = 0;
         for (int k = 0; k < n_tasks; k++)
             sum += k != task || n_tasks == 1 ? share[(size_t)k * (size_t)n + (size_t)h] : 0;
-        if (take[h])
+        if (mark_until[h])
             rank[taken++] = (struct ranked){sum, h};
     }
     qsort(rank, (size_t)taken, sizeof *rank, by_share);
@@ -133,9 +135,9 @@ int causal_groups(const double *share, int n_tasks, int task, int n, const unsig
     return KVF_OK;
 }
 
-/* ---- what leaves */
+/* ---- removed entries */
 
-/* Positions of a kind, in their order; returns how many. */
+/* Lists the positions of a kind in increasing order, and returns their number. */
 static int list(const struct causal_task *t, enum causal_kind kind, int *order)
 {
     int n = 0;
@@ -147,17 +149,17 @@ static int list(const struct causal_task *t, enum causal_kind kind, int *order)
 
 static void shuffle(struct rng *r, int *order, int n)
 {
-    for (int i = 0; i < n; i++) { /* Fisher and Yates */
+    for (int i = 0; i < n; i++) { /* Fisher-Yates shuffle */
         int j = i + (int)rng_below(r, (uint64_t)(n - i)), kept = order[j];
         order[j] = order[i];
         order[i] = kept;
     }
 }
 
-/* Marks entries from order[first] on, past the end from the first again, and passes over those that
- * would exceed the mass by more than rounding.  Returns their mass. */
-static double take(const double *weight, const int *order, int n, int first, double mass,
-                   unsigned char *lost)
+/* Marks entries in the order order[first], ..., wrapping around at n. Skips an entry if it would
+ * exceed the mass by more than rounding. Returns the marked mass. */
+static double mark_until(const double *weight, const int *order, int n, int first, double mass,
+                         unsigned char *lost)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {
@@ -170,8 +172,8 @@ static double take(const double *weight, const int *order, int n, int first, dou
     return sum;
 }
 
-/* Marks a random part of the evidence of as much mass as the distractors have, or all of it where
- * it has less.  Returns its mass, the matched one of this head. */
+/* Marks a random part of the evidence with at most the mass of the distractors, or all evidence if
+ * its mass is smaller. Returns its mass, the matched mass of this head. */
 static double draw_matched(const struct causal_task *t, const double *weight, uint64_t seed,
                            int head, int *order, unsigned char *lost)
 {
@@ -180,10 +182,10 @@ static double draw_matched(const struct causal_task *t, const double *weight, ui
     int n = list(t, CAUSAL_EVIDENCE, order);
     rng_init(&r, rng_hash(seed, (uint64_t)head, CAUSAL_MATCHED_EVIDENCE, 0));
     shuffle(&r, order, n);
-    return take(weight, order, n, 0, mass, lost);
+    return mark_until(weight, order, n, 0, mass, lost);
 }
 
-/* Marks what leaves a head in a row. */
+/* Marks the entries that a row removes from a head. */
 static void choose(const struct causal_task *t, const double *weight, int row, uint64_t seed,
                    int head, int *order, unsigned char *lost)
 {
@@ -215,10 +217,11 @@ static void choose(const struct causal_task *t, const double *weight, int row, u
     else
         shuffle(&r, order, n);
     memset(lost, 0, (size_t)t->query);
-    take(weight, order, n, first, mass, lost);
+    mark_until(weight, order, n, first, mass, lost);
 }
 
-/* Means over the heads of a group of what leaves them. */
+/* Sets o to the means over the heads of a group: removed mass, removed entries, and fraction of
+ * evidence in the remaining mass. */
 static void describe(const struct causal_task *t, const double *weight, size_t heads,
                      const unsigned char *group, const unsigned char *lost,
                      struct causal_outcome *o)
@@ -229,16 +232,16 @@ static void describe(const struct causal_task *t, const double *weight, size_t h
     for (size_t h = 0; h < heads; h++) {
         if (!group[h])
             continue;
-        double gone = 0, left = 0;
+        double removed = 0, evidence = 0;
         for (size_t i = 0; i < n; i++) {
             if (lost[h * n + i])
-                gone += weight[h * n + i];
+                removed += weight[h * n + i];
             else if (t->kind[i] == CAUSAL_EVIDENCE)
-                left += weight[h * n + i];
+                evidence += weight[h * n + i];
             o->entries += lost[h * n + i];
         }
-        o->mass += gone;
-        o->share += gone < 1 ? left / (1 - gone) : 0;
+        o->mass += removed;
+        o->share += removed < 1 ? evidence / (1 - removed) : 0;
         count++;
     }
     double each = count > 0 ? count : NAN;
@@ -247,10 +250,11 @@ static void describe(const struct causal_task *t, const double *weight, size_t h
     o->share /= each;
 }
 
-/* ---- measuring */
+/* ---- measurement */
 
 enum { CELLS = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
 
+/* The cells of a task and their scratch memory. */
 struct plan {
     double *weight;      /* [L * KV heads][query] */
     int *order;          /* [query] */
@@ -277,9 +281,10 @@ static int make_plan(struct plan *p, struct effect_run *r, const struct effect *
         for (size_t h = 0; h < heads; h++)
             choose(t, p->weight + h * n, row, seed, (int)h, p->order, lost + h * n);
         for (int g = 0; g < CAUSAL_N_GROUPS; g++) {
-            const unsigned char *take = group + (size_t)g * heads;
-            p->cell[g * CAUSAL_N_ROWS + row] = (struct effect_cell){.heads = take, .lost = lost};
-            describe(t, p->weight, heads, take, lost, &ret[g * CAUSAL_N_ROWS + row]);
+            const unsigned char *mark_until = group + (size_t)g * heads;
+            p->cell[g * CAUSAL_N_ROWS + row] = (struct effect_cell){.heads = mark_until,
+                                                                    .lost = lost};
+            describe(t, p->weight, heads, mark_until, lost, &ret[g * CAUSAL_N_ROWS + row]);
         }
     }
     return KVF_OK;

@@ -1,4 +1,4 @@
-/* causal_table.c - what became of the answers as the tables that users see. */
+/* causal_table.c - makes the tables of `kvfate causal`. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -44,7 +44,7 @@ static const struct causal_outcome *at(const struct causal_result *r, int task, 
                        + (size_t)row];
 }
 
-/* Mean over the tasks of what `field` gives. */
+/* Returns the mean of `field` over the tasks. v is scratch of [n_tasks]. */
 static double mean_of(const struct causal_result *r, int group, int row,
                       double (*field)(const struct causal_outcome *), double *v)
 {
@@ -78,7 +78,7 @@ static double share(const struct causal_outcome *o)
     return o->share;
 }
 
-/* Mean, interval and p of the values, in four columns from c on. */
+/* Sets four columns from c on: mean, CI (two) and p value of v. */
 static void put(double *cell, size_t ld, enum column c, const double *v, size_t n)
 {
     double *low = &cell[((size_t)c + 1) * ld], *high = &cell[((size_t)c + 2) * ld];
@@ -89,14 +89,15 @@ static void put(double *cell, size_t ld, enum column c, const double *v, size_t 
     cell[((size_t)c + 3) * ld] = stats_sign_flips(v, n, SAMPLES, SEED);
 }
 
-/* Whether two rows took the same mass from the heads, to a tenth. */
+/* Returns true if two rows removed equal mass from the heads, within a tenth of the larger one. */
 static bool matched(const struct causal_result *r, int group, int row, int against, double *v)
 {
     double a = mean_of(r, group, row, mass, v), b = mean_of(r, group, against, mass, v);
     return fabs(a - b) <= .1 * fmax(a, b);
 }
 
-/* cell: the first column of the row; columns are ld apart.  v: [n_tasks]. */
+/* Fills a row. cell is its place in the first column; columns are ld apart. v is scratch of
+ * [n_tasks]. */
 static void fill(const struct causal_result *r, int group, int row, double *cell, size_t ld,
                  double *v)
 {
@@ -135,7 +136,7 @@ static void add_meta(struct table *t, const struct causal_result *r)
     table_meta_str(t, "p", "two-sided, signs of the tasks' values flipped");
 }
 
-/* Group, what leaves and its dose, for n rows that begin with a whole group. */
+/* Adds the columns group, removed and dose for n rows that start with the first row of a group. */
 static int add_names(struct table *t, int64_t n)
 {
     const char **group = MEM_NEW(const char *, (size_t)n),

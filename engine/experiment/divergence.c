@@ -1,3 +1,4 @@
+/* divergence.c - compares next-token distributions. */
 #include <math.h>
 
 #include "engine/decode/sampler.h"
@@ -16,9 +17,8 @@ void reference_set(struct reference *r, const float *logits)
     r->lse = max + log(sum);
 }
 
-/* With p = e^(x - X), q = e^(y - Y) and X, Y their log-sum-exp:
- * KL = sum p ((x - X) - (y - Y)) = sum p (x - y) + Y - X, as p sums to 1.  Less than 0 is rounding.
- */
+/* With p = e^(x - X), q = e^(y - Y), where X and Y are log-sum-exps: KL = sum p ((x - X) - (y -
+ * Y)) = sum p (x - y) + Y - X, because p sums to 1. A negative value is a rounding error. */
 struct divergence divergence(const struct reference *r, const float *logits, int32_t target)
 {
     double sum = 0, kl = 0;

@@ -1,29 +1,31 @@
-/* divergence.h - one model's next-token distribution against another's. */
+/* divergence.h - compares next-token distributions. */
 #ifndef KVF_ENGINE_DIVERGENCE_H
 #define KVF_ENGINE_DIVERGENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A distribution p that others are compared with. */
+/* A distribution p with which other distributions are compared. */
 struct reference {
-    int n;               /* entries of the vocabulary */
+    int n;               /* size of the vocabulary */
     const float *logits; /* [n] borrowed */
     double *p;           /* [n] owned by the caller */
+    /* log-sum-exp of the logits */
     double lse;
-    int best; /* argmax; among equals the smallest id */
+    int best; /* argmax; the smallest id among ties */
 };
 
-/* Fills r from logits; r->n and r->p are set already. */
+/* Sets r from logits [n]. The caller has set r->n and r->p. */
 void reference_set(struct reference *r, const float *logits);
 
+/* A distribution q compared with the reference p, and its score on a target token. */
 struct divergence {
-    double nll; /* -ln q(target) */
-    double kl;  /* sum_i p_i ln(p_i / q_i), nats; exactly 0 for equal logits */
+    double nll; /* -ln q(target), in nats */
+    double kl;  /* sum_i p_i ln(p_i / q_i), in nats; exactly 0 for equal logits */
     bool agree; /* p and q have the same argmax */
     bool right; /* the argmax of q is the target */
 };
-/* What a distribution says of one token: -ln q(target), and whether it is the likeliest. */
+/* The score of one token: -ln q(target) in nats, and whether it is the argmax. */
 struct token_score {
     double nll;
     bool right;

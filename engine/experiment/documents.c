@@ -1,3 +1,4 @@
+/* documents.c - divides texts into documents of equal length. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -5,7 +6,7 @@
 #include "engine/experiment/documents.h"
 #include "engine/experiment/texts.h"
 
-/* FNV-1a over the ids as little-endian bytes. */
+/* Returns the FNV-1a hash of the ids as little-endian bytes. */
 static uint64_t hash_ids(const int32_t *ids, int n)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -36,9 +37,9 @@ static int encode(const struct tokenizer *tok, const struct text *t, int first, 
     return tokenizer_encode(tok, t->bytes.data + at, end - at, TOKENIZER_BOS, ret_ids, ret_n, d);
 }
 
-/* One document from unit *first on, or none at the end of the file.  Units are counted
- * one by one, and joined only when they are about long enough (a joint may add a few
- * tokens): joining each time would take quadratic time. */
+/* Adds one document that starts at unit *first, or none at the end of the file. Tokens are counted
+ * unit by unit, and units are encoded together only when their sum is about long enough, since a
+ * joint may add a few tokens. Encoding all units for every count would take quadratic time. */
 static int cut_one(const struct tokenizer *tok, const struct text *t, int *first,
                    struct documents *docs, struct kvf_diag *d)
 {

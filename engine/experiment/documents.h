@@ -1,47 +1,51 @@
-/* documents.h - texts cut into documents of equal length, for experiments.
+/* documents.h - divides texts into documents of equal length for experiments.
  *
- * A document is `length` tokens that start at a heading (a line " = Title = " or
- * "# Title") or at a line of a JSONL file.  Text that is too short goes on with what
- * follows it in the file; the next document starts at the first heading or line that
- * no document has reached, so documents never overlap. */
+ * A document has `length` tokens and starts at a heading (a line " = Title = " or "# Title") or at
+ * a line of a JSONL file. A text that is too short is continued with the text that follows it in
+ * the file. The next document starts at the first heading or line after the end of the previous
+ * document, so documents never overlap.
+ */
 #ifndef KVF_ENGINE_DOCUMENTS_H
 #define KVF_ENGINE_DOCUMENTS_H
 
 #include "engine/model/tokenizer.h"
 
+/* A document. */
 struct document {
     int32_t *ids;     /* [length] owned */
-    uint64_t hash;    /* of the ids */
+    uint64_t hash;    /* hash of the ids */
     const char *file; /* borrowed */
-    int64_t line;     /* where it starts, from 1 */
+    int64_t line;     /* line where it starts, from 1 */
 };
 
+/* A list of documents of `length` tokens. */
 struct documents {
     struct document *doc; /* [n] */
     int n, cap, length;
 };
 
-/* Appends the documents of a file, in its order.  A file that starts with "{" is
- * JSONL, whose objects have "text", or "question" and "answer", which a newline joins;
- * JSONL texts are joined by a blank line.  All others are text; without a heading
- * they start one document at their first line, and what comes before the first
- * heading is left out.  Files are UTF-8; a byte-order mark is dropped, and JSON arrays, tables,
- * UTF-16 and compressed files are rejected.  ret must be zeroed before the first file; its length
- * is set by the caller.  KVF_OK, KVF_E_IO, KVF_E_FORMAT, KVF_E_LIMIT, KVF_E_NOMEM. */
+/* Appends the documents of a file, in their order. A file that starts with "{" is JSONL. Its
+ * objects have "text", or "question" and "answer", which are joined by a newline. The texts of a
+ * JSONL file are joined by a blank line. Any other file is plain text. Without a heading it starts
+ * one document at its first line; otherwise the text before the first heading is skipped. Files
+ * are UTF-8, and a byte-order mark is dropped. JSON arrays, tables, UTF-16 and compressed files
+ * are rejected. Zero ret before the first file and set its length. Returns KVF_OK, KVF_E_IO,
+ * KVF_E_FORMAT, KVF_E_LIMIT or KVF_E_NOMEM. */
 int documents_read(const struct tokenizer *t, const char *path, struct documents *ret,
                    struct kvf_diag *d);
 
-/* As documents_read, of a part of the file. */
+/* Appends the documents of a part of the file, as documents_read() does. */
 struct text_share;
 int documents_read_share(const struct tokenizer *t, const char *path,
                          const struct text_share *share, struct documents *ret, struct kvf_diag *d);
 
-/* A random order of all documents that depends on the seed alone: the first n are a
- * random choice, and the first of a longer one. */
+/* Shuffles all documents in an order that depends only on the seed. The first n are a random
+ * sample, and a prefix of any larger sample. */
 void documents_shuffle(struct documents *docs, uint64_t seed);
 
-/* Reads the files, shuffles their documents and makes sure that there are `docs`, which
- * the first of ret->doc are then.  As documents_read, and KVF_E_LIMIT for too few. */
+/* Reads the files and shuffles their documents, and checks that there are at least `docs`. The
+ * first `docs` of ret->doc are the sample. Returns as documents_read() does, and KVF_E_LIMIT if
+ * there are too few documents. */
 struct documents_source {
     const char *const *path; /* [n] */
     int n, docs;

@@ -1,4 +1,5 @@
-/* effect.c - forks of one prompt that lack something, against the one that does not. */
+/* effect.c - feeds forks of one prompt with limited caches, and compares them with the full
+ * cache. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,24 +8,25 @@
 #include "engine/experiment/effect.h"
 #include "engine/experiment/feed.h"
 
-/* Forks that run side by side: bounds their memory. */
+/* Maximum forks that run together; limits their memory. */
 enum { TOGETHER = 48 };
 
+/* A prefilled prompt. */
 struct effect_run {
     const struct effect *e;
     const int32_t *ids;
     struct session *full; /* after the prompt; never fed again */
     struct batch *batch;
-    struct reference p; /* full's prediction */
+    struct reference p; /* prediction with the full cache */
 };
 
-/* One group under way: session 0 is the full cache. */
+/* The state of a group of cells. Session 0 is the full cache. */
 struct group {
     struct effect_run *r;
     const struct effect_cell *cell;
-    int n, steps, at; /* cells, steps and the step now */
+    int n, steps, at; /* cells, steps and present step */
     int32_t target;
-    double nll; /* of the target under full */
+    double nll; /* of the target with the full cache */
     struct session *s[TOGETHER + 1];
     struct effect_step *step; /* [n][steps] */
 };
@@ -41,13 +43,14 @@ static int state_of(const struct effect_run *r, const struct method *row,
     return method_state_create(row, p, &shape, &in, ret);
 }
 
-/* From now on the cell's heads are under `window`, the others under `full`. */
-static int hold(const struct effect_run *r, const struct effect_cell *c, struct session *s,
-                struct kvf_diag *d)
+/* Applies the method `window` to the heads of the cell and `full` to the other heads from now
+ * on. */
+static int restrict_heads(const struct effect_run *r, const struct effect_cell *c,
+                          struct session *s, struct kvf_diag *d)
 {
     struct method row;
     struct method_params p;
-    struct method_state *all = NULL, *held = NULL;
+    struct method_state *all = NULL, *restricted = NULL;
     char text[64];
     snprintf(text, sizeof text, "window:sinks=%d,recent=%d", c->sinks, c->recent);
     int err = method_parse(text, c->sinks + c->recent, &row, &p, d);
@@ -56,22 +59,23 @@ static int hold(const struct effect_run *r, const struct effect_cell *c, struct 
     err = state_of(r, &method_presets[0], &nothing, &all);
     if (err)
         goto done;
-    err = state_of(r, &row, &p, &held);
+    err = state_of(r, &row, &p, &restricted);
     if (err)
         goto done;
-    err = method_override(all, held, c->heads);
+    err = method_override(all, restricted, c->heads);
     if (err)
         goto done;
-    held = NULL; /* all has it */
+    restricted = NULL; /* owned by all now */
     err = session_adopt(s, all);
 
 done:
-    method_state_destroy(held);
+    method_state_destroy(restricted);
     method_state_destroy(all);
     return err;
 }
 
-static int take_away(const struct effect_run *r, const struct effect_cell *c, struct session *s)
+static int remove_entries(const struct effect_run *r, const struct effect_cell *c,
+                          struct session *s)
 {
     unsigned char *gone = MEM_NEW(unsigned char, (size_t)r->e->prompt);
     if (!gone)
@@ -83,8 +87,9 @@ static int take_away(const struct effect_run *r, const struct effect_cell *c, st
     return err;
 }
 
-/* Takes from each head what it alone loses. */
-static int take_apart(const struct effect_run *r, const struct effect_cell *c, struct session *s)
+/* Removes from each head its own entries (c->lost). */
+static int remove_entries_per_head(const struct effect_run *r, const struct effect_cell *c,
+                                   struct session *s)
 {
     const struct model_config *m = &r->e->engine->config;
     size_t n = (size_t)m->n_layers * (size_t)m->n_kv_heads;
@@ -114,13 +119,13 @@ static int start(struct group *g, int i, struct kvf_diag *d)
     if (err)
         return err;
     if (c->recent > 0) {
-        err = hold(g->r, c, g->s[i + 1], d);
+        err = restrict_heads(g->r, c, g->s[i + 1], d);
         if (err)
             return err;
     }
     if (c->lost)
-        return take_apart(g->r, c, g->s[i + 1]);
-    return c->n_gone > 0 ? take_away(g->r, c, g->s[i + 1]) : KVF_OK;
+        return remove_entries_per_head(g->r, c, g->s[i + 1]);
+    return c->n_gone > 0 ? remove_entries(g->r, c, g->s[i + 1]) : KVF_OK;
 }
 
 static void score_task(void *ctx, int i, int thread)
@@ -132,7 +137,7 @@ static void score_task(void *ctx, int i, int thread)
         v.kl, v.nll, v.nll - g->nll, v.agree, v.right};
 }
 
-/* Feeds the next token to all, then compares what they predict. */
+/* Feeds the next token to all sessions, then compares their predictions. */
 static int advance(struct group *g)
 {
     struct effect_run *r = g->r;
@@ -150,8 +155,9 @@ static int advance(struct group *g)
     return KVF_OK;
 }
 
-/* What forks share they share with the cache of the prompt, whose pages all stay. */
-static void weigh(const struct group *g, struct effect_memory *m)
+/* Updates the memory maximum. Forks share pages only with the cache of the prompt, which keeps all
+ * its pages. */
+static void update_memory(const struct group *g, struct effect_memory *m)
 {
     struct cache_stats st = session_cache_stats(g->r->full);
     int64_t own = st.pages, all = st.pages;
@@ -185,7 +191,7 @@ static int run_group(struct group *g, struct effect_memory *memory, struct kvf_d
         if (err)
             goto done;
     }
-    weigh(g, memory);
+    update_memory(g, memory);
 
 done:
     for (int i = 0; i <= g->n; i++)
@@ -193,7 +199,7 @@ done:
     return err;
 }
 
-/* Cells side by side in groups, each beside the full cache. */
+/* Returns the number of groups of n cells. Each group runs together with the full cache. */
 static int groups_of(int n)
 {
     return (n + TOGETHER - 1) / TOGETHER;
@@ -212,7 +218,7 @@ int effect_measure(struct effect_run *r, int steps, const struct effect_cell *ce
     struct group *g = MEM_NEW(struct group, 1);
     if (!g)
         return KVF_E_NOMEM;
-    for (int i = 0; !err && i < groups; i++) { /* of equal size, but for one cell */
+    for (int i = 0; !err && i < groups; i++) { /* group sizes differ by at most one cell */
         int from = (int)((int64_t)n * i / groups), to = (int)((int64_t)n * (i + 1) / groups);
         *g = (struct group){.r = r,
                             .cell = cell + from,

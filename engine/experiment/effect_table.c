@@ -1,4 +1,4 @@
-/* effect_table.c - what forks lost as the tables that users see. */
+/* effect_table.c - makes the tables of `kvfate effect`. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "engine/experiment/effect.h"
 
-enum { SEED = 1 }; /* of the bootstrap: the same intervals for the same results */
+enum { SEED = 1 }; /* of the bootstrap, so that equal results give equal CI */
 
 enum column { KL, KL_LOW, KL_HIGH, KL_MAX, DNLL, DNLL_LOW, DNLL_HIGH, AGREE, N_COLUMNS };
 
@@ -31,7 +31,7 @@ static double field(const struct effect_step *s, enum column c)
     return c == DNLL ? s->dnll : (double)s->agree;
 }
 
-/* Mean and interval of a field of a row.  v: [docs][steps], then [docs]. */
+/* Computes the mean and CI of a field of a row. v is scratch of docs * steps + docs values. */
 static int summarise(const struct effect_result *r, int row, enum column c, double *v,
                      double *ret_mean, double *ret_low, double *ret_high)
 {
@@ -49,7 +49,7 @@ static int summarise(const struct effect_result *r, int row, enum column c, doub
                                ret_low, ret_high);
 }
 
-/* out: [N_COLUMNS][n] */
+/* Fills a row of out [N_COLUMNS][n]. */
 static int fill_row(const struct effect_result *r, int row, double *v, double *out)
 {
     size_t n = (size_t)r->n;
@@ -79,7 +79,7 @@ static void add_meta(struct table *t, const struct effect_result *r)
     engine_put_scale(e->engine, t);
 }
 
-/* Text of a token as a cell of a table, and a NUL. */
+/* Appends the text of a token, escaped for a table, and a NUL. */
 static void put_text(const struct effect_result *r, int doc, int token, struct buf *out)
 {
     size_t len;
@@ -88,8 +88,8 @@ static void put_text(const struct effect_result *r, int doc, int token, struct b
     buf_char(out, 0);
 }
 
-/* Name, layer and head, or name and entries, of every row; each holds for `block` rows of
- * the table. */
+/* Adds the name, layer and head, or name and entries, of every row. Each applies to a block of
+ * rows of the table. */
 static int add_names(struct table *t, const struct effect_result *r)
 {
     size_t n = (size_t)r->n;
@@ -116,7 +116,8 @@ done:
     return err;
 }
 
-/* Text of the entry of each row, where it is one and there is one document. */
+/* Adds the column "text" with the token of each row that is one entry, if there is one document.
+ * Other rows get "". */
 static int add_entry_text(struct table *t, const struct effect_result *r)
 {
     const char **text = MEM_NEW(const char *, (size_t)r->n);
@@ -179,7 +180,7 @@ done:
     return table_made(t, err);
 }
 
-/* Columns of the steps themselves: rows in the order cell, document, step. */
+/* Columns of the table "effect-steps", in the order cell, document, step. */
 struct steps {
     double *kl, *dnll;
     int64_t *doc, *step, *target, *id, *agree;
@@ -193,7 +194,7 @@ static void fill_steps(const struct effect_result *r, struct steps *s, struct bu
         for (int doc = 0; doc < r->docs; doc++)
             for (int i = 0; i < r->steps; i++, k++) {
                 const struct effect_step *x = &steps_of(r, doc, row)[i];
-                int token = r->e->prompt + i + 1; /* what query P + i predicts */
+                int token = r->e->prompt + i + 1; /* the target of query P + i */
                 s->doc[k] = doc;
                 s->step[k] = i;
                 s->target[k] = token;

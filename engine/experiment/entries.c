@@ -1,3 +1,4 @@
+/* entries.c - parses the selection of prompt entries of --entries. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "base/rng.h"
 #include "engine/experiment/entries.h"
 
-/* A number of s[0..n); nothing is `otherwise`. */
+/* Parses the number s[0..n); an empty text gives `otherwise`. */
 static bool number(const char *s, size_t n, int64_t otherwise, int64_t *ret)
 {
     char text[24];
@@ -22,7 +23,7 @@ static bool number(const char *s, size_t n, int64_t otherwise, int64_t *ret)
     return opt_int(text, ret) && *ret >= 0;
 }
 
-/* "A:B,C:,D" */
+/* Marks the entries of a span filter "A:B,C:,D". */
 static int mark_spans(const char *filter, const char *s, int tokens, unsigned char *take,
                       struct kvf_diag *d)
 {
@@ -66,8 +67,8 @@ static int mark_class(const char *filter, const char *name, const struct entries
     return KVF_OK;
 }
 
-/* N of those behind the sinks, each set of N equally likely: position i is taken with
- * probability wanted / left (Knuth, The Art of Computer Programming 2, 3.4.2, S). */
+/* Marks N random entries after the sinks; every set of N is equally likely. Position i is selected
+ * with probability wanted / left (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S). */
 static int mark_random(const char *filter, const char *s, const struct entries_prompt *p,
                        unsigned char *take, struct kvf_diag *d)
 {

@@ -1,4 +1,4 @@
-/* entries.h - which entries of a prompt `--entries` means. */
+/* entries.h - parses the selection of prompt entries of --entries. */
 #ifndef KVF_ENGINE_ENTRIES_H
 #define KVF_ENGINE_ENTRIES_H
 
@@ -6,17 +6,17 @@
 
 #include <kvf/err.h>
 
-/* What a filter is read against. */
+/* The prompt that a filter selects entries from. */
 struct entries_prompt {
     int tokens;        /* P */
-    int sinks, recent; /* of the classes; random leaves the sinks out, too */
+    int sinks, recent; /* for the classes; random:N excludes the sinks, too */
     uint64_t seed;
 };
 
-/* Finds the positions, rising, that a filter names in a prompt: "span=A:B,..." (half open; A alone
- * is one entry; an end left out is that of the prompt), "class=sink|recent|middle",
- * "random:N".  Free *ret_pos with mem_free.  KVF_E_ARG with a sentence for filters that
- * are none, name nothing or leave the prompt. */
+/* Finds the positions, in increasing order, that a filter selects: "span=A:B,..." (half open; a
+ * number A is one entry; a missing bound is the start or end of the prompt),
+ * "class=sink|recent|middle", or "random:N". Free *ret_pos with mem_free(). Returns KVF_OK, or
+ * KVF_E_ARG with a sentence if the filter is malformed, selects no entry, or exceeds the prompt. */
 int entries_parse(const char *filter, const struct entries_prompt *p, int32_t **ret_pos, int *ret_n,
                   struct kvf_diag *d);
 

@@ -1,16 +1,18 @@
+/* eval.c - evaluates cells on one text, token by token, against the full cache. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/experiment/divergence.h"
 #include "engine/experiment/eval.h"
 
+/* The evaluation of a group of cells on one text. */
 struct trial {
     const struct eval *e;
     const struct eval_text *x;
     struct lanes lanes;
     struct batch *batch;
     struct eval_result sum[LANES_MOST];
-    struct reference p; /* full's prediction of the token to come */
+    struct reference p; /* prediction of the next token with the full cache */
     int32_t target;
 };
 
@@ -41,7 +43,7 @@ static void count_entries(struct trial *t, int i)
     sum->triggers = session_cuts(s);
 }
 
-/* Scores the token to come in all cells where it counts, then feeds it. */
+/* Scores the next token in all cells if it counts, then feeds it. */
 static int advance(struct trial *t, int step)
 {
     struct lanes *l = &t->lanes;
@@ -101,7 +103,7 @@ static struct eval_result mean_of(const struct eval_result *sum, const struct ev
     return r;
 }
 
-/* The cells from `at` on that run side by side. */
+/* Returns the lanes of the cells from `at` on, as many as run together. */
 static struct lanes lanes_of(const struct eval *e, const struct eval_text *x,
                              const struct eval_cell *cell, int at, int n)
 {

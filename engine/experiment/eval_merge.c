@@ -1,4 +1,4 @@
-/* eval_merge.c - files of results, of shards or ranks, become one. */
+/* eval_merge.c - merges result files of shards or ranks into one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 #include "engine/experiment/eval_rows.h"
 #include "engine/experiment/eval_state.h"
 
-/* One file: the text of its header, then rows whose keys lie in it. */
+/* The rows of all files. */
 struct states {
-    char **text; /* [n] owned */
+    char **text; /* [n] file texts, owned; the keys of the rows point into them */
     int n;
-    struct eval_row *row; /* [n_rows] of all */
+    struct eval_row *row; /* [n_rows] of all files */
     size_t n_rows, cap;
-    uint64_t seed; /* of the checksums of rows, by the header that all files have */
+    uint64_t seed; /* seed of the checksums of rows, from the header that all files share */
 };
 
 static int read_file(const char *path, unsigned char **ret, size_t *ret_len, struct kvf_diag *d)
@@ -49,7 +49,8 @@ static int add_row(struct states *s, const struct eval_row *r)
     return KVF_OK;
 }
 
-/* The rows of a text of n bytes behind its header; a line without an end was not finished. */
+/* Adds the rows after the header of a text of n bytes. A last line without a line feed is
+ * incomplete and is ignored. */
 static int take_rows(struct states *s, const char *path, char *text, size_t at, size_t n,
                      struct kvf_diag *d)
 {
@@ -103,7 +104,8 @@ static int by_document(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* The rows in order, each once. */
+/* Writes the sorted rows, without duplicates. Rejects two rows with one key and different
+ * results. */
 static int put_rows(struct states *s, struct buf *out, struct kvf_diag *d)
 {
     if (s->n_rows)

@@ -1,3 +1,4 @@
+/* eval_rows.c - reads and writes the lines of a result file. */
 #include "engine/experiment/eval_rows.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ int eval_row_damaged(const char *path, size_t number, struct kvf_diag *d)
                     path, number);
 }
 
-/* Cuts the next field off a line; NULL when there is none. */
+/* Splits the next field off a line; NULL if there is none. */
 static char *next_field(char **line)
 {
     char *field = *line, *tab = field ? strchr(field, '\t') : NULL;
@@ -68,7 +69,7 @@ static char *next_field(char **line)
     return field;
 }
 
-/* Cuts the checksum off a line; whether it is that of the rest. */
+/* Removes the checksum at the end of a line, and returns true if it matches the rest. */
 static bool cut_checksum(char *line, uint64_t seed)
 {
     char *tab = strrchr(line, '\t'), digits[CHECKSUM_DIGITS + 1];
@@ -90,7 +91,7 @@ bool eval_row_parse(char *line, uint64_t seed, struct eval_row *r)
     char *budget = next_field(&line);
     if (!hash || !budget || !line)
         return false;
-    for (char *c = key; c < budget; c++) /* they are one key */
+    for (char *c = key; c < budget; c++) /* restore the tabs of the key */
         if (*c == 0)
             *c = '\t';
     r->key = key;

@@ -1,3 +1,4 @@
+/* eval_state.c - reads and appends the results of an evaluation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,16 +13,17 @@
 #include "engine/experiment/eval_rows.h"
 #include "engine/experiment/eval_state.h"
 
+/* An open result file. */
 struct eval_state {
     const char *path;
     int fd;
     struct buf text; /* the file as it was opened; lines end in NUL */
     struct eval_row *row;
     int n;
-    uint64_t seed; /* of the checksums of rows */
+    uint64_t seed; /* seed of the checksums of rows */
 };
 
-/* Equal words stand for equal numbers. */
+/* Returns a name of the arithmetic. Equal names imply equal results. */
 static const char *precision_of(const struct engine *e)
 {
     if (e->exact)
@@ -44,7 +46,7 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
     eval_head_finish(b);
 }
 
-/* "method\toptions\tbudget": the effective value of every option. */
+/* Appends "method\toptions\tbudget" with the effective value of every option. */
 static void build_key(const struct eval_cell *cell, struct buf *b)
 {
     buf_printf(b, "%s\t", cell->label);
@@ -93,7 +95,7 @@ static int read_all(struct eval_state *s, struct kvf_diag *d)
     }
 }
 
-/* Ends the text after its last complete line, in the file too. */
+/* Truncates the text, and the file, after the last complete line. */
 static int drop_tail(struct eval_state *s, size_t header, struct kvf_diag *d)
 {
     size_t len = s->text.len;
@@ -107,7 +109,7 @@ static int drop_tail(struct eval_state *s, size_t header, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The file starts with the header, or with a part of it: then it is made anew. */
+/* Checks the header of the file. A file that ends within the header is written again. */
 static int check_header(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
 {
     size_t at = 0, line = 0, n = s->text.len < header->len ? s->text.len : header->len;
@@ -156,14 +158,15 @@ static int parse_rows(struct eval_state *s, const struct buf *header, struct kvf
 
 static int open_file(struct eval_state *s, struct kvf_diag *d)
 {
-    /* of the open file, not of the process, which reads it elsewhere meanwhile */
+    /* a lock of the open file and not of the process, because the process opens the file again
+     * elsewhere */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     s->fd = open(s->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (s->fd < 0)
         return io_error(s, "open the results", d);
     if (fcntl(s->fd, F_OFD_SETLK, &lock) != 0)
         return kvf_fail(d, KVF_E_IO, "%s: another process writes its results there", s->path);
-    replace_sync_folder(s->path); /* the lines that are synced need the name */
+    replace_sync_folder(s->path); /* synced lines require that the file name is synced, too */
     return read_all(s, d);
 }
 
@@ -249,7 +252,7 @@ int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct ev
     if (!key.err)
         eval_row_put(&(struct eval_row){doc, hash, key.data, *r}, s->seed, &line);
     int err = key.err ? key.err : write_all(s, &line, d);
-    if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL: a device */
+    if (!err && fdatasync(s->fd) != 0 && errno != EINVAL) /* EINVAL for a device */
         err = io_error(s, "write the results", d);
     buf_finish(&key);
     buf_finish(&line);

@@ -1,9 +1,10 @@
-/* eval_state.h - finished results of an evaluation, in a file that only grows.
+/* eval_state.h - an append-only file of finished results of an evaluation.
  *
- * A TSV: a header that names everything the results depend on, then a row for each
- * (document, method, budget).  The header and each row end with a checksum.  A process may be
- * killed at any point: a row counts when its line is complete, and what follows the last complete
- * line is dropped when the file is opened again.  A damaged line is an error. */
+ * The file is a TSV: a header that contains every setting that the results depend on, then a row
+ * for each (document, method, budget). The header and each row end with a checksum. The process
+ * may be killed at any time. A row counts if its line is complete; bytes after the last complete
+ * line are dropped when the file is opened again. A damaged line is an error.
+ */
 #ifndef KVF_ENGINE_EVAL_STATE_H
 #define KVF_ENGINE_EVAL_STATE_H
 
@@ -11,32 +12,31 @@
 
 struct eval_state;
 
-/* Opens or makes the file; path (borrowed) NULL: nothing is kept and nothing
- * found.  seed: that of the choice of documents.
- * KVF_OK; KVF_E_FORMAT for a file of another kind or of other settings; KVF_E_IO,
- * also when another process works on it; KVF_E_NOMEM. */
+/* Opens or creates the file; path is borrowed. With path NULL no result is stored or found. seed:
+ * seed of the choice of documents. Returns KVF_OK; KVF_E_FORMAT for a file of another kind or with
+ * other settings; KVF_E_IO, also if another process has locked it; or KVF_E_NOMEM. */
 int eval_state_open(const char *path, const struct eval *e, uint64_t seed, const char *version,
                     struct eval_state **ret_state, struct kvf_diag *d);
 void eval_state_close(struct eval_state *s); /* accepts NULL */
 
-/* The result of a cell on document number `doc`, whose ids have this hash.  Returns 1
- * when there is one, 0 when not, KVF_E_FORMAT when the file has that document with
- * other text. */
+/* Finds the result of a cell on document number `doc` with ids of this hash. Returns 1 if it
+ * exists, 0 if not, or KVF_E_FORMAT with a sentence if the file has that document with another
+ * text. */
 int eval_state_find(const struct eval_state *s, int doc, uint64_t hash,
                     const struct eval_cell *cell, struct eval_result *ret_result,
                     struct kvf_diag *d);
 
-/* Writes one row.  KVF_OK or KVF_E_IO. */
+/* Writes one row. Returns KVF_OK or KVF_E_IO. */
 int eval_state_add(struct eval_state *s, int doc, uint64_t hash, const struct eval_cell *cell,
                    const struct eval_result *result, struct kvf_diag *d);
 
-/* Puts the rows of n files of the same settings together, by document and key, in a new file `out`,
- * which may be one of them; the order of the files is of no matter.  A row that several have must
- * be the same in all.  KVF_OK; KVF_E_FORMAT with a sentence for other settings, rows that differ
- * and files of another kind; KVF_E_IO, KVF_E_NOMEM. */
+/* Merges the rows of n files with equal settings, sorted by document and key, into a new file
+ * `out`, which may be one of them. The order of the files does not matter. A row that occurs in
+ * several files must be equal in all of them. Returns KVF_OK; KVF_E_FORMAT with a sentence for
+ * other settings, different rows or files of another kind; KVF_E_IO or KVF_E_NOMEM. */
 int eval_states_merge(char *const *path, int n, const char *out, struct kvf_diag *d);
 
-/* Whether a file begins as one of these does. */
+/* Returns true if a file begins as a result file. */
 bool eval_state_is(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* eval_table.c - results of documents as the table that users see. */
+/* eval_table.c - makes the table of `kvfate eval`. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/stats.h"
 #include "engine/experiment/eval.h"
 
-enum { SEED = 1 }; /* of the bootstrap: the same intervals for the same results */
+enum { SEED = 1 }; /* of the bootstrap, so that equal results give equal CI */
 
 enum column {
     NLL,
@@ -65,8 +65,8 @@ static double field(const struct eval_result *r, enum column c)
     }
 }
 
-/* Mean of a field over the documents of a cell, and its interval where out[1] and
- * out[2] are the columns for it. */
+/* Sets out[0] to the mean of a field over the documents of a cell. For fields with a CI, sets the
+ * following two columns to it. */
 static int summarise(const struct eval_result *r, int n, int docs, enum column c, double *v,
                      double *out, size_t stride)
 {
@@ -81,7 +81,7 @@ static int summarise(const struct eval_result *r, int n, int docs, enum column c
                                &out[2 * stride]);
 }
 
-/* The row of the full cache; -1: there is none. */
+/* Returns the row of the full cache; -1 if there is none. */
 static int row_of_full(const struct eval_cell *cell, int n)
 {
     for (int i = 0; i < n; i++)
@@ -90,9 +90,9 @@ static int row_of_full(const struct eval_cell *cell, int n)
     return -1;
 }
 
-/* Tasks that a row alone has right, and those that the full cache alone has, with the two-sided
- * exact p of such a split when both are as likely (McNemar 1947): 2 P(X <= k), X binomial of n,
- * 1/2, and P(X <= k) = I_(1/2)(n - k, k + 1). */
+/* Counts the tasks that only this row solves and those that only the full cache solves. Computes
+ * the two-sided exact p value of this split if both are equally likely (McNemar 1947): 2 P(X <=
+ * k), where X is binomial with n and 1/2, and P(X <= k) = I_(1/2)(n - k, k + 1). */
 static void compare_right(const struct eval_result *r, int n, int docs, int row, int full,
                           double *out, size_t stride)
 {
@@ -109,8 +109,8 @@ static void compare_right(const struct eval_result *r, int n, int docs, int row,
     out[2 * stride] = all == 0 ? 1 : fmin(1, 2 * stats_beta_cdf(0.5, all - k, k + 1));
 }
 
-/* Of the tasks that a row has right, the mean of the entries held at the end over the tokens fed
- * (the token retention ratio of G-KV, figure 6); NaN where none is right. */
+/* Returns the mean of final entries / fed tokens over the tasks that a row solves (the token
+ * retention ratio of G-KV, figure 6); NaN if it solves none. */
 static double kept_of_right(const struct eval_result *r, int n, const int *fed, int docs)
 {
     double sum = 0;
@@ -123,7 +123,8 @@ static double kept_of_right(const struct eval_result *r, int n, const int *fed, 
     return right ? sum / right : NAN;
 }
 
-/* No method can be told from another by tasks that the full cache does no better than chance. */
+/* Adds the metadata entry "ranking". Tasks that the full cache does not solve better than chance
+ * cannot rank methods. */
 static void add_ranking(struct table *t, const double *right_low, double at_least, int full)
 {
     if (full >= 0)
@@ -164,8 +165,8 @@ static void add_names(struct table *t, const struct eval *e, const struct eval_c
     table_affine(t, "tokens", "", e->tokens, 0, 0);
 }
 
-/* The numbers of each row that follow from its budget where they are not given; NaN: it has none.
- */
+/* Adds the parameters of each row that have defaults derived from the budget; NaN if the method
+ * does not use the parameter. */
 static int add_settings(struct table *t, const struct eval_cell *cell, int n)
 {
     static const char *const name[] = {"sinks", "recent", "window", "every", "local"};
@@ -183,8 +184,8 @@ static int add_settings(struct table *t, const struct eval_cell *cell, int n)
     return v ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* What differs where rows of one budget do not cache equally many entries: the least and
- * the most.  held: [n] of each row. */
+/* Appends the rows with the fewest and the most entries for each budget with unequal memory. held:
+ * [n] entries of each row. */
 static void put_difference(struct buf *b, const struct eval_cell *cell, int n, const char *what,
                            const double *held)
 {

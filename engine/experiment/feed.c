@@ -1,17 +1,18 @@
+/* feed.c - feeds a prompt and reports its progress. */
 #include "engine/experiment/feed.h"
 
 struct feeding {
     void (*tell)(void *ctx, int tokens);
     void *ctx;
-    int told;
+    int reported;
 };
 
 static int on_prompt(void *ctx, int done)
 {
     struct feeding *f = ctx;
     if (f->tell)
-        f->tell(f->ctx, done - f->told);
-    f->told = done;
+        f->tell(f->ctx, done - f->reported);
+    f->reported = done;
     return 0;
 }
 

@@ -1,10 +1,11 @@
-/* feed.h - a prompt that is fed while somebody counts its tokens. */
+/* feed.h - feeds a prompt and reports its progress in tokens. */
 #ifndef KVF_ENGINE_FEED_H
 #define KVF_ENGINE_FEED_H
 
 #include "engine/decode/session.h"
 
-/* session_prompt; tell, unless NULL, is told how many more tokens are fed. */
+/* Calls session_prompt(), and passes the number of additional tokens fed to the callback if it is
+ * not NULL. Returns as session_prompt() does. */
 int feed_prompt(struct session *s, const int32_t *ids, int n, void (*tell)(void *ctx, int tokens),
                 void *ctx);
 

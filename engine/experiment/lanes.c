@@ -1,3 +1,4 @@
+/* lanes.c - prefills one prompt for several methods and budgets. */
 #include "engine/experiment/lanes.h"
 
 #include <string.h>
@@ -15,15 +16,15 @@ int lanes_cap(const struct lanes *l, int i)
     return longer || l->cap < m->n_ctx ? l->cap : m->n_ctx;
 }
 
-/* Whether a cell can watch a prompt that runs under full.  What a watcher noted stays in the slots
- * that a layer's window empties. */
+/* Returns true if a method can observe a prefill with the full cache. With sliding-window layers
+ * it cannot, because observed values would remain in slots that the window has emptied. */
 static bool can_watch(const struct lanes *l, const struct eval_cell *c)
 {
     return !l->engine->config.window && method_shares_prompt(&c->row, &c->params);
 }
 
-/* Whether a cell does what the full cache does, bit by bit: it reads the prompt as that does, and
- * has room for all tokens. */
+/* Returns true if a cell is bitwise equal to the full cache: it has the same prefill and a budget
+ * for all tokens. */
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
     return strcmp(c->label, "full") == 0
@@ -35,7 +36,8 @@ static bool has_lane(const struct lanes *l, int i)
     return !l->spare || !stays_full(l, &l->cell[i]);
 }
 
-/* The gates whose numbers the prompt has: those of the first cell that can watch and needs some. */
+/* Returns the gates that are evaluated during the prefill: the gates of the first observing cell
+ * that needs some. */
 static const struct gates *watched_gates(const struct lanes *l)
 {
     for (int i = 0; i < l->n; i++)
@@ -44,7 +46,7 @@ static const struct gates *watched_gates(const struct lanes *l)
     return NULL;
 }
 
-/* Whether a cell watches the prompt under full, which has these gates' numbers. */
+/* Returns true if a cell observes the prefill with the full cache, which evaluates these gates. */
 static bool watches(const struct lanes *l, int i, const struct gates *gates)
 {
     const struct eval_cell *c = &l->cell[i];
@@ -65,7 +67,7 @@ static int feed(const struct lanes *l, struct session *s, const int32_t *ids, in
     return feed_prompt(s, ids, n, l->progress, l->ctx);
 }
 
-/* States of the cells that can watch; watching[i] of the others is NULL. */
+/* Creates the method states of the observing cells. watching[i] stays NULL for other cells. */
 static int create_watchers(const struct lanes *l, const struct gates *gates,
                            struct method_state **watching)
 {
@@ -106,7 +108,7 @@ static int run_full(struct lanes *l, const int32_t *ids, int n, struct method_st
     return err;
 }
 
-/* A session of the cell after its prompt, cut to its budget. */
+/* Creates the session of a cell after its prompt, evicted to its budget. */
 static int start(struct lanes *l, int i, const int32_t *ids, int n,
                  const struct method_state *watching, struct kvf_diag *d)
 {

@@ -1,8 +1,10 @@
-/* lanes.h - one prompt under many methods and budgets.
+/* lanes.h - prefills one prompt for several methods and budgets.
  *
- * The prompt runs once, under the full cache.  Cells whose prompt is that of the full cache watch
- * it, and fork from it (session.h); others read it themselves.  Each ends with a session of its
- * own, cut to its budget, as if it had been alone. */
+ * The prompt runs once with the full cache. If a cell's prefill is that of the full cache, its
+ * method observes this prefill, and its session is forked from it (session.h). Other cells prefill
+ * the prompt separately. Each cell ends with its own session, evicted to its budget, as if it had
+ * run separately.
+ */
 #ifndef KVF_ENGINE_LANES_H
 #define KVF_ENGINE_LANES_H
 
@@ -10,42 +12,44 @@
 
 /* A method at a budget. */
 struct eval_cell {
-    const char *label; /* as it was given: "snapkv:window=16"; borrowed */
+    const char *label; /* as given, such as "snapkv:window=16"; borrowed */
     struct method row;
-    struct method_params params; /* budget 0: it has none */
-    const struct gates *gates;   /* borrowed; NULL: none */
+    struct method_params params; /* budget 0 if it has no budget */
+    const struct gates *gates;   /* borrowed; NULL if it has no gates */
 };
 
-enum { LANES_MOST = 64 }; /* cells side by side: bounds the memory of their evidence */
+enum { LANES_MOST = 64 }; /* maximum cells at a time; limits the memory of their evidence */
 
+/* Cells that share a prompt, and their sessions. */
 struct lanes {
-    /* what the caller says */
+    /* set by the caller */
     struct engine *engine;
     enum kv_type kv_type;
-    int chunk, cap; /* of sessions (struct session_options), as far as a cell can go */
+    int chunk, cap; /* chunk size and maximum length of sessions (struct session_options) */
     const struct eval_cell *cell; /* [n] borrowed */
     int n;                        /* at most LANES_MOST */
-    bool spare; /* cells that stay as the full cache is have no session of their own */
-    void (*progress)(void *ctx, int tokens); /* told how many more are fed; NULL: nobody is */
+    bool spare; /* cells that are always equal to the full cache get no session of their own */
+    /* receives the number of additional tokens fed; may be NULL */
+    void (*progress)(void *ctx, int tokens);
     void *ctx;
 
-    struct session *full;             /* behind the prompt, as nothing had been cut */
-    struct session *lane[LANES_MOST]; /* [n]; NULL: it is `full` (with spare alone) */
+    struct session *full;             /* the full cache after the prompt, without evictions */
+    struct session *lane[LANES_MOST]; /* [n]; NULL if the cell uses `full`, only with spare */
 };
 
-/* Runs the prompt, of at most cap tokens.  KVF_OK, or an error of session_create and
- * session_prompt; lanes_close is to be called in either case. */
+/* Prefills the prompt, of at most cap tokens. Returns KVF_OK, or an error of session_create() or
+ * session_prompt(). Call lanes_close() in either case. */
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d);
 void lanes_close(struct lanes *l); /* accepts a zeroed struct */
 
-/* Tokens that the session of cell i can be fed: cap, or the model's context if that is less and the
- * cell does not go on beyond it.  i = -1: the full cache. */
+/* Returns the maximum tokens of the session of cell i. It is cap, or the model's context if that
+ * is smaller and the method cannot exceed it. i = -1 is the full cache. */
 int lanes_cap(const struct lanes *l, int i);
 
-/* How often lanes_open feeds the prompt. */
+/* Returns the number of times that lanes_open() feeds the prompt. */
 int lanes_prompts(const struct lanes *l);
 
-/* The session of cell i. */
+/* Returns the session of cell i. */
 struct session *lanes_session(const struct lanes *l, int i);
 
 #endif

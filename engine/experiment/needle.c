@@ -1,3 +1,4 @@
+/* needle.c - texts with keys and numbers hidden among unrelated sentences. */
 #include "engine/experiment/needle.h"
 
 #include <math.h>
@@ -85,11 +86,11 @@ enum {
 static const char intro[] = "Here are some notes. They hold numbers that you will be asked for "
                             "at the end.\n\n";
 
-/* Everything about a task that does not depend on its length. */
+/* The random choices of a task, which do not depend on the length of the text. */
 struct draw {
     const struct needle_task *task;
-    int key[N_KEYS];            /* a random order of all keys */
-    int64_t least;              /* smallest number of so many digits */
+    int key[N_KEYS];            /* random order of all keys */
+    int64_t least;              /* smallest number with the given digits */
     int64_t value[NEEDLE_MOST]; /* [key * values + v], all different */
     double depth[NEEDLE_MOST];
 };
@@ -119,7 +120,7 @@ int needle_check(const struct needle_task *t, struct kvf_diag *d)
     return KVF_OK;
 }
 
-static bool taken(const struct draw *w, int n, int64_t value)
+static bool is_used(const struct draw *w, int n, int64_t value)
 {
     for (int i = 0; i < n; i++)
         if (w->value[i] == value)
@@ -136,7 +137,7 @@ static void draw(struct draw *w, const struct needle_task *t)
     rng_init(&values, rng_hash(t->seed, DRAW_VALUES, 0, 0));
     for (int i = 0; i < N_KEYS; i++)
         w->key[i] = i;
-    for (int i = 0; i < N_KEYS - 1; i++) { /* Fisher and Yates */
+    for (int i = 0; i < N_KEYS - 1; i++) { /* Fisher-Yates shuffle */
         int j = i + (int)rng_below(&keys, (uint64_t)(N_KEYS - i)), kept = w->key[i];
         w->key[i] = w->key[j];
         w->key[j] = kept;
@@ -146,7 +147,7 @@ static void draw(struct draw *w, const struct needle_task *t)
     for (int i = 0; i < t->keys * t->values; i++) {
         do
             w->value[i] = w->least + (int64_t)rng_below(&values, (uint64_t)(9 * w->least));
-        while (taken(w, i, w->value[i]));
+        while (is_used(w, i, w->value[i]));
         struct rng r;
         rng_init(&r, rng_hash(t->seed, DRAW_DEPTH, (uint64_t)i, 0));
         w->depth[i] = rng_uniform(&r);
@@ -181,13 +182,13 @@ static void put_filler(const struct draw *w, int i, struct buf *text)
     }
     struct rng r;
     rng_init(&r, rng_hash(t->seed, DRAW_FILLER, (uint64_t)i, 0));
-    int free_keys = N_KEYS - (int)t->keys; /* keys that nobody asks for may come again */
+    int free_keys = N_KEYS - (int)t->keys; /* keys that are not asked for may be repeated */
     int64_t value;
     buf_str(text, "The number of the ");
     put_key(text, w->key[(int)t->keys + (int)rng_below(&r, (uint64_t)free_keys)]);
     do
         value = w->least + (int64_t)rng_below(&r, (uint64_t)(9 * w->least));
-    while (taken(w, (int)(t->keys * t->values), value));
+    while (is_used(w, (int)(t->keys * t->values), value));
     buf_printf(text, " is %lld.", (long long)value);
 }
 
@@ -213,7 +214,7 @@ static void put_needle(const struct draw *w, int i, struct buf *text, struct buf
         needle_put_span(spans, "value", false, text->len - 1 - (size_t)t->digits, text->len - 1);
 }
 
-/* Appends the keys that are asked for: "the amber mill and the iron gate". */
+/* Appends the keys in the question: "the amber mill and the iron gate". */
 static void put_asked(const struct draw *w, struct buf *text)
 {
     for (int k = 0; k < w->task->queries; k++) {

@@ -1,6 +1,5 @@
-/* needle.h - texts in which something is hidden: keys with numbers among sentences that have
- * nothing to do with them, and a question about some of the keys; or variables that pass a number
- * on, and the question which of them hold it. */
+/* needle.h - writes texts with hidden facts and a question about them. The facts are keys with
+ * numbers among unrelated sentences, or chains of variables that pass on a number. */
 #ifndef KVF_ENGINE_NEEDLE_H
 #define KVF_ENGINE_NEEDLE_H
 
@@ -10,35 +9,37 @@
 
 enum haystack { HAYSTACK_PROSE, HAYSTACK_NOISE, HAYSTACK_NEEDLES };
 
+/* The parameters of a text. */
 struct needle_task {
-    int64_t keys, values, queries; /* keys hidden, values of each, keys asked for */
-    int64_t digits;                /* of a value */
-    int64_t hops;                  /* not 0: keys are chains of hops + 1 variables */
+    int64_t keys, values, queries; /* hidden keys, values of each key, keys that are asked for */
+    int64_t digits;                /* digits of a value */
+    int64_t hops;                  /* nonzero for chains of hops + 1 variables instead of keys */
     enum haystack haystack;
-    double depth; /* where the needles asked for are, 0 .. 1; NaN: anywhere */
+    /* relative position of the needles that are asked for, 0 .. 1; NaN for random positions */
+    double depth;
     uint64_t seed;
 };
 
-enum { NEEDLE_MOST = 512 }; /* most needles: keys * values */
+enum { NEEDLE_MOST = 512 }; /* maximum needles: keys * values */
 
-/* Checks the numbers of a task.  KVF_OK, or KVF_E_ARG with a sentence when they do not fit
- * together. */
+/* Checks that the parameters of a task are consistent. Returns KVF_OK, or KVF_E_ARG with a
+ * sentence. */
 int needle_check(const struct needle_task *t, struct kvf_diag *d);
 
-/* Appends the text with n_sentences of filler, and to spans (unless NULL) the members "answers",
- * "reply" (a right answer, {"text", "values": bytes of the numbers in it}) and "spans" of a JSON
- * object.  Everything but the number of filler sentences before a
- * needle is the same for any n_sentences.  Failures are in text->err and spans->err. */
+/* Appends the text with n_sentences of filler. Unless spans is NULL, appends to it the members
+ * "answers", "reply" (a right answer, {"text", "values": bytes of the numbers in it}) and "spans"
+ * of a JSON object. The texts for different n_sentences differ only in the number of filler
+ * sentences before each needle. Errors are stored in text->err and spans->err. */
 void needle_write(const struct needle_task *t, int n_sentences, struct buf *text,
                   struct buf *spans);
 
-/* The same of a task with hops. */
+/* Appends the text of a task with hops as needle_write() does. */
 void needle_write_chains(const struct needle_task *t, int n_sentences, struct buf *text,
                          struct buf *spans);
 
-/* The probability of a right answer for one who knows the question and its form, not the text:
- * every number of so many digits, or every name of five letters, is as likely, and each is told
- * once. */
+/* Returns the probability of a right answer by guessing, given the question and the form of its
+ * answer. All numbers with the given digits, or all names of five letters, are equally likely, and
+ * each is named once. */
 double needle_chance(const struct needle_task *t);
 
 #endif

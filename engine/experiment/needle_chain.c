@@ -1,6 +1,6 @@
-/* needle_chain.c - variables that pass a number on from one to the next, and the question which of
- * them hold it: variable tracking, as RULER has it (Hsieh et al. 2024, arXiv 2404.06654).  Chain k
- * is "VAR A = 12345." and, for each hop, "VAR B = VAR A."; its sentences stand in this order. */
+/* needle_chain.c - chains of variables that pass on a number, and the question which of them have
+ * it: the variable tracking task of RULER (Hsieh et al. 2024, arXiv 2404.06654). Chain k is "VAR A
+ * = 12345." and, for each hop, "VAR B = VAR A.". Its sentences have this order in the text. */
 #include <math.h>
 #include <string.h>
 
@@ -12,12 +12,13 @@ enum { LETTERS = 5, N_NAMES = 26 * 26 * 26 * 26 * 26 };
 static const char intro[] = "Here are some notes. They set variables, and you will be asked for "
                             "these at the end.\n\n";
 
+/* The random choices of a task. */
 struct chains {
     const struct needle_task *task;
-    int links;                  /* variables of a chain */
-    int name[NEEDLE_MOST];      /* [chain * links + link], all different, below N_NAMES */
+    int links;                  /* variables per chain */
+    int name[NEEDLE_MOST];      /* [chain * links + link], all different, less than N_NAMES */
     int64_t value[NEEDLE_MOST]; /* [chain], all different */
-    double depth[NEEDLE_MOST];  /* as name; it does not fall along a chain */
+    double depth[NEEDLE_MOST];  /* [chain * links + link], not decreasing along a chain */
 };
 
 static bool has_name(const struct chains *w, int n)
@@ -36,7 +37,7 @@ static bool has_value(const struct chains *w, int n)
     return false;
 }
 
-/* Depths of a chain, the smallest first. */
+/* Draws the depths of a chain and sorts them in increasing order. */
 static void draw_depths(struct chains *w, int chain)
 {
     double *depth = w->depth + chain * w->links;

@@ -1,3 +1,4 @@
+/* plan.c - reads plans. */
 #include "engine/experiment/plan.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 
 enum { PLAN_VERSION = 1 };
 
+/* A plan that is being read. */
 struct input {
     const char *path;
     const struct plan_model *model;
@@ -34,7 +36,8 @@ static int open_input(struct input *in, struct kvf_diag *d)
     return run_header(in->t, &in->header, d);
 }
 
-/* A text that is in the header must agree; an absent one is for `need` to judge. */
+/* Checks that a hash in the header equals `mine`. A missing hash is an error only if `need` is
+ * set. */
 static int same_hash(const struct input *in, const char *object, const char *mine, bool need,
                      struct kvf_diag *d)
 {
@@ -109,7 +112,7 @@ static int check_plan(const struct input *in, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Reads a column of dtype [heads][T]; *ret stays NULL when there is none. */
+/* Reads a column of dtype [heads][T]; *ret stays NULL if it does not exist. */
 static int read_column(const struct input *in, const char *name, enum kvf_dtype dtype,
                        enum kvf_space space, int heads, void **ret, struct kvf_diag *d)
 {

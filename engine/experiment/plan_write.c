@@ -1,3 +1,4 @@
+/* plan_write.c - makes a plan from a trace. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,12 +11,13 @@
 
 enum { PLAN_VERSION = 1, MOST_COLUMNS = 4 };
 
-/* A column of the plan and where its values come from. */
+/* A column of the plan, and the index of the trace column with its values. */
 struct source {
     struct kvf_column column;
     int from;
 };
 
+/* A plan that is being written. */
 struct job {
     struct kvf_trace *t;
     const struct plan_options *opt;
@@ -31,8 +33,8 @@ static int find(const struct kvf_trace *t, const char *name, enum kvf_space spac
     return c && c->space == space && c->axis == KVF_AXIS_TOKEN ? kvf_find(t, name) : -1;
 }
 
-static bool take(struct job *j, const char *from, const char *name, enum kvf_dtype dtype,
-                 enum kvf_space space, const char *unit)
+static bool add_column(struct job *j, const char *from, const char *name, enum kvf_dtype dtype,
+                       enum kvf_space space, const char *unit)
 {
     int column = find(j->t, from, space);
     if (column < 0)
@@ -56,15 +58,15 @@ static int choose(struct job *j, struct kvf_diag *d)
             return kvf_fail(d, KVF_E_FORMAT,
                             "plans are for models whose layers have equally "
                             "many heads");
-    if (!o->no_tokens && take(j, "tokens.id", "tokens.id", KVF_I32, KVF_SPACE_RUN, "")) {
+    if (!o->no_tokens && add_column(j, "tokens.id", "tokens.id", KVF_I32, KVF_SPACE_RUN, "")) {
         j->tokens = true;
-        take(j, "tokens.role", "tokens.role", KVF_U8, KVF_SPACE_RUN, "");
+        add_column(j, "tokens.role", "tokens.role", KVF_U8, KVF_SPACE_RUN, "");
     }
     if (!o->no_evictions)
-        j->evictions = take(j, "evict_step", "evict_step", KVF_U32, KVF_SPACE_KV, "step");
+        j->evictions = add_column(j, "evict_step", "evict_step", KVF_U32, KVF_SPACE_KV, "step");
     if (!o->no_mass)
-        j->mass = take(j, "plan.mass", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "")
-                  || take(j, "mass.sum", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "");
+        j->mass = add_column(j, "plan.mass", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "")
+                  || add_column(j, "mass.sum", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "");
     if (o->heads && !j->evictions)
         return kvf_fail(d, KVF_E_NOTFOUND, "--head chooses evictions, and there are none");
     if (!j->n)
@@ -109,7 +111,7 @@ static int header(const struct job *j, struct buf *b, struct kvf_diag *d)
     return b->err;
 }
 
-/* Values of one head as the plan stores them; scratch: [T] doubles. */
+/* Converts the values of one head to the type of the plan. scratch: [T] doubles. */
 static int convert(const struct job *j, const struct source *s, int layer, int head,
                    double *scratch, void *out, struct kvf_diag *d)
 {
@@ -177,7 +179,7 @@ static int write_texts(const struct job *j, struct kvf_writer *w)
     for (; !err && n < j->T; n++) {
         size_t len;
         const char *s = kvf_token(j->t, n, &len);
-        if (!s) /* from here on they are not stored */
+        if (!s) /* the trace stores no texts from here on */
             break;
         buf_add(&text, s, len);
         end[n] = (uint32_t)text.len;

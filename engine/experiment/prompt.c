@@ -1,3 +1,4 @@
+/* prompt.c - reads, renders and tokenizes the prompt of a run. */
 #include "engine/experiment/prompt.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Renders the model's template over the messages of a request. */
+/* Renders the model's template with the messages of a request. */
 static int render_chat(struct prompt *p, const struct engine *e, struct chat_request r,
                        struct kvf_diag *d)
 {
@@ -47,7 +48,8 @@ static int render_chat(struct prompt *p, const struct engine *e, struct chat_req
     return KVF_OK;
 }
 
-/* Renders messages given as JSON; others: the object may have members that are not of the chat. */
+/* Renders messages in JSON. If `others` is set, the object may have members that do not belong to
+ * a chat. */
 static int render_json(struct prompt *p, const struct engine *e, const char *json, size_t len,
                        bool others, struct kvf_diag *d)
 {
@@ -61,7 +63,7 @@ static int render_json(struct prompt *p, const struct engine *e, const char *jso
     return err;
 }
 
-/* The text of a user's message, in the model's template. */
+/* Renders the text of a user message with the model's template. */
 static int render_message(struct prompt *p, const struct engine *e, const char *text, size_t n,
                           struct kvf_diag *d)
 {
@@ -85,7 +87,7 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
     return err;
 }
 
-/* Fills the text that is tokenised. */
+/* Fills the text that is tokenized. */
 static int render(struct prompt *p, const struct engine *e, const char *text, size_t n,
                   struct kvf_diag *d)
 {
@@ -119,7 +121,7 @@ static int read_text(struct prompt *p, const struct engine *e, struct kvf_diag *
     return err ? err : p->text.err;
 }
 
-/* Ids in decimal, separated by white space. */
+/* Parses decimal ids separated by white space. */
 static int parse_ids(const char *path, const struct buf *in, int vocab, int32_t *ids, int *ret_n,
                      struct kvf_diag *d)
 {
@@ -146,7 +148,8 @@ int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, 
 {
     struct buf in = {0};
     int n, err = file_read(path, &in, d);
-    int32_t *ids = err ? NULL : MEM_NEW(int32_t, in.len / 2 + 1); /* a digit and a space each */
+    /* every id has at least a digit and a space */
+    int32_t *ids = err ? NULL : MEM_NEW(int32_t, in.len / 2 + 1);
     if (!err)
         err = ids ? parse_ids(path, &in, vocab, ids, &n, d) : KVF_E_NOMEM;
     buf_finish(&in);

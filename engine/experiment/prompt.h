@@ -1,4 +1,5 @@
-/* prompt.h - the prompt of a run: from the command line or a file, as text, messages or ids. */
+/* prompt.h - reads the prompt of a run from the command line or a file, as text, messages or
+ * ids. */
 #ifndef KVF_ENGINE_PROMPT_H
 #define KVF_ENGINE_PROMPT_H
 
@@ -9,54 +10,62 @@
 #include "engine/decode/engine.h"
 #include "engine/model/chat.h"
 
+/* A prompt: its options, its text and its tokens. */
 struct prompt {
     /* options: at most one of the first four is not NULL */
     const char *given, *file, *chat, *ids_file;
-    const char *messages; /* borrowed: a JSON object with "messages", instead of `chat`, or NULL */
-    bool raw;             /* no chat template */
-    bool think, no_think; /* the template's enable_thinking; neither: its own choice */
-    const char *date;     /* YYYY-MM-DD that templates tell; NULL: none */
+    /* borrowed: a JSON object with "messages" that replaces `chat`, or NULL */
+    const char *messages;
+    bool raw; /* no chat template */
+    /* sets the template's enable_thinking; if neither is set, the template decides */
+    bool think, no_think;
+    const char *date; /* YYYY-MM-DD for templates that print a date; NULL if not given */
     const char
-        *reply; /* the beginning of the answer, which follows; NULL: none.  Not with ids_file */
+        /* beginning of the answer, which follows the prompt; NULL if not given. Not with
+         * ids_file */
+        *reply;
 
-    /* made by prompt_open */
-    const char *note; /* a sentence about the model's template for the user; NULL: none */
-    struct buf text;  /* as it was tokenised, template included */
-    size_t at, bytes; /* where the prompt as given is in the text; 0 bytes: all of it */
-    bool changed;     /* the template does not show the prompt as given: it strips it, say */
-    size_t reply_at;  /* where the reply begins: the end of the text without one */
+    /* set by prompt_open() */
+    /* a sentence about the model's template for the user; NULL if there is none */
+    const char *note;
+    struct buf text;  /* the text that was tokenized, with the template */
+    size_t at, bytes; /* range of the given prompt in the text; 0 bytes: the complete text */
+    bool changed;     /* the template changes the prompt, for example strips its spaces */
+    size_t reply_at;  /* start of the reply in the text; the end of the text without a reply */
     int32_t *ids;     /* [n_ids] */
     int n_ids;
-    struct chat_text chat_text; /* where a template rendered it, without its text; else zeroed */
+    /* spans of the rendered template, without its text; zeroed without a template */
+    struct chat_text chat_text;
 };
 
-/* Whether one of the options names a prompt. */
+/* Returns true if one of the options names a prompt. */
 bool prompt_named(const struct prompt *p);
 
-/* KVF_E_ARG with a sentence for options that exclude each other, and where no prompt is named
- * though it is needed. */
+/* Returns KVF_E_ARG with a sentence if options exclude each other, or if `needed` is set and no
+ * prompt is named. Otherwise returns KVF_OK. */
 int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d);
 
-/* Reads and tokenises the prompt that is named.  KVF_OK or an error with a sentence. */
+/* Reads and tokenizes the prompt that the options name. Returns KVF_OK or an error with a
+ * sentence. */
 int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d);
-/* Copies the n ids of a prompt that something else holds.  KVF_OK or KVF_E_NOMEM. */
+/* Sets the prompt to a copy of n ids. Returns KVF_OK or KVF_E_NOMEM. */
 int prompt_take(struct prompt *p, const int32_t *ids, int n);
-/* Frees what prompt_open made, so that another prompt can be opened.  Accepts a zeroed one. */
+/* Frees the text and tokens, so that another prompt can be opened. Accepts a zeroed struct. */
 void prompt_close(struct prompt *p);
 
-/* Where the tokens of an opened prompt end in its text: *ret_end [n_ids] bytes, to be freed with
- * mem_free.  KVF_E_FORMAT when tokens and text are not the same bytes. */
+/* Sets *ret_end [n_ids] to the byte of the text at which each token ends. Free it with mem_free().
+ * Returns KVF_E_FORMAT with a sentence if the bytes of the tokens differ from the text. */
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
                 struct kvf_diag *d);
-/* The first of n tokens that ends after a byte; n: none. */
+/* Returns the first of n tokens that ends after a byte; n if there is none. */
 int32_t prompt_token_at(const int64_t *end, int n, int64_t byte);
 
-/* Appends the member "turns" of a run header: who says which tokens of a prompt that a template
- * rendered, as {"role", "tokens": [a, b)}; nothing for other prompts. */
+/* Appends the member "turns" of a run header: the role and token range of each message of a
+ * rendered template, as {"role", "tokens": [a, b)}. Appends no member for other prompts. */
 void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b);
 
-/* Token ids of a file of text, in decimal, separated by white space; free *ret_ids with
- * mem_free.  KVF_E_FORMAT for ids that the vocabulary lacks. */
+/* Reads token ids from a text file: decimal numbers separated by white space. Free *ret_ids with
+ * mem_free(). Returns KVF_E_FORMAT with a sentence for an id outside the vocabulary. */
 int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
 #endif

@@ -1,3 +1,4 @@
+/* quiz.c - makes short questions with known answers. */
 #include "engine/experiment/quiz.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static int below(struct rng *r, int n)
     return (int)rng_below(r, (uint64_t)n);
 }
 
-/* Everybody has one thing, and nobody the same name. */
+/* Writes n facts with different names, and asks for one of them. */
 static void facts(struct rng *r, int n, struct buf *question, struct buf *answer, struct buf *value)
 {
     int name[NAMES], asked = below(r, n);
@@ -71,7 +72,7 @@ static const char *ending(int n)
     return n == 1 ? "" : "s";
 }
 
-/* a + b - c, in words. */
+/* Asks for a + b - c in words. */
 static void sums(struct rng *r, int n, struct buf *question, struct buf *answer, struct buf *value)
 {
     int a = 1 + below(r, n), b = 1 + below(r, n), c = 1 + below(r, a + b < n ? a + b : n);
@@ -82,7 +83,7 @@ static void sums(struct rng *r, int n, struct buf *question, struct buf *answer,
     buf_printf(answer, "%s has %s.", name, value->data ? value->data : "");
 }
 
-/* The first draw whose bytes put it into the part that is asked for. */
+/* Repeats the draw until its hash assigns it to the requested part. */
 void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
                struct buf *value)
 {
@@ -110,7 +111,7 @@ double quiz_chance(const struct quiz *q)
         return 1.0 / (COLOURS * THINGS);
     if (q->kind == QUIZ_COPY)
         return pow(1.0 / (COLOURS + THINGS), (double)q->level);
-    return 1.0 / (2.0 * (double)q->level); /* 0 to 2 level - 1, were all as likely */
+    return 1.0 / (2.0 * (double)q->level); /* 0 to 2 level - 1 are equally likely */
 }
 
 static bool is_space(char c)
@@ -129,7 +130,7 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
 }
 
-/* The length of a text without a full stop and white space at its end. */
+/* Returns the length of a text without a full stop and white space at its end. */
 static size_t trimmed(const char *s, size_t n)
 {
     while (n > 0 && is_space(s[n - 1]))

@@ -1,10 +1,11 @@
-/* quiz.h - short questions whose answers can be checked, made from a seed.
+/* quiz.h - makes short questions with known answers from a seed.
  *
  *     facts  "Tom has a red ball. ... What does Tom have?"                 a red ball
  *     copy   "Say this: red cat sun"                                       red cat sun
  *     sums   "Tom has six cups. He gets two more and gives three away. ..." five cups
  *
- * The level is the number of facts, of words, or the largest number. */
+ * The level is the number of facts or words, or the largest number.
+ */
 #ifndef KVF_ENGINE_QUIZ_H
 #define KVF_ENGINE_QUIZ_H
 
@@ -14,27 +15,30 @@
 
 enum quiz_kind { QUIZ_FACTS, QUIZ_COPY, QUIZ_SUMS, QUIZ_KINDS };
 
-extern const char *const quiz_kind_words[]; /* in this order, NULL behind them */
+extern const char *const quiz_kind_words[]; /* in the order of the enum, ended by NULL */
 
+/* A set of questions. */
 struct quiz {
     enum quiz_kind kind;
     int64_t level;
     uint64_t seed;
-    bool test; /* a fifth of all questions is for tests, by their bytes: no training sees them */
+    /* questions for tests. A hash of its bytes assigns a question to tests (a fifth) or to
+     * training */
+    bool test;
 };
 
-/* KVF_OK, or KVF_E_ARG with a sentence for a level that the kind does not have. */
+/* Returns KVF_OK, or KVF_E_ARG with a sentence if the kind does not have this level. */
 int quiz_check(const struct quiz *q, struct kvf_diag *d);
 
-/* Question number i: the buffers are set.  value: what a right answer ends with. */
+/* Makes question number i and sets the buffers. value is the end of a right answer. */
 void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
                struct buf *value);
 
-/* The share of right answers of one who knows the form of a question and guesses its value. */
+/* Returns the probability of a right answer by guessing the value, given the form of the answer. */
 double quiz_chance(const struct quiz *q);
 
-/* Whether an answer ends with the words of a value; a full stop behind them, white space and the
- * case of ASCII letters do not matter. */
+/* Returns true if an answer ends with the words of a value. Ignores a final full stop, white space
+ * and the case of ASCII letters. */
 bool quiz_right(const char *answer, size_t n, const char *value);
 
 #endif

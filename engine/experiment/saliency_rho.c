@@ -1,4 +1,4 @@
-/* saliency_rho.c - Spearman's rank correlation and its interval. */
+/* saliency_rho.c - computes Spearman's rank correlation and its CI. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,6 +10,7 @@
 
 enum { REPLICATES = 500, OVER_HEADS = 2000, SEED = 1 };
 
+/* A value and its index. */
 struct pair {
     double v;
     int at;
@@ -21,7 +22,7 @@ static int by_value(const void *a, const void *b)
     return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : x->at - y->at;
 }
 
-/* The order of n values, and which of them equal the one before. */
+/* The sorted order of n values, and marks for values equal to the preceding one. */
 struct order {
     int *at;
     unsigned char *tied;
@@ -38,7 +39,7 @@ static void sort_values(const double *v, int n, struct pair *p, struct order *o)
     }
 }
 
-/* Mean ranks of a sample that holds value i count[i] times. */
+/* Computes mean ranks in a sample that contains value i count[i] times. */
 static void ranks(const struct order *o, const int *count, int n, double *rank)
 {
     double before = 0;
@@ -52,7 +53,7 @@ static void ranks(const struct order *o, const int *count, int n, double *rank)
     }
 }
 
-/* Pearson's correlation with weights; NaN where one side does not vary. */
+/* Returns Pearson's correlation with weights; NaN if one side is constant. */
 static double correlate(const double *x, const double *y, const int *count, int n)
 {
     double w = 0, mx = 0, my = 0, xx = 0, yy = 0, xy = 0;
@@ -70,7 +71,7 @@ static double correlate(const double *x, const double *y, const int *count, int 
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
 }
 
-/* Room for one head of up to n entries. */
+/* Scratch memory for one head with up to n entries. */
 struct room {
     double *x, *y, *rx, *ry, *sample;
     struct pair *pair;
@@ -78,7 +79,7 @@ struct room {
     int *count;
 };
 
-static void room_finish(struct room *r)
+static void scratch_finish(struct room *r)
 {
     mem_free(r->x);
     mem_free(r->pair);
@@ -86,7 +87,7 @@ static void room_finish(struct room *r)
     mem_free(r->ox.tied);
 }
 
-static int room_create(struct room *r, size_t n)
+static int scratch_create(struct room *r, size_t n)
 {
     r->x = MEM_NEW(double, 4 * n + REPLICATES);
     r->pair = MEM_NEW(struct pair, n);
@@ -111,7 +112,7 @@ static double rho(struct room *r, int n)
     return correlate(r->rx, r->ry, r->count, n);
 }
 
-/* Of the n pairs in r->x and r->y. */
+/* Computes rho of the n pairs in r->x and r->y, with a bootstrap CI. */
 static struct saliency_rho spearman(struct room *r, int n, uint64_t seed)
 {
     struct rng rng;
@@ -141,6 +142,7 @@ static struct saliency_rho spearman(struct room *r, int n, uint64_t seed)
     return out;
 }
 
+/* The correlations of all heads. */
 struct job {
     const struct saliency *s;
     enum saliency_side side;
@@ -149,7 +151,8 @@ struct job {
     struct room *room; /* [threads] */
 };
 
-/* The entries of row k that reach a prediction and have a number of the run: n pairs. */
+/* Copies the pairs of row k: entries that reach a prediction and have a value in `of`. Returns
+ * their number. */
 static int pairs_of(const struct saliency *s, enum saliency_side side, const double *of, int k,
                     double *x, double *y)
 {
@@ -173,8 +176,8 @@ static void head_task(void *ctx, int k, int thread)
     j->out[k] = spearman(r, n, rng_hash(SEED, (uint64_t)j->s->head[k], 0, 0));
 }
 
-/* Sets the interval of the mean over heads by draws of layers, whose sums and counts are given:
- * heads of one layer resemble each other.  draw: [OVER_HEADS]. */
+/* Sets the CI of the mean over heads by resampling layers, because heads of one layer are
+ * correlated. sum and count are given per layer. draw: scratch of [OVER_HEADS]. */
 static void bootstrap_layers(const double *sum, const double *count, int L, double *draw,
                              struct saliency_rho *ret)
 {
@@ -194,7 +197,7 @@ static void bootstrap_layers(const double *sum, const double *count, int L, doub
     ret->high = stats_quantile(draw, drawn, .975);
 }
 
-/* The mean over the heads that have a rho. */
+/* Computes the mean over the heads that have a rho, and its CI. */
 static int pool_heads(const struct saliency *s, const struct saliency_rho *each,
                       struct saliency_rho *ret)
 {
@@ -229,7 +232,7 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
     if (!j.room)
         return KVF_E_NOMEM;
     for (int i = 0; i < threads; i++) {
-        err = room_create(&j.room[i], (size_t)s->T);
+        err = scratch_create(&j.room[i], (size_t)s->T);
         if (err)
             goto done;
     }
@@ -238,7 +241,7 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
 
 done:
     for (int i = 0; i < threads; i++)
-        room_finish(&j.room[i]);
+        scratch_finish(&j.room[i]);
     mem_free(j.room);
     return err;
 }

@@ -1,4 +1,4 @@
-/* saliency_table.c - saliency as the tables that users see. */
+/* saliency_table.c - makes the tables of `kvfate saliency`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void saliency_select(struct saliency *s, const unsigned char *take)
     s->n = n;
 }
 
-/* Names and numbers of the heads, a block of rows each. */
+/* Adds the columns head, layer and index, with a block of rows per head. */
 static int add_heads(struct table *t, const struct saliency *s)
 {
     int n = s->n;
@@ -63,14 +63,14 @@ struct place {
     int at;
 };
 
-/* The largest first; among equal ones the larger position, as everywhere. */
+/* Sorts by decreasing size; ties by decreasing position. */
 static int by_size(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
     return x->size != y->size ? (x->size < y->size) - (x->size > y->size) : y->at - x->at;
 }
 
-/* rank: [n][T] of |saliency| within the head, 1 = largest. */
+/* Sets rank [n][T] to the rank of |saliency| within the head, 1 = largest. */
 static int rank_all(const struct saliency *s, int64_t *rank)
 {
     struct place *p = MEM_NEW(struct place, (size_t)s->T);
@@ -88,14 +88,15 @@ static int rank_all(const struct saliency *s, int64_t *rank)
     return KVF_OK;
 }
 
-/* Those that see entry i from behind the window and predict something. */
+/* Returns the number of predicting queries that see entry i outside the window. */
 static int queries_of(const struct saliency *s, int i)
 {
     int first = i + s->window > s->from ? i + s->window : s->from, last = s->T - 1;
     return first < last ? last - first : 0;
 }
 
-/* v and each: [n], as doubles, and divided by the queries that the weight reaches. */
+/* Copies saliencies to v as doubles, and to `each` divided by the number of queries that the
+ * weight affects (NaN for 0). Both are [n][T]. */
 static void fill_values(const struct saliency *s, double *v, double *each)
 {
     size_t n = (size_t)s->n * (size_t)s->T;
@@ -106,7 +107,7 @@ static void fill_values(const struct saliency *s, double *v, double *each)
     }
 }
 
-/* -1: alive, as in the table of evictions. */
+/* Adds the column evict_step; -1 for entries that are not evicted, as in the table of evictions. */
 static void add_evictions(struct table *t, const double *step, size_t n, int64_t *whole)
 {
     for (size_t k = 0; k < n; k++)
@@ -143,9 +144,10 @@ done:
     return table_made(t, err);
 }
 
-/* Of one head: sums, and its largest entry. */
+/* Sums over one head, and its largest entry. */
 struct head {
-    double sum, size, positive; /* size: sum of |saliency|; positive: share of it that is > 0 */
+    /* size: sum of |saliency|; positive: fraction of size with positive saliency */
+    double sum, size, positive;
     int top;
 };
 

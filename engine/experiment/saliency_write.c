@@ -1,4 +1,4 @@
-/* saliency_write.c - saliency as a trace: tokens and one column. */
+/* saliency_write.c - writes a trace with tokens and the column "saliency". */
 #include <string.h>
 #include <unistd.h>
 
@@ -71,7 +71,7 @@ static int write_columns(const struct saliency *s, const struct saliency_text *t
                          struct kvf_writer *w)
 {
     uint32_t T = (uint32_t)s->T;
-    uint8_t *prompt = MEM_NEW(uint8_t, T); /* KVF_ROLE_PROMPT is 0 */
+    uint8_t *prompt = MEM_NEW(uint8_t, T); /* zeroed, and KVF_ROLE_PROMPT is 0 */
     if (!prompt)
         return KVF_E_NOMEM;
     int err = kvf_write_chunk(w, COL_ID, 0, 0, 1, 0, T, 0, text->ids);

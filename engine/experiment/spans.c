@@ -1,3 +1,4 @@
+/* spans.c - reads a file of spans and converts bytes to tokens. */
 #include "base/files.h"
 #include "engine/experiment/spans.h"
 
@@ -10,11 +11,11 @@
 
 enum { MOST_SPANS = 4096 };
 
-/* A span as the file has it. */
+/* A span of the file. */
 struct item {
     const char *name;
     bool useful;
-    int64_t start, end; /* bytes */
+    int64_t start, end; /* in bytes */
 };
 
 static bool good_name(const char *s)
@@ -83,7 +84,7 @@ static int take_item(struct spans *s, const struct item *x, int32_t a, int32_t b
     int k = 0;
     while (k < s->n && strcmp(s->name[k].name, x->name) != 0)
         k++;
-    if (k == s->n) { /* there is room for a name of each item */
+    if (k == s->n) { /* there is space for a name of each item */
         snprintf(s->name[s->n].name, sizeof s->name->name, "%s", x->name);
         s->name[s->n++].useful = x->useful;
     }
@@ -115,7 +116,8 @@ static int take_items(struct spans *s, const struct json *list, const struct pro
     return err;
 }
 
-/* What probes watch: all that is useful, and the names; one that alone is useful is both. */
+/* Makes the sets for probes: all useful ranges together, and each name. A single useful name is
+ * not repeated. */
 static void make_sets(struct spans *s)
 {
     int useful = 0;

@@ -1,3 +1,4 @@
+/* task.c - reads prompts with known answers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 enum { MOST_VALUES = 512 };
 
-/* What the file says beside its spans. */
+/* The content of the file except its spans. */
 struct reply {
     struct json *root;
     const char *text;
@@ -18,7 +19,7 @@ struct reply {
     double chance;
 };
 
-/* NAME and NAME.txt of NAME.json. */
+/* Sets t->name to NAME and *ret_text to NAME.txt, given NAME.json. */
 static int names_of(struct task *t, const char *path, char **ret_text, struct kvf_diag *d)
 {
     static const char json[] = ".json";
@@ -38,7 +39,7 @@ static int names_of(struct task *t, const char *path, char **ret_text, struct kv
     return KVF_OK;
 }
 
-/* What `kvfate needle` wrote has a checksum of both files. */
+/* Checks the checksum of both files that `kvfate needle` writes. */
 static int check_files(const char *path, const char *text_path, struct kvf_diag *d)
 {
     struct buf json = {0}, text = {0};
@@ -82,7 +83,7 @@ static int read_reply(const char *path, struct reply *r, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Marks the tokens of the reply that hold bytes of values: mark [n_ids]. */
+/* Marks the tokens of the reply that contain bytes of values: mark [n_ids]. */
 static int mark_values(const struct reply *r, const struct prompt *p, const int64_t *end,
                        const char *path, unsigned char *mark, struct kvf_diag *d)
 {
@@ -103,7 +104,8 @@ static int mark_values(const struct reply *r, const struct prompt *p, const int6
     return KVF_OK;
 }
 
-/* From the query that predicts the first token of the answer to the one that predicts the last. */
+/* Finds the range from the query that predicts the first token of the answer to the query that
+ * predicts its last token, and the tokens of the answer. */
 static int find_answer(struct task *t, const struct reply *r, const int64_t *end, const char *path,
                        struct kvf_diag *d)
 {
@@ -144,7 +146,7 @@ static const struct span_name *span_of(const struct spans *s, const char *name)
     return NULL;
 }
 
-/* What each entry before the answer's query is. */
+/* Assigns a kind to each entry before the answer's query. */
 static int find_kinds(struct task *t, const struct spans *s, const int64_t *end, int sinks,
                       const char *path, struct kvf_diag *d)
 {
@@ -211,7 +213,8 @@ done:
     return err;
 }
 
-/* KVF_E_ARG with a sentence where an earlier task has the same tokens: it would count twice. */
+/* Returns KVF_E_ARG with a sentence if an earlier task has the same tokens, because it would count
+ * twice. Otherwise returns KVF_OK. */
 static int check_new(const struct tasks *t, const char *path)
 {
     const struct task *x = &t->task[t->n - 1];

@@ -1,50 +1,54 @@
-/* task.h - a prompt whose answer is known: NAME.txt and NAME.json, as `kvfate needle` writes them.
+/* task.h - a prompt with a known answer: NAME.txt and NAME.json, as `kvfate needle` writes them.
  *
  * NAME.json has "spans" (spans.h) and
  *     "reply": {"text": "The number of the amber mill is 48213.", "values": [[32, 37]]}
- * an answer that is right, and which of its bytes are the answer proper: the words before them
- * only lead to it.  Spans that are useful are the evidence; all else of the prompt up to the span
- * "question", which it must have, distracts, but for the first tokens of the text.
+ * The reply is a right answer. "values" are the bytes of it that are the answer; the other words
+ * only lead to it. Useful spans are the evidence. All other tokens of the prompt before the
+ * required span "question" are distractors, except the first tokens of the text.
  *
- * It may have "chance", the probability of a right answer without the text, from 0 to below 1.
+ * NAME.json may have "chance", the probability of a right answer without the text, 0 <= chance <
+ * 1.
  *
- * A folder stands for all its .json files, @LIST for those that a file names. */
+ * An operand that is a folder means all its .json files. @LIST means the files that LIST names.
+ */
 #ifndef KVF_ENGINE_TASK_H
 #define KVF_ENGINE_TASK_H
 
 #include "engine/experiment/prompt.h"
 #include "engine/experiment/causal.h"
 
+/* An open task. */
 struct task {
-    char *name;           /* NAME */
+    char *name;           /* path without .json */
     struct prompt prompt; /* with the reply */
     unsigned char *kind, *scored;
-    double chance;         /* of a right answer without the text; 0: not said */
-    int reply;             /* the first token that has bytes of the reply */
-    unsigned char *counts; /* [tokens from there to the answer's last] not 0: it is the answer's */
-    struct causal_task causal; /* borrows from the members above */
+    double chance; /* probability of a right answer without the text; 0 if not given */
+    int reply;     /* first token that contains bytes of the reply */
+    /* [tokens from `reply` to the last token of the answer] nonzero if it belongs to the answer */
+    unsigned char *counts;
+    struct causal_task causal; /* refers to the members above */
 };
 
-/* The tasks that operands name, opened one after the other. */
+/* The tasks of a command, in the order of its operands. */
 struct tasks {
     struct task *task; /* [n] */
     int n, cap;
-    const struct engine *e; /* borrowed, as the rest: what task_open is given */
+    const struct engine *e; /* arguments of task_open(), borrowed */
     bool raw;
     int sinks;
     struct kvf_diag *d;
-    const char *note; /* a sentence about the prompts for the user; NULL: none */
+    const char *note; /* a sentence about the prompts for the user; NULL if there is none */
 };
 
-/* Opens the tasks of n operands; t->e, raw and sinks are set.  KVF_OK or an error with a sentence,
- * which is KVF_E_LIMIT for one that does not fit into the model's context. */
+/* Opens the tasks of n operands. The caller has set t->e, raw and sinks. Returns KVF_OK or an
+ * error with a sentence; KVF_E_LIMIT if a task exceeds the model's context. */
 int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_diag *d);
-/* KVF_E_ARG with a sentence when `out` would overwrite one. */
+/* Returns KVF_E_ARG with a sentence if `out` would overwrite a file of a task, otherwise KVF_OK. */
 int tasks_keep(const struct tasks *t, const char *out, struct kvf_diag *d);
 void tasks_close(struct tasks *t); /* accepts a zeroed struct */
 
-/* Opens the task of a path NAME.json.  sinks: first tokens of the text that stay.  raw: without the
- * chat template.  KVF_OK or an error with a sentence. */
+/* Opens the task at NAME.json. sinks: number of first tokens of the text that are not distractors.
+ * raw: without the chat template. Returns KVF_OK or an error with a sentence. */
 int task_open(struct task *t, const char *path, const struct engine *e, bool raw, int sinks,
               struct kvf_diag *d);
 void task_close(struct task *t); /* accepts a zeroed struct */

@@ -1,3 +1,4 @@
+/* texts.c - reads a file of text or JSONL. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static int read_whole(const char *path, struct buf *out, struct kvf_diag *d)
     return out->err ? kvf_fail(d, out->err, "%s: the data do not fit into memory", path) : KVF_OK;
 }
 
-/* " = Title = ", but not " = = Section = = "; or "# Title". */
+/* Returns true for " = Title = " and "# Title", but not for " = = Section = = ". */
 static bool is_heading(const char *s, size_t n)
 {
     while (n && *s == ' ')
@@ -58,7 +59,7 @@ static bool is_heading(const char *s, size_t n)
     return n > 4 && memcmp(s, "= ", 2) == 0 && memcmp(s + n - 2, " =", 2) == 0 && s[2] != '=';
 }
 
-/* `line` lines came before. */
+/* Splits plain text into units at headings. `line` lines precede the text. */
 static int split_text(struct text *t, int64_t line)
 {
     const char *data = t->bytes.data ? t->bytes.data : "";
@@ -80,7 +81,7 @@ static int split_text(struct text *t, int64_t line)
     return t->n == 0 && len ? add_unit(t, 0, len, first) : KVF_OK;
 }
 
-/* The text of one JSONL object to `out`. */
+/* Appends the text of one JSONL object to `out`. */
 static int append_object(const struct text *t, const struct json *o, int64_t line, struct buf *out,
                          struct kvf_diag *d)
 {
@@ -102,7 +103,7 @@ static int append_object(const struct text *t, const struct json *o, int64_t lin
     return out->err;
 }
 
-/* Replaces the lines of JSON by their texts; `line` of them came before. */
+/* Replaces the lines of JSON by their texts, one unit each. `line` lines precede them. */
 static int split_jsonl(struct text *t, int64_t line, struct kvf_diag *d)
 {
     struct buf out = {0};
@@ -127,7 +128,7 @@ static int split_jsonl(struct text *t, int64_t line, struct kvf_diag *d)
         err = add_unit(t, begin, out.len - begin, line);
         if (err)
             goto done;
-        buf_str(&out, "\n\n"); /* a blank line before what may follow */
+        buf_str(&out, "\n\n"); /* a blank line separates texts */
     }
     err = out.err;
 
@@ -137,7 +138,7 @@ done:
     return err;
 }
 
-/* Where the line starts that begins at or after this share of the bytes. */
+/* Returns the start of the first line that begins at or after this fraction of the bytes. */
 static size_t place(const struct buf *b, double share)
 {
     size_t at = share < 1 ? (size_t)(share * (double)b->len) : b->len;
@@ -155,7 +156,7 @@ static int64_t count_lines(const char *s, size_t n)
     return lines;
 }
 
-/* Leaves the share in t->bytes; *ret_line lines came before it. */
+/* Reduces t->bytes to the given part; *ret_line is the number of preceding lines. */
 static int take_share(struct text *t, const struct text_share *share, int64_t *ret_line)
 {
     size_t begin = place(&t->bytes, share->from), end = place(&t->bytes, share->to);
@@ -187,7 +188,7 @@ static int check_text(const struct text *t, int64_t line, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Returns whether a line is one JSON value of this kind. */
+/* Returns true if a line is one JSON value that begins with `kind`. */
 static bool is_value(const char *s, size_t n, char kind)
 {
     while (n && strchr(" \t\r", *s))
@@ -197,7 +198,7 @@ static bool is_value(const char *s, size_t n, char kind)
     return n > 1 && *s == kind && json_check(s, n);
 }
 
-/* Returns whether the text is a JSON array, or its first line is one and more follow. */
+/* Returns true if the text is a JSON array, or if its first line is one. */
 static bool is_json_arrays(const char *s, size_t n)
 {
     const char *first = s + strspn(s, " \t\r\n");
@@ -205,7 +206,7 @@ static bool is_json_arrays(const char *s, size_t n)
     return *first == '[' && (json_check(first, rest) || is_value(first, strcspn(first, "\n"), '['));
 }
 
-/* Returns whether a field of a first line, up to `end`, is the name of a column of texts. */
+/* Returns true if the field [s, end) of the first line is the name of a text column. */
 static bool is_text_name(const char *s, const char *end)
 {
     static const char *const names[] = {"text",     "question", "answer",  "prompt",
@@ -219,8 +220,8 @@ static bool is_text_name(const char *s, const char *end)
     return false;
 }
 
-/* Returns whether the first line is the head of a CSV or TSV table: names of columns, one of them
- * of texts. */
+/* Returns true if the first line is the header of a CSV or TSV table: column names, one of which
+ * is a text column. */
 static bool is_table(const char *s, size_t n)
 {
     static const char letters[] =
@@ -247,8 +248,8 @@ static bool ends_in(const char *path, const char *ending)
     return n > k && strcasecmp(path + n - k, ending) == 0;
 }
 
-/* Sets *ret_jsonl where the text is lines of JSON objects.  KVF_E_FORMAT for what is neither that
- * nor plain text. */
+/* Sets *ret_jsonl if the text is JSONL. Returns KVF_E_FORMAT with a sentence if it is neither
+ * JSONL nor plain text. */
 static int find_form(const struct text *t, bool *ret_jsonl, struct kvf_diag *d)
 {
     const char *s = t->bytes.data ? t->bytes.data : "", *wrong = NULL;
