@@ -6,7 +6,7 @@
  * in a fixed order, which every machine rounds equally. The exp of a library would not guarantee
  * this. Everything else is in integers, so the order of a sum does not matter:
  *
- *   - The candidates are the likeliest tokens (the smaller id first among equal weights) until
+ *   - The candidates are the likeliest tokens (the smaller id first if weights are equal) until
  *     their weights reach draw_wanted() of the sum of all weights.
  *   - With r = draw_rank() of the candidates' weight, the token drawn is the first id at which the
  *     cumulative weight of the candidates exceeds r.

@@ -192,7 +192,7 @@ struct kl_coef {
 /* Attention rows of an observation window (engine/method/window.c), indexed by slot. Entries with
  * pos > t count as 0 in the row of query t, whatever the row contains. Every variant gives the same
  * bits. */
-struct window_pair { /* a query that enters the window and a query that leaves it */
+struct window_pair { /* a query that enters the window and a query that drops out of it */
     const float *in, *out;
     int32_t t_in, t_out; /* INT32_MIN: no query; the row is any n readable floats */
 };
@@ -369,7 +369,7 @@ struct kernels {
 
     /* In place: s = p = exp(d) / sum, d = s - max. Returns the log-sum-exp. n >= 1. If entropy is
      * not NULL, it becomes -sum p ln p = ln(sum) - sum exp(d) d / sum, which needs one product per
-     * weight and no logarithm. Both terms are >= 0, so nothing cancels. Hence every variant is
+     * weight and no logarithm. Both terms are >= 0, so they do not cancel. Hence every variant is
      * within 1e-6 * (1 + entropy) of the exact value. A request for the entropy changes no other
      * bit. */
     softmax_fn softmax;
@@ -382,8 +382,8 @@ struct kernels {
     /* sum[i] += p[i]; max[i] = max(max[i], p[i]) unless max is NULL. */
     mass_add_fn mass_add;
 
-    /* Selects sets of one row of weights 0 <= p <= 1, entries in order of time. Larger weights come
-     * first, and among equal weights the larger position.
+    /* Selects sets of one row of weights 0 <= p <= 1, entries in order of time. Larger weights
+     * precede, and equal weights are in falling order of position.
      *
      *   - out[0..n_top): the K largest entries; all if n <= K.
      *   - out[n_top..): the smallest set with mass >= tau times the mass of the row; all if the row
@@ -419,7 +419,7 @@ struct kernels {
     /* row[i] = (or +=, or max=) a[i] * scale. */
     take_share_fn take_share;
 
-    /* out[i] = the maximum of itself and the value of each query: the sum of the scaled weights of
+    /* out[i] = max of out[i] and the value of each query: the sum of the scaled weights of
      * its heads in order, or their maximum. pos is not read if every entry was seen. */
     most_shares_fn most_shares;
     /* out[i] = max of x[i - half .. i + half], half <= i < n - half. */
@@ -468,7 +468,7 @@ void kernels_init(struct kernels *k, unsigned cpu_flags);
 bool cpu_mask_parse(const char *text, unsigned *ret_mask);
 
 /* Returns the flags of the running CPU, limited by KVFATE_CPU_MASK (hexadecimal) if it is set. No
- * other code of the engine reads the environment. An invalid mask limits nothing. */
+ * other code of the engine reads the environment. An invalid mask is ignored. */
 unsigned cpu_flags_detect(void);
 
 #endif

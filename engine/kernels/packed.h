@@ -147,7 +147,7 @@ static inline int packed_bits(enum packed_kind kind)
  *
  *   - PACK_AS_STORED: quantised sources become the smallest quantised kind that represents all of
  *     them. F16 and BF16 keep 16 bits. Floats joined with quantised or other float types become
- *     F32. So does a source with scales beyond those of real models (32 d or 128 d above the
+ *     F32. So does a source with scales larger than in real models (32 d or 128 d above the
  *     largest f16 number).
  *   - PACK_EXACT: always F32.
  *   - PACK_WORDS: as PACK_AS_STORED, but F16, BF16 and F32 become I16. */
