@@ -1,4 +1,4 @@
-/* activation.cuh - what a feed-forward layer makes of its gates. */
+/* activation.cuh - activation functions of the feed-forward layers. */
 #ifndef KVF_ENGINE_CUDA_ACTIVATION_CUH
 #define KVF_ENGINE_CUDA_ACTIVATION_CUH
 

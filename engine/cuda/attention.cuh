@@ -1,46 +1,46 @@
-/* attention.cuh - what the kernels of attention share: which entries a query sees, and a logit. */
+/* attention.cuh - helpers of the attention kernels: visibility of entries, and logits. */
 #ifndef KVF_ENGINE_CUDA_ATTENTION_CUH
 #define KVF_ENGINE_CUDA_ATTENTION_CUH
 
 #include "engine/cuda/device.cuh"
 
-/* Of attention_tensor.cu: as gpu_attend_prompt.  false: it is not made for this, and nothing was
- * done. */
+/* gpu_attend_prompt with tensor cores (attention_tensor.cu). false: not supported for these
+ * arguments, and no work was done. */
 bool gpu_attend_tensor(struct gpu *g, const struct gpu_attention *a);
 
-/* Of attention_parts.cu.  Of models with few heads ATTENTION_PART slots make a part, whole looks at
- * 32 strips of 32 slots, and rows get something of each of the parts that the longest head has: row
- * query * n_heads + head.  What they got is put together in the order of parts; unit: of logits, in
- * those of powers of two. */
+/* Attention in parts (attention_parts.cu). For models with few heads, a part is ATTENTION_PART
+ * slots: 32 strips of 32 slots. Each row has a result for every part of the longest head; its index
+ * is query * n_heads + head. Results are combined in the order of parts. unit: factor that converts
+ * a difference of logits to an exponent of two. */
 enum { ATTENTION_PART = 4096 };
 struct attention_parts {
     float *out, *top, *sum; /* [parts][rows][D], [parts][rows]; out NULL: there is one part */
 };
 unsigned attention_parts_of(const struct gpu_attention *a);
 bool attention_hold_parts(struct gpu *g, const struct gpu_attention *a, unsigned n,
-                          struct attention_parts *ret); /* false: there is no room */
+                          struct attention_parts *ret); /* false: not enough memory */
 void attention_join(struct gpu *g, const struct gpu_attention *a, const struct attention_parts *p,
                     unsigned n, float unit);
 
-/* KV head of query head g. */
+/* Returns the KV head of query head g. */
 DEVICE int kv_head(const struct gpu_attention &a, int g)
 {
     return g / (a.n_heads / a.cache.heads);
 }
 
-/* Where query r is. */
+/* Returns the position of query r. */
 DEVICE int query_at(const struct gpu_attention &a, int r)
 {
     return a.pos0 + (a.now ? *a.now : 0) + r;
 }
 
-/* Slots that query r may see. */
+/* Returns the number of slots visible to query r. */
 DEVICE int slots_of(const struct gpu_attention &a, int h, int r)
 {
     return a.cache.n[h] - (a.T - 1 - r);
 }
 
-/* Whether query r of head g may see an entry, which has been there before it. */
+/* Returns true if query r of head g can see an entry that was stored before it. */
 DEVICE bool shown(const struct gpu_attention &a, int g, int h, int r, int slot)
 {
     const int32_t *until = a.cache.until;
@@ -55,7 +55,7 @@ DEVICE bool sees(const struct gpu_attention &a, int g, int h, int r, int slot)
     return slot < slots_of(a, h, r) && shown(a, g, h, r, slot);
 }
 
-/* The logit from the product of query r and the key of a slot. */
+/* Returns the logit from the product of query r and the key of a slot. */
 DEVICE float logit(const struct gpu_attention &a, int h, int r, int slot, float product)
 {
     float x = product * a.scale;
@@ -68,15 +68,15 @@ DEVICE float logit(const struct gpu_attention &a, int h, int r, int slot, float 
     return x;
 }
 
-/* exp(x - top), 0 for what is hidden, also when all is. */
+/* exp(x - top); 0 for hidden entries, even if all are hidden. */
 DEVICE float weight_of(float x, float top)
 {
     return x == -INFINITY ? 0 : expf(x - top);
 }
 
-/* Makes weights of the logits p of a page, [n_rows][PAGE_SLOTS], and brings the state of each row
- * up to date: its largest logit and its sum of weights; fade is what earlier sums are to be
- * multiplied with.  A warp has every n_warps-th row. */
+/* Replaces the logits p of a page, [n_rows][PAGE_SLOTS], by weights and updates each row's maximum
+ * logit and sum of weights. fade is the factor for the previous sums. A warp handles every
+ * n_warps-th row. */
 DEVICE void page_weights(int n_rows, int n_warps, in_shared<float> p, in_shared<float> top,
                          in_shared<float> sum, in_shared<float> fade)
 {
@@ -89,7 +89,7 @@ DEVICE void page_weights(int n_rows, int n_warps, in_shared<float> p, in_shared<
         float more = warp_sum(x + y);
         p[r * PAGE_SLOTS + lane] = x;
         p[r * PAGE_SLOTS + WARP + lane] = y;
-        __syncwarp(); /* all have read what lane 0 now changes */
+        __syncwarp(); /* all lanes have read the state that lane 0 changes now */
         if (lane == 0) {
             float f = weight_of(old, now);
             fade[r] = f;

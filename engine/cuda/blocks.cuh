@@ -1,9 +1,9 @@
-/* blocks.cuh - eight weights of a row that a file holds in blocks: an octet, channels 8 o to
- * 8 o + 7, as weight_dequant (packed.h) gives them, to the bit.
+/* blocks.cuh - decodes eight weights of a quantised row: an octet, channels 8 o to 8 o + 7, with
+ * the bits of weight_dequant (packed.h).
  *
- * Four octets are a span of 32 channels.  A byte of nibbles holds a channel in its low half and
- * the one 16 (Q4_0, Q4_1), 32 (Q4_K) or 64 (Q6_K) later in its high half, so an octet is a run of
- * bytes and one of the halves. */
+ * Four octets are a span of 32 channels. A nibble byte has a channel in its low half. Its high half
+ * has the channel 16 (Q4_0, Q4_1), 32 (Q4_K) or 64 (Q6_K) later. So an octet is one of the halves
+ * of consecutive bytes. */
 #ifndef KVF_ENGINE_CUDA_BLOCKS_CUH
 #define KVF_ENGINE_CUDA_BLOCKS_CUH
 
@@ -11,13 +11,13 @@
 
 enum { OCTET = 8 };
 
-/* Blocks begin at even addresses, no more is sure. */
+/* Reads 16 bits; blocks are aligned only to 2 bytes. */
 DEVICE unsigned load16(const uint8_t *p)
 {
     return *(const uint16_t *)(const void *)p;
 }
 
-/* Byte i of eight: words of two bytes are read. */
+/* Eight bytes, read as four 16-bit words; byte_of returns byte i. */
 struct bytes8 {
     unsigned half[4];
 };
@@ -47,7 +47,7 @@ template <> struct block<WEIGHT_F32> {
     }
 };
 
-/* 16 bits each, read as one word of 16 bytes. */
+/* 16-bit weights, read as one 16-byte word. */
 template <bool BF16> struct block16 {
     enum { CHANNELS = 1, BYTES = 2 };
     DEVICE float value(uint16_t h) { return BF16 ? from_bf16(h) : from_half(h); }
@@ -80,7 +80,7 @@ template <> struct block<WEIGHT_Q8_0> {
     }
 };
 
-/* Channels 16 to 31 of a block are the high halves of its 16 bytes. */
+/* Decodes octet o; channels 16 to 31 of a block are the high halves of its 16 bytes. */
 DEVICE void nibbles(const uint8_t *q, int o, int *w)
 {
     struct bytes8 b = load_bytes(q + o % 2 * OCTET);
@@ -114,7 +114,7 @@ template <> struct block<WEIGHT_Q4_1> {
     }
 };
 
-/* Eight pairs (scale, offset) of 6 bits in 12 bytes; span j of 32 channels has pair j. */
+/* Q4_K stores eight 6-bit pairs (scale, offset) in 12 bytes; span j of 32 channels has pair j. */
 template <> struct block<WEIGHT_Q4_K> {
     enum { CHANNELS = 256, BYTES = 144 };
     DEVICE void eight(const uint8_t *row, int o, float *w)
@@ -132,7 +132,7 @@ template <> struct block<WEIGHT_Q4_K> {
     }
 };
 
-/* 128 bytes of low nibbles, 64 of high pairs of bits, 16 signed scales, d. */
+/* Q6_K layout: 128 bytes of low nibbles, 64 bytes of 2-bit high parts, 16 signed scales, d. */
 template <> struct block<WEIGHT_Q6_K> {
     enum { CHANNELS = 256, BYTES = 210 };
     DEVICE void eight(const uint8_t *row, int o, float *w)
@@ -151,8 +151,8 @@ template <> struct block<WEIGHT_Q6_K> {
     }
 };
 
-/* Octet o of a row of K channels, 0 beyond them.  Only rows of floats may end within an octet, and
- * are then read one by one. */
+/* Loads octet o of a row of K channels, padded with 0. Only float rows can end within an octet;
+ * they are then read element by element. */
 template <int TYPE> DEVICE void load_octet(const uint8_t *row, int o, int K, float *w)
 {
     if constexpr (block<TYPE>::CHANNELS == 1) {

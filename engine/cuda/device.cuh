@@ -1,8 +1,8 @@
-/* device.cuh - what all kernels share: how they are launched, shared memory, sums over a warp and a
- * block, and how one element of the cache is read.
+/* device.cuh - helpers of all kernels: launches, shared memory, sums over a warp and a block, and
+ * access to elements of the cache.
  *
- * A kernel file includes this header and no other of CUDA.  Without nvcc it is compiled against an
- * emulation of a block, which defines the same names before (tests/cuda/emulation.hh). */
+ * A kernel file includes only this CUDA header. Without nvcc it is compiled with an emulation of a
+ * block, which defines the same names first (tests/cuda/emulation.hh). */
 #ifndef KVF_ENGINE_CUDA_DEVICE_CUH
 #define KVF_ENGINE_CUDA_DEVICE_CUH
 
@@ -11,18 +11,20 @@
 #include <cuda_runtime.h>
 
 #define SHARED(type, name, n) __shared__ type name[n]
-#define SHARED_FOURS(type, name, n) __shared__ __align__(16) type name[n] /* read in fours */
+#define SHARED_FOURS(type, name, n)                                                                \
+    __shared__ __align__(16) type name[n] /* read four at a time                                   \
+                                           */
 #define SHARED_DYNAMIC(type, name) extern __shared__ type name[]
 template <class T> using in_shared = T *; /* the address of an element */
 #define KERNEL_IS(name, kernel) ((void)0)
-/* Of what a kernel is given once for each of many: read where it lies, not copied. */
+/* Qualifies a large kernel parameter that is read in place instead of copied. */
 #define GIVEN const __grid_constant__
 #endif
 
 #include <math.h>
 #include <stdint.h>
 
-#define restrict __restrict__ /* the headers below are C's */
+#define restrict __restrict__ /* the headers below are C headers */
 extern "C" {
 #include "base/mem.h"
 #include "engine/kernels/kernels.h"
@@ -32,24 +34,23 @@ extern "C" {
 struct gpu {
     int which;
     cudaStream_t stream;
-    cudaError_t error; /* the first of a copy or an allocation */
-    /* Of gemm.cu: what cuBLAS reads, grown on demand. */
-    struct blas *blas; /* NULL: not opened yet, or with no_blas there is none */
+    cudaError_t error; /* first error of a copy or an allocation */
+    /* Used by gemm.cu: inputs of cuBLAS, grown on demand. */
+    struct blas *blas; /* NULL: not yet opened, or unavailable (no_blas) */
     bool no_blas;
     void *gemm_x, *gemm_w;
     size_t gemm_x_bytes, gemm_w_bytes;
-    void *parts; /* of attention_tensor.cu, grown on demand */
+    void *parts; /* used by attention_tensor.cu, grown on demand */
     size_t parts_bytes;
-    void *rows; /* of rows_tensor.cu, grown on demand */
+    void *rows; /* used by rows_tensor.cu, grown on demand */
     size_t rows_bytes;
-    size_t step_room[2][2]
-                    [4]; /* of attention_step.cu: shared memory that its kernels were allowed */
-    long waits;          /* calls of gpu_wait */
+    size_t step_room[2][2][4]; /* used by attention_step.cu: shared memory granted to its kernels */
+    long waits;                /* calls of gpu_wait */
     cudaEvent_t mark[GPU_MARKS];
     int processors;              /* multiprocessors */
-    bool early;                  /* kernels of a graph may start before those before them end */
-    struct parcels *parcels;     /* of parcel.cu; NULL: not opened yet */
-    struct gpu_graph *recording; /* NULL: what is launched goes on the stream */
+    bool early;                  /* kernels of a graph may start before the preceding ones end */
+    struct parcels *parcels;     /* used by parcel.cu; NULL: not yet opened */
+    struct gpu_graph *recording; /* NULL: launches go to the stream */
 };
 
 /* Keeps the first error. */
@@ -59,19 +60,19 @@ static inline void gpu_note(struct gpu *g, cudaError_t e)
         g->error = e;
 }
 
-/* Of graph.cu. */
+/* A kernel launch for graph.cu. */
 struct gpu_call {
     const void *kernel;
     dim3 grid, block;
-    size_t shared; /* bytes that are dynamic */
-    void **arg;    /* [n_args] where they are */
+    size_t shared; /* dynamic bytes */
+    void **arg;    /* [n_args] addresses of the arguments */
     const size_t *size;
     int n_args;
     bool early; /* LAUNCH_EARLY */
 };
-enum { GPU_MOST_ARGS = 16, GPU_MOST_ARG_BYTES = 4096 /* what every device takes */ };
+enum { GPU_MOST_ARGS = 16, GPU_MOST_ARG_BYTES = 4096 /* supported by every device */ };
 void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call);
-void gpu_graph_break(struct gpu *g); /* what was written down goes on the stream, one by one */
+void gpu_graph_break(struct gpu *g); /* replays recorded work on the stream, call by call */
 
 template <class T> struct as_declared {
     typedef T type;
@@ -93,25 +94,25 @@ static void launch(struct gpu *g, bool early, const char *name, void (*kernel)(P
 }
 #define LAUNCH(kernel, grid, block, bytes, g, ...)                                                 \
     launch(g, false, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
-/* The same for a kernel whose lanes all call earlier_done before they read what others have written
- * and before they write: in a graph its blocks may come while the kernel before it still runs, and
- * prepare what does not depend on it. */
+/* Launches a kernel with early start. All its lanes must call earlier_done before they read data of
+ * other kernels and before they write. In a graph its blocks can then start while the preceding
+ * kernel still runs. */
 #define LAUNCH_EARLY(kernel, grid, block, bytes, g, ...)                                           \
     launch(g, true, #kernel, kernel, grid, block, bytes, __VA_ARGS__)
 
-void gpu_parcels_close(struct gpu *g); /* of parcel.cu */
+void gpu_parcels_close(struct gpu *g); /* in parcel.cu */
 
-/* Of gemm.cu.  At least so many bytes at *p; what was there is in use until all before it is done.
- * false: there is no room. */
+/* Grows *p to at least `bytes` bytes (gemm.cu). Waits for work that uses the old memory. false: not
+ * enough memory. */
 bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes);
-bool gpu_blas(struct gpu *g); /* whether cuBLAS can be used */
+bool gpu_blas(struct gpu *g); /* returns true if cuBLAS can be used */
 
 #define ALL_LANES 0xffffffffu
 #define DEVICE static __device__ __forceinline__
 
 #ifdef __CUDACC__
-/* Waits until all that came before is done and can be seen; then what comes behind may start early
- * in turn, once all blocks are here. */
+/* Waits until all preceding work is done and visible. Then the following kernel may start early,
+ * once all blocks are running. */
 DEVICE void earlier_done()
 {
 #if __CUDA_ARCH__ >= 900
@@ -120,8 +121,8 @@ DEVICE void earlier_done()
 #endif
 }
 
-/* Asks for the line at p of the device's memory: it is nearer when it is read.  What is written
- * there meanwhile is not missed, as only the cache that all processors share has it. */
+/* Prefetches the line at p of device memory into the L2 cache. All multiprocessors share this
+ * cache, so later writes are still seen. */
 DEVICE void ask_for_line(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
@@ -159,7 +160,7 @@ DEVICE float warp_max(float v)
     return v;
 }
 
-/* The sum of the lanes of a block, for all of them.  Barriers at either end. */
+/* Returns the sum over the lanes of a block in every lane. Synchronises before and after. */
 template <class T> DEVICE T block_sum(T v)
 {
     SHARED(T, part, WARP);
@@ -196,14 +197,14 @@ DEVICE float from_bf16(uint16_t h)
     return __uint_as_float((unsigned)h << 16);
 }
 
-/* To the nearest, ties to even; no NaN. */
+/* Rounds to nearest, ties to even; f must not be NaN. */
 DEVICE uint16_t to_bf16(float f)
 {
     unsigned u = __float_as_uint(f);
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* An element of what cuBLAS reads. */
+/* Stores an element of an input of cuBLAS. */
 DEVICE void gemm_set(float *p, size_t i, float v)
 {
     p[i] = v;
@@ -213,7 +214,7 @@ DEVICE void gemm_set(uint16_t *p, size_t i, float v)
     p[i] = to_bf16(v);
 }
 
-/* An element of the cache: half or float. */
+/* Loads an element of the cache: half or float. */
 DEVICE float kv_value(const float *p, size_t i)
 {
     return p[i];
@@ -231,20 +232,21 @@ DEVICE void kv_set(uint16_t *p, size_t i, float v)
     p[i] = __half_as_ushort(__float2half_rn(v));
 }
 
-/* Keys of page p of a head; the values follow them. */
+/* Returns the keys of page p of a head; the values follow them. */
 template <class KV> DEVICE KV *page_keys(const struct gpu_cache &c, int head, int p)
 {
     size_t number = (size_t)c.table[(size_t)head * (size_t)c.ld_table + (size_t)p];
     return (KV *)c.pool + number * 2 * PAGE_SLOTS * (size_t)c.D;
 }
 
-/* Whole units of 2^-50, as in kernels.h. */
+/* Converts to integer units of 2^-50, as in kernels.h. */
 DEVICE long long mass_units(float p)
 {
     return p <= 1 ? __double2ll_rn((double)p * 0x1p50) : 0;
 }
 
-/* Rising with the score: the bits of a float, turned for negative ones; -0 is 0, NaN the least. */
+/* Maps a score to an unsigned integer of the same order: the bits of the float, inverted for
+ * negative ones. -0 equals 0; NaN is smallest. */
 DEVICE unsigned rising(float x)
 {
     unsigned b = __float_as_uint(x == 0 ? 0.0f : x);
@@ -253,7 +255,7 @@ DEVICE unsigned rising(float x)
     return b >> 31 ? ~b : b | 0x80000000u;
 }
 
-/* As row_cut_has of kernels.h. */
+/* Returns true if entry i belongs to the cut, as row_cut_has of kernels.h. */
 DEVICE bool in_cut(const struct row_cut &c, float p, int i)
 {
     return p > c.threshold || (p == c.threshold && i >= c.first_tie);

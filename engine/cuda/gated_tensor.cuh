@@ -1,9 +1,9 @@
-/* gated_tensor.cuh - what gated attention by tensor cores reads, and what its kernels share.
+/* gated_tensor.cuh - inputs and helpers of gated attention with tensor cores.
  *
- * Queries, keys, values and derivatives by outputs are rounded to bf16 once, before.  A warp has 16
- * rows of one matrix, queries or keys, and all of their sums; tiles of the other side's rows come
- * to shared memory while those before them are used.  What a warp makes of a tile of products,
- * weights and derivatives, stays in its registers and is the left factor of the next product.
+ * Queries, keys, values and output gradients are first rounded to bf16. A warp has 16 rows of one
+ * matrix, queries or keys, and all of their sums. Tiles of rows of the other matrix are copied to
+ * shared memory while the preceding tiles are in use. The warp's weights and gradients of a tile
+ * stay in its registers and are the left factor of the next product.
  *
  * Rows of matrices in shared memory are an odd number of pieces apart (attention_tensor.cu).
  * Logits, gates and log-sum-exps are in units of ln 2. */
@@ -18,34 +18,36 @@ enum { WARPS = 4, LANES = WARPS * WARP, WARP_ROWS = 16, TILE = WARPS * WARP_ROWS
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147181f
 
-/* What the kernels read.  Lists are of `padded` words, whole tiles. */
+/* Inputs of the kernels. Lists have `padded` words, a multiple of the tile size. */
 struct gated {
     int T, padded, G, H, D;
     enum gating gating;
     float scale, window;
     const uint16_t *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D] */
-    const uint16_t *d_out;     /* [T][G * D]; NULL forward */
+    const uint16_t *d_out;     /* [T][G * D]; NULL in the forward pass */
     int ld;
     const float *gate;        /* [H] lists */
-    const int32_t *gone;      /* [H] lists; NULL: every entry stays */
-    const int32_t *first;     /* list, INT32_MAX behind the last token, which sees nothing */
+    const int32_t *gone;      /* [H] lists; NULL: no entry is evicted */
+    const int32_t *first;     /* list; INT32_MAX after the last token, where no key is visible */
     const float *lse, *delta; /* [G] lists */
 };
 
-/* Areas of scratch. */
+/* Areas of the scratch memory. */
 struct gated_room {
     uint16_t *rows, *d_out;
     float *gate, *lse, *delta;
     int32_t *gone, *first;
-    float *d_k, *d_v, *d_gate; /* [G][T][D] and [G] lists: what each query head adds */
+    float *d_k, *d_v, *d_gate; /* [G][T][D] and [G] lists: contribution of each query head */
 };
-/* Of train_forward.cu: bytes that are taken. */
+/* Lays out the areas in `base` and returns their bytes (train_forward.cu). */
 size_t gated_lay_out(struct gated_room *r, const struct attention *a, void *base);
-/* Rounds queries, keys and values, makes lists of gates, and describes what kernels read. */
+/* Rounds queries, keys and values, builds the lists of gates, and returns the inputs of the
+ * kernels. */
 struct gated gated_prepare(struct gpu *g, const struct attention *a, const struct gated_room *r);
 bool gated_by_tensor(const struct attention *a);
 
-/* ROWS rows of two matrices of up to WIDE channels, and three lists of a word for each row. */
+/* Layout of a stage: ROWS rows of two matrices of up to WIDE channels, and three lists of one word
+ * per row. */
 template <int WIDE, int ROWS> struct stage_of {
     enum {
         PIECES = WIDE / 8,
@@ -57,7 +59,7 @@ template <int WIDE, int ROWS> struct stage_of {
     };
 };
 
-/* Begins to copy ROWS rows, ld halves apart, of which n are there. */
+/* Starts to copy ROWS rows, ld halves apart; rows from n on are zeros. */
 template <int WIDE, int ROWS>
 DEVICE void fetch_rows(in_shared<uint4> to, const uint16_t *from, int ld, int n, int D)
 {
@@ -75,14 +77,14 @@ DEVICE void fetch_rows(in_shared<uint4> to, const uint16_t *from, int ld, int n,
             copy_piece(to + (size_t)(j * AT_ONCE * S::LD), from, j * AT_ONCE < n);
 }
 
-/* And the words of a list that belong to them. */
+/* Starts to copy the words of a list for these rows. */
 template <int ROWS> DEVICE void fetch_list(in_shared<uint4> to, const void *words)
 {
     if (threadIdx.x < ROWS / 4)
         copy_piece(to + threadIdx.x, (const uint4 *)words + threadIdx.x, true);
 }
 
-/* What a list in shared memory has for the two columns of a lane in tile j of eight. */
+/* Loads the list elements of the lane's two columns in tile j of eight. */
 DEVICE void list_floats(in_shared<uint4> list, int j, float x[2])
 {
     uint2 w = half_piece(list, j * 4 + lane_of_warp() % 4);
@@ -96,7 +98,7 @@ DEVICE void list_ints(in_shared<uint4> list, int j, int x[2])
     x[1] = (int)w.y;
 }
 
-/* The 16 rows of a warp as left factors: in registers, or where they lie in shared memory. */
+/* The 16 rows of a warp as left factors, in registers or in shared memory. */
 template <int WIDE, bool HELD> struct own_rows {
     uint32_t x[HELD ? WIDE / 16 : 1][4];
     in_shared<uint4> at;
@@ -144,8 +146,8 @@ DEVICE void rows_by_rows(const struct own_rows<WIDE, HELD> &own, in_shared<uint4
     }
 }
 
-/* sum += p, of 16 rows and N columns and rounded to bf16, times N rows of a matrix from row r0 on,
- * WIDTH channels of them from channel c on. */
+/* sum += p (16 rows, N columns, rounded to bf16) times N rows of a matrix from row r0 on, for WIDTH
+ * channels from channel c on. */
 template <int WIDE, int WIDTH, int N>
 DEVICE void weights_by_rows(float sum[WIDTH / 8][4], const float p[N / 8][4],
                             in_shared<uint4> matrix, int r0, int c)
@@ -168,19 +170,19 @@ DEVICE void weights_by_rows(float sum[WIDTH / 8][4], const float p[N / 8][4],
     }
 }
 
-/* The two rows of a lane: row e of the warp's. */
+/* Returns the index of row e of the lane's two rows in the block. */
 DEVICE int row_of_lane(int e)
 {
     return warp_of_block() * WARP_ROWS + lane_of_warp() / 4 + e * 8;
 }
 
-/* What logits change with age by, for GATING_LOGIT; entries that are not seen yet count as new. */
+/* Returns the factor of logits at an age, for GATING_LOGIT; negative ages count as 0. */
 DEVICE float slope_of(float age, float gate)
 {
     return power_of_two(fmaxf(age, 0) * gate);
 }
 
-/* The logit s' of a pair from the product s of its query and key. */
+/* Returns the logit s' of a pair from the product s of its query and key. */
 template <enum gating GATING>
 DEVICE float modulate(const struct gated &a, float s, float age, float gate)
 {
@@ -191,7 +193,7 @@ DEVICE float modulate(const struct gated &a, float s, float age, float gate)
     return GATING == GATING_LOGIT ? s * a.scale * slope_of(age, gate) : s * a.scale;
 }
 
-/* Calls f with the kind of gates as a constant. */
+/* Calls f with the kind of gates as a compile-time constant. */
 template <enum gating GATING> struct kind_of {
     static constexpr enum gating VALUE = GATING;
 };
@@ -213,10 +215,11 @@ template <class F> DEVICE void for_gating(enum gating gating, F f)
     }
 }
 
-/* ---- rows that are queries, beside columns that are keys ---- */
+/* ---- rows are queries, columns are keys ---- */
 
 struct query_rows {
-    int low, query; /* the warp's first one; that of the lane's first row, its second is 8 behind */
+    int low, query; /* first query of the warp; query of the lane's first row (its second row is 8
+                       later) */
 };
 
 DEVICE struct query_rows query_rows_of_lane(int q0)
@@ -225,7 +228,8 @@ DEVICE struct query_rows query_rows_of_lane(int q0)
     return r;
 }
 
-/* Whether a row of the warp sees one of n keys from key k on; whether every row sees them all. */
+/* sees_some returns true if a row of the warp may see one of n keys from key k on. sees_all returns
+ * true if every row sees all of them. */
 DEVICE bool sees_some(const struct gated &a, const struct query_rows &r, int k, int n)
 {
     return k < r.low + WARP_ROWS && k + n > a.first[r.low];
@@ -235,7 +239,7 @@ DEVICE bool sees_all(const struct gated &a, const struct query_rows &r, int k, i
     return k + n <= r.low + 1 && !a.gone && k >= a.first[r.low + WARP_ROWS - 1];
 }
 
-/* Begins to copy keys, values and lists of keys k0 to k0 + KEYS - 1 of KV head h. */
+/* Starts to copy keys, values and lists of keys k0 to k0 + KEYS - 1 of KV head h. */
 template <int WIDE, int KEYS>
 DEVICE void fetch_keys(const struct gated &a, int h, int k0, in_shared<uint4> stage)
 {
@@ -250,14 +254,14 @@ DEVICE void fetch_keys(const struct gated &a, int h, int k0, in_shared<uint4> st
         fetch_list<KEYS>(stage + (size_t)(S::LISTS + S::LIST), a.gone + list);
 }
 
-/* The age of the lane's first key of a tile from key k0 on, for each of its rows. */
+/* Sets the age of the lane's first key of a tile from key k0 on, for each of its rows. */
 DEVICE void ages_of_lane(const struct query_rows &r, int k0, float age[2])
 {
     age[0] = (float)(r.query - k0 - lane_of_warp() % 4 * 2);
     age[1] = age[0] + 8;
 }
 
-/* Makes logits of the products of N tiles of eight keys, from key k0 on.  gates: their list. */
+/* Converts the products of N tiles of eight keys, from key k0 on, to logits. gates: their list. */
 template <int N>
 DEVICE void logits(const struct gated &a, const struct query_rows &r, in_shared<uint4> gates,
                    int k0, float s[N][4])
@@ -279,7 +283,7 @@ DEVICE void logits(const struct gated &a, const struct query_rows &r, in_shared<
     });
 }
 
-/* Hides what a row does not see. */
+/* Hides the keys that a row does not see. */
 template <int N>
 DEVICE void hide(const struct gated &a, const struct query_rows &r, in_shared<uint4> gone, int k0,
                  float s[N][4])
@@ -299,10 +303,10 @@ DEVICE void hide(const struct gated &a, const struct query_rows &r, in_shared<ui
     }
 }
 
-/* ---- what becomes of sums ---- */
+/* ---- output of sums ---- */
 
-/* Stores the lane's channels of its rows e, times by[e], to row r0 + row of `to`, of n; by twos
- * where addresses allow it. */
+/* Stores the lane's channels of its rows e, times by[e], to row r0 + row of `to`, which has n rows;
+ * two floats at a time if addresses are aligned. */
 template <int WIDTH>
 DEVICE void store_rows(float *to, size_t ld, int r0, int n, int D, const float sum[WIDTH / 8][4],
                        const float by[2])
@@ -329,7 +333,7 @@ DEVICE void store_rows(float *to, size_t ld, int r0, int n, int D, const float s
     }
 }
 
-/* Lets a kernel have so many bytes of shared memory; false: the device has no such room. */
+/* Allows a kernel `bytes` bytes of shared memory; returns false if the device has less. */
 template <class F> static bool gated_allow(F kernel, int bytes)
 {
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
@@ -339,7 +343,7 @@ template <class F> static bool gated_allow(F kernel, int bytes)
     return false;
 }
 
-/* Returns what f<WIDE>(...) does, with room for D channels. */
+/* Returns f<WIDE>(...) with the smallest WIDE for D channels. */
 #define RETURN_FOR_WIDTH(D, f, ...)                                                                \
     if ((D) <= 64)                                                                                 \
         return f<64>(__VA_ARGS__);                                                                 \

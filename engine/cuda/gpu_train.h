@@ -1,10 +1,10 @@
-/* gpu_train.h - the kernels of derivatives, as engine/train sees them.
+/* gpu_train.h - the gradient kernels, as engine/train uses them.
  *
- * As gpu.h: all pointers lie on the device unless they are said to be the host's, rows are ld
- * floats apart, functions put work on the device's stream and return.  Sums have one order,
- * whatever the device: the same input gives the same bits.  Derivatives are added where it says
- * +=.  Against the C reference the results are within 1e-5, relative to the largest value of what
- * is compared. */
+ * Conventions are as in gpu.h: all pointers refer to device memory unless stated otherwise, rows
+ * are ld floats apart, and functions put work on the device's stream and return. Sums have one
+ * order on every device, so the same input gives the same bits. Gradients are accumulated where a
+ * comment has +=. Results are within 1e-5 of the C reference, relative to the largest compared
+ * value. */
 #ifndef KVF_ENGINE_CUDA_GPU_TRAIN_H
 #define KVF_ENGINE_CUDA_GPU_TRAIN_H
 
@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* c (m x n, rows ld_c apart) = a (m x k) b (k x n), or c += a b; element (i, j) of a lies at
- * a[i * a_row + j * a_col], of b at b[i * b_row + j * b_col].  b is f32 or bf16 (b_type). */
+/* c (m x n, rows ld_c apart) = a (m x k) b (k x n), or c += a b. Element (i, j) of a is at a[i *
+ * a_row + j * a_col], of b at b[i * b_row + j * b_col]. b is f32 or bf16 (b_type). */
 struct gpu_multiply {
     float *c;
     size_t ld_c;
@@ -28,35 +28,35 @@ struct gpu_multiply {
     int m, n, k;
     bool add;
 };
-/* Exact: has the bits of tile_mul of the C reference. */
+/* Exact: same bits as tile_mul of the C reference. */
 void gpu_multiply(struct gpu *g, const struct gpu_multiply *p);
-/* The same by cuBLAS with a and b rounded to bf16, within 2^-7 of the sum of |a b| (2^-8 where b is
- * bf16), where one of the strides of a and of b is 1.  false: there is no cuBLAS, or no room for
- * its tiles, and nothing was done. */
+/* Multiplies with cuBLAS, a and b rounded to bf16, within 2^-7 of the sum of |a b| (2^-8 if b is
+ * bf16). One stride of a and one of b must be 1. false: cuBLAS or memory for its tiles is missing,
+ * and no work was done. */
 bool gpu_multiply_bf16(struct gpu *g, const struct gpu_multiply *p);
-/* to = from rounded to bf16, rows of n that adjoin. */
+/* to = from rounded to bf16, adjacent rows of n. */
 void gpu_to_bf16(struct gpu *g, uint16_t *to, const float *from, int rows, int n);
 
-/* Gated attention of whole sequences (gated.h), in tiles of 64 queries and 64 keys: O(T) memory.
- * D at most 256; kernels is not used.  delta: [n_heads, T] scratch. */
+/* Gated attention of full sequences (gated.h), in tiles of 64 queries and 64 keys with O(T) memory.
+ * D is at most 256; kernels is not used. delta: [n_heads, T] scratch. */
 void gpu_gated_forward(struct gpu *g, const struct attention *a, float *out, size_t ld_out,
                        float *lse);
 void gpu_gated_backward(struct gpu *g, const struct attention *a, const struct attention_grads *d,
                         float *delta);
-/* The same by tensor cores: queries, keys, values, weights, derivatives by outputs and by products
- * of queries and keys rounded to bf16, since derivatives may have any scale and bf16 has the range
- * of f32; sums, softmax and gates in f32.  Where logits are no larger than some ten, what comes out
- * forward is within 2^-6 of the largest of its kind, derivatives within 2e-2, or 5e-2 where gates
- * leave most queries little but their own key: then derivatives by gates nearly cancel.  room:
- * gpu_gated_room bytes of scratch, of this sequence or of a longer one.  false: D is no multiple of
- * 16 or there is a cap, or the device lacks shared memory, and nothing was done. */
+/* Gated attention with tensor cores. Queries, keys, values, weights, output gradients and gradients
+ * of logits are rounded to bf16, which has the range of f32 and so fits gradients of any scale.
+ * Sums, softmax and gates are in f32. With logits up to about ten, forward results are within 2^-6
+ * of the largest value of their kind. Gradients are within 2e-2, or 5e-2 if the gates hide most
+ * keys but a query's own, because the gradients of the gates then nearly cancel. room:
+ * gpu_gated_room bytes of scratch, for this sequence or a longer one. false: D is not a multiple of
+ * 16, there is a soft cap, or the device has too little shared memory; no work was done. */
 size_t gpu_gated_room(const struct attention *a);
 bool gpu_gated_forward_bf16(struct gpu *g, const struct attention *a, float *out, size_t ld_out,
                             float *lse, void *room);
 bool gpu_gated_backward_bf16(struct gpu *g, const struct attention *a,
                              const struct attention_grads *d, void *room);
 
-/* Norms of T rows of `heads` vectors that adjoin, C channels each. */
+/* RMS norms of T rows of `heads` adjacent vectors of C channels. */
 struct gpu_norm {
     int T, heads, C;
     float eps;
@@ -64,7 +64,7 @@ struct gpu_norm {
 };
 void gpu_norm(struct gpu *g, const struct gpu_norm *n, float *out, size_t ld_out, const float *x,
               size_t ld_x);
-/* dx = or += the derivative by x from that by what the norm gave. */
+/* dx = or += the gradient with respect to x, from the output gradient dy. */
 void gpu_norm_back(struct gpu *g, const struct gpu_norm *n, float *dx, size_t ld_dx, const float *x,
                    size_t ld_x, const float *dy, size_t ld_dy, bool set);
 /* dw [C] += the sum of dy x / rms(x) over rows and heads. */
@@ -79,15 +79,18 @@ void gpu_add_rows(struct gpu *g, float *y, size_t ld_y, const float *x, size_t l
 void gpu_blend(struct gpu *g, float *y, const float *x, size_t n, float by);
 /* to [n, m] = the transpose of from [m, n]. */
 void gpu_transpose(struct gpu *g, float *to, const float *from, int m, int n);
-/* As gpu_rope, the turn of token t at row t - first[t] of turn [position][n_rot]. */
+/* Applies RoPE as gpu_rope does; the angles of token t are row t - first[t] of turn
+ * [position][n_rot]. */
 void gpu_rope_within(struct gpu *g, float *x, size_t ld, const float *turn, const int32_t *first,
                      int T, int n_heads, int D, int n_rot);
-/* out [t, n] = silu(x[t, 0..n)) x[t, n..2n); back: d [t, n] by out becomes d [t, 2n] by x. */
+/* out [t, n] = silu(x[t, 0..n)) x[t, n..2n). gpu_swiglu_back replaces the gradient d [t, n] of out
+ * by the gradient d [t, 2n] of x. */
 void gpu_swiglu(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                 int n);
 void gpu_swiglu_back(struct gpu *g, float *d, size_t ld_d, const float *x, size_t ld_x, int T,
                      int n);
-/* number = value, or of write gates log(value = max(value, least)); and back, set: own NULL: 0. */
+/* number = value, or for write gates log(value = max(value, least)). gpu_gates_back overwrites
+ * d_value; own NULL counts as 0. */
 void gpu_gates(struct gpu *g, float *number, float *value, size_t n, bool write, float least);
 void gpu_gates_back(struct gpu *g, float *d_value, const float *d_number, const float *value,
                     const float *own, size_t n, bool write, float least);
@@ -95,58 +98,60 @@ void gpu_gates_back(struct gpu *g, float *d_value, const float *d_number, const 
 void gpu_embed_learn(struct gpu *g, float *d_table, const int32_t *ids, const float *dx, int T,
                      int d);
 
-/* The networks of gates.  y += bias [n], out = act(y), T rows; back: out = act(y), d *= act'(y). */
+/* Layers of gate networks. gpu_activate: y += bias [n], out = act(y), T rows. gpu_activate_back:
+ * out = act(y), d *= act'(y). */
 enum gpu_act { GPU_SILU, GPU_GELU, GPU_RELU };
 void gpu_activate(struct gpu *g, enum gpu_act act, float *y, float *out, size_t ld,
                   const float *bias, int T, int n);
 void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, const float *y,
                        size_t ld, int T, int n);
-/* z += bias [n], and value[t * ld_value + i] = sigmoid(z[t, i]) of write gates, its log otherwise;
- * back: d_z [t, i] is set from d_value. */
+/* z += bias [n]; value[t * ld_value + i] = sigmoid(z[t, i]) for write gates, otherwise its log.
+ * gpu_read_out_back sets d_z [t, i] from d_value. */
 void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float *value,
                   size_t ld_value, int T, int n, bool write);
 void gpu_read_out_back(struct gpu *g, float *d_z, size_t ld_dz, const float *z, size_t ld_z,
                        const float *d_value, size_t ld_value, int T, int n, bool write);
 
-/* capacity.h: sums [heads, T] become R; and d_log_beta the derivative by log beta, from d by R.
- * first: [T]. */
+/* Capacity loss (capacity.h): sums [heads, T] become R. gpu_capacity_back sets d_log_beta, the
+ * gradient of log beta, from d, the gradient of R. first: [T]. */
 void gpu_capacity_sums(struct gpu *g, float *sums, const float *log_beta, const int32_t *first,
                        int heads, int T);
 void gpu_capacity_back(struct gpu *g, float *d_log_beta, const float *d, const float *log_beta,
                        const int32_t *first, int heads, int T);
-/* sum[b], count[b] of row b: of the terms (R - M) w[t] with R > M.  total: R is the sum over all
- * heads, which are then one row. */
+/* sum[b], count[b] over row b: the terms (R - M) w[t] with R > M. total: R is the sum over all
+ * heads, which then form one row. */
 void gpu_capacity_terms(struct gpu *g, double *sum, int64_t *count, const float *sums,
                         const double *w, double M, int heads, int T, bool total);
-/* d[h, t] = scale w[t] where R > M, else 0. */
+/* d[h, t] = scale w[t] if R > M, otherwise 0. */
 void gpu_capacity_spread(struct gpu *g, float *d, const float *sums, const double *w, double M,
                          double scale, int heads, int T, bool total);
 /* sum[h] of o + (1 - o)(1 - (1 - g)^2) with o[t]; d_g = scale times its derivative. */
 void gpu_sparsity(struct gpu *g, double *sum, float *d_g, const float *gate, const double *o,
                   double scale, int heads, int T);
 
-/* quality.h.  Rows at[i] of x, times by; and the way back: x[at[i]] += by rows[i]. */
+/* Kernels of quality.h. gpu_gather: rows[i] = by x[at[i]]. gpu_scatter_add: x[at[i]] += by
+ * rows[i]. */
 void gpu_gather(struct gpu *g, float *rows, const float *x, const int32_t *at, int n, int d,
                 float by);
 void gpu_scatter_add(struct gpu *g, float *x, const float *rows, const int32_t *at, int n, int d,
                      float by);
-/* Sums of n rows of V logits, of the student's s and the teacher's t (NULL: none), and
- * next[i] = s[i, token[i]]. */
+/* Sums over n rows of V logits, s of the student and t of the teacher (may be NULL), and next[i] =
+ * s[i, token[i]]. */
 void gpu_kl_parts(struct gpu *g, struct kl_part *part, float *next, const float *s, const float *t,
                   size_t ld, const int32_t *token, int n, int V);
-/* s becomes the derivative by s: kl_back of kernels.h, less ntp[i] at token[i]. */
+/* s becomes its gradient: kl_back of kernels.h, minus ntp[i] at token[i]. */
 void gpu_kl_back(struct gpu *g, float *s, const float *t, size_t ld, const struct kl_coef *coef,
                  const int32_t *token, const float *ntp, int n, int V);
 /* sum[t] of (s - x)^2 of row t, and d = scale (s - x). */
 void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *x, double scale,
              int T, int n);
 
-/* The sum of n values, of their exponentials or squares, in parts, part[GPU_PARTS]: their sum in
- * order is the host's. */
+/* Partial sums part[GPU_PARTS] of n values, of their exponentials or of their squares. The host
+ * adds the parts in order. */
 enum { GPU_PARTS = 256 };
 enum gpu_sum { GPU_VALUES, GPU_EXPONENTIALS, GPU_SQUARES };
 void gpu_sum_parts(struct gpu *g, double *part, const float *x, size_t n, enum gpu_sum what);
-/* A step of AdamW with the scalars of optimizer.c. */
+/* One AdamW step with the scalars of optimizer.c. */
 struct gpu_adamw {
     float rate, eps, decay, b1, a1, b2, a2, scale;
 };

@@ -1,5 +1,5 @@
-/* score.cuh - what the kernels of scores share: which entry a lane has, which query heads decide
- * for it, and what these gave it in the rows of the window. */
+/* score.cuh - helpers of the score kernels: a lane's entry, the query heads that score it, and
+ * their weights in the rows of the window. */
 #ifndef KVF_ENGINE_CUDA_SCORE_CUH
 #define KVF_ENGINE_CUDA_SCORE_CUH
 
@@ -8,13 +8,13 @@
 
 enum { LANES = 256 };
 
-/* The entries that are scored. */
+/* The heads to score. */
 struct asked {
     struct gpu_heads h;
     const unsigned char *due;
 };
 
-/* What lane i of a head has to do; false: nothing. */
+/* Sets the entry of the lane; returns false if the lane has no entry to score. */
 DEVICE bool entry_of(const struct asked &a, int *at, int *slot, size_t *place)
 {
     *at = (int)blockIdx.y;
@@ -28,7 +28,7 @@ static inline dim3 grid_of(const struct gpu_heads *h)
     return dim3(blocks_for((size_t)h->cache.most, LANES), (unsigned)h->cache.heads);
 }
 
-/* Query heads [*q0, end) that decide for head `at`. */
+/* Sets *q0 and returns the end of the query heads [*q0, end) that score head `at`. */
 DEVICE int group_of(const struct gpu_group &x, int at, int *q0)
 {
     int first = x.layer ? at - at % x.heads_of_layer : at;
@@ -36,14 +36,14 @@ DEVICE int group_of(const struct gpu_group &x, int at, int *q0)
     return *q0 + (x.layer ? x.heads_of_layer : 1) * x.per;
 }
 
-/* Where the row lies that is `age` queries old. */
+/* Returns the ring index of the row that is `age` queries old. */
 DEVICE int row_at(const struct gpu_window &w, int age)
 {
     return (w.newest + (w.now ? w.now[1] : 0) + w.ring - age) % w.ring;
 }
 
-/* The weight that query head q gave the entry of a slot at position pos: 0 to one that came later.
- */
+/* Returns the weight that query head q gave to the entry of a slot at position pos; 0 for an entry
+ * later than the query. */
 DEVICE float weight_at(const struct gpu_heads &h, const struct gpu_window &w, int q, int row,
                        int slot, int32_t pos)
 {
@@ -53,31 +53,31 @@ DEVICE float weight_at(const struct gpu_heads &h, const struct gpu_window &w, in
         .rows[((size_t)q * (size_t)w.ring + (size_t)row) * (size_t)h.cache.ld_slot + (size_t)slot];
 }
 
-/* What positions count from. */
+/* Returns the base of relative positions. */
 DEVICE int32_t now_of(const struct asked &a)
 {
     return a.h.now ? a.h.now[0] : 0;
 }
 
-/* Whether an entry is unprotected. */
+/* Returns true if the entry is neither a sink nor recent. */
 DEVICE bool candidate(int32_t pos, int32_t sinks, int32_t recent_from)
 {
     return pos >= sinks && pos < recent_from;
 }
 
-/* Rounded to whole units, of which sums are exact (window.c). */
+/* Rounds x to integer units, so that sums are exact (window.c). */
 DEVICE double in_units(float x, double magic)
 {
     return ((double)x + magic) - magic;
 }
 
-/* The sum of exp(value(i) - top), i < n, in the order of i: one lane adds, all LANES work out the
- * terms.  For all of them; barriers at either end. */
+/* Returns the sum of exp(value(i) - top), i < n, in the order of i, in every lane. All LANES
+ * compute the terms and one lane adds them. Synchronises before and after. */
 template <class F> DEVICE double sum_of_exp(int n, double top, F value)
 {
     SHARED(double, term, LANES);
     SHARED(double, all, 1);
-    double sum = 0; /* that of lane 0 counts */
+    double sum = 0; /* only lane 0 uses it */
     for (int i0 = 0; i0 < n; i0 += LANES) {
         int m = n - i0 < LANES ? n - i0 : LANES;
         if ((int)threadIdx.x < m)

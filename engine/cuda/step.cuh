@@ -1,5 +1,5 @@
-/* step.cuh - how the attention of one token is cut into blocks, and how their parts are put
- * together (attention_step.cu has the rest). */
+/* step.cuh - division of a decode step's attention into blocks, and combination of their partial
+ * results (the rest is in attention_step.cu). */
 #ifndef KVF_ENGINE_CUDA_STEP_CUH
 #define KVF_ENGINE_CUDA_STEP_CUH
 
@@ -9,28 +9,28 @@
 enum {
     LANES = 256,
     WARPS = LANES / WARP,
-    KEY_LANES = PAGE_SLOTS / FOUR, /* that have a channel of a page together */
+    KEY_LANES = PAGE_SLOTS / FOUR, /* number of lanes that share a channel of a page */
     STAGES = 3,
-    PIECES = 1024, /* of a tile, each of 16 bytes */
+    PIECES = 1024, /* pieces of 16 bytes of a tile */
     MOST_ROWS = 16,
     ROWS_OF_WARP = MOST_ROWS / WARPS,
     MOST_SPLITS = 128,
-    FILL = 3 * 132, /* blocks of a launch that a device runs at the same time */
+    FILL = 3 * 132, /* concurrent blocks of a launch on a device */
     PART = LANES * FOUR * FOUR,
 };
 
-/* How a launch is cut. */
+/* Division of a launch. */
 struct cut {
     int n_q, passes;   /* query heads of a KV head; blocks that share them */
-    int splits, pages; /* blocks that share the pages; those of a block at most */
-    int sets, lanes;   /* of a block; of a set, 1 << log_lanes */
+    int splits, pages; /* blocks that share the pages; maximum pages of a block */
+    int sets, lanes;   /* sets of a block; lanes of a set, 1 << log_lanes */
     int log_lanes;
-    int fours, step;      /* fours of channels; slots of values that a set takes at once */
-    int slots;            /* of a tile of values */
-    int key_tiles, tiles; /* of a page */
+    int fours, step;      /* channels / 4; slots of values that a set processes at once */
+    int slots;            /* slots of a tile of values */
+    int key_tiles, tiles; /* tiles of a page: of keys, of keys and values */
 };
 
-/* Channels of a tile of keys of elements of so many bytes. */
+/* Returns the channels of a tile of keys with elements of `bytes` bytes. */
 static __host__ __device__ inline int channels_of(size_t bytes)
 {
     return PIECES * 16 / (int)bytes / PAGE_SLOTS;
@@ -88,8 +88,8 @@ static struct cut cut_of(const struct gpu_attention *a)
     return c;
 }
 
-/* Shared memory, in floats: tiles, sums of lanes, weights [sets][PAGE_SLOTS][FOUR], what earlier
- * sums fade by [sets][FOUR], queries [sets][D][FOUR]; then pages and where they lie. */
+/* Shared memory, in floats: tiles, sums of lanes, weights [sets][PAGE_SLOTS][FOUR], factors of
+ * previous sums [sets][FOUR], queries [sets][D][FOUR], then page numbers and addresses. */
 enum { AT_PART = STAGES * PIECES * 4, AT_WEIGHTS = AT_PART + PART };
 
 static size_t shared_bytes(const struct cut *c, int D)
@@ -98,9 +98,9 @@ static size_t shared_bytes(const struct cut *c, int D)
     return (size_t)floats * sizeof(float);
 }
 
-/* Memory of the device: how many blocks of a head have ended [heads][passes], what they say of a
- * row: sums of values [n_heads][splits][D, whole fours], the largest logit and the sum of weights
- * [n_heads][splits][2]. */
+/* Device memory of partial results: the number of finished blocks of a head [heads][passes]; per
+ * row, sums of values [n_heads][splits][D rounded up to fours], and maximum logit and sum of
+ * weights [n_heads][splits][2]. */
 struct parts {
     int *ended;
     float *values, *state;
@@ -116,13 +116,13 @@ static __host__ __device__ inline size_t at_state(int n_heads, int splits, int D
     return (size_t)n_heads * (size_t)splits * (size_t)((D + FOUR - 1) / FOUR * FOUR);
 }
 
-/* A block, and where a lane stands in it. */
+/* A block and the position of a lane in it. */
 struct place {
     struct cut c;
-    int h, g0, n_rows, split; /* KV head, first query head, how many */
+    int h, g0, n_rows, split; /* KV head, first query head, number of query heads */
     int n, D;                 /* entries, channels */
     int set, lane;            /* lane of the set */
-    int slot, channel;        /* of values, where the lane begins; slot >= step: nowhere */
+    int slot, channel; /* first slot and channel of values of the lane; slot >= step: no slot */
 };
 
 DEVICE struct place place_of(const struct gpu_attention &a, const struct cut &c, int pass)
@@ -149,7 +149,7 @@ DEVICE int slots_left(const struct place &b, int page)
     return left < PAGE_SLOTS ? left : PAGE_SLOTS;
 }
 
-/* Whether all other blocks of the KV head have ended. */
+/* Returns true if all other blocks of the KV head have finished. */
 DEVICE bool is_last(int *ended, int splits, in_shared<int32_t> told)
 {
     __threadfence();
@@ -162,7 +162,7 @@ DEVICE bool is_last(int *ended, int splits, in_shared<int32_t> told)
     return told[0];
 }
 
-/* share[r][i]: what part i counts in row r. */
+/* share[r][i]: factor of part i in row r. */
 DEVICE void part_weights(const struct place &b, const float *state, in_shared<float> share)
 {
     enum { MINE = MOST_SPLITS / WARP };
@@ -208,8 +208,8 @@ DEVICE void sum_parts(const struct place &b, const float *values, int r, int fou
     }
 }
 
-/* Puts the parts together, in an order that their number alone decides.  A lane has four channels
- * of a row, or, where there are lanes enough, of every so-manyth part. */
+/* Combines the parts in an order that depends only on their number. A lane has four channels of a
+ * row, or a strided subset of their parts if there are enough lanes. */
 DEVICE void join_parts(const struct gpu_attention &a, const struct place &b, struct parts from,
                        in_shared<float> share)
 {

@@ -1,16 +1,16 @@
-/* watch.cuh - a row of attention weights, as the kernels of probes see it. */
+/* watch.cuh - access to a row of attention weights in the probe kernels. */
 #ifndef KVF_ENGINE_CUDA_WATCH_CUH
 #define KVF_ENGINE_CUDA_WATCH_CUH
 
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/watch.h"
 
-/* Of watch_marks.cu: as gpu_watch_entries.  false: it is not made for this, and nothing was done.
- */
+/* gpu_watch_entries for special cases (watch_marks.cu). false: not supported for these arguments,
+ * and no work was done. */
 bool gpu_watch_marks(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
                      const struct gpu_entry_cells *cells);
 
-/* Row r of query head g; HIDDEN is less than any weight. */
+/* Row r of query head g. HIDDEN is smaller than any weight. */
 struct row_view {
     int g, h, r, n;
     const float *p;
@@ -40,14 +40,14 @@ DEVICE int32_t position_at(const row_view &v, int slot)
     return v.pos ? v.pos[slot] : slot;
 }
 
-/* The least float that is not under x. */
+/* Returns the smallest float that is at least x. */
 DEVICE float not_under(double x)
 {
     float f = (float)x;
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
-/* A cell of a step. */
+/* Stores v in the cell of a step. */
 DEVICE void put_step(void *cells, bool wide, size_t i, uint32_t v)
 {
     if (wide)

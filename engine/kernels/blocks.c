@@ -1,7 +1,8 @@
-/* blocks.c - decoders of the quantised block formats.  i counts the channels of a span of 32.
+/* blocks.c - decoders of the quantised block formats.
  *
- * Formats of 256 channels ("K") have a pair of f16 for the whole block and small integers for
- * its parts of 16 or 32; the pages that define them are cited in docs/reference/parity.md. */
+ * In every decoder i is the channel within a span of 32. Blocks of 256 channels ("K" formats) have
+ * two f16 scales for the block and small integer scales for each 16 or 32 channels.
+ * docs/reference/parity.md cites the pages that define the formats. */
 #include <string.h>
 
 #include "engine/kernels/blocks.h"
@@ -22,13 +23,14 @@ static uint32_t load32(const uint8_t *p)
     return v;
 }
 
-/* 16 bytes hold 32 numbers: the low halves of the bytes first, then the high ones. */
+/* Returns number i of 32 packed in 16 bytes: the low nibbles of all bytes, then the high
+ * nibbles. */
 static int nibble(const uint8_t *q, int i)
 {
     return i < HALF ? q[i] & 15 : q[i - HALF] >> 4;
 }
 
-/* All of them, less `zero`. */
+/* Unpacks the 32 nibbles of 16 bytes and subtracts `zero` from each. */
 static void nibbles(int8_t out[QBLOCK], const uint8_t *q, int zero)
 {
     for (int i = 0; i < HALF; i++) {
@@ -37,7 +39,7 @@ static void nibbles(int8_t out[QBLOCK], const uint8_t *q, int zero)
     }
 }
 
-/* One scale d for 32 channels, and an offset m where there is one: then w = d q + m. */
+/* Sets one scale d for 32 channels and, if m is not NULL, an offset m: w = d q + m. */
 static void one_scale(struct span *out, const uint8_t *d, const uint8_t *m)
 {
     out->d = load16(d);
@@ -62,7 +64,7 @@ static void q4_1(const uint8_t *p, int span, struct span *out)
     nibbles(out->q, p + 4, 0);
 }
 
-/* The fifth bits of all channels are one word of 32 bits. */
+/* A 32-bit word stores the fifth bits of all channels. */
 static void q5_0(const uint8_t *p, int span, struct span *out)
 {
     (void)span;
@@ -88,8 +90,8 @@ static void q8_0(const uint8_t *p, int span, struct span *out)
     memcpy(out->q, p + 2, QBLOCK);
 }
 
-/* 16 bytes of (scale, offset), 64 of numbers of 2 bits, d, e.  A byte holds the channels of
- * four spans. */
+/* Block layout: 16 bytes of (scale, offset), 64 bytes of 2-bit numbers, d, e. A byte stores one
+ * channel of each of four spans. */
 static void q2_k(const uint8_t *p, int span, struct span *out)
 {
     const uint8_t *q = p + 16 + span / 4 * QBLOCK;
@@ -103,8 +105,9 @@ static void q2_k(const uint8_t *p, int span, struct span *out)
         out->q[i] = (int8_t)(q[i] >> span % 4 * 2 & 3);
 }
 
-/* 32 bytes of third bits (bit `span` of byte i; a missing one stands for -4), 64 of low pairs of
- * bits, 12 of scales of 6 bits less 32, d. */
+/* Block layout: 32 bytes of third bits, 64 bytes of 2-bit low parts, 12 bytes of 6-bit scales
+ * (stored plus 32), d. Bit `span` of byte i is the third bit of channel i. A third bit of 0
+ * subtracts 4. */
 static void q3_k(const uint8_t *p, int span, struct span *out)
 {
     const uint8_t *q = p + 32 + span / 4 * QBLOCK, *scale = p + 96;
@@ -117,7 +120,8 @@ static void q3_k(const uint8_t *p, int span, struct span *out)
         out->q[i] = (int8_t)((q[i] >> span % 4 * 2 & 3) - (p[i] >> span & 1 ? 0 : 4));
 }
 
-/* d, e, and eight pairs (scale, offset) of 6 bits in 12 bytes: what Q4_K and Q5_K begin with. */
+/* Reads the start of a Q4_K or Q5_K block: d, e, and eight 6-bit pairs (scale, offset) in 12
+ * bytes. */
 static void k_scales(const uint8_t *p, int span, struct span *out)
 {
     const uint8_t *a = p + 4 + span % 4, *b = a + 4, *c = a + 8;
@@ -147,7 +151,7 @@ static void q5_k(const uint8_t *p, int span, struct span *out)
         out->q[i] = (int8_t)((q[i] >> span % 2 * 4 & 15) | (high[i] >> span & 1) << 4);
 }
 
-/* 128 bytes of low nibbles, 64 of high pairs of bits, 16 signed scales, d. */
+/* Block layout: 128 bytes of low nibbles, 64 bytes of 2-bit high parts, 16 signed scales, d. */
 static void q6_k(const uint8_t *p, int span, struct span *out)
 {
     const uint8_t *q = p + span / 4 * 64 + span % 2 * QBLOCK;
@@ -160,7 +164,7 @@ static void q6_k(const uint8_t *p, int span, struct span *out)
     }
 }
 
-/* The 16 values of the nibbles of IQ4_NL and IQ4_XS. */
+/* Values of the 16 nibble codes of IQ4_NL and IQ4_XS. */
 static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -172,7 +176,8 @@ static void iq4_nl(const uint8_t *p, int span, struct span *out)
         out->q[i] = iq4[nibble(p + 2, i)];
 }
 
-/* d, high pairs of bits of eight scales, their low nibbles, 128 bytes of nibbles. */
+/* Block layout: d, the 2-bit high parts of eight scales, their low nibbles, 128 bytes of
+ * nibbles. */
 static void iq4_xs(const uint8_t *p, int span, struct span *out)
 {
     int low = p[4 + span / 2] >> span % 2 * 4 & 15, high = load16(p + 2) >> 2 * span & 3;

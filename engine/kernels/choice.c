@@ -1,4 +1,4 @@
-/* choice.c - the reference of what choosing looks at. */
+/* choice.c - the C reference of the kernels that select entries. */
 #include "engine/kernels/kernels_ref.h"
 
 #define CHOICE(name) name##_ref

@@ -1,5 +1,6 @@
-/* choice_rows.h - what choosing looks at, entry by entry; included once for each
- * instruction set with CHOICE(name) naming its functions: all sets give the same bits. */
+/* choice_rows.h - kernels that reduce scores of entries before a selection. Each instruction set
+ * includes it once and defines CHOICE(name), which names its functions. All sets give the same
+ * bits. */
 #include <string.h>
 
 #include "engine/kernels/kernels.h"
@@ -15,7 +16,7 @@ void CHOICE(reduce_sums)(float *restrict out, const double *restrict sum, size_t
     for (; i + 8 <= n; i += 8) {
         choice_d8 s, x;
         memcpy(&s, sum + i, sizeof s);
-        for (int g = 0; g < n_rows; g++) /* hints, which no address can spoil */
+        for (int g = 0; g < n_rows; g++) /* prefetch accepts any address */
             __builtin_prefetch(
                 (const void *)((uintptr_t)(sum + i) + (size_t)(n_rows + g) * ld * sizeof *sum), 0,
                 2);

@@ -1,28 +1,30 @@
-/* draw.h - which token is drawn from logits: one definition for C and for the kernels of a device,
- * which gives both the same token.
+/* draw.h - draws a token from logits. C and the device kernels share this definition, so both draw
+ * the same token.
  *
- * The weight of a token is 2^((logit - top) scale), scale = log2(e) / temperature, in whole units
- * of 2^-40 of the largest.  It is made by additions and products of doubles in one order, which
- * every machine rounds alike; exp of a library would not do.  All else are whole numbers, whose
- * sums have no order:
- *   - the tokens that may be drawn are the likeliest (the smaller id among equals) whose weights
- *     reach draw_wanted of the sum of all;
- *   - with r = draw_rank of theirs, the first id at which the sum of their weights exceeds r is
- *     drawn.
- * Up to 2^20 tokens: sums stay below 2^61. */
+ * The weight of a token is 2^((logit - top) scale), scale = log2(e) / temperature. It is an integer
+ * in units of 2^-40 of the largest weight. Its computation uses only sums and products of doubles
+ * in a fixed order, which every machine rounds equally. The exp of a library would not guarantee
+ * this. Everything else is in integers, so the order of a sum does not matter:
+ *
+ *   - The candidates are the likeliest tokens (the smaller id first if weights are equal) until
+ *     their weights reach draw_wanted() of the sum of all weights.
+ *   - With r = draw_rank() of the candidates' weight, the token drawn is the first id at which the
+ *     cumulative weight of the candidates exceeds r.
+ *
+ * Up to 2^20 tokens are supported. Sums stay below 2^61. */
 #ifndef KVF_ENGINE_DRAW_H
 #define KVF_ENGINE_DRAW_H
 
 #include <stdint.h>
 
-#ifndef DRAW_FN /* a file of kernels says what its functions are */
+#ifndef DRAW_FN /* a .cu file defines DRAW_FN with its own function attributes */
 #define DRAW_FN static inline
 #endif
 
-enum { DRAW_BITS = 40 }; /* of the largest weight */
+enum { DRAW_BITS = 40 }; /* the largest weight is 2^DRAW_BITS */
 #define DRAW_LOG2_E 1.4426950408889634
 
-/* e^y, -ln 2 <= y <= 0, as the sum of y^k / k! to k = 13. */
+/* Returns e^y for -ln 2 <= y <= 0: the sum of y^k / k! for k = 0 .. 13. */
 DRAW_FN double draw_power(double y)
 {
     const double inverse[] = {1.0,     1.0 / 2, 1.0 / 3, 1.0 / 4,  1.0 / 5,  1.0 / 6, 1.0 / 7,
@@ -33,7 +35,7 @@ DRAW_FN double draw_power(double y)
     return sum;
 }
 
-/* In units; 0 for what is less than one, and for NaN. */
+/* Returns the weight of a logit in units; 0 if it is below one unit or NaN. */
 DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
 {
     double x = ((double)logit - (double)top) * scale;
@@ -46,7 +48,7 @@ DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
     return (uint64_t)(part * (double)((uint64_t)1 << DRAW_BITS)) >> whole;
 }
 
-/* How much of the sum of all weights those reach that may be drawn. */
+/* Returns the weight that the candidates must reach together: top_p of the total, at least 1. */
 DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
 {
     double share = top_p * (double)total;
@@ -57,13 +59,14 @@ DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
     return wanted > 0 ? wanted : 1;
 }
 
-/* Of tokens of the least weight that may be drawn, how many: `left` of the weight is theirs. */
+/* Returns how many tokens of the smallest candidate weight are needed to cover the remaining weight
+ * `left`. */
 DRAW_FN uint64_t draw_ties(uint64_t left, uint64_t weight)
 {
     return (left + weight - 1) / weight;
 }
 
-/* Where in the sum of weights a number u of [0, 1) points. */
+/* Maps u in [0, 1) to a rank in the cumulative weight `kept`. */
 DRAW_FN uint64_t draw_rank(uint64_t kept, double u)
 {
     uint64_t rank = (uint64_t)(u * (double)kept);

@@ -1,4 +1,4 @@
-/* ints.h - rows of floats as whole numbers with one scale; private to the kernels. */
+/* ints.h - converts rows of floats to integers with one scale. Private to the kernels. */
 #ifndef KVF_ENGINE_INTS_H
 #define KVF_ENGINE_INTS_H
 
@@ -7,14 +7,14 @@
 
 #include "engine/kernels/kv_page.h"
 
-/* A row x becomes the integers nearest to x * inverse, and is those times scale; inverse 0: all
- * are 0. */
+/* Scale of a row: q = round(x * inverse), x ~ q * scale. With inverse 0 all q are 0. */
 struct row_unit {
     float scale, inverse;
 };
 
-/* size: the largest bits of the row's floats without their signs, where infinity and what is no
- * number are above all others.  As inverse is most / max rounded once, no integer exceeds most. */
+/* Returns the unit that maps the largest magnitude of a row to the integer `most`. `size` is the
+ * maximum of the row's float bit patterns without signs, in which infinity and NaN are largest. No
+ * integer exceeds `most`, because inverse is most / max rounded once. */
 static inline struct row_unit row_unit_of(uint32_t size, float most)
 {
     float max;
@@ -26,8 +26,8 @@ static inline struct row_unit row_unit_of(uint32_t size, float most)
     return (struct row_unit){max / most, most / max};
 }
 
-/* The same with the power of two that takes the largest to INT_WEIGHT / 2 and more, for weights
- * that are made by the page: no division. */
+/* Returns the power-of-two unit that maps `size` to INT_WEIGHT / 2 or more. It is used for weights
+ * that are computed page by page, and needs no division. */
 static inline struct row_unit weight_unit_of(float size)
 {
     const uint32_t one = 127u << 23, most = 12u << 23;
@@ -46,13 +46,13 @@ static inline struct row_unit weight_unit_of(float size)
     return u;
 }
 
-/* Weights of 8 bits take the largest, or KV_I16_TINY, to BYTE_WEIGHT. */
+/* 8-bit weights: the unit maps the maximum (or KV_I16_TINY, if larger) to BYTE_WEIGHT. */
 #define BYTE_WEIGHT 255.0f
 #define BYTE_UNIT (1 / BYTE_WEIGHT)
 
-/* 2^t = 2^n (1 + r (C1 + r (C2 + r (C3 + r C4)))), n <= t, 0 <= r <= 1: 2.9e-6 of it off at most.
- */
-#define EXP2_LEAST -126.0f /* lower t count as this one */
+/* 2^t = 2^n (1 + r (C1 + r (C2 + r (C3 + r C4)))), n <= t, 0 <= r <= 1. Relative error at most
+ * 2.9e-6. */
+#define EXP2_LEAST -126.0f /* smaller t are replaced by this value */
 #define EXP2_C1 0x1.62d6c6p-1f
 #define EXP2_C2 0x1.ee2452p-3f
 #define EXP2_C3 0x1.abf868p-5f

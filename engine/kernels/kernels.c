@@ -69,8 +69,9 @@ void kernels_init(struct kernels *k, unsigned cpu_flags)
 }
 
 #if HAVE_SIMD_X86
-/* Tiles and their products of bytes: bits 24 and 25 of edx.  The system keeps the state of tiles
- * where bits 17 and 18 of XCR0 are set, and may want to be asked. */
+/* Returns true if the CPU has AMX tiles and int8 products (bits 24 and 25 of edx) and the system
+ * allows them. The system saves the tile state if bits 17 and 18 of XCR0 are set, and may require a
+ * request first. */
 static bool has_tiles(void)
 {
     unsigned a, b, c, d, low, high;

@@ -17,7 +17,7 @@ void rmsnorm_ref(float *out, const float *x, const float *w, int T, int C, float
     }
 }
 
-/* One block of x; returns the sums of its halves. */
+/* Quantises one block of x; returns the sums of its halves in sum[2]. */
 static void quant_row_block(const struct qrows *out, size_t b, const float *x, int sum[2])
 {
     const float most = out->hi_alone ? QROWS_MAX_8 : QROWS_MAX;
@@ -62,7 +62,7 @@ static int weight_u(const struct packed *w, size_t at, int r, int k)
     return low | (high & ((1 << n_high) - 1)) << 4;
 }
 
-/* d and m of part h of a block. */
+/* Sets d and m of half h of a block. */
 static void scales(const struct packed *w, size_t at, int h, int r, float *d, float *m)
 {
     size_t step = w->lowest ? PANEL : 2 * PANEL;
@@ -76,7 +76,8 @@ static void scales(const struct packed *w, size_t at, int h, int r, float *d, fl
         *m *= (float)w->fine[part + PANEL];
 }
 
-/* Channels [k0, k1) of block `at` of output r, with the bytes of a block of x. */
+/* Returns the dot product of channels [k0, k1) of block `at` of output r with a quantised block of
+ * x. */
 static int dot_block(const struct packed *w, size_t at, int r, const int8_t *hi, bool hi_alone,
                      int k0, int k1)
 {
@@ -86,8 +87,8 @@ static int dot_block(const struct packed *w, size_t at, int r, const int8_t *hi,
     return sum;
 }
 
-/* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc);
- * or acc = fma(d * s_x, sum u q + low, acc) alone. */
+/* For each block, or each half of it: acc = fma(d * s_x, sum u q, acc); acc = fma(m, sum_x, acc).
+ * With integer `low` sums it is one step: acc = fma(d * s_x, sum u q + low, acc). */
 static float dot_q(const struct packed *w, int panel, int r, const struct qrows *x, int t)
 {
     size_t nb = (size_t)w->n_blocks;
@@ -243,7 +244,7 @@ float log_sum_exp_ref(const float *s, int n)
     return max + (float)log(sum);
 }
 
-/* A block of n numbers to places [d, d + n) of an entry, which `place` tells, and its scale. */
+/* Quantises a block of n numbers to the places place[0..n) of an entry and sets its f16 scale. */
 static void quant_block(const float *x, int n, int8_t *q, const size_t *place, uint16_t *ret_scale)
 {
     float max = 0;
@@ -330,7 +331,7 @@ size_t row_cuts_scratch(int n)
     return ((size_t)n + 64) * 2 * sizeof(struct weight_at);
 }
 
-/* The m first of the n sorted entries. */
+/* Returns the cut that selects the first m of the n sorted entries. */
 static struct row_cut cut_after(const struct weight_at *w, int n, int m)
 {
     if (m == n)

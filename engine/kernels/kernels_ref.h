@@ -1,5 +1,4 @@
-/* kernels_ref.h - the reference: plain C, always built, the definition of
- * correct. */
+/* kernels_ref.h - the C reference kernels. They are always built and define the correct results. */
 #ifndef KVF_ENGINE_KERNELS_REF_H
 #define KVF_ENGINE_KERNELS_REF_H
 
@@ -20,7 +19,7 @@ DECL_ATTN_QK(attn_qk_ref);
 DECL_ATTN_QUERIES(attn_queries_ref);
 DECL_ATTN_SCORES(attn_scores_ref);
 DECL_ATTN_AV(attn_av_ref);
-/* Those of pages of whole numbers. */
+/* Kernels for pages of integers. */
 DECL_ATTN_AV(attn_av_ints_ref);
 DECL_ATTN_ADD(attn_add_ref);
 DECL_KV_STORE(kv_store_ints_ref);

@@ -1,4 +1,4 @@
-/* kernels_ref_back.c - derivatives of the kernels that run along a token's channels. */
+/* kernels_ref_back.c - gradients of the kernels that work along a token's channels. */
 #include <math.h>
 
 #include "engine/kernels/kernels_ref.h"
@@ -14,7 +14,7 @@ void swiglu_back_ref(float *d_gate, float *d_up, const float *gate, const float 
 }
 
 /* With r = 1 / sqrt(mean x^2 + eps), y_c = x_c r w_c:
- * dL/dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k. */
+ *   dL/dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k. */
 void rmsnorm_back_ref(float *dx, const float *x, const float *w, const float *dy, int T, int C,
                       float eps)
 {

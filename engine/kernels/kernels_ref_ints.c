@@ -1,4 +1,5 @@
-/* kernels_ref_ints.c - attention over pages of q8_0 and i16, in whole numbers. */
+/* kernels_ref_ints.c - the reference of attention over pages of q8_0 and i16 with integer
+ * products. */
 #include "engine/kernels/ints.h"
 #include "engine/kernels/kernels_ref.h"
 
@@ -18,7 +19,7 @@ static int16_t whole(float x, struct row_unit u)
     return (int16_t)(u.inverse > 0 ? nearbyintf(x * u.inverse) : 0);
 }
 
-/* n numbers of a row; returns their scale. */
+/* Quantises n numbers of a row to int16_t; returns their scale. */
 static float whole_words(int16_t *out, const float *x, int n)
 {
     struct row_unit u = unit_of(x, n, KV_I16_MOST);
@@ -38,7 +39,7 @@ static float whole_bytes(int8_t *out, const float *x, int n, int32_t *ret_sum)
     return u.scale;
 }
 
-/* The first channel behind the block that begins with d0. */
+/* Returns the end of the block of channels that begins with d0. */
 static int block_end(int d0, int block, int D)
 {
     return D - d0 < block ? D : d0 + block;
@@ -142,7 +143,7 @@ static float exp2_of(float t)
     return ldexpf(fmaf(p, r, 1), (int)n);
 }
 
-/* A page's scores of one row, of which n slots are seen. */
+/* Returns the maximum of a row's scores over the first n slots of a page, times log2(e). */
 static float top_of(const float *scores, int n)
 {
     float top = ATTN_LEAST;
@@ -151,7 +152,7 @@ static float top_of(const float *scores, int n)
     return top * LOG2_E;
 }
 
-/* The parts of the sum of a page's weights: of slots ATTN_LANES apart. */
+/* Adds the weights of a page to ATTN_LANES partial sums; lane i sums the slots i + k ATTN_LANES. */
 static void add_weights(float *sum, const float *e, float keep, float part)
 {
     for (int i = 0; i < ATTN_LANES; i++) {
@@ -160,7 +161,8 @@ static void add_weights(float *sum, const float *e, float keep, float part)
     }
 }
 
-/* Weights e of n slots; what older sums count and what those of the page do. */
+/* Weights e of n slots of a page, and the factors of the previous sums (keep) and of this page
+ * (part). */
 struct page_sums {
     float e[PAGE_SLOTS];
     int n;
@@ -195,8 +197,8 @@ static float byte_scale(const void *half, int D, int slot, int block)
     return half_to_float(kv_q8_scales(half, D)[block * PAGE_SLOTS + slot]);
 }
 
-/* Of all channels, so that parts of them have one unit; where the largest is infinity the scale is
- * no number. */
+/* Returns one unit for all channels, so that subsets of channels give the same bits. If the maximum
+ * is infinite, the scale is not finite. */
 static struct row_unit unit_of_bytes(const struct page_sums *p, const struct kv_values *v)
 {
     float x[PAGE_SLOTS];
@@ -210,7 +212,7 @@ static struct row_unit unit_of_bytes(const struct page_sums *p, const struct kv_
     return (struct row_unit){fmaf(size, BYTE_UNIT, size - size), BYTE_WEIGHT / size};
 }
 
-/* The whole number nearest to x, from 0 to 255; 0 of what is none. */
+/* Returns x rounded to an integer of 0 .. 255; 0 for NaN. */
 static int byte_weight(float x)
 {
     float w = nearbyintf(x);
@@ -264,7 +266,7 @@ void kv_store_ints_ref(void *kpage, void *vpage, enum kv_type type, int slot, co
 {
     int16_t *keys = kpage, *values = vpage;
     struct row_unit of_key = unit_of(k, D, KV_I16_MOST), of_value = unit_of(v, D, KV_I16_MOST);
-    keys[kv_key_place(type, slot, (int)kv_channels(type, D) - 1)] = 0; /* stays where D is odd */
+    keys[kv_key_place(type, slot, (int)kv_channels(type, D) - 1)] = 0; /* padding if D is odd */
     for (int d = 0; d < D; d++) {
         keys[kv_key_place(type, slot, d)] = whole(k[d], of_key);
         values[kv_value_place(type, D, slot, d)] = whole(v[d], of_value);

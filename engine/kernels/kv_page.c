@@ -5,7 +5,7 @@
 static const struct kind {
     const char *name;
     size_t width; /* bytes of an element */
-    size_t scale; /* of a scale */
+    size_t scale; /* bytes of a scale */
 } kinds[KV_TYPES] = {[KV_F32] = {"f32", 4, 0},
                      [KV_F16] = {"f16", 2, 0},
                      [KV_Q8_0] = {"q8_0", 1, sizeof(uint16_t)},
@@ -16,7 +16,7 @@ const char *kv_type_name(enum kv_type type)
     return kinds[type].name;
 }
 
-/* Scales of an entry. */
+/* Returns the number of scales of an entry. */
 static size_t scales_of(enum kv_type type, int D)
 {
     if (type == KV_Q8_0)
@@ -24,7 +24,7 @@ static size_t scales_of(enum kv_type type, int D)
     return type == KV_I16;
 }
 
-/* Bytes of the elements of a half. */
+/* Returns the bytes of the elements of a half page. */
 static size_t element_bytes(enum kv_type type, int D)
 {
     return kv_channels(type, D) * kinds[type].width * PAGE_SLOTS;
@@ -35,7 +35,7 @@ size_t kv_half_bytes(enum kv_type type, int D)
     return element_bytes(type, D) + scales_of(type, D) * kinds[type].scale * PAGE_SLOTS;
 }
 
-/* The value of a slot, whose numbers lie `beside` apart. */
+/* Copies the value of a slot; its numbers are kv_beside(type) elements apart. */
 static void copy_value(const unsigned char *a, int from, unsigned char *b, int to,
                        enum kv_type type, int D)
 {
@@ -44,13 +44,13 @@ static void copy_value(const unsigned char *a, int from, unsigned char *b, int t
     unsigned char *y = b + kv_value_place(type, D, to, 0) * w;
     if (n == 1)
         memcpy(y, x, (size_t)D * w);
-    for (size_t d = 0; type == KV_Q8_0 && d < (size_t)D; d++) /* widths that the compiler knows */
+    for (size_t d = 0; type == KV_Q8_0 && d < (size_t)D; d++) /* widths known at compile time */
         y[d * n] = x[d * n];
     for (size_t d = 0; type == KV_I16 && d < (size_t)D; d++)
         memcpy(y + d * n * 2, x + d * n * 2, 2);
 }
 
-/* n elements of each of `rows` rows of a page. */
+/* Moves n elements in each of `rows` rows of a page. */
 static void move_columns(const unsigned char *a, size_t from, unsigned char *b, size_t to, size_t n,
                          size_t rows, size_t width)
 {
@@ -74,7 +74,7 @@ void kv_copy(const void *a, int from, void *b, int to, enum kv_type type, int D)
     unsigned char *y = b;
     size_t n = kv_beside(type), w = n * kinds[type].width, groups = kv_channels(type, D) / n;
     size_t i = (size_t)from, o = (size_t)to, half = kv_half_bytes(type, D);
-    for (size_t d = 0; w == 2 && d < groups; d++) /* widths that the compiler knows */
+    for (size_t d = 0; w == 2 && d < groups; d++) /* widths known at compile time */
         memcpy(y + (d * PAGE_SLOTS + o) * 2, x + (d * PAGE_SLOTS + i) * 2, 2);
     for (size_t d = 0; w == 4 && d < groups; d++)
         memcpy(y + (d * PAGE_SLOTS + o) * 4, x + (d * PAGE_SLOTS + i) * 4, 4);

@@ -1,6 +1,6 @@
-/* pack_room.h - memory that the repacked matrices of a model share, in one piece on huge pages: a
- * product of one row reads all of it.  Apart from packed.h, which C++ reads and atomics are not in.
- */
+/* pack_room.h - one block of memory on huge pages that the packed matrices of a model share. A
+ * matrix-vector product reads all of it. It is separate from packed.h because C++ code includes
+ * packed.h and cannot include <stdatomic.h>. */
 #ifndef KVF_ENGINE_PACK_ROOM_H
 #define KVF_ENGINE_PACK_ROOM_H
 
@@ -8,16 +8,18 @@
 
 #include "engine/kernels/packed.h"
 
+/* The shared memory and the number of its bytes in use. */
 struct pack_room {
     uint8_t *data;
     size_t bytes;
     atomic_size_t used;
 };
-/* For matrices of `bytes` together, n of them.  Without memory the room is empty. */
+/* Allocates memory for n matrices of `bytes` in total. If memory is short, the room is empty. */
 void pack_room_open(struct pack_room *room, uint64_t bytes, int n);
+/* Frees the memory. No matrix in it can be used afterwards. */
 void pack_room_close(struct pack_room *room);
-/* As packed_build, in memory of the room while there is some, and else in its own.  Threads may
- * call it for one room at once. */
+/* Packs as packed_build does, in memory of the room if enough is left, otherwise in memory of its
+ * own. Several threads can call it for one room at the same time. */
 int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
                     enum pack_how how, struct packed *ret);
 

@@ -1,9 +1,9 @@
-/* pack_words.c - weights of floats as integers of 16 bits. */
+/* pack_words.c - packs float weights as 16-bit integers. */
 #include <string.h>
 
 #include "engine/kernels/words.h"
 
-/* The least bf16 that is not below f >= 0. */
+/* Returns the smallest bf16 that is >= f, f >= 0. */
 static uint16_t brain_above(float f)
 {
     uint32_t bits;

@@ -48,8 +48,8 @@ static uint16_t load16(const void *p)
     return v;
 }
 
-/* half_to_float of n halves without a branch, which compilers make vectors of: exponents move by
- * 112, and what was the largest one stays so. */
+/* Converts n halves to floats without a branch, so that compilers vectorise it. Exponents move by
+ * 112; the largest exponent stays the largest. */
 static void halves_to_floats(float *out, const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -141,14 +141,14 @@ void weight_dequant(float *out, const void *src, enum weight_type type, size_t n
             out[i] = brain_to_float(load16(p + 2 * i));
 }
 
-/* How many of d and m are stored. */
+/* Returns how many of d and m are stored. */
 static size_t scales_of(const struct packed *w)
 {
     return w->lowest ? 1 : 2;
 }
 
-/* w = d q - e n = d u + m n with u = q - lowest: m = lowest d where e is 0, else -e; in the
- * plain form n is -1 and m stands alone. */
+/* w = d q - e n = d u + m n with u = q - lowest. m is lowest d if e is 0, otherwise -e. In the
+ * plain form n is -1 and m is added directly. */
 static void pack_scales(struct packed *w, int r, size_t at, const struct block_format *f,
                         const struct span *b)
 {
@@ -169,7 +169,7 @@ static void pack_scales(struct packed *w, int r, size_t at, const struct block_f
         fine[(size_t)h * step + PANEL] = centred ? b->s[h] : b->n[h];
 }
 
-/* The numbers of a row in a (panel, block), four to a word: one word of each 64 bytes. */
+/* Packs the 32 numbers of a row in a (panel, block), four per word, one word for each 64 bytes. */
 static void pack_words(uint32_t word[8], const uint8_t u[QBLOCK], int bits)
 {
     int n_high = bits - 4;
@@ -204,7 +204,8 @@ static void pack_block(struct packed *w, int row, int block, const uint8_t *src,
         memcpy(w->data + at * 64 * (size_t)bits + i * 64 + r * 4, word + i, 4);
 }
 
-/* lowest * d must be exact in f16, stored or not: true unless d is near f16's largest number. */
+/* Returns true if lowest * d is not exact in f16 for some block. This happens only if d is close to
+ * the largest f16 number. */
 static bool scale_overflows(const struct pack_source *s, const struct block_format *f, int K)
 {
     size_t n = weight_bytes(s->type, (size_t)K) * (size_t)s->n_rows;
@@ -216,7 +217,7 @@ static bool scale_overflows(const struct pack_source *s, const struct block_form
     return false;
 }
 
-/* The kind and form in which a source meets those before it. */
+/* Updates kind and form so that they fit a further source. */
 static void join_kind(struct packed *w, const struct pack_source *s, bool first)
 {
     const struct block_format *f = block_format((unsigned)s->type);
@@ -240,7 +241,7 @@ static void join_kind(struct packed *w, const struct pack_source *s, bool first)
         w->kind = PACK_F32;
 }
 
-/* Kind, form and sizes of what the sources become. */
+/* Sets kind, form and sizes of the packed matrix. */
 static void choose_kind(const struct pack_source *src, int n_src, int K, enum pack_how how,
                         struct packed *w)
 {
@@ -262,7 +263,7 @@ static void choose_kind(const struct pack_source *src, int n_src, int K, enum pa
     w->n_panels = (w->N + PANEL - 1) / PANEL;
 }
 
-/* Bytes of data, f16 of scale and bytes of fine. */
+/* Bytes of data, f16 numbers of scale and bytes of fine. */
 struct lengths {
     size_t data, scale, fine;
 };
@@ -302,7 +303,7 @@ void pack_room_close(struct pack_room *room)
     room->data = NULL;
 }
 
-/* NULL: the room has not as much left. */
+/* Returns NULL if the room does not have enough memory left. */
 static uint8_t *take_of(struct pack_room *room, size_t bytes)
 {
     size_t at = room ? atomic_fetch_add(&room->used, bytes) : 0;
@@ -328,7 +329,7 @@ static int take_memory(struct packed *w, struct pack_room *room)
     return KVF_OK;
 }
 
-/* The rows that pad the last panel are 0. */
+/* Clears the padding rows of the last panel. */
 static void clear_last_panel(struct packed *w)
 {
     struct packed last = packed_part(w, w->n_panels - 1, 1);
@@ -374,7 +375,7 @@ int packed_build(const struct pack_source *src, int n_src, int K, enum pack_how 
 int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
                     enum pack_how how, struct packed *ret)
 {
-    float *tmp = mem_alloc(words_blocks(K) * WBLOCK, sizeof *tmp); /* zeros behind channel K */
+    float *tmp = mem_alloc(words_blocks(K) * WBLOCK, sizeof *tmp); /* zeros after channel K */
     choose_kind(src, n_src, K, how, ret);
     int err = tmp ? take_memory(ret, room) : KVF_E_NOMEM;
     if (err) {

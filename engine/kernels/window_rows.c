@@ -1,4 +1,4 @@
-/* window_rows.c - the reference of window_rows.h. */
+/* window_rows.c - the C reference of window_rows.h. */
 #include "engine/kernels/kernels_ref.h"
 
 #define WINDOW(name) name##_ref

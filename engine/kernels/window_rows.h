@@ -1,12 +1,12 @@
-/* window_rows.h - attention rows of a window, entry by entry; included once for each
- * instruction set with WINDOW(name) naming its functions.  What happens to an entry
- * happens to it alone and the sum has a fixed order, so all sets give the same bits and
- * the compiler's vectors serve. */
+/* window_rows.h - kernels over attention rows of an observation window, entry by entry. Each
+ * instruction set includes it once and defines WINDOW(name), which names its functions. Entries are
+ * independent and sums have a fixed order, so all sets give the same bits and compiler-generated
+ * vectors are enough. */
 #include <string.h>
 
 #include "engine/kernels/kernels.h"
 
-/* Units of 2^-51 of 0 <= x < 2, rounded half to even: 2 + x has that many bits. */
+/* Returns x, 0 <= x < 2, in units of 2^-51, rounded half to even: 2 + x has that precision. */
 static inline int64_t spread_units(double x)
 {
     const double two = 2;
@@ -17,13 +17,13 @@ static inline int64_t spread_units(double x)
     return bits - base;
 }
 
-/* Eight entries; what the set lacks the compiler makes of narrower vectors. */
+/* Vectors of eight entries. The compiler splits vectors that are wider than the set supports. */
 typedef float window_f8 __attribute__((vector_size(32)));
 typedef int32_t window_i8 __attribute__((vector_size(32)));
 typedef double window_d8 __attribute__((vector_size(64)));
 typedef int64_t window_l8 __attribute__((vector_size(64)));
 
-/* Eight weights of entries that the query saw; 0 for those that came later. */
+/* Loads the weights of eight entries; 0 for entries later than the query. */
 static inline void window_seen(window_d8 *x, const float *a, const int32_t *pos, int32_t t)
 {
     window_i8 p, bits;
@@ -40,13 +40,14 @@ static inline double window_seen_one(float a, int32_t pos, int32_t t)
     return pos <= t ? (double)a : 0;
 }
 
-/* A hint, which no address can spoil, that the line so many bytes on is read soon. */
+/* Prefetches the line at p + bytes; any address is allowed. */
 static inline void window_ask(const void *p, size_t bytes)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + bytes), 0, 2);
 }
 
-/* Eight sums.  a + magic is a whole number of units, and so is the difference of two of them. */
+/* Updates eight sums. a + magic is a multiple of the unit, and so is the difference of two of
+ * them. */
 static inline void window_slide_some(const struct window_slide *x, int i)
 {
     window_d8 a, b, s;
@@ -64,7 +65,7 @@ static inline void window_slide_some(const struct window_slide *x, int i)
     memcpy(x->out + i, &f, sizeof f);
 }
 
-/* What is read next, of 16 entries. */
+/* Prefetches the data of 16 entries that is read next. */
 static inline void window_slide_ask(const struct window_slide *x, int i)
 {
     window_ask(x->sum + i, x->next_sum * sizeof *x->sum);
@@ -94,8 +95,8 @@ void WINDOW(slide)(const struct window_slide *x)
     }
 }
 
-/* sum += the units of a - those of b: 2 + x has x in units of 2^-51 in its last bits.  Vectors are
- * passed by pointer, since how they are passed by value depends on the instruction set. */
+/* sum += units of a - units of b. The low bits of 2 + x are x in units of 2^-51. Vectors are passed
+ * by pointer, because passing by value depends on the instruction set. */
 static inline void window_count(int64_t *sum, const window_d8 *a, const window_d8 *b)
 {
     window_l8 s, x, y;
@@ -152,7 +153,7 @@ double WINDOW(sum_between)(const float *restrict a, const int32_t *restrict pos,
     window_d8 part[2] = {{0}, {0}};
     int i = 0;
     for (; i + 16 <= n; i += 16) {
-        /* a hint that no address can spoil: the next row lies about n weights on */
+        /* prefetch accepts any address; the next row is about n weights further */
         __builtin_prefetch((const void *)((uintptr_t)(a + i) + (size_t)n * sizeof *a));
         for (int j = 0; j < 2; j++) {
             window_i8 p, x;

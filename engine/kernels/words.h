@@ -1,5 +1,5 @@
-/* words.h - private to the kernels: the scale of a block of integers of 16 bits (packed.h), which
- * every set of kernels finds in the same way. */
+/* words.h - scale of a block of 16-bit integers (packed.h). All instruction sets compute it in the
+ * same way. Private to the kernels. */
 #ifndef KVF_ENGINE_WORDS_H
 #define KVF_ENGINE_WORDS_H
 
@@ -8,12 +8,12 @@
 
 #include "engine/kernels/packed.h"
 
-/* Sums of squares of a block: lane i has those of channels i, i + 8 .. in this order, where each
- * square of a float is exact. */
+/* Partial sums of squares of a block: lane i sums channels i, i + 8, .. in this order. Each square
+ * is exact in double. */
 enum { WORDS_LANES = 8 };
 
-/* |x| / most from these sums; 0 where |x| is too small, and no number where a channel is none or
- * is infinite, since squares of floats are far from infinity otherwise. */
+/* Returns |x| / most from these sums; 0 if |x| is too small, NaN if a channel is NaN or infinite.
+ * Squares of finite floats do not overflow a double. */
 static inline float words_scale(const double lane[WORDS_LANES], double most)
 {
     double even = (lane[0] + lane[4]) + (lane[2] + lane[6]);
@@ -27,10 +27,10 @@ static inline float words_scale(const double lane[WORDS_LANES], double most)
 /* Bytes of a (panel, block). */
 enum { WORDS_BYTES = PANEL * WBLOCK * 2 };
 
-/* Row `row` of a packed matrix from its n_blocks * 64 channels. */
+/* Writes row `row` of a packed matrix from its n_blocks * 64 channels. */
 void pack_words_row(struct packed *w, int row, const float *v);
 
-/* What channels are multiplied with; 0: all of them are 0. */
+/* Returns the factor for the channels; 0 if all of them are 0. */
 static inline float words_inverse(float scale)
 {
     return scale > 0 ? 1 / scale : 0;

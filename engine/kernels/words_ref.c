@@ -1,4 +1,4 @@
-/* words_ref.c - products of integers of 16 bits, the reference. */
+/* words_ref.c - the C reference of products of 16-bit integers. */
 #include <string.h>
 
 #include "engine/kernels/kernels_ref.h"

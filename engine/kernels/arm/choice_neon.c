@@ -1,4 +1,4 @@
-/* choice_neon.c - what choosing looks at. */
+/* choice_neon.c - kernels that select entries, for NEON. */
 #include <arm_neon.h>
 
 #include "engine/kernels/kernels_ref.h"

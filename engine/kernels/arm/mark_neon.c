@@ -1,9 +1,9 @@
-/* mark_neon.c - the members of a selected set, 8 at a time. */
+/* mark_neon.c - marks the members of a selected set, 8 at a time. */
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* Lanes of members among 4 entries; before: those where ties are out. */
+/* Returns the mask of members for 4 entries; before: lanes in which ties are excluded. */
 INLINE uint32x4_t members(float32x4_t x, float32x4_t cut, uint32x4_t before)
 {
     return vbslq_u32(before, vcgtq_f32(x, cut), vcgeq_f32(x, cut));

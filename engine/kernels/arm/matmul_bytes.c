@@ -1,9 +1,9 @@
-/* matmul_bytes.c - products with packed bytes for NEON, alone or with dot products of bytes
- * (KERNELS_DOT).
+/* matmul_bytes.c - products with packed bytes for NEON, with or without int8 dot-product
+ * instructions (KERNELS_DOT).
  *
- * A dot product takes bytes of one sign: weights of Q8 become u - 128, and 128 times the sum of x
- * is added.  Without dot products, bytes become words: 256 hi + lo of x, or hi, and the four
- * channels of a group part into vectors of 16 outputs. */
+ * A dot-product instruction needs bytes of equal signedness: Q8 weights become u - 128, and 128
+ * times the sum of x is added. Without it, bytes become 16-bit words: 256 hi + lo of x, or hi. The
+ * four channels of a group become separate vectors of 16 outputs. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
@@ -20,8 +20,8 @@ INLINE ints ints_plus(ints x, int32_t i)
     return (ints){{vaddq_s32(x.val[0], vdupq_n_s32(i)), vaddq_s32(x.val[1], vdupq_n_s32(i))}};
 }
 
-/* Where bits < 8: the bits above the lowest four of group g, in their places, of bytes that have
- * those of the groups of this row of bits. */
+/* For bits < 8: returns the bits above the lowest four of group g, in place. `bytes` has the high
+ * bits of the groups of this row of bits. */
 INLINE uint8x16_t high_bits(uint8x16_t bytes, const int g, const int bits)
 {
     const int n_high = bits - 4, at = g * n_high % 8;
@@ -30,7 +30,7 @@ INLINE uint8x16_t high_bits(uint8x16_t bytes, const int g, const int bits)
 }
 
 #if KERNELS_DOT
-/* Group g of 8 for the outputs 4 i .. 4 i + 3, as signed bytes. */
+/* Returns group g of 8 for the outputs 4 i .. 4 i + 3, as signed bytes. */
 INLINE int8x16_t load_group(const uint8_t *w, int g, const int i, const int bits)
 {
     if (bits == 8)
@@ -53,7 +53,7 @@ INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
         vst1q_s8((int8_t *)to + i * 16, load_group(w, i / 4, i % 4, bits));
 }
 
-/* 128 times the sum of x over the groups [g0, g1) of the block at q. */
+/* Returns 128 times the sum of x over the groups [g0, g1) of the block at q. */
 INLINE int32_t sum_signs(const int8_t *q, bool hi_alone, const int g0, const int g1)
 {
     const int8x16_t ones = vdupq_n_s8(1);
@@ -67,7 +67,8 @@ INLINE int32_t sum_signs(const int8_t *q, bool hi_alone, const int g0, const int
     return 128 * vaddvq_s32(hi_alone ? hi : vaddq_s32(vshlq_n_s32(hi, 8), lo));
 }
 
-/* Behind the bytes stands what they add where weights take a sign: halves of the block, and all. */
+/* Copies a block of x and appends 128 times its sums, for signed weights: of its halves and of the
+ * block. */
 INLINE void ready_block(int8_t *to, const int8_t *q, bool hi_alone)
 {
     memcpy(to, q, hi_alone ? QBLOCK : 2 * QBLOCK);
@@ -76,7 +77,7 @@ INLINE void ready_block(int8_t *to, const int8_t *q, bool hi_alone)
     memcpy(to + 2 * QBLOCK, sums, sizeof sums);
 }
 
-/* sum += dot products of the groups [g0, g1), a multiple of 4, of a ready block with R rows. */
+/* sum += dot products of the groups [g0, g1), a multiple of 4, of an unpacked block with R rows. */
 INLINE void dot_bytes(int32x4_t sum[TILE_ROWS][4], const uint8_t *w, const int8_t *x, size_t ld,
                       const int R, const int g0, const int g1)
 {
@@ -124,7 +125,7 @@ INLINE void dot_fours(int32x4_t sum[TILE_ROWS][4], const uint8_t *w, const int8_
     }
 }
 
-/* hi_alone: a constant */
+/* hi_alone: a compile-time constant */
 INLINE void dot_row_of(ints sum[2], const uint8_t *w, const int8_t *q, const bool hi_alone,
                        const int bits, const int g0, const int g1)
 {
@@ -165,7 +166,7 @@ INLINE void dot_row(ints sum[2], const uint8_t *w, const int8_t *q, bool hi_alon
 enum { READY_BYTES = 1024, READY_X = 64, SIGNS = 0 };
 #define READY_ROWS(signs) 1
 
-/* The 8 channels from 8 p on: 16 outputs of each. */
+/* Loads the 8 channels from 8 p on, 16 outputs of each. */
 INLINE void load_channels(uint8x16_t u[8], const uint8_t *w, int p, const int bits)
 {
     uint8x16x4_t a = vld4q_u8(w + (bits < 8 ? p : 2 * p) * 64), b = a, high = a;
@@ -184,7 +185,7 @@ INLINE void load_channels(uint8x16_t u[8], const uint8_t *w, int p, const int bi
     }
 }
 
-/* Channels as words: [32 channels][16 outputs] */
+/* Unpacks channels to words: [32 channels][16 outputs]. */
 INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
 {
     for (int p = 0; p < 4; p++) {
@@ -199,7 +200,7 @@ INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
     }
 }
 
-/* 256 hi + lo, or hi alone, of the channels 8 p .. 8 p + 7 */
+/* Returns 256 hi + lo, or with hi_alone hi, of the channels 8 p .. 8 p + 7. */
 INLINE int16x8_t eight_words(const int8_t *q, bool hi_alone, int p)
 {
     int16x8_t hi = vmovl_s8(vld1_s8(q + p * 8));

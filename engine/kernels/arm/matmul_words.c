@@ -1,4 +1,4 @@
-/* matmul_words.c - products of integers of 16 bits for NEON: the two channels of a pair part into
+/* matmul_words.c - products of 16-bit integers for NEON. The two channels of a pair become separate
  * vectors of 8 outputs. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
@@ -9,14 +9,14 @@
 enum { TILE_ROWS = 4 };
 typedef int32x4x2_t ints;
 
-/* sum[i] += 4 outputs each of a channel, u of 8 and v of the others, times lane l of y. */
+/* sum[i] += channel times lane l of y, for 4 outputs each: u has 8 outputs and v the next 8. */
 #define ADD_CHANNEL(sum, u, v, y, l)                                                               \
     sum[0] = vmlal_laneq_s16(sum[0], vget_low_s16(u), y, l);                                       \
     sum[1] = vmlal_high_laneq_s16(sum[1], u, y, l);                                                \
     sum[2] = vmlal_laneq_s16(sum[2], vget_low_s16(v), y, l);                                       \
     sum[3] = vmlal_high_laneq_s16(sum[3], v, y, l)
 
-/* Pair p of the four at w. */
+/* Adds pair p of the four pairs at w. */
 #define ADD_PAIR(p)                                                                                \
     {                                                                                              \
         int16x8x2_t u = vld2q_s16(w + p * 32), v = vld2q_s16(w + p * 32 + 16);                     \

@@ -1,8 +1,8 @@
-/* quant_rows_neon.c - rows as bytes. */
+/* quant_rows_neon.c - quantises rows to bytes. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* 8 values to hi and lo bytes, or to one byte each; returns their sum. */
+/* Quantises 8 values to hi and lo bytes, or to one byte each; returns their sum. */
 INLINE int32_t quant8(int8_t *hi, vec x, float inverse, float most, bool hi_alone)
 {
     x = v_max(v_mul(x, v_set(inverse)), v_set(-most));

@@ -1,5 +1,5 @@
-/* vec_neon.h - what is particular to NEON; see vec.h.  Two registers of 4 floats make one vector,
- * so that everything is summed in the order of AVX2. */
+/* vec_neon.h - the NEON part of vec.h. Two registers of 4 floats form one vector, so that sums have
+ * the same order as with AVX2. */
 #ifndef KVF_ENGINE_VEC_NEON_H
 #define KVF_ENGINE_VEC_NEON_H
 
@@ -18,10 +18,10 @@ typedef struct {
     float64x2_t lo, hi;
 } wide;
 typedef int32x4x2_t ints;
-typedef int lanes; /* how many of the first */
+typedef int lanes; /* number of leading lanes */
 typedef struct {
     uint64x2_t lo, hi;
-} wide_bits; /* W / 2 of 64 */
+} wide_bits; /* W / 2 of 64 bits */
 
 #define NEON_EACH(name, op)                                                                        \
     INLINE vec name(vec a, vec b)                                                                  \
@@ -32,7 +32,7 @@ NEON_EACH(v_add, vaddq_f32)
 NEON_EACH(v_sub, vsubq_f32)
 NEON_EACH(v_mul, vmulq_f32)
 NEON_EACH(v_div, vdivq_f32)
-NEON_EACH(v_max, vmaxnmq_f32) /* of a number and none, the number */
+NEON_EACH(v_max, vmaxnmq_f32) /* a number wins over NaN */
 NEON_EACH(v_min, vminnmq_f32)
 #undef NEON_EACH
 
@@ -85,7 +85,7 @@ INLINE vec v_index(void)
     return ints_to_floats(v_numbers());
 }
 
-/* from, from - 1 .. */
+/* Returns from, from - 1, .. */
 INLINE vec v_count_down(int from)
 {
     int32x4x2_t x = v_numbers();
@@ -94,7 +94,7 @@ INLINE vec v_count_down(int from)
                  vcvtq_f32_s32(vsubq_s32(first, x.val[1]))};
 }
 
-/* The first `left` lanes; all when left >= W. */
+/* Selects the first `left` lanes; all if left >= W. */
 INLINE lanes first_lanes(int left)
 {
     return left;
@@ -107,20 +107,20 @@ INLINE uint32x4x2_t lane_mask(lanes in)
     return (uint32x4x2_t){{vcgtq_s32(end, x.val[0]), vcgtq_s32(end, x.val[1])}};
 }
 
-/* x where the mask has all bits, else 0 */
+/* Returns x where all bits of the mask are set, otherwise 0. */
 INLINE vec v_masked(uint32x4x2_t in, vec x)
 {
     return (vec){vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x.lo), in.val[0])),
                  vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(x.hi), in.val[1]))};
 }
 
-/* x in the lanes `in`, 0 in the others */
+/* Returns x in the lanes `in`, 0 elsewhere. */
 INLINE vec v_only(lanes in, vec x)
 {
     return in >= W ? x : v_masked(lane_mask(in), x);
 }
 
-/* The weights at p of entries whose position is at most t, 0 of others. */
+/* Loads the weights at p of entries with a position of at most t; 0 elsewhere. */
 INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
 {
     const int32x4_t last = vdupq_n_s32(t);
@@ -157,7 +157,8 @@ INLINE void v_store_in(lanes in, float *p, vec x)
         p[i] = y[i];
 }
 
-/* The first `left` entries, the others 0; left >= 1, a constant where vectors are whole. */
+/* Access the first `left` entries; loads give 0 elsewhere. left >= 1, a compile-time constant for
+ * full vectors. */
 #define v_load_first(p, left) v_load_in(left, p)
 #define v_store_first(p, left, x) v_store_in(left, p, x)
 
@@ -172,7 +173,7 @@ INLINE vec v_fnma_in(lanes in, vec x, vec y, vec sum)
     return v_fnma(v_only(in, x), y, sum);
 }
 
-/* x where sign >= 0, else 0 */
+/* Returns x where sign >= 0, otherwise 0. */
 INLINE vec v_keep(vec sign, vec x)
 {
     return v_masked((uint32x4x2_t){{vcgezq_f32(sign.lo), vcgezq_f32(sign.hi)}}, x);
@@ -184,7 +185,7 @@ INLINE vec v_load_half(const uint16_t *p)
     return (vec){vcvt_f32_f16(vget_low_f16(x)), vcvt_high_f32_f16(x)};
 }
 
-/* W bf16 */
+/* Loads W bf16 numbers. */
 INLINE vec v_load_brain(const uint16_t *p)
 {
     uint16x8_t x = vld1q_u16(p);
@@ -192,14 +193,14 @@ INLINE vec v_load_brain(const uint16_t *p)
                  vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
 }
 
-/* W whole numbers of 8 bits */
+/* Loads W 8-bit integers. */
 INLINE vec v_load_bytes(const int8_t *p)
 {
     int16x8_t x = vmovl_s8(vld1_s8(p));
     return (vec){vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_high_s16(x))};
 }
 
-/* one f16 in all lanes */
+/* Sets all lanes to one f16 number. */
 INLINE vec v_set_half(uint16_t h)
 {
     float32x4_t x = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h)));
@@ -270,7 +271,7 @@ INLINE wide_bits bits_zero(void)
     return (wide_bits){vdupq_n_u64(0), vdupq_n_u64(0)};
 }
 
-/* Adds the bits of x, as whole numbers, to W / 2 sums. */
+/* Adds the bits of x, as integers, to W / 2 sums. */
 INLINE wide_bits bits_add(wide_bits sum, wide x)
 {
     return (wide_bits){vaddq_u64(sum.lo, vreinterpretq_u64_f64(x.lo)),
@@ -297,7 +298,7 @@ INLINE vec v_floor(vec x)
     return (vec){vrndmq_f32(x.lo), vrndmq_f32(x.hi)};
 }
 
-/* W whole numbers of 32 bits, or pairs of 16 */
+/* ints: W integers of 32 bits, or pairs of 16 bits. */
 INLINE ints i_zero(void)
 {
     return (ints){{vdupq_n_s32(0), vdupq_n_s32(0)}};
@@ -309,7 +310,7 @@ INLINE ints i_load(const void *p)
     return (ints){{vld1q_s32(from), vld1q_s32(from + 4)}};
 }
 
-/* One pair in all lanes */
+/* Sets all lanes to one pair. */
 INLINE ints i_pair(const int16_t *p)
 {
     int32_t both;
@@ -331,13 +332,13 @@ INLINE ints i_dot(ints sum, ints x, ints y)
         {dot_four(sum.val[0], x.val[0], y.val[0]), dot_four(sum.val[1], x.val[1], y.val[1])}};
 }
 
-/* Groups of four bytes as words: the first and third of each, and the others */
+/* Groups of four bytes as words: bytes 0 and 2 of each group, and bytes 1 and 3. */
 typedef struct {
     ints even, odd;
 } quads;
 
-/* Words x shifted by 8 bits: the first numbers to where the second are, or the other way round, the
- * latter with signs or without. */
+/* Shift words by 8 bits: words_up moves even bytes to the place of odd ones; the down versions
+ * shift back, with or without sign extension. */
 INLINE int32x4_t words_up(int32x4_t x)
 {
     return vreinterpretq_s32_s16(vshlq_n_s16(vreinterpretq_s16_s32(x), 8));
@@ -359,7 +360,7 @@ INLINE quads signed_quads(ints x)
                    {{words_down(x.val[0]), words_down(x.val[1])}}};
 }
 
-/* What the sums of a query begin with, whose numbers have this sum */
+/* Returns the initial sums of a query with numbers of this sum. */
 INLINE ints i_begin_keys(int32_t sum)
 {
     (void)sum;
@@ -373,7 +374,7 @@ INLINE quads quads_of_keys(const void *p)
 
 #define quads_of_values quads_of_keys
 
-/* One group in all lanes, with signs or, of weights, without */
+/* Set all lanes to one group: signed for queries, unsigned for weights. */
 INLINE quads quads_of_query(const void *p)
 {
     return signed_quads(i_pair(p));
@@ -409,7 +410,7 @@ INLINE int32x4_t half_of_four(int32x4_t x, int odd)
     return vshrq_n_s32(odd ? x : vshlq_n_s32(x, 16), 16);
 }
 
-/* The first numbers of the pairs, or with odd the second ones */
+/* Returns the first numbers of the pairs, or with odd the second ones. */
 INLINE vec i_half(ints x, int odd)
 {
     return i_to_vec((ints){{half_of_four(x.val[0], odd), half_of_four(x.val[1], odd)}});
@@ -420,13 +421,13 @@ INLINE int32x4_t byte_of_four(int32x4_t x, int which)
     return vshrq_n_s32(vshlq_s32(x, vdupq_n_s32(24 - 8 * which)), 24);
 }
 
-/* The signed bytes number `which` of groups of four */
+/* Returns byte `which` of each group of four, signed. */
 INLINE vec i_byte(ints x, int which)
 {
     return i_to_vec((ints){{byte_of_four(x.val[0], which), byte_of_four(x.val[1], which)}});
 }
 
-/* The bits of x without signs */
+/* Returns the bits of x without signs. */
 INLINE ints v_size(vec x)
 {
     const int32x4_t mask = vdupq_n_s32(0x7fffffff);
@@ -440,14 +441,14 @@ INLINE int16x8_t words_of(vec x)
     return vcombine_s16(low, vmovn_s32(vcvtnq_s32_f32(x.hi)));
 }
 
-/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+/* Stores x and y rounded to the nearest integers, ties to even; magnitudes must be below 2^15. */
 INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     vst1q_s16(p, words_of(x));
     vst1q_s16(p + 8, words_of(y));
 }
 
-/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+/* Stores numbers rounded to the nearest integers, ties to even, clamped to 0 .. 255; 0 for NaN. */
 INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
 {
     vst1q_u8(p, vcombine_u8(vqmovun_s16(words_of(a)), vqmovun_s16(words_of(b))));
@@ -460,7 +461,7 @@ INLINE float32x4_t double_four(float32x4_t p, float32x4_t n)
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), power));
 }
 
-/* p 2^n for whole n, both normal numbers */
+/* p 2^n for integer n; p and the result are normal */
 INLINE vec v_double(vec p, vec n)
 {
     return (vec){double_four(p.lo, n.lo), double_four(p.hi, n.hi)};
@@ -478,7 +479,7 @@ INLINE float32x4_t scale_four(float32x4_t p, float32x4_t n)
     return vmulq_f32(p, power_of_two(vsubq_s32(whole, half)));
 }
 
-/* p 2^n for whole n: in two factors, since below 2^-126 the power is no normal number. */
+/* p 2^n for integer n, with two factors, because 2^n is subnormal below 2^-126. */
 INLINE vec v_scale(vec p, vec n)
 {
     return (vec){scale_four(p.lo, n.lo), scale_four(p.hi, n.hi)};
@@ -491,13 +492,14 @@ INLINE float32x4_t rotate_two(float32x4_t v, float32x4_t cs)
     return vfmaq_f32(vmulq_f32(other, vld1q_f32(minus_plus)), v, vtrn1q_f32(cs, cs));
 }
 
-/* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */
+/* Rotates pairs (a, b) by pairs (c, s): (a c - b s, b c + a s). The first product is not
+ * rounded. */
 INLINE vec v_rotate(vec v, vec cs)
 {
     return (vec){rotate_two(v.lo, cs.lo), rotate_two(v.hi, cs.hi)};
 }
 
-/* Until flush_end, numbers below the normal ones are 0, as with the other sets. */
+/* Flushes subnormal numbers to 0 until flush_end, as the other instruction sets do. */
 INLINE uint64_t flush_begin(void)
 {
     uint64_t mode;

@@ -1,4 +1,4 @@
-/* attention.c - products of queries, keys, weights and values. */
+/* attention.c - products of queries with keys and of weights with values. */
 #include <math.h>
 #include <string.h>
 
@@ -6,22 +6,22 @@
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* The sums of TILE_ROWS * TILE_VECS vectors stay in registers: AVX-512 has 32, AVX2 16.  Many rows
- * share what a vector of the page costs to load and convert; one row alone takes VECS of them, so
- * that its sums need not wait for each other. */
+/* The sums of TILE_ROWS * TILE_VECS vectors stay in registers (AVX-512 has 32, AVX2 16). Many rows
+ * share the cost of loading and converting a vector of the page. A single row uses VECS vectors, so
+ * that its sums do not wait for each other. */
 enum {
     TILE_ROWS = KERNELS_AVX512 ? 8 : 4,
     TILE_VECS = 2,
-    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
+    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* for two to four rows */
     VECS = 4
 };
-/* The first tile of many rows leaves what it converts as floats for the others: of heads of at most
- * so many channels, 32 KB. */
+/* The first tile of many rows stores the converted elements as floats for the other tiles, for
+ * heads of at most MOST_KEPT channels (32 KB). */
 enum { MOST_KEPT = 128 };
 
-/* What is read of a half of a page: channel i of its keys, whose vectors are PAGE_SLOTS long, or
- * slot i of its values, which are D long.  at: the first of its numbers, or of the groups in which
- * numbers lie side by side; rest: which of a group. */
+/* Position in a half page: channel i of keys, as vectors of PAGE_SLOTS, or slot i of values, as
+ * vectors of D. at: index of the first number, or of the first group of adjacent numbers. rest:
+ * index within a group. */
 struct place {
     size_t at, rest;
 };
@@ -32,8 +32,7 @@ INLINE struct place place_of(const enum kv_type type, size_t i, size_t length, s
     return (struct place){i / n * length + from, i % n};
 }
 
-/* scale: of the elements, with q8_0, where the product is exact, and i16, of which there are keys.
- */
+/* Loads elements as floats. q8_0 multiplies by `scale` (exact). i16 keys do, too. */
 INLINE vec load_kv(const void *page, const enum kv_type type, struct place p, vec scale)
 {
     if (type == KV_F32)
@@ -44,8 +43,8 @@ INLINE vec load_kv(const void *page, const enum kv_type type, struct place p, ve
     return v_mul(type == KV_I16 ? i_half(group, (int)p.rest) : i_byte(group, (int)p.rest), scale);
 }
 
-/* sum[r][v] += x[r * ld_x] times the vector v of the page from p on, which is left in kept, too,
- * unless that is NULL. */
+/* sum[r][v] += x[r * ld_x] times vector v of the page from p on. Stores the vector in kept, unless
+ * that is NULL. */
 INLINE void add_products(vec sum[TILE_ROWS][VECS], const float *x, size_t ld_x, const void *page,
                          const enum kv_type type, struct place p, const vec scale[VECS],
                          const int R, const int N, float *kept)
@@ -73,18 +72,18 @@ INLINE void load_scales(vec scales[VECS], const uint16_t *from, const int N)
         scales[v] = v_load_half(from + v * W);
 }
 
-/* Asks for the N vectors from `at` on of the half of a page that is read next, if there is one: for
- * the second cache, as the first has room for few such requests and the processor itself looks
- * ahead no further than a page of memory. */
+/* Prefetches N vectors from `at` on of the half page that is read next, if there is one. The target
+ * is the L2 cache, because L1 supports few outstanding requests. The hardware prefetcher does not
+ * cross a 4 KB page. */
 INLINE void ask_for(const void *next, const enum kv_type type, struct place p, const int N)
 {
-    const size_t bytes = type == KV_F16 ? 2 : 4; /* of a group */
+    const size_t bytes = type == KV_F16 ? 2 : 4; /* bytes of a group */
     const char *from = (const char *)next + p.at * bytes;
     for (size_t i = 0; next && p.rest == 0 && i < (size_t)(N * W) * bytes; i += 64)
         __builtin_prefetch(from + i, 0, 2);
 }
 
-/* R queries times N vectors of slots from s0 on. */
+/* Multiplies R queries by N vectors of slots from s0 on. */
 INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t D,
                     const struct kv_keys *k, size_t s0, const enum kv_type type, float scale,
                     const int R, const int N, float *kept)
@@ -116,7 +115,7 @@ INLINE void qk_tile(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
                 v_mul(sum[i / N][i % N], v_set(scale)));
 }
 
-/* Rows of a tile, of those that are left, and its vectors. */
+/* Returns the rows of the next tile, given the remaining rows. */
 INLINE size_t tile_of(size_t left)
 {
     if (left >= TILE_ROWS)
@@ -132,7 +131,7 @@ INLINE void qk_rows(float *scores, size_t ld_s, const float *q, size_t ld_q, siz
         qk_tile(scores, ld_s, q, ld_q, D, k, s0, type, scale, R, N, kept);
 }
 
-/* Whole tiles of many rows; returns how many rows. */
+/* Computes full tiles of many rows; returns the number of rows done. */
 INLINE size_t qk_tiles(float *scores, size_t ld_s, const float *q, size_t ld_q, size_t rows,
                        size_t D, const struct kv_keys *k, const enum kv_type type, float scale)
 {
@@ -182,14 +181,14 @@ void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T
         qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F32, scale);
 }
 
-/* R rows, N vectors of W channels from channel d on. */
+/* R rows times N vectors of W channels from channel d on. */
 INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
                     const struct kv_values *x, size_t d, const enum kv_type type, const int R,
                     const int N, float *kept)
 {
     vec sum[TILE_ROWS][VECS], scales[VECS];
     size_t D = (size_t)x->D, n_slots = (size_t)x->n_slots;
-    const uint16_t *scale = kv_q8_scales(x->page, x->D); /* with q8_0 */
+    const uint16_t *scale = kv_q8_scales(x->page, x->D); /* for q8_0 */
     UNROLL
     for (int v = 0; v < VECS; v++)
         scales[v] = v_zero();
@@ -223,7 +222,7 @@ INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p,
         av_tile(out, ld_out, p, ld_p, x, d, type, R, 1, kept);
 }
 
-/* Whole tiles of many rows; returns how many rows. */
+/* Computes full tiles of many rows; returns the number of rows done. */
 INLINE size_t av_tiles(float *out, size_t ld_out, const float *p, size_t ld_p, size_t rows,
                        const struct kv_values *x, const enum kv_type type)
 {
@@ -278,8 +277,8 @@ void ISA(attn_av)(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
         av_all(out, ld_out, p, ld_p, T, v, KV_F32);
 }
 
-/* A whole block, as quant_block of the reference: four numbers side by side, `apart` from the next
- * four, or each `apart` from the next; its scale. */
+/* Quantises a full block as quant_block of the reference, and sets its scale. With `beside`, groups
+ * of four adjacent numbers are `apart` apart; otherwise single numbers are. */
 INLINE void quant_block(const float *x, int8_t *q, size_t apart, bool beside, uint16_t *ret_scale)
 {
     float r[KV_BLOCK], max = INFINITY;

@@ -1,18 +1,18 @@
-/* attention_bytes.c - attention over pages of q8_0, in whole numbers: sums of products of four
- * bytes are exact, so that every set gives the bits of the reference. */
+/* attention_bytes.c - attention over pages of q8_0 with integer products. Sums of products of four
+ * bytes are exact, so every instruction set gives the bits of the reference. */
 #include "engine/kernels/ints.h"
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/page_weights.h"
 #include "engine/kernels/vector/sets.h"
 
-/* As of products of words (attention_ints.c). */
+/* Tile sizes as for 16-bit products (attention_ints.c). */
 enum {
     TILE_ROWS = KERNELS_AVX512 ? 8 : 4,
     TILE_VECS = 2,
     FEW_ROWS = 4,
     FEW_VECS = KERNELS_AVX512 ? 4 : 2,
     VECS = 4,
-    QUADS = KV_BLOCK / 4 /* of the channels of a block */
+    QUADS = KV_BLOCK / 4 /* channels of a block / 4 */
 };
 
 void ISA(attn_queries_bytes)(const struct kv_queries *out, const float *q, size_t ld_q, int T,
@@ -41,16 +41,16 @@ void ISA(attn_queries_bytes)(const struct kv_queries *out, const float *q, size_
     }
 }
 
-/* Scores of rows of queries, of one block of channels of a page. */
+/* Scores of rows of queries for one block of channels of a page. */
 struct scores {
     float *out;
     size_t ld;
-    const int8_t *q; /* of the first query */
+    const int8_t *q; /* first query */
     size_t ld_q, blocks;
-    const float *q_scale; /* which lie `blocks` apart */
+    const float *q_scale; /* `blocks` elements apart */
     const int32_t *q_sum;
     const int32_t *keys, *next;
-    int quads; /* of the block */
+    int quads; /* groups of four channels of the block */
     bool first;
     float scale;
     _Alignas(64) float key_scale[PAGE_SLOTS];
@@ -117,7 +117,7 @@ static void scores_block(const struct scores *x, size_t rows)
     }
 }
 
-/* Scales lie behind what is multiplied, and sums begin with them. */
+/* Prefetches scales. They follow the elements, but sums need them first. */
 INLINE void ask_for_scales(const void *next, int D)
 {
     const char *scales = next ? (const char *)kv_q8_scales(next, D) : NULL;
@@ -125,7 +125,7 @@ INLINE void ask_for_scales(const void *next, int D)
         __builtin_prefetch(scales + i, 0, 2);
 }
 
-/* The scales of block b of the entries of a half. */
+/* Loads the scales of block b of the entries of a half page. */
 INLINE void block_scales(float *to, const void *half, int D, size_t b)
 {
     const uint16_t *scales = kv_q8_scales(half, D) + b * PAGE_SLOTS;
@@ -162,20 +162,20 @@ void ISA(attn_scores_bytes)(float *scores, size_t ld_s, const struct kv_queries 
     }
 }
 
-/* Weights of some rows times the scales of values, of two blocks of channels, and where the sums of
- * one go. */
+/* Weights of some rows times the scales of values, for two blocks of channels, and the output
+ * sums. */
 struct sums {
     float *out;
     size_t ld, D;
     const int32_t *values, *next;
-    size_t quads; /* of slots */
-    int block;    /* of the two */
+    size_t quads; /* groups of four slots */
+    int block;    /* which of the two blocks */
     const float *keep;
     float scale[WEIGHT_ROWS], inverse[WEIGHT_ROWS];
     _Alignas(64) uint8_t w[2][WEIGHT_ROWS][PAGE_SLOTS];
 };
 
-/* Rows from r0 on, N vectors of W channels from channel d on. */
+/* Rows from r0 on times N vectors of W channels from channel d on. */
 INLINE void sums_tile(const struct sums *x, size_t r0, size_t d, const int R, const int N)
 {
     ints sum[TILE_ROWS][VECS];
@@ -237,7 +237,7 @@ static void sums_block(const struct sums *x, size_t rows, size_t d0, size_t d1)
     }
 }
 
-/* The weights of row r times the scales of n slots, of `blocks` blocks. */
+/* Quantises the weights of row r times the scales of n slots, for `blocks` blocks. */
 INLINE void bytes_of_row(struct sums *x, const struct page_rows *p, int r,
                          float scales[2][PAGE_SLOTS], const int n, const int blocks)
 {
@@ -270,7 +270,7 @@ static void bytes_of_rows(struct sums *x, const struct page_rows *p, float scale
     }
 }
 
-/* Weights of rows, and the units of their products with scales. */
+/* Computes weights of rows and the units of their products with scales. */
 static void weigh_rows(struct sums *x, struct page_rows *p, float *sum, float *top,
                        const float *scales)
 {
@@ -279,13 +279,13 @@ static void weigh_rows(struct sums *x, struct page_rows *p, float *sum, float *t
         p->size[r] = p->part[r] = 0;
     for (int r = 0; r < p->rows; r += W) {
         vec size = v_max(v_load(p->size + r), v_set(KV_I16_TINY));
-        vec unit = v_fma(size, v_set(BYTE_UNIT), v_sub(size, size)); /* of infinity no number */
+        vec unit = v_fma(size, v_set(BYTE_UNIT), v_sub(size, size)); /* NaN for infinity */
         v_store(x->scale + r, v_mul(unit, v_load(p->part + r)));
         v_store(x->inverse + r, v_div(v_set(BYTE_WEIGHT), size));
     }
 }
 
-/* The largest scale of each entry. */
+/* Sets the largest scale of each entry. */
 static void largest_scales(float *to, const void *half, int D)
 {
     float one[PAGE_SLOTS];
@@ -297,7 +297,7 @@ static void largest_scales(float *to, const void *half, int D)
     }
 }
 
-/* Two blocks of channels at a time. */
+/* Processes two blocks of channels at a time. */
 static void add_blocks(struct sums *x, const struct page_rows *p, const struct kv_values *v)
 {
     _Alignas(64) float scales[2][PAGE_SLOTS];
@@ -316,7 +316,7 @@ static void add_blocks(struct sums *x, const struct page_rows *p, const struct k
 void ISA(attn_add_bytes)(const struct attn_sums *to, const float *scores, size_t ld_s, int T,
                          int grow, const struct kv_values *v)
 {
-    struct sums x; /* most of which needs no zeros */
+    struct sums x; /* most members need no initialisation */
     struct page_rows p;
     _Alignas(64) float scales[PAGE_SLOTS];
     ask_for_scales(v->next, v->D);

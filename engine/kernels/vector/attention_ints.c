@@ -1,21 +1,21 @@
-/* attention_ints.c - attention over pages of i16, in whole numbers: sums of products of pairs of
- * 16 bits are exact, so that every set gives the bits of the reference. */
+/* attention_ints.c - attention over pages of i16 with integer products. Sums of products of 16-bit
+ * pairs are exact, so every instruction set gives the bits of the reference. */
 #include "engine/kernels/ints.h"
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/page_weights.h"
 #include "engine/kernels/vector/sets.h"
 
-/* As of products of floats (attention.c); scores, whose tiles end more often, take all slots of a
- * page and few rows. */
+/* Tile sizes as for float products (attention.c). Scores use all slots of a page and few rows,
+ * because their tiles are shorter. */
 enum {
     TILE_ROWS = KERNELS_AVX512 ? 8 : 4,
     TILE_VECS = 2,
     FEW_ROWS = 4,
-    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* of two to four rows */
+    FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* for two to four rows */
     VECS = 4
 };
 
-/* A row of n floats in whole numbers, n a multiple of 2 W; returns its scale. */
+/* Quantises a row of n floats, n a multiple of 2 W; returns its scale. */
 INLINE float whole_row(int16_t *out, const float *x, size_t n, float most)
 {
     const struct row_unit u = unit_of(x, n, most);
@@ -42,8 +42,9 @@ void ISA(attn_queries)(const struct kv_queries *out, const float *q, size_t ld_q
         out->scale[t] = whole_row((int16_t *)out->q + t * n, q + t * ld_q, n, KV_I16_MOST);
 }
 
-/* Pairs of R rows by N vectors of pairs from y on: sums of pairs [from, end), which lie 2 numbers
- * apart in x and ld_y pairs apart in y.  next: as y, to be asked for, or NULL. */
+/* Products of R rows with N vectors of pairs from y on, summed over pairs [from, end). Pairs are 2
+ * numbers apart in x and ld_y pairs apart in y. next: data to prefetch with the layout of y, or
+ * NULL. */
 struct pairs {
     const int16_t *x;
     size_t ld_x;
@@ -74,14 +75,14 @@ INLINE void add_pairs(ints sum[TILE_ROWS][VECS], const struct pairs *p, const in
     }
 }
 
-/* Scores of R queries and N vectors of slots, of some pairs of channels. */
+/* Scores of R queries and N vectors of slots for some pairs of channels. */
 struct scores {
     float *out;
     size_t ld;
     const struct kv_queries *q;
     const int32_t *keys, *next;
     const float *key_scales;
-    size_t row; /* of the first query; pairs of a row, and those that are added up: */
+    size_t row; /* index of the first query; then: pairs of a row, and the range to sum */
     size_t pairs, from, end;
     float scale;
 };
@@ -113,7 +114,7 @@ INLINE void scores_rows(const struct scores *x, const int R, const int N)
         scores_tile(x, s0, R, N);
 }
 
-/* Scales lie behind what is multiplied, and sums begin with them. */
+/* Prefetches scales. They follow the elements, but sums need them first. */
 INLINE void ask_for_scales(const void *next, int D)
 {
     for (int i = 0; next && i < PAGE_SLOTS; i += 16)
@@ -158,7 +159,8 @@ void ISA(attn_scores)(float *scores, size_t ld_s, const struct kv_queries *q, in
     }
 }
 
-/* Weights of one row times the scales of n slots, 0 behind them, in whole numbers. */
+/* Quantises the weights of one row times the scales of n slots, padded with 0; returns the
+ * scale. */
 INLINE float whole_weights(int16_t *out, const float *p, const float *scales, const int n)
 {
     vec x[PAGE_SLOTS / W];
@@ -183,22 +185,22 @@ INLINE float whole_weights(int16_t *out, const float *p, const float *scales, co
     return u.scale;
 }
 
-/* Weights of some rows are w times scale; what their sums were before counts keep times. */
+/* Quantised weights of some rows: weight = w * scale. `keep` is the factor of the previous sums. */
 struct weights {
     _Alignas(64) int16_t w[WEIGHT_ROWS][PAGE_SLOTS];
     float scale[WEIGHT_ROWS], keep[WEIGHT_ROWS];
 };
 
-/* Weights of some rows in whole numbers, and where their sums go. */
+/* Quantised weights of some rows, and the output sums. */
 struct sums {
     float *out;
     size_t ld;
     const struct kv_values *v;
-    size_t pairs; /* of slots */
+    size_t pairs; /* pairs of slots */
     const struct weights *of;
 };
 
-/* Rows from r0 on, N vectors of W channels from channel d on. */
+/* Rows from r0 on times N vectors of W channels from channel d on. */
 INLINE void sums_tile(const struct sums *x, size_t r0, size_t d, const int R, const int N)
 {
     ints sum[TILE_ROWS][VECS];
@@ -297,7 +299,7 @@ void ISA(attn_add)(const struct attn_sums *to, const float *scores, size_t ld_s,
                    const struct kv_values *v)
 {
     struct weights w;
-    struct page_rows p; /* most of which needs no zeros */
+    struct page_rows p; /* most members need no initialisation */
     struct sums x = {.ld = to->ld, .v = v, .of = &w};
     if (v->D % W || (v->d1 - v->d0) % W) {
         attn_add_ref(to, scores, ld_s, T, grow, v);
@@ -321,8 +323,8 @@ void ISA(attn_add)(const struct attn_sums *to, const float *scores, size_t ld_s,
     }
 }
 
-/* A row of whole numbers into every other place, as values lie, or pair by pair; returns its
- * scale. */
+/* Quantises and stores a row, either to every other place (as values are laid out) or pair by pair;
+ * returns its scale. */
 INLINE float store_row(int16_t *to, size_t ld_pair, size_t step, const float *x, size_t n)
 {
     const struct row_unit u = unit_of(x, n, KV_I16_MOST);

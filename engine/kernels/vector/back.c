@@ -1,4 +1,4 @@
-/* back.c - derivatives along the channels of a token. */
+/* back.c - gradients along the channels of a token. */
 #include <math.h>
 
 #include "engine/kernels/vector/sets.h"
@@ -18,7 +18,7 @@ void ISA(swiglu_back)(float *d_gate, float *d_up, const float *gate, const float
     }
 }
 
-/* Adds the products of the lower halves, then those of the upper ones. */
+/* Adds the products of the lower halves, then of the upper halves. */
 INLINE wide add_products(wide sum, vec a, vec b)
 {
     sum = wide_fma(v_low(a), v_low(b), sum);

@@ -1,10 +1,10 @@
-/* elementwise.c - kernels that run along the channels of a token. */
+/* elementwise.c - kernels along the channels of a token. */
 #include <math.h>
 
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* Sums of squares: of the lower halves of vectors, and of the upper ones. */
+/* Sums of squares of the lower and of the upper halves of vectors. */
 struct squares {
     wide lo, hi;
 };

@@ -1,14 +1,15 @@
-/* forms.h - products by the form of packed bytes, which is constant in each. */
+/* forms.h - dispatches products by the form of packed bytes, so that the form is a compile-time
+ * constant. */
 #ifndef KVF_ENGINE_FORMS_H
 #define KVF_ENGINE_FORMS_H
 
 #include "engine/kernels/packed.h"
 
 #ifdef ONE_FORM
-/* Where each access is checked, a compiler takes minutes for products of all forms. */
+/* With a check of each access, a compiler takes minutes for products of all forms. */
 #define WITH_FORM(rows, w, ...) rows(__VA_ARGS__, packed_bits((w)->kind), (w)->n_fine)
 #else
-/* rows(..., bits, fine) with constants for the form that w has.  Of 6 bits n_fine is 2. */
+/* Calls rows(..., bits, fine) with constants for the form of w. 6-bit kinds have n_fine 2. */
 #define WITH_FORM(rows, w, ...)                                                                    \
     do {                                                                                           \
         if ((w)->kind == PACK_Q6)                                                                  \

@@ -1,25 +1,26 @@
-/* loss.c - losses of training. */
+/* loss.c - kernels of training losses. */
 #include <math.h>
 #include <stdbool.h>
 
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* exp((i - j) lb) over a square of W * W tokens i = i0 + W v + l is the product of a factor of
- * the lane l and one of the vector v: two exponentials serve W vectors.  TILE keys j share the
- * sums in registers. */
+/* For a square of W * W tokens i = i0 + W v + l, exp((i - j) lb) is the product of a factor of lane
+ * l and a factor of vector v. Two exponentials suffice for W vectors. TILE keys j share the sums in
+ * registers. */
 enum { BLOCK = W * W, TILE = 64 };
-#define LEAST_LOG -88.0f /* below, exp is no normal number */
+#define LEAST_LOG -88.0f /* below it exp is subnormal */
 
 struct factors {
     vec lane, distance;           /* exp(distance * lb); i - j of the lane in vector `start` */
     float by_vector[W];           /* exp(W (v - start) lb); 0 before start */
     float steps[W];               /* W (v - start) by_vector */
-    int own;                      /* diagonal: the vector that holds j, start - 1 */
+    int own;                      /* diagonal: the vector that contains j, start - 1 */
     vec own_weight, own_distance; /* diagonal: exp((i - j) lb), 0 for i < j */
 };
 
-/* ahead = i0 - j; > 0 unless diagonal.  False: all is 0. */
+/* Computes the factors of a key; ahead = i0 - j is > 0 unless diagonal. Returns false if all
+ * factors are 0. */
 INLINE bool make_factors(struct factors *f, float lb, int ahead, const bool diagonal)
 {
     const vec log_beta = v_set(lb), zero = v_set(0);
@@ -42,7 +43,7 @@ INLINE bool make_factors(struct factors *f, float lb, int ahead, const bool diag
     return true;
 }
 
-/* Adds what the keys [j0, end) are to the tokens [i0, i0 + BLOCK). */
+/* Adds the terms of keys [j0, end) to the tokens [i0, i0 + BLOCK). */
 INLINE void sums_tile(double *sum, const float *lb, int i0, int j0, int end, const bool diagonal)
 {
     vec acc[W];
@@ -88,8 +89,8 @@ static bool all_zero(const float *x, int n)
     return true;
 }
 
-/* Adds what the tokens [i0, i0 + BLOCK) give to the keys [j0, end): with i - j = D + S, D of
- * the lane and S of the vector, sum d (i - j) e = lane (D sum_v d e_v + sum_v d S e_v). */
+/* Adds the terms of tokens [i0, i0 + BLOCK) to the keys [j0, end). With i - j = D + S, D of the
+ * lane and S of the vector, sum d (i - j) e = lane (D sum_v d e_v + sum_v d S e_v). */
 INLINE void back_tile(wide *sum, const float *lb, const float *d_sums, int n, int i0, int j0,
                       int end, const bool diagonal)
 {
@@ -155,7 +156,7 @@ struct kl_acc {
     vec s, t, cross_s, cross_t;
 };
 
-/* The first `left` of W entries. */
+/* Adds the first `left` of W entries. */
 INLINE void kl_step(struct kl_acc *a, const float *s, const float *t, int left, vec top_s,
                     vec top_t, const bool both)
 {
@@ -170,7 +171,7 @@ INLINE void kl_step(struct kl_acc *a, const float *s, const float *t, int left, 
     a->cross_t = v_fma(et, v_sub(dt, ds), a->cross_t);
 }
 
-/* Sums: of 8 vectors in float, of these in double. */
+/* Computes the sums: blocks of 8 vectors in float, their totals in double. */
 INLINE struct kl_part kl_sums(const float *s, const float *t, int n, const bool both)
 {
     struct kl_part p = {.top_s = top_of(s, n), .top_t = both ? top_of(t, n) : 0};

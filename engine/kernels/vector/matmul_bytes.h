@@ -1,28 +1,29 @@
-/* matmul_bytes.h - products with packed bytes in vectors of 8 outputs, of which a panel is two.
- * One row meets panels as they lie.  For more rows, blocks of some panels are made ready once for
- * all of them: then a tile of rows by a panel has neither bits to part nor scales to convert.
- * Integer sums are exact and the floats follow the reference, so all sets give its bits.
- * Included by one file per instruction set, which defines before:
+/* matmul_bytes.h - products with packed bytes in vectors of 8 outputs; a panel is two vectors.
+ *
+ * A single row uses the panels as packed. For more rows, blocks of some panels are unpacked once
+ * for all of them, so that a tile of rows needs no bit unpacking and no scale conversion. Integer
+ * sums are exact and the float operations follow the reference, so all instruction sets give its
+ * bits. One file per instruction set includes this header and first defines:
  *     TILE_ROWS, NAME(matmul_q)
  *     ints, ints_to_floats(x), ints_plus(x, i)
- *                                 8 integers of 32 bits; the same as a vec; and i more of each
+ *                                 8 integers of 32 bits; conversion to vec; adding i to each
  *     dot_row(sum, w, q, hi_alone, bits, g0, g1)
  *                                 sum[half]: exact dot products of the groups [g0, g1) of 4
  *                                 channels of a packed block at w with the block of x at q
  *     READY_BYTES, ready_bytes(to, w, bits)
- *                                 a packed block made ready
- *     SIGNS                       whether bytes of 8 bits are made ready as u - 128
+ *                                 unpacks a block
+ *     SIGNS                       1 if 8-bit weights are unpacked as u - 128
  *     READY_X, READY_ROWS(signs), ready_block(to, q, hi_alone)
- *                                 a block of x made ready, if rows are: else it stays as it is
+ *                                 prepares a block of x, if rows are prepared
  *     dot_tile(sum, w, x, ld, hi_alone, R, signs, g0, g1)
- *                                 sum[r][half]: dot products of a ready block with R rows, ld
- *                                 bytes apart; signs: of bytes of 8 bits where SIGNS */
+ *                                 sum[r][half]: dot products of an unpacked block with R rows, ld
+ *                                 bytes apart; signs: for 8-bit weights if SIGNS */
 #ifndef KVF_ENGINE_MATMUL_BYTES_H
 #define KVF_ENGINE_MATMUL_BYTES_H
 
 #include "engine/kernels/vector/forms.h"
 
-/* d and m of part h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
+/* Sets d and m of half h of block `at` for the 8 outputs from `first` on; fine: w->n_fine. */
 INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t first, int h,
                     const int fine)
 {
@@ -41,8 +42,8 @@ INLINE void factors(vec *d, vec *m, const struct packed *w, size_t at, size_t fi
         *m = v_mul(*m, v_load_bytes(small + PANEL));
 }
 
-/* acc += d scale sum + m sum(x), or with low, which is qrows_low(x), d scale (sum + low of x).
- * at: the row and block of x, of which this is part h. */
+/* acc += d scale sum + m sum(x). With low, which is qrows_low(x), acc += d scale (sum + low of x).
+ * at: row and block of x; h is its half. */
 INLINE vec add_scaled(vec acc, ints sum, vec d, vec m, const struct qrows *x, size_t at,
                       const int h, const int parts, const bool low)
 {
@@ -56,7 +57,7 @@ INLINE vec add_scaled(vec acc, ints sum, vec d, vec m, const struct qrows *x, si
     return v_fma(m, v_set((parts == 2 ? x->half : x->sum)[part]), acc);
 }
 
-/* The first row times one panel, whose outputs go to out. */
+/* Multiplies the first row by one panel and stores its outputs at out. */
 INLINE void row_q(float *out, const struct qrows *x, const struct packed *w, size_t panel,
                   const int bits, const int fine)
 {
@@ -85,8 +86,8 @@ INLINE void row_q(float *out, const struct qrows *x, const struct packed *w, siz
     v_store(out + PANEL / 2, acc[1]);
 }
 
-/* Blocks [b0, b1) of some panels made ready, which stay in the second cache, and of a tile of rows,
- * which is made ready once for these panels. */
+/* Blocks [b0, b1) of some panels, unpacked (L2 cache), and the same blocks of a tile of rows, which
+ * is prepared once for these panels. */
 enum { SPAN_PANELS = 4, SPAN_BLOCKS = 18 };
 struct span_q {
     size_t b0, b1;
@@ -116,7 +117,7 @@ INLINE void ready_panel(struct span_q *s, size_t i, const struct packed *w, size
     }
 }
 
-/* The blocks of a span of R rows from t on.  ld: bytes from row to row. */
+/* Returns the prepared blocks of a span of R rows from t on. ld: bytes between rows. */
 INLINE const int8_t *ready_rows(struct span_q *s, const struct qrows *x, size_t t, size_t nb,
                                 const int R, const int signs, size_t *ld)
 {
@@ -132,8 +133,8 @@ INLINE const int8_t *ready_rows(struct span_q *s, const struct qrows *x, size_t 
     return s->x[0];
 }
 
-/* The sums of part h of R rows, nb blocks apart, whose block and row is `at` in the first; f: d and
- * m of 16 outputs.  low: a constant */
+/* Adds the scaled sums of half h of R rows, nb blocks apart. `at` is the block and row of the first
+ * one. f: d and m of 16 outputs. low: a compile-time constant. */
 INLINE void add_tile(vec acc[TILE_ROWS][2], ints sum[TILE_ROWS][2], const float *f,
                      const struct qrows *x, size_t at, size_t nb, const int R, const int h,
                      const int parts, const bool low)
@@ -146,8 +147,8 @@ INLINE void add_tile(vec acc[TILE_ROWS][2], ints sum[TILE_ROWS][2], const float 
     }
 }
 
-/* R rows from t on, ready at q, times the span of panel i, whose outputs at `to` go on from earlier
- * spans. */
+/* Multiplies R rows from t on, prepared at q, by the span of panel i. The outputs at `to` continue
+ * from earlier spans. */
 INLINE void tile_q(float *to, size_t ld, const struct qrows *x, size_t t, size_t nb,
                    const struct span_q *s, size_t i, const int8_t *q, size_t ld_q, const int R,
                    const int parts, const int signs)
@@ -178,7 +179,7 @@ INLINE void tile_q(float *to, size_t ld, const struct qrows *x, size_t t, size_t
         v_store(to + j / 2 * ld + j % 2 * PANEL / 2, acc[j / 2][j % 2]);
 }
 
-/* All rows times the span of n panels, the first of which goes to out. */
+/* Multiplies all rows by the span of n panels; the outputs of the first panel start at out. */
 INLINE void rows_of_span(float *out, size_t ld, const struct qrows *x, size_t rows, size_t nb,
                          struct span_q *s, size_t n, const int parts, const int signs)
 {
@@ -196,7 +197,8 @@ INLINE void rows_of_span(float *out, size_t ld, const struct qrows *x, size_t ro
 #undef TILES
 }
 
-/* The same as functions of their own, not for each form anew, which get all registers. */
+/* rows_of_span as a separate function, shared by several forms, so that it can use all
+ * registers. */
 #define ROWS_OF_SPAN(name, parts, signs)                                                           \
     __attribute__((noinline)) static void name(float *out, size_t ld, const struct qrows *x,       \
                                                size_t rows, size_t nb, struct span_q *s, size_t n) \

@@ -1,5 +1,5 @@
-/* matmul_f.c - products with packed floats for AVX2 and NEON.  A panel is two halves of 8
- * outputs; every output is summed in its own lane in the order of the reference. */
+/* matmul_f.c - products with packed floats for AVX2 and NEON. A panel is two halves of 8 outputs.
+ * Every output is summed in its own lane in the order of the reference. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 

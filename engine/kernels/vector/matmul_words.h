@@ -1,14 +1,15 @@
-/* matmul_words.h - products of integers of 16 bits in tiles of TILE_ROWS rows by a panel, which is
- * two vectors of 8 outputs.  Sums of blocks are exact and the floats follow the reference, so all
- * sets give its bits.  Included by one file per instruction set, which defines before:
+/* matmul_words.h - products of 16-bit integers in tiles of TILE_ROWS rows by a panel, which is two
+ * vectors of 8 outputs. Block sums are exact and the float operations follow the reference, so all
+ * instruction sets give its bits. One file per instruction set includes this header and first
+ * defines:
  *     TILE_ROWS, NAME(matmul_words)
- *     ints, ints_to_floats(x)     8 integers of 32 bits; the same as a vec
- *     dot_panel(sum, w, q, ld, R) sum[r][half]: dot products of a block at w with that of R rows,
- *                                 which lie ld apart from q on */
+ *     ints, ints_to_floats(x)     8 integers of 32 bits; conversion to vec
+ *     dot_panel(sum, w, q, ld, R) sum[r][half]: dot products of a block at w with the blocks of R
+ *                                 rows, which are ld apart from q on */
 #ifndef KVF_ENGINE_MATMUL_WORDS_H
 #define KVF_ENGINE_MATMUL_WORDS_H
 
-/* R rows from t on times one panel. */
+/* Multiplies R rows from t on by one panel. */
 INLINE void tile_words(float *out, size_t ld, const struct wrows *x, size_t t,
                        const struct packed *w, size_t panel, const int R)
 {

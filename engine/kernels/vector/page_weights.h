@@ -1,8 +1,8 @@
-/* page_weights.h - weights of rows for the values of a page of whole numbers; private to
+/* page_weights.h - attention weights of rows for the values of a page of integers. Private to
  * attention_ints.c and attention_bytes.c.
  *
- * What is alone of its row, as the largest score, is computed for all rows at once; x stays in the
- * first cache meanwhile. */
+ * Quantities per row, such as the largest score, are computed for all rows at once. x stays in the
+ * L1 cache meanwhile. */
 #ifndef KVF_ENGINE_PAGE_WEIGHTS_H
 #define KVF_ENGINE_PAGE_WEIGHTS_H
 
@@ -10,7 +10,7 @@
 #include "engine/kernels/vector/vec.h"
 
 enum {
-    WEIGHT_ROWS = 32, /* whose weights become whole numbers together */
+    WEIGHT_ROWS = 32, /* rows that are quantised together */
     PAGE_VECS = PAGE_SLOTS / W,
     LANE_VECS = ATTN_LANES / W
 };
@@ -23,15 +23,16 @@ INLINE struct row_unit unit_of(const float *x, size_t n, float most)
     return row_unit_of((uint32_t)i_top(size), most);
 }
 
-/* Scores of rows and what becomes of them; row r sees `first` + r * grow slots. */
+/* Scores of rows and derived values. Row r sees `first` + r * grow slots. */
 struct page_rows {
     const float *scores;
     size_t ld;
     int rows, first, grow;
-    _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights, or these times scales */
-    _Alignas(64) float most[WEIGHT_ROWS][W];       /* whose largest are `size` */
-    float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* of the page's scores; what it counts */
-    float keep[WEIGHT_ROWS];                       /* what older sums count */
+    _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights, or weights times scales */
+    _Alignas(64) float most[WEIGHT_ROWS][W];       /* partial maxima; their maximum is `size` */
+    float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* maximum of the page's scores; factor of the
+                                                    * page's sums */
+    float keep[WEIGHT_ROWS];                       /* factor of the previous sums */
     float size[WEIGHT_ROWS];
 };
 
@@ -42,7 +43,7 @@ INLINE int slots_seen(const struct page_rows *p, int r)
     return n > PAGE_SLOTS ? PAGE_SLOTS : n;
 }
 
-/* Vector i of a row, of which n slots are seen. */
+/* Loads vector i of a row of scores; slots from n on are -INFINITY. */
 INLINE vec scores_seen(const float *row, int i, const int n)
 {
     int left = n > i * W ? n - i * W : 0;
@@ -59,7 +60,7 @@ INLINE void most_of(float *most, const float *row, const int n)
     v_store(most, v_max(top[0], top[1]));
 }
 
-/* The largest of each row of `most`. */
+/* Sets the maximum of each row of `most`. */
 INLINE void largest_of(float *to, struct page_rows *p)
 {
     for (int r = p->rows; r % 4; r++)
@@ -68,7 +69,7 @@ INLINE void largest_of(float *to, struct page_rows *p)
         v_tops(to + r, p->most[r], W);
 }
 
-/* As ints.h defines it; what is no number counts as the least. */
+/* Returns 2^t as ints.h defines it; NaN counts as the smallest t. */
 INLINE vec v_exp2(vec t)
 {
     t = v_max(t, v_set(EXP2_LEAST));
@@ -79,7 +80,7 @@ INLINE vec v_exp2(vec t)
     return v_double(v_fma(p, r, v_set(1)), n);
 }
 
-/* The new tops of the rows, and what old sums and those of the page count. */
+/* Updates the maxima of the rows, and the factors of the previous sums and of the page's sums. */
 INLINE void tops_of(struct page_rows *p, float *top)
 {
     float old[WEIGHT_ROWS];
@@ -110,15 +111,15 @@ INLINE void tops_of(struct page_rows *p, float *top)
         top[r] = old[r];
 }
 
-/* Vector i of the scales of n slots, 0 behind them. */
+/* Loads vector i of the scales of n slots, padded with 0. */
 INLINE vec scales_seen(const float *scales, int i, const int n)
 {
     int left = n > i * W ? n - i * W : 0;
     return n == PAGE_SLOTS ? v_load(scales + i * W) : v_load_in(first_lanes(left), scales + i * W);
 }
 
-/* Row r: its weights are added up, and the largest looked for of these times scales, which becomes
- * x, or with `plain` the weights do. */
+/* Computes the weights of row r, adds them to sum, and finds the maximum of weights times scales. x
+ * becomes weights times scales, or with `plain` the weights. */
 INLINE void weigh(struct page_rows *p, int r, float *sum, const float *scales, const int n,
                   const bool plain)
 {
@@ -141,7 +142,7 @@ INLINE void weigh(struct page_rows *p, int r, float *sum, const float *scales, c
     }
 }
 
-/* The same of all rows, and the largest of each as its size. */
+/* Runs weigh for all rows; size[r] becomes the maximum of each row. */
 INLINE void weigh_all(struct page_rows *p, float *sum, float *top, const float *scales,
                       const bool plain)
 {

@@ -1,4 +1,4 @@
-/* quant_words.c - rows as integers of 16 bits. */
+/* quant_words.c - quantises rows to 16-bit integers. */
 #include <string.h>
 
 #include "engine/kernels/vector/sets.h"

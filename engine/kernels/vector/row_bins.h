@@ -1,16 +1,16 @@
-/* row_bins.h - selected sets of a row by a histogram of its largest weights.  Included by one
- * file per instruction set, which defines before what row_cuts.h names, with LEAF >= SAMPLE, and
- * afterwards the five functions that are declared here.
+/* row_bins.h - selects sets of a row with a histogram of its largest weights. One file per
+ * instruction set includes it. Before, it defines the names listed in row_cuts.h, with LEAF >=
+ * SAMPLE; afterwards, the five functions declared here.
  *
- * All targets lie among the largest weights, as a rule among a third of the row: those from a
- * guessed weight on are copied to a list, and no others are looked at again.  Bins are ranges of
- * weights, from the largest weight down.  A bin counts its weights and adds up their units in one
- * number, so that one search of the bins finds that of each target; the weights of these few bins
- * are sorted.  What does not fit - a guess too large, a bin too full, numbers that are no weights -
- * is left to row_cuts.h.
+ * All targets are within the largest weights, usually within a third of the row. Weights from a
+ * guessed threshold on are copied to a list, and the rest is not read again. Bins are ranges of
+ * weights, from the largest weight down. A bin counts its weights and sums their units in one
+ * integer, so that one search of the bins finds the bin of each target. Only the weights of these
+ * few bins are sorted. row_cuts.h handles the exceptions: a guess that is too large, a bin that is
+ * too full, numbers that are not weights.
  *
- * The mass of the row is a sum of floats within a known error.  Nearly always all masses within
- * that error have the same sets; where they do not, the units of all entries are added. */
+ * The mass of the row is a float sum with a known error bound. Nearly always all masses within this
+ * bound give the same sets. Otherwise the units of all entries are added. */
 #ifndef KVF_ENGINE_ROW_BINS_H
 #define KVF_ENGINE_ROW_BINS_H
 
@@ -18,33 +18,35 @@
 
 enum {
     BINS = 256,
-    BIN_TABLES = 2, /* every other weight goes to one: neighbours do not wait for each other */
+    BIN_TABLES = 2, /* alternate weights use alternate tables, so that neighbours do not wait for
+                     * each other */
     BIN_GROUPS = 8,
     GROUP_BINS = BINS / BIN_GROUPS,
     BIN_TARGETS = 10,
-    COUNT_SHIFT = 51, /* of the units of a row of mass < 2 */
+    COUNT_SHIFT = 51, /* bits of the units of a row of mass < 2 */
     MOST_LISTED = (1 << (64 - COUNT_SHIFT)) - 1,
     SAMPLE = 64,
 };
 #define UNITS_OF_BIN (((uint64_t)1 << COUNT_SHIFT) - 1)
 
-/* What keep_from learns. */
+/* Result of keep_from. */
 struct kept {
     int m;        /* weights in the list */
-    uint32_t top; /* the largest entry of the row as an unsigned number: no more than 1.0f if all
-                     entries are weights */
-    double mass;  /* sum of the row, within MASS_ERROR of its size */
+    uint32_t top; /* largest entry of the row as an unsigned number: at most 1.0f if all entries
+                   * are weights */
+    double mass;  /* sum of the row, with a relative error of at most MASS_ERROR */
 };
 #define MASS_ERROR 0x1p-21
 
-/* Bins are numbered from the largest weight down: (top >> shift) - (bits >> shift), at most
- * BINS - 1.  Bin b lies at place_of(b): bins of one group, which follow one another, BIN_GROUPS
- * apart, so that the sums of all groups go on together. */
+/* Bins are numbered from the largest weight down: (top >> shift) - (bits >> shift), at most BINS -
+ * 1. Bin b is stored at place_of(b). Consecutive bins of one group are BIN_GROUPS apart, so that
+ * the sums of all groups advance together. */
 struct bins {
-    int shift, top;                              /* top: shifted already */
+    int shift, top;                              /* top: already shifted */
     unsigned char *code;                         /* [m] place of each weight's bin */
-    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* weights << COUNT_SHIFT | units */
-    uint64_t above[BIN_GROUPS + 1];              /* sums of all groups before */
+    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* count of weights << COUNT_SHIFT | sum of
+                                                  * units */
+    uint64_t above[BIN_GROUPS + 1];              /* sums of all preceding groups */
 };
 
 static inline unsigned place_of(unsigned b)
@@ -53,31 +55,31 @@ static inline unsigned place_of(unsigned b)
 }
 
 struct in_bin {
-    int bin, rank;  /* rank: of its first weight among those of all wanted bins */
-    int before, n;  /* weights of larger bins and of this one, */
+    int bin, rank;  /* rank: of its first weight within the weights of all wanted bins */
+    int before, n;  /* number of weights in larger bins and in this bin */
     uint64_t units; /* units of larger bins */
 };
 
 struct wanted {
-    int n_bins, n; /* bins, and the weights in them */
+    int n_bins, n; /* number of bins, and of the weights in them */
     unsigned char place[BIN_TARGETS];
     struct in_bin top[BIN_TARGETS], mass[BIN_TARGETS];
 };
 
-/* Weights >= least to list[], in their order: room for n + 16.  p, n: the row */
+/* Copies the weights >= least to list[] in order; list has space for n + 16. p, n: the row. */
 static struct kept keep_from(int32_t *list, const float *p, size_t n, float least);
-/* Adds the m weights of a list to their bins; list and b->code have room for m + 64. */
+/* Adds the m weights of a list to their bins; list and b->code have space for m + 64. */
 static void put_in_bins(struct bins *b, const int32_t *list, size_t m);
-/* The groups before the last at whose end the sum, as `mask` sees it, is less than x. */
+/* Returns the number of groups before the last one at whose end the masked sum is less than x. */
 static int groups_below(const struct bins *b, uint64_t x, uint64_t mask);
-/* Makes sums in the first table those of all tables and from the first bin of a group on; fills
+/* Sums all tables into the first one, cumulatively from the first bin of each group; fills
  * above[]. */
 static void add_up_bins(struct bins *b);
-/* The weights of the wanted bins, in the order of the list; out: room for 16 more. */
+/* Copies the weights of the wanted bins in the order of the list; out has space for 16 more. */
 static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, size_t m,
                       const struct wanted *w);
 
-/* The first bin up to which the sum, as `mask` sees it, reaches x; clears *all where none does. */
+/* Returns the first bin up to which the masked sum reaches x; clears *all if no bin does. */
 static struct in_bin find_bin(const struct bins *b, uint64_t x, uint64_t mask, bool *all)
 {
     int g = groups_below(b, x, mask), i = 0;
@@ -105,7 +107,7 @@ static void want(struct wanted *w, struct in_bin *at, int *last)
     at->rank = w->n - at->n;
 }
 
-/* The bins of all targets.  False: one lies beyond the list. */
+/* Finds the bins of all targets. Returns false if a target is beyond the list. */
 static bool find_bins(const struct search *s, const struct bins *b, const int64_t *need,
                       struct wanted *w)
 {
@@ -127,12 +129,12 @@ static bool find_bins(const struct search *s, const struct bins *b, const int64_
     return all;
 }
 
-/* A weight that all targets should lie above: by a sorted sample, from which the mass of what lies
- * below it is estimated, too. */
+/* Returns a weight that all targets probably exceed, from a sorted sample. The sample also
+ * estimates the mass below it. */
 static float guess_least(const struct search *s)
 {
     int32_t sample[SAMPLE], sorted[2 * SAMPLE];
-    for (size_t i = 0; i < SAMPLE; i += 4) /* neighbours resemble each other */
+    for (size_t i = 0; i < SAMPLE; i += 4) /* four at a time: neighbours are similar */
         memcpy(sample + i, s->p + (size_t)(s->n - 4) * i / (SAMPLE - 4), 4 * sizeof *s->p);
     sort_leaf(sorted, sample, SAMPLE);
     int rank = SAMPLE;
@@ -150,7 +152,8 @@ static float guess_least(const struct search *s)
     return rank < SAMPLE - 1 ? bits_float(sorted_at(sorted, SAMPLE, rank)) : 0;
 }
 
-/* The least masses that reach tau, for the least and the largest mass that the row may have. */
+/* Sets the smallest masses that reach tau, for the smallest and the largest possible mass of the
+ * row. */
 static void bound_needs(const struct search *s, double mass, double error, int64_t *low,
                         int64_t *high)
 {
@@ -161,8 +164,8 @@ static void bound_needs(const struct search *s, double mass, double error, int64
     }
 }
 
-/* Cuts by the sorted weights of the wanted bins.  False: the mass of the row must be known better.
- */
+/* Computes the cuts from the sorted weights of the wanted bins. Returns false if the mass of the
+ * row must be known more precisely. */
 static bool cut_in_bins(const struct search *s, const struct wanted *w, const int32_t *sorted,
                         const int64_t *low, const int64_t *high)
 {
@@ -191,7 +194,7 @@ static bool cut_in_bins(const struct search *s, const struct wanted *w, const in
     return true;
 }
 
-/* The finest bins that hold all weights >= least. */
+/* Sets the finest bins that cover all weights >= least. */
 static void fit_bins(struct bins *b, uint32_t top, float least, unsigned char *code)
 {
     uint32_t span = top - (uint32_t)float_bits(least);
@@ -203,7 +206,7 @@ static void fit_bins(struct bins *b, uint32_t top, float least, unsigned char *c
 
 enum outcome { DECIDED, TOO_FEW, NOTHING };
 
-/* Cuts by the weights >= least.  TOO_FEW: a target lies below. */
+/* Computes the cuts from the weights >= least. TOO_FEW: a target is below `least`. */
 static enum outcome cut_from(const struct search *s, float least, int32_t *list, int32_t *room,
                              int32_t *copy)
 {
@@ -235,7 +238,7 @@ static enum outcome cut_from(const struct search *s, float least, int32_t *list,
     return NOTHING;
 }
 
-/* False: nothing is decided. */
+/* Computes the cuts with bins; returns false if they could not be decided. */
 static bool cut_by_bins(const struct search *s, int32_t *list, int32_t *room, int32_t *copy)
 {
     enum { ROUNDS = 3 };

@@ -1,34 +1,33 @@
-/* row_cuts.h - selected sets of a row without sorting it: a quickselect that
- * follows several targets at once.  Included by one file per instruction set,
- * which defines before, for entries that are bits of weights:
- *     LEAF                        entries that sort_leaf takes
- *     take_row(a, p, n)           copies the row, clamped to [0, 1]; its units
- *     sum_units(a, n)             units of n entries
- *     sample_mean(a, n)           mean of some of n > LEAF entries
- *     partition(a, tmp, n, pivot) entries > pivot to the front; returns how many
- *     sort_leaf(out, a, n)        sorts n <= LEAF entries; out: room for twice
- *                                 as many, 16 at least
- *     sorted_at(out, n, rank)     the entry of a rank; 0: the largest
- *     find_mass(out, n, units)    the rank at which the sum reaches units
+/* row_cuts.h - selects sets of a row without sorting it, with a quickselect for several targets at
+ * once. One file per instruction set includes it and first defines, for entries that are the bits
+ * of weights:
+ *     LEAF                        largest number of entries for sort_leaf
+ *     take_row(a, p, n)           copies the row, clamped to [0, 1]; returns its units
+ *     sum_units(a, n)             returns the units of n entries
+ *     sample_mean(a, n)           returns the mean of some of n > LEAF entries
+ *     partition(a, tmp, n, pivot) moves entries > pivot to the front; returns their number
+ *     sort_leaf(out, a, n)        sorts n <= LEAF entries; out has space for 2 n, at least 16
+ *     sorted_at(out, n, rank)     returns the entry of a rank; 0: the largest
+ *     find_mass(out, n, units)    returns the rank at which the sum reaches units
  *
- * Weights are >= 0, so their bits as integers have their order.  The row is cut
- * at pivots into segments, largest first; only segments that hold a target - a
- * rank K or a mass tau - are cut further, down to leaves, which are sorted.  All
- * sums are of integer units (MASS_UNIT): every order of summation gives the same. */
+ * Weights are >= 0, so their bits as integers have the same order. Pivots divide the row into
+ * segments, largest first. Only segments that contain a target, a rank K or a mass tau, are divided
+ * further, down to leaves, which are sorted. All sums are in integer units (MASS_UNIT), so the
+ * order of summation does not matter. */
 #ifndef KVF_ENGINE_ROW_CUTS_H
 #define KVF_ENGINE_ROW_CUTS_H
 
 #include <math.h>
 
-/* Entries [from, to), those of the row with bits in [low, high]. */
+/* Entries [from, to): the entries of the row with bits in [low, high]. */
 struct segment {
     int from, to, level;
     int32_t low, high;
     int64_t before, inside; /* units of all larger entries and of these */
 };
 
-/* The pivot is a mean of bits, about the median of the logarithms.  Every
- * fourth one halves the range, of 2^30 at first: no more segments can nest. */
+/* The pivot is a mean of bits, about the median of the logarithms. Every fourth pivot halves the
+ * range, which is at most 2^30 initially. This bounds the nesting depth. */
 enum { HALVE_EVERY = 4, MAX_DEPTH = HALVE_EVERY * 32 };
 
 struct search {
@@ -59,7 +58,7 @@ static bool has_mass(const struct search *s, const struct segment *g)
     return s->i_tau < s->n_tau && s->need <= g->before + g->inside;
 }
 
-/* Position of the m-th entry of these bits from the end of the row. */
+/* Returns the position of the m-th entry with these bits from the end of the row. */
 static int tie_from_end(const struct search *s, int32_t bits, int m)
 {
     int i = s->n;
@@ -68,7 +67,8 @@ static int tie_from_end(const struct search *s, int32_t bits, int m)
     return i;
 }
 
-/* The first `count` of the row; the last `taken` of them are some of `ties` equals. */
+/* Returns the cut of the first `count` entries; the last `taken` of them are some of `ties` equal
+ * ones. */
 INLINE struct row_cut make_cut(const struct search *s, int32_t bits, int count, int taken, int ties)
 {
     if (count == s->n)
@@ -77,7 +77,7 @@ INLINE struct row_cut make_cut(const struct search *s, int32_t bits, int count, 
     return (struct row_cut){bits_float(bits), tie, count};
 }
 
-/* Targets among equal entries. */
+/* Sets the cuts of targets in a segment of equal entries. */
 static void cut_equal(struct search *s, const struct segment *g)
 {
     int m = g->to - g->from;
@@ -92,7 +92,7 @@ static void cut_equal(struct search *s, const struct segment *g)
     }
 }
 
-/* The cut after the entry of a rank among the n sorted ones of a segment. */
+/* Returns the cut after the entry of a rank in the n sorted entries of a segment. */
 INLINE struct row_cut cut_at(const struct search *s, const struct segment *g, const int32_t *v,
                              int n, int rank)
 {
@@ -123,8 +123,8 @@ static int32_t pivot_of(const struct segment *g, const int32_t *a)
     return mean > (float)g->low && mean < (float)g->high ? (int32_t)mean : half;
 }
 
-/* Exact bounds and the next pivot in their middle: it is sure to part the
- * segment, unless all is equal. */
+/* Computes exact bounds, so that the next pivot, their midpoint, divides the segment unless all
+ * entries are equal. */
 static void tighten(struct segment *g, const int32_t *a)
 {
     g->low = g->high = a[g->from];
@@ -135,8 +135,8 @@ static void tighten(struct segment *g, const int32_t *a)
     g->level |= HALVE_EVERY - 1;
 }
 
-/* Cuts g: what is > pivot stays in g, the rest becomes *right.  False when one
- * of them would be empty. */
+/* Divides g: entries > pivot stay in g, the rest becomes *right. Returns false if either part would
+ * be empty. */
 static bool split(struct segment *g, struct segment *right, int32_t *a, int32_t *tmp, bool masses)
 {
     size_t n = (size_t)(g->to - g->from);
@@ -147,7 +147,7 @@ static bool split(struct segment *g, struct segment *right, int32_t *a, int32_t 
         tighten(g, a);
         return false;
     }
-    /* without a mass among its targets, g needs no units and neither do its parts */
+    /* units are needed only if a mass is a target in g */
     int64_t left = masses ? sum_units(a + g->from, (size_t)n_left) : 0;
     *right = *g;
     right->from = g->to = g->from + n_left;
@@ -164,7 +164,7 @@ static void find_cuts(struct search *s, int32_t *a, int32_t *tmp)
     struct segment stack[MAX_DEPTH + 1], right;
     int depth = 1;
     stack[0] = (struct segment){0, s->n, 0, 0, float_bits(1), 0, s->total};
-    while (depth > 0) { /* the top of the stack holds the largest weights */
+    while (depth > 0) { /* the top of the stack has the largest weights */
         struct segment *g = &stack[depth - 1];
         if (has_rank(s, g) || has_mass(s, g)) {
             if (g->to - g->from <= LEAF) {
@@ -184,7 +184,7 @@ static void find_cuts(struct search *s, int32_t *a, int32_t *tmp)
     }
 }
 
-/* What is looked for in a row; the whole row is in out where a set has it all. */
+/* Initialises the search of a row; `out` starts with cuts that select the full row. */
 static struct search search_of(const float *p, int n, const int *top_k, int n_top,
                                const double *tau, int n_tau, struct row_cut *out)
 {
@@ -192,11 +192,11 @@ static struct search search_of(const float *p, int n, const int *top_k, int n_to
     for (int c = 0; c < n_top + n_tau; c++)
         out[c] = (struct row_cut){0, 0, n};
     while (s.n_top > 0 && top_k[s.n_top - 1] >= n)
-        s.n_top--; /* the whole row */
+        s.n_top--; /* these cuts select the full row */
     return s;
 }
 
-/* a, tmp: room for n + 32 entries each. */
+/* Finds all cuts; a, tmp: space for n + 32 entries each. */
 static void cut_row(struct search *s, int32_t *a, int32_t *tmp)
 {
     s->total = take_row(a, s->p, (size_t)s->n);

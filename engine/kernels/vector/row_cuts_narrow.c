@@ -1,5 +1,5 @@
-/* row_cuts_narrow.c - selected sets of a row for AVX2 and NEON, which cannot compress a
- * vector: the partition moves single entries, without branches. */
+/* row_cuts_narrow.c - selects sets of a row for AVX2 and NEON. They cannot compress a vector, so
+ * the partition moves single entries without branches. */
 #include <stdbool.h>
 
 #include "engine/kernels/vector/sets.h"
@@ -36,7 +36,7 @@ static int64_t take_row(int32_t *a, const float *p, size_t n)
     return sum_units(a, n);
 }
 
-/* Mean of 16 entries spread over n >= 16. */
+/* Returns the mean of 16 entries spread over n >= 16. */
 static float sample_mean(const int32_t *a, size_t n)
 {
     size_t step = n / 16;
@@ -49,7 +49,7 @@ static float sample_mean(const int32_t *a, size_t n)
 static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
 {
     size_t l = 0, r = 0;
-    for (size_t i = 0; i < n; i++) { /* l <= i: overwrites only what is read already */
+    for (size_t i = 0; i < n; i++) { /* l <= i: overwrites only entries that are already read */
         int32_t v = a[i];
         a[l] = v;
         tmp[r] = v;

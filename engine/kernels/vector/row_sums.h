@@ -1,4 +1,4 @@
-/* row_sums.h - sums of weights that the selection of row_cuts.h follows. */
+/* row_sums.h - sums of weights for the selection in row_cuts.h. */
 #ifndef KVF_ENGINE_ROW_SUMS_H
 #define KVF_ENGINE_ROW_SUMS_H
 
@@ -9,12 +9,12 @@
 
 #include "engine/kernels/kernels.h"
 
-/* p + 6 has the ulp MASS_UNIT, so the sum is rounded to whole units, which stand
- * in its low bits: units = bits(p + 6) - bits(6), for 0 <= p <= 1. */
+/* p + 6 has the ulp MASS_UNIT, so the addition rounds to integer units in the low bits: units =
+ * bits(p + 6) - bits(6), for 0 <= p <= 1. */
 #define UNIT_ANCHOR 6.0
 #define UNIT_ANCHOR_BITS 0x4018000000000000
 
-/* 0 <= p <= 1 */
+/* Returns the units of p, 0 <= p <= 1. */
 static inline int64_t mass_units(float p)
 {
     double x = (double)p + UNIT_ANCHOR;

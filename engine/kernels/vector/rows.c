@@ -15,9 +15,9 @@ float ISA(max_row)(const float *s, int n)
     return v_top(max);
 }
 
-/* Vectors whose weights are added in float before they are added in double.  A conversion
- * to double takes two instructions a vector, which AVX-512 saves in 7 of 8; AVX2 adds each
- * vector in double, and stays so: the last bits of a run depend on it. */
+/* Number of vectors added in float before the sum is added in double. A conversion to double takes
+ * two instructions per vector; AVX-512 saves 7 of 8 of them. AVX2 adds each vector in double. This
+ * must not change, because the last bits of a run depend on it. */
 enum { RUN = KERNELS_AVX512 ? 8 : 1 };
 
 /* Sums over a row: exp(d), and -exp(d) d. */
@@ -25,7 +25,7 @@ struct row_sums {
     double exp, moment;
 };
 
-/* exp(d), d = s - top, to `to` when `store`. */
+/* Computes exp(d), d = s - top; stores it in `to` if `store`. */
 INLINE struct row_sums exp_all(float *to, const float *s, int n, float top, const bool store,
                                const bool moments)
 {
@@ -39,7 +39,7 @@ INLINE struct row_sums exp_all(float *to, const float *s, int n, float top, cons
             if (store)
                 v_store_in(in, to + i, e);
             sum = v_add_in(in, sum, e);
-            if (moments) /* no infinite d: 0 times it would be no number */
+            if (moments) /* avoids infinite d: 0 times it would be NaN */
                 moment = v_fnma_in(in, e, v_max(d, least), moment);
         }
         total = wide_add(total, sum);
@@ -78,14 +78,14 @@ void ISA(mass_add)(double *sum, float *max, const float *p, int n)
         vec x = v_load(p + i);
         v_add_wide(sum + i, x);
         if (max)
-            v_store(max + i, v_max(x, v_load(max + i))); /* of a number and none, the number */
+            v_store(max + i, v_max(x, v_load(max + i))); /* a number wins over NaN */
     }
     mass_add_ref(sum + i, max ? max + i : NULL, p + i, n - i);
 }
 
-enum { AHEAD = 64 }; /* of many rows at once the processor itself asks for no line */
+enum { AHEAD = 64 }; /* the hardware does not prefetch for many concurrent rows */
 
-/* W columns of all rows, whose sums and maxima stay in registers. */
+/* Processes W columns of all rows; sums and maxima stay in registers. */
 INLINE void add_columns(double *sum, float *max, const struct weight_rows *w, size_t i)
 {
     wide lo = wide_load(sum + i), hi = wide_load(sum + i + W / 2);
@@ -103,7 +103,7 @@ INLINE void add_columns(double *sum, float *max, const struct weight_rows *w, si
     v_store(max + i, top);
 }
 
-/* Entries behind a row are 0 and change neither sums nor maxima. */
+/* Padding of a row is 0 and changes neither sums nor maxima. */
 void ISA(mass_add_rows)(double *sum, float *max, const struct weight_rows *w)
 {
     int i = 0, n = w->n + w->n_rows - 1;

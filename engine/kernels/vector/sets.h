@@ -1,5 +1,5 @@
-/* sets.h - the kernels of each instruction set of this kind of machine: x86-64 or aarch64.
- * Included by kernels.c and by what is compiled for one set. */
+/* sets.h - declares the kernels of each instruction set of the machine type (x86-64 or aarch64).
+ * kernels.c and the files compiled for one set include it. */
 #ifndef KVF_ENGINE_SETS_H
 #define KVF_ENGINE_SETS_H
 

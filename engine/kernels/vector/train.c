@@ -2,11 +2,11 @@
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* The sums of a block stay in registers, of which AVX-512 has twice as many. */
+/* The sums of a block stay in registers; AVX-512 has twice as many. */
 enum { ROWS = 4, VECS = KERNELS_AVX512 ? 4 : 2 };
 
-/* R rows from i, N vectors of columns from j, of which the last has `left` columns: a
- * constant where they are whole. */
+/* R rows from i times N vectors of columns from j. The last vector has `left` columns, a
+ * compile-time constant if all are full. */
 INLINE void tile_block(const struct tile_product *p, int i, int j, const int left, const int R,
                        const int N)
 {
@@ -40,7 +40,7 @@ INLINE void tile_block(const struct tile_product *p, int i, int j, const int lef
 #undef LEFT
 }
 
-/* All rows, N vectors of columns from j. */
+/* All rows times N vectors of columns from j. */
 INLINE void tile_strip(const struct tile_product *p, int j, const int left, const int N)
 {
     int i = 0;

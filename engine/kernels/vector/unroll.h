@@ -1,5 +1,6 @@
-/* unroll.h - loops over register tiles must vanish, else the tile lives in memory.  A loop around
- * such loops stays one: GCC else keeps what its rounds read, for which there are no registers. */
+/* unroll.h - macros that control loop unrolling. Loops over register tiles must be unrolled fully;
+ * otherwise the tile is kept in memory. The loop around them must not be unrolled, because GCC
+ * would keep loaded values for which there are no registers. */
 #ifndef KVF_ENGINE_UNROLL_H
 #define KVF_ENGINE_UNROLL_H
 
@@ -11,7 +12,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #define ROLLED _Pragma("GCC unroll 1")
 #endif
-/* What was read at p is read again, and not kept where registers are needed for other things. */
+/* Makes the compiler reload the data at p instead of keeping it in registers that are needed
+ * elsewhere. */
 #define READ_AGAIN(p) __asm__("" : "+r"(p))
 
 #endif

@@ -1,9 +1,9 @@
-/* vec.h - vectors of floats for kernels that are written once for all instruction sets.
+/* vec.h - float vectors for kernels that are written once for all instruction sets.
  *
- * A file of this folder is compiled once for each set.  ISA(name) is the name of its function
- * for that set.  vec holds W floats, wide W / 2 doubles, lanes says which of W entries are
- * meant.  What differs is in arm/vec_neon.h and in x86/vec_avx2.h or, with KERNELS_AVX512,
- * x86/vec_avx512.h.  AVX2 and NEON both have W = 8 and the same bits. */
+ * A file of this folder is compiled once per set. ISA(name) is the name of its function for that
+ * set. vec has W floats, wide has W / 2 doubles, and lanes selects some of W entries. Set-specific
+ * code is in arm/vec_neon.h, x86/vec_avx2.h and, with KERNELS_AVX512, x86/vec_avx512.h. AVX2 and
+ * NEON both have W = 8 and give the same bits. */
 #ifndef KVF_ENGINE_VEC_H
 #define KVF_ENGINE_VEC_H
 
@@ -20,7 +20,7 @@
 #include "engine/kernels/x86/vec_x86.h"
 #endif
 
-/* Adds the W floats of x to W / 2 sums: first its lower half, then the upper one. */
+/* Adds the W floats of x to W / 2 sums: first its lower half, then the upper half. */
 INLINE wide wide_add(wide sum, vec x)
 {
     return wide_sum(wide_sum(sum, v_low(x)), v_high(x));
@@ -34,7 +34,7 @@ INLINE void v_add_wide(double *to, vec x)
 }
 
 #if !KERNELS_AVX512
-/* The largest of each of four rows of W floats, ld apart */
+/* Sets the maximum of each of four rows of W floats, ld apart. */
 INLINE void v_tops(float *to, const float *rows, size_t ld)
 {
     for (size_t r = 0; r < 4; r++)
@@ -44,8 +44,8 @@ INLINE void v_tops(float *to, const float *rows, size_t ld)
 
 #define EXP_LEAST -104.0f /* exp underflows to 0 below */
 
-/* exp(x) for x <= 88: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P the Taylor
- * polynomial of degree 7 (remainder below 6e-9). */
+/* exp(x) for x <= 88: 2^n * P(r), x = n ln 2 + r, |r| <= ln2 / 2, P the Taylor polynomial of degree
+ * 7 (remainder below 6e-9). */
 INLINE vec v_exp(vec x)
 {
     x = v_max(x, v_set(EXP_LEAST));
@@ -63,7 +63,7 @@ INLINE vec v_exp(vec x)
     return v_scale(p, n);
 }
 
-/* 1 + exp(-x), the divisor of the logistic function */
+/* Returns 1 + exp(-x), the divisor of the logistic function. */
 INLINE vec v_one_plus_exp_minus(vec x)
 {
     vec minus = v_min(v_sub(v_zero(), x), v_set(88.0f));

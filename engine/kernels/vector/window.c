@@ -1,4 +1,4 @@
-/* window.c - attention rows of a window. */
+/* window.c - kernels over attention rows of an observation window. */
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
@@ -20,7 +20,8 @@ void ISA(pool_max)(float *restrict out, const float *restrict x, int n, int half
 
 enum { SHARE_VECS = 4, SHARE_BLOCK = 1024 };
 
-/* What the query of row `row` gave to N vectors from entry i on; `all`: it saw everything. */
+/* Adds the scaled weights of the query of row `row` for N vectors from entry i on; `all`: the query
+ * saw every entry. */
 INLINE void add_shares(vec sum[SHARE_VECS], const struct window_shares *x, int row,
                        const int32_t *pos, size_t i, const int N, const bool all)
 {
@@ -42,7 +43,7 @@ INLINE void add_shares(vec sum[SHARE_VECS], const struct window_shares *x, int r
     }
 }
 
-/* N vectors from entry i on. */
+/* Updates N vectors of maxima from entry i on. */
 INLINE void take_most(float *out, const struct window_shares *x, int row, const int32_t *pos,
                       size_t i, const int N, const bool all)
 {
@@ -56,8 +57,8 @@ INLINE void take_most(float *out, const struct window_shares *x, int row, const 
         v_store(out + i + v * W, v_max(sum[v], v_load(out + i + v * W)));
 }
 
-/* Row by row, as memory is read in streams, for so many entries at once that `out` stays in the
- * first cache.  Returns how many of n are done. */
+/* Processes row by row, so that memory is read in streams, for blocks of entries whose `out` stays
+ * in the L1 cache. Returns how many of n entries are done. */
 INLINE int most_of_all(float *out, const struct window_shares *x, const int32_t *pos, int n,
                        const bool all)
 {

@@ -1,4 +1,4 @@
-/* choice_avx2.c - what choosing looks at. */
+/* choice_avx2.c - kernels that select entries, for AVX2. */
 #include <immintrin.h>
 
 #include "engine/kernels/kernels_ref.h"

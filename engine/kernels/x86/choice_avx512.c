@@ -1,4 +1,4 @@
-/* choice_avx512.c - what choosing looks at. */
+/* choice_avx512.c - kernels that select entries, for AVX-512. */
 #include <immintrin.h>
 
 #include "engine/kernels/vector/sets.h"

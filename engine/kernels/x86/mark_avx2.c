@@ -1,15 +1,15 @@
-/* mark_avx2.c - the members of a selected set, 8 at a time.  AVX2 stores no 16-bit lanes by a
- * mask and so blends; AVX-512 (mark_avx512.c) does, 32 at a time. */
+/* mark_avx2.c - marks the members of a selected set, 8 at a time. AVX2 has no masked stores of
+ * 16-bit lanes and blends instead. AVX-512 (mark_avx512.c) has them and marks 32 at a time. */
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* Lanes of members among the 8 entries from i on. */
+/* Returns the mask of members for the 8 entries from i on. */
 INLINE __m256i members(const float *p, int i, const struct row_cut *c)
 {
     __m256 x = _mm256_loadu_ps(p + i), cut = _mm256_set1_ps(c->threshold);
     __m256 gt = _mm256_cmp_ps(x, cut, _CMP_GT_OQ), ge = _mm256_cmp_ps(x, cut, _CMP_GE_OQ);
-    __m256i before = first_lanes(c->first_tie - i); /* there, ties are out */
+    __m256i before = first_lanes(c->first_tie - i); /* ties are excluded there */
     return _mm256_castps_si256(_mm256_blendv_ps(ge, gt, _mm256_castsi256_ps(before)));
 }
 

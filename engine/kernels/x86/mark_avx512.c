@@ -1,12 +1,12 @@
-/* mark_avx512.c - the members of a selected set, 32 at a time, as many as a register has 16-bit
- * lanes and a mask has bits. */
+/* mark_avx512.c - marks the members of a selected set, 32 at a time: a register has 32 lanes of 16
+ * bits and a mask 32 bits. */
 #include <stdbool.h>
 
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
-/* Which of 32 entries are members: those >= the threshold, but among the first
- * before_tie ones only those > it. */
+/* Returns the mask of members for 32 entries: entries >= the threshold, but only > it for the first
+ * before_tie ones. */
 INLINE __mmask32 members(__m512 lo, __m512 hi, __m512 cut, const bool all_ties, int64_t before_tie)
 {
     __mmask32 ge = _mm512_kunpackw(_mm512_cmp_ps_mask(hi, cut, _CMP_GE_OQ),
@@ -63,16 +63,15 @@ void mark_avx512(void *last, int width, const float *p, int n, const struct row_
         mark_as(last, 4, p, (size_t)n, cut, false, t);
 }
 
-/* ---- rows of queries that follow one another: what a column was last is found in a register and
- * stored once */
+/* ---- consecutive query rows: the last step of a column is found in a register and stored once */
 
 enum { CUTS_AT_ONCE = 7, AHEAD = 64 };
 
 struct marking {
-    void *const *last; /* of the first cut at hand */
+    void *const *last; /* first cut of the current group */
     int width;
     const struct weight_rows *w;
-    const struct row_cut *cut; /* [n_rows][n_cuts], from the first cut at hand on */
+    const struct row_cut *cut; /* [n_rows][n_cuts], from the first cut of the group on */
     int n_cuts;
     uint32_t t;
 };
@@ -86,14 +85,14 @@ INLINE void put_steps(void *last, const int width, size_t i, __m512i step)
         _mm512_mask_storeu_epi32((uint32_t *)last + i, m, step);
 }
 
-/* Which of the 16 columns from i on row r has. */
+/* Returns the mask of the 16 columns from i on that row r has. */
 INLINE __mmask16 columns_in(const struct weight_rows *w, int r, size_t i)
 {
     int left = w->n + r - (int)i;
     return first_lanes(left > 0 ? left : 0);
 }
 
-/* 16 V columns of the first C cuts at hand; whole: every row has them all. */
+/* Processes 16 V columns of the first C cuts of the group; whole: every row has all of them. */
 INLINE void mark_columns(const struct marking *m, size_t i, const int C, const int V,
                          const bool whole)
 {
@@ -108,7 +107,7 @@ INLINE void mark_columns(const struct marking *m, size_t i, const int C, const i
         UNROLL
         for (int v = 0; v < V; v++) {
             x[v] = whole ? _mm512_loadu_ps(p + v * 16) : _mm512_maskz_loadu_ps(in, p);
-            if (whole) /* of many rows at once the processor itself asks for no line */
+            if (whole) /* the hardware does not prefetch for many concurrent rows */
                 _mm_prefetch((const char *)(p + AHEAD + v * 16), _MM_HINT_T0);
         }
         UNROLL

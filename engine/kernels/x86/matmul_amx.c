@@ -1,23 +1,24 @@
-/* matmul_amx.c - products with packed bytes by Intel AMX.
+/* matmul_amx.c - products with packed bytes with Intel AMX.
  *
- * One instruction multiplies the bytes of 16 rows of x by those of a panel: a (panel, block) is
- * already what it takes, 8 rows of [16 outputs][4 channels].  Its sums are exact integers, and
- * AVX-512 scales them by the operations of matmul_avx512.c in the same order, so both give the same
- * bits.  Sums pass through memory, as no other way leads from a tile to a vector.
+ * One instruction multiplies the bytes of 16 rows of x by the bytes of a panel. A (panel, block)
+ * already has the layout of its operand, 8 rows of [16 outputs][4 channels]. Its sums are exact
+ * integers. AVX-512 scales them with the operations of matmul_avx512.c in the same order, so both
+ * give the same bits. Sums pass through memory, because AMX has no other path from a tile to a
+ * vector.
  *
- * A step is what has scales of its own: a block, or half of one.  The tiles work on the steps of
- * the next round while vectors scale those of this one: in the program each product stands before a
- * share of the scaling that does not wait for it. */
+ * A step is a unit with its own scales: a block, or half of one. The tiles compute the steps of the
+ * next round while vectors scale the steps of this round. In program order each product precedes a
+ * part of the scaling that does not depend on it. */
 #include "engine/kernels/x86/span_avx512.h"
 #include "engine/kernels/x86/tiles.h"
 
-/* Sums of 2 rounds of 2 steps take 16 KB of the first cache; 8 rows of 2 panels, scaled together,
- * half of the registers. */
+/* The sums of 2 rounds of 2 steps use 16 KB of the L1 cache. The 8 rows of 2 panels that are scaled
+ * together use half of the registers. */
 enum { TILE_ROWS = 16, ROUND = 2, SHARE_ROWS = TILE_ROWS / ROUND };
 enum { HI = 0, LO = 1 };
 
-/* Tiles, which instructions name by constants: sums of the high and low bytes of x by either panel,
- * the bytes of x, those of the panels. */
+/* Tile numbers, which are constants in instructions: sums of the high and low bytes of x for either
+ * panel, the bytes of x, and the bytes of the panels. */
 #define HI_SUMS 0
 #define LO_SUMS 1
 #define SECOND_HI_SUMS 2
@@ -38,13 +39,13 @@ struct work {
 struct tile_x {
     const int8_t *q;
     const float *scale, *sums;
-    const int32_t *low; /* NULL: sums */
-    size_t nb, bytes;   /* of a row and a block */
+    const int32_t *low; /* NULL: use `sums` */
+    size_t nb, bytes;   /* bytes of a row and a block */
     bool hi_alone;
 };
 
-/* sums = products of a step of the span, 32 / parts channels of each row by P panels; LO only
- * where hi is not alone. */
+/* Computes the sums of a step of the span: 32 / parts channels of each row by P panels. LO is
+ * computed only if hi_alone is false. */
 INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x,
                           const struct span_q *s, size_t step, const int P, const int parts)
 {
@@ -78,7 +79,7 @@ INLINE void multiply_step(tile_sums sums[BYTE_PANELS][2], const struct tile_x *x
         tile_store(SECOND_LO_SUMS, sums[1][LO], 64);
 }
 
-/* What the tiles found of a row and a panel. */
+/* Returns the tile sums of a row and a panel. */
 INLINE __m512i sum_of(tile_sums of[2], const struct tile_x *x, size_t row)
 {
     __m512i hi = _mm512_load_si512(of[HI][row]);
@@ -87,7 +88,7 @@ INLINE __m512i sum_of(tile_sums of[2], const struct tile_x *x, size_t row)
     return _mm512_add_epi32(_mm512_slli_epi32(hi, 8), _mm512_load_si512(of[LO][row]));
 }
 
-/* acc += what the sums of one step are, rows [r0, r0 + SHARE_ROWS): d scale sum + m sum(x), or with
+/* acc += the scaled sums of one step, rows [r0, r0 + SHARE_ROWS): d scale sum + m sum(x), or with
  * low d scale (sum + low). */
 INLINE void scale_step(__m512 acc[SHARE_ROWS][BYTE_PANELS], tile_sums sums[BYTE_PANELS][2],
                        const struct tile_x *x, const struct span_q *s, size_t step, size_t r0,
@@ -118,7 +119,7 @@ INLINE void scale_step(__m512 acc[SHARE_ROWS][BYTE_PANELS], tile_sums sums[BYTE_
     }
 }
 
-/* The steps [first, end) of a round, one share of its rows. */
+/* Scales the steps [first, end) of a round for one part of its rows. */
 INLINE void scale_share(struct work *k, tile_sums sums[ROUND][BYTE_PANELS][2],
                         const struct tile_x *x, const struct span_q *s, size_t first, size_t end,
                         size_t r0, const int P, const int parts)
@@ -134,7 +135,7 @@ INLINE void scale_share(struct work *k, tile_sums sums[ROUND][BYTE_PANELS][2],
         _mm512_store_ps(k->acc[r0 + (size_t)(i / P)][i % P], acc[i / P][i % P]);
 }
 
-/* All steps of a span. */
+/* Processes all steps of a span. */
 INLINE void tile_steps(struct work *k, const struct tile_x *x, const struct span_q *s, const int P,
                        const int parts)
 {
@@ -151,7 +152,7 @@ INLINE void tile_steps(struct work *k, const struct tile_x *x, const struct span
     }
 }
 
-/* 16 rows from row t on times a span of P panels, whose outputs go on from earlier spans. */
+/* Multiplies 16 rows from row t on by a span of P panels; outputs continue from earlier spans. */
 INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
                       const struct span_q *s, const int P, const int parts)
 {
@@ -174,7 +175,7 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *x, size_t t,
                          _mm512_load_ps(k.acc[i / P][i % P]));
 }
 
-/* P whole panels, of which out is the first. */
+/* Multiplies by P full panels; `panel` is the first one. */
 INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t rows,
                            const struct packed *w, size_t panel, const int P, const int bits,
                            const int fine)
@@ -186,10 +187,9 @@ INLINE void rows_of_panels(float *out, size_t ld, const struct qrows *x, size_t 
             tile_rows(out, ld, x, t, &s, P, fine == 2 ? 2 : 1);
 }
 
-/* Shapes of tiles are a thread's own and hold until it gives them back, which it does after each
- * call: a thread that keeps tiles has 8 KB more to save whenever the system puts another in its
- * place, and other code of the program finds none that it did not set.  The two instructions take
- * some hundred cycles, a call thousands and more. */
+/* Multiplies tiles of 16 rows. The tile configuration belongs to a thread, and each call releases
+ * it. Otherwise the system would save 8 KB more at every context switch, and other code would run
+ * with unexpected tiles. The two instructions take some hundred cycles, a call takes thousands. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, size_t rows,
                    const struct packed *w, int panel0, int n_panels, const int bits, const int fine)
 {
@@ -209,7 +209,7 @@ INLINE void rows_q(float *out, size_t ld, const struct qrows *x, size_t rows,
     tile_release();
 }
 
-/* Rows that do not fill a tile are AVX-512's. */
+/* AVX-512 computes the rows that do not fill a tile. */
 void matmul_q_amx(float *out, size_t ld_out, const struct qrows *x, int T, const struct packed *w,
                   int panel0, int n_panels)
 {

@@ -1,17 +1,17 @@
 /* matmul_avx512.c - matrix products with packed weights.
  *
- * A tile is R rows of x times one or several panels of 16 outputs.  The float
- * operations of one output are the same, in the same order, in every tile and
- * in the reference, so a row's result does not depend on its neighbours. */
+ * A tile is R rows of x times one or several panels of 16 outputs. The float operations of one
+ * output are identical and in the same order in every tile and in the reference, so a row's result
+ * does not depend on its neighbours. */
 #include "engine/kernels/x86/span_avx512.h"
 
-/* Sums and accumulators of 6 rows by 2 panels of bytes fill the registers, and so do those of 8
- * rows by 3 panels of floats, which read fewer lines for each product than 12 by 2. */
+/* Sums and accumulators of 6 rows by 2 panels of bytes fill the registers. So do 8 rows by 3 panels
+ * of floats, which read fewer lines per product than 12 by 2. */
 enum { BYTE_ROWS = 6, FLOAT_ROWS = 8, FLOAT_PANELS = 3 };
-/* Few rows are multiplied with panels as they lie, by tiles of FEW_TILE rows. */
+/* Few rows use the panels as packed, in tiles of FEW_TILE rows. */
 enum { FEW_ROWS = 32, FEW_TILE = 8, FEW_PANELS = 2, AHEAD_BYTES = 6144 };
-/* Halves become floats once for all rows, at most so many channels at a time: 147 KB, which stay in
- * the second cache. */
+/* Halves are converted to floats once for all rows, FLOAT_SPAN channels at a time: 147 KB, which
+ * stay in the L2 cache. */
 enum { FLOAT_SPAN = 768 };
 
 INLINE __m512i bytes4(const int8_t *p)
@@ -19,8 +19,7 @@ INLINE __m512i bytes4(const int8_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
-/* What rows are, which is constant in tiles: of 16 bits, of 8, or of 8 with whole numbers for sums.
- */
+/* Form of rows, a compile-time constant in tiles: 16 bits, 8 bits, or 8 bits with integer sums. */
 enum rows_form { ROWS_16, ROWS_8, ROWS_LOW };
 
 INLINE enum rows_form form_of(const struct qrows *x)
@@ -30,8 +29,7 @@ INLINE enum rows_form form_of(const struct qrows *x)
     return x->lowest ? ROWS_LOW : ROWS_8;
 }
 
-/* Of a row and those behind it, whose blocks lie nb apart: bytes, `ld` for each row, scales and
- * sums. */
+/* A row and the following rows, nb blocks apart: bytes (`ld` per row), scales and sums. */
 struct rows_of {
     const int8_t *q;
     const float *scale, *sums;
@@ -51,8 +49,8 @@ INLINE struct rows_of rows_from(const struct qrows *x, size_t t, size_t nb, cons
     return rows;
 }
 
-/* Compilers would else let every product read its bytes of x from memory, and a processor that
- * multiplies twice a cycle has but two loads a cycle. */
+/* Keeps v in a register. Compilers would otherwise read the bytes of x from memory for every
+ * product, but a CPU with two multiplications per cycle has only two loads per cycle. */
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
 
 /* sum[r][p] += dot products of the groups [g0, g1) of block b with the bytes q of R rows. */
@@ -77,7 +75,8 @@ INLINE void dot_rows(__m512i sum[BYTE_ROWS][BYTE_PANELS], const struct span_q *s
     }
 }
 
-/* acc += what the sums of part h of block b are: d scale sum, and m sum(x) unless that is in it. */
+/* acc += the scaled sums of half h of block b: d scale sum, plus m sum(x) unless the sum includes
+ * it. */
 INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS][BYTE_PANELS],
                        const struct span_q *s, size_t b, const struct rows_of *x, const int R,
                        const int P, const int h, const int parts, const enum rows_form form)
@@ -100,7 +99,7 @@ INLINE void add_scaled(__m512 acc[BYTE_ROWS][BYTE_PANELS], __m512i sum[BYTE_ROWS
     }
 }
 
-/* What block b adds to R rows of P panels, in two halves where each has scales of its own. */
+/* Adds block b to R rows of P panels, in two halves if each has its own scales. */
 INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *s, size_t b,
                        const struct rows_of *x, const int R, const int P, const int parts,
                        const enum rows_form form)
@@ -127,7 +126,7 @@ INLINE void block_rows(__m512 acc[BYTE_ROWS][BYTE_PANELS], const struct span_q *
     }
 }
 
-/* Rows [t, t + R) times a span of P panels, whose outputs go on from earlier spans.  Sums and
+/* Multiplies rows [t, t + R) by a span of P panels; outputs continue from earlier spans. Sums and
  * accumulators of all rows stay in registers. */
 INLINE void tile_rows(float *out, size_t ld, const struct qrows *q, size_t t,
                       const struct span_q *s, const int R, const int P, const int parts,
@@ -147,13 +146,13 @@ INLINE void tile_rows(float *out, size_t ld, const struct qrows *q, size_t t,
         _mm512_storeu_ps(to + (size_t)(i / P) * ld + i % P * PANEL, acc[i / P][i % P]);
 }
 
-/* All rows of a task: those of [0, sixes) go by six, those of [sixes, fours) by four. */
+/* All rows of a task: [0, sixes) in tiles of six rows, [sixes, fours) in tiles of four. */
 struct many {
     float *out;
     size_t ld;
     const struct qrows *x;
     size_t sixes, fours;
-    const char *next; /* what is read afterwards; each tile of six rows asks for `step` bytes */
+    const char *next; /* data to prefetch; each tile of six rows prefetches `step` bytes */
     size_t step;
 };
 
@@ -164,7 +163,7 @@ INLINE void ask_ahead(struct many *m)
     m->next += m->step;
 }
 
-/* The rows times a span. */
+/* Multiplies the rows by a span. */
 INLINE void rows_of_span(struct many *m, const struct span_q *s, const int P, const int parts,
                          const enum rows_form form)
 {
@@ -176,7 +175,7 @@ INLINE void rows_of_span(struct many *m, const struct span_q *s, const int P, co
         tile_rows(m->out, m->ld, m->x, t, s, 4, P, parts, form);
 }
 
-/* The tiles of all forms of weights, which are the same once these are ready. */
+/* Tile functions that all weight kinds share, since they work on unpacked weights. */
 #define ROWS_OF_SPAN(name, P, parts)                                                               \
     static __attribute__((noinline)) void name(struct many *m, const struct span_q *s)             \
     {                                                                                              \
@@ -193,7 +192,8 @@ ROWS_OF_SPAN(one_halves, 1, 2)
 ROWS_OF_SPAN(two_whole, BYTE_PANELS, 1)
 ROWS_OF_SPAN(two_halves, BYTE_PANELS, 2)
 
-/* The rows times P whole panels, while those from `next` on come into the second cache. */
+/* Multiplies the rows by P full panels and prefetches the panels from `next` on into the L2
+ * cache. */
 INLINE void rows_of_panels(struct many m, const struct packed *w, size_t panel, size_t next,
                            const int P, const int bits, const int fine)
 {
@@ -211,8 +211,8 @@ INLINE void rows_of_panels(struct many m, const struct packed *w, size_t panel, 
             fine == 2 ? two_halves(&m, &s) : two_whole(&m, &s);
 }
 
-/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows, whose sums begin at
- * low: hi and lo go side by side, so that each group is read once. */
+/* dot[r] = exact dot products of the groups [g0, g1) of a block with R rows; the sums begin at
+ * `low`. hi and lo are processed together, so that each group is read once. */
 INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct rows_of *x, size_t b,
                     const int R, const int bits, const int h, const int parts,
                     const enum rows_form form)
@@ -242,7 +242,7 @@ INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const struct ro
         dot[r] = form == ROWS_16 ? _mm512_add_epi32(_mm512_slli_epi32(hi[r], 8), lo[r]) : hi[r];
 }
 
-/* acc += what block b adds to R rows of the panel whose blocks begin with `first`. */
+/* acc += the contribution of block b to R rows, for the panel that begins with block `first`. */
 INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struct packed *w,
                       size_t first, size_t b, const int R, const int bits, const int fine,
                       const enum rows_form form)
@@ -268,18 +268,18 @@ INLINE void add_block(__m512 acc[FEW_TILE], const struct rows_of *x, const struc
     }
 }
 
-/* The panels of a task, which a thread reads as one stream.  While it multiplies one, it asks for
- * what comes FEW_PANELS later: each tile of rows for `lines` lines of every block, from `line` on,
- * as all at once are more than a core can wait for.  One row alone asks for the first cache, a
- * little ahead. */
+/* The panels of a task, which a thread reads as one stream. During a panel it prefetches the data
+ * FEW_PANELS later: each tile of rows prefetches `lines` lines of every block, from `line` on,
+ * because a core supports a limited number of outstanding requests. A single row prefetches into
+ * the L1 cache, a short distance ahead. */
 struct stream {
     size_t first, n; /* panels */
     size_t line, lines;
     bool alone;
 };
 
-/* The first block of what is asked for beside panel p: in the end of the task after the next, as
- * another thread has that one. */
+/* Returns the first block to prefetch during panel p. At the end of a task it belongs to the task
+ * after the next, because another thread runs the next one. */
 INLINE size_t block_behind(const struct stream *s, size_t p, size_t nb, const int bits)
 {
     size_t i = p - s->first + FEW_PANELS;
@@ -302,7 +302,7 @@ INLINE void ask_behind(const struct stream *s, const struct packed *w, size_t bl
     _mm_prefetch((const char *)(w->scale + block / (size_t)w->super * scales), _MM_HINT_T1);
 }
 
-/* Rows [t, t + R) times the panels [p0, p1), one after the other. */
+/* Multiplies rows [t, t + R) by the panels [p0, p1), one after another. */
 INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, const struct packed *w,
                      size_t p0, size_t p1, struct stream *s, const int R, const int bits,
                      const int fine, const enum rows_form form)
@@ -326,7 +326,7 @@ INLINE void tile_few(float *out, size_t ld, const struct qrows *q, size_t t, con
     s->line += s->lines;
 }
 
-/* Rows [t, rows), some panels after the others, which stay in the caches for all rows. */
+/* Multiplies rows [t, rows), in groups of panels that stay in the caches for all rows. */
 INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, size_t rows,
                      const struct packed *w, size_t p, size_t end, const int bits, const int fine,
                      const enum rows_form form)
@@ -350,14 +350,14 @@ INLINE void few_rows(float *out, size_t ld, const struct qrows *x, size_t t, siz
     }
 }
 
-/* The panels behind p; behind the last those of the task after the next, which another thread has.
- */
+/* Returns the panel after p. After the last panel it returns the first panel of the task after the
+ * next, because another thread runs the next task. */
 INLINE size_t next_of(size_t p, size_t end, int n_panels)
 {
     return p < end ? p : end + (size_t)n_panels;
 }
 
-/* Many rows go by six, then by four, so that fewer than four are left. */
+/* Many rows are processed by six, then by four, so that fewer than four remain. */
 INLINE void rows_q(float *out, size_t ld, const struct qrows *x, int T, const struct packed *w,
                    int panel0, int n_panels, const int bits, const int fine)
 {
@@ -399,16 +399,17 @@ INLINE __m512 load_float(const uint8_t *data, size_t at, const int kind)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16));
 }
 
-/* Channels [k0, k1) of panels that lie `ld` elements apart, of a type. */
+/* Channels [k0, k1) of panels that are `ld` elements apart. */
 struct span {
     const uint8_t *data;
     size_t ld, k0, k1;
-    float *floats;    /* of 16 bits: where the first tile leaves what it has converted */
-    const char *next; /* what is read afterwards; each channel of a tile asks for `step` bytes */
+    float *floats;    /* 16-bit kinds: buffer in which the first tile stores converted elements */
+    const char *next; /* data to prefetch; each channel of a tile prefetches `step` bytes */
     size_t step;
 };
 
-/* R rows times P panels; R * P accumulators stay in registers.  From k0 > 0 on the sums go on. */
+/* Multiplies R rows by P panels; R * P accumulators stay in registers. With k0 > 0 the sums
+ * continue. */
 INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const struct span *w,
                    const int R, const int P, const int kind)
 {
@@ -417,7 +418,7 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
     UNROLL
     for (int r = 0; r < R; r++)
         UNROLL
-    for (int p = 0; p < P; p++) { /* the lines to write arrive while the tile works */
+    for (int p = 0; p < P; p++) { /* prefetches the output lines while the tile is computed */
         const float *at = out + (size_t)r * ld + p * PANEL;
         acc[r][p] = w->k0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
         _mm_prefetch((const char *)at, _MM_HINT_T0);
@@ -448,7 +449,7 @@ INLINE void tile_f(float *out, size_t ld, const float *x, size_t ld_x, const str
         _mm512_storeu_ps(out + (size_t)r * ld + p * PANEL, acc[r][p]);
 }
 
-/* All rows times P panels. */
+/* Multiplies all rows by P panels. */
 INLINE void rows_of_floats(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
                            struct span *w, const int P, const int kind)
 {
@@ -463,8 +464,8 @@ INLINE void rows_of_floats(float *out, size_t ld, const float *x, size_t ld_x, s
         tile_f(out + t * ld, ld, x + t * ld_x, ld_x, w, 1, P, kind);
 }
 
-/* P panels of 16 bits, a span of channels after the other: the first tile of rows converts them
- * beside its products, for all others. */
+/* Multiplies by P panels of a 16-bit kind, span by span of channels. The first tile of rows
+ * converts the span for all other tiles. */
 INLINE void spans_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
                     const struct span *all, const int P, const int kind)
 {
@@ -487,7 +488,7 @@ INLINE void spans_f(float *out, size_t ld, const float *x, size_t ld_x, size_t r
     }
 }
 
-/* All rows times P panels, while the P panels from `next` on come into the second cache. */
+/* Multiplies all rows by P panels and prefetches the P panels from `next` on into the L2 cache. */
 INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t rows,
                      const struct packed *w, size_t panel, size_t next, const int P, const int kind)
 {
@@ -503,7 +504,8 @@ INLINE void panels_f(float *out, size_t ld, const float *x, size_t ld_x, size_t 
         rows_of_floats(out + panel * PANEL, ld, x, ld_x, rows, &all, P, kind);
 }
 
-/* Panels of the next tiles, of those that are left: none stands alone behind others. */
+/* Returns the panels of the next tile, given the remaining panels, and avoids a final tile of one
+ * panel. */
 INLINE size_t panels_of(size_t left)
 {
     if (left == 1 || left == 2)
@@ -511,8 +513,9 @@ INLINE size_t panels_of(size_t left)
     return left == 4 ? 2 : FLOAT_PANELS;
 }
 
-/* One row waits for the weights, and reads them as one stream.  Of many rows the panels that follow
- * are asked for; behind the last, those of the task after the next, which another thread has. */
+/* A single row is limited by the memory and reads the weights as one stream. For many rows the
+ * following panels are prefetched; after the last panel, those of the task after the next, because
+ * another thread runs the next task. */
 INLINE void rows_f(float *out, size_t ld, const float *x, size_t ld_x, int T,
                    const struct packed *w, int panel0, int n_panels, const int kind)
 {

@@ -1,10 +1,11 @@
-/* matmul_bytes.c - products with packed bytes in vectors of 256 bits, with AVX2 alone or with
- * AVX-VNNI beside it (KERNELS_VNNI).  Integer sums are exact and the floats follow the reference,
- * so both give its bits.
+/* matmul_bytes.c - products with packed bytes in 256-bit vectors, with AVX2 or AVX-VNNI
+ * (KERNELS_VNNI). Integer sums are exact and the float operations follow the reference, so both
+ * give its bits.
  *
- * A panel is two halves of 8 outputs.  What AVX2 has for bytes sums pairs of products in 16 bits:
- * 8 groups of 2 * 15 * 128 fit, which serves Q4.  A pair of 255 * 127 does not, so more bits
- * become words, which meet both bytes of x in one product: 2 * 255 * 32639 in 32 bits. */
+ * A panel is two halves of 8 outputs. The byte products of AVX2 sum pairs in 16 bits. This is
+ * enough for 8 groups of 2 * 15 * 128 (Q4), but not for a pair of 255 * 127. So kinds with more
+ * bits are unpacked to words and multiplied with both bytes of x at once: 2 * 255 * 32639 fits in
+ * 32 bits. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 #include "engine/kernels/x86/sums_avx2.h"
@@ -20,7 +21,7 @@ typedef __m256i ints;
 #define ints_to_floats _mm256_cvtepi32_ps
 #define ints_plus(x, i) _mm256_add_epi32(x, _mm256_set1_epi32(i))
 
-/* Group g of 8 for 8 outputs: 4 bytes of each.  w: of a panel and block, from one half on. */
+/* Returns group g of 8 for 8 outputs, 4 bytes of each. w: a (panel, block), from one half on. */
 INLINE __m256i load_group(const uint8_t *w, int g, const int bits)
 {
     if (bits == 8)
@@ -54,7 +55,7 @@ INLINE void ready_block(int8_t *to, const int8_t *q, bool hi_alone)
     (void)to, (void)q, (void)hi_alone;
 }
 
-/* sum += dot products of the groups [g0, g1) of a block that is ready with bytes of R rows. */
+/* sum += dot products of the groups [g0, g1) of an unpacked block with bytes of R rows. */
 INLINE void dot_bytes(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, size_t ld,
                       const int R, const int g0, const int g1)
 {
@@ -86,7 +87,7 @@ INLINE void dot_tile(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, 
     dot_bytes(sum, w, x + QBLOCK, ld, R, g0, g1);
 }
 
-/* hi_alone: a constant */
+/* hi_alone: a compile-time constant */
 INLINE void dot_row_of(ints sum[2], const uint8_t *w, const int8_t *q, const bool hi_alone,
                        const int bits, const int g0, const int g1)
 {
@@ -117,7 +118,8 @@ INLINE void dot_row(ints sum[2], const uint8_t *w, const int8_t *q, bool hi_alon
 enum { READY_BYTES = 1024, READY_X = 64, SIGNS = 0 };
 #define READY_ROWS(signs) 1
 
-/* Groups as words of even channels, then of odd ones: [8 groups][even, odd][16 rows][2 channels] */
+/* Unpacks groups to words of even channels, then of odd ones: [8 groups][even, odd][16 rows][2
+ * channels]. */
 INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
 {
     UNROLL
@@ -128,7 +130,8 @@ INLINE void ready_bytes(uint8_t *to, const uint8_t *w, const int bits)
     }
 }
 
-/* 256 hi + lo, or hi alone, of the even channels of a block, then of the odd ones. */
+/* Returns 256 hi + lo, or with hi_alone hi, of the even channels of a block, then of the odd
+ * ones. */
 INLINE void words_of(__m256i words[2], const int8_t *q, bool hi_alone)
 {
     __m256i hi = load32(q), lo = hi_alone ? hi : load32(q + QBLOCK);
@@ -169,7 +172,7 @@ INLINE void dot_tile(ints sum[TILE_ROWS][2], const uint8_t *w, const int8_t *x, 
     }
 }
 
-/* One half of a panel of nibbles, whose products with one byte of x add up in 16 bits. */
+/* Returns products of one half of a panel of nibbles with one byte of x, summed in 16 bits. */
 INLINE __m256i dot_nibbles(const uint8_t *w, const int8_t *q, const int g0, const int g1)
 {
     __m256i words = _mm256_setzero_si256();

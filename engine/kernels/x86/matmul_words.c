@@ -1,5 +1,5 @@
-/* matmul_words.c - products of integers of 16 bits in vectors of 256 bits, with AVX2 alone or with
- * AVX-VNNI beside it (KERNELS_VNNI). */
+/* matmul_words.c - products of 16-bit integers in 256-bit vectors, with AVX2 or AVX-VNNI
+ * (KERNELS_VNNI). */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 #include "engine/kernels/words.h"
@@ -15,7 +15,7 @@ enum { TILE_ROWS = 4 };
 typedef __m256i ints;
 #define ints_to_floats _mm256_cvtepi32_ps
 
-/* sum += products of pair k of a block with that of R rows. */
+/* sum += products of pair k of a block with pair k of R rows. */
 INLINE void add_pair(ints sum[TILE_ROWS][2], const uint8_t *w, const int16_t *q, size_t ld, int k,
                      const int R)
 {

@@ -1,19 +1,20 @@
-/* matmul_words_avx512.c - products of integers of 16 bits.  Sums of blocks are exact, and the
- * floats of an output are those of the reference, in its order, in every tile. */
+/* matmul_words_avx512.c - products of 16-bit integers. Block sums are exact, and the float
+ * operations of an output are those of the reference, in its order, in every tile. */
 #include <immintrin.h>
 
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/unroll.h"
 #include "engine/kernels/words.h"
 
-/* Sums and accumulators of 4 rows by 3 panels leave registers for what they are made of. */
+/* Sums and accumulators of 4 rows by 3 panels, with free registers for their operands. */
 enum { TILE_ROWS = 4, TILE_PANELS = 3 };
-/* Few rows are multiplied with a panel after the other, which memory gives as one stream. */
+/* Few rows process one panel at a time, so that memory is read as one stream. */
 enum { FEW_ROWS = 8, FEW_TILE = 4 };
-/* Blocks of a tile's panels that stay in the second cache for all rows: 147 KB. */
+/* Number of blocks of a tile's panels that stay in the L2 cache for all rows: 147 KB. */
 enum { SPAN_BLOCKS = 24, PAIRS = WBLOCK / 2 };
 
-/* Compilers would else let every product read its pair of x from memory, and scales late. */
+/* Keeps v in a register. Compilers would otherwise read the pair of x from memory for every
+ * product, and load scales late. */
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
 
 INLINE __m512i pair_of(const int16_t *p)
@@ -21,15 +22,15 @@ INLINE __m512i pair_of(const int16_t *p)
     return _mm512_set1_epi32(*(const int32_t *)(const void *)p);
 }
 
-/* Of (panel, block) `at`. */
+/* Returns the scales of (panel, block) `at`. */
 INLINE __m512 scale_of(const struct packed *w, size_t at)
 {
     __m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(w->scale + at * PANEL));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(d), 16));
 }
 
-/* Blocks [b0, b1) of the panels from `panel` on, and what is read afterwards: each block of a tile
- * asks for `step` bytes of it. */
+/* Blocks [b0, b1) of the panels from `panel` on, and data to prefetch: each block of a tile
+ * prefetches `step` bytes of it. */
 struct span {
     const struct packed *w;
     size_t panel, b0, b1;
@@ -63,7 +64,7 @@ INLINE void dot_tile(__m512i sum[TILE_ROWS][TILE_PANELS], const struct span *s, 
     }
 }
 
-/* Rows [t, t + R) times a span of P panels, whose outputs go on from earlier spans. */
+/* Multiplies rows [t, t + R) by a span of P panels; outputs continue from earlier spans. */
 INLINE void tile_words(float *out, size_t ld, const struct wrows *x, size_t t, const struct span *s,
                        const int R, const int P)
 {
@@ -72,7 +73,7 @@ INLINE void tile_words(float *out, size_t ld, const struct wrows *x, size_t t, c
     float *to = out + t * ld;
     __m512 acc[TILE_ROWS][TILE_PANELS];
     UNROLL
-    for (int i = 0; i < R * P; i++) { /* the lines to write arrive while the tile works */
+    for (int i = 0; i < R * P; i++) { /* prefetches the output lines while the tile is computed */
         const float *at = to + (size_t)(i / P) * ld + i % P * PANEL;
         acc[i / P][i % P] = s->b0 ? _mm512_loadu_ps(at) : _mm512_setzero_ps();
         _mm_prefetch((const char *)at, _MM_HINT_T0);
@@ -98,8 +99,8 @@ INLINE void tile_words(float *out, size_t ld, const struct wrows *x, size_t t, c
         _mm512_storeu_ps(to + (size_t)(i / P) * ld + i % P * PANEL, acc[i / P][i % P]);
 }
 
-/* All rows times P panels, a span of blocks after the other, while the P panels from `next` on come
- * into the second cache. */
+/* Multiplies all rows by P panels, span by span of blocks, and prefetches the P panels from `next`
+ * on into the L2 cache. */
 INLINE void panels_words(float *out, size_t ld, const struct wrows *x, size_t rows,
                          const struct packed *w, size_t panel, size_t next, const int P)
 {
@@ -129,8 +130,8 @@ INLINE void add_pair(__m512i sum[FEW_TILE], const uint8_t *block, const int16_t 
         sum[r] = _mm512_dpwssd_epi32(sum[r], u, pair_of(q + (size_t)r * nb * WBLOCK + 2 * k));
 }
 
-/* dot[r] = dot products of a block with R rows, nb blocks apart.  Two sums of each go side by side,
- * since a sum waits for the one before. */
+/* dot[r] = dot products of a block with R rows, nb blocks apart. It uses two sums per row, because
+ * each addition waits for the preceding one. */
 INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const int16_t *q, size_t nb,
                     const int R)
 {
@@ -148,8 +149,8 @@ INLINE void dot_few(__m512i dot[FEW_TILE], const uint8_t *block, const int16_t *
         dot[r] = _mm512_add_epi32(sum[0][r], sum[1][r]);
 }
 
-/* Rows [t, t + R) times a panel.  Scales are read a block ahead: a sum that waits for its own holds
- * up the stream. */
+/* Multiplies rows [t, t + R) by a panel. Scales are read one block ahead, because a sum that waits
+ * for its scale would stall the stream. */
 INLINE void tile_few(float *out, size_t ld, const struct wrows *x, size_t t, const struct packed *w,
                      size_t panel, const int R)
 {
@@ -176,7 +177,7 @@ INLINE void tile_few(float *out, size_t ld, const struct wrows *x, size_t t, con
         _mm512_storeu_ps(out + (t + (size_t)r) * ld + panel * PANEL, acc[r]);
 }
 
-/* Fewer than 8 rows times a panel. */
+/* Multiplies fewer than 8 rows by a panel. */
 INLINE void few_rows(float *out, size_t ld, const struct wrows *x, size_t rows,
                      const struct packed *w, size_t panel)
 {
@@ -191,7 +192,8 @@ INLINE void few_rows(float *out, size_t ld, const struct wrows *x, size_t rows,
         tile_few(out, ld, x, t, w, panel, 1);
 }
 
-/* Panels of the next tiles, of those that are left: none stands alone behind others. */
+/* Returns the panels of the next tile, given the remaining panels, and avoids a final tile of one
+ * panel. */
 INLINE size_t panels_of(size_t left)
 {
     if (left == 1 || left == 2)
@@ -199,8 +201,8 @@ INLINE size_t panels_of(size_t left)
     return left == 4 ? 2 : TILE_PANELS;
 }
 
-/* Of many rows the panels that follow are asked for; behind the last, those of the task after the
- * next, which another thread has. */
+/* For many rows the following panels are prefetched; after the last panel, those of the task after
+ * the next, because another thread runs the next task. */
 void matmul_words_avx512(float *out, size_t ld_out, const struct wrows *x, int T,
                          const struct packed *w, int panel0, int n_panels)
 {

@@ -1,4 +1,4 @@
-/* quant_rows_avx2.c - rows as bytes. */
+/* quant_rows_avx2.c - quantises rows to bytes. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/vec.h"
 
@@ -9,8 +9,8 @@ INLINE int sum8_int(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 
-/* 4 x 8 words of 16 bits or less as bytes: packs works within halves of 128 bits,
- * so groups of 4 come out as 0 2 4 6 1 3 5 7. */
+/* Stores 4 x 8 words of at most 16 bits as bytes. The pack instructions work within 128-bit halves,
+ * so groups of 4 have the order 0 2 4 6 1 3 5 7. */
 INLINE void store_bytes(int8_t *out, const __m256i q[4])
 {
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]),
@@ -19,7 +19,7 @@ INLINE void store_bytes(int8_t *out, const __m256i q[4])
     _mm256_storeu_si256((__m256i *)(void *)out, bytes);
 }
 
-/* A block to hi and lo bytes, or to one byte each; sum: of its halves. */
+/* Quantises a block to hi and lo bytes, or to one byte each; sum: of its halves. */
 INLINE void quant_block(int8_t *to, const __m256 v[4], float inverse, __m256i sum[2],
                         const bool eight)
 {

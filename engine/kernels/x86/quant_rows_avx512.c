@@ -1,7 +1,7 @@
-/* quant_rows_avx512.c - rows as bytes.
+/* quant_rows_avx512.c - quantises rows to bytes.
  *
- * The largest value and the sums of a block are found across the lanes of a vector.  16 blocks go
- * together, so that each step across lanes serves several of them. */
+ * The maximum and the sums of a block need operations across the lanes of a vector. 16 blocks are
+ * processed together, so that each such operation serves several of them. */
 #include <immintrin.h>
 
 #include "engine/kernels/vector/sets.h"
@@ -9,7 +9,7 @@
 
 enum { TOGETHER = 16 };
 
-/* Lane i: the largest of |x| of block i; 0 where that is too small, or no number. */
+/* Returns in lane i the maximum of |x| of block i; 0 if it is too small or NaN. */
 INLINE __m512 largest(const float *x)
 {
     const __m512 no_sign = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fffffff));
@@ -47,8 +47,8 @@ INLINE __m256i words_of(const float *x, __m512 inverse, __m512 most)
     return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(v));
 }
 
-/* A block to hi and lo bytes, or to one byte each.  Returns sums of its words: those of its first
- * half in the first eight lanes, of its second half in the others. */
+/* Quantises a block to hi and lo bytes, or to one byte each. Returns sums of its words: the first
+ * half in the first eight lanes, the second half in the other lanes. */
 INLINE __m512i quant_block(int8_t *q, const float *x, float inverse, const bool eight)
 {
     __m512 by = _mm512_set1_ps(inverse), most = _mm512_set1_ps(eight ? QROWS_MAX_8 : QROWS_MAX);
@@ -61,7 +61,7 @@ INLINE __m512i quant_block(int8_t *q, const float *x, float inverse, const bool 
     return _mm512_madd_epi16(w, _mm512_set1_epi16(1));
 }
 
-/* Parts of 128 bits: sums over four lanes each of the vectors of four blocks. */
+/* Returns 128-bit parts with sums over four lanes of each of the vectors of four blocks. */
 INLINE __m512i sums_of_four(const __m512i v[4])
 {
     __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]),
@@ -71,8 +71,8 @@ INLINE __m512i sums_of_four(const __m512i v[4])
     return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
 }
 
-/* Eight blocks.  Returns their sums: in parts of 128 bits the first halves of blocks 0 to 3, their
- * second halves, and the same of blocks 4 to 7. */
+/* Quantises eight blocks. Returns their sums in 128-bit parts: first halves of blocks 0 to 3,
+ * second halves of blocks 0 to 3, then both for blocks 4 to 7. */
 INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, const bool eight)
 {
     __m512i four[2];
@@ -91,8 +91,8 @@ INLINE __m512i quant_eight(int8_t *q, const float *x, const float *inverse, cons
                             _mm512_shuffle_i32x4(four[0], four[1], 0xdd));
 }
 
-/* Sums of words of 16 numbers, block b and those behind it or their halves, to where they belong:
- * times their scales, or times the lowest of the matrix. */
+/* Stores 16 sums, of block b and the following blocks or of their halves: times their scales, or
+ * times `lowest`. */
 INLINE void store_sums(const struct qrows *out, float *to, __m512i sum, __m512 scale)
 {
     if (qrows_low(out))

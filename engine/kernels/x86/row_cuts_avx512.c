@@ -1,5 +1,5 @@
-/* row_cuts_avx512.c - selected sets of a row: partitions by compression, leaves
- * and short rows by a sorting network. */
+/* row_cuts_avx512.c - selects sets of a row: partitions with compress instructions, leaves and
+ * short rows with a sorting network. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/row_sums.h"
 #include "engine/kernels/vector/vec.h"
@@ -19,10 +19,11 @@ INLINE void add_anchored(struct anchored *s, __m256 lo, __m256 hi)
     s->hi = _mm512_add_epi64(s->hi, _mm512_castpd_si512(y));
 }
 
-/* After weights were added 16 at a time, n in all; lanes beyond them held 0. */
+/* Returns the units of n weights that were added 16 at a time, padded with 0. */
 INLINE int64_t units_of(const struct anchored *s, size_t n)
 {
-    uint64_t lane[8], sum = 0; /* wraps, unlike the compiler's own reduction of signed lanes */
+    uint64_t lane[8], sum = 0; /* unsigned sums may wrap; the compiler's reduction would use
+                                * signed lanes */
     _mm512_storeu_si512(lane, _mm512_add_epi64(s->lo, s->hi));
     for (int i = 0; i < 8; i++)
         sum += lane[i];
@@ -43,7 +44,7 @@ static int64_t sum_units(const int32_t *a, size_t n)
     return units_of(&s, n);
 }
 
-/* Clamped to [0, 1]; a NaN becomes 1. */
+/* Clamps to [0, 1]; a NaN becomes 1. */
 INLINE void take(int32_t *a, __m512 x, struct anchored *s)
 {
     x = _mm512_max_ps(_mm512_min_ps(x, _mm512_set1_ps(1.0f)), _mm512_setzero_ps());
@@ -62,7 +63,7 @@ static int64_t take_row(int32_t *a, const float *p, size_t n)
     return units_of(&s, n);
 }
 
-/* Mean of four vectors spread over n >= 16 entries. */
+/* Returns the mean of four vectors spread over n >= 16 entries. */
 static float sample_mean(const int32_t *a, size_t n)
 {
     size_t step = (n - 16) / 3;
@@ -73,9 +74,9 @@ static float sample_mean(const int32_t *a, size_t n)
     return _mm512_reduce_add_ps(_mm512_add_ps(x, y)) / 64;
 }
 
-/* Entries > cut to *l, the others to *r; both advance.  Whole vectors are written
- * (a compressing store costs several times as much): what lies behind the entries
- * is room or will be overwritten. */
+/* Writes entries > cut to *l and the rest to *r, and advances both. It writes full vectors, because
+ * a compressing store is several times slower. The elements after the entries are spare or
+ * overwritten later. */
 INLINE void deal(int32_t **l, int32_t **r, __m512i v, __mmask16 in, __m512i cut)
 {
     __mmask16 gt = _mm512_mask_cmpgt_epi32_mask(in, v, cut), le = (__mmask16)(in & ~gt);
@@ -85,12 +86,12 @@ INLINE void deal(int32_t **l, int32_t **r, __m512i v, __mmask16 in, __m512i cut)
     *r += __builtin_popcount(le);
 }
 
-/* Neighbours of the segment must stay: its last, partial vector is the only one
- * whose store could reach beyond a + n. */
+/* Partitions a segment without changing its neighbours: only the store of its last, partial vector
+ * could reach beyond a + n. */
 static int partition(int32_t *a, int32_t *tmp, size_t n, int32_t pivot)
 {
     const __m512i cut = _mm512_set1_epi32(pivot);
-    int32_t *l = a, *r = tmp; /* l overwrites only what is read already */
+    int32_t *l = a, *r = tmp; /* l overwrites only entries that are already read */
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
         deal(&l, &r, _mm512_loadu_si512(a + i), 0xffff, cut);
@@ -122,10 +123,10 @@ INLINE int32_t sorted_at(const int32_t *sorted, int n, int rank)
     return sorted[sorted_place(sort_regs(n), rank)];
 }
 
-/* Sums of the units of n sorted entries, of which a lane has consecutive ranks. */
+/* Sums of the units of n sorted entries; a lane has consecutive ranks. */
 struct sorted_sums {
     _Alignas(64) uint64_t to[LEAF_VECS][16]; /* of a lane up to a register, anchored */
-    int64_t before[17];                      /* of all lanes before */
+    int64_t before[17];                      /* of all preceding lanes */
     int regs;
 };
 
@@ -145,7 +146,7 @@ static void sum_sorted(struct sorted_sums *u, const int32_t *sorted, int n)
         u->before[l + 1] = u->before[l] + (int64_t)(u->to[u->regs - 1][l] - anchors);
 }
 
-/* The rank at which the sum reaches units: no branch depends on the weights. */
+/* Returns the rank at which the sum reaches units, without branches on the weights. */
 static int find_sum(const struct sorted_sums *u, int64_t units)
 {
     const __m512i x = _mm512_set1_epi64(units);
@@ -220,7 +221,7 @@ INLINE __m512i counted_units(__m256 x)
     return _mm512_add_epi64(_mm512_castpd_si512(y), _mm512_set1_epi64(one));
 }
 
-/* Bytes of bins become those of their places: BINS is a byte, BIN_GROUPS three bits of it. */
+/* Maps bin numbers to their places: BINS fits in a byte, BIN_GROUPS in three bits of it. */
 INLINE __m512i places(__m512i bin)
 {
     const __m512i high = _mm512_set1_epi8((char)0xf8);
@@ -228,14 +229,14 @@ INLINE __m512i places(__m512i bin)
     return _mm512_ternarylogic_epi32(high, up, down, 0xca); /* high ? up : down */
 }
 
-/* The bins of 16 weights, as numbers of 32 bits. */
+/* Returns the bins of 16 weights, as 32-bit numbers. */
 INLINE __m512i bins_of(const struct bins *b, const int32_t *list)
 {
     __m512i n = _mm512_srl_epi32(_mm512_loadu_si512(list), _mm_cvtsi32_si128(b->shift));
     return _mm512_sub_epi32(_mm512_set1_epi32(b->top), n);
 }
 
-/* The places of the bins of 64 weights; numbers beyond BINS - 1 count as that. */
+/* Stores the places of the bins of 64 weights; bins are limited to BINS - 1. */
 INLINE void put_places(const struct bins *b, const int32_t *list, unsigned char *code)
 {
     const __m512i in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11,
@@ -247,7 +248,7 @@ INLINE void put_places(const struct bins *b, const int32_t *list, unsigned char 
     _mm512_storeu_si512(code, places(_mm512_permutexvar_epi32(in_order, lo)));
 }
 
-/* Eight weights, whose places are the bytes of a number. */
+/* Adds eight weights to the bins at the places in the bytes of `place`. */
 INLINE void add_eight(struct bins *b, uint64_t place, const uint64_t *add)
 {
     UNROLL
@@ -282,7 +283,7 @@ static int groups_below(const struct bins *b, uint64_t x, uint64_t mask)
     __m512i above = _mm512_and_si512(_mm512_loadu_si512(b->above + 1),
                                      _mm512_set1_epi64((long long)mask));
     __mmask8 below = _mm512_cmplt_epu64_mask(above, _mm512_set1_epi64((long long)x));
-    return __builtin_popcount(below & 0x7f); /* the last one is taken at the latest */
+    return __builtin_popcount(below & 0x7f); /* at most the last group */
 }
 
 static void add_up_bins(struct bins *b)
@@ -323,7 +324,7 @@ static void take_bins(int32_t *out, const int32_t *list, const struct bins *b, s
     }
 }
 
-/* Rows of up to LEAF entries are sorted whole; a: room for twice as many. */
+/* Sorts rows of up to LEAF entries completely; a: space for twice as many. */
 static void cut_short(struct search *s, int32_t *a)
 {
     struct sorted_sums u;

@@ -1,11 +1,10 @@
-/* sort_avx512.h - sorts up to LEAF weights in registers, falling: 16 R of them, where R is 1 or 3
- * times a power of two.
+/* sort_avx512.h - sorts up to LEAF weights in registers in falling order: 16 R of them, where R is
+ * 1 or 3 times a power of two.
  *
- * The rank of an entry grows with the register first and then with the lane: rank = lane * R +
- * register.  Columns, the entries of a lane, are sorted by Batcher's merges of odd and even ones
- * and then merged as bitonic ones.  So most stages compare whole registers, and only ten shuffle
- * lanes. Each merge of columns begins by comparing the ends of a block crosswise, so that no block
- * needs to rise. */
+ * The rank of an entry is lane * R + register. Columns, which are the entries of a lane, are sorted
+ * with Batcher's odd-even merge and then merged bitonically. So most stages compare full registers,
+ * and only ten shuffle lanes. Each merge of columns starts by comparing opposite ends of a block,
+ * so that no block must be in rising order. */
 #ifndef KVF_ENGINE_SORT_AVX512_H
 #define KVF_ENGINE_SORT_AVX512_H
 
@@ -23,7 +22,7 @@
 
 enum { LEAF = 512, LEAF_VECS = LEAF / 16 };
 
-INLINE __mmask16 clear_lanes(int d) /* whose number has the bit d clear */
+INLINE __mmask16 clear_lanes(int d) /* lanes with bit d of their number clear */
 {
     switch (d) {
     case 1:
@@ -51,7 +50,7 @@ INLINE __m512 swap_lanes(__m512 v, int d) /* lane ^ d */
     }
 }
 
-INLINE __m512 device_session_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
+INLINE __m512 mirror_lanes(__m512 v, int d) /* lane ^ (2 d - 1) */
 {
     const __m512i eights = _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8);
     const __m512i all = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -72,7 +71,7 @@ INLINE void order(__m512 *v, int a, int b)
     v[a] = larger;
 }
 
-/* Halves of blocks of 2 d registers, each entry with its like. */
+/* Compares entries d registers apart in blocks of 2 d registers. */
 INLINE void halve_regs(__m512 *v, const int R, const int d)
 {
     UNROLL_REGS
@@ -91,7 +90,7 @@ INLINE void sort_threes(__m512 *v, const int R)
     }
 }
 
-/* Sorts within blocks of k registers, which rise and fall once. */
+/* Sorts bitonic blocks of k registers. */
 INLINE void merge_regs(__m512 *v, const int R, const int k)
 {
     if (k % 32 == 0)
@@ -114,7 +113,7 @@ INLINE void merge_regs(__m512 *v, const int R, const int k)
         halve_regs(v, R, 1);
 }
 
-/* One step of Batcher's merging of odd and even registers, in blocks of 2 p of them. */
+/* One step of Batcher's odd-even merge of registers, in blocks of 2 p of them. */
 INLINE void pair_regs(__m512 *v, const int R, const int p, const int d)
 {
     UNROLL_REGS
@@ -135,7 +134,7 @@ INLINE void sort_columns(__m512 *v, const int R)
     pair_regs(v, R, 8, 4);
     pair_regs(v, R, 8, 2);
     pair_regs(v, R, 8, 1);
-    pair_regs(v, R, 16, 16); /* no pairs where R is 16 or less */
+    pair_regs(v, R, 16, 16); /* no pairs if R is 16 or less */
     pair_regs(v, R, 16, 8);
     pair_regs(v, R, 16, 4);
     pair_regs(v, R, 16, 2);
@@ -155,8 +154,8 @@ INLINE void merge_columns(__m512 *v, const int R, const int d)
     UNROLL_REGS
     for (int r = 0; r < (R + 1) / 2; r++) {
         __m512 x = v[r], y = v[R - 1 - r];
-        v[r] = larger_in(clear_lanes(d), x, device_session_lanes(y, d));
-        v[R - 1 - r] = larger_in(clear_lanes(d), y, device_session_lanes(x, d));
+        v[r] = larger_in(clear_lanes(d), x, mirror_lanes(y, d));
+        v[R - 1 - r] = larger_in(clear_lanes(d), y, mirror_lanes(x, d));
     }
     if (d > 4)
         order_lanes(v, R, 4);
@@ -167,8 +166,8 @@ INLINE void merge_columns(__m512 *v, const int R, const int d)
     merge_regs(v, R, R);
 }
 
-/* n entries, the smallest weight where there is none; clamped to [0, 1] where asked for: a NaN
- * becomes 1. */
+/* Sorts n entries, padded with the smallest weight. With `clamp`, entries are clamped to [0, 1]; a
+ * NaN becomes 1. */
 INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R, const bool clamp)
 {
     const __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
@@ -190,7 +189,7 @@ INLINE void sort_vecs(int32_t *out, const int32_t *a, int n, const int R, const 
         _mm512_storeu_ps(out + r * 16, v[r]);
 }
 
-/* Registers that n <= LEAF entries are sorted in. */
+/* Returns the number of registers for sorting n <= LEAF entries. */
 INLINE int sort_regs(int n)
 {
     static const unsigned char regs[LEAF_VECS] = {1,  2,  3,  4,  6,  6,  8,  8,  12, 12, 12,
@@ -234,7 +233,7 @@ INLINE void sort_as(int32_t *out, const int32_t *a, int n, const bool clamp)
     }
 }
 
-/* Where the entry of a rank lies among those sorted in R registers. */
+/* Returns the index of the entry of a rank after sorting in R registers. */
 INLINE int sorted_place(int R, int rank)
 {
     static const uint16_t per[LEAF_VECS + 1] = {

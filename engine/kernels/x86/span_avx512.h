@@ -1,4 +1,4 @@
-/* span_avx512.h - packed bytes made ready for many rows: what AVX-512 and AMX share. */
+/* span_avx512.h - unpacks packed bytes for many rows; shared by AVX-512 and AMX. */
 #ifndef KVF_ENGINE_SPAN_AVX512_H
 #define KVF_ENGINE_SPAN_AVX512_H
 
@@ -8,7 +8,7 @@
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/unroll.h"
 
-/* Panels that a tile of products takes at once: as many as matmul_avx512.c has registers for. */
+/* Number of panels of a tile of products, limited by the registers in matmul_avx512.c. */
 enum { BYTE_PANELS = 2 };
 
 INLINE __m512 load_half(const uint16_t *p)
@@ -16,7 +16,7 @@ INLINE __m512 load_half(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* Group g of 8 of a (panel, block): [16 rows][4 channels]. */
+/* Returns group g of 8 of a (panel, block): [16 rows][4 channels]. */
 INLINE __m512i load_group(const uint8_t *data, int g, const int bits)
 {
     if (bits == 8)
@@ -41,7 +41,7 @@ INLINE __m512 load_bytes(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(small));
 }
 
-/* d and m of part h of block `at`; fine: w->n_fine. */
+/* Sets d and m of half h of block `at`; fine: w->n_fine. */
 INLINE void factors(__m512 *d, __m512 *m, const struct packed *w, size_t at, int h, const int fine)
 {
     const size_t step = w->lowest ? PANEL : 2 * PANEL;
@@ -59,15 +59,16 @@ INLINE void factors(__m512 *d, __m512 *m, const struct packed *w, size_t at, int
         *m = _mm512_mul_ps(*m, load_bytes(small + PANEL));
 }
 
-/* Blocks [b0, b1) of P panels, made ready once for all rows.  So few blocks that they and the bytes
- * of a tile of x stay in the first cache. */
+/* Blocks [b0, b1) of P panels, unpacked once for all rows. SPAN_BLOCKS is small enough that they
+ * and the bytes of a tile of x stay in the L1 cache. */
 enum { SPAN_BLOCKS = 24 };
 
 struct span_q {
     size_t b0, b1, nb;                 /* nb: blocks of a row of x */
     const uint8_t *bytes[BYTE_PANELS]; /* [b1 - b0][8 groups][16 rows][4 channels] */
     _Alignas(64) float factors[BYTE_PANELS][SPAN_BLOCKS * 2 * 2 * PANEL]; /* [b][part][d, m][16] */
-    _Alignas(64) uint8_t unpacked[BYTE_PANELS][SPAN_BLOCKS * 512]; /* 8 bits stay where they are */
+    /* not used by 8-bit kinds, which are read in place */
+    _Alignas(64) uint8_t unpacked[BYTE_PANELS][SPAN_BLOCKS * 512];
 };
 
 INLINE void ready_panel(struct span_q *s, int i, const struct packed *w, size_t panel,
@@ -96,7 +97,7 @@ INLINE void before_spans(struct span_q *s, const struct packed *w)
     s->b1 = 0;
 }
 
-/* The next blocks of P panels from `panel` on; false: there are no more. */
+/* Unpacks the next blocks of P panels from `panel` on; returns false if there are no more. */
 INLINE bool next_span(struct span_q *s, const struct packed *w, size_t panel, const int P,
                       const int bits, const int fine)
 {

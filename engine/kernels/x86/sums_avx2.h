@@ -1,6 +1,6 @@
-/* sums_avx2.h - products of bytes and of words that are added to a sum in place, with AVX2 alone or
- * with AVX-VNNI beside it (KERNELS_VNNI).  In assembly, as GCC 12 copies the sums of a loop around
- * what it has for these. */
+/* sums_avx2.h - products of bytes and of words that are added to a sum in place, with AVX2 or
+ * AVX-VNNI (KERNELS_VNNI). They are in assembly, because GCC 12 copies the sums of a loop around
+ * its intrinsics. */
 #ifndef KVF_ENGINE_SUMS_AVX2_H
 #define KVF_ENGINE_SUMS_AVX2_H
 
@@ -19,7 +19,7 @@ INLINE void store32(void *p, __m256i x)
     _mm256_storeu_si256((__m256i *)p, x);
 }
 
-/* 4 bytes or 2 words in all lanes */
+/* Sets all lanes to 4 bytes or 2 words. */
 INLINE __m256i four_bytes(const void *p)
 {
     int32_t x;
@@ -28,7 +28,7 @@ INLINE __m256i four_bytes(const void *p)
 }
 
 #if KERNELS_VNNI
-/* sum += products of 4 bytes, of which those of u have no sign. */
+/* sum += products of 4 bytes; the bytes of u are unsigned. */
 INLINE void add_fours(__m256i *sum, __m256i u, __m256i x)
 {
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(u), "x"(x));

@@ -1,23 +1,23 @@
-/* tiles.h - the instructions of AMX that products of bytes take.  tests/kernels/tiles_emulated.h
- * has the same names for machines without them.
+/* tiles.h - AMX instructions for products of bytes. tests/kernels/tiles_emulated.h defines the same
+ * names for machines without AMX.
  *
- * Numbers of tiles are constants.  The compiler does not know that a tile is loaded from memory
- * that it wrote before: tile_load says so. */
+ * Tile numbers are constants. The compiler does not know that a tile load depends on earlier stores
+ * to memory, so tile_load adds a barrier. */
 #ifndef KVF_ENGINE_TILES_H
 #define KVF_ENGINE_TILES_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
-/* What LDTILECFG reads. */
+/* Operand of LDTILECFG. */
 struct tile_shapes {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 };
 
-/* The intrinsic of compilers before gcc 14 says that eight bytes are read, and what is stored to
- * the others may then come later, or never. */
+/* Before GCC 14 the intrinsic declares a read of only eight bytes, so stores to the other bytes
+ * could be delayed or removed. */
 #define tile_configure(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(shapes)))
 #define tile_release() _tile_release()
 #define tile_zero(t) _tile_zero(t)

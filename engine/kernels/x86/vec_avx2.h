@@ -1,4 +1,4 @@
-/* vec_avx2.h - what is particular to AVX2; see vec.h. */
+/* vec_avx2.h - the AVX2 part of vec.h. */
 #ifndef KVF_ENGINE_VEC_AVX2_H
 #define KVF_ENGINE_VEC_AVX2_H
 
@@ -13,9 +13,9 @@
 enum { W = 8 };
 typedef __m256 vec;
 typedef __m256d wide;
-typedef __m256i lanes; /* all bits of a lane, or none */
+typedef __m256i lanes; /* all bits of a lane are set or clear */
 typedef __m256i ints;
-typedef __m256i wide_bits; /* W / 2 of 64 */
+typedef __m256i wide_bits; /* W / 2 of 64 bits */
 
 INLINE __m256i v_numbers(void)
 {
@@ -27,13 +27,13 @@ INLINE vec v_index(void)
     return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-/* The first `left` lanes; all when left >= W. */
+/* Selects the first `left` lanes; all if left >= W. */
 INLINE lanes first_lanes(int left)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(left), v_numbers());
 }
 
-/* x in the lanes `in`, 0 in the others */
+/* Returns x in the lanes `in`, 0 elsewhere. */
 INLINE vec v_only(lanes in, vec x)
 {
     return _mm256_and_ps(x, _mm256_castsi256_ps(in));
@@ -44,7 +44,7 @@ INLINE vec v_load_in(lanes in, const float *p)
     return _mm256_maskload_ps(p, in);
 }
 
-/* The weights at p of entries whose position is at most t, 0 of others. */
+/* Loads the weights at p of entries with a position of at most t; 0 elsewhere. */
 INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
 {
     __m256i at = _mm256_loadu_si256((const __m256i *)(const void *)pos);
@@ -62,7 +62,8 @@ INLINE void v_store_in(lanes in, float *p, vec x)
     _mm256_maskstore_ps(p, in, x);
 }
 
-/* The first `left` entries, the others 0; left >= 1, a constant where vectors are whole. */
+/* Access the first `left` entries; loads give 0 elsewhere. left >= 1, a compile-time constant for
+ * full vectors. */
 INLINE vec v_load_first(const float *p, int left)
 {
     return left >= W ? _mm256_loadu_ps(p) : v_load_in(first_lanes(left), p);
@@ -87,7 +88,7 @@ INLINE vec v_fnma_in(lanes in, vec x, vec y, vec sum)
     return _mm256_fnmadd_ps(v_only(in, x), y, sum);
 }
 
-/* x where sign >= 0, else 0 */
+/* Returns x where sign >= 0, otherwise 0. */
 INLINE vec v_keep(vec sign, vec x)
 {
     return _mm256_and_ps(_mm256_cmp_ps(sign, _mm256_setzero_ps(), _CMP_GE_OQ), x);
@@ -98,14 +99,14 @@ INLINE vec v_load_half(const uint16_t *p)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* W whole numbers of 8 bits */
+/* Loads W 8-bit integers. */
 INLINE vec v_load_bytes(const int8_t *p)
 {
     __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p);
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x));
 }
 
-/* one f16 in all lanes */
+/* Sets all lanes to one f16 number. */
 INLINE vec v_set_half(uint16_t h)
 {
     return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
@@ -116,7 +117,7 @@ INLINE void v_store_half(uint16_t *p, vec x)
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(x, 0));
 }
 
-/* W bf16 */
+/* Loads W bf16 numbers. */
 INLINE vec v_load_brain(const uint16_t *p)
 {
     __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -148,7 +149,7 @@ INLINE double wide_total(wide v)
 
 #define bits_zero _mm256_setzero_si256
 
-/* Adds the bits of x, as whole numbers, to W / 2 sums. */
+/* Adds the bits of x, as integers, to W / 2 sums. */
 INLINE wide_bits bits_add(wide_bits sum, wide x)
 {
     return _mm256_add_epi64(sum, _mm256_castpd_si256(x));
@@ -198,7 +199,7 @@ INLINE ints i_dot(ints sum, ints x, ints y)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
 }
 
-/* Groups of four bytes as words: the first and third of each, and the others */
+/* Groups of four bytes as words: bytes 0 and 2 of each group, and bytes 1 and 3. */
 typedef struct {
     __m256i even, odd;
 } quads;
@@ -208,7 +209,7 @@ INLINE quads signed_quads(__m256i x)
     return (quads){_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
 }
 
-/* What the sums of a query begin with, whose numbers have this sum */
+/* Returns the initial sums of a query with numbers of this sum. */
 INLINE ints i_begin_keys(int32_t sum)
 {
     (void)sum;
@@ -229,7 +230,7 @@ INLINE __m256i group_in_all(const void *p)
     return _mm256_set1_epi32(group);
 }
 
-/* One group in all lanes, with signs or, of weights, without */
+/* Set all lanes to one group: signed for queries, unsigned for weights. */
 INLINE quads quads_of_query(const void *p)
 {
     return signed_quads(group_in_all(p));
@@ -247,7 +248,7 @@ INLINE ints i_dot_quads(ints sum, quads x, quads y)
     return i_dot(i_dot(sum, x.even, y.even), x.odd, y.odd);
 }
 
-/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+/* Stores numbers rounded to the nearest integers, ties to even, clamped to 0 .. 255; 0 for NaN. */
 INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
 {
     __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
@@ -257,20 +258,20 @@ INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
     _mm256_storeu_si256((__m256i *)(void *)p, bytes);
 }
 
-/* The bits of x without signs */
+/* Returns the bits of x without signs. */
 INLINE ints v_size(vec x)
 {
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
 }
 
-/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+/* Stores x and y rounded to the nearest integers, ties to even; magnitudes must be below 2^15. */
 INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x), _mm256_cvtps_epi32(y));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(words, 0xd8));
 }
 
-/* p 2^n for whole n, both normal numbers */
+/* p 2^n for integer n; p and the result are normal */
 INLINE vec v_double(vec p, vec n)
 {
     __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
@@ -282,7 +283,7 @@ INLINE vec power_of_two(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* p 2^n for whole n: in two factors, since below 2^-126 the power is no normal number. */
+/* p 2^n for integer n, with two factors, because 2^n is subnormal below 2^-126. */
 INLINE vec v_scale(vec p, vec n)
 {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);

@@ -1,4 +1,4 @@
-/* vec_avx512.h - what is particular to AVX-512; see vec.h. */
+/* vec_avx512.h - the AVX-512 part of vec.h. */
 #ifndef KVF_ENGINE_VEC_AVX512_H
 #define KVF_ENGINE_VEC_AVX512_H
 
@@ -26,13 +26,13 @@ INLINE vec v_index(void)
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/* The first `left` lanes, all when left >= W; left >= 0. */
+/* Selects the first `left` lanes, all if left >= W; left >= 0. */
 INLINE lanes first_lanes(int left)
 {
     return left >= W ? (lanes)0xffff : (lanes)((1u << left) - 1);
 }
 
-/* x in the lanes `in`, 0 in the others */
+/* Returns x in the lanes `in`, 0 elsewhere. */
 INLINE vec v_only(lanes in, vec x)
 {
     return _mm512_maskz_mov_ps(in, x);
@@ -43,7 +43,7 @@ INLINE vec v_load_in(lanes in, const float *p)
     return _mm512_maskz_loadu_ps(in, p);
 }
 
-/* The weights at p of entries whose position is at most t, 0 of others. */
+/* Loads the weights at p of entries with a position of at most t; 0 elsewhere. */
 INLINE vec v_load_seen(const float *p, const int32_t *pos, int32_t t)
 {
     return v_load_in(_mm512_cmple_epi32_mask(_mm512_loadu_si512(pos), _mm512_set1_epi32(t)), p);
@@ -59,7 +59,8 @@ INLINE void v_store_in(lanes in, float *p, vec x)
     _mm512_mask_storeu_ps(p, in, x);
 }
 
-/* The first `left` entries, the others 0; left >= 1, a constant where vectors are whole. */
+/* Access the first `left` entries; loads give 0 elsewhere. left >= 1, a compile-time constant for
+ * full vectors. */
 INLINE vec v_load_first(const float *p, int left)
 {
     return v_load_in(first_lanes(left), p);
@@ -81,7 +82,7 @@ INLINE vec v_fnma_in(lanes in, vec x, vec y, vec sum)
     return _mm512_mask3_fnmadd_ps(x, y, sum, in);
 }
 
-/* x where sign >= 0, else 0 */
+/* Returns x where sign >= 0, otherwise 0. */
 INLINE vec v_keep(vec sign, vec x)
 {
     return v_only(_mm512_cmp_ps_mask(sign, _mm512_setzero_ps(), _CMP_GE_OQ), x);
@@ -92,14 +93,14 @@ INLINE vec v_load_half(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* W whole numbers of 8 bits */
+/* Loads W 8-bit integers. */
 INLINE vec v_load_bytes(const int8_t *p)
 {
     __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
 }
 
-/* one f16 in all lanes */
+/* Sets all lanes to one f16 number. */
 INLINE vec v_set_half(uint16_t h)
 {
     return _mm512_cvtph_ps(_mm256_set1_epi16((short)h));
@@ -138,19 +139,20 @@ INLINE vec v_floor(vec x)
 #define i_load _mm512_loadu_si512
 #define i_top _mm512_reduce_max_epi32
 
-/* sum + a b + c d of pairs (a, c) and (b, d).  GCC 12 copies the sums of a loop to and fro around
- * the intrinsic. */
+/* sum + a b + c d of pairs (a, c) and (b, d). It is in assembly, because GCC 12 copies the sums of
+ * a loop around the intrinsic. */
 INLINE ints i_dot(ints sum, ints x, ints y)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
     return sum;
 }
 
-/* Groups of four bytes: keys, where each has 128 more, and weights have no signs, queries and
- * values have. */
+/* Groups of four bytes. Keys (with 128 added) and weights are unsigned, queries and values are
+ * signed. */
 typedef ints quads;
 
-/* What the sums of a query begin with, whose numbers have this sum: 128 times it less. */
+/* Returns the initial sums of a query with numbers of this sum: -128 times it, since keys have 128
+ * added. */
 INLINE ints i_begin_keys(int32_t sum)
 {
     return _mm512_set1_epi32(-128 * sum);
@@ -163,7 +165,7 @@ INLINE quads quads_of_keys(const void *p)
 
 #define quads_of_values i_load
 
-/* One group in all lanes */
+/* Sets all lanes to one group. */
 INLINE quads quads_of_query(const void *p)
 {
     int32_t group;
@@ -173,14 +175,14 @@ INLINE quads quads_of_query(const void *p)
 
 #define quads_of_weights quads_of_query
 
-/* sum + the four products of groups without and with signs */
+/* sum + the four products of unsigned and signed groups */
 INLINE ints i_dot_quads(ints sum, quads x, quads y)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
     return sum;
 }
 
-/* The nearest whole numbers, ties to even, from 0 to 255; 0 of what is none */
+/* Stores numbers rounded to the nearest integers, ties to even, clamped to 0 .. 255; 0 for NaN. */
 INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
 {
     __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
@@ -189,13 +191,13 @@ INLINE void v_store_bytes(uint8_t *p, vec a, vec b, vec c, vec d)
     _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
 }
 
-/* The bits of x without signs */
+/* Returns the bits of x without signs. */
 INLINE ints v_size(vec x)
 {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
 
-/* The nearest whole numbers of x and y, ties to even, below 2^15 */
+/* Stores x and y rounded to the nearest integers, ties to even; magnitudes must be below 2^15. */
 INLINE void v_store_words(int16_t *p, vec x, vec y)
 {
     __m512i a = _mm512_cvtps_epi32(x), b = _mm512_cvtps_epi32(y);
@@ -203,7 +205,7 @@ INLINE void v_store_words(int16_t *p, vec x, vec y)
     _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a, b)));
 }
 
-/* The largest of each of four rows of W floats, ld apart */
+/* Sets the maximum of each of four rows of W floats, ld apart. */
 INLINE void v_tops(float *to, const float *rows, size_t ld)
 {
     __m512 a = _mm512_loadu_ps(rows), b = _mm512_loadu_ps(rows + ld);
@@ -215,13 +217,13 @@ INLINE void v_tops(float *to, const float *rows, size_t ld)
     _mm_storeu_ps(to, _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
 
-/* p 2^n for whole n, both normal numbers */
+/* p 2^n for integer n; p and the result are normal */
 INLINE vec v_double(vec p, vec n)
 {
     __m512i power = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), power));
 }
 
-#define v_scale _mm512_scalef_ps /* p 2^n for whole n */
+#define v_scale _mm512_scalef_ps /* p 2^n for integer n */
 
 #endif

@@ -1,4 +1,4 @@
-/* vec_x86.h - what AVX2 and AVX-512 write alike; see vec.h. */
+/* vec_x86.h - the part of vec.h that AVX2 and AVX-512 share. */
 #ifndef KVF_ENGINE_VEC_X86_H
 #define KVF_ENGINE_VEC_X86_H
 
@@ -25,17 +25,17 @@
 #define wide_sum V(add_pd)
 #define wide_fma V(fmadd_pd)
 
-/* from, from - 1 .. */
+/* Returns from, from - 1, .. */
 INLINE vec v_count_down(int from)
 {
     return V(cvtepi32_ps)(V(sub_epi32)(V(set1_epi32)(from), v_numbers()));
 }
 
-/* W whole numbers of 32 bits, or pairs of 16 */
+/* ints: W integers of 32 bits, or pairs of 16 bits. */
 #define i_max V(max_epi32)
 #define i_to_vec V(cvtepi32_ps)
 
-/* One pair in all lanes */
+/* Sets all lanes to one pair. */
 INLINE ints i_pair(const int16_t *p)
 {
     int32_t both;
@@ -43,26 +43,27 @@ INLINE ints i_pair(const int16_t *p)
     return V(set1_epi32)(both);
 }
 
-/* The first numbers of the pairs, or with odd the second ones */
+/* Returns the first numbers of the pairs, or with odd the second ones. */
 INLINE vec i_half(ints x, int odd)
 {
     return i_to_vec(V(srai_epi32)(odd ? x : V(slli_epi32)(x, 16), 16));
 }
 
-/* The signed bytes number `which` of groups of four */
+/* Returns byte `which` of each group of four, signed. */
 INLINE vec i_byte(ints x, int which)
 {
     return i_to_vec(V(srai_epi32)(V(sll_epi32)(x, _mm_cvtsi32_si128(24 - 8 * which)), 24));
 }
 
-/* Pairs (a, b) by pairs (c, s): (a c - b s, b c + a s), where the first product is not rounded. */
+/* Rotates pairs (a, b) by pairs (c, s): (a c - b s, b c + a s). The first product is not
+ * rounded. */
 INLINE vec v_rotate(vec v, vec cs)
 {
     vec other = v_mul(V(permute_ps)(v, 0xb1), V(movehdup_ps)(cs));
     return V(fmaddsub_ps)(v, V(moveldup_ps)(cs), other);
 }
 
-/* Until flush_end, numbers below the normal ones are 0, which is fast. */
+/* Flushes subnormal numbers to 0 until flush_end, which is faster. */
 INLINE unsigned flush_begin(void)
 {
     unsigned mode = _mm_getcsr();
