@@ -1,8 +1,8 @@
-/* test_calls.c - upper bounds on the work that a decode step asks of the driver and the device.
- * The emulation counts driver calls, updated graph nodes, waits, waits for marks, kernels, copies,
- * the longest chain of dependent nodes, and kernels with higher priority. Times are not known
- * without a device, but these counts must not grow unnoticed. A step must make one call, wait once
- * and wait for two marks. The other bounds are the counts of the program at the time of writing. */
+/* test_calls.c - upper bounds on the work that a decode step asks of the driver and the device. The
+ * emulation counts driver calls, updated graph nodes, waits, waits for marks, kernels, copies, the
+ * longest chain of dependent nodes, and kernels with higher priority. Times are not known without a
+ * device, but these counts must not grow unnoticed. A step must make one call, wait once and wait
+ * for two marks. The other bounds are the counts of the program at the time of writing. */
 #include "engine/decode/sampler.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"

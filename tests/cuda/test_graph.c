@@ -240,9 +240,8 @@ Test(graph, what_is_aside_waits_for_what_it_leaves)
 }
 
 /* No other work waits for low-priority work. Here the trunk overwrites memory that low-priority
- * work
- * reads, which is an error in real use. The emulated device runs the later of two nodes first and
- * thus shows it. Equal nodes without low priority form another graph. */
+ * work reads, which is an error in real use. The emulated device runs the later of two nodes first
+ * and thus shows it. Equal nodes without low priority form another graph. */
 Test(graph, nothing_waits_for_what_is_aside)
 {
     struct gpu *g = device_open();

@@ -130,8 +130,7 @@ static void check_chunk(struct gpu *g, const struct setting *s, const float *who
 }
 
 /* A row has the same bits in every chunk. Chunks of few rows run in smaller blocks. On a device,
- * only
- * the last cases are large enough for the large blocks. */
+ * only the last cases are large enough for the large blocks. */
 Test(cuda, rows_of_a_prompt_stand_alone)
 {
     static const struct attention_case chunked[] = {

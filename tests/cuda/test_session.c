@@ -323,8 +323,7 @@ Test(session, oracles_look_through_windows, .timeout = 60)
 }
 
 /* Steps that stay on the device: method parts and options of all kinds that have kernels. A step
- * that
- * evicts after its query waits once more. */
+ * that evicts after its query waits once more. */
 static const struct {
     const char *method;
     int budget, waits;
@@ -440,8 +439,7 @@ Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
 
 /* With positions=cache, each key is rotated by its current rank. Covers heads of different lengths,
  * layers with windows, one KV head per query head, and a prompt in chunks. A cache in f16 is
- * rotated
- * in f32, as on the CPU. */
+ * rotated in f32, as on the CPU. */
 Test(session, keys_are_turned_by_ranks, .timeout = 120)
 {
     static const char *const methods[] = {

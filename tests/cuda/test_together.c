@@ -11,8 +11,7 @@ enum { MOST = 13, STEPS = 4, LONGEST = 75 };
 
 /* More sessions collect rows than one launch processes. Heads are short in the first and the last
  * session and two pages long in some of the others. The second session collects no evidence, one
- * reads
- * by pages, and in two an observer also reads the rows. */
+ * reads by pages, and in two an observer also reads the rows. */
 static const struct member {
     const char *method;
     int budget, prompt;
@@ -87,8 +86,7 @@ static double put_row(struct told *x, const struct device_evidence *e, size_t q,
 
 /* Stores the evidence of query head q, given its KV head. Checks that the newest row is the last
  * query's and that it sums to 1, unless entries are evicted after the query. Checks that the sums
- * of a
- * head without evictions equal the number of queries. */
+ * of a head without evictions equal the number of queries. */
 static void put_head(struct told *x, const struct device_evidence *e, size_t q,
                      const struct cache_head *head, int fed, const char *what)
 {

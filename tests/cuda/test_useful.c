@@ -82,10 +82,8 @@ static void place(struct useful_scene *s, struct rng *r, int h)
 }
 
 /* Makes sums that depend on the order of addition. In set 0, tokens 0 and 1 sum to 1/2 + 2^-25,
- * which
- * is between two floats. Each of 31 other tokens adds 2^-54, which is lost after them but not
- * before
- * them. In heads with evictions, positions decrease with slots. */
+ * which is between two floats. Each of 31 other tokens adds 2^-54, which is lost after them but not
+ * before them. In heads with evictions, positions decrease with slots. */
 static void order_matters(struct useful_scene *s)
 {
     static const float first[] = {.5f, 0x1p-25f, 0, .5f - 0x1p-25f};
