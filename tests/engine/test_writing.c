@@ -229,8 +229,7 @@ Test(writing, a_full_disk_is_told, .timeout = 240)
     device_needed();
     const struct told whole = play(&backend_cpu, false, -1);
     for (int i = 0; i < N_BACKENDS; i++) {
-        const long left[] = {3, whole.calls
-                                    - 2}; /* in the second case, index and end of the file fail */
+        const long left[] = {3, whole.calls - 2}; /* the latter: its index and end fail */
         for (int k = 0; k < 2 - i; k++) {
             struct told o = play(backends[i], k == 0, left[k]);
             cr_expect(eq(int, o.err, KVF_E_IO));
