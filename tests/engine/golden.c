@@ -1,3 +1,4 @@
+/* golden.c - models, golden files and logits for the engine's tests; see golden.h. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

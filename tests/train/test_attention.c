@@ -1,3 +1,5 @@
+/* test_attention.c - gated attention in training compared with a naive implementation; derivatives
+ * also compared with finite differences. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>

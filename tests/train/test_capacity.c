@@ -1,3 +1,5 @@
+/* test_capacity.c - the capacity loss and its derivative compared with a brute force in double
+ * precision. */
 #include "engine/train/capacity.h"
 #include "loss_tools.h"
 

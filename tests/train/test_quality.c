@@ -1,3 +1,5 @@
+/* test_quality.c - the quality losses compared with their definitions, and their derivatives with
+ * finite differences. */
 #include "engine/train/quality.h"
 #include "loss_tools.h"
 
