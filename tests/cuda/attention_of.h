@@ -1,5 +1,5 @@
-/* attention_of.h - queries over a ragged cache on the device, and what the equation in double says
- * of them. */
+/* attention_of.h - random attention inputs over a ragged cache on the device, and the expected
+ * results from the equation in double precision. */
 #ifndef KVF_TESTS_CUDA_ATTENTION_OF_H
 #define KVF_TESTS_CUDA_ATTENTION_OF_H
 
@@ -12,22 +12,22 @@ struct attention_case {
     int n[MOST_CASE_HEADS];
     enum kv_type type;
     float cap;
-    int window;     /* queries that most entries stay for; 0: all stay */
-    bool retention; /* weights fade with age */
-    int page;       /* entries of a page that is read or not; 0: all */
+    int window;     /* queries for which most entries stay cached; 0: all entries stay */
+    bool retention; /* weights decay with age */
+    int page;       /* entries per page; each query reads the chosen pages only. 0: all entries */
     bool halves;    /* queries are rounded to f16 */
-    bool stay;      /* nothing says when entries leave */
+    bool stay;      /* the device gets no expiry times: no entry expires */
 };
 
 struct setting {
     const struct attention_case *a;
     struct cache_of k;
     struct gpu_attention in;
-    float *q, *log_beta, *out, *p; /* out [T][G * D], p [G][T][ld_slot]: what is right */
-    float *span;                   /* as out: sums of p |v| */
-    double *lse, *entropy, *reach; /* [G][T]; reach: the largest sum of |scale q k| */
+    float *q, *log_beta, *out, *p; /* out [T][G * D], p [G][T][ld_slot]: expected values */
+    float *span;                   /* same shape as out: sums of p |v| */
+    double *lse, *entropy, *reach; /* [G][T]; reach: maximum of the sum of |scale q k| */
     int32_t *seen;
-    unsigned char *chosen; /* [G][64] */
+    unsigned char *chosen; /* [G][64]: pages that each query head reads */
     int32_t *page;
 };
 
@@ -39,7 +39,7 @@ static inline bool sees(const struct setting *s, int g, int r, int i)
     return s->a->page == 0 || s->chosen[g * 64 + i / s->a->page];
 }
 
-/* Row r of query head g by the equations of attention.c. */
+/* Computes the expected row of query head g at query r by the equations in attention.c. */
 static inline void right_row(struct setting *s, int g, int r)
 {
     int h = g / s->a->group, D = s->a->D, n = s->k.n[h] - (s->a->T - 1 - r);
@@ -85,7 +85,8 @@ static inline void right_row(struct setting *s, int g, int r)
     mem_free(x);
 }
 
-/* Some entries leave after a while, but neither the first ones nor a query's own. */
+/* Gives three of four entries after the first third of a head an expiry time. Each query still sees
+ * its own entry. */
 static inline void set_windows(struct gpu *g, struct setting *s, struct rng *r)
 {
     size_t n = (size_t)(s->k.heads * s->k.ld_slot);
@@ -93,13 +94,13 @@ static inline void set_windows(struct gpu *g, struct setting *s, struct rng *r)
     for (int h = 0; h < s->k.heads; h++)
         firm[h] = (s->k.n[h] - s->a->T) / 3;
     s->in.cache.firm = device_copy(g, firm, (size_t)s->k.heads * sizeof *firm);
-    for (size_t i = 0; i < n; i++) { /* three of four are gone so many queries after theirs */
+    for (size_t i = 0; i < n; i++) { /* three of four entries expire at a fixed age */
         int h = (int)(i / (size_t)s->k.ld_slot), slot = (int)(i % (size_t)s->k.ld_slot);
         int age = s->k.n[h] - slot;
         if (slot >= firm[h] && rng_below(r, 4) != 0)
             s->k.until[i] = s->in.pos0 + s->a->T - age + s->a->window;
     }
-    for (int h = 0; h < s->k.heads; h++) /* those of the chunk all stay so long */
+    for (int h = 0; h < s->k.heads; h++) /* new entries stay for a full window */
         for (int t = 0; t < s->a->T; t++)
             s->k.until[h * s->k.ld_slot + s->k.n[h] - s->a->T + t] = s->in.pos0 + t + s->a->window;
     gpu_put(g, s->k.c.until, s->k.until, n * 4);
@@ -165,7 +166,7 @@ static inline struct setting prepare(struct gpu *g, const struct attention_case 
     return s;
 }
 
-/* Fills in what is right. */
+/* Computes the expected output, weights, entropy and log-sum-exp of all queries. */
 static inline void set_right(struct setting *s)
 {
     for (int i = 0; i < s->in.n_heads; i++)

@@ -1,5 +1,5 @@
-/* blas.cc - in the place of cuBLAS, sums in f32 one after the other.  KVF_EMULATED="blas=0": there
- * is none. */
+/* blas.cc - emulates the cuBLAS calls that the program uses, with sequential sums in f32.
+ * KVF_EMULATED="blas=0" emulates a machine without cuBLAS. */
 #include "engine/cuda/blas.cuh"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ static void product(enum weight_type type, const void *w, const void *x, float *
         bool nothing = std::all_of(row, row + K, [](float v) { return v == 0; });
         for (int i = 0; i < N; i++) {
             float sum = 0;
-            for (int k = 0; k < K && !nothing; k++) /* rows that a chunk lacks are many */
+            for (int k = 0; k < K && !nothing; k++) /* many rows are padding of the chunk */
                 sum += a[(size_t)i * (size_t)K + (size_t)k] * row[k];
             c[(size_t)t * ld + (size_t)i] = sum;
         }

@@ -1,12 +1,12 @@
-/* both.h - what the tests of training on a device share: both processors, arrays of random numbers
- * here and there, and comparisons. */
+/* both.h - shared by the tests of training on a device: a CPU and a device backend, random arrays
+ * on both, and comparisons. */
 #ifndef KVF_TESTS_CUDA_BOTH_H
 #define KVF_TESTS_CUDA_BOTH_H
 
 #include "engine/train/ops.h"
 #include "tests/cuda/device.h"
 
-/* The same arrays here, for the processor, and there. */
+/* The CPU and the device backend, and the random generator for their inputs. */
 struct both {
     struct compute cpu, gpu;
     struct rng r;
@@ -33,7 +33,7 @@ static inline void both_close(struct both *b)
     compute_close(&b->gpu);
 }
 
-/* An array of n random floats here and there. */
+/* An array of n random floats with one copy on the host (here) and one on the device (there). */
 struct pair {
     float *here, *there;
     size_t n;
@@ -54,7 +54,7 @@ static inline void drop(struct both *b, struct pair *p)
     mem_free(p->here);
 }
 
-/* What is there is what is here, within a share of its largest value. */
+/* Checks that the device copy equals the host copy within `most`, relative to the largest value. */
 static inline void same_within(struct both *b, const struct pair *p, double most, const char *what)
 {
     struct kvf_diag d = {""};
@@ -71,7 +71,7 @@ static inline void same(struct both *b, const struct pair *p, const char *what)
     same_within(b, p, 1e-5, what);
 }
 
-/* Ints of the host, there. */
+/* Copies n ints of the host to the device and returns the device pointer. */
 static inline int32_t *lend(struct both *b, const int32_t *x, size_t n)
 {
     int32_t *p = ops_cuda.alloc(&b->gpu, n, sizeof *p);
@@ -79,7 +79,8 @@ static inline int32_t *lend(struct both *b, const int32_t *x, size_t n)
     return p;
 }
 
-/* Documents of some 30 tokens. */
+/* Cuts T tokens into random documents of 30 tokens on average. first[t] is the first token of the
+ * document of t. */
 static inline void cut(struct rng *r, int32_t *first, int T)
 {
     for (int t = 0; t < T; t++)

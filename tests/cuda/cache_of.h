@@ -1,4 +1,4 @@
-/* cache_of.h - a ragged cache on the device with what the host knows of it. */
+/* cache_of.h - a random ragged cache on the device, with a mirror of its contents on the host. */
 #ifndef KVF_TESTS_CUDA_CACHE_OF_H
 #define KVF_TESTS_CUDA_CACHE_OF_H
 
@@ -8,7 +8,7 @@ struct cache_of {
     struct gpu_cache c;
     int heads, D, pages, ld_slot, *n;
     int32_t *table, *pos, *until;
-    void *pool; /* as on the device */
+    void *pool; /* host copy of the page pool */
     size_t pool_bytes, half;
 };
 
@@ -21,7 +21,8 @@ static inline float cache_of_get(const struct cache_of *k, int h, int slot, int 
     return k->c.type == KV_F16 ? half_to_float(((uint16_t *)k->pool)[at]) : ((float *)k->pool)[at];
 }
 
-/* Heads of n[h] entries, whose pages lie anywhere in the pool; free slots hold NaN. */
+/* Makes a cache with n[h] entries in head h. Its pages are scattered over the pool; free slots
+ * contain NaN. */
 static inline struct cache_of cache_of_random(struct gpu *g, struct rng *r, int heads, const int *n,
                                               int D, enum kv_type type)
 {
@@ -37,14 +38,14 @@ static inline struct cache_of cache_of_random(struct gpu *g, struct rng *r, int 
     k.pages = heads * per;
     k.ld_slot = per * PAGE_SLOTS;
     k.table = MEM_NEW(int32_t, (size_t)k.pages);
-    for (int i = 0; i < k.pages; i++) { /* a shuffle */
+    for (int i = 0; i < k.pages; i++) { /* shuffle the pages */
         int j = (int)rng_below(r, (uint64_t)i + 1);
         k.table[i] = k.table[j];
         k.table[j] = i;
     }
     k.pool_bytes = (size_t)k.pages * 2 * k.half * e;
     k.pool = mem_alloc(k.pool_bytes, 1);
-    memset(k.pool, 0xff, k.pool_bytes); /* NaN in either type */
+    memset(k.pool, 0xff, k.pool_bytes); /* NaN in f16 and in f32 */
     k.pos = MEM_NEW(int32_t, (size_t)(heads * k.ld_slot));
     k.until = MEM_NEW(int32_t, (size_t)(heads * k.ld_slot));
     for (int h = 0; h < heads; h++)

@@ -1,5 +1,5 @@
-/* device.h - what the tests of CUDA kernels share: a device, which may be an emulated one, memory
- * there with a copy of an array of the host, and comparisons. */
+/* device.h - shared by the tests of CUDA kernels: a device, real or emulated, copies between host
+ * and device arrays, and comparisons. */
 #ifndef KVF_TESTS_CUDA_DEVICE_H
 #define KVF_TESTS_CUDA_DEVICE_H
 
@@ -16,19 +16,19 @@
 #include "tests/cuda/emulation_c.h"
 
 #ifndef EMULATED
-#define EMULATED 1 /* 0: the kernels run on a device */
+#define EMULATED 1 /* 0 if the kernels run on a real device */
 #endif
-enum { SEEDS = 3 }; /* orders of lanes that each case is tried in */
+enum { SEEDS = 3 }; /* lane orders that each case runs with */
 
-/* The step between the cases that a test takes: 1 on a device and in the long tests, which take
- * all of them; elsewhere `otherwise`, since an emulated device is slow. */
+/* Returns the step between the cases that a test runs. It is 1 on a device and in the long tests,
+ * which run all cases. Otherwise it is `otherwise`, because an emulated device is slow. */
 static inline int stride(int otherwise)
 {
     const char *asked = getenv("KVFATE_TESTS");
     return !EMULATED || (asked && strcmp(asked, "long") == 0) ? 1 : otherwise;
 }
 
-/* Ends the test as one that was left out where there is no device. */
+/* Skips the test if there is no device. */
 static inline void device_needed(void)
 {
     struct kvf_diag d = {""};
@@ -53,7 +53,7 @@ static inline void *device_copy(struct gpu *g, const void *host, size_t bytes)
     return p;
 }
 
-/* Waits, and looks whether the device or the emulation complained. */
+/* Waits for the device and checks that neither the device nor the emulation reported an error. */
 static inline void device_check(struct gpu *g, const char *what)
 {
     struct kvf_diag d = {""};
@@ -74,7 +74,8 @@ static inline void fill(struct rng *r, float *x, size_t n, double spread)
         x[i] = (float)(spread * rng_normal(r));
 }
 
-/* The largest difference of two arrays, relative to the largest value of b; NaN counts as 1. */
+/* Returns the largest difference of two arrays, relative to the largest value of b. NaN counts as
+ * 1. */
 static inline double distance(const float *a, const float *b, size_t n)
 {
     double worst = 0, top = 1e-30;

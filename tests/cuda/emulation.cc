@@ -1,4 +1,5 @@
-/* emulation.cc - fibres for the lanes of a block, and what watches them; see emulation.hh. */
+/* emulation.cc - runs the lanes of a block as fibres and detects races and other faults; see
+ * emulation.hh. */
 #include "tests/cuda/emulation.hh"
 
 #include <algorithm>
@@ -15,10 +16,11 @@
 namespace emulated
 {
 enum { READY, AT_BLOCK, AT_WARP, DONE };
-/* Stacks begin at differing places of a page, so that those of a block lie in a cache together. */
+/* Stacks begin at different offsets in a page, so that the stacks of a block do not collide in the
+ * CPU cache. */
 enum {
     MAX_LANES = 1024,
-    MIXED = 8 /* of blocks one is */,
+    MIXED = 8 /* mixes lanes in one of 8 blocks */,
     STACK = STACK_TIMES * (64 << 10) + 9 * 64
 };
 
@@ -26,43 +28,43 @@ lane *current;
 uint3 block_index;
 dim3 block_size, grid_size;
 unsigned block_serial, epoch, span_of_warp;
-static unsigned n_spans;     /* numbers given to these two */
-static unsigned first_epoch; /* of the block */
+static unsigned n_spans;     /* counts epochs and spans */
+static unsigned first_epoch; /* first epoch of the block */
 size_t dynamic_bytes, static_bytes;
 unsigned launch_serial;
 
 static fibre own, fibres[MAX_LANES], *running = &own;
-static std::vector<fibre *> idle; /* those that wait for a lane that has not begun */
+static std::vector<fibre *> idle; /* fibres without a lane */
 
 struct warp {
-    unsigned n_met;  /* lanes that wait for the others of the warp */
-    int line, kind;  /* of the collective at which the first of them does */
-    bool parted;     /* another does so elsewhere */
-    bool begins;     /* may go on since the block could */
-    unsigned n_past; /* collectives */
+    unsigned n_met;  /* lanes that wait at a collective */
+    int line, kind;  /* source line and kind of the collective where the first lane waits */
+    bool parted;     /* a lane waits at another collective */
+    bool begins;     /* may start after a block barrier */
+    unsigned n_past; /* collectives passed */
     unsigned barriers;
-    unsigned span; /* the number of what is between two of them */
+    unsigned span; /* number of the current interval between two warp barriers */
 };
 static warp warps[MAX_LANES / 32];
 static lane lanes[MAX_LANES];
-static unsigned n_lanes;                /* of a block */
-static unsigned n_done, n_met;          /* ended; at a barrier of the block, */
-static int met_line;                    /* which is that of the first */
-static bool parted;                     /* or not for another */
-static std::vector<unsigned> warp_turn; /* the order in which warps go on from a barrier */
+static unsigned n_lanes;                /* lanes of the block */
+static unsigned n_done, n_met;          /* lanes that ended; lanes at a block barrier */
+static int met_line;                    /* source line of that barrier */
+static bool parted;                     /* a lane waits at another barrier */
+static std::vector<unsigned> warp_turn; /* order in which warps continue after a barrier */
 static size_t next_warp;
-static bool mixed;             /* lanes of all warps take turns in this block */
-static lane *turns[MAX_LANES]; /* who goes on until others wait or end */
+static bool mixed;             /* lanes of all warps alternate in this block */
+static lane *turns[MAX_LANES]; /* lanes that run until they wait or end */
 static unsigned turn, n_turns;
-static unsigned orders[32]; /* a mixture of a warp's lanes, of which others are made */
+static unsigned orders[32]; /* a permutation of 32 lanes from which others are derived */
 static const std::function<void()> *body;
 static const char *kernel_name = "";
-/* What lanes give to their warps, for every second collective: a lane that comes to the next one
- * leaves what others may not have read yet. */
+/* Values that lanes pass to their warps, with one buffer for odd and one for even collectives. A
+ * lane that reaches the next collective must not overwrite values that others may still read. */
 static uint64_t warp_values[2][MAX_LANES];
 static warp_words warp_rooms[2][MAX_LANES];
 static int any_true;
-int any_told; /* of the last barrier */
+int any_told; /* result of the last barrier */
 static uint64_t random_state = 1;
 static int n_faults;
 static std::string first_fault;
@@ -80,7 +82,7 @@ unsigned draw(unsigned n)
     return (unsigned)((splitmix() >> 32) * n >> 32);
 }
 
-/* The line of the source that the address is of, as addr2line says; its number without that. */
+/* Returns file and line of a code address, as printed by addr2line, or "" if unknown. */
 static std::string place(void *at)
 {
     Dl_info info;
@@ -98,7 +100,8 @@ static std::string place(void *at)
     return line;
 }
 
-/* Told at once, too: a whole program that is emulated asks nobody. */
+/* Records a fault and prints the first one to stderr at once, because an emulated program does not
+ * query faults. */
 void note(const char *who, const std::string &text)
 {
     if (n_faults++ == 0) {
@@ -129,14 +132,15 @@ static clock now()
     return {epoch, current->number, warps[current->number / 32].barriers};
 }
 
-/* Whether a happens before b, which is now. */
+/* Returns true if a happened before b. b is the current access. */
 static bool before(const clock &a, const clock &b)
 {
     return a.epoch < b.epoch || a.lane == b.lane || (a.lane / 32 == b.lane / 32 && a.warp < b.warp);
 }
 
-/* Keeps a read since the last barrier of the block: of two warps one each, of one warp two lanes
- * since its last barrier.  A write that races with any read races with one of those. */
+/* Records a read since the last block barrier. Keeps one read each of two warps, or reads of two
+ * lanes of one warp since its last barrier. A write that races with any read also races with a kept
+ * one. */
 static void keep_read(cell *c, const clock &now)
 {
     const clock &first = c->reads[0];
@@ -189,7 +193,7 @@ void on_write(cell *c, const char *array, size_t i, bool atomic, void *at)
 #if defined(__x86_64__)
 static void begin_fibre(fibre *f, void (*does)())
 {
-    void **top = (void **)(void *)(f->stack + STACK) - 2; /* aligned as after a call */
+    void **top = (void **)(void *)(f->stack + STACK) - 2; /* aligned as after a call instruction */
     top[0] = (void *)does;
     top[1] = nullptr;
     f->top = top;
@@ -219,7 +223,7 @@ void change(handover h)
 }
 #endif
 
-/* Whether the lanes of a warp have met, which then go on. */
+/* If all lanes of the warp wait at the same collective, releases them and returns true. */
 static bool have_met(warp *w)
 {
     if (w->n_met < 32 || w->parted)
@@ -233,7 +237,7 @@ static bool have_met(warp *w)
     return true;
 }
 
-/* The lanes of a warp that have not ended are next, in another order than the last time. */
+/* Schedules the unfinished lanes of a warp, in a new order. */
 static void take_turns(unsigned w)
 {
     uint64_t z = splitmix();
@@ -245,7 +249,7 @@ static void take_turns(unsigned w)
     }
 }
 
-/* One number draws for two places. */
+/* Shuffles n elements. One random number serves two swaps. */
 template <class T> static void shuffle(T *at, size_t n)
 {
     uint64_t z = 0;
@@ -255,7 +259,7 @@ template <class T> static void shuffle(T *at, size_t n)
     }
 }
 
-/* Begins an epoch, in which all warps go on. */
+/* Begins an epoch in which all warps continue. */
 static void let_go()
 {
     epoch = ++n_spans;
@@ -269,8 +273,8 @@ static void let_go()
         warps[w].begins = true, warps[w].span = ++n_spans;
 }
 
-/* A warp goes on until all its lanes have come to a barrier of the block or ended, then the next
- * one; where they are mixed all go on that can. */
+/* Chooses the lanes that run next. A warp runs until all its lanes wait at a block barrier or have
+ * ended, then the next warp runs. In a mixed block, all lanes that can run do so. */
 static void next_turns()
 {
     n_turns = turn = 0;
@@ -289,7 +293,7 @@ static void next_turns()
         take_turns(warp_turn[next_warp++]);
 }
 
-/* Whose turn it is; NULL when no lane can go on. */
+/* Returns true after it has scheduled more lanes, false if no lane can continue. */
 static bool more_turns()
 {
     for (;;) {
@@ -306,8 +310,8 @@ static inline lane *next_lane()
     return turn < n_turns || more_turns() ? turns[turn++] : nullptr;
 }
 
-/* A lane is to go on, where it was left or on a stack that is free; who launches, when it is NULL.
- */
+/* Switches to lane l, on its own stack or on a free one. With NULL, switches to the code that
+ * launched the kernel. */
 static inline handover hand_over(lane *l)
 {
     fibre *from = running, *to = l ? l->on : &own;
@@ -321,7 +325,7 @@ static inline handover hand_over(lane *l)
     return {from, to};
 }
 
-/* What a fibre does: the body of one lane after the other, for ever. */
+/* The endless main function of a fibre: runs one lane after the other. */
 static void run_lanes()
 {
     stack_enter();
@@ -379,7 +383,8 @@ handover meet_warp(int line, int kind)
     return wait(AT_WARP, line);
 }
 
-/* Gives the value of the current lane to its warp, whose values begin with that of its first. */
+/* Passes the value of the current lane to its warp. `given` then points to the values of all 32
+ * lanes. */
 template <class T> static inline handover give(T (*rooms)[MAX_LANES], int line, const T &mine)
 {
     unsigned me = current->number;
@@ -416,7 +421,7 @@ static void begin_block()
     let_go();
 }
 
-/* A fault after which fibres hold half a body is the end of the program. */
+/* Ends the program after a fault that leaves fibres inside a kernel. */
 [[noreturn]] static void stuck(unsigned n)
 {
     char text[256];
@@ -461,7 +466,8 @@ static void begin_launch(dim3 grid, dim3 block, size_t bytes)
     shuffle(orders, 32);
 }
 
-/* What a block has by itself counts among what no kernel has to ask for. */
+/* Checks the shared memory of the block. Static arrays count towards the limit that a kernel has by
+ * default. */
 static void look_at_shared(size_t allowed)
 {
     char text[128];

@@ -1,38 +1,38 @@
-/* emulation.hh - what a .cu file of engine/cuda needs of CUDA, for a host compiler.
+/* emulation.hh - the CUDA features that the .cu files of engine/cuda use, for a host C++ compiler.
  *
- * Put before such a file (-include), it lets the same source run as plain C++: a launch runs its
- * blocks one after the other, the lanes of a block as fibres that change places at barriers and
- * collectives alone, in an order that a seed shuffles: a warp comes to the next barrier of its
- * block before another goes on, and in one block of eight the lanes of all warps are mixed.  It
- * proves results, not speed.
+ * The build puts this header before a .cu file (-include), so that the same source compiles as
+ * plain C++. A launch runs its blocks one after the other. The lanes of a block are fibres that
+ * switch only at barriers and collectives, in an order shuffled by a seed. A warp runs to the next
+ * block barrier before another warp runs; in one block of eight, the lanes of all warps are mixed.
+ * The emulation proves results, not speed.
  *
- * Shared memory is watched (watched.hh).  Each access carries the lane and how many barriers of its
- * block and of its warp lie before it: two accesses of different lanes to one element, of which one
- * writes and which no barrier separates, are a race, whatever the order in which they ran.  So are
- * a read of what nobody wrote and an index beyond the array.  Barriers at which not all lanes meet,
- * and collectives with lanes missing, are faults too, and so is a mask of a collective without all
- * lanes.  Device memory (cudaMalloc) ends at a page that cannot be touched.  emulation_c.h tells
- * how many faults were found, and the first.
+ * Shared memory is watched (watched.hh). Each access records its lane and the number of block and
+ * warp barriers before it. Two accesses by different lanes to one element are a race if at least
+ * one writes and no barrier separates them, in whatever order they ran. These are faults too: a
+ * read of an element that was never written, an index out of bounds, a barrier that not all lanes
+ * reach, a collective with missing lanes, and a collective mask without all lanes. Device memory
+ * (cudaMalloc) ends at a page without access. emulation_c.h returns the number of faults and the
+ * first one.
  *
- * What a device refuses is a fault: sizes of grids and blocks, bytes of arguments, shared memory
- * that a kernel was not allowed, fours and pieces off their boundaries in it, copies of nothing or
- * with an end that is no memory of its kind, memory given back while a copy of it is on its way.
- * An error that nobody asks for stays until somebody does (cudaGetLastError).
+ * Everything that a real device rejects is a fault: grid and block sizes, argument bytes, shared
+ * memory above the kernel's limit, misaligned access to fours and pieces in it, copies of 0 bytes
+ * or with an end in the wrong kind of memory, and memory that is freed while a copy uses it. An
+ * error persists until cudaGetLastError().
  *
- * Launches and copies are a list that is gone through when somebody waits for the stream, as a
- * device may be that late: what is read from pinned memory is read then, and what is brought into
- * it comes then.  Copies from and to other memory of the host are as the run time has them: the
- * former have read what they copy when they return, the latter wait.  emulation_waits tells how
- * often that was.  Who waits for an event in a graph finds no more
- * done than what the event waits for.
+ * Launches and copies are queued and run when the host waits for the stream, because a device may
+ * be that late. Copies read and write pinned memory at that time. Copies with other host memory
+ * behave as in the CUDA runtime: copies from it have read their data when they return, copies to it
+ * wait. emulation_waits counts the waits. A wait for an event in a graph runs only the work that
+ * the event depends on.
  *
- * What the device is stands in the environment variable KVF_EMULATED, numbers after names with
- * commas between: devices (how many; 1), driver (the CUDA that it knows; 13000, 0: there is none),
- * major (compute capability; 9), ptx (that which kernels were compiled for; as the device has),
- * kernels (0: none were compiled for this device; 1), processors (2), memory (bytes; no end), lost
- * (after so many launches the device is lost; never), graphs (0: the driver makes none; 1), and
- * told (0: it changes no graph; 1).  In the place of a number may stand the path of a file (/...)
- * that has it: memory and lost can change so. */
+ * The environment variable KVF_EMULATED sets properties of the device as name=number pairs with
+ * commas between them. The names and defaults are: devices (number of devices; 1), driver
+ * (supported CUDA version; 13000; 0: no driver), major (compute capability; 9), ptx (compute
+ * capability for which kernels were compiled; that of the device), kernels (0: no kernels for this
+ * device; 1), processors (2), memory (bytes; no limit), lost (the device is lost after this many
+ * launches; never), graphs (0: the driver supports no graphs; 1), and told (0: it rejects graph
+ * updates; 1). The path of a file (/...) with the number may replace a number, so that memory and
+ * lost can change during a run. */
 #ifndef KVF_TESTS_CUDA_EMULATION_H
 #define KVF_TESTS_CUDA_EMULATION_H
 
@@ -84,45 +84,44 @@ struct fibre;
 struct lane {
     uint3 thread;
     unsigned number;
-    int state, line;   /* of what it waits for */
-    bool waited;       /* for what came before its kernel (earlier_done) */
-    const void *given; /* by its warp */
-    fibre *on;         /* whose stack has its frames; NULL: it has not begun */
+    int state, line;   /* line where the lane waits */
+    bool waited;       /* for the work before its kernel (earlier_done) */
+    const void *given; /* values of its warp */
+    fibre *on;         /* fibre that runs the lane; NULL: not started */
 };
 
 extern lane *current;
 extern uint3 block_index;
 extern dim3 block_size, grid_size;
-extern unsigned block_serial; /* differs for each block of each launch */
+extern unsigned block_serial; /* unique for each block of each launch */
 
-/* allowed: bytes of dynamic shared memory that the kernel was allowed, or UNASKED. */
+/* allowed: maximum bytes of dynamic shared memory for the kernel, or UNASKED. */
 enum { MOST_ARG_BYTES = 4096, UNASKED = 48 << 10, MOST_SHARED = 227 << 10 };
 void launch(const char *kernel, dim3 grid, dim3 block, size_t bytes,
             const std::function<void()> &body, size_t allowed = UNASKED);
-long asked(const char *name, long otherwise);        /* a number of KVF_EMULATED */
-void later(const std::function<void()> &work);       /* on the stream */
-void run_stream();                                   /* as far as there is work */
-bool lost();                                         /* the device */
-void note(const char *who, const std::string &text); /* a fault */
+long asked(const char *name, long otherwise);        /* value of a name in KVF_EMULATED */
+void later(const std::function<void()> &work);       /* enqueues work on the stream */
+void run_stream();                                   /* runs all pending work */
+bool lost();                                         /* true if the device is lost */
+void note(const char *who, const std::string &text); /* records a fault */
 extern long n_launches;
-extern long n_calls, n_copies; /* of what puts work there (graphs.cc) */
+extern long n_calls, n_copies; /* driver calls and copies (graphs.cc) */
 
-/* How a kernel is called with arguments that somebody has packed: what the device's own program
- * would know of it. */
+/* How to call a kernel with packed arguments, as the program image on a device would know it. */
 struct known_kernel {
     const char *name;
     void (*call)(const void *kernel, char *const *arg);
-    std::vector<size_t> size; /* of the arguments */
+    std::vector<size_t> size; /* bytes of each argument */
 };
 void know(const void *kernel, const known_kernel &how);
-int allow(const void *kernel, int bytes); /* an error of the run time */
+int allow(const void *kernel, int bytes); /* returns a runtime error code */
 size_t allowed_of(const void *kernel);
-unsigned draw(unsigned n); /* below n */
-int said(int error);       /* which cudaGetLastError tells, too */
-/* Whether all of it is memory of the device, or pinned. */
+unsigned draw(unsigned n); /* returns a random number below n */
+int said(int error);       /* records the error for cudaGetLastError */
+/* Return true if the range is completely in device memory, or in pinned memory. */
 bool in_device(const void *p, size_t bytes);
 bool in_pinned(const void *p, size_t bytes);
-/* A copy of n rows between what its kind says; else a fault. */
+/* Checks that the ends of a copy of n rows match its kind; otherwise it reports a fault. */
 bool copy_is_right(const void *to, size_t ld_to, const void *from, size_t ld_from, size_t width,
                    size_t n, int kind, bool of_graph);
 template <class... P, size_t... I>
@@ -160,13 +159,14 @@ template <class T> T from_bits(uint64_t b)
 
 #define threadIdx (emulated::current->thread)
 #define blockIdx (emulated::block_index)
-/* Plain names: members of the run time's structs are called so, too. */
+/* blockDim and gridDim expand to plain names. A qualified name would break the members of runtime
+ * structs that have the same names. */
 [[maybe_unused]] static dim3 &emulated_block = emulated::block_size;
 [[maybe_unused]] static dim3 &emulated_grid = emulated::grid_size;
 #define blockDim emulated_block
 #define gridDim emulated_grid
 
-/* As in device.cuh, which takes these where there are such. */
+/* Definitions that replace those in device.cuh. */
 #define SHARED(type, name, n)                                                                      \
     static emulated::shared_array<type, (n)> name(#name, sizeof(type) % 16 == 0)
 #define SHARED_FOURS(type, name, n) static emulated::shared_array<type, (n)> name(#name, true)
@@ -312,8 +312,8 @@ inline int __popc(unsigned v)
     return __builtin_popcount(v);
 }
 
-/* The run time: there is one stream, whose work is done when somebody waits for it, and beside it
- * others, whose work is done no sooner than somebody waits for an event of theirs. */
+/* The runtime. Work on the main stream runs when the host waits for the stream. Work on other
+ * streams runs no sooner than the host waits for one of their events. */
 namespace emulated
 {
 struct queue;
@@ -356,7 +356,7 @@ cudaError_t cudaHostUnregister(void *p);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t);
 cudaError_t cudaStreamCreate(cudaStream_t *s);
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags); /* one of the others */
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags); /* a secondary one */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
@@ -375,7 +375,7 @@ cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaRuntimeGetVersion(int *v);
 const char *cudaGetErrorString(cudaError_t e);
 
-/* Graphs: a chain of nodes, each of which keeps what it was given; emulation.cc runs them. */
+/* Graphs: nodes that store their parameters. graphs.cc runs them. */
 namespace emulated
 {
 struct node;
@@ -443,7 +443,8 @@ struct cudaFuncAttributes {
 };
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *kernel);
 
-/* A kernel that a graph may start early is to wait, in every lane (graphs.cc looks). */
+/* Marks that the lane has waited for the previous kernel. Each lane of a kernel that a graph may
+ * start early must do so; graphs.cc checks it. */
 inline void earlier_done()
 {
     emulated::current->waited = true;

@@ -1,4 +1,5 @@
-/* emulation_c.h - the emulation of a block (emulation.hh), as tests in C see it. */
+/* emulation_c.h - C interface of the emulated device (emulation.hh): the seed, faults and
+ * counters. */
 #ifndef KVF_TESTS_CUDA_EMULATION_C_H
 #define KVF_TESTS_CUDA_EMULATION_C_H
 
@@ -6,34 +7,36 @@
 extern "C" {
 #endif
 
-/* The order of lanes and blocks from now on. */
+/* Sets the seed for the order of lanes and blocks from now on. */
 void emulation_seed(unsigned long long seed);
-/* Faults found so far, and the first of them in words ("" when there is none). */
+/* Returns the number of faults so far, and a description of the first one ("" if there is no
+ * fault). */
 int emulation_faults(void);
 const char *emulation_first_fault(void);
-/* How often anybody has waited for the stream so far. */
+/* Returns how many times the host has waited for the stream. */
 long emulation_waits(void);
-/* How often somebody has waited for an event, while what came after it was still to be done. */
+/* Returns how many times the host has waited for an event while later work was still pending. */
 long emulation_arrivals(void);
-/* How many kernels have been launched so far. */
+/* Returns how many kernels have been launched. */
 long emulation_launches(void);
-/* How often the driver has been asked to put work on the stream, or to change a graph: a graph is
- * one call, whatever is in it.  How many graphs have been built, how many of their nodes have been
- * told anew, and how often one was put on the stream. */
+/* Count calls that enqueue work on the stream or change a graph. Launching a graph is one call,
+ * regardless of its size. The other counters are: graphs built, nodes updated in graphs, and graph
+ * launches. */
 long emulation_calls(void);
 long emulation_graphs(void);
 long emulation_told(void);
 long emulation_replays(void);
-/* How many copies and zeros have been put on the stream so far, those of graphs included. */
+/* Returns how many copies and memsets were put on the stream, including those in graphs. */
 long emulation_copies(void);
-/* Of the graph that was put on the stream last the longest chain of nodes that wait one for the
- * other: what a device cannot do side by side. */
+/* Returns the longest chain of dependent nodes in the graph that was launched last. A device cannot
+ * run the nodes of a chain in parallel. */
 long emulation_chain(void);
-/* How many nodes of that graph may start before the one before them ends. */
+/* Returns how many nodes of that graph may start before their predecessor ends. */
 long emulation_early(void);
-/* How many kernels of that graph have their blocks dealt out before those of the others. */
+/* Returns how many kernels of that graph have a higher scheduling priority than the other
+ * kernels. */
 long emulation_first(void);
-/* How many bytes have been asked back from the device so far. */
+/* Returns how many bytes were copied from the device to the host. */
 long long emulation_bytes_home(void);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* fibre.hh - how lanes wait for each other; a part of emulation.hh.
  *
- * Who waits tells so (`meet_...`), which says whose fibre goes on, and then changes to it.  That is
- * part of each place of a kernel where lanes wait, since a processor foresees jumps by where they
- * are: one jump for all of them would be foreseen by none. */
+ * A lane that waits calls a `meet_...` function, which returns the fibre to run next, and then
+ * switches to it. The switch is inlined at each place where lanes wait, because a CPU predicts
+ * jumps by their address. A single shared jump would always be mispredicted. */
 #ifndef KVF_TESTS_CUDA_FIBRE_H
 #define KVF_TESTS_CUDA_FIBRE_H
 
@@ -14,7 +14,7 @@
 
 namespace emulated
 {
-/* A stack, and where it was left; that of who launches has none of its own here. */
+/* A stack and its saved top. The launching code uses the thread's stack and has no stack here. */
 struct fibre {
     char *stack;
 #if defined(__x86_64__)
@@ -30,14 +30,14 @@ struct handover {
 handover meet_block(int line, int any);
 handover meet_warp(int line, int kind);
 handover meet_warp_with(int line, uint64_t v);
-/* As many words as a product of tensor cores takes. */
+/* As many words as a tensor-core multiplication needs. */
 struct warp_words {
     uint32_t of[12];
 };
 handover meet_warp_with(int line, const warp_words &mine);
 
 #if defined(__x86_64__)
-/* Keeps what the compiler may have written below the top of a stack, and no register but one. */
+/* Switches stacks. Preserves the red zone below the stack top, and only one register. */
 inline __attribute__((always_inline)) void change_stack(fibre *from, fibre *to)
 {
     void **left = &from->top, **taken = &to->top;
@@ -70,13 +70,13 @@ void change(handover h);
 #endif
 
 extern int any_told;
-/* __syncthreads; the OR of any. */
+/* __syncthreads; returns the OR of `any` over the block. */
 inline __attribute__((always_inline)) int wait_block(int line, int any)
 {
     change(meet_block(line, any));
     return any_told;
 }
-/* What the 32 lanes gave: there until the one that asks comes to its next collective. */
+/* Returns the values of the 32 lanes, valid until the lane's next collective. */
 template <class T> __attribute__((always_inline)) inline const T *wait_with(int line, const T &mine)
 {
     change(meet_warp_with(line, mine));

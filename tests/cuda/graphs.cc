@@ -1,6 +1,6 @@
-/* graphs.cc - launches and graphs of the emulated device.  A kernel's arguments are copied when it
- * is launched, made a node or told anew, as by the run time: what the program forgets to tell
- * stays as it was. */
+/* graphs.cc - launches and graphs of the emulated device. A kernel's arguments are copied at a
+ * launch, when a node is created and when it is updated, as in CUDA. An argument that the program
+ * forgets to update therefore keeps its old value. */
 #include "tests/cuda/emulation.hh"
 
 #include <algorithm>
@@ -46,10 +46,10 @@ struct node {
     size_t bytes;
     cudaMemcpyKind way;
     cudaEvent_t event;
-    size_t place;              /* in the list */
-    std::vector<size_t> after; /* the places of those that it waits for */
-    bool early;                /* by itself */
-    int priority;              /* the smaller, the sooner; 0 where none was given */
+    size_t place;              /* index in the graph */
+    std::vector<size_t> after; /* indices of the nodes that it depends on */
+    bool early;                /* the node may start early */
+    int priority;              /* a smaller number runs sooner; 0 by default */
 };
 
 struct graph {
@@ -57,10 +57,10 @@ struct graph {
 };
 
 struct exec {
-    std::vector<node> all; /* copies */
-    bool mixed;            /* the order of the next time */
-    bool ranked;           /* priorities count */
-    long chain;            /* most nodes of which each waits for the one before it */
+    std::vector<node> all; /* copies of the nodes */
+    bool mixed;            /* the next run uses a random order */
+    bool ranked;           /* priorities are checked */
+    long chain;            /* length of the longest chain of dependent nodes */
 };
 
 static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size_t shared,
@@ -75,11 +75,12 @@ static bool pack(packed_call *c, const void *kernel, dim3 grid, dim3 block, size
     return true;
 }
 
-/* early: it may have started before what is before it has ended, and has to wait by itself. */
+/* Runs a kernel. early: the kernel may start before its predecessor ends, so each lane must
+ * wait. */
 static void run(const packed_call &c, bool early = false)
 {
     auto own = std::make_shared<packed_call>(c);
-    std::vector<char *> at; /* a lane's call takes copies of what they point to */
+    std::vector<char *> at; /* each lane gets copies of the arguments */
     for (auto &arg : own->arg)
         at.push_back(arg.data());
     auto lane = [own, at, early] {
@@ -100,7 +101,7 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
     for (size_t i = 0; i < n_after; i++) {
         size_t at = after[i]->place;
         if (at >= g->all.size() || g->all[at].get() != after[i])
-            return said(cudaErrorInvalidValue); /* of another graph */
+            return said(cudaErrorInvalidValue); /* a node of another graph */
         if (std::count(own.after.begin(), own.after.end(), at) > 0)
             return said(cudaErrorInvalidValue);
         own.after.push_back(at);
@@ -110,11 +111,12 @@ static cudaError_t add(cudaGraphNode_t *n, cudaGraph_t g, const cudaGraphNode_t 
     return cudaSuccess;
 }
 
-/* The first event that waits for a node, or is it; as many as there are nodes: none. */
+/* Returns for each node the first event that depends on it or is it. The number of nodes means no
+ * event. */
 static std::vector<size_t> events_of(const exec &x)
 {
     std::vector<size_t> of(x.all.size(), x.all.size());
-    for (size_t i = x.all.size(); i-- > 0;) { /* what a node waits for was added before it */
+    for (size_t i = x.all.size(); i-- > 0;) { /* a node's dependencies precede it */
         of[i] = x.all[i].what == EVENT ? std::min(of[i], i) : of[i];
         for (size_t before : x.all[i].after)
             of[before] = std::min(of[before], of[i]);
@@ -122,9 +124,9 @@ static std::vector<size_t> events_of(const exec &x)
     return of;
 }
 
-/* An order that the nodes' waiting leaves open: first what the first event waits for, and so
- * on; of those that may run, the one that was added last, so that branches run against the order in
- * which they were written down; or, mixed, any of them. */
+/* Returns an execution order that respects the dependencies. Work for the first event runs first,
+ * then work for the next event. Of the nodes that can run, the last one added runs first, so that
+ * branches run in reverse order of creation. With `mixed`, a random one runs. */
 static std::vector<size_t> order_of(const exec &x, bool mixed)
 {
     std::vector<size_t> event = events_of(x);
@@ -159,7 +161,7 @@ static long chain_of(const exec &x)
 {
     std::vector<long> end(x.all.size());
     long most = 0;
-    for (size_t i = 0; i < x.all.size(); i++) { /* what a node waits for was added before it */
+    for (size_t i = 0; i < x.all.size(); i++) { /* a node's dependencies precede it */
         for (size_t before : x.all[i].after)
             end[i] = std::max(end[i], end[before]);
         most = std::max(most, ++end[i]);
@@ -167,10 +169,11 @@ static long chain_of(const exec &x)
     return most;
 }
 
-/* A kernel that comes before others would wait as long as these where it waits for one of them. */
+/* Reports a fault if a kernel depends on a kernel of lower priority. It would have to wait as long
+ * as that kernel. */
 static void check_priorities(const exec &x)
 {
-    std::vector<int> last(x.all.size()); /* of what a node waits for, and its own */
+    std::vector<int> last(x.all.size()); /* lowest priority among a node and its dependencies */
     for (size_t i = 0; i < x.all.size(); i++) {
         const node &n = x.all[i];
         last[i] = n.what == KERNEL ? n.priority : INT_MIN;
@@ -211,7 +214,7 @@ static node copy_node(void *to, const void *from, size_t bytes, cudaMemcpyKind w
     return n;
 }
 
-/* Node n of the graph that x was made of is another now; it stays of its kind. */
+/* Updates node n of an instantiated graph. Its kind must not change. */
 static cudaError_t tell(cudaGraphExec_t x, cudaGraphNode_t n, const node &what)
 {
     n_told++;
@@ -220,7 +223,7 @@ static cudaError_t tell(cudaGraphExec_t x, cudaGraphNode_t n, const node &what)
     if (!asked("told", 1) || own->what != what.what
         || (what.what == KERNEL && own->call.kernel != what.call.kernel)
         || (what.what == COPY && own->way != what.way)
-        || (what.what == ZERO && own->bytes != what.bytes)) /* may be refused */
+        || (what.what == ZERO && own->bytes != what.bytes)) /* a real driver may reject these */
         return said(cudaErrorInvalidValue);
     node now = what;
     now.place = own->place;
@@ -304,8 +307,8 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *n, cudaGraph_t g, const cuda
     return pack_node(&made, p) ? add(n, g, after, n_after, made) : said(cudaErrorInvalidValue);
 }
 
-/* Copies and zeros that no graph takes are faults, too: that it goes on without shows nowhere else.
- */
+/* Checks copies and memsets for graphs. An invalid one is a fault, because the fallback to single
+ * launches would hide it. */
 static bool takes(const node &n)
 {
     if (n.what == COPY)
@@ -425,7 +428,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
         cudaError_t own = cudaSuccess;
         if (n.what == KERNEL)
             run(n.call, n.early);
-        else if (n.what == COPY && takes(n)) /* by now, too */
+        else if (n.what == COPY && takes(n)) /* pinned memory may have changed */
             own = cudaMemcpyAsync(n.to, n.from, n.bytes, n.way, s);
         else if (n.what == ZERO)
             own = cudaMemsetAsync(n.to, 0, n.bytes, s);
@@ -434,6 +437,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
         e = e != cudaSuccess ? e : own;
     }
     x->mixed = !x->mixed;
-    n_calls = calls; /* the driver was called once */
+    n_calls = calls; /* counts as one driver call */
     return e;
 }

@@ -1,4 +1,4 @@
-/* heads_of.h - heads of all layers on a device with what the host knows of them. */
+/* heads_of.h - the heads of all layers on a device, with a mirror of their contents on the host. */
 #ifndef KVF_TESTS_CUDA_HEADS_OF_H
 #define KVF_TESTS_CUDA_HEADS_OF_H
 
@@ -7,7 +7,7 @@
 
 enum { HEADS = 4, D = 20, PER = 2, RING = 5, ROWS = PER * RING };
 
-/* The heads on the device, and all that the host knows of them. */
+/* The heads on the device, and a host mirror of all their arrays. */
 struct bed {
     struct gpu *g;
     struct cache_of k;
@@ -25,7 +25,7 @@ static inline void *twin(struct bed *b, const void *host, size_t bytes)
     return device_copy(b->g, host, bytes);
 }
 
-/* Heads of n[h] entries at scattered slots, with room for one more. */
+/* Makes heads of n[h] entries in scattered slots. Each head has space for one more entry. */
 static inline struct bed bed_of(struct gpu *g, struct rng *r, const int *n, enum kv_type type)
 {
     int room[HEADS];
@@ -44,7 +44,7 @@ static inline struct bed bed_of(struct gpu *g, struct rng *r, const int *n, enum
     b.number = MEM_NEW(float, all);
     for (int h = 0; h < HEADS; h++) {
         b.n[h] = n[h];
-        for (int i = 0; i < n[h]; i++) { /* positions 3 apart, slots shuffled */
+        for (int i = 0; i < n[h]; i++) { /* positions are 3 apart, in shuffled slots */
             int j = (int)rng_below(r, (uint64_t)i + 1), *o = b.order + h * b.ld;
             o[i] = o[j];
             o[j] = i;

@@ -1,4 +1,4 @@
-/* outcome.h - what came of a run, and whether two have decided alike. */
+/* outcome.h - the results of a run, and a test that two runs make the same eviction decisions. */
 #ifndef KVF_TESTS_CUDA_OUTCOME_H
 #define KVF_TESTS_CUDA_OUTCOME_H
 
@@ -12,10 +12,10 @@ struct outcome {
     size_t n_logits;
     char *trace;
     size_t n_trace;
-    long waits; /* for the device, most of one step */
-    long least; /* the fewest: a tail of the trace has come at no time then */
-    long home;  /* bytes that came from the device in that step */
-    long told;  /* nodes of a graph that were told anew in the last step */
+    long waits; /* maximum number of waits for the device in one step */
+    long least; /* minimum number of waits in one step: a step that writes no part of the trace */
+    long home;  /* bytes copied to the host in the step with that minimum */
+    long told;  /* graph nodes that the last step updated */
     int64_t cuts;
     int peak;
     double reads;
@@ -23,7 +23,7 @@ struct outcome {
     size_t n_evictions;
 };
 
-/* Every decision, whether or not a trace tells it. */
+/* Records every eviction, including those that the trace does not record. */
 static inline void on_evict(void *ctx, const struct eviction *e)
 {
     struct outcome *o = ctx;
@@ -31,7 +31,7 @@ static inline void on_evict(void *ctx, const struct eviction *e)
     o->evictions[o->n_evictions++] = *e;
 }
 
-/* The largest score or margin that is a number. */
+/* Returns the largest finite score or margin. */
 static inline float size_of_scores(const struct outcome *o)
 {
     float most = 0;
@@ -43,7 +43,8 @@ static inline float size_of_scores(const struct outcome *o)
     return most;
 }
 
-/* exp of a device has a last place of its own, which scores show: there they are near. */
+/* The exp of a real device may differ in the last digit, which changes scores. There, scores only
+ * need to agree within 1e-5 of `size`. */
 static inline bool same_score(float a, float b, float size)
 {
     bool near = !EMULATED && fabsf(a - b) <= 1e-5f * size;

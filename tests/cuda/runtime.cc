@@ -1,5 +1,5 @@
-/* runtime.cc - what the run time of CUDA is to the emulation: streams whose work waits until
- * somebody waits for it, memory, copies, and what the device is; see emulation.hh. */
+/* runtime.cc - emulates the CUDA runtime: streams that run their work at the next wait, memory,
+ * copies and device properties; see emulation.hh. */
 #include "tests/cuda/emulation.hh"
 
 #include <cstdio>
@@ -14,7 +14,8 @@
 
 namespace emulated
 {
-/* A number, or the one in a file; `otherwise` while that is not there. */
+/* Reads a number, or the number in the file of that path. Returns `otherwise` if the file does not
+ * exist. */
 static long number_at(const char *at, long otherwise)
 {
     if (*at != '/')
@@ -29,7 +30,7 @@ static long number_at(const char *at, long otherwise)
     return n;
 }
 
-/* A number of KVF_EMULATED, or what holds without it. */
+/* Returns the value of a name in KVF_EMULATED, or `otherwise` if it is not set. */
 long asked(const char *name, long otherwise)
 {
     const char *at = getenv("KVF_EMULATED");
@@ -47,15 +48,15 @@ bool lost()
     return after >= 0 && n_launches > after;
 }
 
-/* What a stream has to do, in order. */
+/* The pending work of a stream, in order. */
 struct queue {
     std::deque<std::function<void()>> todo;
 };
-static queue stream; /* that which somebody waits for as a whole */
+static queue stream; /* the main stream, which the host waits for */
 static long n_waits, n_arrivals;
-static long long n_home; /* bytes */
+static long long n_home; /* bytes copied to the host */
 
-/* A place in a stream. */
+/* A position in a stream. */
 struct event {
     queue *of;
     bool done;
@@ -66,7 +67,8 @@ static queue *queue_of(cudaStream_t s)
     return s ? s : &stream;
 }
 
-/* Does what comes next; what is done may wait for another stream, and that for this one. */
+/* Runs the next work item. The item is removed first, because it may wait for another stream that
+ * waits for this one. */
 static void run_next(queue *q)
 {
     std::function<void()> f = std::move(q->todo.front());
@@ -121,10 +123,10 @@ long emulation_waits(void)
     return emulated::n_waits;
 }
 
-/* Memory that ends, up to 16 bytes, where a page begins that cannot be touched. */
+/* An allocation that ends at most 16 bytes before a page without access. */
 struct device_span {
     void *base;
-    size_t all, used; /* mapped from there; from its own beginning on */
+    size_t all, used; /* mapped bytes; bytes from the start of the allocation */
 };
 static std::map<void *, device_span> device_memory;
 static std::map<void *, size_t> pinned_memory;
@@ -171,7 +173,7 @@ bool in_pinned(const void *p, size_t bytes)
     return within(pinned_memory, p, bytes);
 }
 
-/* What a copy has at one end.  What is pageable is nobody's to know. */
+/* Checks one end of a copy. Pageable host memory cannot be checked. */
 static bool end_is_right(const void *p, size_t bytes, bool device, bool of_graph)
 {
     if (device)
@@ -192,7 +194,7 @@ bool copy_is_right(const void *to, size_t ld_to, const void *from, size_t ld_fro
     return right;
 }
 
-static std::map<const void *, size_t> allowance; /* of kernels that have asked */
+static std::map<const void *, size_t> allowance; /* of kernels that have set a limit */
 int allow(const void *kernel, int bytes)
 {
     if (bytes > MOST_SHARED)
@@ -206,7 +208,7 @@ size_t allowed_of(const void *kernel)
     return it == allowance.end() ? (size_t)UNASKED : it->second;
 }
 
-/* Memory of the host that copies of the streams are still to use. */
+/* Host memory that pending copies will still access. */
 struct flight {
     const char *from, *to;
 };
@@ -218,7 +220,7 @@ static bool flies(const void *p, size_t bytes)
             return true;
     return false;
 }
-/* Does f as the stream's next work, for which so much memory of the host is needed. */
+/* Enqueues f, which accesses `bytes` bytes of host memory. */
 static void fly(queue *q, const void *host, size_t bytes, const std::function<void()> &f)
 {
     auto own = flying.insert(flying.end(), {(const char *)host, (const char *)host + bytes});
@@ -248,7 +250,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
         return emulated::said(cudaErrorMemoryAllocation);
     mprotect(base + all - page, page, PROT_NONE);
     *p = base + all - page - used;
-    memset(*p, 0xff, used); /* NaN: what is used before it is set shows */
+    memset(*p, 0xff, used); /* NaN reveals use before initialisation */
     device_memory[*p] = {base, all, bytes};
     memory_used += all;
     return cudaSuccess;
@@ -273,7 +275,7 @@ static void copy_rows(void *to, size_t ld_to, const void *from, size_t ld_from, 
         memcpy((char *)to + i * ld_to, (const char *)from + i * ld_from, width);
 }
 
-/* What a lost device was to give is noise. */
+/* A lost device returns noise. */
 cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t ld_from,
                               size_t width, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
@@ -301,7 +303,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t ld_to, const void *from, size_t l
     emulated::fly(q, host, kind == cudaMemcpyDeviceToDevice ? 0 : span,
                   [=] { copy_rows(to, ld_to, from, ld_from, width, n); });
     if (kind == cudaMemcpyDeviceToHost && !pinned)
-        run_stream(); /* who asked waits for it once more, and is counted there */
+        run_stream(); /* a caller that waits is counted again there */
     return cudaSuccess;
 }
 
@@ -335,7 +337,7 @@ cudaError_t cudaMallocHost(void **p, size_t bytes)
     return cudaSuccess;
 }
 
-/* Nobody waits here. */
+/* Frees pinned memory without waiting for copies. */
 static bool give_back(void *p)
 {
     auto it = pinned_memory.find(p);
@@ -344,7 +346,7 @@ static bool give_back(void *p)
     if (emulated::flies(p, it->second)) {
         emulated::fault("given back while a copy is on its way:", "pinned", it->second, nullptr,
                         nullptr);
-        emulated::run_stream(); /* as long as it is there */
+        emulated::run_stream(); /* while the memory still exists */
     }
     pinned_memory.erase(it);
     return true;
@@ -416,7 +418,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
-    if (!e->done) /* what was recorded before is waited for, nothing that comes later */
+    if (!e->done) /* wait for earlier work, not for later work */
         emulated::queue_of(s)->todo.push_back([=] { emulated::run_until(e); });
     return status();
 }

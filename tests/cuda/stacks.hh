@@ -1,5 +1,5 @@
-/* stacks.hh - tells AddressSanitizer, where it is part of the build, which stack a fibre goes on
- * with; a part of emulation.hh. */
+/* stacks.hh - reports stack switches to AddressSanitizer if it is enabled; a part of
+ * emulation.hh. */
 #ifndef KVF_TESTS_CUDA_STACKS_HH
 #define KVF_TESTS_CUDA_STACKS_HH
 
@@ -17,10 +17,11 @@
 #include <pthread.h>
 #include <sanitizer/common_interface_defs.h>
 
-/* What its frames take more is room between variables. */
+/* AddressSanitizer enlarges frames with gaps between variables. */
 enum { STACK_TIMES = 8 };
 
-/* Before the stack changes to that of a fibre, or (bottom: NULL) to the thread's own. */
+/* Must be called before a switch to a fibre's stack, or to the thread's own stack (bottom:
+ * NULL). */
 static void stack_leave(const void *bottom, size_t size)
 {
     static void *own;
@@ -33,7 +34,7 @@ static void stack_leave(const void *bottom, size_t size)
     __sanitizer_start_switch_fiber(nullptr, bottom ? bottom : own, bottom ? size : own_size);
 }
 
-/* First of all on the other one. */
+/* Must be called first on the new stack. */
 static void stack_enter()
 {
     __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);

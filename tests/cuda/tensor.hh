@@ -1,9 +1,8 @@
 /* tensor.hh - engine/cuda/tensor.cuh for a host compiler; a part of emulation.hh.
  *
- * Lanes look at shared memory one by one, so that it is watched as ever, and give what they saw to
- * their warp.  A copy that has begun leaves NaN behind, and what it brings comes when it is waited
- * for: who writes over what others still read, who does not wait and who reads before a barrier
- * are all found. */
+ * Lanes read shared memory one at a time, so that it is still watched, and pass the values to their
+ * warp. An asynchronous copy first fills its target with NaN; its data arrive at the wait. This
+ * detects overwriting data that others still read, a missing wait, and a read before a barrier. */
 #ifndef KVF_TESTS_CUDA_TENSOR_H
 #define KVF_TESTS_CUDA_TENSOR_H
 
@@ -13,7 +12,7 @@ struct copy {
     shared_address<uint4> to;
     const void *from; /* NULL: zeros */
 };
-/* The copies that a lane has begun, in groups of which the last is open. */
+/* The copies that a lane has begun, in groups. The last group is open. */
 struct copies {
     unsigned serial = 0;
     std::vector<std::vector<copy>> group;
@@ -28,7 +27,8 @@ inline copies &copies_of_lane()
     return c;
 }
 
-/* The float that is a half: its exponent is 112 less until it is multiplied, if it has an end. */
+/* Returns a half as float. The exponent is 112 too small before the multiplication. Infinity and
+ * NaN keep theirs. */
 inline float half_of(uint32_t bits)
 {
     float size = from_bits<float>((uint64_t)(bits & 0x7fff) << 13) * 0x1p112f;
@@ -57,7 +57,7 @@ inline void copies_group()
 }
 template <int LEFT> void copies_wait()
 {
-    auto &group = emulated::copies_of_lane().group; /* the last is still open */
+    auto &group = emulated::copies_of_lane().group; /* the last group is still open */
     while (group.size() > LEFT + 1) {
         for (const emulated::copy &c : group.front()) {
             uint4 piece = {0, 0, 0, 0};
@@ -128,8 +128,8 @@ inline uint32_t to_bf16_bits(float f)
     return f == f ? (u + 0x7fff + (u >> 16 & 1)) >> 16 : 0x7fff;
 }
 
-/* Each of four sums goes through 16 products in order: a lane has two rows of A and two columns of
- * B, of which four lanes hold four numbers each in either half. */
+/* Adds 16 products in order to each of four sums. A lane has two rows of A and two columns of B;
+ * four lanes share each of them, with four numbers per lane in either half. */
 inline void multiply_rows(float c[4], const warp_words *row, const warp_words *column)
 {
     for (int k = 0; k < 4; k += 2)
@@ -146,7 +146,7 @@ inline void multiply_rows(float c[4], const warp_words *row, const warp_words *c
             }
 }
 
-/* C += A B with halves that `of` reads, each once, by the lane that has it. */
+/* C += A B with halves that `of` converts. The lane that owns a half converts it once. */
 template <class F>
 void multiply_by(int line, float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, F of)
 {

@@ -1,5 +1,5 @@
-/* Attention over ragged pages against the equation in double, for each of the ways to compute it;
- * the rows that stay, also against the C reference. */
+/* test_attention.c - attention over ragged pages against the equation in double precision, for each
+ * implementation. The rows of weights are also compared with the C reference. */
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/attention_of.h"
 
@@ -58,7 +58,7 @@ static void check_rows(struct gpu *g, const struct setting *s)
     gpu_free(g, seen);
 }
 
-/* Rows whose sums have a free order; queries are in f16 before. */
+/* Cases in which sums may have any order. The queries are rounded to f16 first. */
 static const struct attention_case near_cases[] = {
     {"a chunk", 2, 3, 64, 33, {200, 333}, KV_F16, 0, 0, false, 0, true},
     {"one row more than a block", 1, 5, 80, 13, {70}, KV_F16, 0, 0, false, 0, true},
@@ -118,7 +118,8 @@ Test(cuda, rows_that_are_near)
     gpu_close(g);
 }
 
-/* Heads of two layers, whose queries lie apart, are those of each layer by itself. */
+/* Heads of two layers with queries in separate places give the rows that each layer gives when
+ * computed separately. */
 Test(cuda, rows_of_several_layers)
 {
     const struct attention_case a = {"layers", 4, 3, 40,    1, {150, 97, 64, 1},
@@ -149,7 +150,7 @@ Test(cuda, rows_of_several_layers)
     gpu_close(g);
 }
 
-/* Rows of a query with their numbers. */
+/* Allocates rows of weights with their statistics on the device. */
 static struct gpu_seen_rows rows_for(struct gpu *g, const struct setting *s)
 {
     size_t heads = (size_t)s->in.n_heads, ld = (size_t)s->k.ld_slot;
@@ -169,7 +170,7 @@ static void same_bytes(struct gpu *g, const void *a, const void *b, size_t bytes
     mem_free(other);
 }
 
-/* Takes the rows back; they are those of gpu_rows. */
+/* Checks that rows that are written on their own equal those of gpu_rows(), and frees them. */
 static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen_rows *x)
 {
     size_t heads = (size_t)s->in.n_heads;
@@ -184,8 +185,8 @@ static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen
         gpu_free(g, device[i]);
 }
 
-/* Of sequences of other lengths, the longest neither first nor last, some of which read by pages;
- * of few query heads to a KV head, and of more than a block has rows. */
+/* Sequences of different lengths in one launch. The longest is neither first nor last, and some
+ * read by pages. Groups range from few query heads per KV head to more than a block has rows. */
 Test(cuda, rows_of_several_sequences)
 {
     static const int n[GPU_TOGETHER][2] = {{3, 64},  {70, 1},   {2, 5},    {141, 200},
@@ -233,7 +234,7 @@ Test(cuda, attention)
         set_right(&s);
         for (int seed = 0; seed < SEEDS; seed += stride(2)) {
             emulation_seed((unsigned long long)seed);
-            if (s.a->type == KV_F32) { /* the other has a test of its own, test_prompt.c */
+            if (s.a->type == KV_F32) { /* test_prompt.c tests f16 */
                 gpu_attend_prompt(g, &s.in);
                 check_out(g, &s, "prompt");
             }
@@ -251,8 +252,8 @@ Test(cuda, attention)
     gpu_close(g);
 }
 
-/* The rows of a plain case are those of the C reference, bit for bit: exact means exact.  On a
- * device exp is its own. */
+/* In a plain case the rows equal those of the C reference bit for bit. A real device has a
+ * different exp. */
 Test(cuda, rows_are_those_of_the_reference)
 {
     const struct attention_case a = {"exact", 2, 2, 64, 19, {150, 97}, KV_F32, 0, 0, false, 0};
@@ -301,16 +302,17 @@ Test(cuda, rows_are_those_of_the_reference)
     gpu_close(g);
 }
 
-/* ---- turned by ranks */
+/* ---- keys rotated by ranks */
 
-enum { TURNED = 5, PER = 2 }; /* queries; of each head */
+enum { TURNED = 5, PER = 2 }; /* queries; query heads per KV head */
 
 static bool same_value(float a, float b)
 {
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-/* Keys of a head: the i-th slot has rank[i]; the bits of rope_ref. */
+/* Checks the keys of a head that are rotated by rank: the key in slot i has rank[i]. The bits must
+ * equal those of rope_ref(). */
 static void check_keys(const struct cache_of *k, const float *pages, const int32_t *rank,
                        const float *turns, int n_rot)
 {
@@ -345,7 +347,7 @@ static void check_queries(const struct cache_of *k, const float *got, const floa
         }
 }
 
-/* Ranks against the order of slots, angles that have nothing in common. */
+/* Ranks run against the order of slots, and the rotation angles are unrelated. */
 static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
 {
     static const int n[] = {130, 5, 64};
@@ -373,7 +375,7 @@ static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
     device_check(g, "turned by ranks");
     check_keys(&k, pages, rank, turns, n_rot);
     check_queries(&k, got, q, ld, turns, n_rot);
-    for (int t = 0; t < TURNED; t++) /* nothing behind the queries */
+    for (int t = 0; t < TURNED; t++) /* no entry after the queries */
         cr_expect(zero(int, memcmp(got + (size_t)(t + 1) * ld - 7, q + (size_t)(t + 1) * ld - 7,
                                    7 * sizeof *q)));
     void *const device[] = {d_turns, d_rank, d_q, how.pages};

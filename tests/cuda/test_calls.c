@@ -1,9 +1,8 @@
-/* What a step asks of the driver and the device, counted by the emulation: calls of the driver,
- * nodes of graphs that are told anew, waits, also for marks, kernels, copies, the longest chain of
- * nodes that wait one for the other, and kernels whose blocks come before those of others.  Times
- * are not known without a device, but these must not grow unnoticed: one call, one wait and two for
- * marks are what a step is to take, the other bounds were counted when it was so.
- */
+/* test_calls.c - upper bounds on the work that a decode step asks of the driver and the device. The
+ * emulation counts driver calls, updated graph nodes, waits, waits for marks, kernels, copies, the
+ * longest chain of dependent nodes, and kernels with higher priority. Times are not known without a
+ * device, but these counts must not grow unnoticed. A step must make one call, wait once and wait
+ * for two marks. The other bounds are the counts of the program at the time of writing. */
 #include "engine/decode/sampler.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
@@ -31,7 +30,7 @@ static long larger(long a, long b)
     return a > b ? a : b;
 }
 
-/* The most of each so far, with what has been counted since then. */
+/* Returns the maximum of each count so far and of the counts since `then`. */
 static struct counts most_of(const struct counts *most, const struct counts *then)
 {
     struct counts x = now();
@@ -45,7 +44,7 @@ static struct counts most_of(const struct counts *most, const struct counts *the
                            larger(most->first, emulation_first())};
 }
 
-/* Sessions of one method, which draw their tokens there. */
+/* Sessions of one method that sample their tokens on the device. */
 struct crowd {
     struct engine *e;
     struct gates *gates;
@@ -88,7 +87,7 @@ static void part(struct crowd *x)
     engine_close(x->e);
 }
 
-/* The most that any step of n sessions asks for, once graphs are built. */
+/* Returns the maximum counts of any step of n sessions after the graphs are built. */
 static struct counts count(const char *method, int n)
 {
     struct crowd x = {.n = n};
@@ -107,8 +106,9 @@ static struct counts count(const char *method, int n)
     return most;
 }
 
-/* Of one session, and how much each further one adds: no call of the driver, nothing told anew, no
- * wait, and not a node to the longest chain.  A model of two layers. */
+/* Bounds for one session, and the increase for each further session, for a model of two layers. A
+ * further session must not add a driver call, an updated node, a wait or a node in the longest
+ * chain. */
 Test(calls, of_a_step, .timeout = 240)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* Prompts on the device and on the processor, a chunk at a time: the same cache slot by slot, the
- * same logits; how often the host waits and what comes home; and what chunks have kernels of their
- * own for. */
+/* test_chunks.c - chunked prefill on the device and on the CPU. Caches must agree slot by slot, and
+ * logits must agree. Also tests the number of waits, the bytes copied to the host, and the kernels
+ * for chunks. */
 #include <stdio.h>
 
 #include "engine/cuda/heads.h"
@@ -13,10 +13,10 @@ enum { CAP = 1160, SHORT = 420, CHUNK = 64, LAYERS = 2, HEADS = 2, HEAD_DIM = 16
 struct run {
     const char *method;
     int budget;
-    const char *gates; /* of which network; NULL: none */
+    const char *gates; /* tiny model that the gates belong to; NULL: no gates */
     bool exact;
     int chunk;
-    const char *model; /* NULL: the one that the gates are for */
+    const char *model; /* NULL: the model that the gates are for */
 };
 
 struct player {
@@ -32,7 +32,7 @@ static struct player open_player(const struct run *run, const struct backend *ba
     struct player p = {.c = choose(run->method, run->budget)};
     struct kvf_diag d = {""};
     struct engine_options eo = {.exact = run->exact, .n_threads = 2, .backend = backend};
-    if (!run->model) /* for so long a text */
+    if (!run->model) /* for a text of this length */
         cr_assert(zero(int, rope_scale_parse("linear:3", &eo.rope_scale, &d)));
     device_needed();
     cr_assert(zero(int, engine_open(model, &eo, &p.e, &d)), "%s", d.text);
@@ -60,7 +60,7 @@ static void fill_ids(int32_t *ids, int n)
         ids[i] = (i * i + 3) % 61;
 }
 
-/* ---- the same as the processor */
+/* ---- results equal those of the CPU */
 
 static bool same_head(const struct cache *a, const struct cache *b, int layer, int head, int D)
 {
@@ -94,12 +94,12 @@ static void compare(const struct run *run, const struct player *cpu, const struc
         "%s, %s: logits", run->method, when);
 }
 
-/* A prompt of `first` tokens, steps, which leave slots open and entries in others, another prompt,
- * one of one token, and a step. */
+/* Runs a prompt of `first` tokens and steps that leave free slots and move entries. Then runs a
+ * second prompt and a prompt of one token, each followed by steps. */
 static void same_prompts_of(const struct run *run, int first)
 {
     struct run other = *run;
-    other.chunk = 96; /* which changes nothing */
+    other.chunk = 96; /* must not change results */
     struct player cpu = open_player(&other, &backend_cpu), cuda = open_player(run, &backend_cuda);
     int32_t ids[CAP];
     fill_ids(ids, CAP);
@@ -141,7 +141,7 @@ static const struct run runs[] = {
     {"expected-attention", 40, NULL, true, CHUNK, NULL},
     {"h2o:order=after", 40, NULL, true, CHUNK, NULL},
     {"keydiff:chunk=50", 40, NULL, true, 33, NULL},
-    {"keydiff:chunk=41", 40, NULL, true, CHUNK, NULL}, /* single entries leave holes */
+    {"keydiff:chunk=41", 40, NULL, true, CHUNK, NULL}, /* evictions leave holes of one entry */
 };
 
 Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
@@ -150,7 +150,7 @@ Test(chunks, caches_are_those_of_the_processor, .timeout = 300)
         same_prompts(&runs[i]);
 }
 
-/* What was counted at the end of each chunk. */
+/* Counters at the end of each chunk. */
 struct count {
     long waits[9], arrivals[9], copies[9];
     long long home[9];
@@ -168,8 +168,8 @@ static int note(void *ctx, int done)
     return 0;
 }
 
-/* What leaves by itself is removed at the same token, whatever the chunk: entries move on the
- * device, and the next chunk finds them. */
+/* Entries that expire are removed at the same token for every chunk size. Entries move on the
+ * device, and the next chunk must find them. */
 Test(chunks, entries_move_between_chunks, .timeout = 300)
 {
     static const struct run leaving[] = {{"wgkv:local=8", 0, "wgkv", true, 500, NULL},
@@ -181,7 +181,7 @@ Test(chunks, entries_move_between_chunks, .timeout = 300)
         same_prompts_of(&leaving[i], 1050);
 }
 
-/* A single copy tells the device where they are, however many they are. */
+/* The device learns the new places of moved entries from one copy, however many entries moved. */
 Test(chunks, entries_move_by_one_copy, .timeout = 120)
 {
     const struct run run = {"wgkv:local=8", 0, "wgkv", false, 512, NULL};
@@ -197,7 +197,8 @@ Test(chunks, entries_move_by_one_copy, .timeout = 120)
     close_player(&p);
 }
 
-/* Layers with windows, whose entries leave while a chunk runs; angles of their own; wide norms. */
+/* Layers with sliding windows from which entries expire within a chunk, layers with different RoPE
+ * angles, and wide norms. */
 Test(chunks, families, .timeout = 300)
 {
     for (int i = 0; i < 17; i += stride(8)) {
@@ -210,15 +211,16 @@ Test(chunks, families, .timeout = 300)
 
 /* ---- waits and bytes */
 
-/* Bytes of a chunk that begins and ends with pages: entries, numbers of gates, a row of normed. */
+/* Returns the bytes that a chunk of whole pages must copy to the host: entries, gate values and one
+ * normed row. */
 static long long needed(const struct run *run, bool numbers)
 {
     long long entry = 2 * HEAD_DIM * (run->exact ? 4 : 2) + (numbers ? 4 : 0);
     return entry * LAYERS * HEADS * CHUNK + WIDTH * 4;
 }
 
-/* The host follows layer by layer, and waits for all at the end alone; in the first chunk room is
- * made, too. */
+/* The host processes layer after layer while the device runs, and waits for the stream only at the
+ * end of a chunk. The first chunk also allocates memory and is not counted. */
 Test(chunks, wait_once, .timeout = 120)
 {
     static const struct {
@@ -251,7 +253,7 @@ Test(chunks, wait_once, .timeout = 120)
     }
 }
 
-/* Rows that the host looks at come in the last chunk alone where only the last queries count. */
+/* If only the last queries count, the host needs rows of weights in the last chunk only. */
 Test(chunks, wait_where_rows_are_watched, .timeout = 60)
 {
     const struct run run = {"snapkv:window=4", 40, NULL, false, CHUNK, NULL};
@@ -268,7 +270,7 @@ Test(chunks, wait_where_rows_are_watched, .timeout = 60)
     close_player(&p);
 }
 
-/* The result of a token does not depend on the chunk, whatever the order of sums. */
+/* The result for a token does not depend on the chunk size, even if sums may have any order. */
 Test(chunks, sizes_change_nothing, .timeout = 120)
 {
     static const struct run run[] = {{"full", 0, NULL, false, 200, NULL},
@@ -330,7 +332,7 @@ Test(chunks, pages_come_as_they_are, .timeout = 30)
     gpu_close(g);
 }
 
-/* Pages go where they belong, and no other changes. */
+/* gpu_pages_in() copies pages to their places and changes no other page. */
 Test(chunks, pages_go_where_they_belong, .timeout = 30)
 {
     enum { PAGES = 7, SENT = 4, BYTES = 16 * 300 };
@@ -373,7 +375,7 @@ static bool same_entry(const unsigned char *a, int i, const unsigned char *b, in
     return same;
 }
 
-/* Pages 1 and 3 are put together of entries of all others; one job has nothing to do. */
+/* Assembles pages 1 and 3 from entries of all other pages. One job is empty. */
 static void join_case(struct gpu *g, enum kv_type type, int D)
 {
     enum { PAGES = 6, JOBS = 3, JOB = 1 + PAGE_SLOTS };
@@ -420,7 +422,8 @@ Test(chunks, pages_are_put_together, .timeout = 30)
     gpu_close(g);
 }
 
-/* Leading entries stay, the others leave when the host says, newcomers are left alone. */
+/* gpu_put_until() keeps leading entries, sets the expiry of the others, and does not touch new
+ * entries. */
 Test(chunks, departures_are_put, .timeout = 30)
 {
     static const int n[] = {300, 70};
@@ -455,8 +458,8 @@ Test(chunks, departures_are_put, .timeout = 30)
     gpu_close(g);
 }
 
-/* The stages of many tokens: chains of fused steps, behind which come bias, activation or ending.
- */
+/* A stage for many tokens: chains of fused multiply-adds, followed by bias, activation or
+ * ending. */
 static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, bool with)
 {
     struct gpu_gate_rows s = *a;
@@ -524,7 +527,8 @@ Test(chunks, stages_of_gates, .timeout = 60)
     gpu_close(g);
 }
 
-/* Who is admitted by its number stays, the others leave after some queries, all by the window. */
+/* Entries that their gate value admits stay. The others expire after some queries, and all expire
+ * when the window ends. */
 Test(chunks, admission, .timeout = 30)
 {
     static const int n[] = {100, 80};
@@ -562,7 +566,8 @@ Test(chunks, admission, .timeout = 30)
     gpu_close(g);
 }
 
-/* A parcel is there once it was waited for, whatever comes after it on the stream. */
+/* The data of a parcel is on the host after the wait for it, whatever work follows on the
+ * stream. */
 Test(chunks, parcels, .timeout = 30)
 {
     struct gpu *g = device_open();

@@ -1,5 +1,5 @@
-/* Corners of sessions on a device: a method that another takes the place of, gates of all layouts
- * that have kernels, and a vocabulary of several tiles; as on the processor. */
+/* test_corners.c - special cases of sessions on a device compared with the CPU: a change of the
+ * method, gates of all layouts that have kernels, and a vocabulary of several tiles. */
 #include "engine/device/device.h"
 #include "engine/decode/session.h"
 #include "engine/kernels/kernels_ref.h"
@@ -25,7 +25,7 @@ static void fill_ids(int32_t *ids)
         ids[i] = (i * i + 3) % 61;
 }
 
-/* ---- another method */
+/* ---- change of the method */
 
 static void adopt(struct session *s, const struct engine *e, const char *method)
 {
@@ -39,7 +39,8 @@ static void adopt(struct session *s, const struct engine *e, const char *method)
     method_state_destroy(state);
 }
 
-/* A prompt and a step under full, then under the method; the logits, [*ret_n]. */
+/* Runs a prompt and a step with method full, then with `method`. Returns the last logits,
+ * [*ret_n]. */
 static float *under(const struct backend *backend, const char *method, size_t *ret_n)
 {
     struct engine *e = open_on(tiny_path(0), backend, true);
@@ -50,7 +51,7 @@ static float *under(const struct backend *backend, const char *method, size_t *r
     int32_t ids[CAP];
     fill_ids(ids);
     cr_assert(zero(int, session_prompt(s, ids, PAGE_SLOTS, NULL, NULL)));
-    cr_assert(zero(int, session_step(s, ids[PAGE_SLOTS]))); /* the first of a page */
+    cr_assert(zero(int, session_step(s, ids[PAGE_SLOTS]))); /* the first slot of a page */
     adopt(s, e, method);
     cr_assert(zero(int, session_prompt(s, ids + PAGE_SLOTS + 1, 35, NULL, NULL)));
     cr_assert(zero(int, session_step(s, ids[PAGE_SLOTS + 36])));
@@ -60,8 +61,8 @@ static float *under(const struct backend *backend, const char *method, size_t *r
     return logits;
 }
 
-/* What was made for a method that is gone serves no other: rooms of a prompt, for entries that
- * leave by themselves, and those of steps, for what is remembered. */
+/* A new method must not reuse buffers of the old one. "local" needs prefill buffers for entries
+ * that expire, and "h2o" needs decode buffers for its evidence. */
 Test(corners, another_method_has_rooms_of_its_own, .timeout = 60)
 {
     static const char *const then[] = {"local:sinks=2", "h2o"};
@@ -75,7 +76,7 @@ Test(corners, another_method_has_rooms_of_its_own, .timeout = 60)
     }
 }
 
-/* ---- what is remembered comes home and goes back */
+/* ---- evidence moves between the host and the device */
 
 static void on_row(void *ctx, const struct attn_row *row)
 {
@@ -83,8 +84,8 @@ static void on_row(void *ctx, const struct attn_row *row)
     *sum += (double)row->lse + row->seen;
 }
 
-/* A prompt shorter than sinks and windows, steps, of which some are watched, another prompt, and
- * steps again: what was decided, with the logits. */
+/* Runs a prompt shorter than the sinks and the window, then steps, of which some are observed, then
+ * another prompt and more steps. Returns the decisions and the last logits. */
 static struct outcome live(const struct backend *backend, const char *method, double *rows)
 {
     struct engine *e = open_on(tiny_path(0), backend, true);
@@ -112,8 +113,8 @@ static struct outcome live(const struct backend *backend, const char *method, do
     return o;
 }
 
-/* Evidence is on the device while steps follow each other, and nowhere else when another prompt
- * comes, or somebody who looks at rows. */
+/* Evidence stays on the device during consecutive steps. It moves to the host for another prompt
+ * and when an observer reads the rows of weights. */
 Test(corners, evidence_goes_there_and_back, .timeout = 60)
 {
     static const char *const methods[] = {"h2o:order=after", "expected-attention:sinks=5,horizon=9",
@@ -135,7 +136,7 @@ Test(corners, evidence_goes_there_and_back, .timeout = 60)
 
 /* ---- logits */
 
-/* Behind a prompt and a step, of a model that caps them. */
+/* Returns the logits after a prompt and a step of a model with capped logits, [*ret_n]. */
 static float *capped(const struct backend *backend, size_t *ret_n)
 {
     struct engine *e = open_on(family_path(5), backend, true);
@@ -164,7 +165,7 @@ Test(corners, logits_of_steps_are_capped, .timeout = 60)
 
 /* ---- gates */
 
-/* The numbers of the gates of a prompt and two steps, [heads][n], from which nothing leaves. */
+/* Returns the gate values of a prompt and two steps without evictions, [heads][n]. */
 static float *numbers_of(const struct backend *backend, const char *method, const char *file,
                          bool exact, int n)
 {
@@ -197,8 +198,8 @@ static float *numbers_of(const struct backend *backend, const char *method, cons
     return numbers;
 }
 
-/* Of all layouts the device finds the numbers of the processor, in prompts as in steps; where sums
- * are free, those of units that are as wide as the model by other kernels. */
+/* For all layouts, the device computes the gate values of the CPU in prefill and in decode steps.
+ * Without exact sums, other kernels compute units that are as wide as the model. */
 Test(corners, gates_of_all_layouts, .timeout = 60)
 {
     static const struct {
@@ -230,7 +231,8 @@ Test(corners, gates_of_all_layouts, .timeout = 60)
 
 enum { VOCAB = 16 * GPU_SEGMENT + 300, ROWS = 3 };
 
-/* Rows of a vocabulary of two tiles, the last segment of which is not whole. */
+/* Checks the log-likelihoods of rows over a vocabulary of two tiles with an incomplete last
+ * segment. */
 static void expect_likelihoods(struct session *s, const float *w, const float *x, float cap)
 {
     static const int32_t ids[ROWS] = {1, VOCAB - 1, 16 * GPU_SEGMENT};

@@ -1,5 +1,5 @@
-/* What decides: choices, appending and tokens.  All of these agree with brute force, bit for bit.
- */
+/* test_decisions.c - decisions on the device: choosing entries to evict, appending entries, and
+ * tokens. All results equal brute force bit for bit. */
 #include <stdlib.h>
 
 #include "engine/kernels/kernels_ref.h"
@@ -13,7 +13,8 @@ struct entry {
 
 static bool older_wins;
 
-/* The sentence at gpu_choose: least score, then smaller position (or larger), then larger head. */
+/* Implements the order of gpu_choose(): lowest score, then smaller position (or larger), then
+ * larger head. */
 static int worst_first(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
@@ -26,7 +27,7 @@ static int worst_first(const void *a, const void *b)
 
 enum { HEADS = 6, SLOTS = 200 };
 
-/* Marks what is to go, pool by pool, and counts it. */
+/* Marks the entries to evict, pool by pool, and counts them per head. */
 static void choose_by_sorting(const float *score, const int32_t *pos, unsigned char *mark,
                               const int32_t *n, int32_t *count, int pools, const int64_t *k)
 {
@@ -101,7 +102,7 @@ Test(cuda, choices)
     struct rng r;
     rng_init(&r, 23);
     static const int pools[] = {1, 1, 2, 6}, values[] = {2, 3, 100000};
-    for (int i = 0; i < 24; i++) { /* few values: the cut lies among equals */
+    for (int i = 0; i < 24; i++) { /* few distinct values: ties at the cut */
         emulation_seed((unsigned long long)i);
         choice_case(g, &r, pools[i % 4], values[i % 3], i % 8 >= 4);
     }
@@ -115,7 +116,8 @@ static float as_stored(float x, enum kv_type type)
     return type == KV_F16 ? half_to_float(float_to_half(x)) : x;
 }
 
-/* The newest T entries of all heads are written anew; k becomes what the device then holds. */
+/* Rewrites the newest T entries of all heads. k becomes the content that the device should then
+ * have. */
 static void append_case(struct gpu *g, struct rng *r, struct cache_of *k)
 {
     static float row[T * ROW];
@@ -172,7 +174,7 @@ static int32_t token(struct gpu *g, const float *d_logits, int n, const struct g
     return id;
 }
 
-/* Rows with ties, with one likely token, with hidden ones and with NaN; odd lengths. */
+/* Rows with ties, with one likely token, with masked tokens and with NaN, in odd lengths. */
 Test(cuda, tokens)
 {
     enum { N = 1001, ROWS = 6 };
@@ -210,7 +212,7 @@ Test(cuda, tokens)
     gpu_close(g);
 }
 
-/* A part of the vocabulary whose last segment is not whole. */
+/* A slice of the vocabulary with an incomplete last segment. */
 Test(cuda, segments)
 {
     enum { N = 700, ROWS = 5, WIDE = 768, FIRST = 512, PARTS = 3 };

@@ -1,4 +1,5 @@
-/* The emulation finds what it is for: each small kernel below has one fault, or none. */
+/* test_emulation.cc - tests that the emulation detects faults. Each small kernel below has exactly
+ * one fault, or no fault. */
 #include <cstdio>
 #include <cstring>
 #include <sys/wait.h>
@@ -9,7 +10,7 @@
 
 enum { LANES = 64 };
 
-/* Each lane passes what it wrote to the next one. */
+/* Each lane passes the value that it wrote to the next lane. */
 static void passes_on(int *out, bool barrier, bool own_warp)
 {
     SHARED(int, a, LANES);
@@ -40,7 +41,7 @@ static void unset(int *out)
     out[threadIdx.x] = a[LANES - 1 - threadIdx.x];
 }
 
-/* Reads what another lane writes over before the next barrier. */
+/* Reads a value that another lane overwrites before the next barrier. */
 static void reused(int *out)
 {
     SHARED(int, a, 1);
@@ -52,7 +53,7 @@ static void reused(int *out)
     }
 }
 
-/* Lane 0 writes what the lanes of a mask have read, after a barrier of its warp or none. */
+/* Lane 0 writes what the lanes of a mask have read, with or without a warp barrier in between. */
 static void read_before(int *out, uint64_t readers, bool barrier)
 {
     SHARED(int, a, 1);
@@ -61,7 +62,7 @@ static void read_before(int *out, uint64_t readers, bool barrier)
         a[0] = 1;
     __syncthreads();
     out[i] = readers >> i & 1 ? (int)a[0] : 0;
-    out[i] += (int)__ballot_sync(~0u, 1); /* all have read, and nothing is ordered by that */
+    out[i] += (int)__ballot_sync(~0u, 1); /* a ballot does not order memory accesses */
     if (barrier)
         __syncwarp();
     if (i == 0)
@@ -96,7 +97,7 @@ static void barrier_of_some(int *out)
     out[threadIdx.x] = 0;
 }
 
-/* Each lane copies a piece, twice, and reads that of a lane of the other warp. */
+/* Each lane copies a piece twice, and reads the piece of a lane of the other warp. */
 struct how {
     bool waits, barrier, second;
 };
@@ -134,7 +135,7 @@ static void too_early(int *out)
     copies(out, {true, true, false});
 }
 
-/* What the lanes of a warp hold together: C = A B with A [16][16] and B [16][8] in pieces. */
+/* A warp computes C = A B with A [16][16] and B [16][8] in pieces. */
 static void matrices(int *out)
 {
     SHARED(uint4, a, 32);
@@ -142,7 +143,7 @@ static void matrices(int *out)
     unsigned i = threadIdx.x % 32;
     if (threadIdx.x < 32) {
         uint32_t w[4] = {0, 0, 0, 0}, x[4], y[4];
-        for (unsigned k = 0; k < 8; k++) /* row i / 2, columns i % 2 * 8 and on */
+        for (unsigned k = 0; k < 8; k++) /* row i / 2, columns from i % 2 * 8 */
             w[k / 2] |= (uint32_t)float_to_half((float)(i / 2 * 3 + (i % 2 * 8 + k) % 5))
                         << 16 * (k % 2);
         a[i] = uint4{w[0], w[1], w[2], w[3]};
@@ -172,8 +173,8 @@ static void of_some_lanes(int *out)
     out[threadIdx.x] = (int)__ballot_sync(0xffff, 1);
 }
 
-/* Four at once: of an array of floats that is not known to lie where that can be, or is, but off a
- * boundary. */
+/* Reads four floats at once: from an array without guaranteed alignment, or from an aligned array,
+ * on or off a boundary. */
 static void fours(int *out, bool aligned, unsigned at)
 {
     SHARED(float, a, LANES);
@@ -194,7 +195,7 @@ static void piece_off(int *out)
     out[threadIdx.x] = 0;
 }
 
-/* 40 KB of its own. */
+/* Uses 40 KB of static shared memory. */
 static void large(int *out)
 {
     SHARED(float, a, 10 << 10);
@@ -211,7 +212,8 @@ static void expect(const char *what, bool ok)
     n_failed += !ok;
 }
 
-/* Runs f in a process of its own: 0 no fault, 1 faults, 2 it could not go on. */
+/* Runs f in a child process. Returns 0 for no fault, 1 for faults, 2 if the process crashed, 3 if
+ * the first fault lacks `words`. */
 template <class F> static int outcome(F f, const char *words)
 {
     fflush(stdout);
@@ -228,8 +230,8 @@ template <class F> static int outcome(F f, const char *words)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
-/* The same of a launch of so much dynamic shared memory, of which it was allowed so much, and of
- * calls of the run time. */
+/* Launches large() with this many bytes of dynamic shared memory; `allowed` is the limit of the
+ * kernel. Returns 1 if there are faults, 0 if not. */
 static int outcome_of_shared(size_t bytes, size_t allowed)
 {
     fflush(stdout);
@@ -264,7 +266,7 @@ template <class F> static int outcome_of_calls(F f)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
-/* Of a copy home alone in a graph. */
+/* Returns true if a graph with a single device-to-host copy can be built. */
 static bool makes_a_graph(void *to, const void *from, size_t bytes)
 {
     cudaGraph_t g;
@@ -311,7 +313,7 @@ static void refuses_what_a_device_refuses()
            outcome_of_calls([](char *d, char *, char *plain) { makes_a_graph(plain, d, 8); }) == 1);
 }
 
-/* An error stays until somebody asks. */
+/* An error persists until cudaGetLastError() is called. */
 static void keeps_errors()
 {
     static int kernel;
@@ -321,7 +323,7 @@ static void keeps_errors()
     expect("told once", cudaGetLastError() == cudaSuccess);
 }
 
-/* What lane i read of the copies; it is lane LANES - 1 - i that copied them. */
+/* Returns the value that lane i read. Lane LANES - 1 - i copied it. */
 static int copied(how h, int i)
 {
     int out[LANES];
@@ -329,8 +331,8 @@ static int copied(how h, int i)
     return emulation_faults() == 0 ? out[i] : -2;
 }
 
-/* What is there of a number that is sent home on a stream of its own: after the host has waited for
- * the first stream, and after it has waited for what was sent. */
+/* Returns the value of a number that is copied to the host on a second stream. The host optionally
+ * waits for the first stream (joined) and for the copy (waited). */
 static int sent(bool joined, bool waited)
 {
     cudaStream_t other;
@@ -365,7 +367,7 @@ static int sent(bool joined, bool waited)
     return got;
 }
 
-/* Whichever warp goes first, or both in turns. */
+/* Runs with many seeds, in which either warp goes first or both alternate. */
 static void finds_reads_of_two_warps()
 {
     for (unsigned seed = 0; seed < 20; seed++) {

@@ -1,5 +1,5 @@
-/* Attention that future queries are expected to give, against matrices written out: R mu and
- * R Sigma R^T of the moments of the queries that were taken. */
+/* test_expected.c - the attention that expected future queries give, compared with explicit
+ * matrices: R mu and R Sigma R^T, where mu and Sigma are the moments of the past queries. */
 #include "tests/cuda/heads_of.h"
 
 enum { LAYER = 1, H = 2, G = H * PER, L = HEADS / H, N = 9, PAIRS = 7, SINKS = 6 };
@@ -13,7 +13,7 @@ struct expected {
     struct gpu_expected x;
 };
 
-/* N queries of all heads, and newcomers at each slot, as steps take them. */
+/* Adds N queries of all heads, and a new entry in each slot, as decode steps do. */
 static void take(struct expected *e, struct gpu *g, struct rng *r)
 {
     size_t all = (size_t)(HEADS * e->b.ld);
@@ -45,7 +45,7 @@ static void take(struct expected *e, struct gpu *g, struct rng *r)
         epsilon, values, gpu_alloc(g, gpu_expected_bytes(G, e->b.ld, D), 1)};
 }
 
-/* Channel i of R x. */
+/* Returns channel i of R x. */
 static double turned(const struct expected *e, const double *x, size_t stride, int i)
 {
     int p = i / 2;
@@ -56,7 +56,7 @@ static double turned(const struct expected *e, const double *x, size_t stride, i
     return i % 2 ? s * a + c * b : c * a - s * b;
 }
 
-/* The expected logit of each slot of head h, which query head g of its layer gives. */
+/* Computes the expected logits z of all slots of head h for query head g of its layer. */
 static void logits(const struct expected *e, int h, int g, double *z)
 {
     double mean[D] = {0}, cov[D * D], half[D * D];

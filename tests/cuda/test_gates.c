@@ -1,13 +1,13 @@
-/* The stages of gate networks, for all layers and sequences of a step at once: against sums in
- * double, on odd shapes; a row has the same bits whoever it runs with; and what numbers and runs
- * become. */
+/* test_gates.c - the stages of gate networks for all layers and sequences of a step in one launch.
+ * Odd shapes are compared with sums in double precision, and a row has the same bits in every
+ * batch. Also tests joined runs and the storage of gate values. */
 #include "engine/cuda/heads.h"
 #include "engine/gate/gate.h"
 #include "tests/cuda/device.h"
 
 enum { ROWS = GPU_TOGETHER, MOST_N = 70, MOST_K = 300, MOST_NETS = 6 };
 
-/* A stage with arrays on the device and on the host. */
+/* A stage with its arrays on the device and on the host. */
 struct stage_bed {
     struct gpu *g;
     struct gpu_gate_stage s;
@@ -84,7 +84,7 @@ static double ended(double z, int ending)
     return ending == GATE_ENDS_SIGMOID ? 1 / (1 + exp(-z)) : z;
 }
 
-/* Output n of net i of a row, by its definition. */
+/* Returns output n of net i for a row, by definition. */
 static double wanted(const struct stage_bed *b, const struct stage_case *c, int row, int i, int n)
 {
     size_t K = (size_t)c->K, at = (size_t)i * (size_t)c->N + (size_t)n;
@@ -146,8 +146,8 @@ static void check_stage(struct gpu *g, const struct stage_case *c, bool exact)
     drop_bed(&b);
 }
 
-/* 1 and 3 outputs: the tail of a warp; 33: two blocks; 70: three.  130 and 257 channels: some lanes
- * have another round; 7: no quads. */
+/* 1 and 3 outputs are the tail of a warp; 33 are two blocks, 70 three. With 130 and 257 channels,
+ * some lanes loop once more; with 7, there are no float4 groups. */
 Test(gates, stages_are_products_and_what_follows)
 {
     static const struct stage_case cases[] = {
@@ -168,7 +168,7 @@ Test(gates, stages_are_products_and_what_follows)
     gpu_close(g);
 }
 
-/* Runs of two units of three tokens of two rows, with norms that differ from token to token. */
+/* Runs of two units of three tokens of two rows. The norms differ from token to token. */
 Test(gates, runs_are_joined)
 {
     enum { T = 3, UNITS = 2, N0 = 5, N1 = 40, ALL = N0 + N1, LD = 120, N_ROWS = 2 };
@@ -226,8 +226,8 @@ Test(gates, runs_are_joined)
     gpu_close(g);
 }
 
-/* Numbers of three sequences, of which one has no column, one goes nowhere else, and one is kept
- * for its token, too. */
+/* Gate values of three sequences: one has no column, one is not stored anywhere else, and one is
+ * also kept for its token. */
 Test(gates, numbers_are_stored_and_come_home)
 {
     enum { HEADS = 261, LD = 4, N = 3, CAP = 5 };

@@ -1,5 +1,5 @@
-/* Work that is written down and put on the device at once: what is replayed gives the bytes of what
- * is launched, and nothing that has changed is replayed as it was. */
+/* test_graph.c - device graphs: a replayed graph gives the same bytes as single launches, and
+ * changed work is never replayed unchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 
 enum { N = 1100 };
 
-/* Of N numbers x: y = x + scale x, of the first n; then a copy, zeros, and both brought home. */
+/* Work on arrays of N numbers: y = x + scale x for the first n, then a copy and zeros. The result
+ * is copied to the host. */
 struct work {
     float *x, *y, *z, *home;
     float scale;
@@ -64,7 +65,8 @@ static void end(struct gpu *g, struct gpu_graph *graph, struct work *w, const ch
     gpu_close(g);
 }
 
-/* Puts it through the graph, and expects so many graphs, replays and nodes told anew. */
+/* Runs the work through the graph and checks the counts of built graphs, replays and updated
+ * nodes. */
 static void step(struct gpu *g, struct gpu_graph **graph, const struct work *w, const long want[3],
                  const char *what)
 {
@@ -88,11 +90,11 @@ Test(graph, replays_what_is_launched)
     step(g, &graph, &w, (long[]){1, 2, 0}, "a third time");
     w.scale = -0.5f;
     step(g, &graph, &w, (long[]){1, 3, 1}, "another number");
-    w.n = 72; /* other sizes of a launch and of a copy */
+    w.n = 72; /* changes the size of a launch and of a copy */
     step(g, &graph, &w, (long[]){1, 4, 3}, "another size");
     step(g, &graph, &other, (long[]){1, 5, 8}, "other memory");
     step(g, &graph, &other, (long[]){1, 6, 8}, "the same memory");
-    float *x = other.x; /* what is replayed reads memory as it is by then */
+    float *x = other.x; /* a replay must read the current memory */
     for (int i = 0; i < N; i++)
         other.home[i] = 0;
     gpu_put(g, x, other.home, N * sizeof *x);
@@ -105,7 +107,7 @@ Test(graph, replays_what_is_launched)
     end(g, graph, &w, "graph");
 }
 
-/* A launch is told anew where its grid alone is another one. */
+/* A launch of which only the grid changes is updated. */
 Test(graph, a_grid_alone_changes)
 {
     enum { WIDE = 10 };
@@ -130,7 +132,8 @@ Test(graph, a_grid_alone_changes)
     end(g, graph, &w, "a grid");
 }
 
-/* What ends before the last time's end is another shape: nothing behind it is replayed. */
+/* Work that ends earlier than last time has another shape. The rest of the old graph must not be
+ * replayed. */
 Test(graph, a_beginning_is_not_the_whole)
 {
     struct gpu *g = device_open();
@@ -151,7 +154,7 @@ Test(graph, a_beginning_is_not_the_whole)
     end(g, graph, &w, "a beginning");
 }
 
-/* Another shape, or what cannot be written down, goes on the stream by itself. */
+/* Work of another shape, and work that cannot be captured, is launched directly. */
 Test(graph, shapes_change)
 {
     struct gpu *g = device_open();
@@ -165,7 +168,7 @@ Test(graph, shapes_change)
             gpu_zero(g, w.z, 4);
         put(g, &w);
         if (stops)
-            gpu_put(g, w.z, w.home, 4); /* of no use, but for that it ends the writing */
+            gpu_put(g, w.z, w.home, 4); /* ends the capture; the data do not matter */
         gpu_graph_end(g);
         expect(g, &w, "a shape");
     }
@@ -174,12 +177,13 @@ Test(graph, shapes_change)
     end(g, graph, &w, "shapes");
 }
 
-/* What is aside comes after what it leaves, each time, and after what else is aside there, in the
- * trunk and in branches that share one: home = (1 + 2)(1 + 1) x + scale x of each. */
+/* Low-priority work runs after the work before it, and after earlier low-priority work of its
+ * branch. This covers the trunk and branches, two of which are the same. Result: home = (1 + 2)(1 +
+ * 1) x + scale x for each. */
 static void put_asides(struct gpu *g, const struct work *w, float *const *more, int n)
 {
     for (int i = 0; i < n; i++) {
-        gpu_branch(g, i < 2 ? -1 : i * 8); /* 16 and 32 are one */
+        gpu_branch(g, i < 2 ? -1 : i * 8); /* 16 and 32 are the same branch */
         gpu_copy(g, w[i].y, w[i].x, N * sizeof *w->x);
         gpu_add(g, w[i].y, w[i].y, N, 2);
         gpu_low_priority(g, true);
@@ -235,9 +239,9 @@ Test(graph, what_is_aside_waits_for_what_it_leaves)
     gpu_close(g);
 }
 
-/* Nothing else waits for it: here the trunk changes what is read aside, which it must not, and the
- * emulated device, which runs the later of two, shows it.  The same nodes without an aside are not
- * the same graph. */
+/* No other work waits for low-priority work. Here the trunk overwrites memory that low-priority
+ * work reads, which is an error in real use. The emulated device runs the later of two nodes first
+ * and thus shows it. Equal nodes without low priority form another graph. */
 Test(graph, nothing_waits_for_what_is_aside)
 {
     struct gpu *g = device_open();
@@ -270,7 +274,7 @@ struct told {
     int vocab;
 };
 
-/* Of all graphs of a session. */
+/* Returns the sums over all graphs of a session. */
 static struct gpu_graph_facts facts_of(const struct session *s)
 {
     struct gpu_graph_facts all = {0};
@@ -288,7 +292,7 @@ static struct gpu_graph_facts facts_of(const struct session *s)
     return all;
 }
 
-/* Steps after the token that is drawn from the last one's logits: there, or here. */
+/* Runs steps on sampled tokens. The token is sampled on the device (there) or on the host. */
 static struct told play(const char *method, int budget, bool exact, double temperature, bool there)
 {
     struct kvf_diag d = {""};
@@ -326,8 +330,8 @@ static struct told play(const char *method, int budget, bool exact, double tempe
     return t;
 }
 
-/* Heads that grow over a page, of equal lengths, of many, and that are read by pages: the same bits
- * with graphs as without, and each step but the first one call of the driver. */
+/* Heads that grow over a page, of equal lengths, many heads, and heads that are read by pages. The
+ * bits are the same with and without graphs, and each step after the first is one driver call. */
 Test(graph, steps_are_replayed, .timeout = 240)
 {
     static const struct {
@@ -359,7 +363,7 @@ Test(graph, steps_are_replayed, .timeout = 240)
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
 }
 
-/* What is drawn there is what the processor draws, and goes home by itself in the place of the
+/* The device samples the same token as the CPU, and only the token is copied to the host, not the
  * logits. */
 Test(graph, the_token_comes_home_alone, .timeout = 240)
 {
@@ -380,8 +384,8 @@ static void same_answer(const char *what, const struct told *a, const struct tol
     cr_expect(zero(int, memcmp(a->logits, b->logits, bytes)), "%s: logits", what);
 }
 
-/* What is counted shows a silent way back to single launches: lines that begin with "graphs:" are
- * for tests/gpu/run.sh. */
+/* Counts reveal a silent fallback to single launches. tests/gpu/run.sh reads the lines that begin
+ * with "graphs:". */
 Test(graph, shapes_are_built_once, .timeout = 240)
 {
     static const struct {
@@ -411,7 +415,7 @@ Test(graph, shapes_are_built_once, .timeout = 240)
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
 }
 
-/* A driver that changes no graph costs time alone, and is counted. */
+/* If a driver rejects graph updates, only time is lost, and the rejections are counted. */
 Test(graph, a_refused_change_is_counted, .timeout = 240)
 {
     struct told with = play("full", 0, false, 0, true);
@@ -426,7 +430,7 @@ Test(graph, a_refused_change_is_counted, .timeout = 240)
     mem_free(without.logits);
 }
 
-/* Kernels that a driver has compiled for an older device do not wait, and come in their turn. */
+/* Kernels that were compiled for an older device do not start early and run in order. */
 Test(graph, code_for_older_devices_does_not_start_early, .timeout = 240)
 {
     struct told new = play("full", 0, false, 0, true);
@@ -440,7 +444,8 @@ Test(graph, code_for_older_devices_does_not_start_early, .timeout = 240)
     mem_free(old.logits);
 }
 
-/* Branches, what is aside of them and of the trunk; then a mark, and what comes behind it. */
+/* Enqueues branches with low-priority work in them and in the trunk, then a mark, and work after
+ * the mark. */
 static void put_marked(struct gpu *g, struct work *w, float *late)
 {
     gpu_mark(g, 0);
@@ -461,8 +466,8 @@ static void put_marked(struct gpu *g, struct work *w, float *late)
     gpu_fetch(g, late, w->x, N * sizeof *w->x);
 }
 
-/* What came before a mark is there once it is reached, in a graph and without one; what comes
- * behind it is waited for apart. */
+/* After a wait for a mark, the work before the mark is done, with a graph and without one. Work
+ * after the mark needs its own wait. */
 Test(graph, a_mark_waits_for_what_came_before)
 {
     enum { ALL = 4 };
@@ -504,7 +509,7 @@ Test(graph, a_mark_waits_for_what_came_before)
     gpu_close(g);
 }
 
-/* Parts of different lengths, of which one has no bytes, and one more than there is room for. */
+/* Parts of different lengths, one of them empty, and one more part than fits. */
 Test(graph, parts_are_sent_together)
 {
     enum { LONGEST = 700 };
@@ -536,7 +541,7 @@ Test(graph, parts_are_sent_together)
     gpu_close(g);
 }
 
-/* Memory of the host is given back once the copies that use it are done. */
+/* Host memory is released after the copies that use it are done. */
 Test(graph, copies_end_before_their_memory_goes)
 {
     struct gpu *g = device_open();
@@ -548,7 +553,7 @@ Test(graph, copies_end_before_their_memory_goes)
     gpu_get(g, home, x, N * sizeof *x);
     for (int i = 0; i < N; i++)
         cr_assert(eq(flt, home[i], (float)i));
-    gpu_put(g, x, home, 0); /* nothing is asked of the driver */
+    gpu_put(g, x, home, 0); /* no driver call */
     gpu_get(g, home, x, 0);
     device_check(g, "memory");
     gpu_free(g, x);

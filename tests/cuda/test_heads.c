@@ -1,12 +1,12 @@
-/* What steps do with the heads of all layers: cuts and reports, against plain code of a head at a
- * time. */
+/* test_heads.c - kernels that update the heads of all layers after a step: evictions, reports and
+ * candidates, compared with plain code for one head at a time. */
 #include "tests/cuda/heads_of.h"
 
-/* ---- cuts: a head as lists of what its slots hold, by the sentences of heads.h */
+/* ---- evictions: a plain model of a head that follows the rules in heads.h */
 
 struct plain {
     int n, gap, hole;
-    int was[512]; /* the slot, at first, of what a slot holds; -1: the newcomer */
+    int was[512]; /* initial slot of the entry that is now in this slot; -1: the new entry */
 };
 
 static void fill_hole(struct plain *p)
@@ -68,13 +68,15 @@ static void plain_end(struct plain *p, bool newcomer)
     p->gap = GPU_GAP_NONE;
 }
 
-/* The same number; what newcomers hold was never written. */
+/* Returns true if a and b are equal or both NaN. Data of new entries were never written and can be
+ * NaN. */
 static bool alike(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Slot s of the bed holds what slot `from` of the old one held, or the newcomer at position t. */
+/* Checks that slot s now has the entry that was in slot `from`. If `from` is negative, it must have
+ * the new entry of position t. */
 static void expect_slot(const struct bed *now, const struct bed *old, int h, int s, int from, int t)
 {
     size_t a = (size_t)(h * now->ld + s), b = (size_t)(h * now->ld + from);
@@ -112,8 +114,8 @@ static void expect_head(const struct bed *now, const struct bed *old, int h, con
     }
 }
 
-/* Rounds one after the other over the same heads: how many leave each, and whether a newcomer comes
- * or open slots are filled. */
+/* Runs several rounds of evictions on the same heads. Each round gives the number of evictions per
+ * head, and if a new entry arrives or free slots are filled. */
 static void cut_case(struct gpu *g, struct rng *r, enum kv_type type, int together)
 {
     static const int n[HEADS] = {200, 64, 131, 3}, same[HEADS] = {130, 130, 70, 70};
@@ -182,7 +184,7 @@ Test(heads, slots_are_left_open_filled_and_closed)
     gpu_close(g);
 }
 
-/* ---- a report: what was marked, and the worst candidate that was not */
+/* ---- a report: the marked entries, and the candidate with the lowest score that was not marked */
 
 Test(heads, reports_name_what_goes_and_the_worst_that_stays)
 {
@@ -232,7 +234,7 @@ Test(heads, reports_name_what_goes_and_the_worst_that_stays)
                 bool same = memcmp(&got_score[got[h].first + i], &x[s], 4) == 0;
                 cr_expect(eq(int, b.mark[h * b.ld + s], GPU_GONE));
                 cr_expect(same, "head %d, slot %d", h, s);
-                b.mark[h * b.ld + s] = GPU_STAYS; /* none twice */
+                b.mark[h * b.ld + s] = GPU_STAYS; /* no entry is marked twice */
             }
         }
         mem_free(got);
@@ -246,7 +248,7 @@ Test(heads, reports_name_what_goes_and_the_worst_that_stays)
     gpu_close(g);
 }
 
-/* Who is asked; and what a newcomer begins with. */
+/* Checks which entries are candidates, and the initial values of a new entry. */
 Test(heads, candidates_lie_between_sinks_and_the_newest)
 {
     static const int n[HEADS] = {70, 1, 64, 3};
@@ -256,7 +258,7 @@ Test(heads, candidates_lie_between_sinks_and_the_newest)
     rng_init(&r, 39);
     struct bed b = bed_of(g, &r, n, KV_F32);
     unsigned char *d_due = device_copy(g, due, sizeof due);
-    gpu_candidates(g, &b.h, d_due, 6, 99); /* 6 is a position of head 0, 99 is one, too */
+    gpu_candidates(g, &b.h, d_due, 6, 99); /* 6 and 99 are both positions of head 0 */
     bed_fetch(&b);
     for (int h = 0; h < HEADS; h++)
         for (int i = 0; i < n[h]; i++) {

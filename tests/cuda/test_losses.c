@@ -1,4 +1,4 @@
-/* Losses and the networks of gates on a device against those of the processor, on odd shapes. */
+/* test_losses.c - losses and gate networks on a device compared with the CPU, on odd shapes. */
 #include "tests/cuda/both.h"
 
 enum { T = 37, LD = 83 };
@@ -77,7 +77,7 @@ static const struct quality_case quality_cases[] = {
 
 static void try_quality(struct both *b, const struct quality_case *q)
 {
-    enum { N = 301, V = 75, D = 19 }; /* more positions than a tile has */
+    enum { N = 301, V = 75, D = 19 }; /* more positions than one tile */
     struct pair s = draw(b, N * D, 1), t = draw(b, N * D, 1), d = draw(b, N * D, 1);
     struct pair w = draw(b, V * D, 0.5), v = draw(b, V * D, 0.5), dw = draw(b, V * D, 0.01);
     int32_t ids[N], first[N];
@@ -145,7 +145,7 @@ Test(train, quality)
     both_close(&b);
 }
 
-/* ---- the networks of gates ---- */
+/* ---- gate networks ---- */
 
 struct net_case {
     enum layout_id layout;

@@ -1,7 +1,7 @@
-/* Whole passes on a device against those of the processor: losses, derivatives by gates and by the
- * weights of a model, low-rank or all, under documents and evictions, and by entries.
- * In f32 they are alike within 1e-5 of the largest derivative, with products of bf16 within 5e-2.
- */
+/* test_pass.c - complete training passes on a device compared with the CPU. Tests losses and
+ * derivatives by gates, by model weights (low-rank or full) and by cache entries, with several
+ * documents and evictions. In f32 they agree within 1e-5 of the largest derivative, with bf16
+ * matrix multiplications within 5e-2. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 enum { N = 70, CUT = 27 };
 
-/* One side: a processor with what it passes through. */
+/* One side of the comparison: a backend with its networks and its pass. */
 struct side {
     struct compute c;
     struct frozen teacher;
@@ -20,8 +20,8 @@ struct side {
     struct trainable *tuned;
     struct lora *lora;
     struct pass *pass;
-    float *grad, *d_w, *d_lora; /* there */
-    float *out;                 /* here: all derivatives, one behind the other */
+    float *grad, *d_w, *d_lora; /* on the device */
+    float *out;                 /* on the host: all derivatives, concatenated */
     size_t n;
     struct pass_loss loss;
 };
@@ -153,7 +153,7 @@ static void compare(const struct side *a, const struct side *b, double most, con
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", what, emulation_first_fault());
 }
 
-/* Two documents; a quarter of the entries leaves. */
+/* Makes a pack of two documents in which a quarter of the entries expires. */
 static void make_pack(const struct model_config *m, int32_t *ids, int32_t *first, int32_t *gone)
 {
     struct rng r;
@@ -208,7 +208,7 @@ Test(pass, weights)
     try_setting(&settings[4]);
 }
 
-/* Derivatives by entries, whose weights are held: what saliency is made of. */
+/* Tests derivatives by cache entries with fixed weights, from which saliency is computed. */
 Test(pass, entries)
 {
     struct engine *e = open_model("train1.gguf");

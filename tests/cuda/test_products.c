@@ -1,4 +1,5 @@
-/* Products, embeddings and elementwise kernels against sums in double and the C reference. */
+/* test_products.c - matrix multiplications, embeddings and elementwise kernels compared with sums
+ * in double precision and with the C reference. */
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/device.h"
 
@@ -9,17 +10,17 @@ enum { N_TYPES = sizeof types / sizeof *types };
 struct matrix {
     struct gpu_matrix m;
     unsigned char *bytes;
-    float *w; /* [N][K] as weight_dequant says */
+    float *w; /* [N][K] weights as weight_dequant() returns them */
 };
 
-/* Sets the two bytes at p to a small half. */
+/* Sets the two bytes at p to a random half between 0.01 and 0.03. */
 static void small_half(struct rng *r, unsigned char *p)
 {
     uint16_t h = float_to_half((float)(0.01 + 0.02 * rng_uniform(r)));
     memcpy(p, &h, 2);
 }
 
-/* Random bytes are any quantised weights, once the scales are numbers. */
+/* Makes a matrix of random bytes with finite scales. Any such bytes are valid quantised weights. */
 static struct matrix make_matrix(struct gpu *g, struct rng *r, enum weight_type type, int N, int K)
 {
     size_t row = weight_bytes(type, (size_t)K), all = row * (size_t)N;
@@ -95,8 +96,8 @@ static void product_case(struct gpu *g, struct rng *r, enum weight_type type, in
     drop_matrix(g, &m);
 }
 
-/* Products of prompts: of rounded weights and rows, each row alone with the bits that it has among
- * others, nothing behind the columns. */
+/* Tests a prefill GEMM with rounded weights and rows. Each row has the same bits when computed
+ * alone, and no memory after the columns changes. */
 static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N, int K, int T)
 {
     struct matrix m = make_matrix(g, r, type, N, K);
@@ -139,8 +140,8 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
     drop_matrix(g, &m);
 }
 
-/* Matrices of a prompt that read the same rows, one behind the other in memory or apart, of one
- * type or of two: as each by itself. */
+/* Matrices that read the same input rows in prefill, adjacent in memory or not, of one type or of
+ * two. Each gives the same result as when computed separately. */
 static void gemm_of_parts(struct gpu *g, struct rng *r, bool adjoin, enum weight_type other)
 {
     enum { K = 64, T = GPU_GEMM_ROWS + 5, LD = 56, ROWS = 2 * GPU_GEMM_ROWS };
@@ -151,7 +152,7 @@ static void gemm_of_parts(struct gpu *g, struct rng *r, bool adjoin, enum weight
     part[0].N = adjoin ? 16 : 8;
     part[1].N = 48 - part[0].N;
     part[1].data = (const char *)part[1].data + (size_t)part[0].N * part[1].row_bytes;
-    if (!adjoin) /* a hole in between, which nobody reads */
+    if (!adjoin) /* a gap between the matrices that must not be read */
         part[1].data = (const char *)part[1].data + 8 * part[1].row_bytes;
     part[1].N -= adjoin ? 0 : 8;
     fill(r, x, (size_t)T * (K + 4), 1);
@@ -198,7 +199,7 @@ Test(cuda, gemm)
         emulation_seed((unsigned long long)i);
         gemm_case(g, &r, types[i], 5, floats ? 37 : 256, 3);
     }
-    gemm_case(g, &r, WEIGHT_Q8_0, 4099, 32, 2); /* more rows of W than a tile has */
+    gemm_case(g, &r, WEIGHT_Q8_0, 4099, 32, 2); /* more rows of W than one tile */
     gemm_case(g, &r, WEIGHT_BF16, 3, 24, GPU_GEMM_ROWS + 2);
     gpu_close(g);
 }
@@ -223,12 +224,13 @@ Test(cuda, products)
     gpu_close(g);
 }
 
-/* A product with what it takes along, in double. */
+/* A matrix multiplication with its fused normalisation, activation and addition, in double
+ * precision. */
 struct taken {
     struct matrix part[3];
     struct gpu_dense how;
     int N, K, T;
-    float *x, *norm, *before; /* [T][K], [K], [T][N] what out held */
+    float *x, *norm, *before; /* [T][K], [K], [T][N]: initial content of out */
 };
 
 static double taken_sum(const struct taken *c, int t, int row)
@@ -257,7 +259,7 @@ static double taken_value(const struct taken *c, int t, int n)
     return up * (c->how.gelu ? 0.5 * v * (1 + tanh(u)) : v / (1 + exp(-v)));
 }
 
-/* All rows at once, and the last one alone: the same bits. */
+/* Computes all rows at once and the last row alone: the bits must be equal. */
 static void taken_check(struct gpu *g, const struct taken *c, struct gpu_dense how)
 {
     size_t T = (size_t)c->T, N = (size_t)c->N, K = (size_t)c->K;
@@ -291,7 +293,7 @@ static void taken_check(struct gpu *g, const struct taken *c, struct gpu_dense h
     gpu_free(g, normed);
 }
 
-/* rows: of each part, 0 where there is none. */
+/* rows[i]: rows of part i; 0: no such part. */
 static void taken_case(struct gpu *g, struct rng *r, const enum weight_type *type, const int *rows,
                        int K, int T, enum gpu_end end, bool normed)
 {
@@ -352,7 +354,8 @@ Test(cuda, products_with_what_they_take_along)
     gpu_close(g);
 }
 
-/* Blocks have more rows of W where a matrix is large, and there are several of x: then as else. */
+/* Blocks compute more rows of W if the matrix is large and x has several rows. Results must not
+ * change. */
 Test(cuda, products_of_large_matrices)
 {
     static const enum weight_type bf16[3] = {WEIGHT_BF16, WEIGHT_BF16, WEIGHT_BF16};
@@ -421,7 +424,7 @@ Test(cuda, norms)
     gpu_close(g);
 }
 
-/* Heads within rows that have more behind them. */
+/* Heads in rows that have more data after the heads. */
 Test(cuda, norms_of_heads)
 {
     enum { T = 3, HEADS = 2, C = 20, LD = 55 };

@@ -1,5 +1,6 @@
-/* The attention of many queries with keys and values in f16, by tensor cores: against the equation
- * in double within the bound of gpu.h, and each row by itself. */
+/* test_prompt.c - prefill attention with keys and values in f16 on tensor cores. Results are
+ * compared with the equation in double precision within the bound in gpu.h, and each row with its
+ * result in other chunks. */
 #include "tests/cuda/attention_of.h"
 
 #define HALVES .type = KV_F16, .halves = true
@@ -46,8 +47,8 @@ static const struct attention_case cases[] = {
     {"chosen pages of many that stay", 1, 2, 16, 3, {1300}, HALVES, .page = 100, .stay = true},
 };
 
-/* Nothing but outputs is written, and those within 2^-9 of the sum of p |v|; where queries had to
- * be rounded, a logit is wrong by up to 2^-11 of its sum of |scale q k|. */
+/* Checks the outputs and that no other memory is written. The bound is 2^-9 of the sum of p |v|. If
+ * queries had to be rounded, a logit is off by up to 2^-11 of its sum of |scale q k|. */
 static void check_bound(struct gpu *g, const struct setting *s)
 {
     size_t n = s->in.ld_out * (size_t)s->a->T, wide = (size_t)(s->in.n_heads * s->a->D);
@@ -98,7 +99,7 @@ Test(cuda, prompt)
     gpu_close(g);
 }
 
-/* The queries from t0 on, T of them, as a chunk of their own. */
+/* Computes the T queries from t0 on as a separate chunk and compares the bits. */
 static void check_chunk(struct gpu *g, const struct setting *s, const float *whole, int t0, int T)
 {
     struct gpu_attention a = s->in;
@@ -128,8 +129,8 @@ static void check_chunk(struct gpu *g, const struct setting *s, const float *who
     gpu_free(g, (void *)a.cache.n);
 }
 
-/* A row has the same bits whatever the chunk that it is in.  Chunks of few rows run in smaller
- * blocks; on a device only the last cases are large enough for the others. */
+/* A row has the same bits in every chunk. Chunks of few rows run in smaller blocks. On a device,
+ * only the last cases are large enough for the large blocks. */
 Test(cuda, rows_of_a_prompt_stand_alone)
 {
     static const struct attention_case chunked[] = {

@@ -1,12 +1,12 @@
-/* Which pages queries read, against a search over all of them; bounds of pages against all of their
- * keys. */
+/* test_reads.c - the pages that queries read, compared with an exhaustive search, and the bounds of
+ * pages, compared with all their keys. */
 #include "engine/cuda/reads.h"
 #include "tests/cuda/heads_of.h"
 
-enum { FIRST = 1, N_HEADS = 3, N_Q = N_HEADS * PER, DIM = 6 }; /* heads 1 to 3 are the layer's */
+enum { FIRST = 1, N_HEADS = 3, N_Q = N_HEADS * PER, DIM = 6 }; /* the layer has heads 1 to 3 */
 static const int lengths[HEADS] = {130, 90, 64, 13};
 
-/* What a page is scored by. */
+/* How a page is scored. */
 enum { BY_BOUNDS, BY_BLOCKS, BY_WEIGHTS, WAYS };
 
 struct reading {
@@ -43,7 +43,8 @@ static double score(const struct reading *x, int q, int page)
     return sum;
 }
 
-/* The score that decides, of one query head or of all that read the head. */
+/* Returns the score that decides for query head q. If the query heads of a KV head read together,
+ * it is their maximum. */
 static double deciding(const struct reading *x, int q, int page)
 {
     double top = -INFINITY;
@@ -53,7 +54,8 @@ static double deciding(const struct reading *x, int q, int page)
     return top;
 }
 
-/* budget / page pages at least, those with one of the newest entries among them, then the best. */
+/* Checks the choice: pages with one of the newest entries, then the pages with the highest scores,
+ * at least budget / page pages in total. */
 static void expect_choice(const struct reading *x, int q, int page_said, const unsigned char *got)
 {
     int n = x->b.n[FIRST + q / PER], page = x->r.page, most = x->r.budget / page;
@@ -180,8 +182,8 @@ static void expect_bounds(const struct reading *x, int h)
     mem_free(most);
 }
 
-/* Some keys of a head change from a slot on, and as many leave: only what is behind is looked at.
- */
+/* Some keys of a head change from a slot on, and as many entries are evicted. Bounds are recomputed
+ * only from that slot on. */
 Test(reads, bounds_follow_what_changes)
 {
     static struct reading x;
@@ -205,7 +207,7 @@ Test(reads, bounds_follow_what_changes)
     cr_expect(eq(int, valid[FIRST + 2], 1));
     bed_fetch(&x.b);
     cr_expect(eq(int, x.b.n[FIRST], lengths[FIRST] - 2));
-    cr_expect(eq(int, x.b.gap[FIRST + 2], GPU_GAP_CLOSED)); /* although it is one alone */
+    cr_expect(eq(int, x.b.gap[FIRST + 2], GPU_GAP_CLOSED)); /* although it is a single entry */
     run(&x);
     for (int h = FIRST; h < FIRST + N_HEADS; h++)
         expect_bounds(&x, h);

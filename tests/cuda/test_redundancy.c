@@ -1,5 +1,5 @@
-/* Scores that outlive their cut, numbers that are drawn, and the redundancy of keys, against plain
- * sums in double. */
+/* test_redundancy.c - scores that persist over evictions, random scores, and the redundancy of
+ * keys, compared with plain sums in double precision. */
 #include "tests/cuda/heads_of.h"
 
 enum { SINKS = 4, RECENT_FROM = 180 };
@@ -12,7 +12,8 @@ static bool asked(const struct bed *b, int h, int i)
     return pos >= SINKS && pos < RECENT_FROM;
 }
 
-/* What a cut makes of score v and of what was remembered: F, and what is remembered then. */
+/* Returns the folded score F of the new score v and the past value. The result is also the value
+ * that is stored. */
 static double fold(int kind, double alpha, double past, double v)
 {
     if (isnan(past))
@@ -107,7 +108,8 @@ Test(redundancy, numbers_are_drawn_once)
     gpu_close(g);
 }
 
-/* Keys near one of a few directions, so that many are similar; one head has keys of length 0. */
+/* Makes keys close to a few directions, so that many are similar. The keys of one head have length
+ * 0. */
 static void make_similar(struct bed *b, struct rng *r)
 {
     for (int h = 0; h < HEADS; h++)
@@ -140,8 +142,8 @@ static double cosine(const struct bed *b, int h, int s, int t)
     return x > 0 && y > 0 ? dot / sqrt(x * y) : 0;
 }
 
-/* softmax(r) by rank: r_j is the mean cosine with all others, where each forgives its newest
- * neighbour of cosine over 1/2. */
+/* Computes softmax(r) by rank. r_j is the mean cosine with all other keys; each key ignores its
+ * newest neighbour with a cosine above 1/2. */
 static int redundancy(const struct bed *b, int h, double *r)
 {
     const int32_t *order = b->order + h * b->ld;
@@ -205,7 +207,7 @@ Test(redundancy, keys_that_repeat_others_are_worth_less)
         gpu_score_redundancy(g, &b.h, d_due, &x, SINKS, RECENT_FROM, out);
         float *got = host_copy(g, out, all * 4);
         device_check(g, "redundancy");
-        for (int h = 0; h < 3; h++) /* the last has no candidates */
+        for (int h = 0; h < 3; h++) /* the last head has no candidates */
             expect_redundancy(&b, &x, h, got);
         mem_free(got);
         gpu_free(g, out);

@@ -1,7 +1,8 @@
-/* What steps remember of entries, and scores of these, against plain sums in double. */
+/* test_scores.c - evidence that steps collect about entries, and scores computed from it, compared
+ * with plain sums in double precision. */
 #include "tests/cuda/heads_of.h"
 
-/* ---- scores: entry by entry, as methods.md has them */
+/* ---- scores: entry by entry, as defined in methods.md */
 
 static struct gpu_window window_of(struct bed *b, const int32_t *row_t, int newest, int held)
 {
@@ -21,7 +22,7 @@ static void window_drop(struct gpu *g, struct gpu_window *w)
     gpu_free(g, w->row_lse);
 }
 
-/* The weight that query head j of head h gave slot i in a row. */
+/* Returns the weight of slot i for query head j of head h in a row. */
 static float weight(const struct bed *b, const int32_t *row_t, int h, int j, int row, int i)
 {
     size_t at = (size_t)((h * PER + j) * RING + row) * (size_t)b->ld + (size_t)i;
@@ -29,10 +30,10 @@ static float weight(const struct bed *b, const int32_t *row_t, int h, int j, int
 }
 
 enum { SINKS = 4, RECENT_FROM = 180, HELD = 4, NEWEST = 1 };
-static const int32_t row_times[RING] = {290, 300, 170, 270, 280}; /* the row at 2 left the window */
+static const int32_t row_times[RING] = {290, 300, 170, 270, 280}; /* the row at 2 is too old */
 
-/* What a head's query heads gave slot i in the window; share: each row sums to 1 over candidates.
- */
+/* Returns the aggregate weight of slot i over the window and a head's query heads. share: each row
+ * is normalised to sum 1 over the candidates. */
 static double window_score(const struct bed *b, int h0, int heads, int h, int i, bool max,
                            bool mean, bool most, bool share)
 {
@@ -77,7 +78,7 @@ Test(heads, windows_are_summed_pooled_and_shared)
     struct rng r;
     rng_init(&r, 33);
     struct bed b = bed_of(g, &r, n, KV_F32);
-    for (int h = 1; h < HEADS; h++) /* a layer that decides together has the same entries */
+    for (int h = 1; h < HEADS; h++) /* heads that decide together have the same entries */
         memcpy(b.k.pos + h * b.ld, b.k.pos, (size_t)b.ld * 4);
     gpu_put(g, b.k.c.pos, b.k.pos, (size_t)(HEADS * b.ld) * 4);
     struct gpu_window w = window_of(&b, row_times, NEWEST, HELD);
@@ -106,8 +107,8 @@ Test(heads, windows_are_summed_pooled_and_shared)
     gpu_close(g);
 }
 
-/* Minus how often a slot got less than an even share; mean plus gamma times the variance of what
- * each query head gave, summed. */
+/* Returns minus the number of rows in which the slot got less than a uniform share of the
+ * weight. */
 static double below_even(const struct bed *b, const int32_t *seen, int h, int i)
 {
     int count = 0;
@@ -120,6 +121,8 @@ static double below_even(const struct bed *b, const int32_t *seen, int h, int i)
     return -count;
 }
 
+/* Returns the sum over query heads of the mean weight of slot i plus gamma times its variance, over
+ * the rows of the window. */
 static double spread(const struct bed *b, double gamma, int h, int i)
 {
     double all = 0;
@@ -135,7 +138,8 @@ static double spread(const struct bed *b, double gamma, int h, int i)
     return all;
 }
 
-/* The largest over query heads of p exp(lse), of which the candidates' share is 1 in each row. */
+/* Returns the mean over the window of the maximum over query heads of p exp(lse). Each row is
+ * normalised to sum 1 over the candidates. */
 static double largest_logits(const struct bed *b, const float *lse, int h, int i)
 {
     double out = 0;
@@ -217,7 +221,7 @@ Test(heads, rows_are_counted_spread_and_compared)
     gpu_close(g);
 }
 
-/* The candidates in order of time, pooled over neighbours that exist. */
+/* Checks the pooled scores: candidates in order of time, pooled over the neighbours that exist. */
 static void expect_pooled(const struct bed *b, const float *got, int h, int width, bool max)
 {
     const int32_t *order = b->order + h * b->ld, *pos = b->k.pos + h * b->ld;
@@ -271,7 +275,7 @@ Test(heads, neighbours_in_time_are_pooled)
     gpu_close(g);
 }
 
-/* sum over k < N of beta^(age + k), term by term. */
+/* Returns the log of the sum over k < N of beta^(age + k), term by term. */
 static double retention(double log_beta, int age, int N)
 {
     double sum = 0;
@@ -318,7 +322,7 @@ Test(heads, retention_and_positions)
     gpu_close(g);
 }
 
-/* ---- evidence: keys of newcomers, and of what leaves */
+/* ---- evidence: keys of new and of evicted entries */
 
 static void unit_key(const struct bed *b, int h, int s, double *unit, double *norm)
 {
@@ -335,7 +339,7 @@ struct keys {
     float *norms, *diff;
 };
 
-/* Each slot is that of a newcomer once; then three leave. */
+/* Measures each slot once as the slot of a new entry, then evicts three entries. */
 static struct keys measure(struct bed *b, const int *n)
 {
     static const double zeros[HEADS * D];
@@ -355,7 +359,7 @@ static struct keys measure(struct bed *b, const int *n)
     }
     memset(b->mark, 0, all);
     b->mark[2 * b->ld + 5] = b->mark[2 * b->ld + 60] = b->mark[0] = GPU_GONE;
-    b->mark[2 * b->ld + 7] = GPU_CANDIDATE; /* it stays */
+    b->mark[2 * b->ld + 7] = GPU_CANDIDATE; /* not evicted */
     gpu_put(b->g, b->h.mark, b->mark, all);
     gpu_drop_keys(b->g, &b->h, 1, anchor);
     gpu_score_keydiff(b->g, &b->h, d_due, norms, anchor, out);
@@ -433,8 +437,8 @@ static void expect_received(const struct bed *b, const int *n)
     gpu_free(b->g, d_due);
 }
 
-/* A sequence whose rows are taken: its heads with their sums and window, these as they were before,
- * and what comes in of the query heads of heads 1 and 2. */
+/* A sequence from which rows are taken: its heads with sums and windows, their initial values, and
+ * the new rows of the query heads of heads 1 and 2. */
 enum { TAKEN_LD = 320, Q0 = PER, N_Q = 2 * PER };
 struct taken_bed {
     struct bed b;
@@ -444,8 +448,8 @@ struct taken_bed {
     int32_t seen[N_Q], now[2];
 };
 
-/* Every third has heads that are longer than a block has lanes; some have no sums, some no window.
- */
+/* Every third sequence has heads longer than the lanes of a block. Some sequences have no sums,
+ * others no window. */
 static void taken_begin(struct taken_bed *x, struct gpu *g, struct rng *r, int i)
 {
     static const int n[][HEADS] = {{70, 1, 64, 3}, {5, 300, 2, 259}, {1, 9, 65, 2}};
@@ -488,7 +492,7 @@ static void taken_end(struct taken_bed *x)
     bed_drop(&x->b);
 }
 
-/* Slot i of query head q: its sum, and its weights in the rows of the window. */
+/* Checks slot i of query head q: its sum, and its weights in the rows of the window. */
 static void expect_slot(const struct taken_bed *x, int q, int i)
 {
     bool takes = q >= Q0 && q < Q0 + N_Q;

@@ -1,5 +1,5 @@
-/* Whole runs on the device and on the processor, in f32: the same decisions, the same columns of
- * every probe, that is the same bytes of a trace, and the same logits. */
+/* test_session.c - complete runs on the device and on the CPU in f32 make the same decisions and
+ * write the same bytes of every probe column to the trace. Logits agree. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -13,12 +13,12 @@
 enum { PROMPT = 70, BRIEF = 36, LONG = 150, STEPS = 5, CAP = LONG + STEPS, BUDGET = 24 };
 
 struct run {
-    const char *path, *method, *probes; /* probes NULL: nothing is recorded */
+    const char *path, *method, *probes; /* probes NULL: no trace is recorded */
     const char *shadows;
     int budget;
     bool exact;
     int prompt;        /* tokens; 0: PROMPT */
-    const char *gates; /* a file; NULL: of the kind that the row needs */
+    const char *gates; /* file name; NULL: gates of the kind that the method needs */
 };
 
 static int prompt_of(const struct run *run)
@@ -36,17 +36,17 @@ static struct engine *open_on(const struct run *run, const struct backend *backe
     return e;
 }
 
-/* What a run is given beside its method. */
+/* Inputs of a run in addition to its method. */
 struct given {
-    struct gates *gates; /* NULL: the row needs none */
-    int32_t *until;      /* [L][G][CAP] a plan: each entry leaves at some step, or stays */
-    uint32_t *evict;     /* the same for probes */
-    double *mass;        /* [L][G][CAP] attention of the whole run */
+    struct gates *gates; /* NULL: the method needs no gates */
+    int32_t *until;      /* [L][G][CAP] a plan: each entry expires at some step, or stays */
+    uint32_t *evict;     /* the plan in the format of the probes */
+    double *mass;        /* [L][G][CAP] total attention in the run */
     double *gram;
     struct watch watch;
 };
 
-/* Gates of tiny0, of the kind that a row needs. */
+/* Opens the gates of tiny0 of the kind that a method needs. */
 static struct gates *gates_of(const struct engine *e, const struct method *row)
 {
     static const char *const file[] = {[GATE_RETENTION] = "rg",
@@ -86,7 +86,8 @@ static void take_back(struct given *g)
     watch_free(&g->watch);
 }
 
-/* With "full", the probes that no set holds join it: some heads and tokens are watched. */
+/* Returns the probe set. "full" also enables the probes that are in no set, with some watched heads
+ * and tokens. */
 static unsigned set_of(const struct run *run, struct probe_config *cfg, struct watch *w)
 {
     struct kvf_diag d = {""};
@@ -105,7 +106,7 @@ static unsigned set_of(const struct run *run, struct probe_config *cfg, struct w
     return set | shadows;
 }
 
-/* Useful tokens: of a prompt, and some that come later. */
+/* Useful tokens of a prompt, and some that come later. */
 static const int32_t useful[][2] = {{2, 9}, {30, 33}, {72, 74}}, later[][2] = {{72, 74}};
 static const struct probe_span_set spans[] = {{"", 3, useful}, {"later", 1, later}};
 
@@ -223,7 +224,7 @@ static void compare(const struct run *run, const struct outcome *cpu, const stru
 {
     bool same = cpu->n_trace == cuda->n_trace
                 && (!cpu->trace || memcmp(cpu->trace, cuda->trace, cpu->n_trace) == 0);
-    /* exp of a device has a last place of its own, which weights show */
+    /* The exp of a real device may differ in the last digit, which weights show. */
     cr_expect(same || !EMULATED || !run->exact, "%s, %s: the trace differs", run->path,
               run->method);
     same = same_evictions(cpu, cuda);
@@ -235,7 +236,8 @@ static void compare(const struct run *run, const struct outcome *cpu, const stru
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", run->method, emulation_first_fault());
 }
 
-/* waits: how often a step may wait for the device; 0: as often as it likes. */
+/* Compares the two runs. waits: the exact number of waits for the device per step; 0: not
+ * checked. */
 static void same_within(const struct run *run, int waits)
 {
     struct outcome cpu = play(run, &backend_cpu), cuda = play(run, &backend_cuda);
@@ -251,14 +253,14 @@ static void same_on_both(const struct run *run)
     same_within(run, 0);
 }
 
-/* The row with pages that are short enough that some are left unread. */
+/* Writes the name of a preset. Its pages are short so that some are not read. */
 static void text_of(const struct method *row, char *out, size_t cap)
 {
     snprintf(out, cap, "%s%s", row->name, row->read->all ? "" : ":page=4");
 }
 
-/* Steps of all rows that stay there are compared below, too: one in ten is enough but in the
- * long tests. */
+/* Steps that stay on the device are also compared below for all presets. One preset in ten is
+ * enough, except in the long tests. */
 Test(session, every_method_decides_alike, .timeout = 400)
 {
     int n = 0, step = stride(10);
@@ -289,12 +291,13 @@ Test(session, shadows_see_the_same, .timeout = 120)
         struct run run = {tiny_path(4), "h2o", "full", what[i], BUDGET, true};
         same_on_both(&run);
     }
-    /* nothing leaves, and gates are the host's */
+    /* no eviction, and the host computes gates */
     struct run run = {tiny_path(0), "trimkv", "gate,dilution", "model", CAP, true};
     same_on_both(&run);
 }
 
-/* The host decides in the order of the last scores, and by sums divided by their queries. */
+/* The host makes these decisions: by the order of the last scores, and by sums divided by the
+ * number of queries. */
 Test(session, decisions_of_the_host_are_the_same, .timeout = 60)
 {
     static const char *const rows[] = {"rkv:window=4,variant=code,slack=1", "h2o:divide=queries"};
@@ -304,7 +307,7 @@ Test(session, decisions_of_the_host_are_the_same, .timeout = 60)
     }
 }
 
-/* Numbers that come with a file instead of from networks. */
+/* Gate values that are read from a file instead of computed by networks. */
 Test(session, given_numbers_of_gates, .timeout = 60)
 {
     struct run run = {tiny_path(0), "trimkv", "evict,gate,dilution", NULL,
@@ -312,15 +315,15 @@ Test(session, given_numbers_of_gates, .timeout = 60)
     same_on_both(&run);
 }
 
-/* A full cache that runs ahead keeps what the windows of layers hide from its queries. */
+/* The oracle's full cache keeps the entries that sliding-window masks hide from queries. */
 Test(session, oracles_look_through_windows, .timeout = 60)
 {
     struct run run = {family_path(6), "next-topk", "lean", NULL, BUDGET, true};
     same_on_both(&run);
 }
 
-/* Steps that stay on the device: parts and options of all kinds that have kernels.  A step that
- * cuts after its query waits once more. */
+/* Steps that stay on the device: method parts and options of all kinds that have kernels. A step
+ * that evicts after its query waits once more. */
 static const struct {
     const char *method;
     int budget, waits;
@@ -371,7 +374,8 @@ static const struct {
     {"seer-oracle:page=4", BUDGET, 1},
 };
 
-/* Where a budget leaves one page of entries, a prompt of one page does, too. */
+/* Returns the prompt length. If the budget leaves one page of entries, a prompt of one page is
+ * enough. */
 static int brief(int budget)
 {
     return stride(2) > 1 && budget > 0 ? BRIEF : PROMPT;
@@ -392,8 +396,8 @@ Test(session, steps_wait_once, .timeout = 400)
     }
 }
 
-/* What probes want of rows they take where the rows are: a step with all of them waits once and
- * brings home what it brings without, and traces have the same bytes. */
+/* Probes read rows of weights on the device. A step with all of these probes waits once, copies no
+ * more bytes to the host than without probes, and writes the same trace bytes. */
 Test(session, probes_leave_rows_there, .timeout = 300)
 {
     static const char probes[] =
@@ -406,7 +410,7 @@ Test(session, probes_leave_rows_there, .timeout = 300)
                {"snapkv:window=4", 4, BUDGET},
                {"keydiff:every=3", 5, BUDGET},
                {"trimkv", 0, BUDGET},
-               {"dbtrimkv:every=2", 0, CAP}}; /* nothing leaves: gates count in steps, too */
+               {"dbtrimkv:every=2", 0, CAP}}; /* no eviction: gates are still recorded in steps */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         int prompt = all[i].budget == CAP ? PROMPT : brief(all[i].budget);
         struct run run = {tiny_path(all[i].model), all[i].method, probes, NULL,
@@ -424,8 +428,8 @@ Test(session, probes_leave_rows_there, .timeout = 300)
     }
 }
 
-/* What moves up when ranks close lands in pages that nothing else is written to: the sinks stay in
- * the first, all behind them comes from later pages, and with slack the steps only append. */
+/* When ranks close, entries move into pages that are not otherwise written. The sinks stay in the
+ * first page, all later entries come from later pages, and with slack the steps only append. */
 Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
 {
     struct run run = {tiny_path(4), "window:slack=9", "lean", NULL, PAGE_SLOTS + 6,
@@ -433,16 +437,16 @@ Test(session, pages_that_entries_moved_into_are_sent, .timeout = 60)
     same_on_both(&run);
 }
 
-/* Where entries keep no positions, each key is turned by the rank that it has by then: in heads of
- * different lengths, of layers with windows, of one for each query head, and while a prompt goes
- * on.  A cache of f16 is turned in f32, as on the processor. */
+/* With positions=cache, each key is rotated by its current rank. Covers heads of different lengths,
+ * layers with windows, one KV head per query head, and a prompt in chunks. A cache in f16 is
+ * rotated in f32, as on the CPU. */
 Test(session, keys_are_turned_by_ranks, .timeout = 120)
 {
     static const char *const methods[] = {
         "window:positions=cache", "h2o:positions=cache,allocation=adaptive,floor=1",
         "keydiff:positions=cache,chunk=32", "tova:positions=cache,group=none,tie=older",
         "gkv:positions=cache,window=4,chunk=12,every=2"};
-    static const int family[] = {-1, 6, -1, 9, -1}; /* layers with angles of their own, or none */
+    static const int family[] = {-1, 6, -1, 9, -1}; /* layers with different RoPE angles or none */
     for (int i = 0; i < 5; i++) {
         struct run run = {family[i] < 0 ? tiny_path(4 + i % 2) : family_path(family[i]),
                           methods[i],
@@ -458,8 +462,8 @@ Test(session, keys_are_turned_by_ranks, .timeout = 120)
     }
 }
 
-/* Two futures of one past, each with pages of its own from then on; of the pages of a head a step
- * writes one. */
+/* Forks a session and runs both in turn. Each fork has its own pages after the fork; a step writes
+ * one page of each head. */
 static float *forked(const struct backend *backend, const char *method, size_t *ret_n)
 {
     const struct run run = {tiny_path(4), method, NULL, NULL, 2 * PAGE_SLOTS + 2, true};
@@ -486,7 +490,7 @@ static float *forked(const struct backend *backend, const char *method, size_t *
     return logits;
 }
 
-/* So does one whose heads are not those of a full cache, or whose keys are turned by ranks. */
+/* Also covers heads that differ from a full cache, and keys rotated by rank. */
 Test(session, forks_go_their_ways, .timeout = 60)
 {
     static const char *const methods[] = {"h2o", "h2o:group=none", "tova:positions=cache"};
@@ -501,7 +505,7 @@ Test(session, forks_go_their_ways, .timeout = 60)
     }
 }
 
-/* What cannot run there says so. */
+/* Checks that the device rejects the setting with a message that contains `word`. */
 static void expect_refused(const char *method, enum kv_type type, const char *word)
 {
     const struct run run = {tiny_path(4), method, NULL, NULL, BUDGET, true};
@@ -521,7 +525,7 @@ Test(session, refuses_a_cache_of_8_bits, .timeout = 60)
     expect_refused("window", KV_Q8_0, "q8_0");
 }
 
-/* Nothing is computed for channels that no kernel has. */
+/* The session must not be created if no kernel supports the head width. */
 Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
 {
     const struct run run = {tiny_path(4), "full", NULL, NULL, 0, true};
@@ -539,8 +543,8 @@ Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
     engine_close(e);
 }
 
-/* Weights in the types of their files and sums in any order: near, with the attention that keeps no
- * rows, beside which they are made where something is recorded. */
+/* Weights in the types of their files and sums in any order give close results. The attention
+ * kernels keep no rows of weights; other kernels compute them if a trace is recorded. */
 Test(session, fast_sums_are_near, .timeout = 240)
 {
     for (int i = 0; i < 16; i += stride(5)) {

@@ -1,8 +1,9 @@
-/* The attention of one token, whose pages are dealt out to blocks: against the equation in double,
- * within 1e-5 of the largest value, and with the same bits whichever block ends last. */
+/* test_step.c - decode attention, whose pages are distributed over blocks. Results are within 1e-5
+ * of the largest value of the equation in double precision, with the same bits regardless of the
+ * block that ends last. */
 #include "tests/cuda/attention_of.h"
 
-/* What a step leaves behind, with memory that other steps have worked in before it. */
+/* Runs a step in work memory that other steps have used, and returns its output. */
 static float *attend(struct gpu *g, const struct setting *s, float *work, const char *what)
 {
     size_t n = s->in.ld_out;
@@ -24,7 +25,7 @@ static float *work_of(struct gpu *g, const struct gpu_attention *a)
     return work;
 }
 
-/* Twice in the same memory, in another order of blocks and lanes. */
+/* Runs twice in the same memory, with different orders of blocks and lanes. */
 static void check_step(struct gpu *g, const struct setting *s, float *work)
 {
     size_t wide = (size_t)(s->in.n_heads * s->a->D);
@@ -56,7 +57,7 @@ static void check_case(struct gpu *g, struct rng *r, const struct attention_case
     drop(g, &s);
 }
 
-/* Every shape of heads, each with ragged lengths. */
+/* All head shapes, each with ragged lengths. */
 Test(cuda, step_shapes)
 {
     static const int D[] = {16, 20, 22, 64, 80, 96, 128, 256}, group[] = {1, 2, 3, 4, 5, 7, 8, 16};
@@ -124,7 +125,7 @@ Test(cuda, step_cases)
     gpu_close(g);
 }
 
-/* Launches are made for more entries than there are, and blocks find nothing to do. */
+/* Launches are sized for more entries than exist, so some blocks have no work. */
 Test(cuda, step_sized_for_more)
 {
     static const struct attention_case a = {"sized for more", 2, 4, 64, 1, {130, 1}, KV_F16};
@@ -136,7 +137,7 @@ Test(cuda, step_sized_for_more)
     gpu_close(g);
 }
 
-/* A block has several pages, some of them in tiles. */
+/* A block processes several pages, some of them in tiles. */
 Test(cuda, step_of_many_pages_of_a_block)
 {
     static const struct attention_case long_cases[] = {
@@ -156,7 +157,8 @@ Test(cuda, step_of_many_pages_of_a_block)
     gpu_close(g);
 }
 
-/* With so many heads a block has all pages of its head, more than a warp looks at in one go. */
+/* With this many heads, a block processes all pages of its head, more than a warp handles at
+ * once. */
 Test(cuda, step_of_more_pages_than_lanes)
 {
     struct attention_case a = {"more pages than lanes", 396, 1, 4, 1, {0}, KV_F16};
@@ -173,7 +175,7 @@ Test(cuda, step_of_more_pages_than_lanes)
     gpu_close(g);
 }
 
-/* Memory in which steps of other lengths have worked is as good as new. */
+/* Work memory that steps of other lengths have used needs no reset. */
 Test(cuda, steps_share_their_memory)
 {
     static const struct attention_case a = {"in turn", 2, 4, 128, 1, {700, 150}, KV_F16};
@@ -193,7 +195,7 @@ Test(cuda, steps_share_their_memory)
     gpu_close(g);
 }
 
-/* A query that sees nothing gets zeros, also beside one that sees something. */
+/* A query that sees no entry gets zeros, also next to a query that sees some. */
 Test(cuda, step_that_sees_nothing)
 {
     static const struct attention_case a = {"nothing", 2, 2, 32, 1, {150, 70}, KV_F16, .page = 32};
@@ -221,9 +223,9 @@ struct newcomer_case {
     const char *what;
     int heads, group, D, n_rot;
     enum kv_type type;
-    bool norms, turns, asked; /* asked: somebody wants it unturned */
-    int T;                    /* 0: one */
-    bool leaves;              /* some do not stay */
+    bool norms, turns, asked; /* asked: the unrotated row is also stored */
+    int T;                    /* 0 means 1 */
+    bool leaves;              /* some entries expire */
 };
 
 static const struct newcomer_case newcomers[] = {
@@ -239,13 +241,13 @@ static const struct newcomer_case newcomers[] = {
     {"tokens that stay", 2, 2, 40, 20, KV_F32, false, true, false, 2, false},
 };
 
-/* Tokens and what they are treated with; the same for both ways. */
+/* Tokens and their parameters, equal for both ways of processing. */
 struct newcomer {
     const struct newcomer_case *a;
     struct cache_of k;
     int T;
-    size_t row, pre;          /* floats of a token */
-    float *qkv, *norm, *turn; /* of the host: norm [2][D] */
+    size_t row, pre;          /* floats per token */
+    float *qkv, *norm, *turn; /* host arrays; norm [2][D] */
     float *d_norm;
     struct gpu_new_entries in;
 };
@@ -332,7 +334,7 @@ static void leave(struct gpu *g, struct newcomer *x)
     cache_of_drop(g, &x->k);
 }
 
-/* Tokens that settle in one launch have the bits that launches one by one give them. */
+/* The fused launch gives the same bits as separate launches. */
 Test(cuda, newcomers)
 {
     struct gpu *g = device_open();

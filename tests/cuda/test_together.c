@@ -1,21 +1,21 @@
-/* Sessions that are fed together remember of their attention what each remembers alone: sums, rows
- * of windows and what was chosen by them, whatever the lengths, the methods and the number of those
- * that are beside it. */
+/* test_together.c - sessions that decode in a batch collect the same evidence as each session on
+ * its own: sums, rows of windows and the decisions based on them. This holds for any lengths,
+ * methods and batch size. */
 #include "engine/decode/session.h"
 #include "engine/method/device_eviction.h"
 #include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
-/* Steps: more than any window has rows, so that those of the prompt are gone. */
+/* STEPS exceeds the rows of every window, so that no row of the prompt remains. */
 enum { MOST = 13, STEPS = 4, LONGEST = 75 };
 
-/* More than one launch takes remember rows.  Heads are short in the first session and in the last,
- * and of two pages in between.  The second has nothing to remember, one reads by pages, and of two
- * somebody else looks at the rows, too. */
+/* More sessions collect rows than one launch processes. Heads are short in the first and the last
+ * session and two pages long in some of the others. The second session collects no evidence, one
+ * reads by pages, and in two an observer also reads the rows. */
 static const struct member {
     const char *method;
     int budget, prompt;
-    const char *gates; /* those of a file, for a model of theirs; NULL: none */
+    const char *gates; /* file of gates for the matching model; NULL: no gates */
     bool watched;
 } members[MOST] = {
     {"h2o", 20, 24, NULL, false},
@@ -33,12 +33,12 @@ static const struct member {
     {"h2o", 17, 25, NULL, false},
 };
 
-/* What came of a session: logits and decisions of all steps, and what is remembered behind them. */
+/* Results of a session: logits and decisions of all steps, and the evidence after them. */
 struct told {
     struct outcome o;
     double *memory;
     size_t n_memory, room;
-    int strange; /* rows that saw other entries than were read */
+    int strange; /* rows with weight on entries that were not read */
 };
 
 static void put(struct told *x, double number)
@@ -67,7 +67,7 @@ static void on_row(void *ctx, const struct attn_row *row)
     x->strange += more || row->seen != read;
 }
 
-/* Row w of query head q: what it gave the entries that were there.  Returns the sum. */
+/* Stores row w of query head q: the weights of the entries that existed then. Returns their sum. */
 static double put_row(struct told *x, const struct device_evidence *e, size_t q, int w,
                       const struct cache_head *head)
 {
@@ -84,9 +84,9 @@ static double put_row(struct told *x, const struct device_evidence *e, size_t q,
     return sum;
 }
 
-/* Of a query head whose KV head it is.  The newest row is the last query's, and each row gives 1 in
- * all, unless what it saw leaves behind the query, so that sums from which nothing has left are as
- * many as queries. */
+/* Stores the evidence of query head q, given its KV head. Checks that the newest row is the last
+ * query's and that it sums to 1, unless entries are evicted after the query. Checks that the sums
+ * of a head without evictions equal the number of queries. */
 static void put_head(struct told *x, const struct device_evidence *e, size_t q,
                      const struct cache_head *head, int fed, const char *what)
 {
@@ -121,7 +121,7 @@ static void remember(struct told *x, const struct engine *e, struct session *s, 
     }
 }
 
-/* Sessions behind their prompts, of which forks are fed. */
+/* Sessions after their prompts. Steps run on forks of them. */
 struct crowd {
     struct engine *e;
     struct batch *batch;
@@ -158,7 +158,7 @@ static struct crowd open_crowd(const char *path, const struct backend *backend, 
     return c;
 }
 
-/* gated: the model is the one that gates are made for. */
+/* gated: the model has gates. */
 static struct crowd gather(const char *path, const struct backend *backend, bool exact, bool gated)
 {
     struct crowd c = open_crowd(path, backend, exact);
@@ -181,12 +181,12 @@ static void part(struct crowd *c)
     engine_close(c->e);
 }
 
-/* What the last step asked of the device. */
+/* Work that the last step asked of the device. */
 struct cost {
     long waits, launches;
 };
 
-/* Steps of the first n, together or one after the other. */
+/* Runs steps of the first n sessions, in a batch or one after the other. */
 static struct cost feed(const struct crowd *c, int n, bool together, struct told *told)
 {
     struct kvf_diag d = {""};
@@ -229,7 +229,7 @@ static void drop(struct told *x, int n)
     }
 }
 
-/* exp of a device has a last place of its own. */
+/* The exp of a real device may differ in the last digit. */
 static bool same_memory(const struct told *a, const struct told *b, double most)
 {
     for (size_t i = 0; a->n_memory == b->n_memory && i < a->n_memory; i++)
@@ -238,7 +238,7 @@ static bool same_memory(const struct told *a, const struct told *b, double most)
     return a->n_memory == b->n_memory;
 }
 
-/* Session i of n has the bits that it has alone. */
+/* Checks that session i of n has the same bits as on its own. */
 static void expect_same(const struct crowd *c, int i, int n, const struct told *one,
                         const struct told *alone)
 {
@@ -249,7 +249,8 @@ static void expect_same(const struct crowd *c, int i, int n, const struct told *
     cr_expect(same_memory(one, alone, 0), "%s, %d of %d: what is remembered", what, i, n);
 }
 
-/* Where the order of sums is free rows are made beside attention: the bits of each alone. */
+/* If sums may have any order, separate kernels compute the rows. The bits equal those of each
+ * session on its own. */
 Test(together, remembers_what_each_would_alone, .timeout = 120)
 {
     static const int n_of[] = {1, 2, MOST - 1};
@@ -268,7 +269,8 @@ Test(together, remembers_what_each_would_alone, .timeout = 120)
     part(&c);
 }
 
-/* With exact sums rows come before the output: what the processor remembers and decides. */
+/* With exact sums, rows are computed before the output. Evidence and decisions equal those of the
+ * CPU. */
 Test(together, remembers_what_the_processor_does, .timeout = 120)
 {
     struct crowd here = gather(tiny_path(0), &backend_cpu, true, true);
@@ -291,7 +293,7 @@ Test(together, remembers_what_the_processor_does, .timeout = 120)
     part(&there);
 }
 
-/* A crowd of a few sessions has the bits of each alone. */
+/* Checks that each session of a batch has the same bits as on its own. */
 static void expect_each(struct crowd *c, int n)
 {
     struct told alone[MOST], all[MOST];
@@ -305,7 +307,7 @@ static void expect_each(struct crowd *c, int n)
     part(c);
 }
 
-/* More sessions with gates than one launch takes; their tokens alone part them. */
+/* More gated sessions than one launch processes. They differ only in their tokens. */
 Test(together, numbers_of_gates_are_those_of_each, .timeout = 60)
 {
     static const struct member gated = {"trimkv", 20, 24, "rg", false};
@@ -321,7 +323,7 @@ Test(together, numbers_of_gates_are_those_of_each, .timeout = 60)
     expect_each(&c, GPU_TOGETHER + 2);
 }
 
-/* Heads of more entries than a block that takes rows has lanes, between short ones. */
+/* Heads with more entries than the lanes of a block, between short heads. */
 Test(together, long_heads_are_taken_whole, .timeout = 60)
 {
     enum { LONG = 258 };
@@ -337,7 +339,7 @@ Test(together, long_heads_are_taken_whole, .timeout = 60)
     expect_each(&c, 3);
 }
 
-/* Sessions of these methods, of other budgets and lengths. */
+/* Makes sessions of these methods with different budgets and lengths. */
 enum { MIXED = 10 };
 static struct crowd gather_mixed(const char *const *method, const struct backend *backend,
                                  bool exact, struct member *who)
@@ -353,8 +355,8 @@ static struct crowd gather_mixed(const char *const *method, const struct backend
     return c;
 }
 
-/* The products of a step are launched once for all, whose rows have the bits that they have alone;
- * what leaves behind the query costs all of them one more wait. */
+/* The matrix multiplications of a step are launched once for all sessions, and rows have the same
+ * bits as on their own. A session that evicts after its query costs the batch one more wait. */
 Test(together, weights_are_read_once, .timeout = 120)
 {
     static const char *const method[MIXED] = {"full",
@@ -374,7 +376,7 @@ Test(together, weights_are_read_once, .timeout = 120)
     struct told cpu[MIXED], alone[MIXED], all[MIXED];
     feed(&here, MIXED, true, cpu);
     for (int k = 0; k < 3; k++) {
-        int n = n_of[k], products = 2 * 4 + 1; /* at least, in each session */
+        int n = n_of[k], products = 2 * 4 + 1; /* minimum per session */
         struct cost apart = feed(&there, n, false, alone), once = feed(&there, n, true, all);
         for (int i = 0; i < n; i++) {
             double off = distance(all[i].o.logits, cpu[i].o.logits, cpu[i].o.n_logits);
@@ -394,8 +396,8 @@ Test(together, weights_are_read_once, .timeout = 120)
     part(&there);
 }
 
-/* The same where the order of sums is free, with the attention that keeps no rows: sessions of
- * other lengths, more than one launch takes. */
+/* With sums in any order and attention kernels that keep no rows, each session still has the same
+ * bits. The sessions have different lengths, and there are more than one launch processes. */
 Test(together, bits_are_those_of_each, .timeout = 60)
 {
     static const char *const method[MIXED] = {

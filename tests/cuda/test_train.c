@@ -1,6 +1,7 @@
-/* The operations of training (engine/train/ops.h) on a device against those of the processor with
- * the C reference's kernels, on odd shapes; exact ones within 1e-5, products of bf16 within 2^-7 of
- * the sum of magnitudes, attention by tensor cores within what gpu_train.h says. */
+/* test_train.c - the training operations (engine/train/ops.h) on a device compared with the CPU's C
+ * reference kernels, on odd shapes. Exact operations agree within 1e-5, bf16 matrix multiplications
+ * within 2^-7 of the sum of magnitudes, and tensor-core attention within the bound in
+ * gpu_train.h. */
 #include "engine/cuda/gpu_train.h"
 #include "tests/cuda/both.h"
 
@@ -12,7 +13,7 @@ struct attention_case {
     enum gating gating;
     int window;
     bool cut, gone;
-    float strength; /* of the gates; 0: 0.1 */
+    float strength; /* of the gates; 0 means 0.1 */
 };
 
 static const struct attention_case attention_cases[] = {
@@ -111,7 +112,8 @@ static void run_attention(struct both *b, const struct ops *on, struct attention
     on->free(c, scratch);
 }
 
-/* Within a share of the largest value: outputs, and derivatives. */
+/* Compares outputs and derivatives. The tolerances `out` and `back` are relative to the largest
+ * value. */
 static void try_attention(struct both *b, const struct attention_case *c, double out, double back)
 {
     struct attention_setting s = {.ld = 0};
@@ -141,7 +143,7 @@ Test(train, attention)
     both_close(&b);
 }
 
-/* By tensor cores: every width of the kernels, and numbers of channels that do not fill one. */
+/* Tensor-core cases: every kernel width, and channel counts that do not fill one. */
 static const struct attention_case tensor_cases[] = {
     {"one token, 16", 1, 1, 1, 16, GATING_NONE, 1, false, false, 0},
     {"plain, 64", 65, 2, 1, 64, GATING_NONE, 1, true, false, 0},
@@ -165,7 +167,7 @@ Test(train, attention_by_tensor)
     both_close(&b);
 }
 
-/* ---- products ---- */
+/* ---- matrix multiplications ---- */
 
 struct product_case {
     int m, n, k;
@@ -193,7 +195,7 @@ static struct gpu_multiply product_of(const struct product_case *p)
                                  .add = p->add};
 }
 
-/* The largest sum of |a b|, and in c here the sums in double. */
+/* Computes the sums in double precision into c on the host. Returns the largest sum of |a b|. */
 static double right_product(const struct gpu_multiply *p, const float *a, const float *b, float *c)
 {
     double top = 0;
@@ -264,7 +266,7 @@ Test(train, products)
     gpu_close(g);
 }
 
-/* An outer product through both tables has the same bits under emulation: exact means exact. */
+/* Under emulation, an outer product through both tables has the same bits as the reference. */
 Test(train, outer_is_the_reference)
 {
     struct both b = both_open(true);
@@ -278,7 +280,7 @@ Test(train, outer_is_the_reference)
     both_close(&b);
 }
 
-/* ---- steps along rows ---- */
+/* ---- elementwise and row operations ---- */
 
 enum { T = 37, LD = 83 };
 

@@ -1,6 +1,6 @@
-/* What useful entries get of queries is on a device what the probe dilution makes of the same rows
- * on the processor, bit for bit: in sets of all kinds, whatever order slots are in, whether a query
- * sees all entries or some of them. */
+/* test_useful.c - the attention to useful entries that the device computes equals the result of the
+ * CPU's dilution probe on the same rows, bit for bit. Covers all kinds of sets, any order of slots,
+ * and queries that see all entries or some. */
 #include "engine/cuda/watch.h"
 #include "engine/probe/arrays.h"
 #include "engine/probe/dilution.h"
@@ -12,16 +12,16 @@ enum { PAGE = 4, PLAN_HEADS = HEADS };
 
 struct useful_case {
     const char *what;
-    int kind;      /* of weights */
-    int entries;   /* of a head from which none has left, with those of the queries */
-    int T, layers; /* queries; layers whose rows come together */
-    int gone;      /* entries that have left the heads with even numbers */
+    int kind;      /* kind of weights, see weight() */
+    int entries;   /* entries of a head without evictions, including those of the queries */
+    int T, layers; /* queries; layers in one launch */
+    int gone;      /* entries evicted from each even head */
     int spans;     /* sets */
     bool leave, pages, plan, gates, evicts;
-    int cap; /* 0: as many as entries */
+    int cap; /* 0: equal to entries */
 };
 
-/* The case, as the host knows it, [heads][ld] and [query heads][T][ld]. */
+/* Host arrays of a case, [heads][ld] and [query heads][T][ld]. */
 struct useful_scene {
     const struct useful_case *c;
     int heads, n_q, ld, layer, pos0, cap;
@@ -34,8 +34,8 @@ struct useful_scene {
     int plan_tokens;
 };
 
-/* Kind 0 over many sizes, 1 of few values, 2 mostly 0, 3 equal, 4 one large and many far below, 5
- * see order_matters. */
+/* Returns a random weight. Kind 0 has many magnitudes, 1 few values, 2 mostly 0, 3 equal values, 4
+ * one large and many small values. Kind 5 is set by order_matters(). */
 static float weight(struct rng *r, int kind, int i, int n)
 {
     float x = (float)(exp(-14 * rng_uniform(r)) / 4);
@@ -55,14 +55,14 @@ static bool sees(const struct useful_scene *s, int g, int r, int slot)
     return slot < n && s->until[h * s->ld + slot] > s->pos0 + r && read;
 }
 
-/* Positions of a head: the newest are its queries', in their order; of a step that one is anywhere.
- */
+/* Sets the positions of a head. The newest entries belong to the queries, in order. In a decode
+ * step the new entry can be in any slot. */
 static void place(struct useful_scene *s, struct rng *r, int h)
 {
     int32_t *pos = s->pos + h * s->ld, *until = s->until + h * s->ld;
     int gone = h % 2 ? 0 : s->c->gone, n = s->c->entries - gone, old = n - s->c->T, left = old;
     s->n[h] = n;
-    for (int t = 0, at = 0; t < s->pos0; t++) /* some of those before, as many as there are */
+    for (int t = 0, at = 0; t < s->pos0; t++) /* a random subset of the earlier positions */
         if (rng_below(r, (uint64_t)(s->pos0 - t)) < (uint64_t)left) {
             pos[at++] = t;
             left--;
@@ -81,9 +81,9 @@ static void place(struct useful_scene *s, struct rng *r, int h)
     }
 }
 
-/* Sums that show their order: of set 0 tokens 0 and 1 make up 1/2 + 2^-25, which is between two
- * floats, and each of 31 others 2^-54, which is lost behind these and would not be before them.  In
- * heads that entries have left slots fall with positions. */
+/* Makes sums that depend on the order of addition. In set 0, tokens 0 and 1 sum to 1/2 + 2^-25,
+ * which is between two floats. Each of 31 other tokens adds 2^-54, which is lost after them but not
+ * before them. In heads with evictions, positions decrease with slots. */
 static void order_matters(struct useful_scene *s)
 {
     static const float first[] = {.5f, 0x1p-25f, 0, .5f - 0x1p-25f};
@@ -131,7 +131,7 @@ static struct useful_scene *make_scene(struct rng *r, const struct useful_case *
     for (int i = 0; i < (int)rows; i++)
         for (int slot = 0; slot < s->ld; slot++)
             s->seen[i] += slot < s->n[i / c->T / PER] && sees(s, i / c->T, i % c->T, slot);
-    for (size_t i = 0; i < plan; i++) { /* the query of a token sees it */
+    for (size_t i = 0; i < plan; i++) { /* the token's own query sees it */
         uint32_t own = (uint32_t)(i % (size_t)s->plan_tokens);
         uint32_t until = (uint32_t)(s->pos0 + 11) - (uint32_t)rng_below(r, 20);
         s->plan[i] = until <= own || rng_below(r, 2) ? UINT32_MAX : until;
@@ -148,14 +148,15 @@ static void drop_scene(struct useful_scene *s)
         mem_free(all[i]);
 }
 
-/* ---- on the processor */
+/* ---- on the CPU */
 
 static int by_position(const void *a, const void *b)
 {
     return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* Query r of query head g, of the rows' layers, as the recorder tells it. */
+/* Passes query r of query head g to the probe, as the recorder does. g counts from the first layer
+ * of the rows. */
 static void tell(const struct useful_scene *s, struct probe_state *probe, int g, int r,
                  void *scratch)
 {
@@ -202,9 +203,9 @@ static void take_here(const struct useful_scene *s, struct probe_state *probe)
     mem_free(scratch);
 }
 
-/* ---- there */
+/* ---- on the device */
 
-/* What a launch is given, and all that is to be freed. */
+/* The inputs of a launch, and all device memory to free. */
 struct there {
     struct gpu *gpu;
     void *own[300];
@@ -319,7 +320,7 @@ static void take_there(struct gpu *gpu, const struct useful_scene *s, struct pro
 
 /* ---- both */
 
-/* A cell of a column; of a real device exp has a last place of its own. */
+/* Compares a cell of a column. The exp of a real device may differ in the last digit. */
 static bool same_cell(const char *a, const char *b, size_t size, const struct probe_array *of)
 {
     float x = 0, y = 0;

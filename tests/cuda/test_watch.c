@@ -1,5 +1,5 @@
-/* What probes take from rows on a device is what their definitions say, of a list of the entries
- * that a query sees, by rising position: bit for bit. */
+/* test_watch.c - device probe results equal their definitions bit for bit. The definitions are
+ * applied to the list of entries that a query sees, in order of position. */
 #include <stdlib.h>
 
 #include "engine/cuda/watch.h"
@@ -7,18 +7,18 @@
 #include "tests/cuda/cache_of.h"
 
 enum { HEADS = 2, PER = 2, G = HEADS * PER, D = 4, POS0 = 401 };
-enum { T = 18, CAP = POS0 + T }; /* more queries than a lane takes at once */
+enum { T = 18, CAP = POS0 + T }; /* more queries than a lane processes at once */
 enum { N_TOP = 3, N_TAU = 4, N_CUTS = N_TOP + N_TAU, N_SHARES = 2, N_PAIRS = 7 };
 enum { LD = 320, BLOCK = 2, RING = 12 };
 static const int top_k[2][N_TOP] = {{1, 8, 230}, {200, 230, 280}}; /* the latter: whole rows */
 static const double tau[N_TAU] = {.5, .9, .99, 1};
-static const double share[N_SHARES] = {.3, 1.00000001}; /* of which a float is 1 */
+static const double share[N_SHARES] = {.3, 1.00000001}; /* the second one rounds to 1 in float */
 static const int visits_cut[GPU_MOST_VISITS] = {1, 5};
 static const int lengths[HEADS] = {301, 131};
 static const int32_t first_pair[G + 1] = {0, 3, 3, 6, 7};
 static const int32_t pair_token[N_PAIRS] = {3, 200, POS0 + 2, 7, POS0, POS0 + 1, 390};
 
-/* Cells of all kinds, as kernels and definitions fill them. */
+/* Probe cells of all kinds, as the kernels and the definitions fill them. */
 struct all_cells {
     double sum[G * CAP];
     float max[G * CAP], lse[G * CAP], entropy[G * CAP];
@@ -37,7 +37,8 @@ struct scene {
     const int *top_k;
 };
 
-/* Kind 0 smooth, 1 of few values (ties), 2 mostly 0, 3 all 0, 4 equal. */
+/* Returns a random weight. Kind 0 is smooth, 1 has few values (ties), 2 mostly 0, 3 all 0, 4 equal
+ * values. */
 static float weight(struct rng *r, int kind)
 {
     float x = (float)(exp(-3 * rng_uniform(r)) / 300);
@@ -55,7 +56,8 @@ static bool sees(const struct scene *s, int g, int r, int slot)
     return slot < n && s->k.until[h * s->k.ld_slot + slot] > POS0 + r && read;
 }
 
-/* Positions in any order of slots, but the newest; some entries leave, some pages are not read. */
+/* Makes a scene with positions in random slot order except the newest. Some entries expire, and
+ * some pages are not read. */
 static struct scene *make_scene(struct gpu *gpu, struct rng *r, int kind)
 {
     struct scene *s = MEM_NEW(struct scene, 1);
@@ -121,7 +123,7 @@ static void take_set(struct all_cells *x, int c, int g, int32_t pos, int t)
     }
 }
 
-/* Query r of query head g, by definition. */
+/* Adds query r of query head g to the cells, by definition. */
 static void take_query(const struct scene *s, struct all_cells *x, int g, int r, void *scratch)
 {
     struct seen_entry e[LD];
@@ -161,7 +163,8 @@ static void take_query(const struct scene *s, struct all_cells *x, int g, int r,
     }
 }
 
-/* The largest of what the query heads of a KV head gave an entry, over the queries of a block. */
+/* Adds a query to the window cells: sums over the queries of a block of the maximum weight over the
+ * query heads of a KV head. */
 static void take_window(const struct scene *s, struct all_cells *x, int h, int r)
 {
     int b = (POS0 + r) / BLOCK;
@@ -179,7 +182,7 @@ static void take_window(const struct scene *s, struct all_cells *x, int h, int r
 static void begin(struct all_cells *x)
 {
     for (int i = 0; i < G * GPU_MOST_VISITS * CAP; i++)
-        x->visits[i].last = i % 3 - 1; /* some were selected before */
+        x->visits[i].last = i % 3 - 1; /* some entries were selected before */
     for (int i = 0; i < N_PAIRS * CAP; i++)
         x->received[i] = NAN;
     for (int i = 0; i < HEADS * RING * CAP; i++)
@@ -189,7 +192,7 @@ static void begin(struct all_cells *x)
             x->first[c][i] = i % CAP < POS0 ? (uint32_t)(POS0 - i % CAP - i % 2) : 0;
 }
 
-/* x lies on the device: its cells, as kernels know them. */
+/* Computes the cells in x (device memory) with the kernels. */
 static void take_there(struct gpu *gpu, const struct scene *s, struct all_cells *x)
 {
     struct gpu_seen_rows rows = {.p = device_copy(gpu, s->p, sizeof s->p),
@@ -256,7 +259,7 @@ static void expect_contributions(struct gpu *gpu, const struct scene *s, const d
         int g = row / T, r = row % T, h = g / PER, n = lengths[h] - (T - 1 - r), power = 0;
         float want[LD], most = 0;
         double square = 0;
-        for (int i = 0; i < D; i++) { /* the query's own entry is the last */
+        for (int i = 0; i < D; i++) { /* the last entry is the query's own */
             double part = 0;
             for (int j = 0; j < D; j++)
                 part += gram[(g * D + i) * D + j] * (double)cache_of_get(&s->k, h, n - 1, j, true);
@@ -282,7 +285,7 @@ static void expect_contributions(struct gpu *gpu, const struct scene *s, const d
     mem_free(got_norm);
 }
 
-/* Norms of older entries are kept; large ones scale their rows down. */
+/* Norms of older entries are kept. Large norms are scaled down. */
 Test(cuda, contributions_are_as_defined, .timeout = 60)
 {
     struct gpu *gpu = device_open();
@@ -304,16 +307,16 @@ Test(cuda, contributions_are_as_defined, .timeout = 60)
     gpu_close(gpu);
 }
 
-/* Sets of rows that are longer than what is counted and gathered at once, bit for bit. */
+/* A case with rows longer than one pass of counting and gathering. */
 struct long_case {
     const char *what;
-    int n, kind; /* of weights */
+    int n, kind; /* kind of weights */
     int top[N_TOP];
-    bool leave; /* every fifth entry has left, and positions fall with slots but for the last one */
+    bool leave; /* every fifth entry has expired; positions fall with slots but in the last */
 };
 
-/* Kind 5 near each other, 6 from 2^-9 to far below a unit of mass, 7 all in one bin but the first,
- * 8 all of the mass in one. */
+/* Returns a weight. Kind 5 has close values, 6 values from 2^-9 to far below a unit of mass, 7 all
+ * but the first in one bin, 8 all mass in one entry. */
 static float long_weight(struct rng *r, int kind, int i, int n)
 {
     if (kind == 5)
@@ -327,13 +330,13 @@ static float long_weight(struct rng *r, int kind, int i, int n)
     return weight(r, kind) * 300 / (float)n;
 }
 
-/* The position of a slot, and the slot of a position. */
+/* Maps a slot to its position, and a position to its slot. */
 static int other_of(const struct long_case *c, int i)
 {
     return c->leave && i < c->n - 1 ? c->n - 2 - i : i;
 }
 
-/* The sets of a row, by definition, of the entries that it sees. */
+/* Computes the sets of a row by definition, over the entries that it sees. */
 static void right_cuts(const struct long_case *c, const float *p, struct row_cut want[N_CUTS])
 {
     float *seen = MEM_NEW(float, (size_t)c->n);
@@ -417,16 +420,15 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
     gpu_close(gpu);
 }
 
-/* Queries that are more than a block takes at once: of an entry the newest one stays that had it.
- */
+/* More queries than a block processes at once: an entry keeps the newest query that selected it. */
 enum { MANY = 141, MARKED = 171, MARKS_LD = 192, MARKS_CAP = 1000 };
 struct marks_case {
-    int kind; /* of weights */
+    int kind; /* kind of weights */
     bool moved, leave, pages, wide;
     int n_cuts;
 };
 
-/* What the case is made of, as the host knows it. */
+/* Host arrays of a case. */
 struct marks_scene {
     const struct marks_case *c;
     float *p; /* [PER][MANY][MARKS_LD] */
@@ -449,7 +451,7 @@ static struct marks_scene make_marks(struct rng *r, const struct marks_case *c)
     return s;
 }
 
-/* The marks of a set, by definition. */
+/* Computes the marks of set k by definition. */
 static void right_marks(const struct marks_scene *s, const struct row_cut *cut, int k,
                         uint32_t want[PER * MARKS_CAP])
 {

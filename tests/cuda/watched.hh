@@ -1,44 +1,45 @@
-/* watched.hh - shared memory that sees who reads and writes it; a part of emulation.hh.
+/* watched.hh - shared memory that records reads and writes; a part of emulation.hh.
  *
- * Between two barriers of a block lies an epoch.  What was written before it and has been read by
- * two warps in it is open to all: who reads it again is right and tells nothing new, since every
- * write until the next barrier is a race.  So is open to a warp what two of its lanes have read
- * since its last barrier.  Epochs of all blocks, and what lies between barriers of their warps,
- * have numbers of their own. */
+ * An epoch is the interval between two barriers of a block. If an element was written before the
+ * epoch and two warps have read it in the epoch, it is open to all lanes: further reads are correct
+ * and need no record, because any write before the next barrier is a race. In the same way, an
+ * element is open to a warp if two of its lanes have read it since the warp's last barrier. Epochs
+ * of all blocks and intervals between warp barriers have unique numbers. */
 #ifndef KVF_TESTS_CUDA_WATCHED_H
 #define KVF_TESTS_CUDA_WATCHED_H
 
 namespace emulated
 {
-/* When an access was. */
+/* The time of an access. */
 struct clock {
     unsigned epoch;
-    unsigned lane : 10, warp : 22; /* barriers that its warp had passed */
+    unsigned lane : 10, warp : 22; /* barriers passed by the lane's warp */
 };
 
-/* The history of one element; what is older than the block counts for nothing. */
+/* The access history of one element. Accesses by earlier blocks are ignored. */
 struct cell {
-    bool atomic = false;        /* the write */
-    unsigned short n_reads = 0; /* since the write, as many as tell a race */
+    bool atomic = false;        /* the last write was atomic */
+    unsigned short n_reads = 0; /* kept reads since the write */
     clock write = {0, 0, 0};
     clock reads[2] = {};
 };
 
-extern unsigned epoch, span_of_warp; /* the numbers of what is now */
+extern unsigned epoch, span_of_warp; /* numbers of the current intervals */
 void fault(const char *what, const char *array, size_t index, const clock *other, void *at);
-/* To whom it is open then: a number as above, or 0. */
+/* on_read() returns to whom the element is then open: the number of an interval, or 0 for no
+ * one. */
 unsigned on_read(cell *c, const char *array, size_t i, bool atomic, void *at);
 void on_write(cell *c, const char *array, size_t i, bool atomic, void *at);
 
-extern unsigned launch_serial; /* differs for each launch */
-extern size_t static_bytes;    /* of arrays that the launch has used so far */
+extern unsigned launch_serial; /* unique for each launch */
+extern size_t static_bytes;    /* bytes of static arrays used by the launch so far */
 template <class T> struct shared_store {
     const char *name;
     size_t n;
     std::vector<T> value;
-    std::vector<unsigned> open; /* to whom each element is */
+    std::vector<unsigned> open; /* interval in which each element is open */
     std::vector<cell> cells;
-    bool fours; /* begins where four of its elements may be read at once */
+    bool fours; /* aligned for reads of four elements at once */
     unsigned launch = 0;
     shared_store(const char *own, size_t size, bool f = true)
         : name(own), n(size), value(size), open(size), cells(size), fours(f)
@@ -81,7 +82,7 @@ template <class T> struct shared_store {
 
 template <class T> struct shared_address;
 
-/* One element; reading and writing it is seen. */
+/* A reference to one element that records reads and writes. */
 template <class T> struct shared_ref {
     shared_store<T> *s;
     size_t i;
@@ -106,7 +107,7 @@ template <class T> shared_address<T> shared_ref<T>::operator&() const
     return {s, i};
 }
 
-/* A static array: lives as long as the program, its history as long as a block. */
+/* A static array. It exists for the whole program; its history applies to one block. */
 template <class T, size_t N> struct shared_array {
     shared_store<T> s;
     shared_array(const char *name, bool fours) : s(name, N, fours) {}
@@ -133,7 +134,7 @@ template <class T> shared_address<T> dynamic(const char *name)
     return {&s, 0};
 }
 
-/* The value that an atomic operation replaces. */
+/* Applies an atomic operation and returns the old value. */
 template <class T, class F> T atomic(T *p, F change)
 {
     T old = *p;

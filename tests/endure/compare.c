@@ -1,3 +1,4 @@
+/* compare.c - compares a damaged trace with the commits of the undamaged one; see compare.h. */
 #include "tests/endure/compare.h"
 
 #include <stdio.h>
@@ -10,9 +11,9 @@
 
 enum { MOST_RECORDS = 1 << 16, MOST_STATES = 64, BLOCKS = 32, COMMIT = 6, SCHEMA = 2, NOTE = 5 };
 
-/* The trace as it was at one commit. */
+/* The trace at one commit. */
 struct state {
-    size_t end; /* of the file; 0: the file as it is, with its tail */
+    size_t end; /* in the file; 0: the complete file with its tail */
     uint32_t epoch, n_steps;
     struct kvf_trace *t;
 };
@@ -22,7 +23,7 @@ struct reference {
     size_t n;
     struct place *place;
     int n_places;
-    struct state state[MOST_STATES]; /* the first is that before any commit, the last the whole */
+    struct state state[MOST_STATES]; /* first: before any commit; last: the complete trace */
     int n_states;
 };
 
@@ -41,7 +42,7 @@ static unsigned char *read_file(const char *path, size_t *ret_n)
     return p;
 }
 
-/* As parse() of tests/format/parse.h, of files with any number of records. */
+/* Finds the records of the file like parse() in tests/format/parse.h, for any number of records. */
 static int find_places(struct reference *r)
 {
     struct place part[MAX_PLACES];
@@ -55,7 +56,7 @@ static int find_places(struct reference *r)
             part[i].end += at;
             r->place[r->n_places++] = part[i];
         }
-        at = n ? part[n - 1].end - 64 : at; /* parse passes over the 64 bytes of a file header */
+        at = n ? part[n - 1].end - 64 : at; /* parse() skips the 64 bytes of a file header */
     }
     return r->n_places;
 }
@@ -137,13 +138,13 @@ struct look {
     struct shown s;
 };
 
-/* Blocks of the steps are read one by one where all of them cannot be. */
+/* Returns the block size. If the steps cannot be read at once, they are read in blocks. */
 static uint32_t block_of(uint32_t n)
 {
     return n > BLOCKS ? n / BLOCKS : 1;
 }
 
-/* Whether values [t0, t0 + n) can be read. */
+/* Returns true if values [t0, t0 + n) can be read; sets `wrong` if they differ. */
 static bool values(struct look *k, int c, int l, int h, uint32_t t0, uint32_t n)
 {
     const void *got, *want;
@@ -153,11 +154,11 @@ static bool values(struct look *k, int c, int l, int h, uint32_t t0, uint32_t n)
     if (kvf_view(k->want, c, l, h, t0, n, &want, NULL) == KVF_OK)
         k->s.wrong |= memcmp(got, want, n * width) != 0;
     else
-        k->s.wrong = true; /* what was never there */
+        k->s.wrong = true; /* data that never existed */
     return true;
 }
 
-/* Whether the intervals of tokens [t0, t0 + n) can be read. */
+/* Returns true if the intervals of tokens [t0, t0 + n) can be read; sets `wrong` if they differ. */
 static bool lists(struct look *k, int c, int l, int h, uint32_t t0, uint32_t n)
 {
     const struct kvf_interval *got, *want;
@@ -224,8 +225,7 @@ static void tokens(struct look *k)
     }
 }
 
-/* A note is one of those that were written; of several of one key, an older one where the last
- * is lost. */
+/* Checks that each note was written. If the last note of a key is lost, an older one is valid. */
 static void notes(struct look *k, struct kvf_trace *all)
 {
     const struct reference *r = k->r;
@@ -253,7 +253,7 @@ static bool same_blob(const struct kvf_blob *a, const struct kvf_blob *b)
            && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
-/* Every blob is one of those of the whole trace. */
+/* Checks that each blob is a blob of the complete trace. */
 static void blobs(struct look *k, struct kvf_trace *all)
 {
     int whole = 0;
@@ -291,8 +291,7 @@ struct shown reference_compare(const struct reference *r, struct kvf_trace *t)
         return k.s;
     }
     char id[33];
-    k.s.complete &= kvf_run_id(t, id)
-                    == kvf_run_id(k.want, id); /* with the file header it is lost */
+    k.s.complete &= kvf_run_id(t, id) == kvf_run_id(k.want, id); /* lost with the file header */
     columns(&k);
     tokens(&k);
     notes(&k, last->t);

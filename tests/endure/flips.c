@@ -1,13 +1,13 @@
-/* flips.c - single bits of traces flipped, and traces cut: whether anything goes unnoticed.
+/* flips.c - flips single bits of traces and truncates traces, and checks that every change is
+ * detected.
  *
  *   flips make FOLDER              writes the traces of tests/format/tiny.h, closed and unfinished
  *   flips total FOLDER             prints how many bits and how many lengths its files have
  *   flips judge FOLDER FIRST N     flips number FIRST .. FIRST + N - 1, and one cut for eight flips
  *
- * Files of all names but those ending in ".tail" are traces; a tail is judged through its trace.
- * Numbers go over all bits of all files in an order that jumps about, so that any run of
- * them takes from every file; so do cuts over all lengths.  The files are changed and put right
- * again. */
+ * All files except names ending in ".tail" are traces; a tail is checked through its trace. Numbers
+ * cover all bits of all files in a scattered order, so that any range of them includes every file.
+ * This also holds for cuts and lengths. The files are changed and restored. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,12 +23,12 @@ static const char tail_suffix[] = ".tail";
 
 struct subject {
     char name[NAME]; /* of the trace that is opened */
-    bool in_tail;    /* the tail beside it is what is damaged */
+    bool in_tail;    /* the trace's tail file is damaged */
     unsigned char *p;
     size_t n;
     struct reference *r;   /* of the trace */
-    struct reference *own; /* of the file that is damaged */
-    bool alone;            /* no tail is read with it */
+    struct reference *own; /* of the damaged file */
+    bool alone;            /* the trace is read without a tail */
     bool opens[MODES];
     struct kvf_check check;
     int err;
@@ -58,7 +58,7 @@ static void put(const char *path, const unsigned char *p, size_t n)
     }
 }
 
-/* The name of the file that is damaged. */
+/* Returns the name of the damaged file. */
 static const char *damaged(const struct subject *s)
 {
     static char path[NAME + 16];
@@ -66,7 +66,7 @@ static const char *damaged(const struct subject *s)
     return path;
 }
 
-/* Writes one byte of the file as it is in memory. */
+/* Writes one byte of the buffer to the file. */
 static void patch(const struct subject *s, size_t at)
 {
     FILE *f = fopen(damaged(s), "r+b");
@@ -77,7 +77,7 @@ static void patch(const struct subject *s, size_t at)
     }
 }
 
-/* What verify says of the file that is damaged. */
+/* Verifies the damaged file. */
 static int verify(const struct subject *s, struct kvf_check *ret)
 {
     memset(ret, 0, sizeof *ret);
@@ -85,7 +85,7 @@ static int verify(const struct subject *s, struct kvf_check *ret)
         return kvf_verify(s->name, 1, ret, NULL);
     struct kvf_diag d = {""};
     int err = kvf_verify_tail(s->name, 1, ret, &d);
-    return err == KVF_OK && d.text[0] ? KVF_E_CORRUPT : err; /* a sentence: it is left aside */
+    return err == KVF_OK && d.text[0] ? KVF_E_CORRUPT : err; /* a message: the tail is ignored */
 }
 
 static bool same_check(const struct kvf_check *a, const struct kvf_check *b)
@@ -97,7 +97,7 @@ static bool same_check(const struct kvf_check *a, const struct kvf_check *b)
 struct seen {
     bool noticed; /* by verify */
     bool wrong;
-    bool all; /* opens in every mode as the good one does, and shows all */
+    bool all; /* opens in the modes of the undamaged trace and shows all contents */
     bool opens[MODES];
     struct shown shown[MODES];
 };
@@ -136,7 +136,7 @@ static void judge_flip(struct subject *s, size_t at, unsigned bit)
         finding(s, "a wrong value", at, bit);
     if (v.noticed)
         return;
-    bool torn = at >= s->n - s->check.torn; /* of a record that was never finished */
+    bool torn = at >= s->n - s->check.torn; /* in an incomplete record */
     if (!torn && !reference_is_padding(s->own, at))
         finding(s, "nothing is noticed", at, bit);
     else if (!v.all)
@@ -147,7 +147,8 @@ static void judge_flip(struct subject *s, size_t at, unsigned bit)
         counts.padding++;
 }
 
-/* Every length shows the last whole snapshot, and verify does not call it whole. */
+/* Truncates the file to len bytes. It must show the last complete snapshot, and verify must not
+ * accept it as complete. */
 static void judge_cut(struct subject *s, size_t len)
 {
     if (truncate(damaged(s), (off_t)len) != 0)
@@ -179,7 +180,7 @@ static bool ends(const char *name, const char *suffix)
     return n > k && strcmp(name + n - k, suffix) == 0;
 }
 
-/* One subject for a trace and one for its tail. */
+/* Adds a trace or a tail as a subject. */
 static void add(const char *name)
 {
     struct subject *s = &subjects[n_subjects++];
@@ -216,7 +217,7 @@ static int no_dots(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-/* The files of a folder, which is worked in from here on. */
+/* Loads all files of a folder and makes it the working directory. */
 static void load(const char *folder)
 {
     struct dirent **list;
@@ -243,14 +244,14 @@ static int make(const char *folder)
     return err != KVF_OK;
 }
 
-/* Number i in an order that meets each of `total` places once. */
+/* Returns number i of an order that visits each of `total` places once. */
 static uint64_t jump(uint64_t i, uint64_t total)
 {
     static const uint64_t steps[] = {1000000007, 998244353, 754974721, 1};
     int k = 0;
     while (total % steps[k] == 0 && steps[k] > 1)
         k++;
-    return i % total * steps[k] % total; /* fewer than 2^33 of them */
+    return i % total * steps[k] % total; /* there are fewer than 2^33 */
 }
 
 static void judge(uint64_t first, uint64_t n, uint64_t bytes, uint64_t lengths)

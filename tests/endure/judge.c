@@ -1,10 +1,11 @@
-/* judge.c - judges files that should be a trace, or the beginning of one, against the whole one.
+/* judge.c - compares files that should be a trace, or the beginning of a trace, with the complete
+ * trace.
  *
  *   judge REFERENCE    then a path a line; "new PATH" takes another reference
  *
- * Answers each path with a line: what verify returns, whether the trace is closed, what verify
- * returns of its tail, and for the modes tail and salvage whether it opens, its steps, whether
- * anything is wrong, and how much cannot be read. */
+ * Answers each path with a line: the result of verify, if the trace is closed, the result of verify
+ * for its tail, and for the modes tail and salvage if it opens, its steps, if any content is wrong,
+ * and how many parts cannot be read. */
 #include <stdio.h>
 #include <string.h>
 

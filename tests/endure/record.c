@@ -1,12 +1,12 @@
-/* record.c - an LD_PRELOAD module that writes down what a program does to files, for
- * tests/endure/power.py, and can end it between two such operations, for kills.py.
+/* record.c - an LD_PRELOAD module that records a program's file operations for
+ * tests/endure/power.py, and can kill the program between two operations for kills.py.
  *
- * KVFATE_RECORD=FILE     where to; without it nothing is written down
+ * KVFATE_RECORD=FILE     output file; without it, no record is written
  * KVFATE_RECORD_KILL=N   SIGKILL before operation N (from 1)
  *
- * Seen are files that are opened for writing and folders that are opened to be synced.  A record is
- * the head below, then a name or data, then for a rename the second name.  The calls themselves are
- * made by syscall(): nothing else is interposed. */
+ * It records files that are opened for writing and folders that are opened for fsync. A record is
+ * the struct below, then a name or data, then for a rename the second name. Calls are made through
+ * syscall(), so that no other function is interposed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,11 +26,11 @@ enum { MOST_FDS = 1024, NAME = 4096, OPEN = 'o', WRITE = 'w', SIZE = 't', SYNC =
 enum { FOLDER_SYNC = 'd', RENAME = 'r', UNLINK = 'u', LINK = 'l', MKDIR = 'm' };
 
 struct head {
-    uint32_t op, a, b; /* an operation; bytes of what follows, and of the second name */
+    uint32_t op, a, b; /* an operation; bytes of the following data, and of the second name */
     uint32_t flags;    /* of open */
     uint64_t file;     /* its inode */
     uint64_t at;       /* offset of a write, or the size */
-    uint64_t call;     /* number of the call, which may be of several writes */
+    uint64_t call;     /* number of the call, which may consist of several writes */
 };
 
 static struct {
@@ -54,7 +54,7 @@ static void begin(void)
         log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666);
 }
 
-/* Before each operation that is written down. */
+/* Runs before each recorded operation. */
 static void enter(void)
 {
     pthread_mutex_lock(&lock);
@@ -233,7 +233,7 @@ int fdatasync(int fd)
     return sync_by(SYS_fdatasync, fd);
 }
 
-/* One of two names, or the only one. */
+/* Records an operation with one or two names. */
 static int named(uint32_t op, long result, const char *a, const char *b)
 {
     struct head h = {op, (uint32_t)strlen(a), b ? (uint32_t)strlen(b) : 0, 0, 0, 0, 0};

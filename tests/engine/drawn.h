@@ -1,5 +1,5 @@
-/* drawn.h - which token is to be drawn, from its definition (engine/kernels/draw.h) with a sort of
- * the C library and sums one after the other. */
+/* drawn.h - computes the token that must be sampled, from the definition in engine/kernels/draw.h,
+ * with qsort() and sequential sums. */
 #ifndef KVF_TESTS_DRAWN_H
 #define KVF_TESTS_DRAWN_H
 
@@ -28,7 +28,7 @@ static inline int drawn_by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* u: uniform in [0, 1); temperature > 0. */
+/* Returns the token for a random number u, uniform in [0, 1). temperature must be > 0. */
 static inline int32_t drawn(const float *logits, int n, double temperature, double top_p, double u)
 {
     struct drawn_item *x = MEM_NEW(struct drawn_item, (size_t)n);

@@ -1,3 +1,4 @@
+/* golden.c - models, golden files and logits for the engine's tests; see golden.h. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -155,7 +156,7 @@ struct session *open_session(struct engine *e, const struct choice *c, int cap, 
 {
     struct kvf_diag d = {""};
     struct session *s = NULL;
-    enum kv_type type = e->i8_activations ? KV_I16 : KV_F16; /* so that both are run */
+    enum kv_type type = e->i8_activations ? KV_I16 : KV_F16; /* covers both types */
     struct session_options opt = {.method = c ? &c->row : NULL,
                                   .params = c ? &c->params : NULL,
                                   .kv_type = e->exact ? KV_F32 : type,
@@ -182,8 +183,8 @@ static void catching_norm(float *out, const float *x, const float *w, int T, int
     caught.n += T;
 }
 
-/* T positions through the head, with the kernels that the session uses, whose rows have the bits
- * that they have alone. */
+/* Multiplies T positions with the output head, using the kernels of the session. Each row has the
+ * same bits as when computed separately. */
 static void head_rows(struct engine *e, const float *x, int T, float *padded)
 {
     const struct packed *w = &e->weights->head;

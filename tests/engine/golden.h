@@ -1,38 +1,39 @@
-/* golden.h - what the engine's tests share: models, golden files, all logits. */
+/* golden.h - shared by the engine's tests: models, golden files, and logits of all positions. */
 #ifndef KVF_TESTS_GOLDEN_H
 #define KVF_TESTS_GOLDEN_H
 
 #include "base/json.h"
 #include "engine/decode/session.h"
 
-/* The whole file, NUL-terminated; free with mem_free.  Ends the test on failure. */
+/* Returns the file content with a NUL at the end; free with mem_free(). Ends the test on
+ * failure. */
 char *read_whole(const char *path, size_t *ret_n);
 
-/* The default model's path, or NULL (with a line on stderr) when it is absent. */
+/* Returns the path of the default model, or NULL (with a line on stderr) if it is absent. */
 const char *default_model(void);
-/* Another model of the same folder, as default_model. */
+/* Returns the path of another model in the folder of the default model, or NULL if it is absent. */
 const char *cached_model(const char *name);
 
-/* $KVF_GOLDEN/name, and the i-th tiny model: $KVF_TINY/tiny<i>.gguf, qwen<i>.gguf or
- * family<i>.gguf. */
+/* Return $KVF_GOLDEN/name, and the path of the i-th tiny model: $KVF_TINY/tiny<i>.gguf,
+ * qwen<i>.gguf or family<i>.gguf. */
 const char *golden_path(const char *name);
 const char *tiny_path(int i);
 const char *qwen_path(int i);
 const char *family_path(int i);
-const char *vocabulary_path(const char *name); /* $KVF_VOCABULARIES/name */
-/* $KVF_TINY_GATES/tiny_<name>.safetensors, for this model; gates_close. */
+const char *vocabulary_path(const char *name); /* returns $KVF_VOCABULARIES/name */
+/* Opens $KVF_TINY_GATES/tiny_<name>.safetensors for this model; free with gates_close(). */
 struct gates *open_gates(const struct engine *e, const char *name);
 
-struct json *golden_json(const char *name);                /* json_free */
-int32_t *golden_ids(const struct json *array, int *ret_n); /* mem_free */
+struct json *golden_json(const char *name);                /* free with json_free() */
+int32_t *golden_ids(const struct json *array, int *ret_n); /* free with mem_free() */
 
 struct engine *open_model(const char *path, bool exact, int threads);
-/* With weights of floats as integers. */
+/* Opens a model with float weights converted to integers. */
 struct engine *open_words(const char *path, int threads);
-/* With --rope-scale, or NULL. */
+/* Opens a model with the value of --rope-scale, or NULL. */
 struct engine *open_scaled(const char *path, const char *rope_scale, bool exact, int threads);
 
-/* A method with its budget, as --method and --budget give them. */
+/* A method with its budget, as given by --method and --budget. */
 struct choice {
     struct method row;
     struct method_params params;
@@ -42,8 +43,8 @@ struct choice choose(const char *method, int budget);
 struct session *open_session(struct engine *e, const struct choice *c, int cap, int chunk,
                              struct recorder *rec);
 
-/* Logits of every position of a prompt, [n][vocab], from one session_prompt: the
- * final norm's output is caught on its way and multiplied with the head. */
+/* Returns the logits of all prompt positions, [n][vocab], from one session_prompt(). It intercepts
+ * the final norm's output and multiplies it with the head. */
 float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n);
 
 double log_sum_exp(const float *row, int n);

@@ -1,5 +1,5 @@
-/* normal_form.c - writes standard input, UTF-8, in Unicode's normal form C; with an argument it
- * writes the code points that utf8proc knows, surrogates left out. */
+/* normal_form.c - converts UTF-8 from standard input to Unicode normal form C. With an argument, it
+ * writes the code points that utf8proc supports, without surrogates. */
 #include <stdio.h>
 #include <utf8proc.h>
 

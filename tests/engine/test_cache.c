@@ -1,4 +1,5 @@
-/* The order of slots after evictions, on entries whose key and value tell who they are. */
+/* test_cache.c - the order of slots after evictions, with entries that are identified by their keys
+ * and values. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* The linker's --wrap puts guards behind every block of the cache: what is written there is seen
+/* The linker's --wrap adds guard bytes after every block of the cache. Writes to them are detected
  * when the block is freed. */
 enum { GUARD = 64, GUARD_BYTE = 0xa5, MOST_BLOCKS = 256 };
 static struct {
@@ -54,10 +55,10 @@ enum { N = 2 * PAGE_SLOTS + 6, D = 8 };
 
 static float number_of(int pos, int d, int value)
 {
-    return (float)(value ? -pos * 10 - d : pos * 10 + d); /* exact in 16 bits up to 2048 */
+    return (float)(value ? -pos * 10 - d : pos * 10 + d); /* exact in f16 up to 2048 */
 }
 
-/* Stores position pos, of the sequence of that number; returns the slot. */
+/* Appends position pos with the key of the given sequence; returns the slot. */
 static int append(struct cache *c, int pos, int sequence)
 {
     struct kernels k;
@@ -101,11 +102,12 @@ static void expect_slots(const struct cache *c, const int *want, int n)
     }
 }
 
-/* Slots whose holes lie in the first, a middle and the last page, and at their edges. */
+/* Slots of evicted entries in the first, a middle and the last page, and at page edges. */
 static const int holes[] = {0,     1,    PAGE_SLOTS - 1, PAGE_SLOTS, PAGE_SLOTS + 9, 2 * PAGE_SLOTS,
                             N - 2, N - 1};
 
-/* The slots of N entries of which one left; who: what then lies in its slot. */
+/* Sets the expected slots after the eviction of one of N entries. who: the entry that is then in
+ * its slot. */
 static int without(int slot, int who, int *ret_want)
 {
     for (int i = 0; i < N; i++)
@@ -122,12 +124,12 @@ Test(cache, newcomer_takes_the_open_slot)
         cache_evict(c, 0, 0, slot);
         cr_expect(eq(int, append(c, N, 0), slot));
         expect_slots(c, want, N);
-        cr_expect(eq(int, append(c, N + 1, 0), N)); /* there is no hole any more */
+        cr_expect(eq(int, append(c, N + 1, 0), N)); /* there is no hole left */
         cache_destroy(c);
     }
 }
 
-/* Whoever looks on sees the last entry in the hole; the newcomer comes behind it. */
+/* Other readers see the last entry in the hole. The next new entry goes to the end. */
 Test(cache, settling_fills_the_slot)
 {
     int want[N];
@@ -162,8 +164,8 @@ Test(cache, reopening_undoes_settling)
     }
 }
 
-/* Two cuts before one append, at once or one by one, looked at in between or not, leave
- * the same slots. */
+/* Two evictions before one append give the same slots together or one by one, with or without a
+ * look in between. */
 Test(cache, two_cuts_are_as_one)
 {
     static const int pairs[][2] = {{0, 1},      {5, 3},         {3, 5},
@@ -193,7 +195,7 @@ Test(cache, two_cuts_are_as_one)
     }
 }
 
-/* Both store a newcomer of their own into the slot that was open when they parted. */
+/* The original and its fork each store a new entry in the slot that was free at the fork. */
 Test(cache, fork_takes_the_open_slot_along)
 {
     for (size_t i = 0; i < COUNT(holes); i++) {
@@ -217,7 +219,7 @@ Test(cache, fork_takes_the_open_slot_along)
     }
 }
 
-/* A page is free when the last entry in it has left, and not while one is behind a hole. */
+/* A page is freed after its last entry is evicted, but not while an entry follows a hole. */
 Test(cache, pages_around_a_hole)
 {
     static const struct {
@@ -244,8 +246,7 @@ Test(cache, pages_around_a_hole)
     }
 }
 
-/* Keys and values of q8_0, with their scales, go along bit for bit; WIDE has a last block that is
- * shorter. */
+/* q8_0 keys and values move with their scales, bit for bit. WIDE has a shorter last block. */
 enum { WIDE = 40 };
 
 static void quantised_entry(int pos, float *key, float *value)
@@ -265,7 +266,7 @@ static void expect_quantised(const struct cache *c)
         cache_key(c, 0, 0, s, x[0]);
         cache_value(c, 0, 0, s, x[1]);
         for (int d = 0; d < WIDE; d++) {
-            double k = 0, v = 0; /* the largest of the block */
+            double k = 0, v = 0; /* maximum of the block */
             for (int e = d / 32 * 32; e < d / 32 * 32 + 32 && e < WIDE; e++) {
                 k = fmax(k, fabs((double)key[e]));
                 v = fmax(v, fabs((double)value[e]));
@@ -307,7 +308,7 @@ Test(cache, quantised_entries_move_with_their_scales)
     cache_destroy(c);
 }
 
-/* Many steps of one in, one out: the order of time moves through its list. */
+/* In many steps of one eviction and one append, the time order stays correct. */
 Test(cache, order_over_many_steps)
 {
     struct cache *c = filled(KV_F16, 40);
@@ -329,7 +330,7 @@ Test(cache, order_over_many_steps)
     cache_destroy(c);
 }
 
-/* Sums are of all heads: those of the last one alone would be 1. */
+/* The counts cover all heads; the count of the last head would be 1. */
 Test(cache, all_heads_count_and_the_peak_stays)
 {
     const struct cache_config cfg = {2, 2, D, KV_F32};
@@ -354,7 +355,7 @@ Test(cache, all_heads_count_and_the_peak_stays)
     cache_destroy(c);
 }
 
-/* What is known of a head beside its entries, against a look at all of them. */
+/* Compares the summary of a head with a scan of all entries. */
 static void expect_known(const struct cache *c)
 {
     struct cache_head view = cache_view(c, 0, 0);
@@ -370,8 +371,8 @@ static void expect_known(const struct cache *c)
     cr_assert(le(int, view.n_permanent, firm));
 }
 
-/* Entries of which some stay come and go in any way: one leaves a hole, which is filled, opened
- * again or taken, or many close ranks. */
+/* Random changes of a head in which some entries never expire. A single eviction leaves a hole,
+ * which is filled, reopened or reused; many evictions close ranks. */
 Test(cache, what_is_known_of_heads)
 {
     struct kernels k;

@@ -1,4 +1,5 @@
-/* Prompts of chat templates against what the transformers library made of the same templates. */
+/* test_chat.c - prompts from chat templates compared with the output of the transformers library
+ * for the same templates. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void put_text(struct buf *b, const char *s)
     buf_str(b, s);
 }
 
-/* A model file that holds nothing but the template and the marks <s> and </s>. */
+/* Returns a model file with only the template and the tokens <s> and </s>. */
 static struct gguf *with_template(const char *text)
 {
     static const char *const id_key[] = {"tokenizer.ggml.bos_token_id",
@@ -41,10 +42,10 @@ static struct gguf *with_template(const char *text)
     buf_le64(&b, 0);
     buf_le64(&b, 4);
     put_text(&b, "tokenizer.chat_template");
-    buf_le32(&b, 8); /* text */
+    buf_le32(&b, 8); /* type: string */
     put_text(&b, text);
     put_text(&b, "tokenizer.ggml.tokens");
-    buf_le32(&b, 9); /* an array of texts */
+    buf_le32(&b, 9); /* type: array of strings */
     buf_le32(&b, 8);
     buf_le64(&b, 2);
     put_text(&b, "<s>");
@@ -80,7 +81,8 @@ static int take_messages(const struct json *list, struct chat_message *msg)
     return n;
 }
 
-/* text NULL: the library refuses it, and so do we, with a way out. */
+/* text NULL: the template must be rejected, as the library does, with a message that names a
+ * remedy. */
 static void check_text(const char *template, const struct chat_request *r, const char *text,
                        const char *name)
 {
@@ -127,7 +129,7 @@ Test(chat, text_is_that_of_transformers)
     json_free(root);
 }
 
-/* A message's members reach the template, whatever their names and types are. */
+/* All members of a message reach the template, with any name and type. */
 Test(chat, json_messages_are_those_of_transformers)
 {
     struct json *root = golden_json("chat_golden.json");
@@ -155,7 +157,7 @@ Test(chat, json_messages_are_those_of_transformers)
     json_free(root);
 }
 
-/* What is wrong is named with the message and the member. */
+/* Errors name the message and the member. */
 Test(chat, wrong_messages_are_named)
 {
     static const struct {
@@ -194,7 +196,7 @@ Test(chat, wrong_messages_are_named)
     }
 }
 
-/* Reasoning is a thought, and contents given in parts are those of their message. */
+/* Reasoning counts as a thought, and content parts belong to their message. */
 Test(chat, json_members_have_roles)
 {
     static const char json[] =
@@ -243,7 +245,7 @@ Test(chat, each_rule_is_that_of_jinja)
     json_free(root);
 }
 
-/* The golden's first template is what the file of the default model carries. */
+/* The first golden template equals the one in the default model's file. */
 Test(chat, template_is_that_of_the_default_model)
 {
     const char *path = default_model();
@@ -271,8 +273,8 @@ static void render_one(const char *template, const char *user, int want, struct 
     gguf_close(g);
 }
 
-/* Without a date there is no strftime_now: a template that asks whether it is defined goes its
- * own way, and one that calls it is refused with the option that gives one. */
+/* Without a date, strftime_now is undefined. A template that tests for it runs; one that calls it
+ * is rejected with the option that sets a date. */
 Test(chat, no_date_is_made_up)
 {
     struct kvf_diag d = {""};
@@ -282,7 +284,7 @@ Test(chat, no_date_is_made_up)
     cr_expect(strstr(d.text, "--date") && strstr(d.text, "line 2"), "%s", d.text);
 }
 
-/* A break that stands in a macro is of no loop around its call. */
+/* A break in a macro does not belong to a loop around the call. */
 Test(chat, a_jump_outside_of_loops_is_refused)
 {
     struct kvf_diag d = {""};
@@ -291,7 +293,7 @@ Test(chat, a_jump_outside_of_loops_is_refused)
                "x", KVF_E_FORMAT, &d);
 }
 
-/* Templates that would run, grow or nest without an end are refused in time and memory. */
+/* Templates with unbounded time, memory or nesting are rejected before they use them. */
 Test(chat, hostile_templates_are_refused)
 {
     static const char *const hostile[] = {
@@ -341,7 +343,7 @@ Test(chat, hostile_templates_are_refused)
     }
 }
 
-/* Expressions and statements that are nested deep are refused before they are a danger. */
+/* Deeply nested expressions and statements are rejected. */
 Test(chat, deep_nesting_is_refused)
 {
     static const struct {
@@ -369,8 +371,8 @@ Test(chat, deep_nesting_is_refused)
     buf_finish(&b);
 }
 
-/* Who says which bytes: contents where the template shows them, even stripped, and thoughts of
- * the assistant alone. */
+/* Returns the speaker of each byte: message content, even if stripped, and thoughts only for the
+ * assistant. */
 Test(chat, spans_say_who_speaks)
 {
     struct json *root = golden_json("chat_golden.json");
@@ -404,14 +406,14 @@ Test(chat, spans_say_who_speaks)
     cr_expect(!out.thinks);
     chat_text_free(&out);
     gguf_close(g);
-    g = with_template(member(json_at(json_get(root, "templates"), 6), "text")); /* modes */
+    g = with_template(member(json_at(json_get(root, "templates"), 6), "text")); /* with modes */
     r = (struct chat_request){.msg = msg + 1, .n = 1, .generation = true, .date = "2026-11-23"};
     cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
     cr_expect(out.n_spans == 1 && out.span[0].role == CHAT_USER, "%d", out.n_spans);
     r = (struct chat_request){.msg = msg, .n = 4, .generation = true};
     chat_text_free(&out);
     gguf_close(g);
-    g = with_template(member(json_at(json_get(root, "templates"), 4), "text")); /* open thought */
+    g = with_template(member(json_at(json_get(root, "templates"), 4), "text")); /* a thought */
     cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
     cr_expect(out.thinks);
     cr_expect(out.n_spans && out.span[out.n_spans - 1].role == CHAT_THOUGHT);

@@ -1,6 +1,6 @@
-/* What is kept from cut to cut (sums over the window, the sum of keys, lists of the
- * worst) decides as a calculation from the start would: every eviction is compared
- * with the definition, in double, from a record of all rows and keys by position. */
+/* test_decisions.c - state that persists between evictions (window sums, the sum of keys, lists of
+ * the worst entries) gives the decisions of a calculation from scratch. Every eviction is compared
+ * with its definition in double precision, from a record of all rows and keys by position. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct world {
     struct method_params p;
     int t, incoming, n_cut[H];
     double score[H][T], worst_kept[H]; /* by definition */
-    int first_row;                     /* rows before are not known */
+    int first_row;                     /* earlier rows are unknown */
     bool prompt;
 };
 
@@ -31,7 +31,8 @@ static bool candidate(int h, int pos)
     return w.alive[h][pos] && pos >= w.p.sinks && pos < w.t + w.incoming - w.p.recent;
 }
 
-/* a_tj of the group at query t, divided by what the candidates got where asked for. */
+/* Returns the weight of position pos at query t, aggregated over the query heads of a group. If
+ * requested, it is divided by the total of the candidates. */
 static double grouped(int h, int t, int pos)
 {
     double out = 0;
@@ -78,7 +79,7 @@ static double by_anchor(int h, int pos)
     return -dot / sqrt(square);
 }
 
-/* R of R-KV for all entries: the newest similar neighbour of every entry is forgiven. */
+/* Computes R of R-KV for all entries. Each entry ignores its newest similar neighbour. */
 static void redundancies(int h, double *r)
 {
     double sum = 0;
@@ -119,7 +120,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Scores by definition, and the largest that a victim may have. */
+/* Computes all scores by definition, and the maximum score that an evicted entry may have. */
 static void define(double (*score)(int h, int pos))
 {
     static double v[T];
@@ -136,7 +137,7 @@ static void define(double (*score)(int h, int pos))
     }
 }
 
-static const double tolerance = 3e-6; /* of cosines in f32; relative for the rest */
+static const double tolerance = 3e-6; /* for cosines in f32; relative for other scores */
 
 static void on_evict(void *ctx, const struct eviction *e)
 {
@@ -161,7 +162,7 @@ static void fill(void)
         p[i] = (float)(0.1 * exp(-8 * rng_uniform(&r)));
     for (int h = 0; h < H; h++)
         for (int t = 0; t < T; t++)
-            for (int d = 0; d < D; d++) /* some look alike */
+            for (int d = 0; d < D; d++) /* some keys are similar */
                 w.key[h][t][d] = (float)(rng_normal(&r) + (t % 5 == d % 5 ? 2 : 0));
     for (int h = 0; h < H; h++)
         for (int t = 0; t < T; t++) {
@@ -190,7 +191,7 @@ static void feed_rows(struct method_state *s, struct cache *c, int t)
     for (int g = 0; g < G && method_wants_row(s, t); g++) {
         struct cache_head view = cache_view(c, 0, g / PER);
         float p[T];
-        int n = 0; /* rows of a prompt see the first entries only */
+        int n = 0; /* rows of a prompt cover only the first entries */
         for (; n < view.n && (!w.prompt || n <= t); n++)
             p[n] = w.weight[t][g][view.pos[n]];
         struct attn_row row = {.head = g, .t = t, .n = n, .seen = n, .p = p};

@@ -1,4 +1,5 @@
-/* Effects: entries leave a cache, its origin keeps them, and lack of memory breaks neither. */
+/* test_effect.c - ablation: a fork loses entries, its origin keeps them, and failed allocations
+ * damage neither. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "engine/experiment/effect.h"
 #include "golden.h"
 
-static long allocs_left = -1; /* calls before the failing one; < 0: never fails */
+static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
 
 void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
@@ -40,7 +41,7 @@ static void open_world(int model)
         world.ids[i] = (int32_t)rng_below(&r, (uint64_t)world.e->config.vocab);
 }
 
-/* Positions of a head in rising order; returns how many. */
+/* Writes the positions of a head in ascending order; returns their number. */
 static int positions(const struct session *s, int head, int32_t *out)
 {
     int H = world.e->config.n_kv_heads;
@@ -63,7 +64,7 @@ static void check_positions(const struct session *s, const unsigned char *heads,
     }
 }
 
-/* A random set of positions: one entry, some, or all. */
+/* Draws a random set of positions: one entry, some entries, or all. */
 static void draw_gone(struct rng *r, unsigned char *gone)
 {
     int kind = (int)rng_below(r, 3);
@@ -89,7 +90,7 @@ Test(effect, entries_leave_the_fork_alone, .timeout = 60)
         for (int i = 0; i < world.heads; i++)
             heads[i] = rng_below(&r, 2) != 0;
         draw_gone(&r, gone);
-        for (long n = 0; err; n++) { /* memory fails at each allocation in turn */
+        for (long n = 0; err; n++) { /* each allocation fails in turn */
             cr_assert(session_fork(s, NULL, &twin, &d) == KVF_OK);
             allocs_left = n;
             err = session_remove(twin, heads, gone);
@@ -110,7 +111,8 @@ Test(effect, entries_leave_the_fork_alone, .timeout = 60)
     engine_close(world.e);
 }
 
-/* A fork that lacks nothing is the full cache, bit by bit; others are not. */
+/* Checks that a fork without evictions equals the full cache bit for bit, and that others
+ * differ. */
 static void check_steps(const struct effect_step *step)
 {
     for (int i = 0; i < STEPS; i++) {

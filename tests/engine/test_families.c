@@ -1,5 +1,6 @@
-/* Every family of models against transformers (tests/data/golden/tools/make_family_golden.py), and
- * what must change nothing on their models: chunks, threads. */
+/* test_families.c - every model family compared with transformers
+ * (tests/data/golden/tools/make_family_golden.py). Chunk sizes and thread counts must not change
+ * results. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +12,8 @@
 
 enum { N = 600, FAMILY_CASES = 17 };
 
-/* Largest |difference| of the stored rows of logits, over the largest logit of the row. */
+/* Returns the maximum absolute difference of the stored rows of logits, relative to the largest
+ * logit of the row. */
 static double worst_row(const struct json *rows, const float *all, int V)
 {
     double worst = 0;
@@ -69,7 +71,7 @@ Test(families, agree_with_torch, .timeout = 120)
     json_free(root);
 }
 
-/* The last logits of a prompt in chunks, with or without --exact. */
+/* Returns the last logits of a prompt that is processed in chunks, with or without --exact. */
 static float *last_logits(const char *path, bool exact, int threads, int chunk)
 {
     struct engine *e = open_model(path, exact, threads);
@@ -86,7 +88,7 @@ static float *last_logits(const char *path, bool exact, int threads, int chunk)
     return out;
 }
 
-/* Of all families; of every third where KVFATE_TESTS=quick. */
+/* Tests all families; with KVFATE_TESTS=quick every third. */
 Test(families, chunks_and_threads_change_nothing, .timeout = 120)
 {
     const char *size = getenv("KVFATE_TESTS");

@@ -1,4 +1,5 @@
-/* Forks: two futures of one past share pages, and neither sees what the other does. */
+/* test_fork.c - forks share the pages of their common past, and a change in a fork is not visible
+ * in other forks. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "base/rng.h"
 #include "golden.h"
 
-static long allocs_left = -1; /* calls before the failing one; < 0: never fails */
+static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
 
 void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
@@ -21,8 +22,8 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
     return __real_aligned_alloc(align, n);
 }
 
-/* A cache of one head and what it must hold: the key and value of position p are
- * functions of p and of the cache that appended it. */
+/* A cache of one head with its expected contents. The key and value of an entry are functions of
+ * its mark, which differs per cache. */
 enum { DIM = 32, MOST = 5 * PAGE_SLOTS, TWINS = 6 };
 struct twin {
     struct cache *c;
@@ -46,7 +47,7 @@ static void append(struct twin *t, const struct kernels *k, float mark)
     t->mark[t->n++] = mark;
 }
 
-/* The last entry takes the slot that is open. */
+/* Moves the last entry to the free slot. */
 static void settle(struct twin *t, int slot)
 {
     cr_assert(cache_own(t->c, 0, 0, slot, slot + 1) == KVF_OK);
@@ -56,7 +57,7 @@ static void settle(struct twin *t, int slot)
     t->mark[slot] = t->mark[t->n];
 }
 
-/* The newcomer takes it. */
+/* Appends a new entry to the free slot. */
 static void replace(struct twin *t, const struct kernels *k, int slot, float mark)
 {
     int last = --t->n;
@@ -71,14 +72,14 @@ static void replace(struct twin *t, const struct kernels *k, int slot, float mar
     }
 }
 
-/* One entry leaves; of a head that lost one before, by closing ranks. */
+/* Evicts one entry. If a slot of the head is already free, ranks close instead. */
 static void evict(struct twin *t, struct twin *u, const struct kernels *k, int slot, float mark,
                   uint64_t how)
 {
     unsigned char keep[MOST];
     if (cache_gap(t->c, 0, 0, NULL) == GAP_NONE) {
         cache_evict(t->c, 0, 0, slot);
-        if (how == 1 && t != u) { /* forked while the slot is open */
+        if (how == 1 && t != u) { /* fork while the slot is free */
             cache_destroy(u->c);
             *u = *t;
             cr_assert(cache_fork(t->c, &u->c) == KVF_OK);
@@ -142,7 +143,7 @@ static void check(const struct twin *t)
     }
 }
 
-/* Random appends, evictions, cuts, forks and ends, against plain arrays. */
+/* Compares random appends, single and multiple evictions, forks and destroys with plain arrays. */
 Test(fork, caches_behave_as_copies, .timeout = 120)
 {
     static struct twin twin[TWINS];
@@ -181,7 +182,8 @@ Test(fork, caches_behave_as_copies, .timeout = 120)
         cache_destroy(twin[i].c);
 }
 
-/* Rows that run without gates and plans, and others that ask more of a session. */
+/* Returns presets that need no gates and plans, and methods with options that need more of a
+ * session. */
 static const char *const *all_rows(int *ret_n)
 {
     static const char *list[128] = {"h2o:group=none", "tova:positions=cache", "snapkv:order=after",
@@ -201,7 +203,7 @@ enum { PROMPT = 110, STEPS = 12, CAP = PROMPT + STEPS }; /* the second page is h
 
 static struct {
     struct engine *e;
-    int32_t ids[CAP], other[STEPS]; /* two ways to go on */
+    int32_t ids[CAP], other[STEPS]; /* two continuations */
     size_t bytes;                   /* of one row of logits */
 } world;
 
@@ -223,7 +225,7 @@ static struct session *prompted(const struct choice *c)
     return s;
 }
 
-/* Logits of all steps of a session that nobody forked. */
+/* Returns the logits of all steps of a session that was never forked. */
 static float *alone(const struct choice *c, const int32_t *next)
 {
     struct session *s = prompted(c);
@@ -254,7 +256,7 @@ static struct session *fork_of(const struct session *s)
     return twin;
 }
 
-/* Forks after the prompt and in the middle; steps in a random order. */
+/* Forks after the prompt and in the middle; runs the steps in random order. */
 static void any_order(const char *name, int budget)
 {
     struct choice c = choose(name, budget);
@@ -272,7 +274,7 @@ static void any_order(const char *name, int budget)
             step(s[who], who ? world.other : world.ids + PROMPT, who ? b : a, name);
             if (who == 0 && left[0] == STEPS / 2 && !s[2]) {
                 s[2] = fork_of(s[0]);
-                session_destroy(s[0]); /* the origin goes first */
+                session_destroy(s[0]); /* the origin is destroyed first */
                 s[0] = fork_of(s[2]);
             }
         }
@@ -299,8 +301,9 @@ Test(fork, of_any_method_goes_on_as_if_alone, .timeout = 120)
     engine_close(world.e);
 }
 
-/* The prompt loses one entry of the first page and the last takes its slot; then caches fork, and
- * the first step cuts in the second page: what fills the slot moves back, in its own copy. */
+/* The prompt evicts one entry of the first page, and the last entry moves to its slot. Then the
+ * cache forks. The first step evicts an entry of the second page, so the moved entry moves back in
+ * each fork's own copy. */
 Test(fork, a_filled_slot_is_of_each_its_own, .timeout = 60)
 {
     static const char *const rows[] = {"h2o", "tova", "keydiff", "random"};
@@ -321,7 +324,7 @@ static void same_entries(const struct session *a, const struct session *b, const
     }
 }
 
-/* One prefill under full, watched by all methods, serves each of them. */
+/* One prefill with method full, observed by all methods, serves each of them. */
 Test(fork, a_watched_prompt_is_that_of_the_method, .timeout = 120)
 {
     enum { MOST_METHODS = 128 };
@@ -366,7 +369,7 @@ Test(fork, a_watched_prompt_is_that_of_the_method, .timeout = 120)
     engine_close(world.e);
 }
 
-/* Sessions of all methods, of different lengths, in batches that some have to wait for. */
+/* Sessions of all methods with different lengths, in batches where some have to wait for others. */
 Test(fork, a_batch_steps_as_each_alone, .timeout = 120)
 {
     enum { MOST_METHODS = 128 };
@@ -405,7 +408,7 @@ Test(fork, a_batch_steps_as_each_alone, .timeout = 120)
     engine_close(world.e);
 }
 
-/* Memory fails at each allocation in turn, of forking, adopting and stepping. */
+/* Fails each allocation in turn during fork, adopt and step. */
 static void without_memory(const char *name, int budget)
 {
     struct choice c = choose(name, budget);
@@ -435,7 +438,7 @@ static void without_memory(const char *name, int budget)
             err = session_step(twin, world.other[i]);
             allocs_left = -1;
             failures[2] += err != KVF_OK;
-            if (err && n == 0 && i > 1) /* the other goes on, once all it shares was copied */
+            if (err && n == 0 && i > 1) /* the other continues; all shared pages were copied */
                 step(s, world.ids + PROMPT, a, name);
         }
         cr_assert(memcmp(session_logits(twin), (char *)b + (size_t)i * world.bytes, world.bytes)
@@ -457,7 +460,7 @@ static void without_memory(const char *name, int budget)
 
 Test(fork, lack_of_memory_leaves_both_usable, .timeout = 120)
 {
-    open_world(6, true); /* three layers: memory may fail in the middle of a token */
+    open_world(6, true); /* three layers: an allocation may fail in the middle of a token */
     without_memory("snapkv", 40);
     without_memory("h2o", 90);
     without_memory("adakv", 80);

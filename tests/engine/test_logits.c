@@ -1,5 +1,5 @@
-/* Logits against dumps of PyTorch (tests/data/golden/README.md), and the
- * quantised path against the exact one. */
+/* test_logits.c - logits compared with dumps of PyTorch (tests/data/golden/README.md), and the
+ * quantised path compared with the exact path. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "base/mem.h"
 #include "golden.h"
 
-/* Largest |difference| to the stored logits: of the listed ids, and lse. */
+/* Returns the maximum absolute difference from the stored logits of the listed ids and from the
+ * log-sum-exp. */
 static double worst_logit(const struct json *p, const float *row, int vocab)
 {
     const struct json *id = json_first(json_get(p, "vocab_ids")),
@@ -34,8 +35,8 @@ static double worst_nll(const struct json *nll, const float *all, const int32_t 
     return worst;
 }
 
-/* Every golden prompt with the exact path (f32 all through) or the default one
- * (16-bit activations, f16 cache). */
+/* Checks every golden prompt with the exact path (all in f32) or the default path (16-bit
+ * activations, f16 cache). */
 static void check_golden(bool exact, double limit)
 {
     if (!default_model())
@@ -107,7 +108,7 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
               == KVF_OK);
     for (int k = 0; k < n; k++)
         recorder_token(rec, ids[k], KVF_ROLE_PROMPT, "x", 1);
-    struct session *s = open_session(e, NULL, n, 40, rec); /* chunks that cut the text */
+    struct session *s = open_session(e, NULL, n, 40, rec); /* chunk boundaries inside the text */
     cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
     cr_assert(recorder_finish(rec, NULL, &d) == KVF_OK);
     cr_assert(kvf_open(path, KVF_OPEN_STRICT, &t, &d) == KVF_OK, "%s", d.text);
@@ -126,7 +127,7 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
     engine_close(e);
 }
 
-struct gap { /* of one path to the exact one */
+struct gap { /* of a path compared with the exact path */
     double kl, kl_max, worst, square;
     int same_top, n;
 };
@@ -146,7 +147,7 @@ static void add_gap(struct gap *g, const float *ref, const float *row, int V)
     g->n++;
 }
 
-/* Tokens of the golden prompts, one after the other. */
+/* Concatenates the tokens of the golden prompts. */
 static int join_prompts(const struct json *root, int32_t *ids, int max)
 {
     static const int order[] = {2, 0, 3, 5}; /* code, english, chinese_german, long */
@@ -159,7 +160,7 @@ static int join_prompts(const struct json *root, int32_t *ids, int max)
     return n;
 }
 
-/* Of what e gives over the ids with a type of cache; said after `what`. */
+/* Compares the logits of e over the ids with a cache type. `what` is the label of the message. */
 static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, const float *ref,
                          const int32_t *ids, int n)
 {
@@ -177,7 +178,7 @@ static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, 
     return g;
 }
 
-/* Of the default path, with activations of 16 or of 8 bits. */
+/* Compares the default path with activations of 16 or 8 bits. */
 static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, int n)
 {
     struct engine *e = open_model(default_model(), false, 0);
@@ -188,7 +189,7 @@ static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, 
     return g;
 }
 
-/* The paths that round, and what the cache's type costs beside weights and activations in f32.
+/* Tests the paths that round, and the effect of the cache type with weights and activations in f32.
  * The bounds are those of docs/reference/parity.md. */
 Test(logits, rounded_paths_and_caches_stay_close, .timeout = 300)
 {
@@ -222,7 +223,7 @@ Test(logits, rounded_paths_and_caches_stay_close, .timeout = 300)
     json_free(root);
 }
 
-/* Each case: full logits of the last id, argmax and nll of every position. */
+/* Checks a case: all logits of the last id, and argmax and NLL of every position. */
 static void check_tiny(const struct json *c, const char *path)
 {
     const char *args = json_str(json_get(c, "args"), "?");
@@ -251,7 +252,7 @@ Test(logits, tiny_models_agree_with_torch, .timeout = 120)
     struct json *root = golden_json("tiny_golden.json");
     int i = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c))
-        check_tiny(c, tiny_path(i++ / 2)); /* two lengths of each model */
+        check_tiny(c, tiny_path(i++ / 2)); /* two lengths per model */
     cr_expect(i == 16);
     json_free(root);
 }
@@ -266,7 +267,7 @@ Test(logits, qwen_models_agree_with_torch, .timeout = 120)
     json_free(root);
 }
 
-/* Tokens of the text, and the greedy answer. */
+/* Checks the tokens of the text and the greedy answer. */
 static void check_greedy(const struct json *c, const char *path)
 {
     struct engine *e = open_model(path, true, 1);
@@ -294,7 +295,7 @@ static void check_greedy(const struct json *c, const char *path)
     engine_close(e);
 }
 
-/* A trained model of another family, with a SentencePiece vocabulary. */
+/* A trained model of another family with a SentencePiece vocabulary. */
 Test(logits, stories_agree_with_torch, .timeout = 120)
 {
     const char *path = cached_model("stories260K.gguf");
@@ -310,8 +311,8 @@ Test(logits, stories_agree_with_torch, .timeout = 120)
     json_free(root);
 }
 
-/* The quantised rows of queries and keys are reordered as the others: of a model whose rows
- * are quantised, the default path stays as near to the exact one as rounding allows. */
+/* Quantised query and key rows are reordered like float rows. With quantised rows, the default path
+ * must stay as close to the exact path as rounding allows. */
 Test(logits, quantised_qwen_stays_close, .timeout = 60)
 {
     enum { N = 40 };

@@ -1,4 +1,4 @@
-/* What must change nothing: probes, threads, chunk sizes, a second run. */
+/* test_same.c - probes, thread counts, chunk sizes and a second run must not change results. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "engine/model/out_gram.h"
 #include "golden.h"
 
-enum { PROMPT = 110, STEPS = 40, CAP = PROMPT + STEPS }; /* 2 pages and a part */
+enum { PROMPT = 110, STEPS = 40, CAP = PROMPT + STEPS }; /* 2 pages and a fraction */
 
 static void random_ids(int32_t *ids, int vocab)
 {
@@ -22,7 +22,7 @@ static void random_ids(int32_t *ids, int vocab)
 }
 
 struct setting {
-    const char *probes; /* NULL: no recording */
+    const char *probes; /* NULL: no trace is recorded */
     int threads, chunk;
 };
 
@@ -38,7 +38,8 @@ static void outcome_free(struct outcome *o)
     mem_free(o->trace);
 }
 
-/* *gram: what the probe of contributions reads until the recorder is gone, for mem_free. */
+/* *gram: memory that the contribution probe reads until the recorder is destroyed; free with
+ * mem_free(). */
 static struct recorder *record(struct engine *e, const char *probes, const char *path,
                                const int32_t *ids, double **gram)
 {
@@ -62,8 +63,8 @@ static struct recorder *record(struct engine *e, const char *probes, const char 
     return rec;
 }
 
-/* model: of tiny_path, 8 + i of qwen_path(i), or FAMILY + i of family_path(i); BITS8 more: with
- * activations of 8 bits; WORDS more: with weights of floats as integers */
+/* A model number i is tiny_path(i), 8 + i is qwen_path(i), and FAMILY + i is family_path(i). Adding
+ * BITS8 selects 8-bit activations; adding WORDS selects float weights converted to integers. */
 enum { FAMILY = 12, MISTRAL = FAMILY + 1, GEMMA2 = FAMILY + 5, GEMMA3 = FAMILY + 6 };
 enum { BITS8 = 100, WORDS = 200 };
 
@@ -111,8 +112,8 @@ static struct outcome play(int model, bool exact, const char *method, int budget
     return o;
 }
 
-/* Every setting gives the logits of the first, bit by bit, and every recording
- * with the same probes the same bytes. */
+/* Checks that every setting gives the same logits bit for bit, and that recordings with the same
+ * probes have the same bytes. */
 static void compare_settings(int model, bool exact, const char *method, int budget)
 {
     static const struct setting set[] = {
@@ -149,8 +150,7 @@ Test(same, full_cache_in_every_weight_type, .timeout = 120)
         compare_settings(WORDS + model, false, "full", 0);
 }
 
-/* Whether a row runs without gates and plans; those that need them are compared by
- * tests/oracle. */
+/* Returns true if a preset needs no gates and plans. tests/oracle compares the other presets. */
 static bool runs_alone(const struct method *m)
 {
     struct method_inputs none = {0};
@@ -160,7 +160,8 @@ static bool runs_alone(const struct method *m)
 
 Test(same, every_method, .timeout = 300)
 {
-    /* the first exactly; all of them where there is time.  The last have layers with windows. */
+    /* The first model runs exactly; the long tests run all. The last three have sliding-window
+     * layers. */
     static const int model[] = {0, 5, 8, MISTRAL, GEMMA2, GEMMA3};
     const char *size = getenv("KVFATE_TESTS");
     bool all = size && strcmp(size, "long") == 0;
@@ -176,7 +177,7 @@ Test(same, every_method, .timeout = 300)
     }
 }
 
-/* A budget that holds everything changes nothing. */
+/* Checks that a budget above the length gives the results of method full. */
 static void expect_as_full(int model)
 {
     static const struct setting plain = {NULL, 1, 0};
@@ -185,7 +186,7 @@ static void expect_as_full(int model)
         if (!runs_alone(m))
             continue;
         struct outcome o = play(model, false, m->name, CAP, &plain);
-        /* rows that read pages by choice close ranks behind a window: sums in another order */
+        /* Presets that choose pages close ranks after a window, so sums have another order. */
         bool other_order = model >= FAMILY && !m->read->all;
         float off = 0;
         for (size_t i = 0; i < o.n_logits; i++)

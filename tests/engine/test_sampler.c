@@ -1,4 +1,4 @@
-/* Sampling against its definition, and weights against exp. */
+/* test_sampler.c - sampling compared with its definition, and weights compared with exp. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -42,7 +42,7 @@ Test(sampler, draws_what_the_definition_draws)
     check(0.01, 0.99, 1e-3, 5); /* most weights are 0 or too small for a float's full digits */
 }
 
-/* e^x, as the mathematical library has it with longer numbers. */
+/* Weights equal e^x of the math library in double precision. */
 Test(sampler, weights_are_powers)
 {
     struct rng r;
@@ -59,7 +59,7 @@ Test(sampler, weights_are_powers)
     cr_expect(draw_weight(3, 3, INFINITY) == (uint64_t)1 << DRAW_BITS);
 }
 
-/* 200,000 draws from weights 4 : 2 : 1 : 1, of which 0.6 are reached by two. */
+/* 200,000 samples from weights 4 : 2 : 1 : 1 with top_p 0.6, which the two largest reach. */
 Test(sampler, tokens_come_as_often_as_they_are_likely)
 {
     enum { MANY = 200000 };

@@ -1,4 +1,4 @@
-/* A step of a cache that is full asks for no memory, under any method. */
+/* test_steady.c - a step with a full cache allocates no memory under any method. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "golden.h"
 
-static atomic_long asked, bytes_asked; /* calls of the allocator, from any thread */
+static atomic_long asked, bytes_asked; /* calls of the allocator from any thread */
 
 void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
@@ -34,7 +34,7 @@ void *__wrap_realloc(void *p, size_t n)
 
 enum { PROMPT = 100, BUDGET = 40, WARM = 20, STEPS = 25 };
 
-/* Calls of the allocator in STEPS steps.  *ret_grew: the cache took pages in them. */
+/* Returns the number of allocations in STEPS steps. *ret_grew: true if the cache added pages. */
 static long calls_of(struct engine *e, const char *method, bool *ret_grew)
 {
     struct choice c = choose(method, BUDGET);
@@ -69,18 +69,19 @@ Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
         struct method_inputs none = {0};
         struct kvf_diag d;
         if (method_check_inputs(m, &none, &d) != KVF_OK
-            || (m->score && m->score->evidence & EVIDENCE_TWIN)) /* whose twin grows */
+            || (m->score && m->score->evidence & EVIDENCE_TWIN)) /* the mirror cache grows */
             continue;
         long calls = calls_of(e, m->name, &grew);
         cr_expect(grew || calls == 0, "%s: %ld calls", m->name, calls);
         n += !grew;
     }
     cr_expect(n > 10);
-    cr_expect(calls_of(e, "full", &grew) > 0 && grew); /* calls are counted */
+    cr_expect(calls_of(e, "full", &grew) > 0 && grew); /* proves that calls are counted */
     engine_close(e);
 }
 
-/* Bytes that a run of PROMPT + WARM tokens asks for under a method, which may become this long. */
+/* Returns the bytes that a run of PROMPT + WARM tokens allocates under a method. cap: maximum
+ * length of the session. */
 static long bytes_of(struct engine *e, const char *method, int cap)
 {
     struct choice c = choose(method, BUDGET);
@@ -94,8 +95,8 @@ static long bytes_of(struct engine *e, const char *method, int cap)
     return atomic_load(&bytes_asked) - before;
 }
 
-/* What a method knows of entries is as large as a head is, not as the text may become: under rkv
- * the keys of all heads alone would take 4 bytes a number. */
+/* A method's data about entries must grow with the head, not with the maximum length. With rkv, the
+ * keys of all heads would need 4 bytes per number. */
 Test(steady, what_is_known_of_entries_grows_with_the_heads, .timeout = 120)
 {
     enum { SHORT = 256, LONG = 512 };

@@ -1,4 +1,5 @@
-/* The tokenizer against the golden ids, its own inverse, and a brute force. */
+/* test_tokenizer.c - the tokenizer compared with golden ids, with its own inverse, and with a brute
+ * force. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ static uint32_t hex4(const char *s)
     return (uint32_t)strtoul(digits, NULL, 16);
 }
 
-/* The JSON string at *s (after its quote) into out: NULs are kept, which the
- * usual readers do not do.  *s moves behind the closing quote. */
+/* Decodes the JSON string at *s (after its quote) into out and moves *s after the closing quote.
+ * Unlike the usual readers, it keeps NULs. */
 static void json_text(const char **s, struct buf *out)
 {
     static const char from[] = "nrtbf\"\\/", to[] = "\n\r\t\b\f\"\\/";
@@ -61,7 +62,7 @@ static void json_text(const char **s, struct buf *out)
     *s = p + 1;
 }
 
-/* Bytes for which SmolLM2 has no token (golden/README.md). */
+/* Returns true for bytes without a token in SmolLM2 (golden/README.md). */
 static bool has_no_token(unsigned char c)
 {
     return c == 4 || c == 6 || c == 0x13 || c == 0x14 || c == 0x16 || c == 0x1d || c == 0xc0
@@ -73,7 +74,7 @@ static bool same_bytes(const struct buf *a, const struct buf *b)
     return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
-/* The ids spell the text, less the bytes that have no token. */
+/* Returns true if the ids spell the text without the bytes that have no token. */
 static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text)
 {
     struct buf want = {0}, got = {0};
@@ -91,7 +92,8 @@ static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const s
     return equal;
 }
 
-/* One golden line: {"text":"...","ids":[...]}; *ret_ids for mem_free.  Returns their number. */
+/* Checks one golden line: {"text":"...","ids":[...]}. Returns the number of ids; free *ret_ids with
+ * mem_free(). */
 static int check_ids(const struct tokenizer *t, const char *line, int number, unsigned flags,
                      struct buf *text, int32_t **ret_ids)
 {
@@ -146,11 +148,11 @@ Test(tokenizer, golden_ids_are_identical, .timeout = 60)
     gguf_close(g);
 }
 
-/* Published vocabularies, cut down to what the lines can reach (golden/README.md). */
+/* A published vocabulary, reduced to the tokens that the lines can reach (golden/README.md). */
 struct vocabulary {
     const char *name;
     int lines;
-    bool marks;      /* names of marks are tokens in the lines */
+    bool marks;      /* names of control tokens in the lines are tokens */
     bool reversible; /* the ids spell the text */
 };
 
@@ -172,12 +174,12 @@ static struct tokenizer *open_vocabulary(const char *name)
     snprintf(file, sizeof file, "%s.gguf", name);
     struct gguf *g = open_gguf(vocabulary_path(file));
     struct tokenizer *t = open_tokenizer(g);
-    gguf_close(g); /* nothing of it is needed any more */
+    gguf_close(g); /* the tokenizer keeps no reference */
     return t;
 }
 
-/* The tokens cover the text from its start to its end, and spell what they cover; U+2581 is a space
- * to SentencePiece. */
+/* Returns true if the tokens cover the text from start to end and spell the covered text. U+2581 is
+ * a space in SentencePiece. */
 static bool reads_back(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text,
                        bool sentencepiece)
 {
@@ -231,7 +233,7 @@ Test(tokenizer, published_vocabularies_give_published_ids, .timeout = 60)
         check_vocabulary(&vocabularies[i]);
 }
 
-/* The mark of the start comes once: not where the text begins with it, and only when asked for. */
+/* The start token is added once: only when requested, and not if the text begins with it. */
 Test(tokenizer, the_mark_of_the_start_comes_once)
 {
     static const struct {
@@ -260,7 +262,7 @@ Test(tokenizer, the_mark_of_the_start_comes_once)
     tokenizer_destroy(t);
 }
 
-/* Runs that make a pattern look at the same signs again and again. */
+/* Runs that could make a pattern scan the same characters repeatedly. */
 Test(tokenizer, long_runs_take_linear_time, .timeout = 60)
 {
     static const char *const run[] = {" ",        "\n",           "a",   "A",  "7",  "!",
@@ -276,7 +278,7 @@ Test(tokenizer, long_runs_take_linear_time, .timeout = 60)
             buf_clear(&text);
             while (text.len < BYTES)
                 buf_str(&text, run[i]);
-            buf_str(&text, "x"); /* what the run must not swallow */
+            buf_str(&text, "x"); /* must not become part of the run */
             cr_assert(tokenizer_encode(t, text.data, text.len, 0, &ids, &n, NULL) == KVF_OK,
                       "%s, run %zu", vocabularies[v].name, i);
             mem_free(ids);
@@ -296,7 +298,7 @@ struct word {
 
 struct list {
     int64_t n;
-    struct word *word; /* sorted by spelling; among equals the smaller number first */
+    struct word *word; /* sorted by spelling, then by number */
 };
 
 static int by_spelling(const void *a, const void *b)
@@ -334,7 +336,7 @@ static int64_t number_of(const struct list *l, const char *s, size_t len)
     return w ? w->number : -1;
 }
 
-/* GPT-2's spelling of a byte. */
+/* Writes GPT-2's spelling of a byte; returns its length. */
 static size_t spell(unsigned char b, char out[4])
 {
     if ((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174)
@@ -350,8 +352,8 @@ struct part {
     size_t len;
 };
 
-/* Looks through all neighbours for the pair of lowest rank, joins its leftmost
- * occurrence, and starts again. */
+/* Repeatedly finds the neighbouring pair with the lowest rank and merges its leftmost
+ * occurrence. */
 static int brute_force(const struct list *tokens, const struct list *merges, const char *s,
                        size_t n, int32_t *ids)
 {
@@ -386,7 +388,7 @@ static int brute_force(const struct list *tokens, const struct list *merges, con
     return m;
 }
 
-/* Runs, few letters (many ties), letters, and any bytes. */
+/* Draws a word: runs, few letters (many ties), letters, or arbitrary bytes. */
 static size_t random_word(struct rng *r, char *out)
 {
     static const char few[] = "aeinrst ", letters[] = "abcdefghijklmnopqrstuvwxyz  ETAOIN.,-=";
@@ -495,7 +497,7 @@ Test(tokenizer, special_names_are_tokens_only_when_asked)
     gguf_close(g);
 }
 
-/* Words of a text under patterns, one behind the other with a bar between them. */
+/* Checks the words of a text under patterns. `want` lists them separated by bars. */
 static void cuts(const char *patterns, int n, const char *text, const char *want)
 {
     struct pretok *p = NULL;
@@ -523,7 +525,7 @@ Test(pretok, of_a_file)
     cuts("", 0, "no pattern at all", "no pattern at all|");
     cuts("", 0, "", "");
     cuts("[a-z]+", 1, "ab 12cd", "ab| 12|cd|");
-    cuts("\001[a-z]+", 1, "ab 12cd", "ab|cd|"); /* what is between is dropped */
+    cuts("\001[a-z]+", 1, "ab 12cd", "ab|cd|"); /* text between the matches is dropped */
     cuts("\001[a-z]+", 1, "12 ab", "ab|");
     cuts("\001[a-z]+", 1, "12", "");
     cuts("\001[a-z0-9]+\000[0-9]", 2, ".ab12.,cd 3.", "ab|1|2|cd|3|");
@@ -537,8 +539,8 @@ static void count_news(void *ctx, uint64_t done, uint64_t of)
     ++*(int *)ctx;
 }
 
-/* The tiny model with another name for its tokenizer, as long as the first: is it refused before
- * any weight is packed? */
+/* A tiny model whose tokenizer has another name of the same length. It must be rejected before any
+ * weight is packed. */
 Test(tokenizer, an_unknown_kind_is_told_before_weights_are_packed)
 {
     static const char key[] = "tokenizer.ggml.model", path[] = "test-tokenizer-kind.gguf";
@@ -549,7 +551,7 @@ Test(tokenizer, an_unknown_kind_is_told_before_weights_are_packed)
     char *bytes = read_whole(tiny_path(0), &n), *at = bytes;
     while (memcmp(at, key, strlen(key)) != 0)
         at++;
-    memcpy(at + strlen(key) + 12, "bert", 4); /* behind a type and the length of a text */
+    memcpy(at + strlen(key) + 12, "bert", 4); /* after a type and the length of a string */
     FILE *f = fopen(path, "wb");
     cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
     struct engine_options opt = {.n_threads = 1, .teller = {count_news, &news}};

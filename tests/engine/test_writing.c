@@ -1,6 +1,6 @@
-/* The trace is written by a thread of its own: who decodes never waits for the file, and the bytes
- * are the same however slow it is; what went wrong with it is told.  Files are slow here, or full,
- * by the test's own calls that write. */
+/* test_writing.c - a separate thread writes the trace. Decoding never waits for the file, the bytes
+ * do not depend on the file's speed, and errors are reported. The test wraps the write calls to
+ * make the file slow or full. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "engine/probe/pen.h"
 #include "tests/engine/golden.h"
 
-#ifdef EMULATED /* 0: the device is real */
+#ifdef EMULATED /* 0: a real device */
 #include "tests/cuda/device.h"
 #define BACKENDS                                                                                   \
     {                                                                                              \
@@ -34,7 +34,8 @@ static const struct backend *const backends[] = BACKENDS;
 
 enum { BLOCK = 64, PROMPT = 60, STEPS = 12, CAP = PROMPT + STEPS + 1, BUDGET = 24 };
 
-/* Whether calls that write must wait, and how many may still succeed. */
+/* The gate of the wrapped write calls: shut makes them wait, and `left` is how many may still
+ * succeed. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -60,7 +61,7 @@ static long calls_so_far(void)
     return n;
 }
 
-/* Comes back when a call stands before the gate. */
+/* Returns when a write call waits at the gate. */
 static void await_call(void)
 {
     pthread_mutex_lock(&gate.lock);
@@ -76,7 +77,7 @@ static void *open_later(void *arg)
     return arg;
 }
 
-/* Whether a call may succeed, once it may be done. */
+/* Waits until the gate is open. Returns true if the write call may succeed. */
 static bool pass(void)
 {
     pthread_mutex_lock(&gate.lock);
@@ -103,13 +104,13 @@ ssize_t __wrap_pwritev64(int fd, const struct iovec *v, int n, off_t at)
 }
 
 struct told {
-    int err;           /* of the first step that failed, and else of recorder_finish */
-    int steps;         /* that went well */
-    struct kvf_diag d; /* of recorder_finish */
-    char *trace;       /* what lies at its place in the end; NULL: nothing */
+    int err;           /* error of the first failed step, or of recorder_finish */
+    int steps;         /* successful steps */
+    struct kvf_diag d; /* message of recorder_finish */
+    char *trace;       /* content of the trace file at the end; NULL: no file */
     size_t n;
-    long during, calls; /* calls that wrote while there were steps, and in all */
-    uint32_t kept;      /* steps of what lies unfinished beside its place */
+    long during, calls; /* write calls during the steps, and in total */
+    uint32_t kept;      /* steps in the unfinished trace file */
 };
 
 static struct recorder *record(struct engine *e, const char *path, const int32_t *ids)
@@ -131,7 +132,7 @@ static struct recorder *record(struct engine *e, const char *path, const int32_t
     return rec;
 }
 
-/* What lies there is whole, as far as it goes. */
+/* Verifies the unfinished trace file, removes it, and returns its number of steps. */
 static uint32_t steps_of_unfinished(const char *path)
 {
     char name[64];
@@ -147,8 +148,8 @@ static uint32_t steps_of_unfinished(const char *path)
     return n;
 }
 
-/* A run whose file takes `left` more calls from its creation on (-1: any number), and with slow
- * none before the last step. */
+/* Runs a session whose file allows `left` more write calls after its creation (-1: any number).
+ * With `slow`, it allows no call before the last step. */
 static struct told play(const struct backend *backend, bool slow, long left)
 {
     const struct engine_options opt = {.exact = true, .n_threads = 1, .backend = backend};
@@ -174,9 +175,9 @@ static struct told play(const struct backend *backend, bool slow, long left)
     o.during = calls_so_far();
     if (slow)
         await_call();
-    if (slow && left < 0) /* the end comes while all of this is still to be written */
+    if (slow && left < 0) /* the end is requested while all data are still unwritten */
         cr_assert(zero(int, pthread_create(&opener, NULL, open_later, NULL)));
-    if (slow && left >= 0) { /* the next step tells the error */
+    if (slow && left >= 0) { /* the next step reports the error */
         set_gate(false, left);
         while (!recorder_err(rec))
             usleep(1000);
@@ -200,8 +201,8 @@ static struct told play(const struct backend *backend, bool slow, long left)
     return o;
 }
 
-/* Steps go past the first block of tokens, where streams and a snapshot are due, while the file
- * takes nothing: were there a step that waits for it, it would wait for ever. */
+/* The steps pass the first block of tokens, where streams and a snapshot are due, while the file
+ * blocks. A step that waited for the file would wait forever. */
 Test(writing, steps_never_wait_for_the_file, .timeout = 240)
 {
     struct told first = {.n = 0};
@@ -214,20 +215,21 @@ Test(writing, steps_never_wait_for_the_file, .timeout = 240)
         cr_assert(eq(ulong, slow.n, quick.n));
         cr_expect(zero(int, memcmp(slow.trace, quick.trace, quick.n)));
         first = i == 0 ? quick : first;
-        if (SAME_BYTES) { /* a device has another last place of exp */
+        if (SAME_BYTES) { /* a real device may differ in the last digit of exp */
             cr_assert(eq(ulong, quick.n, first.n));
             cr_expect(zero(int, memcmp(quick.trace, first.trace, first.n)));
         }
     }
 }
 
-/* A disk that is full after so many calls is told in one sentence, and what it took can be read. */
+/* If the disk is full after some calls, one sentence reports it, and the data written so far can be
+ * read. */
 Test(writing, a_full_disk_is_told, .timeout = 240)
 {
     device_needed();
     const struct told whole = play(&backend_cpu, false, -1);
     for (int i = 0; i < N_BACKENDS; i++) {
-        const long left[] = {3, whole.calls - 2}; /* then index and end of the file fail */
+        const long left[] = {3, whole.calls - 2}; /* the latter: its index and end fail */
         for (int k = 0; k < 2 - i; k++) {
             struct told o = play(backends[i], k == 0, left[k]);
             cr_expect(eq(int, o.err, KVF_E_IO));
@@ -237,7 +239,7 @@ Test(writing, a_full_disk_is_told, .timeout = 240)
     }
 }
 
-/* ---- the pen itself */
+/* ---- the writer thread */
 
 static char done[16];
 static int n_done;
@@ -311,7 +313,7 @@ static int pass_gate(const struct pen_task *t, struct kvf_writer *w)
     return KVF_OK;
 }
 
-/* What is being done is not done. */
+/* A task in progress is not finished. */
 Test(pen, settles_when_the_last_task_has_ended, .timeout = 10)
 {
     struct pen *p = new_pen();
@@ -326,7 +328,7 @@ Test(pen, settles_when_the_last_task_has_ended, .timeout = 10)
     pen_destroy(p);
 }
 
-/* Memory is bounded: what does not fit waits until there is room. */
+/* Memory is bounded: a task that does not fit waits for free space. */
 Test(pen, takes_no_more_than_it_may, .timeout = 10)
 {
     struct pen *p = new_pen();

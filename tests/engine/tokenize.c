@@ -1,7 +1,9 @@
-/* Prints the tokens of texts, for comparisons with other tokenizers.
+/* tokenize.c - prints the tokens of texts, for comparisons with other tokenizers.
+ *
  * usage: tokenize MODEL [marks] < TEXTS
- * TEXTS: for each the number of its bytes as 4 bytes, little-endian, then the text.  Each gives one
- * line of ids.  marks: names of control tokens in a text are those tokens. */
+ *
+ * TEXTS: each text is its length as 4 bytes, little-endian, followed by its bytes. Each text gives
+ * one line of ids. marks: names of control tokens in a text become those tokens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ static int fail(const struct kvf_diag *d)
     return 1;
 }
 
-/* Reads the next text; false at the end. */
+/* Reads the next text; returns false at the end. */
 static bool read_text(struct buf *text)
 {
     unsigned char head[4];

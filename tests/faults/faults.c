@@ -1,15 +1,15 @@
-/* faults.c - puts faults between a program and libc: loaded before it (LD_PRELOAD), it makes one
- * call of a kind fail, or all from that one on.  Only calls from the program itself count, not
- * those that its libraries make, and only those since main began: GLib ends a program whose memory
- * is out, and that is not ours to mend.
+/* faults.c - an LD_PRELOAD module that makes calls from a program to libc fail: one call of a kind,
+ * or all calls from that one on. Only calls from the program itself count, not those of its
+ * libraries, and only calls after the start of main. GLib ends a program that is out of memory, and
+ * the program cannot change that.
  *
  * FAULT_KIND   alloc, write, sync, rename, open or cut (ftruncate)
- * FAULT_AT     which call fails, from 1 on; 0: none, they are counted
+ * FAULT_AT     the call that fails, from 1 on; 0: no call fails, calls are counted
  * FAULT_HOW    an errno; for writes also -1: half of it is written
- * FAULT_ON     1: so do all calls behind it
- * FAULT_TRACE  says on the standard error where the first call that fails is made
- * FAULT_FILE   a file of sizeof(struct told) bytes, which says what happened, also when the program
- *              was killed */
+ * FAULT_ON     1: all later calls fail, too
+ * FAULT_TRACE  prints on standard error where the first failing call is made
+ * FAULT_FILE   a file of sizeof(struct told) bytes for the results, which remain if the program
+ *              is killed */
 #undef _FILE_OFFSET_BITS /* write and write64 are two functions here */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,9 +30,9 @@
 enum { MOST_CALLS = 1 << 18, MOST_BLOCKS = 1 << 20, FRAMES = 8 };
 
 struct told {
-    uint64_t calls, failed;    /* of the kind; of them made to fail */
-    int64_t live;              /* blocks that the program took and did not give back */
-    uint64_t from[MOST_CALLS]; /* a number for the stack of each call, where none is to fail */
+    uint64_t calls, failed;    /* calls of the kind; failed calls */
+    int64_t live;              /* blocks that the program allocated and did not free */
+    uint64_t from[MOST_CALLS]; /* a hash of the stack of each call, if no call is to fail */
 };
 
 static struct {
@@ -40,10 +40,10 @@ static struct {
     long at;
     int how;
     bool on, ready, trace;
-    uintptr_t begin, end; /* of the program */
+    uintptr_t begin, end; /* address range of the program */
     struct told *told;
     pthread_mutex_t lock;
-    void *block[MOST_BLOCKS]; /* a hash table of what the program took */
+    void *block[MOST_BLOCKS]; /* a hash table of allocated blocks */
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static __thread bool inside;
 
@@ -87,9 +87,8 @@ __attribute__((constructor)) static void begin(void)
     unsetenv("LD_PRELOAD");
 }
 
-/* Calls count from the beginning of main on: what is linked to the program may register itself
- * before, as the run time of CUDA does with its kernels, and cannot do without the memory for it.
- */
+/* Calls count from the start of main. Libraries may need memory to register themselves before main,
+ * as the CUDA runtime does with its kernels. */
 typedef int main_fn(int argc, char **argv, char **env);
 static main_fn *main_of_program;
 
@@ -130,7 +129,7 @@ static void print_stack(void)
     inside = false;
 }
 
-/* Whether this call, made from `caller`, is to fail. */
+/* Returns true if this call from `caller` must fail. */
 static bool fails(const char *kind, void *caller)
 {
     uintptr_t a = (uintptr_t)caller;
@@ -184,7 +183,7 @@ static void gave_back(const void *p)
     while (own.block[i] && own.block[i] != p)
         i = (i + 1) % MOST_BLOCKS;
     if (own.block[i]) {
-        own.block[i] = &own; /* was in use */
+        own.block[i] = &own; /* was used before */
         own.told->live--;
     }
     pthread_mutex_unlock(&own.lock);
@@ -233,7 +232,7 @@ void free(void *p)
 
 #define REAL(name) (__extension__(__typeof__(&name)) dlsym(RTLD_NEXT, #name))
 
-/* How much of n bytes may be written; < 0: none, the call fails. */
+/* Returns how many of n bytes may be written; < 0: the call fails. */
 static ssize_t room(int fd, size_t n, void *caller)
 {
     if (fd <= STDERR_FILENO || !fails_with("write", caller))
@@ -256,7 +255,7 @@ ssize_t write(int fd, const void *p, size_t n)
 PWRITE(pwrite)
 PWRITE(pwrite64)
 
-/* Of several pieces half of the first that is not empty. */
+/* With several buffers, writes half of the first one that is not empty. */
 #define PWRITEV(name)                                                                              \
     ssize_t name(int fd, const struct iovec *v, int n, off_t at)                                   \
     {                                                                                              \

@@ -1,3 +1,4 @@
+/* tiny.c - writes a small trace with all features and checks its contents; see tiny.h. */
 #include "tiny.h"
 
 #include <fcntl.h>

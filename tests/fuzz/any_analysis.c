@@ -1,3 +1,4 @@
+/* any_analysis.c - turns fuzz bytes into an analysis and its options; see any_analysis.h. */
 #include "any_analysis.h"
 
 #include "base/opt.h"
@@ -13,7 +14,7 @@ struct any_open any_open(struct source *s)
     o.fd = memory_file(p, n, path);
     int err = kvf_open(path, n % 3 ? KVF_OPEN_TAIL : KVF_OPEN_SALVAGE, &o.t, &d);
     MUST(err == KVF_OK ? o.t != NULL : !o.t && d.text[0]);
-    if (o.t && kvf_check_size(o.t, &d) != KVF_OK) { /* commands end here */
+    if (o.t && kvf_check_size(o.t, &d) != KVF_OK) { /* commands also stop here */
         kvf_close(o.t);
         o.t = NULL;
     }
@@ -34,7 +35,7 @@ static int n_analyzers(void)
     return n;
 }
 
-/* A value for an option, of its type as a rule. */
+/* Writes a value for an option, usually of its type. */
 static void take_value(struct source *s, const struct opt *o, char out[32])
 {
     static const char *const texts[] = {

@@ -1,5 +1,5 @@
-/* any_tokenizer.h - what the targets of tokenizers in folders share: the folder that has nothing
- * but its tokenizer, and texts under it. */
+/* any_tokenizer.h - shared by the fuzz targets of tokenizers in folders: a folder with only a
+ * tokenizer, and texts for it. */
 #ifndef KVF_TESTS_FUZZ_ANY_TOKENIZER_H
 #define KVF_TESTS_FUZZ_ANY_TOKENIZER_H
 
@@ -50,8 +50,8 @@ static inline struct json *parsed(const char *text)
     return out;
 }
 
-/* The tokenizer of x is refused with a sentence, or gives tokens of its vocabulary for the text,
- * unless that is NULL. */
+/* Loads the tokenizer of x. It must be rejected with a message or give tokens of its vocabulary for
+ * the text. text NULL: the tokenizer must be accepted or rejected only. */
 static inline void try_tokenizer(const struct hf_texts *x, const char *text, size_t n)
 {
     struct kvf_diag d = {""};

@@ -1,3 +1,4 @@
+/* any_trace.c - turns fuzz bytes into a trace; see any_trace.h. */
 #include "any_trace.h"
 
 #include <math.h>
@@ -12,11 +13,11 @@
 
 enum { MOST_COLUMNS = 80, LAYERS = 3, ROOM_OF_VALUES = 1 << 16, MOST_META = 4096 };
 
-/* What honest values of a column are, at token or step i of T. */
+/* The kinds of valid values of a column, at token or step i of T. */
 enum kind {
     ID,
     ROLE,
-    STEP, /* at which an entry goes, or never */
+    STEP, /* eviction step, or never */
     REASON,
     AGE,   /* or never */
     COUNT, /* of queries */
@@ -119,14 +120,14 @@ static const struct plan plans[] = {
 enum { N_PLANS = sizeof plans / sizeof *plans, GROUP = 9 };
 _Static_assert((int)N_PLANS <= (int)MOST_COLUMNS, "room for all");
 
-/* What becomes of the values of a column. */
+/* How the values of a column are changed. */
 enum { MISSING = 8, TWICE = 16, PACKED = 32, OTHER = 64, BY_HEAD = 128 };
 struct column {
     struct plan is;
     uint8_t how, seed;
 };
 
-/* The trace that is being made, and where in its bytes. */
+/* The trace in progress, and the position in its bytes. */
 struct making {
     struct source *s;
     unsigned char p[ANY_TRACE_ROOM];
@@ -215,7 +216,8 @@ static void put_meta(struct making *m)
     put(m, (struct record){.type = REC_META, .flags = REC_CRITICAL}, text, n);
 }
 
-/* Layers of 0 to 3 KV heads, each read by 1 to 4 query heads, or by none that fit. */
+/* Reads layers of 0 to 3 KV heads, each used by 1 to 4 query heads, or with an impossible number of
+ * query heads. */
 static void take_shape(struct making *m)
 {
     m->layers = (int)(take(m->s, 1) % LAYERS) + 1;
@@ -231,8 +233,8 @@ static void take_shape(struct making *m)
 static void take_columns(struct making *m)
 {
     bool odd[N_PLANS] = {false};
-    unsigned groups = (unsigned)take(m->s, 1); /* of columns that go together; 0: all of them */
-    uint64_t n = take(m->s, 1) % 16;           /* columns that are there for others that are not */
+    unsigned groups = (unsigned)take(m->s, 1); /* mask of column groups; 0: all groups */
+    uint64_t n = take(m->s, 1) % 16;           /* columns to add or remove */
     for (uint64_t k = 0; k < n; k++)
         odd[take(m->s, 1) % N_PLANS] ^= true;
     for (int i = 0; i < N_PLANS; i++)
@@ -331,7 +333,7 @@ static double value(struct making *m, const struct column *c, uint32_t i)
     return mode == 7 ? c->seed : v;
 }
 
-/* As the column's type has it; whole numbers that do not fit lose their upper bits. */
+/* Stores a value in the column's type. Integers that do not fit lose their upper bits. */
 static void put_value(unsigned char *p, int dtype, double v)
 {
     float f = (float)(fabs(v) > 3e38 && isfinite(v) ? 3e38 : v);
@@ -364,7 +366,7 @@ static void put_values(struct making *m, struct record r, const struct column *c
     put_packed(m, r, at, width, c->how & PACKED);
 }
 
-/* For each token two intervals, or what rises in no way. */
+/* Writes two intervals per token, or invalid lists that do not ascend. */
 static void put_lists(struct making *m, struct record r, const struct column *c)
 {
     uint32_t lists = (uint32_t)r.n_heads * r.n, n = 0;

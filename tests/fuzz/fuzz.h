@@ -1,4 +1,4 @@
-/* fuzz.h - what the fuzz targets share. */
+/* fuzz.h - shared by the fuzz targets: MUST() and files in memory. */
 #ifndef KVF_TESTS_FUZZ_H
 #define KVF_TESTS_FUZZ_H
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Ends the run unless the claim holds; assert() would vanish in release builds. */
+/* Ends the run if the claim is false. assert() would have no effect in release builds. */
 #define MUST(claim)                                                                                \
     do {                                                                                           \
         if (!(claim)) {                                                                            \
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
         }                                                                                          \
     } while (0)
 
-/* A file in memory that can be opened by name; close the descriptor. */
+/* Makes a file in memory that can be opened by name; returns the descriptor to close. */
 static inline int memory_file(const void *data, size_t n, char path[64])
 {
     int fd = memfd_create("fuzz", 0);

@@ -1,5 +1,6 @@
-/* An analysis of a trace whose checksums are right, whatever it says; every cell of the table, the
- * summary, and the sums of a corpus.  Also what compares traces, and what judges one. */
+/* fuzz_analyze.c - runs an analysis of a trace with correct checksums and arbitrary contents. Reads
+ * every cell of the table and the summary, and adds the table to a corpus. Also compares two
+ * traces, and checks a trace. */
 #include "any_analysis.h"
 #include "base/buf.h"
 #include "fuzz.h"
@@ -7,8 +8,8 @@
 #include "studies/diff.h"
 #include "studies/part.h"
 
-/* Sums cost some microseconds for each row, and options ask for as many rows as they like: under
- * the sanitizers those of `density --bins 55292` took five seconds. */
+/* Limits for corpus sums. A sum costs some microseconds per row, and options can ask for any number
+ * of rows: with sanitizers, those of `density --bins 55292` took five seconds. */
 enum { MOST_CELLS = 20000, MOST_ROWS = 20000 };
 
 static volatile double sink;
@@ -25,7 +26,8 @@ static void walk(const struct table *t)
                 sink += table_real(t, c, r);
 }
 
-/* The table as one of a document: sums that a corpus takes or refuses with a sentence. */
+/* Adds the table to a corpus as one document. The sums must be accepted or rejected with a
+ * message. */
 static void add_up(const struct any_analysis *x, const struct table *t)
 {
     static const struct corpus_settings settings = {8, 1, CORPUS_AUTO};
@@ -72,7 +74,7 @@ static void analyse(struct source *s)
     any_close(&o);
 }
 
-/* Two traces: of the same bytes, or of those that follow. */
+/* Compares two traces, made from the same bytes or from consecutive ones. */
 static void compare(struct source *s, bool parts)
 {
     struct source again = *s;

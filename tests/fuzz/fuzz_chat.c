@@ -1,4 +1,4 @@
-/* A chat template, a NUL byte, and messages as JSON. */
+/* fuzz_chat.c - a chat template, a NUL byte, and messages as JSON. */
 #include <string.h>
 
 #include "base/json.h"
@@ -7,7 +7,7 @@
 #include "engine/model/chat.h"
 #include "fuzz.h"
 
-/* A model file that holds nothing but the template. */
+/* Returns a model file with only the template. */
 static struct gguf *with_template(const char *text, size_t n)
 {
     static const char key[] = "tokenizer.chat_template";
@@ -21,7 +21,7 @@ static struct gguf *with_template(const char *text, size_t n)
     buf_le64(&b, 1);
     buf_le64(&b, strlen(key));
     buf_str(&b, key);
-    buf_le32(&b, 8); /* text */
+    buf_le32(&b, 8); /* type: string */
     buf_le64(&b, n);
     buf_add(&b, text, n);
     int fd = memory_file(b.data, b.len, path);
@@ -31,7 +31,7 @@ static struct gguf *with_template(const char *text, size_t n)
     return g;
 }
 
-/* Spans are in order, within the text, and of messages that there are. */
+/* Checks that spans are in order, inside the text, and of existing messages. */
 static void check_spans(const struct chat_text *t, int n)
 {
     size_t at = 0;
@@ -63,7 +63,7 @@ static void render(const struct gguf *g, const char *json, size_t n)
     chat_json_close(&messages);
 }
 
-/* What is written as JSON reads back equal. */
+/* Checks that written JSON reads back equal. */
 static void check_writer(const char *s, size_t n)
 {
     struct buf b = {0};

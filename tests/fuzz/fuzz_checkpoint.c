@@ -1,4 +1,5 @@
-/* A checkpoint: read whole, or refused with a sentence and nothing filled. */
+/* fuzz_checkpoint.c - a checkpoint must be read completely, or rejected with a message and without
+ * output. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,6 @@
-/* The codecs alone: any bytes are decoded or refused, within their buffers; what is encoded
- * decodes to itself.  Byte 0 says which, byte 1 the width, bytes 2 and 3 the decoded size. */
+/* fuzz_codec.c - the codecs: any bytes are decoded or rejected, within their buffers, and encoded
+ * data decode to the original. Byte 0 selects the codec, byte 1 the width, bytes 2 and 3 the
+ * decoded size. */
 #include "fuzz.h"
 #include "libtrace/layout.h"
 #include "source.h"
@@ -8,7 +9,7 @@ enum { MOST = 1 << 12 };
 
 static const int widths[] = {1, 2, 4, 8};
 
-/* A block of exactly n bytes, so that tools see what lies behind it. */
+/* Copies n bytes to a block of exactly n bytes, so that tools detect reads beyond it. */
 static unsigned char *block(const uint8_t *from, size_t n)
 {
     unsigned char *p = malloc(n ? n : 1);
@@ -25,7 +26,7 @@ static void decode(void *decoder, struct source s, uint32_t codec, int width, si
     int err = codec_decode(decoder, s.p, s.n, codec, width, out, raw_len, scratch);
     MUST(err == KVF_OK || err == KVF_E_CORRUPT || (err == KVF_E_VERSION && codec > 2));
     MUST(err != KVF_OK || raw_len % (size_t)width == 0);
-    if (err == KVF_OK && codec == CODEC_SHUFFLE_ZSTD) { /* with or without memory kept */
+    if (err == KVF_OK && codec == CODEC_SHUFFLE_ZSTD) { /* with and without reused memory */
         MUST(codec_decode(NULL, s.p, s.n, codec, width, again, raw_len, scratch) == KVF_OK);
         MUST(memcmp(out, again, raw_len) == 0);
     }

@@ -1,6 +1,6 @@
-/* What is made of a trace: copies, pieces that are joined again, and what repair saves of a
- * damaged one, or of an unfinished one with its tail.  Byte 0 says which, and how often the trace
- * (any_trace.h) is damaged before. */
+/* fuzz_copy.c - files derived from a trace: copies, pieces that are joined again, and repairs of a
+ * damaged trace, or of an unfinished one with its tail. Byte 0 selects the operation, and how often
+ * the trace (any_trace.h) is damaged first. */
 #include <kvf/copy.h>
 
 #include "any_trace.h"
@@ -8,7 +8,7 @@
 
 enum { MOST_HEADS = 16, PATHS = 4 };
 
-/* Names of files in memory, of this process. */
+/* Returns the name of a file in memory of this process. */
 static const char *place(int i)
 {
     static char path[PATHS][64];
@@ -29,7 +29,8 @@ static void digest_of(const char *path, char ret[33])
     kvf_close(t);
 }
 
-/* Whatever is made is whole; a failure has a sentence and makes nothing. */
+/* Checks that a written file is a valid trace, and that a failure has a message and writes no
+ * file. */
 static bool made(int err, const char *path, const struct kvf_diag *d, char digest[33])
 {
     MUST(err == KVF_OK || d->text[0]);
@@ -69,7 +70,7 @@ static void piece(struct kvf_trace *t, struct source *s)
         MUST(ret.n_steps <= kvf_n_steps(t));
 }
 
-/* Two pieces, or three, and what they are together. */
+/* Splits a trace into two or three pieces and joins them. */
 static void join(struct kvf_trace *t, struct source *s)
 {
     struct kvf_trace *part[3] = {NULL};
@@ -119,7 +120,7 @@ static void repair(const char *path)
         &ret, &d);
     if (!made(err, place(0), &d, digest) || !r.intact)
         return;
-    MUST(kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK); /* all that its writer told of */
+    MUST(kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK); /* all announced contents */
     MUST(kvf_stored_digest(t, told) != KVF_OK || strcmp(told, digest) == 0);
     kvf_close(t);
 }
@@ -141,7 +142,7 @@ static void remove_file(const char *path, const char *suffix)
     unlink(name);
 }
 
-/* A trace that was not closed, and the newer state beside it. */
+/* Repairs an unfinished trace with its newer tail. */
 static void with_tail(struct source *s)
 {
     struct source again = *s;
@@ -168,7 +169,7 @@ static void with_tail(struct source *s)
     remove_file(place(1), ".tail");
 }
 
-/* Bytes that are changed, and an end that is cut off. */
+/* Changes bytes and cuts off the end; returns the new length. */
 static size_t damage(struct source *s, unsigned char *p, size_t n, unsigned times)
 {
     for (unsigned k = 0; k < times; k++) {

@@ -1,5 +1,6 @@
-/* The state of a corpus: refused with a sentence, or whole: then it can be merged, made a table
- * and written, and what is written reads back to the same bytes. */
+/* fuzz_corpus.c - the state of a corpus must be rejected with a message or be valid. A valid state
+ * can be merged, converted to a table and written, and written states read back to the same
+ * bytes. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,7 +10,7 @@
 
 enum { CHECKSUM = 8, BLOCK = 1 << 16 };
 
-/* Ends the input with its checksum, or nothing behind the header would ever be reached. */
+/* Appends the checksum to the input. Otherwise no code after the header would be reached. */
 static unsigned char *with_checksum(const uint8_t *data, size_t n)
 {
     unsigned char *p = malloc(n + CHECKSUM);
@@ -59,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (c)
         use(c);
     corpus_destroy(c);
-    if (n > 16) { /* without a right checksum nothing is taken */
+    if (n > 16) { /* only a correct checksum is accepted */
         c = NULL;
         MUST(corpus_parse(data, n, &c, &d) != KVF_OK && !c);
     }

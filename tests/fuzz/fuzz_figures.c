@@ -1,5 +1,5 @@
-/* A figure of the table of an analysis of any trace (any_analysis.h): drawn, or refused with a
- * sentence. */
+/* fuzz_figures.c - a figure of the table of any analysis (any_analysis.h) must be drawn, or
+ * rejected with a message. */
 #include <math.h>
 
 #include "any_analysis.h"
@@ -7,7 +7,7 @@
 #include "fuzz.h"
 #include "render/figure.h"
 
-/* key=value of one of the figure's keys. */
+/* Writes key=value with one of the figure's keys. */
 static void take_style(struct source *s, const struct figure *f, char out[64])
 {
     static const char *const numbers[] = {"0", "1", "3", "0.5", "100", "-1", "1e9", "4096"};
@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct kvf_diag d = {""};
     if (n < 8 || n > 1024)
         return 0;
-    look = (struct source){data, 8}; /* the analysis begins behind what says how it is drawn */
+    look = (struct source){data, 8}; /* the analysis follows the bytes for the style */
     take(&s, 8);
     if (!any_analysis(&s, &x))
         return 0;

@@ -1,6 +1,5 @@
-/* A folder of a model: config.json up to the first NUL, and behind it model.safetensors or, where
- * that does not begin like one, the index of files with the weights.  The tokenizer is a good one.
- */
+/* fuzz_folder.c - a model folder: config.json up to the first NUL, then model.safetensors or, if
+ * the rest does not begin like one, the index of files with the weights. The tokenizer is valid. */
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,11 +1,11 @@
-/* A gate file: opened for a small model, and every number asked for. */
+/* fuzz_gates.c - a gate file: opened for a small model, and every gate value computed. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/gate/gate.h"
 #include "fuzz.h"
 
-enum { L = 2, D_MODEL = 3, G = 4, H = 2, D = 2 }; /* as tests/gates makes its small files */
+enum { L = 2, D_MODEL = 3, G = 4, H = 2, D = 2 }; /* shape of the small files in tests/gates */
 
 static void use_blocks(const struct gates *g, int layer, const float *in, float *scratch)
 {
@@ -40,7 +40,7 @@ static void use_layer(const struct gates *g, int layer, const float *in, float *
     if (kind == GATE_BLOCKS || kind == GATE_HEADS)
         return;
     gates_eval(g, layer, &x, out, scratch);
-    for (int h = 0; h < H; h++) { /* a NaN, or in its range */
+    for (int h = 0; h < H; h++) { /* NaN, or in its range */
         MUST(!(kind == GATE_RETENTION && out[h] > 0));
         MUST(!(kind == GATE_WRITE && (out[h] < 0 || out[h] > 1)));
     }

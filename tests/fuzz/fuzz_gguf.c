@@ -1,4 +1,4 @@
-/* A model file: opened, read as a model, and run for a few tokens. */
+/* fuzz_gguf.c - a model file: opened, read as a model, and run for a few tokens. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ static void count(void *ctx, int64_t i, int64_t value)
     MUST(i == (*(int64_t *)ctx)++);
 }
 
-/* Every getter on a file that was accepted. */
+/* Calls every getter on an accepted file. */
 static void look_around(const struct gguf *g)
 {
     char hash[33];

@@ -1,4 +1,4 @@
-/* Any text: the readers of JSON agree about it (json_readers.h). */
+/* fuzz_json.c - any text: the JSON readers agree about it (json_readers.h). */
 #include "../json_readers.h"
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
-/* Any file of prompts, as run and generate take it with --jsonl: a sentence names the line that is
- * refused, or every line has one prompt, numbers in their ranges and a name of its own that is safe
- * as that of a file. */
+/* fuzz_jsonl.c - any file of prompts, as run and generate read it with --jsonl. A message names the
+ * rejected line, or every line has one prompt, numbers in range and a unique name that is safe as a
+ * file name. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,6 +1,7 @@
-/* The fixed parts of a trace: a header, footer, index entry or block that is taken says the same
- * when it is written again; checksums do not depend on how the bytes are cut.  The input is what
- * differs from a right header, and checksums are made right, or nothing would be taken. */
+/* fuzz_layout.c - the fixed parts of a trace. An accepted header, footer, index entry or block is
+ * equal after it is written again, and checksums do not depend on how the bytes are split. The
+ * input is the difference from a valid header, and checksums are corrected so that it can be
+ * accepted. */
 #include "fuzz.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
@@ -44,7 +45,7 @@ static void check_record_header(unsigned char *p, uint64_t offset, bool chained)
     put_le(p + 4, size, 2);
     put_le(p + size - 4, crc32c(0, p, size - 4), 4);
     MUST(!record_header_read(p, offset, salt ^ 1, chained, &r)); /* of another run */
-    MUST(!record_header_read(p, offset + 8, salt, chained, &r)); /* of another place */
+    MUST(!record_header_read(p, offset + 8, salt, chained, &r)); /* at another place */
     record_header_guess(p, &guess, &guess_chained);
     if (!record_header_read(p, offset, salt, chained, &r) || !chained)
         return;
@@ -102,7 +103,7 @@ static void check_blob(unsigned char *p, const struct source *s)
     MUST(memcmp(again, p, BLOB_HEADER) == 0);
 }
 
-/* One bit of the checksum at a time, as the standard defines it. */
+/* Computes the checksum bit by bit, as the standard defines it. */
 static uint32_t crc_by_bits(const uint8_t *p, size_t n)
 {
     uint32_t c = UINT32_MAX;
@@ -122,7 +123,7 @@ static void check_sums(const struct source *s, size_t cut)
     MUST(crc_by_bits(s->p, s->n) == whole);
 }
 
-/* Lists as a reader takes them, against the sentence that says how they are. */
+/* Checks that the reader accepts a list exactly if it fulfils the definition of lists. */
 static void check_list(struct source *s)
 {
     struct kvf_interval list[8];

@@ -1,4 +1,4 @@
-/* Texts that users type: options, methods, probes, sets of heads, numbers. */
+/* fuzz_options.c - texts that users type: options, methods, probes, sets of heads, numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void check_method(const char *text, int budget)
     MUST(!m.score || p.budget == 0 || (p.sinks + p.recent <= p.budget && p.pool % 2 == 1));
 }
 
-/* Words are separated by 1, as NUL ends the text. */
+/* Parses words separated by the byte 1, as NUL ends the text. */
 static void check_options(char *text)
 {
     static const char *const words[] = {"one", "two", NULL};
@@ -74,7 +74,7 @@ static struct kvf_trace *small_trace(void)
     struct kvf_writer *w = NULL;
     struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};
-    char path[] = "/tmp/kvf-fuzz-XXXXXX"; /* a trace is written beside its place: no memory file */
+    char path[] = "/tmp/kvf-fuzz-XXXXXX"; /* a trace needs a real folder */
     int fd = mkstemp(path);
     MUST(fd >= 0);
     MUST(kvf_writer_open(path, "{}", &shape, &column, 1,
@@ -129,7 +129,7 @@ static void check_text(const char *text, size_t n)
     MUST(strlen(d.text) < sizeof d.text && !strchr(d.text, '\n'));
 }
 
-/* Conditions on traces: refused with a sentence, or a judgement of any trace's facts. */
+/* A condition on traces must be rejected with a message, or evaluate for any trace. */
 static void check_where(const char *text)
 {
     struct trace_facts f = {0};

@@ -1,4 +1,4 @@
-/* A token cache file: as it is, and with the hash of its payload put right. */
+/* fuzz_packs.c - a token cache file, as it is and with a corrected hash of its payload. */
 #include <string.h>
 #include <xxhash.h>
 

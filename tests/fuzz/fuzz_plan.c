@@ -1,6 +1,6 @@
-/* Plans, which one run hands to another: read, or refused with a sentence, from traces that say
- * that they are plans (any_trace.h), and made of others.  And the results that `eval --state`
- * keeps: lines of any bytes behind a header that is right. */
+/* fuzz_plan.c - plans, which one run passes to another. A plan is read or rejected with a message,
+ * from traces with the header of a plan (any_trace.h), and is made from other traces. Also covers
+ * the results that `eval --state` keeps: lines of arbitrary bytes after a valid header. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -16,7 +16,7 @@ static void check_plan(const struct plan *p, const struct plan_model *m)
 {
     size_t T = (size_t)p->n_tokens;
     MUST(T >= 1 && p->n_prompt >= 0 && p->n_prompt <= p->n_tokens);
-    MUST(p->n_layers == m->n_layers || (!p->evict_step && !p->mass)); /* tokens alone */
+    MUST(p->n_layers == m->n_layers || (!p->evict_step && !p->mass)); /* only tokens */
     MUST(p->chunk >= 0 && p->chunk < p->n_tokens && strlen(p->method) < sizeof p->method);
     for (size_t i = 0; p->ids && i < T; i++)
         MUST(p->ids[i] >= 0 && p->ids[i] < m->vocab);
@@ -37,7 +37,7 @@ static void read_plan(const char *path, struct kvf_trace *t, bool tokens)
                            .most_tokens = 64};
     struct plan *p = NULL;
     struct kvf_diag d = {""};
-    snprintf(m.hash, sizeof m.hash, "%032d", 1); /* as any_trace says */
+    snprintf(m.hash, sizeof m.hash, "%032d", 1); /* the hash in any_trace.c */
     snprintf(m.tokenizer_hash, sizeof m.tokenizer_hash, "%032d", 2);
     int err = tokens ? plan_open_tokens(path, &m, &p, &d) : plan_open(path, &m, &p, &d);
     MUST(err == KVF_OK ? p != NULL : !p && d.text[0]);
@@ -46,7 +46,7 @@ static void read_plan(const char *path, struct kvf_trace *t, bool tokens)
     plan_close(p);
 }
 
-/* A plan of a trace is one, unless the trace says what no run can. */
+/* Writes a plan of a trace. It must be valid, unless the trace has values that no run can have. */
 static void write_plan(struct kvf_trace *t, unsigned how)
 {
     static char path[64];
@@ -117,7 +117,7 @@ static void results(struct source *s, unsigned how)
     MUST(lseek(fd, 0, SEEK_END) > 0 && write(fd, s->p, s->n) == (ssize_t)s->n);
     int err = eval_state_open(path, &e, 1, "1", &state, &d);
     MUST(err == KVF_OK ? state != NULL : !state && d.text[0]);
-    if (!err && how & 1) { /* what was there first is found */
+    if (!err && how & 1) { /* earlier results are found */
         MUST(eval_state_find(state, 3, 99, &cell, &got, &d) == 1);
         MUST(memcmp(&got, &r, sizeof r) == 0);
         MUST(eval_state_find(state, 3, 98, &cell, &got, &d) == KVF_E_FORMAT);

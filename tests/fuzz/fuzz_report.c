@@ -1,4 +1,4 @@
-/* The page of a trace (any_trace.h) with the tables of some analyses. */
+/* fuzz_report.c - the page of a trace (any_trace.h) with the tables of some analyses. */
 #include "any_analysis.h"
 #include "fuzz.h"
 #include "render/report/report.h"

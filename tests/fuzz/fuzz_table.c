@@ -1,4 +1,4 @@
-/* Tables: the first byte chooses TSV and CSV or JSON, the file follows. */
+/* fuzz_table.c - tables: the first byte chooses TSV and CSV or JSON, and the file follows. */
 #include <math.h>
 #include <string.h>
 

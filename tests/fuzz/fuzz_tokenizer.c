@@ -1,4 +1,4 @@
-/* Any bytes as text, under each pre-tokenizer: the ids spell the text. */
+/* fuzz_tokenizer.c - any bytes as text, with each pre-tokenizer: the ids spell the text. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -13,7 +13,7 @@ enum { N_PRE = sizeof pre / sizeof *pre };
 
 static struct tokenizer *tokenizer[N_PRE];
 
-/* vocabulary.gguf ends with the key of the pre-tokenizer: its value is put here. */
+/* vocabulary.gguf ends with the key of the pre-tokenizer. Its value is appended here. */
 static void load_all(void)
 {
     static char head[1 << 20];

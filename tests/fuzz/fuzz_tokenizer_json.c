@@ -1,5 +1,5 @@
-/* Any tokenizer.json and any text under it, which stands behind the first NUL: a sentence says why
- * the file is refused, or its tokens are of the vocabulary. */
+/* fuzz_tokenizer_json.c - any tokenizer.json, and after the first NUL any text for it. The file is
+ * rejected with a message, or its tokens are in the vocabulary. */
 #include "any_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

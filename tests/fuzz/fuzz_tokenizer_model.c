@@ -1,5 +1,5 @@
-/* Any tokenizer.model, behind the two bytes of its length, and any text under it, which follows: a
- * sentence says why the file is refused, or its tokens are of the vocabulary. */
+/* fuzz_tokenizer_model.c - two bytes with a length, any tokenizer.model of that length, and any
+ * text for it. The file is rejected with a message, or its tokens are in the vocabulary. */
 #include "any_tokenizer.h"
 #include "source.h"
 

@@ -1,6 +1,6 @@
-/* fuzz_trace.c - any bytes as a trace: opened in every mode, verified, and all of
- * it read.  Each input goes through twice, once as it is and once with every
- * checksum made right, or no mutation would get past the first record. */
+/* fuzz_trace.c - any bytes as a trace: opened in every mode, verified, and read completely. Each
+ * input is used twice, unchanged and with all checksums corrected; otherwise no mutation would get
+ * past the first record. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void use(const void *p, size_t n)
         sink += ((const unsigned char *)p)[i];
 }
 
-/* The intervals of a head, which must be as the reader promises. */
+/* Reads the intervals of a head and checks the guarantees of the reader. */
 static void read_lists(struct kvf_trace *t, int column, int layer, int head)
 {
     static uint32_t end[VALUES];
@@ -46,7 +46,7 @@ static void read_columns(struct kvf_trace *t)
         const struct kvf_column *col = kvf_column(t, c);
         size_t width = kvf_dtype_size((enum kvf_dtype)col->dtype);
         if (kvf_find(t, col->name) > c)
-            abort(); /* the first of a name is found */
+            abort(); /* the first column of a name is found */
         for (int l = 0; l < kvf_n_layers(t) && left > 0; l++)
             for (int h = 0; h < kvf_n_heads(t, l, (enum kvf_space)col->space) && left-- > 0; h++) {
                 if (kvf_read(t, c, l, h, 0, n, raw, NULL) == KVF_OK)
@@ -65,7 +65,7 @@ static void read_blobs(struct kvf_trace *t)
     for (int i = 0; i < kvf_n_blobs(t) && i < READS; i++) {
         int told = kvf_blob(t, i, &b, NULL), seen = kvf_blob_view(t, i, &p, NULL);
         if (seen == KVF_OK && (told != KVF_OK || kvf_blob_size(&b) == 0))
-            abort(); /* what is read can be told */
+            abort(); /* a readable blob has a description */
         if (seen == KVF_OK)
             use(p, kvf_blob_size(&b));
     }
@@ -118,22 +118,22 @@ static void try_bytes(const unsigned char *p, size_t n)
         d.text[0] = 0;
         int err = kvf_open(path, (enum kvf_open_mode)mode, &t, &d);
         if (err && (t || !d.text[0]))
-            abort(); /* no trace, and a sentence */
+            abort(); /* no trace, but a message */
         if (all == KVF_OK && err && mode != KVF_OPEN_STRICT)
-            abort(); /* what verifies opens */
+            abort(); /* a verified trace opens */
         if (!err)
             read_all(t);
         kvf_close(t);
     }
 }
 
-/* Makes the checksums of every record right that can be reached. */
+/* Corrects the checksum of every reachable record. */
 static void mend(unsigned char *p, size_t n)
 {
     static const unsigned char plain[RECORD_HEADER];
     if (n < FILE_HEADER)
         return;
-    bool chained = p[16] & FEATURE_CHAINED; /* else a file of format 0.1 stays one */
+    bool chained = p[16] & FEATURE_CHAINED; /* otherwise, a file of format 0.1 remains one */
     size_t size = header_size(chained);
     file_header_write(p, &(struct hash128){.low = 7});
     if (!chained) {

@@ -1,5 +1,5 @@
-/* Any vocabulary as a model file carries it, and any text under it: a tokenizer is refused with a
- * sentence, or its tokens are of the vocabulary and no more than the text can have. */
+/* fuzz_vocabulary.c - any vocabulary in a model file, and any text for it. The tokenizer is
+ * rejected with a message, or its tokens are in the vocabulary and no more than the text allows. */
 #include <math.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ static void put_tokens(struct file *f, struct source *s)
         buf_add(&f->pairs, &f->token[i].score, sizeof f->token[i].score);
 }
 
-/* Pairs of tokens; whether what they make is a token is up to the input. */
+/* Writes pairs of tokens. The input decides if their merges are tokens. */
 static void put_merges(struct file *f, struct source *s)
 {
     size_t n = f->n_tokens ? take(s, 1) % (MOST_MERGES + 1) : 0;

@@ -1,4 +1,4 @@
-/* replay.c - runs a fuzz target over the files of a folder. */
+/* replay.c - runs a fuzz target on the files of a folder. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* A buffer of exactly the file's size, so that tools see reads behind its end. */
+/* Returns a buffer of exactly the file's size, so that tools detect reads beyond its end. */
 static uint8_t *load(const char *path, size_t *ret_n)
 {
     FILE *f = fopen(path, "rb");

@@ -1,4 +1,4 @@
-/* source.h - the bytes of a fuzz input, taken one after the other; zeros behind the end. */
+/* source.h - the bytes of a fuzz input in sequence, followed by zeros. */
 #ifndef KVF_TESTS_FUZZ_SOURCE_H
 #define KVF_TESTS_FUZZ_SOURCE_H
 
@@ -8,10 +8,10 @@
 
 struct source {
     const uint8_t *p;
-    size_t n; /* left */
+    size_t n; /* remaining bytes */
 };
 
-/* The next `bytes` (at most 8) as a number, little-endian. */
+/* Takes the next `bytes` (at most 8) bytes as a little-endian number. */
 static inline uint64_t take(struct source *s, size_t bytes)
 {
     uint64_t v = 0;
@@ -22,7 +22,7 @@ static inline uint64_t take(struct source *s, size_t bytes)
     return v;
 }
 
-/* At most `most` bytes as they are; *ret_n says how many. */
+/* Takes at most `most` bytes; *ret_n is their number. */
 static inline const char *take_text(struct source *s, size_t most, size_t *ret_n)
 {
     const char *text = (const char *)s->p;

@@ -1,5 +1,5 @@
-/* file.h - what the suites of gate files share: files in memory, and opening them
- * in every way that a session would use them. */
+/* file.h - shared by the suites of gate files: files in memory, and opening them in every way that
+ * a session does. */
 #ifndef KVF_TESTS_GATES_FILE_H
 #define KVF_TESTS_GATES_FILE_H
 
@@ -21,7 +21,7 @@ static inline const struct kernels *reference(void)
     return &k;
 }
 
-/* The file of a header and the bytes behind it; spaces fill the header. */
+/* Writes a file from a header and the data after it; the header is padded with spaces. */
 static inline void put_file(struct buf *out, const char *header, const void *data, size_t n)
 {
     size_t len = strlen(header), fill = (8 - len % 8) % 8;
@@ -33,7 +33,7 @@ static inline void put_file(struct buf *out, const char *header, const void *dat
     cr_assert(zero(int, out->err));
 }
 
-/* A file made tensor by tensor. */
+/* A file that is built tensor by tensor. */
 struct maker {
     struct buf header, data, file;
 };
@@ -45,7 +45,7 @@ static inline void start(struct maker *m, const char *meta)
     buf_printf(&m->header, "{\"__metadata__\": {%s}", meta);
 }
 
-/* shape as JSON: "[1, 2]" */
+/* shape is JSON, for example "[1, 2]". */
 static inline void tensor(struct maker *m, const char *name, const char *shape, const float *v,
                           size_t n)
 {
@@ -70,7 +70,7 @@ static inline void end(struct maker *m)
     buf_finish(&m->file);
 }
 
-/* Every function on an opened file; nothing may be written beside scratch. */
+/* Calls every function on an open file. Only scratch and outputs may be written. */
 static inline void use(const struct gates *g, const struct gates_model *m)
 {
     enum { MOST = 64 };
@@ -98,8 +98,8 @@ static inline void use(const struct gates *g, const struct gates_model *m)
     mem_free(scratch);
 }
 
-/* Opens; ends the test when the answer breaks the contract.  The sentence (or "")
- * is left in d. */
+/* Opens the gates. Ends the test if the result violates the contract. d contains the message, or
+ * "". */
 static inline int try_open(const void *bytes, size_t n, const struct gates_model *m,
                            struct gates **ret, struct kvf_diag *d)
 {
@@ -119,7 +119,7 @@ static inline int try_open(const void *bytes, size_t n, const struct gates_model
     return err;
 }
 
-/* Opened and used: its code. */
+/* Opens and uses the gates; returns the code of the open. */
 static inline int try_use(const void *bytes, size_t n, const struct gates_model *m,
                           struct kvf_diag *d)
 {

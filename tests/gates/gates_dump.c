@@ -1,4 +1,4 @@
-/* gates_dump.c - prints what a gate file gives for inputs from stdin.
+/* gates_dump.c - prints the results of a gate file for inputs from stdin.
  *
  * usage: gates_dump FILE CPU_FLAGS L d G H D eps base MODEL_HASH|-   < inputs > numbers
  * inputs: for each token i32 pos, then f32 x[d] q[G*D] k_pre[H*D] v[H*D] k_post[H*D]
@@ -6,8 +6,8 @@
  *   one number per entry: [L][token][H];  heads: [L][H]
  *   blocks: [L][token][H][query vector, key vector, their logit], where k_pre, v and
  *           k_post serve as max, min and avg
- * Exit status 1 with the sentence on stderr when the file is refused, 3 when a
- * function wrote outside its scratch or output. */
+ * The exit status is 1 with a message on stderr if the file is rejected, and 3 if a function wrote
+ * outside its scratch or output. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct area {
     size_t n;
 };
 
-/* n floats of NaN between canaries. */
+/* Allocates n floats, set to NaN, between canaries. */
 static struct area make_area(size_t n)
 {
     struct area a = {MEM_NEW(float, n + 2 * GUARD), NULL, n};

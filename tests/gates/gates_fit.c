@@ -1,10 +1,10 @@
-/* gates_fit.c - whether gates fit a model, of which the header alone is read.
+/* gates_fit.c - checks that gates fit a model, of which only the header is read.
  *
  * usage: gates_fit MODEL GATES    (MODEL: a GGUF file, whose matrices may be holes)
  *
- * Prints kind, layout, container and hidden width, then for each layer what its KV heads give for
- * inputs of zeros at position 0 (alphas of heads as they are).  Exit status 1 with the sentence on
- * the standard error when the gates, or the model, are refused. */
+ * Prints kind, layout, container and hidden width, then for each layer the results of its KV heads
+ * for inputs of zeros at position 0 (alphas of heads unchanged). The exit status is 1 with a
+ * message on standard error if the gates or the model are rejected. */
 #include <stdio.h>
 
 #include "base/mem.h"

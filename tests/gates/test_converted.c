@@ -1,5 +1,5 @@
-/* test_converted.c - gates converted from files of torch.save: kind, layout and sizes are found by
- * the names of their tensors, and their numbers are those of the same tensors with metadata.
+/* test_converted.c - gates converted from torch.save files. Kind, layout and sizes are derived from
+ * the names of tensors, and the gate values equal those of the same tensors with metadata.
  * $KVF_TORCH is tests/data/torch, written by tests/data/make_torch_gates.py with torch;
  * $KVF_CONVERTED has these files as `kvfate gates convert` writes them. */
 #include <math.h>
@@ -11,7 +11,7 @@
 enum { L = 2, G = 4, H = 2, D = 4, D_MODEL = 6, MOST = 1 << 16 };
 
 static const struct pair {
-    const char *torch, *same; /* the converted file, and the one that NumPy wrote */
+    const char *torch, *same; /* the converted file, and the file written by NumPy */
     const char *kind, *layout;
     bool tied;
 } pairs[] = {{"rg", "rg", "retention", "rg", false},
@@ -40,7 +40,7 @@ static struct gates_model model_of(int n_layers, int d_model)
     return (struct gates_model){n_layers, d_model, G, H, D, 1e-5f, 1e4, "feed", reference()};
 }
 
-/* Path of a converted file, or of a file in $KVF_TORCH. */
+/* Builds the path of a converted file, or of a file in $KVF_TORCH. */
 static const char *path_of(char out[4096], const char *name, bool converted)
 {
     const char *dir = getenv(converted ? "KVF_CONVERTED" : "KVF_TORCH");
@@ -64,7 +64,7 @@ static struct gates *open_converted(const char *name)
     return open_path(path_of(path, name, true));
 }
 
-/* The file that NumPy wrote. */
+/* Builds the path of the file written by NumPy. */
 static const char *twin_of(char out[4096], const char *name)
 {
     char file[64];
@@ -72,7 +72,7 @@ static const char *twin_of(char out[4096], const char *name)
     return path_of(out, file, false);
 }
 
-/* All numbers of 16 tokens. */
+/* Computes the gate values of 16 tokens. */
 static void numbers(const struct gates *g, float *out)
 {
     enum { TOKENS = 16, WIDE = G * D };
@@ -116,7 +116,7 @@ Test(converted, numbers_are_those_with_metadata)
     }
 }
 
-/* Keys of converted files are in PyTorch's order: read as pairs they give other numbers. */
+/* Keys of converted files are in PyTorch's order. Read as pairs, they give different values. */
 static void read_as_pairs(const char *torch, const char *same)
 {
     enum { N = 16 * L * H };
@@ -149,7 +149,7 @@ Test(converted, heads_are_turned)
     read_as_pairs("locret", "locret");
 }
 
-/* Without a model: the sizes that the script gave; rg2 is told from rg by a model alone. */
+/* Without a model, the sizes are those in the script. Only a model can distinguish rg2 from rg. */
 Test(converted, sizes_are_told)
 {
     for (int i = 0; i < N_PAIRS; i++) {
@@ -208,15 +208,15 @@ static size_t load(const char *name, unsigned char *out)
     return n;
 }
 
-/* rg and rg2 have the same names.  The width of a model tells them apart, unless it is also the
- * width of its keys and values. */
+/* rg and rg2 have the same tensor names. The model width distinguishes them, unless it equals the
+ * width of keys and values. */
 Test(converted, rg_and_rg2_are_told_apart)
 {
     enum { SAME = 2 * H * D };
     static const struct {
         const char *name;
         int d_model;
-        const char *layout, *word; /* the second: of the error */
+        const char *layout, *word; /* `word` is in the error message */
     } cases[] = {{"rg2", D_MODEL, "rg2", ""},
                  {"rg2", SAME, "", "config.json"},
                  {"rg", D_MODEL, "rg", ""},
@@ -234,7 +234,7 @@ Test(converted, rg_and_rg2_are_told_apart)
     }
 }
 
-/* Without the metadata entry that a converted file has, nothing says how the tensors are meant. */
+/* Without the metadata entry of converted files, the meaning of the tensors is unknown. */
 Test(converted, other_files_need_metadata)
 {
     static unsigned char bytes[MOST];
@@ -253,7 +253,7 @@ Test(converted, other_files_need_metadata)
     cr_expect(strstr(d.text, "kvfate.kind") != NULL, "%s", d.text);
 }
 
-/* A key as it lies in the published code, turned by its position, in neighbours. */
+/* A key in the order of the published code, rotated by its position, and in pairs of neighbours. */
 static void turn_key(const double *key, int32_t pos, float *pre, float *post)
 {
     for (int j = 0; j < D / 2; j++) {
@@ -273,7 +273,8 @@ static void row_of(const struct json *list, int n, double *out)
         out[i] = json_num(json_at(list, i), NAN);
 }
 
-/* One token of one layer: the largest difference to the published log beta, relative. */
+/* Returns the largest relative difference from the published log beta, for one token of one
+ * layer. */
 static double published_token(const struct gates *g, int layer, const struct json *of, int t,
                               int32_t pos)
 {
@@ -299,8 +300,8 @@ static double published_token(const struct gates *g, int layer, const struct jso
     return worst;
 }
 
-/* What the attention layers of the published code make of their gates (published.json, written
- * by tests/data/golden/tools/make_retention_golden.py). */
+/* Compares with the values that the attention layers of the published code compute (published.json,
+ * written by tests/data/golden/tools/make_retention_golden.py). */
 Test(converted, numbers_are_those_of_the_published_code)
 {
     static unsigned char bytes[MOST];

@@ -1,5 +1,5 @@
-/* Damaged, hostile and foreign gate files: each is refused with a sentence, or
- * whatever it says is harmless.  $KVF_GATES holds one small file of each layout. */
+/* test_gate_files.c - damaged, hostile and foreign gate files are rejected with a message, or are
+ * harmless. $KVF_GATES has one small file of each layout. */
 #include <stdlib.h>
 
 #include "file.h"
@@ -34,14 +34,14 @@ static struct bytes load(const char *layout)
     return b;
 }
 
-/* The header's text; free with mem_free. */
+/* Returns the header's text; free with mem_free(). */
 static char *header_of(const struct bytes *b)
 {
     char *s = MEM_NEW(char, b->header - 8 + 1);
     return memcpy(s, b->p + 8, b->header - 8);
 }
 
-/* Refused with a sentence that has the word ("" for any). */
+/* Checks that the file is rejected with a message that contains the word ("" for any). */
 static void refused(const struct bytes *b, const char *header, const struct gates_model *m,
                     const char *word)
 {
@@ -54,7 +54,7 @@ static void refused(const struct bytes *b, const char *header, const struct gate
     buf_finish(&f);
 }
 
-/* A copy of the text in which the n bytes at `at` are another word. */
+/* Returns a copy of the text with the n bytes at `at` replaced by another word. */
 static char *with(const char *text, size_t at, size_t n, const char *word)
 {
     struct buf b = {0};
@@ -97,7 +97,7 @@ Test(gate_files, cut_at_every_byte)
     }
 }
 
-/* The length field is always caught; a wrong byte of the header only must do no harm. */
+/* A wrong length field is always detected. A wrong byte in the header must only do no harm. */
 Test(gate_files, every_byte_of_the_header_is_wrong_once, .timeout = 60)
 {
     static const unsigned char other[] = {0, 0xff, '0', '9', '"', '{', '}', '[', ']', ',', ' '};
@@ -142,7 +142,7 @@ Test(gate_files, numbers_that_are_none)
     }
 }
 
-/* What one field of a tensor's entry may be changed to, and what must be said. */
+/* Changes to one field of a tensor's entry, and the expected word in the message. */
 static const struct wrong {
     const char *key, *value, *word;
 } wrongs[] = {
@@ -184,7 +184,8 @@ static const struct wrong {
     {"Data_offsets", NULL, "outside"},
 };
 
-/* Applies it to the entry that begins at `entry`; NULL: the key gets a capital. */
+/* Applies the change to the entry that begins at `entry`. If value is NULL, the key gets a capital
+ * letter. */
 static char *apply(const char *header, const char *entry, const struct wrong *w)
 {
     char key[32];
@@ -211,7 +212,7 @@ Test(gate_files, every_field_of_every_tensor)
                 refused(&b, bad, &m, wrongs[k].word);
                 mem_free(bad);
             }
-            /* its name: now one is missing and one too many */
+            /* With another name, one tensor is missing and one is unknown. */
             char *bad = with(header, (size_t)(p - 2 - header), 1, "Z");
             refused(&b, bad, &m, "missing");
             mem_free(bad);
@@ -222,7 +223,7 @@ Test(gate_files, every_field_of_every_tensor)
     }
 }
 
-/* A shape with the same number of elements that is not the expected one. */
+/* A shape with the expected number of elements but different dimensions. */
 Test(gate_files, shapes_are_those_of_the_model)
 {
     struct gates_model m = small_model();
@@ -387,7 +388,7 @@ Test(gate_files, given_numbers_are_in_their_range)
         cr_expect(strstr(d.text, "from 0 to 1") != NULL, "%s", d.text);
     }
     mem_free(b.p);
-    b = load("values"); /* of retention */
+    b = load("values"); /* for retention */
     memcpy(b.p + b.n - 4, &(float){1e-9f}, 4);
     cr_expect(eq(int, try_use(b.p, b.n, &m, &d), KVF_E_FORMAT));
     cr_expect(strstr(d.text, "at most 0") != NULL, "%s", d.text);
@@ -407,7 +408,7 @@ Test(gate_files, what_is_no_file)
     cr_expect(g == NULL);
 }
 
-/* A length field as large as can be, and a header over the limit. */
+/* The largest possible length field, and a header over the limit. */
 Test(gate_files, header_lengths)
 {
     struct gates_model m = small_model();

@@ -1,4 +1,4 @@
-/* Gates whose numbers can be worked out by hand. */
+/* test_gate_known.c - gates with values that can be computed by hand. */
 #include <math.h>
 
 #include "base/par.h"
@@ -23,7 +23,7 @@ static double close_to(float have, double want)
     return fabs((double)have - want) / fabs(want);
 }
 
-/* One layer, d = I = 1, seven heads whose logit is their bias. */
+/* One layer, d = I = 1, seven heads with a logit equal to their bias. */
 Test(known, log_beta_is_exact_at_both_ends)
 {
     enum { H = 7 };
@@ -54,7 +54,7 @@ Test(known, log_beta_is_exact_at_both_ends)
     end(&m);
 }
 
-/* Two layers whose readouts are these: each a weight and a bias. */
+/* Two layers with these readouts: a weight and a bias each. */
 static bool tied(const float first[2], const float second[2])
 {
     const struct gates_model model = {2, 1, 1, 1, 2, 1e-5f, 1e4, NULL, reference()};
@@ -85,12 +85,12 @@ Test(known, tied_readouts_have_equal_weights_and_biases)
     cr_expect(not(tied((float[]){2, 5}, (float[]){3, 5})), "another weight");
 }
 
-/* Around 18 the grid of bf16 has steps of 1/8: systems differ in ties without it. */
+/* Around 18, bf16 has steps of 1/8. Implementations that round differently differ in ties. */
 Test(known, bf16_rounds_the_product_and_then_the_sum)
 {
     enum { H = 6 };
-    /* 0.0625 is half a step and goes to the even neighbour 18; 0.1871 becomes 0.1875
-     * in bf16 first, which is half way again and goes up to 18.25 */
+    /* 0.0625 is half a step and goes to the even neighbour 18. 0.1871 first becomes 0.1875 in bf16,
+     * which is again a tie and goes up to 18.25. */
     const float product[H] = {0.06f, 0.0625f, 0.07f, 0.1871f, 1.004f, -0.03f};
     const double z[H] = {18, 18, 18.125, 18.25, 19, 18};
     const float one = 1, zero = 0, bias[H] = {18, 18, 18, 18, 18, 18};
@@ -112,8 +112,8 @@ Test(known, bf16_rounds_the_product_and_then_the_sum)
     end(&m);
 }
 
-/* k = (3, 4) has root mean square sqrt(12.5).  Head 0 takes its first channel before
- * RoPE, head 1 its second one after. */
+/* k = (3, 4) has root mean square sqrt(12.5). Head 0 uses its first channel before RoPE, head 1 its
+ * second one after RoPE. */
 Test(known, write_gates_see_normed_keys_of_their_head)
 {
     const float ones[2] = {1, 1}, half[2] = {0.5f, 2}, zero[2] = {0},
@@ -139,7 +139,7 @@ Test(known, write_gates_see_normed_keys_of_their_head)
     end(&m);
 }
 
-/* Each input counts another decimal digit: q heads, then k heads, then v heads. */
+/* Each input has its own decimal digit: q heads, then k heads, then v heads. */
 Test(known, importance_reads_q_k_v_in_this_order)
 {
     enum { IN = 4 };
@@ -160,8 +160,8 @@ Test(known, importance_reads_q_k_v_in_this_order)
     end(&m);
 }
 
-/* With the average alone and no rotation the logit is mean q . mean k / sqrt(n); with a
- * rotation it depends on the distance of the two positions alone. */
+/* With the average only and without rotation, the logit is mean q . mean k / sqrt(n). With a
+ * rotation, it depends only on the distance of the two positions. */
 Test(known, block_logits_are_products_of_means_and_relative)
 {
     enum { D = 4, G = 2 };
@@ -180,7 +180,7 @@ Test(known, block_logits_are_products_of_means_and_relative)
     struct gates *g = open_made(&m, &model);
     gates_block_query(g, 0, 0, heads, 0, q, scratch);
     gates_block_key(g, 0, 0, junk, junk, avg, 0, k, scratch);
-    /* means of q: 2 1 1 1 */
+    /* Means of q: 2 1 1 1. */
     cr_expect(close_to(gates_block_logit(g, q, k), (2 + 2 + 3 + 4) / 2.0) < 1e-6);
     double near[2];
     for (int i = 0; i < 2; i++) {

@@ -1,12 +1,13 @@
-/* driver.c - stands before a driver, as libcuda.so.1 in LD_LIBRARY_PATH, and lies about it: it
- * knows the CUDA of KVF_DRIVER_VERSION, and its devices have compute capability KVF_DRIVER_MAJOR.0.
- * All else is asked of the driver whose file KVF_DRIVER names; without one nothing is there. */
+/* driver.c - wraps a driver, as libcuda.so.1 in LD_LIBRARY_PATH, and changes the reported versions.
+ * The CUDA version is KVF_DRIVER_VERSION, and devices have compute capability KVF_DRIVER_MAJOR.0.
+ * All other calls go to the driver in the file KVF_DRIVER. Without KVF_DRIVER, there is no
+ * driver. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_FOUND = 500, MAJOR = 75, MINOR = 76 }; /* of the driver's own interface */
+enum { NOT_FOUND = 500, MAJOR = 75, MINOR = 76 }; /* constants of the driver API */
 
 int cuInit(unsigned flags);
 int cuDriverGetVersion(int *version);
@@ -15,7 +16,7 @@ int cuGetExportTable(const void **table, const void *id);
 int cuGetProcAddress(const char *name, void **ret, int version, uint64_t flags);
 int cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t flags, int *status);
 
-/* *ret is a pointer to a function; NULL: there is no driver. */
+/* Sets *ret to a pointer to a function, or to NULL if there is no driver. */
 static void find(const char *name, void *ret)
 {
     static void *library;
@@ -23,7 +24,7 @@ static void find(const char *name, void *ret)
     if (!library && file && *file)
         library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     void *p = library ? dlsym(library, name) : NULL;
-    memcpy(ret, &p, sizeof p); /* POSIX: data and functions have pointers of one kind */
+    memcpy(ret, &p, sizeof p); /* POSIX: data and function pointers have the same size */
 }
 
 static int said(const char *name, int otherwise)
@@ -67,7 +68,8 @@ int cuGetExportTable(const void **table, const void *id)
     return f ? f(table, id) : NOT_FOUND;
 }
 
-/* What lies here is not the driver's.  Of the last there are two forms, by the CUDA of who asks. */
+/* Sets *ret to the function of this name in this file and returns 0; otherwise returns err.
+ * cuGetProcAddress has two forms; the CUDA version of the caller selects one. */
 static int found(int err, const char *name, int version, void **ret)
 {
     enum { SECOND = 12000 };

@@ -1,16 +1,17 @@
-/* hold.c - holds a device's memory, all but so much: programs that run meanwhile find little.
+/* hold.c - allocates all but a given amount of a device's memory, so that other programs find
+ * little.
  *
- * Each line of the standard input is the number of bytes to leave; the answer is a line with the
- * bytes that are free then.  The end of the input gives all back. */
+ * Each line of standard input is the number of bytes to leave free. The answer is a line with the
+ * bytes that are then free. The end of the input releases all memory. */
 #include <stdio.h>
 
 #include "engine/cuda/gpu.h"
 
 enum { MOST_PIECES = 4096 };
-static const size_t largest = (size_t)1 << 30, smallest = (size_t)2 << 20; /* bytes of a piece */
+static const size_t largest = (size_t)1 << 30, smallest = (size_t)2 << 20; /* bytes of a block */
 
 struct held {
-    void *piece[MOST_PIECES]; /* large ones first */
+    void *piece[MOST_PIECES]; /* large blocks first */
     int n;
 };
 

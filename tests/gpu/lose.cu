@@ -1,6 +1,6 @@
-/* lose.cu - a library that a program is started with (LD_PRELOAD) and that loses its device: once
- * the file that KVF_LOSE names is there, a kernel traps in the program's own context, which no call
- * of the driver outlives. */
+/* lose.cu - an LD_PRELOAD library that loses the program's device: as soon as the file KVF_LOSE
+ * exists, a kernel traps in the program's own context. Every later driver call in the context
+ * fails. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

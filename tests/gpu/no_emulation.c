@@ -1,4 +1,4 @@
-/* no_emulation.c - what tests ask the emulation, where the kernels run on a device. */
+/* no_emulation.c - replaces the emulation's counters when the kernels run on a real device. */
 #include "tests/cuda/emulation_c.h"
 
 void emulation_seed(unsigned long long seed)

@@ -1,5 +1,6 @@
-/* all_bits.c - a hash of what each kernel writes for random numbers, to be compared between
- * machines: tests/aarch64.sh does so for NEON and AVX2.
+/* all_bits.c - prints a hash of each kernel's output for random inputs, to compare machines;
+ * tests/aarch64.sh compares NEON with AVX2.
+ *
  * usage: all_bits FLAGS   CPU_* of kernels.h */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static void fill(float *to, double scale, double shift)
         to[i] = (float)(scale * rng_normal(&rng) + shift);
 }
 
-/* FNV-1a of the bytes. */
+/* Prints the FNV-1a hash of the bytes. */
 static void show(const char *name, const void *data, size_t bytes)
 {
     uint64_t h = 0xcbf29ce484222325;
@@ -67,7 +68,7 @@ static void show_products(void)
         uint16_t *data = mem_alloc(n, 1);
         struct packed w;
         start();
-        for (size_t j = 0; data && j < n / 2; j++) /* halves of 1/16 .. 1/8, whatever the type */
+        for (size_t j = 0; data && j < n / 2; j++) /* halves of 1/16 .. 1/8 for any type */
             data[j] = (uint16_t)(0x2c00 + rng_below(&rng, 1024));
         struct pack_source src = {data, types[i], OUT};
         if (!data || packed_build(&src, 1, K, 0, &w) != KVF_OK)
@@ -89,7 +90,7 @@ static void show_products(void)
     show("bytes", bytes, sizeof bytes);
 }
 
-/* Rows that end within a block. */
+/* Rows that end inside a block. */
 static void show_words(void)
 {
     enum { SOME = K - 20 };
@@ -108,7 +109,7 @@ static void show_words(void)
     packed_finish(&w);
 }
 
-/* Attention in whole numbers over a page. */
+/* Integer attention over a page. */
 static void show_whole(const struct kv_keys *keys, const struct kv_values *values)
 {
     static int16_t query[ROWS * (D + 1)];
@@ -187,7 +188,7 @@ static void show_training(void)
     show("its sums", &part, sizeof part);
 }
 
-/* Two rows that follow one another, with their cuts; 0 stands behind the first. */
+/* Two consecutive rows with their cuts; the first is followed by 0. */
 static void show_two_rows(const float *p, const struct row_cut *cut)
 {
     static float two[2 * N];

@@ -1,5 +1,5 @@
-/* amx_emulated.c - the products of engine/kernels/x86/matmul_amx.c, its very source, with emulated
- * tiles; the vectors are those of the machine, which has AVX-512. */
+/* amx_emulated.c - compiles engine/kernels/x86/matmul_amx.c with emulated tiles. The vector
+ * instructions run on the CPU, which must have AVX-512. */
 #include "tests/kernels/tiles_emulated.h"
 
 #include "tests/kernels/amx_emulated.h"

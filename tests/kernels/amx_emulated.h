@@ -1,4 +1,4 @@
-/* amx_emulated.h - products of bytes with emulated tiles.  One thread. */
+/* amx_emulated.h - byte matrix multiplications with emulated tiles, for one thread. */
 #ifndef KVF_TESTS_AMX_EMULATED_H
 #define KVF_TESTS_AMX_EMULATED_H
 
@@ -6,10 +6,10 @@
 
 DECL_MATMUL_Q(matmul_q_amx_emulated);
 
-/* Products of tiles since the last call. */
+/* Returns the number of tile products since the last call. */
 long emulated_products(void);
 
-/* What a processor would have refused; NULL: nothing. */
+/* Describes the first operation that a CPU would reject; NULL if there is no such operation. */
 const char *emulated_wrong(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* dequant.c - numbers of a GGUF type, dequantised: test_blocks.py compares them with its own.
+/* dequant.c - dequantises numbers of a GGUF type; test_blocks.py compares them with its own.
  *
  * usage: dequant TYPE <BLOCKS >FLOATS */
 #include <stdio.h>

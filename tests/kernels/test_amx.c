@@ -1,6 +1,6 @@
-/* Products of bytes by AMX, which few machines have: the source of the kernel with emulated tiles,
- * where there is AVX-512, and the instructions themselves where the processor has them.  Both are
- * held to the reference, bit for bit. */
+/* test_amx.c - byte matrix multiplications with AMX, which few machines have. On a CPU with
+ * AVX-512, tests run the kernel's source with emulated tiles. On a CPU with AMX, they run the
+ * instructions. Both must match the reference bit for bit. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -11,7 +11,8 @@
 enum { MOST_T = 70, MOST_PANELS = 5, MOST_K = 2048, BLOCKS = MOST_K / QBLOCK, LD = 96 };
 enum { CELLS = BLOCKS * MOST_PANELS * PANEL };
 
-/* Bits of every field at random, but numbers of f16 with an ordinary exponent. */
+/* An operand pair with random bits in every field, except that f16 numbers have an ordinary
+ * exponent. */
 struct product {
     struct packed w;
     struct qrows x;
@@ -24,7 +25,7 @@ struct product {
 };
 static struct product p;
 
-/* The largest and the smallest numbers now and then. */
+/* Returns a random byte in [low, high], sometimes the maximum or minimum. */
 static int some_byte(struct rng *r, int low, int high)
 {
     switch (rng_below(r, 16)) {
@@ -72,7 +73,7 @@ static void make(struct rng *r, const struct form *f, int K, bool hi_alone)
     fill_normal(r, p.half, 2 * MOST_T * BLOCKS, 1);
 }
 
-/* Rows [0, T), panels [panel, panel + n), and nothing beside them. */
+/* Checks rows [0, T) of panels [panel, panel + n), and that no other memory is written. */
 static void check_part(matmul_q_fn multiply, const char *name, int T, int panel, int n)
 {
     memset(p.got, 0xa5, sizeof p.got);
@@ -93,8 +94,8 @@ static void check_part(matmul_q_fn multiply, const char *name, int T, int panel,
     cr_expect(beside, "%s wrote outside", name);
 }
 
-/* Every number of rows, of 16 and of 8 bits, with one of the widths; with KVFATE_TESTS=long with
- * all. tiles: whether products of emulated tiles are counted. */
+/* Checks every number of rows with 16 and 8 bits and one of the widths; with KVFATE_TESTS=long all
+ * widths. tiles: products of emulated tiles are counted. */
 static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
 {
     static const int widths[] = {32, 64, 96, 256, 768, 800, 1632, 2048};
@@ -149,7 +150,7 @@ static void on_alarm(int signal)
     interruptions++;
 }
 
-/* What a signal interrupts is put aside, tiles and their shapes, too, and goes on with them. */
+/* Signal handling saves and restores the tiles and their shapes. */
 Test(amx, instructions_outlast_signals)
 {
     enum { T = 64, K = 2048, SIGNALS = 100, MOST_ROUNDS = 1000000 };

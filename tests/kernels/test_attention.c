@@ -1,17 +1,19 @@
+/* test_attention.c - attention kernels over one page of each cache type compared with double
+ * precision. */
 #include "engine/kernels/packed.h"
 #include "variants.h"
 
 static const int dims[] = {16, 20, 32, 64, 80, 128};
 enum { N_DIMS = sizeof dims / sizeof *dims, MAX_D = 128, MAX_T = 17 };
 
-/* A full page of each kind, filled through kv_store, and its values as stored. */
+/* A full page of each kind, filled by kv_store, and its stored values. */
 struct pages {
     void *k, *v;
     struct guarded gk, gv;
     float key[PAGE_SLOTS][MAX_D], value[PAGE_SLOTS][MAX_D];
 };
 
-/* What a page of the type holds of x: of q8_0, by its equations. */
+/* Rounds x as a page of the type stores it; for q8_0 by its equations. */
 static void round_row(float *x, int D, enum kv_type type)
 {
     for (int d = 0; type == KV_F16 && d < D; d++)
@@ -48,7 +50,7 @@ static void fill_pages(struct pages *p, const struct kernels *k, struct rng *r, 
     }
 }
 
-/* Of i16: channels of keys and slots of values lie in pairs, scales behind all. */
+/* Reads an i16 page: key channels and value slots are stored in pairs, scales at the end. */
 static float stored_int(const void *page, bool keys, int D, int s, int d)
 {
     int at = keys ? (d / 2 * PAGE_SLOTS + s) * 2 + d % 2 : (s / 2 * D + d) * 2 + s % 2;
@@ -56,8 +58,8 @@ static float stored_int(const void *page, bool keys, int D, int s, int d)
     return (float)((const int16_t *)page)[at] * scales[s];
 }
 
-/* Of q8_0: four channels of keys, or four slots of values, lie side by side, and behind all the
- * scales of each block. */
+/* Reads a q8_0 page: four key channels, or four value slots, are adjacent. The scales of all blocks
+ * are at the end. */
 static float stored_byte(const void *page, bool keys, int D, int s, int d)
 {
     const int8_t *q = page;
@@ -102,7 +104,7 @@ Test(attention, entries_lie_where_the_contract_says)
             }
 }
 
-/* The slot that the byte `at` of a half belongs to; of a multiple of four channels. */
+/* Returns the slot of byte `at` of a half page, for a multiple of four channels. */
 static int slot_of(size_t at, enum kv_type type, int D, bool keys)
 {
     static const size_t widths[KV_TYPES] = {
@@ -117,7 +119,7 @@ static int slot_of(size_t at, enum kv_type type, int D, bool keys)
     return (int)(keys ? at / width % PAGE_SLOTS : at / width / row);
 }
 
-/* Storing one slot touches no other. */
+/* Storing one slot does not change other slots. */
 Test(attention, store_leaves_other_slots_alone)
 {
     struct variant v[MAX_VARIANTS];
@@ -225,7 +227,7 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
             bad = worst(fabs((double)out[t * D + d] - sum) / ((n_slots + 1) * 0x1p-24 * size), bad);
         }
         memcpy(one, start + t * D, (size_t)D * sizeof *one);
-        for (int d = 0; d < D; d += KV_BLOCK) { /* and part by part */
+        for (int d = 0; d < D; d += KV_BLOCK) { /* also in parts */
             int end = d + KV_BLOCK < D ? d + KV_BLOCK : D;
             const struct kv_values part = {p->v, type, D, d, end, n_slots, NULL};
             v->k.attn_av(one, MAX_D, w + t * LD_P, LD_P, 1, &part);
@@ -256,7 +258,7 @@ Test(attention, values_are_summed_over_the_used_slots)
             }
 }
 
-/* Sums run in one order with fused operations: the same bits everywhere. */
+/* Sums have a fixed order with fused operations, so all variants give the same bits. */
 static void check_bits(const struct variant *v, int n, enum kv_type type, struct rng *r)
 {
     static struct pages p;
@@ -291,7 +293,8 @@ Test(attention, variants_agree_to_the_bit)
     check_bits(v, n, KV_I16, &r);
 }
 
-/* Products with q8_0 elements are not rounded: an f32 page of the same values gives the same. */
+/* Products with q8_0 elements are not rounded: an f32 page of the same values gives the same
+ * result. */
 Test(attention, q8_0_gives_what_its_values_give_in_f32)
 {
     enum { T = 5 };
@@ -325,7 +328,7 @@ Test(attention, q8_0_gives_what_its_values_give_in_f32)
         }
 }
 
-/* |x - q d| <= d / 2 + 127 d 2^-11; zeros, tiny and large blocks stay what they are. */
+/* |x - q d| <= d / 2 + 127 d 2^-11. Covers blocks of zeros, tiny and large values. */
 Test(attention, q8_0_stays_within_half_a_step)
 {
     enum { D = 96 };

@@ -1,6 +1,5 @@
-/* test_attention_ints.c - attention over pages of whole numbers of 16 and of 8 bits: the bits of
- * the reference in every variant, errors within those of the roundings, and numbers that are none.
- */
+/* test_attention_ints.c - attention over integer pages of 16 and 8 bits: every variant has the bits
+ * of the reference, errors stay within the rounding bounds, and NaN and infinity are handled. */
 #include <float.h>
 
 #include "variants.h"
@@ -18,7 +17,7 @@ enum {
     LD_P = PAGE_SLOTS + 5
 };
 
-/* A page and rows that meet it. */
+/* A page, and the query and weight rows that use it. */
 static struct world {
     float key[PAGE_SLOTS][MAX_D], value[PAGE_SLOTS][MAX_D];
     float q[MAX_T * LD_Q], p[MAX_T * LD_P], start[MAX_T * MAX_D];
@@ -30,7 +29,7 @@ struct result {
     float scores[MAX_T * PAGE_SLOTS], sums[MAX_T * MAX_D];
 };
 
-/* Weights of rows as a softmax leaves them, some of which see few slots. */
+/* Makes rows of weights like those of a softmax; some rows see few slots. */
 static void make_world(struct rng *r)
 {
     fill_normal(r, &w.key[0][0], PAGE_SLOTS * MAX_D, 2);
@@ -68,7 +67,7 @@ static void attend(const struct kernels *k, enum kv_type type, int D, int T, int
     k->attn_av(ret->sums, (size_t)D, w.p, LD_P, T, &values);
 }
 
-/* Equal bits, but for which of the many that are no numbers. */
+/* Returns true if the bits are equal. Different NaNs count as equal. */
 static bool same(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -113,7 +112,7 @@ Test(attention_ints, every_variant_gives_the_bits_of_the_reference)
         }
 }
 
-/* Numbers that are none, and the largest and smallest that are. */
+/* NaN, infinities, and the largest and smallest finite numbers. */
 Test(attention_ints, hostile_numbers_give_the_same_bits_too)
 {
     static const float odd[] = {NAN,      -NAN,     INFINITY, -INFINITY, FLT_MAX, -FLT_MAX,
@@ -143,7 +142,8 @@ Test(attention_ints, hostile_numbers_give_the_same_bits_too)
     }
 }
 
-/* The row of a query is that of the query alone, and channels may be summed part by part. */
+/* A query's row has the same bits as when computed separately, and channels may be summed in
+ * parts. */
 Test(attention_ints, rows_do_not_depend_on_their_neighbours)
 {
     static struct result all;
@@ -189,8 +189,8 @@ static double largest(const float *x, int n)
     return max;
 }
 
-/* Half a step of channel d of a row: of q8_0 of its block, where the scale of a key is rounded to
- * f16, too. */
+/* Returns half a quantisation step of channel d of a row. For q8_0 this is the step of its block,
+ * with the rounding of a key's scale to f16. */
 static double half_step(const float *x, enum kv_type type, int D, int d)
 {
     if (type == KV_I16)
@@ -199,8 +199,7 @@ static double half_step(const float *x, enum kv_type type, int D, int d)
     return largest(x + d0, D - d0 < KV_BLOCK ? D - d0 : KV_BLOCK) / 127 * (0.5 + 127 * 0x1p-11);
 }
 
-/* |q.k - score| <= sum of |q| u_k + |k| u_q + u_k u_q with the half steps u, and the roundings of
- * floats. */
+/* q.k - score| <= sum of |q| u_k + |k| u_q + u_k u_q with the half steps u, plus float rounding. */
 static double score_error(const float *scores, enum kv_type type, int D, int t)
 {
     const float *q = w.q + t * LD_Q;
@@ -218,7 +217,8 @@ static double score_error(const float *scores, enum kv_type type, int D, int t)
     return bad;
 }
 
-/* The same of sums of values: weights are off by half a step of the largest p u. */
+/* Returns the error of sums of values relative to its bound. Weights are off by half a step of the
+ * largest p u. */
 static double sum_error(const float *sums, int D, int t, int n_slots)
 {
     double step = 0, bad = 0;
@@ -265,7 +265,7 @@ Test(attention_ints, errors_are_those_of_the_roundings)
               "bounds that are never near: %g, %g, %g", scores, bytes, sums);
 }
 
-/* The largest sums of whole numbers that rows can have: all at their most, of one sign. */
+/* The largest integer sums possible: all numbers at their maximum, with one sign. */
 Test(attention_ints, the_largest_sums_do_not_overflow)
 {
     static struct result got;
@@ -293,13 +293,13 @@ Test(attention_ints, the_largest_sums_do_not_overflow)
         }
 }
 
-/* Whether the scale of one channel is that of the other. */
+/* Returns true if both channels have the same scale. */
 static bool in_block(enum kv_type type, int d, int other)
 {
     return type == KV_I16 || d / KV_BLOCK == other / KV_BLOCK;
 }
 
-/* An entry that holds what is no number spoils those that read it, and no others. */
+/* An entry with NaN or infinity affects only the queries that read it. */
 Test(attention_ints, what_is_no_number_stays_with_its_entry)
 {
     static struct result got;
@@ -322,13 +322,13 @@ Test(attention_ints, what_is_no_number_stays_with_its_entry)
                           v[i % n].name);
         for (int j = 0; j < T * D; j++)
             cr_expect(isnan(got.sums[j]) || !in_block(type, j % D, 40), "%s", v[i % n].name);
-        attend(k, type, D, T, SLOT, &got); /* slots before it */
+        attend(k, type, D, T, SLOT, &got); /* only slots before it */
         for (int j = 0; j < T * D; j++)
             cr_expect(isfinite(got.sums[j]), "%s", v[i % n].name);
     }
 }
 
-/* Moved within a page or to another, entries are those that were there, and others stay. */
+/* Entries moved in a page or to another page keep their bits, and other entries do not change. */
 static void expect_moved(struct rng *r, enum kv_type type, int D, bool within)
 {
     _Alignas(64) static unsigned char a[2][2 * sizeof w.keys], before[sizeof a];

@@ -1,5 +1,5 @@
-/* test_attention_pages.c - attention that goes on from page to page of whole numbers: the bits of
- * the reference in every variant, and the mean that a softmax gives. */
+/* test_attention_pages.c - attention that continues from integer page to integer page: every
+ * variant has the bits of the reference, and the result is the softmax mean. */
 #include <float.h>
 
 #include "variants.h"
@@ -44,7 +44,7 @@ static struct attn_sums rows_from(struct result *r, int t, int D)
     return (struct attn_sums){r->out + t * D, (size_t)D, r->sum + t * ATTN_LANES, r->top + t};
 }
 
-/* Rows [t0, t1) of which row t sees seen + t * grow entries, channels [d0, d1). */
+/* Computes rows [t0, t1) of channels [d0, d1). Row t sees seen + t * grow entries. */
 static void attend(const struct kernels *k, struct result *r, int D, int t0, int t1, int seen,
                    int grow, int d0, int d1)
 {
@@ -104,7 +104,7 @@ Test(attention_pages, every_variant_gives_the_bits_of_the_reference)
         }
 }
 
-/* Scores that are hidden or none, the largest and smallest, and values that are no numbers. */
+/* Masked scores, NaN, the largest and smallest scores, and values that are not finite. */
 Test(attention_pages, hostile_numbers_give_the_same_bits_too)
 {
     static const float odd[] = {NAN,     -NAN,   INFINITY, -INFINITY, -INFINITY, FLT_MAX, -FLT_MAX,
@@ -119,7 +119,7 @@ Test(attention_pages, hostile_numbers_give_the_same_bits_too)
         make_world(&r, &v[0].k, types[round % 2], D);
         for (int i = 0; i < 60; i++)
             w.scores[rng_below(&r, MAX_T * LD_S)] = odd[rng_below(&r, N_ODD)];
-        for (int s = 0; s < PAGE_SLOTS; s++) /* a row that sees nothing of its first page */
+        for (int s = 0; s < PAGE_SLOTS; s++) /* a row that sees no entry of its first page */
             w.scores[s] = -INFINITY;
         for (int i = 0; i < round % 3; i++) {
             void *page = w.pages[rng_below(&r, PAGES)];
@@ -155,7 +155,7 @@ Test(attention_pages, rows_do_not_depend_on_their_neighbours)
         }
 }
 
-/* What the largest number of an entry is times. */
+/* Returns the scale of the largest number of an entry. */
 static double scale_of(int page, int slot, int D)
 {
     double scale = 0;
@@ -167,8 +167,8 @@ static double scale_of(int page, int slot, int D)
     return scale;
 }
 
-/* The mean of values by a softmax, in double; bound: of the roundings of weights, half a step of
- * the largest weight times value of the page, and of values. */
+/* Returns the error of the softmax mean in double precision relative to its bound. The bound covers
+ * rounding of weights (half a step of the page's largest weight times value) and of values. */
 static double error_of(const struct result *got, int D, int t, int seen)
 {
     const float *s = w.scores + t * LD_S;
@@ -219,7 +219,7 @@ Test(attention_pages, the_mean_is_that_of_a_softmax)
     cr_expect(bad > 1e-3, "a bound that is never near: %g", bad);
 }
 
-/* All values at their most and of one sign, all weights alike. */
+/* All values at their maximum and of one sign, with equal weights. */
 Test(attention_pages, the_largest_sums_do_not_overflow)
 {
     static struct result got;

@@ -1,3 +1,5 @@
+/* test_elementwise.c - RMSNorm, RoPE, gated activations, soft cap and addition compared with double
+ * precision. */
 #include "variants.h"
 
 enum { MAX_C = 200 };
@@ -97,7 +99,7 @@ Test(swiglu, equals_double_and_works_in_place)
             double bad = 0;
             for (int j = 0; j < len; j++) {
                 double x = (double)keep[j], want = x / (1 + exp(-x)) * (double)up[j];
-                /* e^88 is the largest factor: below x = -88 only the size counts */
+                /* e^88 is the largest factor. Below x = -88, only the magnitude matters. */
                 double bound = 5e-7 * fabs(want) + 1e-34;
                 bad = worst(fabs((double)out[j] - want) / bound, bad);
             }
@@ -134,7 +136,7 @@ Test(geglu, equals_double_and_works_in_place)
                 double x = (double)keep[j],
                        u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
                 double want = x * (1 + tanh(u)) / 2 * (double)up[j];
-                /* 1 + tanh loses digits where tanh is near -1: the error is that of 1 */
+                /* 1 + tanh loses digits where tanh is near -1: the error is that of 1. */
                 double bound = 1e-6 * fabs(want) + 3e-7 * fabs(x * (double)up[j]);
                 bad = worst(fabs((double)out[j] - want) / (bound + 1e-30), bad);
             }
@@ -146,7 +148,7 @@ Test(geglu, equals_double_and_works_in_place)
         }
 }
 
-/* The error is at most some roundings of the cap. */
+/* The error is at most a few roundings of the cap. */
 Test(soft_cap, equals_double)
 {
     struct variant v[MAX_VARIANTS];

@@ -1,7 +1,9 @@
+/* test_matmul.c - matrix multiplications with weights of every type compared with double
+ * precision. */
 #include "engine/kernels/pack_room.h"
 #include "variants.h"
 
-/* One source matrix in a file format, with its plain values beside it. */
+/* A source matrix in a file format, with its exact values. */
 struct matrix {
     uint8_t *bytes;
     float *value; /* [N][K] */
@@ -9,7 +11,7 @@ struct matrix {
     enum weight_type type;
 };
 
-/* f16 of numbers with at most 11 significant bits and an exponent in range. */
+/* Converts a number with at most 11 significant bits and an exponent in range to f16. */
 static uint16_t to_f16(float f)
 {
     uint32_t b;
@@ -25,8 +27,8 @@ static void put16(uint8_t *p, uint16_t v)
     p[1] = (uint8_t)(v >> 8);
 }
 
-/* Writes a block of 32 in GGUF's layout and its values, from the definition:
- * Q8_0: d q; Q4_0: d (u - 8); Q4_1: d u + m; nibbles: 16 low ones, 16 high ones. */
+/* Writes a block of 32 in GGUF's layout and its values, by definition: Q8_0: d q; Q4_0: d (u - 8);
+ * Q4_1: d u + m; nibbles: 16 low ones, 16 high ones. */
 static size_t put_block(struct rng *r, enum weight_type type, uint8_t *p, float *value)
 {
     float d = (float)(1 + rng_below(r, 1023)) / 16384, m = -(float)rng_below(r, 1024) / 2048;
@@ -51,13 +53,14 @@ static size_t put_block(struct rng *r, enum weight_type type, uint8_t *p, float 
     return type == WEIGHT_Q8_0 ? 34 : head + 16;
 }
 
-/* A block of 256 (or of 32) of a type whose values come from weight_dequant, which test_blocks.py
- * holds to the published formulas: any bits, but ordinary f16 numbers at the given places. */
+/* Writes a block of 256 (or of 32) with random bits and ordinary f16 numbers at the given places.
+ * Its values come from weight_dequant, which test_blocks.py compares with the published
+ * formulas. */
 static size_t put_any_block(struct rng *r, enum weight_type type, uint8_t *p, float *value)
 {
     static const struct {
         enum weight_type type;
-        int half[2]; /* -1: none */
+        int half[2]; /* -1: no such number */
     } places[] = {{WEIGHT_Q5_0, {0, -1}},   {WEIGHT_Q5_1, {0, 2}},    {WEIGHT_Q2_K, {80, 82}},
                   {WEIGHT_Q3_K, {108, -1}}, {WEIGHT_Q4_K, {0, 2}},    {WEIGHT_Q5_K, {0, 2}},
                   {WEIGHT_Q6_K, {208, -1}}, {WEIGHT_IQ4_NL, {0, -1}}, {WEIGHT_IQ4_XS, {0, -1}}};
@@ -74,7 +77,7 @@ static size_t put_any_block(struct rng *r, enum weight_type type, uint8_t *p, fl
 
 static size_t put_float(struct rng *r, enum weight_type type, uint8_t *p, float *value)
 {
-    /* 8 significant bits: exact in every float type */
+    /* 8 significant bits: exact in every float type. */
     *value = (float)((int)rng_below(r, 255) - 127) / 128;
     if (type == WEIGHT_F16) {
         put16(p, to_f16(*value));
@@ -121,7 +124,7 @@ static const enum weight_type types[] = {WEIGHT_F32,    WEIGHT_F16,  WEIGHT_BF16
                                          WEIGHT_Q5_K,   WEIGHT_Q6_K, WEIGHT_IQ4_XS};
 enum { N_TYPES = sizeof types / sizeof *types };
 
-/* K, or the least multiple of the type's block above it. */
+/* Returns K rounded up to a multiple of the type's block. */
 static int whole_blocks(enum weight_type type, int K)
 {
     int block = weight_block(type);
@@ -157,7 +160,7 @@ static void free_qrows(struct qrows *q)
     mem_free(q->half);
 }
 
-/* The product of T rows of x, whatever the kind of weights; hi_alone: with 8 bits of x. */
+/* Multiplies T rows of x with any kind of weights. hi_alone: use 8 bits of x. */
 static void multiply(const struct kernels *k, float *out, size_t ld, const float *x, int T,
                      const struct packed *w, int panel0, int n_panels, bool hi_alone)
 {
@@ -171,8 +174,9 @@ static void multiply(const struct kernels *k, float *out, size_t ld, const float
     free_qrows(&q);
 }
 
-/* Each K term contributes at most half an ulp of a partial sum <= sum |x w|; the activations'
- * rounding is tested apart: here x is a multiple of max/32512, or with 8 bits of max/127. */
+/* Each of the K terms contributes at most half an ulp of a partial sum <= sum |x w|. Rounding of
+ * activations is tested separately: here x is a multiple of max/32512, or with 8 bits of
+ * max/127. */
 static void check_product(const struct variant *v, const struct matrix *m, const struct packed *w,
                           const float *x, int T, bool hi_alone)
 {
@@ -198,8 +202,8 @@ static void check_product(const struct variant *v, const struct matrix *m, const
     cr_expect(intact(&g), "%s wrote outside", v->name);
 }
 
-/* Rows of integers, or of multiples of 256, with 32512 in every block of 32: quantisation keeps
- * them. */
+/* Makes rows of integers, or of multiples of 256, with 32512 in every block of 32, so that
+ * quantisation is exact. */
 static float *integer_rows(struct rng *r, int T, int K, bool hi_alone)
 {
     float *x = MEM_NEW(float, (size_t)T *(size_t)K);
@@ -277,8 +281,8 @@ Test(matmul, exact_packing_keeps_every_value)
     }
 }
 
-/* 8 d is kept as f16 beside the blocks of Q4_0: of a scale for which it has no number the values
- * are kept instead. */
+/* Q4_0 blocks are stored with 8 d as f16. If f16 cannot represent it, the values are stored as
+ * floats. */
 Test(matmul, scales_too_large_for_f16_become_floats)
 {
     struct rng r;
@@ -293,7 +297,7 @@ Test(matmul, scales_too_large_for_f16_become_floats)
     free_matrix(&m);
 }
 
-/* Two sources in one matrix, which is what QKV and gate-up are. */
+/* Two sources in one matrix, as for QKV and gate-up. */
 static void check_joined(struct rng *r, enum weight_type first, enum weight_type second,
                          enum packed_kind kind, int n_fine)
 {
@@ -337,7 +341,7 @@ Test(matmul, joined_sources_stand_one_below_the_other)
     check_joined(&r, WEIGHT_Q4_K, WEIGHT_BF16, PACK_F32, 0);
 }
 
-/* A part of the panels, which is what a task of the pool takes of the output matrix. */
+/* A subset of the panels, as a pool task computes of the output matrix. */
 Test(matmul, part_of_the_panels_is_a_matrix)
 {
     struct rng r;
@@ -363,16 +367,16 @@ Test(matmul, part_of_the_panels_is_a_matrix)
     }
 }
 
-/* Row t of a batch has the bits of the row alone, and a panel those of all panels:
- * the contract on which chunk size and thread count lean. */
+/* Row t of a batch has the bits of the separate row, and a panel has the same bits in any range of
+ * panels. Independence of chunk size and thread count relies on this. */
 static void check_rows(const struct variant *v, const struct packed *w, const float *x,
                        bool hi_alone)
 {
-    /* Tiles of many rows and of few, and what is left of either. */
+    /* Tiles of many rows and of few, with all remainders. */
     static const int rows_of[] = {38, 35, 33, 31, 13};
     enum { T = 40, LD = 96 };
     float all[T * LD], some[T * LD];
-    memset(all, 0xff, sizeof all); /* nothing of the variant before */
+    memset(all, 0xff, sizeof all); /* no result of the previous variant */
     multiply(&v->k, all, LD, x, T, w, 0, w->n_panels, hi_alone);
     for (int t = 0; t < T; t++) {
         multiply(&v->k, some, LD, x + t * w->K, 1, w, 0, w->n_panels, hi_alone);
@@ -425,7 +429,7 @@ static bool same_packed(const struct packed *a, const struct packed *b)
            && (!fine || memcmp(a->fine, b->fine, fine) == 0);
 }
 
-/* Rows, scales and padding in memory that was used before; behind its end, memory of their own. */
+/* Rows, scales and padding in reused memory. Matrices after it have separate memory. */
 Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
 {
     struct rng r;
@@ -451,8 +455,8 @@ Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
     }
 }
 
-/* Integer sums are exact and the float operations are those of the reference in
- * the same order, so all variants agree to the bit. */
+/* Integer sums are exact and float operations have the order of the reference, so all variants
+ * agree bit for bit. */
 Test(matmul, variants_agree_to_the_bit)
 {
     struct variant v[MAX_VARIANTS];
@@ -479,7 +483,7 @@ Test(matmul, variants_agree_to_the_bit)
     }
 }
 
-/* All 65,536 halves: from the definition of the format, and back. */
+/* Converts all 65,536 halves by the definition of the format, and back. */
 Test(packed, halves_convert_both_ways)
 {
     for (unsigned h = 0; h < 65536; h++) {
@@ -498,7 +502,7 @@ Test(packed, halves_convert_both_ways)
 
 Test(packed, float_to_half_rounds_to_even)
 {
-    for (unsigned h = 0; h < 0x7bff; h++) { /* between each two neighbours */
+    for (unsigned h = 0; h < 0x7bff; h++) { /* between neighbouring halves */
         float a = half_to_float((uint16_t)h), b = half_to_float((uint16_t)(h + 1));
         float middle = (a + b) / 2;
         cr_assert(eq(int, float_to_half(middle), (int)(h + (h & 1))), "%04x", h);

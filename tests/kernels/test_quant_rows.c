@@ -1,9 +1,9 @@
-/* Rows of activations as bytes. */
+/* test_quant_rows.c - rows of activations as bytes. */
 #include "variants.h"
 
 enum { T = 7, K = 96, BLOCKS = T * K / 32 };
 
-/* What quant_rows is to make, between guards. */
+/* The output buffers of quant_rows, with guards. */
 struct made {
     struct guarded q, scale, sum, half;
     struct qrows x;
@@ -62,7 +62,7 @@ static void check_block(const struct qrows *q, const float *x, int b, const char
     }
 }
 
-/* Of 16 bits, of 8, and of 8 for a matrix with a lowest. */
+/* With 16 bits, with 8 bits, and with 8 bits for a matrix with a minimum. */
 Test(quant_rows, rounds_to_nearest_of_each_block)
 {
     struct variant v[MAX_VARIANTS];
@@ -85,8 +85,8 @@ Test(quant_rows, rounds_to_nearest_of_each_block)
     }
 }
 
-/* Halves go to the even neighbour in every variant: 32512 makes the scale 1.  The
- * low byte is signed: 128 is 256 - 128. */
+/* Ties go to the even neighbour in every variant: 32512 makes the scale 1. The low byte is signed:
+ * 128 is 256 - 128. */
 Test(quant_rows, halves_go_to_even)
 {
     struct variant v[MAX_VARIANTS];

@@ -1,10 +1,11 @@
+/* test_row_cuts.c - the top-k and mass sets of rows compared with a full sort. */
 #include <stdlib.h>
 
 #include "variants.h"
 
-/* Brute force, from the sentences of the contract: sort positions by (weight
- * falling, position falling), take the first ones, compare the members. */
-static const float *sorting; /* the row that by_rank compares */
+/* Brute force by the contract: sort positions by (descending weight, descending position), take the
+ * first ones, and compare the members. */
+static const float *sorting; /* the row that by_rank() compares */
 
 static int by_rank(const void *a, const void *b)
 {
@@ -14,14 +15,13 @@ static int by_rank(const void *a, const void *b)
     return j - i;
 }
 
-/* Units of 2^-50, half to even; exact in a long double of 64 bits, whatever the
- * order of the sum. */
+/* Converts to units of 2^-50, ties to even. Sums are exact in a 64-bit long double in any order. */
 static long double mass(float p)
 {
     return rintl((long double)p * 0x1p50L);
 }
 
-/* How many of the sorted row reach tau; all when there is no mass. */
+/* Returns how many of the sorted entries reach tau; all if the mass is zero. */
 static int mass_count(const float *p, int n, const int *rank, double tau)
 {
     long double total = 0, sum = 0;
@@ -43,7 +43,7 @@ static bool right_set(const struct row_cut *c, const float *p, int n, const int 
     bool ok = c->count == m;
     for (int j = 0; j < n; j++)
         ok = ok && is_member(c, p, rank[j]) == (j < m);
-    /* and in the canonical form */
+    /* The result must also have the canonical form. */
     if (m == n)
         return ok && c->threshold == 0 && c->first_tie == 0;
     bool splits = p[rank[m]] == p[rank[m - 1]];
@@ -54,7 +54,8 @@ enum { N_TOP = 5, N_TAU = 4, N_CUTS = N_TOP + N_TAU };
 static const int top_k[N_TOP] = {1, 8, 64, 65, 512};
 static const double tau[N_TAU] = {.5, .9, .99, 1};
 
-/* The other targets lie among the largest weights, as the whole row of a mass of 1 does not. */
+/* With these targets, only the largest weights count, unlike with a mass of 1, which needs the full
+ * row. */
 enum { N_LARGE = 4 };
 static const int top_large[N_LARGE] = {64, 128, 256, 512};
 static const double tau_large[N_LARGE] = {.5, .9, .95, .99};
@@ -155,7 +156,7 @@ static void zeros(struct rng *r, float *p, int n)
     memset(p, 0, (size_t)n * sizeof *p);
 }
 
-/* Around and below one unit of mass: rounding to it decides. */
+/* Around and below one unit of mass, where rounding to units decides. */
 static void tiny(struct rng *r, float *p, int n)
 {
     for (int i = 0; i < n; i++)
@@ -168,7 +169,7 @@ static void subnormal(struct rng *r, float *p, int n)
         p[i] = (float)ldexp(rng_uniform(r), -130 - (int)rng_below(r, 15));
 }
 
-/* Exponents of every size, most weights far below the largest: pivots cut badly. */
+/* Exponents of all magnitudes, most weights far below the largest: pivots split badly. */
 static void ladder(struct rng *r, float *p, int n)
 {
     (void)r;
@@ -176,8 +177,8 @@ static void ladder(struct rng *r, float *p, int n)
         p[i] = (float)ldexp(1, -6 - i % 140);
 }
 
-/* One weight in nine is about eight times as large as the others: together they have half of the
- * mass exactly, since every second weight misses what the one before it has too much. */
+/* One weight in nine is about eight times as large as the rest. Together the large ones have
+ * exactly half of the mass, since every second one lacks what the previous one has in excess. */
 static void halves(struct rng *r, float *p, int n)
 {
     int large = n / 18 * 2;
@@ -247,7 +248,7 @@ Test(row_cuts, lengths_around_registers_and_leaves)
     }
 }
 
-/* What lies after the row must not matter. */
+/* Data after the row must not matter. */
 Test(row_cuts, does_not_look_beyond_the_row)
 {
     struct variant v[MAX_VARIANTS];
@@ -264,8 +265,8 @@ Test(row_cuts, does_not_look_beyond_the_row)
     }
 }
 
-/* By hand: 0.5 | 0.125 0.125 0.125 0.125.  Three largest: 0.5 and the two last
- * ties; 0.7 of the mass needs two of the ties, 0.5 the first entry alone. */
+/* By hand: 0.5 | 0.125 0.125 0.125 0.125. The three largest are 0.5 and the last two ties. 0.7 of
+ * the mass needs two of the ties, 0.5 only the first entry. */
 Test(row_cuts, ties_go_to_the_larger_position)
 {
     struct variant v[MAX_VARIANTS];
@@ -288,7 +289,7 @@ Test(row_cuts, ties_go_to_the_larger_position)
     }
 }
 
-/* A model that went wrong gives NaN rows: no hang, no stray write. */
+/* NaN rows must not cause an endless loop or a stray write. */
 Test(row_cuts, survives_not_a_number)
 {
     struct variant v[MAX_VARIANTS];

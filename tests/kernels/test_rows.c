@@ -1,9 +1,11 @@
+/* test_rows.c - softmax, entropy, accumulated attention mass and marks of rows compared with their
+ * definitions. */
 #include "variants.h"
 
 static const int lengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 100, 128, 129, 1000, 4097};
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths, MAX_N = 4097 };
 
-/* p and the log-sum-exp in double. */
+/* Computes p and the log-sum-exp in double precision. */
 static double softmax_double(const float *s, int n, double *p)
 {
     double max = (double)s[0], sum = 0;
@@ -16,8 +18,8 @@ static double softmax_double(const float *s, int n, double *p)
     return max + log(sum);
 }
 
-/* Scores up to 100 in size are off by their own rounding, 100 * 2^-24 at most
- * after the subtraction of the maximum, plus some ulp of exp and the sum. */
+/* Scores of magnitude up to 100 have a rounding error of at most 100 * 2^-24 after the subtraction
+ * of the maximum, plus some ulp of exp and the sum. */
 static void check_softmax(const struct variant *v, const float *s, int n, double spread)
 {
     static double want[MAX_N];
@@ -73,7 +75,7 @@ Test(softmax, far_and_equal_scores)
     }
 }
 
-/* The vector along a row must not see what lies after it. */
+/* Data after a row must not change its results. */
 Test(softmax, does_not_depend_on_what_follows)
 {
     struct variant v[MAX_VARIANTS];
@@ -97,7 +99,7 @@ Test(softmax, does_not_depend_on_what_follows)
         }
 }
 
-/* Neither the entropy nor keeping the scores changes a bit of the rest. */
+/* Requesting the entropy or keeping the scores does not change other bits. */
 Test(softmax, same_bits_with_the_entropy_and_without)
 {
     struct variant v[MAX_VARIANTS];
@@ -119,7 +121,7 @@ Test(softmax, same_bits_with_the_entropy_and_without)
         }
 }
 
-/* From the definition, -sum p ln p, in double. */
+/* Computes the definition, -sum p ln p, in double precision. */
 static double entropy_double(const float *s, int n)
 {
     static double p[MAX_N];
@@ -143,7 +145,7 @@ Test(entropy, equals_double)
             fill_normal(&r, s, (size_t)len, kind == 4 ? 30 : 1.5 * kind);
             s[len - 1] += kind == 5 ? 20 : 0; /* nearly all of the mass */
             for (int j = 0; kind == 3 && j < len; j += 2)
-                s[j] = -1e5f; /* 0 ln 0 counts nothing */
+                s[j] = -1e5f; /* 0 ln 0 counts as 0 */
             double want = entropy_double(s, len);
             for (int i = 0; i < n; i++) {
                 float got;
@@ -190,7 +192,7 @@ Test(mass_add, adds_and_keeps_the_maximum)
             memset(max, 0, (size_t)len * sizeof *max);
             for (int round = 0; round < 5; round++) {
                 for (int j = 0; j < len; j++) {
-                    p[j] = rng_below(&r, 20) ? (float)rng_uniform(&r) : NAN; /* which no top is */
+                    p[j] = rng_below(&r, 20) ? (float)rng_uniform(&r) : NAN; /* NaN is no maximum */
                     want[j] += (double)p[j];
                     top[j] = p[j] > top[j] ? p[j] : top[j];
                 }
@@ -204,7 +206,7 @@ Test(mass_add, adds_and_keeps_the_maximum)
         }
 }
 
-/* Rows that follow one another, at a distance, with 0 behind all but the last. */
+/* Makes consecutive rows with a gap; all rows but the last are padded with 0. */
 static struct weight_rows some_rows(struct rng *r, float *p, size_t ld, int n, int n_rows)
 {
     for (int i = 0; i < n_rows; i++)
@@ -245,7 +247,7 @@ Test(mass_add_rows, is_mass_add_row_by_row)
         }
 }
 
-/* Member i holds 7, others what was there before. */
+/* Checks that a member is 7 and that other elements keep their initial value. */
 static bool marked_right(const void *last, int width, int i, bool member)
 {
     if (width == 2)
@@ -280,7 +282,8 @@ Test(mark, writes_the_step_of_members_only)
                 }
 }
 
-/* The last step from 100 on at which column j is in the c-th set of a row, or 0xa5a5.. */
+/* Returns the last step, counted from 100, at which column j is in the c-th set of a row, or
+ * 0xa5a5.. if there is none. */
 static uint32_t last_of(const struct weight_rows *w, const struct row_cut *cut, int n_cuts, int c,
                         int j, int width)
 {
@@ -325,7 +328,7 @@ Test(mark_rows, is_mark_row_by_row)
     int n_var = variants(v);
     for (int n = 1; n < 150; n++) {
         struct weight_rows w = some_rows(&r, p, LD, n, 1 + n % 16);
-        for (int k = 0; k < 16 * CUTS; k++) { /* of few rows do ties part; some have all entries */
+        for (int k = 0; k < 16 * CUTS; k++) { /* few rows split ties; some contain all entries */
             int tie = n % 5 == 0 && rng_below(&r, 9) == 0 ? 1 + (int)rng_below(&r, (uint64_t)n) : 0;
             cut[k] = (struct row_cut){(float)rng_below(&r, 512) / 512, tie, 1};
             if (rng_below(&r, 9) == 0)

@@ -1,8 +1,10 @@
+/* test_train.c - the kernels of training compared with double precision and with the reference. */
 #include "variants.h"
 
 enum { LD = 70, SIDE = 67 };
 
-/* a read along rows and along columns, each output in its place, nothing beside them. */
+/* Checks a tile product with `a` read along rows or columns: each output is at its place, and no
+ * other memory is written. */
 static void check_tile(const struct variant *v, struct rng *r, int m, int n, int k, int form)
 {
     bool add = form & 1, turned = form & 2;
@@ -65,7 +67,7 @@ static double off(double have, double want, double size)
     return have == want ? 0 : fabs(have - want) / size;
 }
 
-/* exp: within 4 units of the last place, unless it is no normal number. */
+/* exp: within 4 units of the last place, for normal numbers. */
 #define EXP_BOUND 0x1p-21
 #define TINY 0x1p-126
 
@@ -105,7 +107,7 @@ Test(train, exponentials_are_close)
             check_exponentials(&v[i], &r, size);
 }
 
-/* Operations on single numbers: exact in the order that the contract gives. */
+/* Elementwise operations: exact in the order of the contract. */
 static void check_rows(const struct variant *v, struct rng *r, int n)
 {
     struct guarded g[3];

@@ -1,10 +1,11 @@
-/* Rows of a window and what choosing looks at, against counting by hand. */
+/* test_window.c - sums over the rows of a window, and how entries are chosen, compared with plain
+ * loops. */
 #include "variants.h"
 
 enum { MOST = 70, ROWS = 12 };
 
-/* ROWS rows of random weights, some of them tiny, over entries some of which are younger
- * than some queries (query w has t = w). */
+/* Fills ROWS rows with random weights, some of them tiny. Some entries are younger than some
+ * queries (query w has t = w). */
 static void fill(struct rng *r, float a[ROWS][MOST], int32_t *pos)
 {
     for (int w = 0; w < ROWS; w++)
@@ -16,13 +17,13 @@ static void fill(struct rng *r, float a[ROWS][MOST], int32_t *pos)
     pos[0] = 0;
 }
 
-/* x in units of 2^-bits, half to even. */
+/* Returns x in units of 2^-bits, ties to even. */
 static int64_t units(double x, int bits)
 {
     return (int64_t)nearbyint(ldexp(x, bits));
 }
 
-/* Two query heads: rows w and ROWS - 1 - w, of which those of the last four queries stay. */
+/* Two query heads with rows w and ROWS - 1 - w; those of the last four queries stay. */
 static void slide_all(const struct kernels *k, float a[ROWS][MOST], const int32_t *pos, int len,
                       double *sum, float *out)
 {
@@ -148,13 +149,14 @@ Test(window, pooling_takes_the_largest_neighbour)
             }
 }
 
-/* What the queries of ages 1 and 2 gave to entry j, of three heads with rings of four rows. */
+/* Returns the weight that the queries of ages 1 and 2 gave entry j, over three heads with rings of
+ * four rows. */
 static float share_by_hand(float a[ROWS][MOST], const int32_t *pos, const float *scale,
                            const int32_t *t, bool max, int j)
 {
     enum { RING = 4 };
     float most = 0;
-    for (int row = 3; row <= 4; row++) { /* ages 2 and 1 of newest 1 */
+    for (int row = 3; row <= 4; row++) { /* ages 2 and 1; newest is 1 */
         float sum = 0;
         for (int g = 0; g < 3; g++) {
             int at = g * RING + row % RING;
@@ -235,7 +237,7 @@ Test(window, sums_and_shares_count_those_that_were_seen)
     }
 }
 
-/* Small whole scores with ties, some of them NaN. */
+/* Small integer scores with ties, some of them NaN. */
 Test(choice, next_low_finds_each_low_slot_in_turn)
 {
     struct variant v[MAX_VARIANTS];

@@ -1,10 +1,10 @@
-/* Products of float weights as integers of 16 bits. */
+/* test_words.c - matrix multiplications with float weights as 16-bit integers. */
 #include <float.h>
 
 #include "engine/kernels/pack_room.h"
 #include "variants.h"
 
-enum { WORDS = WBLOCK * PANEL }; /* of a (panel, block) */
+enum { WORDS = WBLOCK * PANEL }; /* per (panel, block) */
 
 static struct packed pack_words(const float *w, int N, int K)
 {
@@ -31,7 +31,7 @@ static void free_words(struct wrows *q)
     mem_free(q->scale);
 }
 
-/* The weight of row r and channel c as an integer, and the scale of its block. */
+/* Returns the weight of row r and channel c as an integer, and the scale of its block. */
 static int weight_at(const struct packed *w, int r, int c, float *scale)
 {
     size_t at = (size_t)(r / PANEL * w->n_blocks + c / WBLOCK);
@@ -49,8 +49,8 @@ static bool equal_or_none(const float *a, const float *b, size_t n)
     return true;
 }
 
-/* Integers, scales and products of every set are those of the reference, bit by bit but for which
- * of the numbers that are none. */
+/* Integers, scales and products of every instruction set equal those of the reference bit for bit.
+ * Different NaNs count as equal. */
 static void check_sets(const float *w, int N, const float *x, int T, int K, const char *what)
 {
     struct variant v[MAX_VARIANTS];
@@ -97,7 +97,7 @@ Test(words, sets_agree_on_odd_shapes)
             }
 }
 
-/* Numbers of many sizes, and what is no number, in some of the blocks. */
+/* Fills numbers of many magnitudes, with NaN and infinity in some of the blocks. */
 static void fill_hostile(struct rng *r, float *x, size_t n)
 {
     static const float odd[] = {0,     -0.0f, FLT_MIN,  FLT_MIN / 8, 1e-38f,    -1e-30f,
@@ -125,7 +125,7 @@ Test(words, sets_agree_on_hostile_numbers)
     }
 }
 
-/* |q| of a block and its largest number, of weights or of activations. */
+/* Checks the norm |q| and the largest number of a block of weights or activations. */
 static void check_room(const char *what, const int16_t *q, size_t step, double norm)
 {
     double square = 0;
@@ -137,7 +137,8 @@ static void check_room(const char *what, const int16_t *q, size_t step, double n
     cr_expect(square <= norm * norm, "%s: |q| is %g", what, sqrt(square));
 }
 
-/* Shapes of blocks for which a bound is tight: all alike, one that is all of it, and between. */
+/* Returns numbers of a block for which a bound is tight: all equal, a single large one, or in
+ * between. */
 static float shaped(struct rng *r, int shape, int i)
 {
     float sign = rng_below(r, 2) ? 1 : -1;
@@ -152,8 +153,8 @@ static float shaped(struct rng *r, int shape, int i)
     return (float)rng_normal(r);
 }
 
-/* What packed.h proves: integers of either side have the norms that it says, so no sum of a block
- * leaves 32 bits.  The same numbers on both sides reach the bound. */
+/* The integers of weights and activations have the norms stated in packed.h, so that no block sum
+ * overflows 32 bits. Equal numbers on both sides reach the bound. */
 Test(words, sums_of_a_block_fit)
 {
     enum { SHAPES = 60, K = WBLOCK };
@@ -183,8 +184,8 @@ Test(words, sums_of_a_block_fit)
               (long long)most);
 }
 
-/* The product in double of the numbers as they were, and how far off integers may be: half a step
- * on either side, and the rounding of scales, sums and their addition. */
+/* Checks a product against double precision. The bound is half a step on both sides plus the
+ * rounding of scales, sums and their addition. */
 static void check_dot(const struct packed *p, const struct wrows *q, const float *w, const float *x,
                       int r, int t, float got)
 {
@@ -218,7 +219,7 @@ Test(words, equal_the_product_within_half_a_step)
         fill_normal(&r, w, (size_t)(N * K[c]), 0.04);
         fill_normal(&r, x, (size_t)(T * K[c]), 1);
         for (int i = 0; i < T * K[c]; i += 29)
-            x[i] *= 300; /* as some channels of models are */
+            x[i] *= 300; /* like outlier channels of models */
         struct packed p = pack_words(w, N, K[c]);
         struct wrows q = quantise(&v[n - 1].k, x, T, K[c]);
         v[n - 1].k.matmul_words(out, LD, &q, T, &p, 0, p.n_panels);
@@ -233,7 +234,7 @@ Test(words, equal_the_product_within_half_a_step)
     }
 }
 
-/* A row and a panel depend on nothing else: chunks and threads change nothing. */
+/* A row or panel has the same bits for all chunk sizes and thread counts. */
 Test(words, row_and_panel_depend_on_nothing_else)
 {
     enum { N = 90, T = 40, K = 1984, LD = 96 };
@@ -273,7 +274,7 @@ Test(words, row_and_panel_depend_on_nothing_else)
     packed_finish(&p);
 }
 
-/* An infinity, or no number, makes none of every sum that its block is part of, and of no other. */
+/* NaN or infinity makes exactly the sums that contain its block NaN. */
 Test(words, what_is_no_number_stays_where_it_is)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN};
@@ -303,7 +304,7 @@ Test(words, what_is_no_number_stays_where_it_is)
     }
 }
 
-/* Huge numbers are as exact as others; those that are next to nothing count as 0. */
+/* Huge numbers are as exact as others; numbers close to zero count as 0. */
 Test(words, sizes_far_from_one_are_kept)
 {
     enum { K = WBLOCK };
@@ -328,7 +329,7 @@ Test(words, sizes_far_from_one_are_kept)
         }
 }
 
-/* Which sources become words, in memory that was used before and beside others in one matrix. */
+/* Tests which sources become integers, in reused memory and next to other sources in one matrix. */
 Test(words, floats_become_words_and_blocks_stay)
 {
     static const struct {
@@ -342,7 +343,7 @@ Test(words, floats_become_words_and_blocks_stay)
     for (size_t c = 0; c < sizeof of / sizeof *of; c++) {
         uint16_t bytes[2 * N * K];
         float value[2 * N * K];
-        for (size_t i = 0; i < 2 * N * K; i++) /* halves of 1/16 .. 1/8, whatever the type */
+        for (size_t i = 0; i < 2 * N * K; i++) /* halves of 1/16 .. 1/8 for any type */
             bytes[i] = (uint16_t)(0x2c00 + i * 37 % 1024);
         const struct pack_source src[2] = {{bytes, of[c].first, N}, {bytes, of[c].second, N}};
         struct packed w, again;

@@ -1,5 +1,5 @@
-/* tiles_emulated.h - engine/kernels/x86/tiles.h for any machine: the tiles of AMX in plain C, after
- * the definition of each instruction.  What a processor would refuse is kept as a sentence. */
+/* tiles_emulated.h - engine/kernels/x86/tiles.h in plain C for any machine. It implements each AMX
+ * instruction by its definition, and describes operations that a CPU would reject. */
 #ifndef KVF_ENGINE_TILES_H
 #define KVF_ENGINE_TILES_H
 
@@ -19,7 +19,7 @@ struct tile_shapes {
 struct emulated_tiles {
     bool configured;
     long products;
-    const char *wrong; /* the first thing that a processor refuses; NULL: nothing */
+    const char *wrong; /* the first rejected operation; NULL: no such operation */
     struct tile_shapes shapes;
     uint8_t bytes[TILES][MOST_ROWS][MOST_BYTES];
 };
@@ -67,7 +67,7 @@ static inline void tile_zero(int t)
         memset(emulated.bytes[t], 0, sizeof emulated.bytes[t]);
 }
 
-/* Rows and bytes beyond the shape become 0. */
+/* Rows and bytes outside the shape become 0. */
 static inline void tile_load(int t, const void *from, size_t stride)
 {
     tile_zero(t);
@@ -82,7 +82,7 @@ static inline void tile_store(int t, void *to, size_t stride)
         memcpy((uint8_t *)to + r * stride, emulated.bytes[t][r], emulated.shapes.row_bytes[t]);
 }
 
-/* The shapes of c += a b, in groups of 4 bytes. */
+/* Returns true if the tiles exist and have the shapes of c += a b, in groups of 4 bytes. */
 static inline bool tiles_match(int c, int a, int b)
 {
     const struct tile_shapes *s = &emulated.shapes;

@@ -1,5 +1,5 @@
-/* variants.h - what the kernel suites share: the instruction sets of this CPU,
- * random data, and buffers that notice a write beside them. */
+/* variants.h - shared by the kernel suites: the instruction sets of this CPU, random data, and
+ * buffers that detect writes outside them. */
 #ifndef KVF_TESTS_VARIANTS_H
 #define KVF_TESTS_VARIANTS_H
 
@@ -22,8 +22,8 @@ struct variant {
 
 enum { MAX_VARIANTS = 5 };
 
-/* The reference first; sets that the CPU (or the build) lacks are left out, said
- * once on stderr.  Returns how many. */
+/* Lists the instruction sets, the reference first. Sets that the CPU or the build lacks are left
+ * out and reported once on stderr. Returns their number. */
 static inline int variants(struct variant *v)
 {
     static const struct variant all[MAX_VARIANTS] = {
@@ -52,9 +52,9 @@ static inline int variants(struct variant *v)
     return n;
 }
 
-enum { MARGIN = 64 }; /* bytes of canary on each side */
+enum { MARGIN = 64 }; /* canary bytes on each side */
 
-/* bytes of memory between canaries; start is 64-byte aligned. */
+/* `bytes` bytes of memory between canaries; start is 64-byte aligned. */
 struct guarded {
     unsigned char *base;
     size_t bytes;
@@ -68,7 +68,7 @@ static inline void *guard(struct guarded *g, size_t bytes)
     return g->base + MARGIN;
 }
 
-/* True when both canaries are whole; frees. */
+/* Frees the buffer. Returns true if both canaries are unchanged. */
 static inline bool intact(struct guarded *g)
 {
     bool ok = true;
@@ -86,7 +86,7 @@ static inline void fill_normal(struct rng *r, float *x, size_t n, double scale)
 
 static inline double worst(double a, double b)
 {
-    return a > b || isnan(a) ? a : b; /* a NaN is not lost */
+    return a > b || isnan(a) ? a : b; /* NaN is kept */
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* bed.h - a row with a cache of its own, fed entry by entry. */
+/* bed.h - a method with its own cache, to which tests append entries one at a time. */
 #ifndef KVF_TESTS_METHOD_BED_H
 #define KVF_TESTS_METHOD_BED_H
 
@@ -14,7 +14,7 @@ struct bed {
     int H, D;
 };
 
-/* Layers x H heads, as many query heads. */
+/* Opens a bed of L layers with H heads and as many query heads. */
 static inline void bed_open(struct bed *b, const char *method, int budget, int L, int H,
                             const struct gates *gates)
 {
@@ -35,8 +35,8 @@ static inline void bed_close(struct bed *b)
     cache_destroy(b->cache);
 }
 
-/* Appends the entry at position pos with the key (k, 0) and the value (v, 0).  gate: the number
- * that the gates gave it, or NaN. */
+/* Appends the entry at position pos with the key (k, 0) and the value (v, 0). gate: the gate value
+ * of the entry, or NaN. */
 static inline void bed_append(struct bed *b, int layer, int head, int32_t pos, float gate, float k,
                               float v)
 {
@@ -47,7 +47,7 @@ static inline void bed_append(struct bed *b, int layer, int head, int32_t pos, f
     method_appended(b->m, b->cache, layer, head, slot, gate, key);
 }
 
-/* Scores of layer 0, head 0 at query t. */
+/* Computes the scores of layer 0, head 0 at query t. */
 static inline void bed_score(struct bed *b, int32_t t, float *out)
 {
     float scratch[4096];

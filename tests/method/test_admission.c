@@ -1,4 +1,5 @@
-/* How long newcomers are seen: quantiles and windows by hand. */
+/* test_admission.c - how long new entries stay: quantiles and windows compared with results
+ * computed by hand. */
 #include <math.h>
 
 #include "bed.h"
@@ -46,7 +47,7 @@ Test(admission, duo_streams_heads_below_the_quantile)
     struct gates *g = open_alphas(alpha, 4);
     struct bed b;
     bed_open(&b, "duo:sinks=2,recent=5", 0, 1, 4, g);
-    for (int h = 0; h < 4; h += 2) /* 0.5 and 0.75 keep everything */
+    for (int h = 0; h < 4; h += 2) /* heads with 0.5 and 0.75 keep all entries */
         cr_expect(eq(i32, method_until(b.m, 0, h, 9, NAN), NEVER_EXPIRES));
     for (int h = 1; h < 4; h += 2) {
         cr_expect(eq(i32, method_until(b.m, 0, h, 1, NAN), NEVER_EXPIRES)); /* a sink */
@@ -83,7 +84,7 @@ Test(admission, write_gates_at_the_threshold)
     cr_expect(eq(i32, written("wgkv:tau=0.5", 0.5f, 3), NEVER_EXPIRES));
     cr_expect(eq(i32, written("wgkv:tau=0.5,compare=gt", 0.5f, 3), 3 + 256));
     cr_expect(eq(i32, written("wgkv:tau=0.5,variant=code", 0.5f, 3), 3 + 256));
-    cr_expect(eq(i32, written("wgkv:tau=0.5,local=1", 0.4375f, 3), 4)); /* its own query alone */
+    cr_expect(eq(i32, written("wgkv:tau=0.5,local=1", 0.4375f, 3), 4)); /* only its own query */
     cr_expect(eq(i32, written("wgkv:tau=0", 0, 3), NEVER_EXPIRES));
     cr_expect(eq(i32, written("wgkv:tau=0.5", NAN, 3), 3 + 256));
 }
@@ -129,7 +130,7 @@ Test(admission, refused_entries_leave_with_their_gate_and_margin)
     cr_assert(eq(int, l.n, 2));
     for (int i = 0; i < 2; i++) {
         cr_expect(eq(i32, l.e[i].pos, 2 * i));
-        cr_expect(eq(i32, l.e[i].t, 2 * i + 2)); /* the step that birth fixed, not the call's */
+        cr_expect(eq(i32, l.e[i].t, 2 * i + 2)); /* the step set at the append, not at the call */
         cr_expect(eq(int, (int)l.e[i].reason, (int)KVF_REASON_REFUSED));
         cr_expect(eq(flt, l.e[i].score, 0.125f));
         cr_expect(eq(flt, l.e[i].margin, 0.375f));

@@ -1,5 +1,5 @@
-/* Memory runs out anywhere in a session: every row ends with KVF_E_NOMEM, and what was
- * made is freed (which a sanitizer sees).  The linker's --wrap fails the k-th call. */
+/* test_memory.c - allocations fail anywhere in a session: every preset returns KVF_E_NOMEM, and all
+ * memory is freed (checked by a sanitizer). The linker's --wrap fails the k-th call. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "engine/decode/session.h"
 
-static long allocs_left = -1; /* < 0: never fails */
+static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
 
 void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
@@ -31,7 +31,7 @@ struct play {
     bool overrides;
 };
 
-/* A session from its start to its end. */
+/* Runs a complete session. */
 static int play(const struct play *p)
 {
     unsigned char take[64] = {1, 0, 1, 1};
@@ -86,7 +86,7 @@ static struct engine *open_model(void)
     return e;
 }
 
-/* Fails each allocation in turn, until a whole session needs fewer. */
+/* Fails each allocation in turn until a session makes fewer. */
 static void every_allocation(const char *method, const char *other, const char *gates)
 {
     struct play p = {.engine = open_model(), .overrides = other != NULL};
@@ -105,7 +105,7 @@ static void every_allocation(const char *method, const char *other, const char *
         cr_assert(eq(int, err, came ? KVF_E_NOMEM : KVF_OK), "%s, allocation %ld", method, k);
         cr_assert(lt(long, k, 5000));
     }
-    cr_expect(ge(long, k, 31)); /* the faults came */
+    cr_expect(ge(long, k, 31)); /* the failures occurred */
     gates_close((struct gates *)p.gates);
     engine_close(p.engine);
 }

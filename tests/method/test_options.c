@@ -1,4 +1,5 @@
-/* --method NAME:key=value: what is refused, and what becomes of the rest. */
+/* test_options.c - --method NAME:key=value: rejected options, and the parameters from accepted
+ * ones. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -98,7 +99,7 @@ Test(options, every_row_with_any_budget)
             cr_assert(eq(int, err == KVF_OK, can), "%s with %d: %s", m->name, B, d.text);
             if (!can || !m->score || B == 0)
                 continue;
-            /* what every cut needs: the newcomer and `every` - 1 more places */
+            /* Every eviction needs space for the new entry and `every` - 1 more. */
             int newest = p.recent > 1 ? p.recent : 1;
             cr_assert(le(int, p.sinks + newest + p.every - 1, B), "%s with %d", m->name, B);
             cr_assert(p.window >= (m->params.window > 0) && p.every >= 1, "%s with %d", m->name, B);
@@ -118,7 +119,7 @@ Test(options, what_is_derived_gives_way)
     cr_expect(eq(int, params.recent, 2));
     accept("snapkv:sinks=7", 8);
     cr_expect(eq(int, params.recent, 1));
-    accept("rkv:sinks=13", 16); /* window 4, every 4: recent goes first */
+    accept("rkv:sinks=13", 16); /* window 4, every 4: recent shrinks first */
     cr_expect(eq(int, params.recent, 0));
     cr_expect(eq(int, params.every, 3));
     accept("scissorhands", 1);
@@ -153,9 +154,9 @@ Test(options, variant_comes_first_wherever_it_stands)
         accept(rows[i], 8);
         cr_expect(eq(int, params.compare, COMPARE_GT), "%s", rows[i]);
     }
-    accept("trimkv:variant=code,variant=paper", 8); /* the last word counts */
+    accept("trimkv:variant=code,variant=paper", 8); /* the last value counts */
     cr_expect(eq(int, params.slack, 0));
-    accept("snapkv:variant=code", 8); /* says nothing else: nothing changes */
+    accept("snapkv:variant=code", 8); /* defines no other value */
     cr_expect(eq(int, params.order, ORDER_BEFORE));
 }
 
@@ -163,7 +164,7 @@ Test(options, parts_by_name)
 {
     accept("window:score=random,seed=5", 8);
     cr_expect(zero(int, strcmp(row.score->name, "random")));
-    cr_expect(eq(int, (int)row.reason, (int)KVF_REASON_BUDGET)); /* now there is a score */
+    cr_expect(eq(int, (int)row.reason, (int)KVF_REASON_BUDGET)); /* the preset now has a score */
     accept("h2o:score=window-attention", 200);
     cr_expect(eq(int, params.window, 32));
     accept("h2o:score=expected-attention", 8);
@@ -176,7 +177,7 @@ Test(options, parts_by_name)
     cr_expect(eq(int, params.page, 16));
     accept("h2o:score=retention,allocation=global", 8);
     cr_expect(eq(int, params.lookahead, 1));
-    accept("snapkv:pool_kind=avg", 8); /* either spelling */
+    accept("snapkv:pool_kind=avg", 8); /* both spellings are accepted */
     cr_expect(eq(int, params.pool_kind, POOL_AVG));
     accept("h2o:budget=5", 8);
     cr_expect(eq(int, params.budget, 5));

@@ -1,4 +1,4 @@
-/* What is kept of pages: against the least and largest of the keys themselves. */
+/* test_pages.c - stored minima and maxima of pages compared with the keys themselves. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ static void append(struct bed *b, int head)
     evidence_appended(&b->e, b->cache, 0, head, slot, NAN, NULL);
 }
 
-/* As a cut does: the others close ranks. */
+/* Evicts entries as the engine does: the remaining entries close ranks. */
 static void drop(struct bed *b, int head, const unsigned char *keep)
 {
     int n = cache_view(b->cache, 0, head).n, to = 0;
@@ -88,7 +88,7 @@ static void any_order(int page, enum kv_type type)
         int what = (int)rng_below(&b.r, 6);
         if (what < 3 && n < MOST) {
             append(&b, head);
-        } else if (what == 3 && n > 0) { /* some leave, the last ones more often */
+        } else if (what == 3 && n > 0) { /* some entries are evicted, later ones more often */
             int from = (int)rng_below(&b.r, 2) ? n - 1 : 0;
             for (int i = 0; i < n; i++)
                 keep[i] = i < from || rng_below(&b.r, 4) != 0;
@@ -108,7 +108,7 @@ Test(pages, bounds_are_those_of_the_keys)
             any_order(sizes[i], (enum kv_type)type);
 }
 
-/* An entry that leaves last and a newcomer in its place: as many as before. */
+/* The last entry is evicted and a new entry takes its slot, so that the count is unchanged. */
 Test(pages, a_slot_that_is_filled_anew)
 {
     struct bed b;
@@ -135,7 +135,8 @@ static struct gates *open_seer(void)
     return g;
 }
 
-/* The key of a full block is the gate's, of the largest, least and mean of its keys. */
+/* Checks that the key of a full block is the gate applied to the maximum, minimum and mean of its
+ * keys. */
 static void block_keys(const struct gates *g, int page)
 {
     enum { N = 20, D2 = 2 };

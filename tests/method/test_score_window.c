@@ -1,4 +1,4 @@
-/* Sums over a window of queries, against the weights themselves. */
+/* test_score_window.c - sums over a window of queries compared with the weights. */
 #include <math.h>
 
 #include "base/rng.h"
@@ -6,9 +6,9 @@
 
 enum { HEADS = 2, STEPS = 1200, MOST = 256 };
 
-/* What the query t gives an entry.  A few entries stay.  Of the others young ones are worth more,
- * so that the heads go on to exchange them, and of the worst two now each head has one, now one
- * both. */
+/* Returns the weight of an entry at query t. A few entries always stay. Of the rest, young entries
+ * get larger weights, so that heads keep exchanging them. The worst two entries are sometimes in
+ * one head and sometimes in two. */
 static float weight(int head, int32_t t, int32_t pos)
 {
     struct rng r;
@@ -37,8 +37,9 @@ static void take_row(struct bed *b, int head, int32_t t)
     method_row(b->m, &a);
 }
 
-/* Two heads share their places, so that one often loses two entries at once and the other none:
- * each row of the window has many ranks to close when it is read, more than are remembered. */
+/* Two heads share their budget, so that one head often loses two entries at once and the second
+ * head keeps all. Each window row must then close more ranks when it is read than are
+ * remembered. */
 static void follow(const char *method, int window)
 {
     struct bed b;

@@ -1,11 +1,11 @@
-/* Scores that gates fixed at birth, against the sums that they stand for:
- * log sum_{k < N} beta^(e + k), worked out with 60 digits. */
+/* test_scores.c - scores fixed by gates at the append, compared with the sums that they represent:
+ * log sum_{k < N} beta^(e + k), computed with 60 digits. */
 #include <float.h>
 #include <math.h>
 
 #include "bed.h"
 
-/* The score of an entry of position 0 at the query t, so that e = t - 1. */
+/* Returns the score of the entry of position 0 at query t, that is with e = t - 1. */
 static float retention(const char *method, float log_beta, int32_t t)
 {
     struct bed b;
@@ -27,7 +27,7 @@ static void expect(const char *method, float log_beta, int32_t t, double want)
 
 Test(scores, retention_of_two_queries)
 {
-    const float half = -0.693147182464599609375f;               /* the f32 next to log 1/2 */
+    const float half = -0.693147182464599609375f;               /* the f32 nearest to log 1/2 */
     expect("trimkv:lookahead=2", half, 4, -1.6739764399205193); /* log(1/8 + 1/16) */
     expect("trimkv:lookahead=2,offset=3", half, 1, -1.6739764399205193);
     expect("dbtrimkv", half, 3, -1.6739764399205193); /* offset 1 */
@@ -53,7 +53,7 @@ Test(scores, retention_of_one_query)
     expect("trimkv", 0, 200, 0);
 }
 
-/* beta = 0: an entry is worth 1 to the query of its own step and nothing later. */
+/* With beta = 0, an entry has weight 1 for the query of its own step and weight 0 later. */
 Test(scores, retention_of_nothing)
 {
     cr_expect(eq(flt, retention("trimkv", -INFINITY, 1), 0));
@@ -83,7 +83,7 @@ static bool left(const struct cuts *c, int layer, int head, int32_t pos)
     return false;
 }
 
-/* Not a number counts as minus infinity, beside a real one. */
+/* NaN ranks as minus infinity, with a real one in the same head. */
 Test(scores, nan_goes_first_with_minus_infinity)
 {
     const float gate[] = {3, NAN, -2, -INFINITY, 1};
@@ -95,12 +95,12 @@ Test(scores, nan_goes_first_with_minus_infinity)
     cr_assert(zero(int, method_decide(b.m, b.cache, 5, PHASE_PROMPT, NULL, note, &c, NULL)));
     cr_assert(eq(int, c.n, 3));
     cr_expect(left(&c, 0, 0, 1) && left(&c, 0, 0, 3) && left(&c, 0, 0, 2));
-    cr_expect(eq(flt, c.e[0].score, -INFINITY)); /* position 1: recorded as it counted */
+    cr_expect(eq(flt, c.e[0].score, -INFINITY)); /* position 1: its score as it was compared */
     cr_expect(eq(flt, c.e[1].margin, 3));        /* position 2: 1 - (-2) */
     bed_close(&b);
 }
 
-/* All heads share L H B = 4 places: the best four of all, wherever they lie. */
+/* All heads share L H B = 4 entries: the best four in any head stay. */
 Test(scores, places_shared_by_all_heads)
 {
     const float gate[2][2][3] = {{{9, 8, 7}, {1, 2, 0}}, {{6, -1, -2}, {-3, -4, -5}}};
@@ -117,7 +117,7 @@ Test(scores, places_shared_by_all_heads)
     bed_close(&b);
 }
 
-/* A row that decides for one head of one layer shares nothing with the others. */
+/* A method that decides for one head of one layer does not share its budget with other methods. */
 Test(scores, layers_share_only_among_the_heads_of_their_row)
 {
     const unsigned char take[] = {1, 0, 0, 0, 1, 1}; /* L0K0, L2K* of 3 x 2 */
@@ -128,21 +128,20 @@ Test(scores, layers_share_only_among_the_heads_of_their_row)
     for (int i = 0; i < 240; i++)
         bed_append(&b, i / 80, i / 40 % 2, i % 40, 0, 1, 0);
     cr_assert(zero(int, method_decide(b.m, b.cache, 40, PHASE_PROMPT, NULL, NULL, NULL, NULL)));
-    /* u = 6: 10 for a head of layer 0 and 2 for one of layer 2, scaled so that one head and
-     * two get 3 * 6 places: 12.86 and 2.57.  Of the 2 left over, layer 0 takes one; the
-     * other is not enough for both heads of layer 2. */
+    /* u = 6: 10 for a head of layer 0 and 2 for one of layer 2, scaled so that one head and two get
+     * 3 * 6 entries: 12.86 and 2.57. Of the 2 remaining, layer 0 takes one. The last is not enough
+     * for both heads of layer 2. */
     cr_expect(eq(int, cache_view(b.cache, 0, 0).n, 1 + 13));
     cr_expect(eq(int, cache_view(b.cache, 2, 0).n, 1 + 2));
     cr_expect(eq(int, cache_view(b.cache, 2, 1).n, 1 + 2));
     cr_expect(eq(int, cache_view(b.cache, 0, 1).n, 40));
     cr_expect(eq(int, cache_view(b.cache, 1, 0).n, 40));
-    o.m = NULL; /* of b's chain now */
+    o.m = NULL; /* now owned by b */
     bed_close(&b);
     bed_close(&o);
 }
 
-/* Keys 1, -3 and 2, 4 in two pages: the largest product of a query with any key of a page. */
-/* G-KV's equations 3 to 5 with alpha = 1/2, of three entries and two cuts. */
+/* Checks G-KV's equations 3 to 5 with alpha = 1/2, for three entries and two evictions. */
 static void fold_twice(const char *method, const float *want)
 {
     static const float row[2][3] = {{0.25f, 0.5f, 0.5f}, {0.125f, 1, 0.125f}};
@@ -164,19 +163,20 @@ static void fold_twice(const char *method, const float *want)
 
 Test(scores, global_score_in_three_forms)
 {
-    /* divided by the largest, the rows are 1/2 1 1 and 1/8 1 1/8 */
+    /* Divided by their maximum, the rows are 1/2 1 1 and 1/8 1 1/8. */
     fold_twice("snapkv-global:window=1,pool=1,history=0.5", (const float[]){0.25f, 1, 0.5f});
     fold_twice("snapkv-global:window=1,pool=1,history=0.5,fold=average",
                (const float[]){0.3125f, 1, 0.5625f});
     fold_twice("snapkv-global:window=1,pool=1,history=0.5,fold=sum",
                (const float[]){0.375f, 1.5f, 0.625f});
     fold_twice("snapkv-global:window=1,pool=1,history=0", (const float[]){0.125f, 1, 0.125f});
-    /* pooled when it is used: a pooled memory would give 1/2 1 1/2 1/2 from then on */
+    /* The score is pooled when it is used. A pooled history would give 1/2 1 1/2 1/2 from then
+     * on. */
     fold_twice("snapkv-global:window=1,pool=3,pool-kind=avg,history=0.5",
                (const float[]){1.25f / 3, 1.75f / 3, 0.5f});
 }
 
-/* A head that loses all the places there are to lose is listed again, but not scored again. */
+/* A head that already lost as many entries as possible is listed again, but not scored again. */
 Test(scores, a_decision_remembers_once)
 {
     const float row[2][6] = {{0.5f, 0.03125f, 0.0625f, 0.25f, 1, 0.5f}, {1, 1, 1, 1, 1, 1}};
@@ -199,7 +199,8 @@ Test(scores, a_decision_remembers_once)
     bed_close(&b);
 }
 
-/* Two query heads of one KV head, keys without a say: from weights and log-sum-exps. */
+/* Two query heads of one KV head with irrelevant keys: scores follow from weights and
+ * log-sum-exps. */
 Test(scores, largest_logits_of_a_group)
 {
     struct kvf_diag d = {""};
@@ -207,7 +208,7 @@ Test(scores, largest_logits_of_a_group)
     struct cache_config cfg = {1, 1, 2, KV_F32};
     struct bed b = {.H = 1, .D = 2};
     float score[3], p[2][3] = {{0.5f, 0.25f, 0.25f}, {0.125f, 0.125f, 0.75f}};
-    float lse[2] = {logf(8), logf(16)}; /* exp(z): 4 2 2 and 2 2 12, the largest 4 2 12 */
+    float lse[2] = {logf(8), logf(16)}; /* exp(z): 4 2 2 and 2 2 12; maxima 4 2 12 */
     cr_assert(zero(int, method_parse("snapkv:window=1,pool=1,group=max-logits,support=candidates",
                                      64, &b.row, &b.params, &d)),
               "%s", d.text);
@@ -228,6 +229,8 @@ Test(scores, largest_logits_of_a_group)
     bed_close(&b);
 }
 
+/* Keys 1, -3 and 2, 4 in two pages. A page's score is the maximum product of a query with any of
+ * its keys. */
 Test(reads, quest_bounds_the_products_of_a_page)
 {
     const float keys[] = {1, -3, 2, 4}, q[] = {1, 7, -1, 7};

@@ -1,4 +1,5 @@
-/* The k worst of n candidates: against a full sort by the rule of docs/reference/methods.md. */
+/* test_select.c - the k worst of n candidates compared with a full sort by the rule in
+ * docs/reference/methods.md. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 
 static bool older_stays;
 
-/* Least score first; then the smaller position (or the larger one); then the higher head. */
+/* Lowest score first, then the smaller position (or the larger one), then the higher head. */
 static int by_rule(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -29,7 +30,7 @@ static int by_identity(const void *a, const void *b)
                               : (x->pos > y->pos) - (x->pos < y->pos);
 }
 
-/* The first k of the chosen and of the sorted are the same set, and so is [k]. */
+/* Checks that the first k chosen and the first k sorted are the same set, and that [k] is equal. */
 static void compare(const struct candidate *in, int64_t n, int64_t k, bool older)
 {
     size_t size = sizeof *in, count = (size_t)n;
@@ -75,7 +76,7 @@ static float score_at(struct rng *r, enum shape shape, int64_t i, int64_t n)
     }
 }
 
-/* (position, head) is unique, positions of a head in any order. */
+/* Fills n candidates with unique (position, head) pairs. Positions of a head are in any order. */
 static void fill(struct rng *r, enum shape shape, struct candidate *c, int64_t n, int heads)
 {
     for (int64_t i = 0; i < n; i++)
@@ -107,7 +108,7 @@ Test(select, as_a_sort_does)
 
 Test(select, long_inputs_of_every_shape, .timeout = 30)
 {
-    enum { N = 30000 }; /* n^2 steps would not end in time under a sanitizer */
+    enum { N = 30000 }; /* n^2 steps would take too long under a sanitizer */
     struct candidate *c = MEM_NEW(struct candidate, N);
     struct rng r;
     rng_init(&r, 6);
@@ -135,9 +136,9 @@ Test(select, equal_scores_keep_the_newer_then_the_lower_head)
 {
     struct candidate c[] = {{1, 4, 0, 0}, {1, 4, 0, 1}, {1, 9, 0, 1}, {1, 4, 0, 2}};
     select_worst(c, 4, 3, false);
-    cr_expect(eq(i32, c[3].pos, 9)); /* the newest stays longest, whatever its head */
+    cr_expect(eq(i32, c[3].pos, 9)); /* the newest stays longest in every head */
     select_worst(c, 4, 2, false);
-    cr_expect(eq(i32, c[2].head, 0)); /* of position 4, head 0 goes last */
+    cr_expect(eq(i32, c[2].head, 0)); /* of position 4, head 0 is evicted last */
     select_worst(c, 4, 1, true);
-    cr_expect(eq(i32, c[0].pos, 9)); /* tie=older: it goes first */
+    cr_expect(eq(i32, c[0].pos, 9)); /* tie=older: it is evicted first */
 }

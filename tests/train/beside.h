@@ -1,4 +1,4 @@
-/* beside.h - what writers of files leave beside them. */
+/* beside.h - finds files that a writer left next to its output file. */
 #ifndef KVF_TEST_BESIDE_H
 #define KVF_TEST_BESIDE_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether no part and no lock of the file lies in its folder. */
+/* Returns true if the folder contains no temporary or lock file of the file `name`. */
 static inline bool alone_in(const char *folder, const char *name)
 {
     char start[64];

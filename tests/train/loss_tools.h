@@ -1,12 +1,12 @@
-/* loss_tools.h - what the suites of the losses share: documents in a pack, pools of threads
- * and how far two vectors are apart. */
+/* loss_tools.h - shared by the suites of the losses: documents in a pack, thread pools, and the
+ * difference of two vectors. */
 #ifndef KVF_TESTS_LOSS_TOOLS_H
 #define KVF_TESTS_LOSS_TOOLS_H
 
 #include "base/par.h"
 #include "tests/kernels/variants.h"
 
-/* Documents of the given lengths, the last one cut at T or repeated until T. */
+/* Makes documents of the given lengths. The last one is cut at T or repeated until T. */
 static inline void make_documents(int32_t *first, int T, const int *length, int n)
 {
     for (int i = 0, at = 0; i < T; at++) {
@@ -24,7 +24,7 @@ static inline int end_of(const int32_t *first, int T, int i)
     return end;
 }
 
-/* Largest |a - b| over the largest |b|; 0 for two vectors of zeros. */
+/* Returns the largest |a - b| over the largest |b|; 0 for two vectors of zeros. */
 static inline double apart(const float *a, const double *b, size_t n)
 {
     double diff = 0, size = 0;

@@ -1,5 +1,5 @@
-/* naive.h - gated attention as docs/reference/gates.md writes it, in double, with whole T x T
- * matrices; and the cases that the suites share. */
+/* naive.h - gated attention by the equations in docs/reference/gates.md, in double precision with T
+ * x T matrices, and the cases that the suites share. */
 #ifndef KVF_TESTS_NAIVE_H
 #define KVF_TESTS_NAIVE_H
 
@@ -15,18 +15,18 @@ struct shape {
     enum gating gating;
     int window;
     double least;    /* gates lie in [least, 0] */
-    int document[4]; /* lengths of the first documents; 0: the rest is one */
+    int document[4]; /* lengths of the first documents; 0: the rest is one document */
 };
 
-/* Inputs in float for the code; everything else in double, dense: q [T, G * D],
- * k, v [T, H * D], gate [T, H], out and lse as the code has them. */
+/* A problem. The code's inputs are floats. All arrays here are dense doubles: q [T, G * D], k, v
+ * [T, H * D], gate [T, H], and out and lse in the shapes of the code. */
 struct problem {
     struct shape s;
-    size_t nq, nk, ng; /* sizes of q, of k and v, of gate */
+    size_t nq, nk, ng; /* elements of q; of k and of v; of gate */
     int32_t *first;
     double scale, *q, *k, *v, *gate, *c; /* loss: sum of c * out */
     double *out, *lse, *d_q, *d_k, *d_v, *d_gate;
-    double *m_q, *m_k, *m_v, *m_gate; /* sums of the sizes of what a derivative adds up */
+    double *m_q, *m_k, *m_v, *m_gate; /* sums of the magnitudes of the terms of each derivative */
 };
 
 static inline double as_float(double x)
@@ -68,7 +68,7 @@ static inline void problem_init(struct problem *p, struct shape s, struct rng *r
     p->v = normals(r, nk, 1);
     p->c = normals(r, nq, 1);
     p->gate = MEM_NEW(double, ng);
-    for (size_t i = 0; i < ng; i++) { /* some exactly at the ends, most near 0 */
+    for (size_t i = 0; i < ng; i++) { /* some exactly at the limits, most near 0 */
         double u = rng_uniform(r);
         p->gate[i] = u < 0.1 ? 0 : u > 0.95 ? s.least : as_float(s.least * pow(u, 4));
     }
@@ -106,7 +106,7 @@ static inline const double *key(const struct problem *p, const double *x, int j,
     return x + ((size_t)j * (size_t)p->s.H + (size_t)h) * (size_t)p->s.D;
 }
 
-/* s'_ij, and its derivatives by s_ij and by the gate of j */
+/* Returns the logit s'_ij, and its derivatives by s_ij and by the gate of j. */
 static inline double logit(const struct problem *p, int g, int i, int j, double *by_s,
                            double *by_gate)
 {
@@ -130,7 +130,7 @@ static inline double logit(const struct problem *p, int g, int i, int j, double 
     return s;
 }
 
-/* The weights of head g, [T, T]; lse of each row. */
+/* Computes the weights of head g, [T, T], and the lse of each row. */
 static inline void weights(const struct problem *p, int g, double *P, double *lse)
 {
     int T = p->s.T;
@@ -148,7 +148,7 @@ static inline void weights(const struct problem *p, int g, double *P, double *ls
     }
 }
 
-/* out and lse; returns the loss. */
+/* Computes out and lse; returns the loss. */
 static inline double naive_forward(struct problem *p)
 {
     int T = p->s.T, D = p->s.D;
@@ -174,7 +174,7 @@ static inline void grow(double *sum, double *size, double x)
     *size += fabs(x);
 }
 
-/* What the pair (i, j) adds to the derivatives; all: the size of the row's P |dP|. */
+/* Adds the contribution of the pair (i, j) to the derivatives. all: the row's sum of |P dP|. */
 static inline void naive_pair(struct problem *p, int g, int i, int j, double w, double dp,
                               double delta, double all)
 {
@@ -194,7 +194,7 @@ static inline void naive_pair(struct problem *p, int g, int i, int j, double w, 
     }
 }
 
-/* Derivatives of the loss by the chain rule; the forward pass has run. */
+/* Computes the derivatives of the loss by the chain rule. The forward pass must have run. */
 static inline void naive_backward(struct problem *p)
 {
     int T = p->s.T, D = p->s.D;
@@ -218,8 +218,8 @@ static inline void naive_backward(struct problem *p)
     mem_free(lse);
 }
 
-/* The code under test on a problem: q, k, v side by side in rows of ld floats, as are
- * their derivatives; rows of out have a gap too. */
+/* Buffers for the code under test: q, k and v next to each other in rows of ld floats, with
+ * derivatives in the same layout. Rows of out also have a gap. */
 struct answer {
     size_t ld, ld_out;
     float *in, *d_in, *gate, *out, *d_out, *lse, *d_gate;
@@ -236,7 +236,7 @@ static inline void answer_init(struct answer *x, const struct problem *p)
     size_t n[] = {T * x->ld, T * x->ld, T * x->ld_out, T * x->ld_out, p->ng, p->ng, T * G};
     for (int i = 0; i < 7; i++) {
         *all[i] = MEM_NEW(float, n[i]);
-        for (size_t j = 0; j < n[i]; j++) /* what must be set is no number */
+        for (size_t j = 0; j < n[i]; j++) /* NaN marks outputs that must be set */
             (*all[i])[j] = NAN;
     }
     for (size_t t = 0; t < T; t++) {
@@ -289,7 +289,7 @@ static inline void answer_run(struct answer *x, const struct problem *p, const s
                                 .d_gate = gated ? x->d_gate : NULL};
     size_t bytes = attention_scratch(&a, par_threads(pool));
     void *scratch = mem_alloc(bytes, 1);
-    memset(scratch, 0xff, bytes); /* no number either */
+    memset(scratch, 0xff, bytes); /* scratch starts as NaN too */
     attention_forward(&a, x->out, x->ld_out, x->lse, pool, scratch);
     memset(scratch, 0xff, bytes);
     attention_backward(&a, &g, pool, scratch);

@@ -1,5 +1,5 @@
-/* Gated attention on several threads without a test framework (Criterion does not start
- * under ThreadSanitizer): any number of threads gives the bits of one. */
+/* race_attention.c - gated attention on several threads for ThreadSanitizer, without Criterion,
+ * which does not start under it. Any number of threads must give the bits of one thread. */
 #include <stdio.h>
 
 #include "naive.h"

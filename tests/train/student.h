@@ -1,4 +1,4 @@
-/* student.h - a tiny model that is trained, with what a pass of it needs. */
+/* student.h - a tiny trainable model with the data that a pass needs. */
 #ifndef KVF_TESTS_STUDENT_H
 #define KVF_TESTS_STUDENT_H
 
@@ -14,7 +14,7 @@ struct student {
     struct engine *e;
     struct frozen teacher;
     struct trainable *tuned;
-    struct pass *pass; /* of as many tokens as were asked for, by the loss of the next token */
+    struct pass *pass; /* for the requested number of tokens, with the next-token loss */
 };
 
 static inline void student_open(struct student *s, const char *name, int threads, int tokens,

@@ -1,3 +1,5 @@
+/* test_attention.c - gated attention in training compared with a naive implementation; derivatives
+ * also compared with finite differences. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -17,14 +19,14 @@ static int variants(struct kernels *k)
     return n;
 }
 
-/* Small shapes: every derivative is checked by differences. */
+/* Small shapes: every derivative is checked with finite differences. */
 static const struct shape small[] = {
     {7, 1, 1, 8, GATING_NONE, 0, 0, {0}},          {7, 2, 1, 8, GATING_DECAY, 0, -2, {0}},
     {9, 3, 1, 4, GATING_LOGIT, 0, -2, {4, 0}},     {9, 4, 2, 4, GATING_WRITE, 3, -6.907755, {5, 0}},
     {6, 2, 2, 3, GATING_DECAY, 0, -30, {1, 3, 0}},
 };
 
-/* Larger ones: against the naive implementation, and differences along directions. */
+/* Larger shapes: compared with the naive implementation, and with differences along directions. */
 static const struct shape large[] = {
     {1, 2, 1, 20, GATING_DECAY, 0, -3, {0}},
     {1, 1, 1, 8, GATING_WRITE, 1, -6.907755, {0}},
@@ -56,8 +58,8 @@ static const char *name_of(struct shape s)
     return text;
 }
 
-/* (loss(x + h) - loss(x - h)) / 2h along a direction of one input, by two steps and
- * Richardson's formula: an error of order h^4. */
+/* Returns (loss(x + h) - loss(x - h)) / 2h along a direction of one input. Two steps and
+ * Richardson's formula give an error of order h^4. */
 static double difference(struct problem *p, double *x, const double *way, size_t n)
 {
     static const double steps[] = {1e-3, 5e-4};
@@ -123,7 +125,7 @@ Test(attention, naive_derivatives_are_those_of_differences)
     }
 }
 
-/* The direction has length 1, so that a step stays small whatever the size. */
+/* The direction has length 1, so that a step stays small for every size. */
 Test(attention, naive_derivatives_are_those_of_differences_along_directions)
 {
     struct rng r;
@@ -136,7 +138,7 @@ Test(attention, naive_derivatives_are_those_of_differences_along_directions)
         naive_backward(&p);
         inputs_of(&p, in);
         for (int i = 0; i < 4; i++) {
-            /* a gate counts once per token of distance: a shorter step */
+            /* A gate counts once per token of distance, so its step must be shorter. */
             double length = i == 3 ? large[c].T : 1;
             double *way = normals(&r, in[i].n, 1), norm = 0;
             for (size_t j = 0; j < in[i].n; j++)
@@ -150,7 +152,8 @@ Test(attention, naive_derivatives_are_those_of_differences_along_directions)
     }
 }
 
-/* Rows of n with a gap behind: the worst error by its bound, and the gap is whole. */
+/* Returns the worst error of rows of n values relative to its bound, and checks that the gap after
+ * each row is unchanged. */
 static double worst_of(const float *x, size_t ld, int T, size_t n, const double *want,
                        const double *size)
 {
@@ -174,10 +177,10 @@ static bool gaps_are_whole(const float *x, size_t ld, int T)
     return true;
 }
 
-/* Rounding: a score is a sum of D products, |s| <= about 10 here, and a decay of age n
- * adds n g, whose weight is nothing once it exceeds 30; so a weight is known to about
- * (40 + D) 2^-24 of itself.  A derivative sums weights times numbers: the bound is
- * relative to the sum of their sizes.  LIMIT leaves a factor for the sum itself. */
+/* Rounding: a score is a sum of D products, |s| <= about 10 here, and a decay of age n adds n g,
+ * with negligible weight above 30. So a weight has a relative error of about (40 + D) 2^-24. A
+ * derivative sums weights times numbers: the bound is relative to the sum of their magnitudes.
+ * LIMIT includes a factor for the sum itself. */
 #define LIMIT 2e-5
 
 static void check_answer(const struct problem *p, const struct answer *x, int variant)
@@ -207,7 +210,7 @@ static bool same(const float *x, const float *y, size_t n)
     return memcmp(x, y, n * sizeof *x) == 0;
 }
 
-/* All numbers of threads: the first is checked, the others give its bits. */
+/* Runs with all thread counts: the first result is checked, the others must have the same bits. */
 static void check_threads(const struct problem *p, const struct kernels *k, int variant,
                           struct par *pools[MAX_THREADS])
 {
@@ -260,7 +263,7 @@ Test(attention, large_shapes_agree_with_the_naive_matrices)
     check_shapes(large, N_OF(large), 10);
 }
 
-/* Every form, head group, dimension, length and kind of document once more. */
+/* Combines every form, head group, dimension, length and kind of document. */
 Test(attention, all_combinations_agree_with_the_naive_matrices)
 {
     static const int lengths[] = {1, 7, 64, 65, 130}, dims[] = {8, 20, 64}, windows[] = {1, 9, 80};
@@ -278,7 +281,7 @@ Test(attention, all_combinations_agree_with_the_naive_matrices)
                                         windows[(t + form) % 3],
                                         least[(t + 2 * group) % 3],
                                         {0}};
-    for (int i = 0; i < n; i += 2) { /* odd documents in every other one */
+    for (int i = 0; i < n; i += 2) { /* odd documents in every second case */
         all[i].document[0] = 33;
         all[i].document[1] = 1;
     }

@@ -1,3 +1,5 @@
+/* test_capacity.c - the capacity loss and its derivative compared with a brute force in double
+ * precision. */
 #include "engine/train/capacity.h"
 #include "loss_tools.h"
 
@@ -7,7 +9,8 @@ static int32_t first[MAX_T];
 static float lb[MAX_CELLS], sums[MAX_CELLS], d_lb[MAX_CELLS];
 static double wide[MAX_CELLS], want[MAX_CELLS];
 
-/* The loss as its header states it, in double, from log beta in double. */
+/* Computes the loss by the equations in its header, in double precision, from log beta in double
+ * precision. */
 static double brute(const struct capacity *c, const double *log_beta)
 {
     static double R[MAX_CELLS];
@@ -32,7 +35,7 @@ static double brute(const struct capacity *c, const double *log_beta)
     return sum / rows / (c->norm == CAPACITY_SUM ? 1 : c->T);
 }
 
-/* Its derivative by definition: the terms' derivative by R, times that of R. */
+/* Computes the derivative by definition: the derivative of the terms by R, times that of R. */
 static void brute_back(const struct capacity *c, const float *R, double weight)
 {
     double per = c->global ? c->heads : 1, M = c->M * per, norm = 0, active = 0;
@@ -58,7 +61,7 @@ static void brute_back(const struct capacity *c, const float *R, double weight)
                                       * exp((i - j) * (double)lb[h * c->T + j]);
 }
 
-/* Rates of all sizes: some keys stay for good, some are gone at once. */
+/* Fills rates of all magnitudes: some keys stay for good, some expire at once. */
 static void fill_rates(int cells, uint64_t seed)
 {
     struct rng r;
@@ -80,10 +83,10 @@ static const struct shape shapes[] = {
     {1, 2, {1}, 1, .5},
     {40, 3, {40}, 1, 3},
     {40, 2, {1, 2, 1, 36}, 4, 2.5}, /* documents of one token */
-    {64, 2, {1}, 1, .25},           /* nothing but such */
+    {64, 2, {1}, 1, .25},           /* only such documents */
     {65, 2, {64, 1}, 2, 0},         /* the last document starts at the end of the pack */
     {300, 3, {17, 256, 27}, 3, 9},
-    {300, 2, {300}, 1, 1000}, /* room for all */
+    {300, 2, {300}, 1, 1000}, /* capacity for all keys */
     {700, 2, {700}, 1, 40},
     {700, 3, {130, 512, 58}, 3, 20},
 };
@@ -122,7 +125,8 @@ Test(capacity, values_and_derivatives_follow_the_definition)
         }
 }
 
-/* Each derivative alone, not in proportion to the largest: also where it is tiny. */
+/* Each derivative is compared with its own magnitude, not with the largest one, so that tiny ones
+ * count too. */
 Test(capacity, small_derivatives_are_right_too)
 {
     struct variant v[MAX_VARIANTS];
@@ -140,7 +144,7 @@ Test(capacity, small_derivatives_are_right_too)
     }
 }
 
-/* The derivative that brute_back states is that of brute's loss. */
+/* The derivative in brute_back() is that of the loss in brute(). */
 Test(capacity, derivatives_are_those_of_the_loss)
 {
     struct variant v[MAX_VARIANTS];
@@ -172,7 +176,7 @@ Test(capacity, derivatives_are_those_of_the_loss)
         }
 }
 
-/* With one rate everywhere R_i = (1 - b^n) / (1 - b). */
+/* With a constant rate, R_i = (1 - b^n) / (1 - b). */
 Test(capacity, constant_rates_give_geometric_sums)
 {
     static const float rate[] = {0, -1e-8f, -1e-4f, -.01f, -.4f, -5.5f, -40, -1e30f};
@@ -197,8 +201,8 @@ Test(capacity, constant_rates_give_geometric_sums)
         }
 }
 
-/* Without forgetting R_i = i + 1: the term with R_i = M is not over it and does not count.  Of
- * M = 4 and 10 tokens i = 4 .. 9 are left, each (i + 1 - M) / max(1, i - M). */
+/* Without forgetting, R_i = i + 1. The term with R_i = M is not over the limit and does not count.
+ * With M = 4 and 10 tokens, i = 4 .. 9 count, each with (i + 1 - M) / max(1, i - M). */
 Test(capacity, a_term_at_the_limit_does_not_count)
 {
     struct variant v[MAX_VARIANTS];
@@ -209,7 +213,7 @@ Test(capacity, a_term_at_the_limit_does_not_count)
             struct capacity c = set_up(&s, &v[a].k, CAPACITY_CODE, global);
             memset(lb, 0, sizeof lb);
             double loss = capacity_loss(&c, 1, sums, d_lb, NULL), want_loss = 0;
-            for (int i = 4; i < 10; i++) /* of both heads together both sides double */
+            for (int i = 4; i < 10; i++) /* for both heads together, both sides double */
                 want_loss += (i + 1 - 4) * (1 + global) / fmax(1, (i - 4) * (1 + global)) / 6;
             cr_expect(epsilon_eq(dbl, loss, want_loss, 1e-6), "%s", v[a].name);
         }
@@ -249,7 +253,7 @@ Test(capacity, number_of_threads_changes_no_bit)
         }
 }
 
-/* More heads than are added up at a time. */
+/* More heads than one block of the summation. */
 Test(capacity, many_heads)
 {
     enum { HEADS = 150, T = 9 };

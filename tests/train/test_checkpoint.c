@@ -1,4 +1,5 @@
-/* Checkpoints: what is written is read; damage is seen; no kill and no fault loses the last. */
+/* test_checkpoint.c - checkpoints: they read back as written, damage is detected, and no kill or
+ * fault loses the last one. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -28,7 +29,7 @@ static float data[N][MOST];
 
 static void make_folder(void)
 {
-    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* syncs are quick */
+    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is fast there */
     snprintf(folder, sizeof folder, "%s/kvf_checkpoint_XXXXXX", top);
     cr_assert(mkdtemp(folder) != NULL);
 }
@@ -56,7 +57,7 @@ static struct checkpoint_tensor tensors[N] = {
 static const size_t sizes[N] = {12, MOST, 1};
 static const char config[] = "model=smol\nlr=0.01\nseed=\xff 7\n";
 
-/* Every number of state number `step` follows from it. */
+/* Returns a number of state `step`; all numbers follow from the step. */
 static float number(int64_t step, int t, size_t i)
 {
     return (float)(rng_hash((uint64_t)step, (uint64_t)t, i, 0) >> 40) * 0x1p-20f;
@@ -86,7 +87,7 @@ static int load(const char *path, struct checkpoint *c, struct kvf_diag *d)
     return checkpoint_read(path, c, &found, d);
 }
 
-/* The step of a whole checkpoint whose every number is right. */
+/* Checks that all numbers of a checkpoint are correct, and returns its step. */
 static int64_t whole(const char *path)
 {
     struct checkpoint c;
@@ -108,7 +109,8 @@ static void one_sentence(const struct kvf_diag *d, const char *path)
     cr_expect(strlen(d->text) > strlen(path) + 12 && strchr(d->text, '\n') == NULL, "%s", d->text);
 }
 
-/* Refused with the code and the word, and nothing was filled. */
+/* Checks that reading fails with the code and a message with the word, and that the buffers are
+ * unchanged. */
 static void refused(const char *path, int code, const char *word)
 {
     struct checkpoint c;
@@ -164,7 +166,8 @@ static void slurp(const char *path, struct buf *out)
     fclose(f);
 }
 
-/* Every bit of the header and of the first and last tensors, and every 97th byte between. */
+/* Flips every bit of the header and of the first and last tensors, and bits of every 97th byte
+ * between. */
 Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
 {
     struct kvf_diag d = {""};
@@ -181,7 +184,7 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
             int err = load(at("y"), &c, &d);
             if (err) {
                 one_sentence(&d, at("y"));
-            } else { /* blanks of the header, or unused text: the content must be right */
+            } else { /* a blank in the header, or unused text: the content must be correct */
                 quiet++;
                 mem_free(c.log);
                 cr_expect(eq(i64, whole(at("y")), 5));
@@ -191,7 +194,7 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
             cr_assert(err || i < head, "byte %zu", i);
             b.data[i] = (char)(b.data[i] ^ 1 << bit);
         }
-    /* with another key the checksum of the file is a text as others; the hash of the state stays */
+    /* With another key, the file's checksum is plain metadata; the hash of the state remains. */
     cr_expect(quiet < 64 + 8 * (int)strlen(SAFETENSORS_CHECKSUM), "%d", quiet);
     for (size_t n = 0; n < b.len; n += n < head + 8 ? 1 : 61) {
         put(at("y"), &b, n);
@@ -254,8 +257,8 @@ Test(checkpoint, other_tensors_are_named)
     refused(at("x"), KVF_E_ARG, "2 tensors");
 }
 
-/* A child saves 1, 2, 3, ... and is killed somewhere: what is there is whole, and at least
- * as new as the last save that had returned. */
+/* A child saves 1, 2, 3, ... and is killed at a random time. The checkpoint must be intact and at
+ * least as new as the last save that returned. */
 static void kill_once(const char *path, volatile int64_t *done, struct rng *r)
 {
     int64_t first = *done + 1;
@@ -278,7 +281,7 @@ static void kill_once(const char *path, volatile int64_t *done, struct rng *r)
     *done = step;
 }
 
-/* $KVF_KILLS: how many (250), for a longer run. */
+/* $KVF_KILLS sets the number of kills (default 250) for a longer run. */
 Test(checkpoint, no_kill_loses_the_last_one, .timeout = 3600)
 {
     const char *more = getenv("KVF_KILLS");
@@ -297,7 +300,7 @@ Test(checkpoint, no_kill_loses_the_last_one, .timeout = 3600)
         torn += !alone_in(folder, "x");
     }
     fprintf(stderr, "%d kills, %lld saves, %d left a part\n", n, (long long)*done, torn);
-    cr_expect(torn > 0 || n < 200); /* some came during saves; how many is up to the machine */
+    cr_expect(torn > 0 || n < 200); /* some kills hit a save; their number depends on the machine */
     munmap((void *)done, 4096);
 }
 
@@ -328,7 +331,7 @@ Test(checkpoint, a_read_only_folder_leaves_the_old_one)
     cr_assert(zero(int, save(at("x"), 1, &d)));
     if (geteuid() == 0
         && (setegid(65534) != 0 || chmod(folder, 0755) != 0
-            || seteuid(65534) != 0)) /* root may write anywhere */
+            || seteuid(65534) != 0)) /* root may write everywhere */
         cr_skip_test("rights cannot be given up here");
     else
         chmod(folder, 0555);

@@ -1,4 +1,5 @@
-/* Losses, gates and derivatives against PyTorch's autograd in float64 (train.json). */
+/* test_golden.c - losses, gates and derivatives compared with PyTorch's autograd in float64
+ * (train.json). */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -56,7 +57,7 @@ static struct pass_options options_of(const struct json *c)
     return o;
 }
 
-/* The parameters of the case, in place of the random ones. */
+/* Replaces the random parameters by those of the case. */
 static void take_parameters(struct net *n, const struct json *from, float *to)
 {
     for (int i = 0; i < n->n_tensors; i++) {
@@ -104,7 +105,7 @@ static void close_world(struct world *w)
     engine_close(w->e);
 }
 
-/* Pack number i of the case; ids and first are freed by free_pack. */
+/* Reads pack number i of the case; free_pack() frees ids and first. */
 static struct pack take_pack(const struct json *c, int i)
 {
     const struct json *p = json_at(json_get(c, "packs"), i);
@@ -122,7 +123,7 @@ static void free_pack(struct pack *p)
     mem_free((void *)(uintptr_t)p->first);
 }
 
-/* The largest difference, relative to the largest value of the tensor. */
+/* Returns the largest difference relative to the largest value of the tensor. */
 static double worst_of(const struct json *want, const float *have)
 {
     double most = 1e-12, worst = 0;
@@ -192,7 +193,7 @@ Test(train, derivatives_equal_autograd)
     json_free(golden);
 }
 
-/* Steps of AdamW on the mean loss of all packs of the case. */
+/* Runs steps of AdamW on the mean loss of all packs of the case. */
 static void check_steps(const struct json *c)
 {
     const struct json *s = json_get(c, "steps"), *record = json_get(s, "record");

@@ -1,5 +1,6 @@
-/* Masks: what the student of a pass sees under a decoder's evictions is what the decoder saw, so
- * that both give every token the same probability, method by method and document by document. */
+/* test_masks.c - masks: in a pass, the student sees exactly the entries that a decoder with
+ * evictions saw, so that both give every token the same probability. Tests each method and
+ * document. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -50,7 +51,7 @@ static double nll(const float *logits, int n, int id)
     return most + log(sum) - (double)logits[id];
 }
 
-/* -ln p of tokens [PROMPT, n) of a document, as the decoder says it. */
+/* Returns -ln p of tokens [PROMPT, n) of a document, computed by decoding. */
 static double decoded(struct bench *b, const struct session_options *opt, int first, int n)
 {
     struct session *s;
@@ -69,7 +70,7 @@ static double decoded(struct bench *b, const struct session_options *opt, int fi
     return sum;
 }
 
-/* The same by the pass, over both documents. */
+/* Returns -ln p of these tokens in both documents, computed by the pass. */
 static double passed(struct bench *b, const float *share)
 {
     struct pass_loss loss;
@@ -98,7 +99,7 @@ static void compare(struct bench *b, const char *method, const float *share)
               method);
 }
 
-/* share: what the token at t + 1 is given, of tokens that are decoded one by one. */
+/* share: the weight of the token at t + 1, for tokens that are decoded one by one. */
 static void compare_all(const char *const *model, int n_models, const char *const *method,
                         int n_methods)
 {
@@ -123,7 +124,8 @@ Test(masks, give_every_token_the_probability_that_decoding_gives_it)
     compare_all(model, 4, method, 11);
 }
 
-/* Windows, capped scores and logits, norms behind branches, other rotations, scales. */
+/* Sliding windows, capped scores and logits, norms after branches, other RoPE variants, and
+ * scales. */
 Test(masks, do_so_in_models_of_every_family)
 {
     static const char *const method[] = {"window", "h2o", "snapkv", "gkv"};

@@ -1,5 +1,6 @@
-/* Gates that learn, of every layout: values against the equations in double, derivatives by
- * parameters and inputs against differences of those, and the same numbers from a gate file. */
+/* test_net.c - trainable gates of every layout. Values are compared with the equations in double
+ * precision, derivatives by parameters and inputs with finite differences, and all values with
+ * those from a gate file. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -14,12 +15,12 @@
 
 enum { MOST_IN = 256, INPUTS = 4 };
 
-/* Inputs of all layers: x, keys before and after RoPE, values; rows are LD floats apart. */
+/* Inputs of all layers: x, keys before and after RoPE, values. Rows are LD floats apart. */
 struct input {
-    int width; /* floats of a row that count */
+    int width; /* floats of a row that are used */
     size_t ld;
     float *f;
-    double *v, *d; /* the same numbers; derivatives as differences */
+    double *v, *d; /* the inputs as double; derivatives as differences */
     float *got;    /* derivatives as net_backward adds them */
 };
 
@@ -28,7 +29,7 @@ struct world {
     struct net *n;
     int T;
     struct input in[INPUTS];
-    unsigned used;   /* which of them the layout sees: bits of GATE_IN_* */
+    unsigned used;   /* inputs that the layout uses: bits of GATE_IN_* */
     double *w, *d_w; /* parameters; differences */
     float *grad;
     float *value, *weight; /* [L][T][H]; the loss is the sum of weight * value */
@@ -149,7 +150,7 @@ static void values(const struct world *w, int layer, int t, double *out)
         retention(w, layer, t, out);
 }
 
-/* The loss of token t in all layers. */
+/* Returns the loss of token t in all layers. */
 static double loss_of(const struct world *w, int t)
 {
     int L = w->n->L, H = w->n->H;
@@ -164,7 +165,7 @@ static double loss_of(const struct world *w, int t)
     return sum;
 }
 
-/* ---- what is compared ---- */
+/* ---- compared values ---- */
 
 static void draw(struct rng *r, float *f, double *v, size_t n, double size)
 {
@@ -183,7 +184,7 @@ static void make_input(struct world *w, int i, int width, size_t ld, struct rng 
         width, ld, MEM_NEW(float, n), MEM_NEW(double, n), MEM_NEW(double, n), MEM_NEW(float, n)};
     draw(r, in->f, in->v, n, 1);
     for (size_t k = 0; k < n; k++)
-        in->got[k] = 0.5f; /* what derivatives are added to */
+        in->got[k] = 0.5f; /* initial value to which derivatives are added */
 }
 
 static void open_world(struct world *w, const struct shape *s, unsigned flags, int threads)
@@ -254,7 +255,7 @@ static struct net_input inputs_of(const struct world *w)
                               .T = w->T};
 }
 
-/* Both passes of all layers; every input is that of each layer.  Areas end in a mark. */
+/* Runs both passes of all layers with equal inputs for each layer. Buffers end in a guard value. */
 static void run(struct world *w)
 {
     struct net_input in = inputs_of(w);
@@ -266,7 +267,7 @@ static void run(struct world *w)
     tape[n_tape] = scratch[n_scratch] = 42;
     for (int l = 0; l < w->n->L; l++) {
         net_forward(w->n, &w->c, l, &in, tape, w->value + (size_t)l * per, scratch);
-        memset(scratch, 0xff, n_scratch * sizeof *scratch); /* nothing stays in it */
+        memset(scratch, 0xff, n_scratch * sizeof *scratch); /* no state stays in it */
         net_backward(w->n, &w->c, l, &in, tape, w->weight + (size_t)l * per, &to, scratch);
     }
     cr_expect(tape[n_tape] == 42 && scratch[n_scratch] == 42);
@@ -290,7 +291,7 @@ static double difference(struct world *w, double *p, int t0, int t1)
 static void close_to(const double *want, const float *have, double base, size_t n,
                      const char *layout, const char *what)
 {
-    double most = 1e-2, worst = 0; /* sums on top of base are rounded, too */
+    double most = 1e-2, worst = 0; /* sums on top of 0.5 are also rounded */
     for (size_t i = 0; i < n; i++)
         most = fmax(most, fabs(want[i]));
     for (size_t i = 0; i < n; i++) {
@@ -351,8 +352,8 @@ Test(net, values_and_derivatives_are_those_of_the_equations)
         }
 }
 
-/* What layers share is drawn too: no weight is left at 0, and those of retention gates have the
- * deviation that was asked for. */
+/* Shared weights are also random: no weight stays 0, and the weights of retention gates have the
+ * requested deviation. */
 Test(net, all_weights_are_drawn)
 {
     struct kernels k;
@@ -378,7 +379,7 @@ Test(net, all_weights_are_drawn)
     }
 }
 
-/* ---- the same from a file ---- */
+/* ---- gate files ---- */
 
 static void write_file(const struct net *n, const char *path)
 {

@@ -1,4 +1,5 @@
-/* AdamW against a written-out one in double, and learning rates at their corners. */
+/* test_optimizer.c - AdamW compared with an implementation in double precision, and learning rates
+ * at the limits of their schedules. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -18,7 +19,7 @@ static struct optimizer usual(void)
                               .steps = STEPS};
 }
 
-/* Equations of the header, one number at a time. */
+/* The equations in the header, for one number. */
 struct reference {
     double w, m, v;
 };
@@ -78,7 +79,8 @@ Test(optimizer, as_written_out_in_double)
     compare(&o, 4);
 }
 
-/* The first step's mean is g and its square g^2: dw = lr g / (|g| + eps), whatever the betas. */
+/* In the first step the mean is g and the mean square g^2, so dw = lr g / (|g| + eps) for any
+ * betas. */
 Test(optimizer, first_step_in_closed_form)
 {
     static const float gs[] = {1, -1, 3e-5f, -7e4f, 1e-8f, 0};
@@ -106,7 +108,7 @@ Test(optimizer, decay_alone_shrinks_and_does_not_enter_the_moments)
     cr_expect(m == 0 && v == 0);
 }
 
-/* Only the direction counts for a clipped gradient, and one below the limit stays. */
+/* A clipped gradient acts only by its direction. A gradient below the limit is unchanged. */
 Test(optimizer, clipping)
 {
     struct optimizer o = usual();
@@ -139,7 +141,7 @@ Test(optimizer, rates)
         rate(&o, 5, 0.5);
         rate(&o, 10, 1);
         rate(&o, 110, s == SCHEDULE_CONSTANT ? 1 : 0.1);
-        rate(&o, 500, s == SCHEDULE_CONSTANT ? 1 : 0.1); /* gone on with beyond its end */
+        rate(&o, 500, s == SCHEDULE_CONSTANT ? 1 : 0.1); /* continued beyond its end */
     }
     o.schedule = SCHEDULE_CONSTANT;
     rate(&o, 11, 1);
@@ -165,7 +167,7 @@ Test(optimizer, rates_without_warmup_or_rest)
     }
     o.decay_share = 1;
     rate(&o, 2, 0.5 + 1.5 * 0.75);
-    o.warmup = 8; /* all of it is warm-up */
+    o.warmup = 8; /* all steps are warm-up */
     o.schedule = SCHEDULE_COSINE;
     rate(&o, 8, 2);
     rate(&o, 9, 0.5);

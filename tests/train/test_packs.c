@@ -1,4 +1,5 @@
-/* Packs: what is in them against the text and a packing by brute force; caches and bad data. */
+/* test_packs.c - packs: their contents compared with the text, their number with a brute-force
+ * packing; also caches and invalid data. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
@@ -71,7 +72,7 @@ static struct packs *opened(const char *path, int length, enum packing packing)
     return p;
 }
 
-/* JSONL of n lines "<i> aaa..." with random lengths. */
+/* Writes JSONL of n lines "<i> aaa..." with random lengths. */
 static void make_lines(struct buf *b, int n, int most)
 {
     struct rng r;
@@ -93,7 +94,7 @@ static void spell(const struct pack *k, int from, int to, struct buf *out)
     }
 }
 
-/* Documents one after another as "text|"; checks the starts. */
+/* Writes the documents of a pack as "text|" and checks their starts. */
 static void check_pack(const struct pack *k, int length, struct buf *out)
 {
     cr_assert(k->n >= 2 && k->n <= length);
@@ -135,7 +136,7 @@ Test(packs, every_document_is_there_once)
     buf_finish(&all);
 }
 
-/* The number of packs is that of best fit written as a search through all of them. */
+/* The number of packs equals that of best fit, implemented as a search through all packs. */
 Test(packs, as_good_as_best_fit_by_brute_force)
 {
     enum { LINES = 400, LENGTH = 50 };
@@ -245,7 +246,7 @@ Test(packs, shares_part_the_file)
     buf_finish(&part[1]);
 }
 
-/* The first line starts at byte 0: not before a cut that lies within this byte. */
+/* The first line starts at byte 0, which is not before a boundary within this byte. */
 Test(packs, a_share_of_less_than_a_byte_has_nothing)
 {
     struct buf b = {0};
@@ -262,7 +263,7 @@ Test(packs, a_share_of_less_than_a_byte_has_nothing)
     buf_finish(&b);
 }
 
-/* The tokens of lines first to last of make_lines, joined as a document has them. */
+/* Returns the tokens of lines first to last of make_lines(), joined as in a document. */
 static int encode_lines(char *const *line, int first, int last, int32_t **ret_ids)
 {
     struct buf text = {0};
@@ -287,7 +288,7 @@ static bool has_run(struct packs *p, const int32_t *ids, int n)
     return false;
 }
 
-/* Each length of some lines is that of a pack once: there the text is just long enough. */
+/* The length of each run of lines is once the pack length, so that the text is just long enough. */
 Test(packs, runs_end_with_the_first_line_that_suffices)
 {
     enum { LINES = 30 };
@@ -374,7 +375,7 @@ Test(packs, a_damaged_cache_is_made_again)
     for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;)
         buf_add(&good, part, n);
     fclose(f);
-    for (size_t i = 0; i < good.len; i++) { /* a bit of each byte, and a cut there */
+    for (size_t i = 0; i < good.len; i++) { /* flip a bit of each byte, and cut the file there */
         bool cut = i % 2;
         good.data[i] = (char)(good.data[i] ^ 1 << i % 8);
         f = fopen(file, "wb");
@@ -385,7 +386,7 @@ Test(packs, a_damaged_cache_is_made_again)
         cr_assert(packs_hash(p) == hash, "byte %zu", i);
         packs_close(p);
         size_t n = 0;
-        f = fopen(file, "rb"); /* it is whole again */
+        f = fopen(file, "rb"); /* the file is intact again */
         n = fread(part, 1, sizeof part, f);
         fclose(f);
         cr_assert(n == (good.len < sizeof part ? good.len : sizeof part));
@@ -393,7 +394,7 @@ Test(packs, a_damaged_cache_is_made_again)
     }
     cr_assert(zero(int, open_part(path, 33, PACK_DOCUMENTS, 0, 1, cache, &p, &d)));
     packs_close(p);
-    cr_expect(eq(int, count_files(cache, file), 2)); /* of other settings: another file */
+    cr_expect(eq(int, count_files(cache, file), 2)); /* other settings use another file */
     cr_expect(zero(int, open_part(path, 32, PACK_DOCUMENTS, 0, 1, "/proc/none", &p, &d)));
     packs_close(p);
     buf_finish(&b);

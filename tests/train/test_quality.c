@@ -1,3 +1,5 @@
+/* test_quality.c - the quality losses compared with their definitions, and their derivatives with
+ * finite differences. */
 #include "engine/train/quality.h"
 #include "loss_tools.h"
 
@@ -18,7 +20,7 @@ static const struct shape shapes[] = {
     {7, 16, 37, {1, 3, 1, 2}, 4, 2},
     {64, 8, 50, {1}, 1, 2},     /* no position counts */
     {65, 8, 50, {64, 1}, 2, 2}, /* the last document starts at the end of the pack */
-    {66, 8, 50, {66}, 1, 2},    /* one position more than a tile has */
+    {66, 8, 50, {66}, 1, 2},    /* one position more than a tile */
     {150, 24, 131, {70, 1, 40}, 3, 3},
     {5, 8, 1024, {5}, 1, 2},
     {20, 24, 2100, {13, 7}, 2, 2}, /* three slices of the vocabulary */
@@ -31,7 +33,7 @@ static const double weights[N_WEIGHTS][QUALITY_TERMS] = {
     {1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {.5, 0, .5, 0}, {1, .3, 2, .7}, {0},
 };
 
-/* ln p of one position. */
+/* Computes ln p of one position. */
 static void log_softmax(double *out, const double *h, int d, int vocab)
 {
     double top = -INFINITY, sum = 0;
@@ -47,7 +49,7 @@ static void log_softmax(double *out, const double *h, int d, int vocab)
         out[v] -= top + log(sum);
 }
 
-/* The terms as the header states them, in double. */
+/* Computes the terms by the equations in the header, in double precision. */
 static void brute(const struct quality *q, const double *student, double term[QUALITY_TERMS])
 {
     static double ps[MAX_V], pt[MAX_V], teacher[CELLS];
@@ -82,7 +84,8 @@ static double total(const struct quality *q, const double *student)
     return sum;
 }
 
-/* The derivative of total by one hidden state, by central differences of four points. */
+/* Returns the derivative of the total by one hidden state, by central differences of four
+ * points. */
 static double slope_of(const struct quality *q, int at)
 {
     const double h = 1e-3, x = wide[at];
@@ -120,7 +123,7 @@ static struct quality set_up(const struct shape *s, const struct kernels *k, int
     return q;
 }
 
-/* In memory of exactly the stated size. */
+/* Runs the loss in memory of exactly the required size. */
 static struct quality_result run(const struct quality *q, float *d, struct par *pool)
 {
     struct quality_result got;
@@ -176,7 +179,7 @@ Test(quality, derivatives_are_those_of_the_terms)
                 want[c] = a == 0 ? slope_of(&q, c) : want[c];
                 off = worst(fabs((double)d_hs[c] - want[c]), off);
             }
-            /* logits are rounded in proportion to their size */
+            /* Logits are rounded in proportion to their magnitude. */
             double rounding = 1e-6 * (2 + shapes[i / N_WEIGHTS].spread);
             cr_expect(off <= rounding * size + 1e-9, "%s, shape %d, weights %d: %g of %g",
                       v[a].name, i / N_WEIGHTS, i % N_WEIGHTS, off, size);
@@ -185,7 +188,7 @@ Test(quality, derivatives_are_those_of_the_terms)
     }
 }
 
-/* Student and teacher alike: no divergence, no slope. */
+/* With equal student and teacher, divergence and derivatives are zero. */
 Test(quality, equal_states_are_no_loss)
 {
     struct variant v[MAX_VARIANTS];
@@ -226,7 +229,7 @@ Test(quality, number_of_threads_changes_no_bit)
         }
 }
 
-/* Slices of the transposed matrix hold what the matrix holds. */
+/* Slices of the transposed matrix contain the values of the matrix. */
 Test(quality, slices_are_the_matrix)
 {
     struct output_matrix m;

@@ -1,5 +1,6 @@
-/* Roll-outs: a pass under the evictions of an answer gives its tokens the probabilities that they
- * were sampled with, so that ratios are 1; and advantages against their equation. */
+/* test_rollout.c - roll-outs: a pass under the evictions of an answer gives its tokens the
+ * probabilities with which they were sampled, so that all ratios are 1. Also compares advantages
+ * with their equation. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -47,7 +48,7 @@ static void sample(struct bench *b, const char *method, uint64_t seed, struct an
     cr_assert(zero(int, rollout_run(b->s.e, &o, b->q, QUESTIONS, a, &d)), "%s", d.text);
 }
 
-/* The mean of ratios, by the pass. */
+/* Returns the mean of the ratios, computed by the pass. */
 static double mean_ratio(struct bench *b, const struct answer *a, const int32_t *gone)
 {
     static const int32_t zero[LONGEST + MOST];
@@ -120,7 +121,8 @@ Test(rollout, answers_are_the_same_for_any_number_of_threads)
     student_close(&c.s);
 }
 
-/* Tokens that are sampled often have the probability that is told: a chi-squared of 400 draws. */
+/* Sampled tokens have the frequencies of the reported probabilities: a chi-squared test of 400
+ * samples. */
 Test(rollout, first_tokens_follow_the_distribution)
 {
     enum { N = 400 };
@@ -132,7 +134,7 @@ Test(rollout, first_tokens_follow_the_distribution)
     struct session_options s = {.kv_type = KV_F32};
     struct rollout_options o = {&s, N, 1, 1, 9};
     cr_assert(zero(int, rollout_run(b.s.e, &o, b.q, 1, a, &d)), "%s", d.text);
-    /* The mean of ln p over draws is minus the entropy, within four standard errors. */
+    /* The mean of ln p over samples is minus the entropy, within four standard errors. */
     for (int i = 0; i < N; i++) {
         seen -= (double)a[i].log_p[0] / N;
         expected += a[i].entropy / N;
@@ -154,7 +156,8 @@ Test(rollout, advantages_are_those_of_the_equation)
         a[i].ended = i != 2;
     }
     answers_weigh(a, 2, 4);
-    /* Mean 1/2, standard deviation 1/2; the third was cut; all of the second question are alike. */
+    /* Mean 1/2, standard deviation 1/2. The third answer was cut; all answers of the second
+     * question are equal. */
     static const double want[8] = {1, -1, 0, 1, 0, 0, 0, 0};
     for (int i = 0; i < 8; i++)
         cr_expect(fabs(a[i].advantage - want[i]) <= 1e-12, "%d: %g", i, a[i].advantage);

@@ -1,4 +1,5 @@
-/* Files written: read back by the strict reader and by one in Python; faults leave the old. */
+/* test_safetensors_write.c - written files are read back by the strict reader and by one in Python;
+ * a failed write keeps the old file. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -22,7 +23,7 @@ static char folder[64];
 
 static void make_folder(void)
 {
-    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* syncs are quick */
+    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is fast there */
     snprintf(folder, sizeof folder, "%s/kvf_write_XXXXXX", top);
     cr_assert(mkdtemp(folder) != NULL);
 }
@@ -101,7 +102,8 @@ Test(safetensors_write, strict_reader_gives_it_back)
     cr_expect(alone_in(folder, "x"));
 }
 
-/* Its own words for the same file: bits by hand, bf16 of 0.1 is 3dcd and of FLT_MAX inf. */
+/* An independent Python reader decodes the file: bits computed by hand, bf16 of 0.1 is 3dcd and of
+ * FLT_MAX inf. */
 Test(safetensors_write, python_reads_the_same)
 {
     static const char expect[] =
@@ -124,7 +126,7 @@ Test(safetensors_write, python_reads_the_same)
     cr_expect(zero(int, strcmp(got, expect)), "%s", got);
 }
 
-/* No flipped bit is read: it is an error, and the file is the only thing that changed. */
+/* Every flipped bit gives an error. */
 Test(safetensors_write, every_flipped_bit_is_noticed)
 {
     struct buf b = {0};
@@ -138,7 +140,7 @@ Test(safetensors_write, every_flipped_bit_is_noticed)
         bool key = (char *)p >= own && (char *)p < own + strlen(SAFETENSORS_CHECKSUM);
         *p ^= (unsigned char)(1u << bit % 8);
         int err = safetensors_read("x", (unsigned char *)b.data, b.len, &got, &d);
-        cr_expect(err != KVF_OK || key, "bit %zu", bit); /* with another key it is another text */
+        cr_expect(err != KVF_OK || key, "bit %zu", bit); /* plain metadata under another key */
         if (!err)
             safetensors_finish(&got);
         *p ^= (unsigned char)(1u << bit % 8);
@@ -170,7 +172,7 @@ Test(safetensors_write, equal_input_gives_equal_bytes_in_aligned_files)
     buf_finish(&b);
 }
 
-/* Each f32 goes to one of its two neighbours in bf16, the nearer one; halves to the even. */
+/* Each f32 becomes the nearer of its two neighbours in bf16; ties go to the even one. */
 Test(safetensors_write, bf16_is_the_nearest)
 {
     enum { N = 1 << 16 };
@@ -211,7 +213,7 @@ static void one_sentence(const struct kvf_diag *d)
     cr_expect(strlen(d->text) > strlen(folder) + 12 && !strchr(d->text, '\n'), "%s", d->text);
 }
 
-/* The old file is whole and nothing lies beside it. */
+/* Checks that the old file is unchanged and the folder has no other file of the writer. */
 static void unchanged(const struct buf *old)
 {
     struct buf now = {0};

@@ -1,11 +1,12 @@
-/* tune.c - steps of training of a model's weights, written out for test_tuned.py.
+/* tune.c - training steps of a model's weights with all intermediate values, for test_tuned.py.
  *
  * usage: tune MODEL INPUT OUTPUT RANK STEPS RECOMPUTE THREADS
- * INPUT, int32: T, masked; ids [T], first [T], gone [L, T, H] if masked; then f32: the temperature,
- * weights of fwkl and ntp; then, where masked is 2, the range of a policy's ratios, shares [T] and
- * log-probabilities of the policy that sampled [T].  OUTPUT: a line of JSON, then f32: the
- * teacher's weights, the student's, derivatives by them, parameters, derivatives by them (equal to
- * the former without RANK), and parameters and losses after each step. */
+ * INPUT starts with int32 numbers: T, masked, ids [T], first [T], and gone [L, T, H] if masked.
+ * Then follow f32 numbers: the temperature and the weights of fwkl and ntp. If masked is 2, they
+ * are followed by the range of a policy's ratios, shares [T] and log-probabilities [T] of the
+ * sampling policy. OUTPUT is a line of JSON, then f32 numbers: the teacher's weights, the student's
+ * weights, derivatives by them, parameters, derivatives by them (without RANK these equal the
+ * former), and parameters and losses after each step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@
 #include "engine/train/pass.h"
 
 enum {
-    MORE = 3,   /* tokens that a pass has room for beside those of the pack */
-    INPUTS = 8, /* arrays of an input */
+    MORE = 3,   /* tokens that the pass can process beyond the pack */
+    INPUTS = 8, /* arrays of the input */
 };
 
 struct run {
@@ -33,7 +34,7 @@ struct run {
     float *d_w, *grad, *m, *v, *w;
     size_t n;
     FILE *in, *out;
-    void *input[INPUTS]; /* what was read */
+    void *input[INPUTS]; /* arrays read from the input */
     int n_inputs;
 };
 
@@ -56,7 +57,7 @@ static const char *yes(bool b)
     return b ? "true" : "false";
 }
 
-/* Angles of each kind of rotations, and what cosines and sines are multiplied with. */
+/* Writes the RoPE angles of each kind of rotation, and the factor of cosines and sines. */
 static void describe_turns(const struct run *r)
 {
     const struct model_config *m = &r->e->config;
@@ -126,7 +127,7 @@ static void *take(struct run *r, size_t n, size_t size)
     return r->input[r->n_inputs++] = p;
 }
 
-/* The student differs from the teacher. */
+/* Changes the weights so that the student differs from the teacher. */
 static void disturb(float *w, size_t n, double by)
 {
     struct rng r;

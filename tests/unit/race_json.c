@@ -1,6 +1,7 @@
-/* Threads that parse JSON, good and bad: never two within cJSON at once, since it writes a global.
- * Its library is not built for ThreadSanitizer, so the plain counter stands in a hook that cJSON
- * calls while it parses: a race there is one in the library. */
+/* race_json.c - threads that parse valid and invalid JSON. Two threads must never be inside cJSON
+ * at once, since it writes a global variable. The cJSON library is not built for ThreadSanitizer,
+ * so a hook that cJSON calls while it parses increments a plain counter. A race on the counter
+ * means a race in the library. */
 #include <cjson/cJSON.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +14,7 @@
 
 enum { THREADS = 4, ROUNDS = 100 };
 
-static long calls; /* plain, on purpose */
+static long calls; /* not atomic on purpose */
 static atomic_int inside, met;
 
 static void *hooked(size_t n)
@@ -21,7 +22,7 @@ static void *hooked(size_t n)
     calls++;
     if (atomic_fetch_add(&inside, 1) > 0)
         atomic_store(&met, 1);
-    nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL); /* let another thread in */
+    nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL); /* let another thread run */
     atomic_fetch_sub(&inside, 1);
     return malloc(n);
 }

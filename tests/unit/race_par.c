@@ -1,4 +1,4 @@
-/* The thread pool without a test framework (Criterion does not start under
+/* race_par.c - the thread pool without a test framework (Criterion does not start under
  * ThreadSanitizer): rounds of unequal tasks on shared plain memory. */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@ enum { TASKS = 97, ROUNDS = 400 };
 
 struct work {
     long out[TASKS];     /* one writer each per round */
-    long per_thread[16]; /* scratch of a thread, as the kernels use it */
+    long per_thread[16]; /* scratch memory per thread, as kernels use it */
     long input;          /* written by the caller between rounds */
 };
 

@@ -1,3 +1,5 @@
+/* test_base.c - memory, progress lines, buffers, options, UTF-8, statistics, the thread pool and
+ * the random generator. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <fcntl.h>
@@ -34,7 +36,7 @@ Test(mem, memory_is_zeroed_and_aligned)
     mem_free(p);
 }
 
-/* Nothing is lost where there is no memory for more. */
+/* A failed allocation must not lose data. */
 Test(mem, growing_keeps_what_there_was)
 {
     int32_t *p = mem_grow(NULL, 0, 3, sizeof *p);
@@ -54,7 +56,7 @@ Test(mem, growing_keeps_what_there_was)
 
 Test(mem, growing_that_fails_leaves_what_there_was)
 {
-    const size_t n = 1 << 20; /* so large that the system takes it back at once when it is freed */
+    const size_t n = 1 << 20; /* so large that the system unmaps it on free */
     int32_t *p = mem_alloc(n, sizeof *p);
     cr_assert(ne(ptr, p, NULL));
     p[n - 1] = 7;
@@ -84,8 +86,8 @@ Test(mem, rows_widen_all_or_none)
     mem_free(b);
 }
 
-/* What a progress line says of `done` after 10 seconds, less the codes of the terminal.  It is
- * drawn again where the machine was busy, so that it was a millisecond more at most. */
+/* Returns a progress line for `done` after 10 seconds, without terminal codes. On a busy machine
+ * the line is drawn again until at most a millisecond more has passed. */
 static const char *progress_line(int64_t done, int64_t total, char text[200])
 {
     int keep = dup(STDERR_FILENO), tries = 1000;
@@ -112,7 +114,7 @@ static const char *progress_line(int64_t done, int64_t total, char text[200])
     return text + 1;
 }
 
-/* 50 of 100 in 10 s are 5 a second, so that the other 50 take 10 s. */
+/* 50 of 100 in 10 s are 5 per second, so that the remaining 50 take 10 s. */
 Test(progress, says_the_time_left_where_it_is_known)
 {
     char s[200];
@@ -126,8 +128,8 @@ Test(progress, says_the_time_left_where_it_is_known)
     cr_expect(strstr(progress_line(30, 6030, s), "ETA 33:20") != NULL, "6000 at 3 a second: %s", s);
 }
 
-/* What a terminal of so many columns shows of a line, less the codes of the terminal; "": there is
- * none. */
+/* Returns a line as shown on a terminal with this many columns, without terminal codes; "" if there
+ * is no terminal. */
 static const char *line_on(int columns, struct progress *p, char text[300])
 {
     int keep = dup(STDERR_FILENO), terminal = posix_openpt(O_RDWR | O_NOCTTY), screen = -1;
@@ -156,8 +158,8 @@ static const char *line_on(int columns, struct progress *p, char text[300])
     return n > 3 ? text + 1 : "";
 }
 
-/* The bar gives way first, then the end of the line; a terminal of 0 columns does not say how wide
- * it is. */
+/* The bar shrinks first, then the end of the line is cut. A terminal that reports 0 columns has an
+ * unknown width. */
 Test(progress, is_never_wider_than_the_terminal)
 {
     static const struct {
@@ -186,7 +188,8 @@ Test(progress, is_never_wider_than_the_terminal)
     }
 }
 
-/* 4 were there; 2.5 more in 10 seconds are 0.25 a second, so that the other 2.5 take 10. */
+/* 4 of 9 were already done. 2.5 more in 10 seconds are 0.25 per second, so that the remaining 2.5
+ * take 10 seconds. */
 Test(progress, of_what_goes_on_counts_what_is_done_here)
 {
     char text[300];
@@ -238,7 +241,7 @@ Test(progress, is_silent_unless_a_terminal_is_there)
     }
     dup2(keep, STDERR_FILENO);
     if (screen >= 0) {
-        /* What was written to a terminal arrives there in pieces, and a moment later. */
+        /* Data written to a terminal arrive in pieces and with a delay. */
         char text[200] = "";
         size_t n = 0;
         struct pollfd more = {.fd = terminal, .events = POLLIN};
@@ -391,8 +394,7 @@ Test(rng, same_seed_same_sequence_and_unbiased_range)
     }
 }
 
-/* Of n = 2 the means are 0, 1/2 and 1 with 1/4, 1/2, 1/4: both tails lie outside 2.5 %. */
-/* Kahan-free: added up from the smallest term on. */
+/* The expected sum is added from the smallest term, without compensation. */
 Test(stats, geometric_equals_the_sum)
 {
     static const double x[] = {0, -1e-300, -1.5e-8, -1e-3, -0.7, -30, -1e3, -INFINITY};
@@ -425,7 +427,7 @@ Test(stats, wilson_bounds_are_where_the_share_is_z_deviations_away)
         }
 }
 
-/* t(0.975) of printed tables, for 1, 2, 9 and 120 degrees of freedom. */
+/* t(0.975) from printed tables, for 1, 2, 9 and 120 degrees of freedom. */
 Test(stats, t_intervals_have_the_width_of_the_tables)
 {
     static const struct {
@@ -449,8 +451,8 @@ Test(stats, t_intervals_have_the_width_of_the_tables)
     cr_expect(isnan(low) && isnan(high));
 }
 
-/* Of means of five values that are normal, 95 % of the intervals must hold the truth: 20,000
- * draws leave a standard deviation of 0.15 %. */
+/* For means of five normal values, 95 % of the intervals must contain the true mean. 20,000 samples
+ * have a standard deviation of 0.15 %. */
 Test(stats, t_intervals_cover_at_small_n)
 {
     struct rng r;
@@ -466,7 +468,8 @@ Test(stats, t_intervals_cover_at_small_n)
     cr_expect(held > 18910 && held < 19090, "%d of 20000", held);
 }
 
-/* For many values the interval is that of the normal distribution, mean +- 1.96 s / sqrt(n). */
+/* For many values, the interval equals that of the normal distribution, mean +- 1.96 s /
+ * sqrt(n). */
 Test(stats, bootstrap_agrees_with_the_standard_error)
 {
     enum { N = 400 };

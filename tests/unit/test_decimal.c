@@ -1,4 +1,4 @@
-/* Numbers as text against printf and strtod: the definition, digit by digit. */
+/* test_decimal.c - numbers as text compared with printf and strtod digit by digit. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <float.h>
@@ -43,7 +43,7 @@ static double of_bits(uint64_t bits)
     return v;
 }
 
-/* v, its neighbours and their negatives */
+/* Tests v, its neighbours and their negatives. */
 static void around(double v)
 {
     double low = nextafter(v, 0), high = nextafter(v, INFINITY);
@@ -85,7 +85,7 @@ Test(decimal, written_by_hand)
     }
 }
 
-/* The double below a power of two is half as near as the one above. */
+/* The distance to the next smaller double of a power of two is half that to the next larger one. */
 Test(decimal, powers_of_two_and_of_ten)
 {
     for (int e = -1074; e < 1024; e++)
@@ -111,7 +111,7 @@ Test(decimal, random_bits_of_every_exponent)
         if (isfinite(v))
             same(v);
         same(of_bits(bits & ((UINT64_C(1) << 52) - 1))); /* subnormal */
-        same(of_bits(bits >> (12 + rng_below(&r, 52)))); /* few bits of it */
+        same(of_bits(bits >> (12 + rng_below(&r, 52)))); /* few significant bits */
     }
 }
 
@@ -126,12 +126,12 @@ Test(decimal, random_numbers_as_tables_have_them)
         same(floor(u * 1e6) / 1000);
         same(floor(n * 1e4) / 1e4);
         same((double)rng_below(&r, 1000) / (double)(1 + rng_below(&r, 1000)));
-        same((double)(rng_next(&r) >> rng_below(&r, 60))); /* whole, on both sides of 1e15 */
+        same((double)(rng_next(&r) >> rng_below(&r, 60))); /* integers on both sides of 1e15 */
         same(ldexp((double)rng_below(&r, 1 << 20), -(int)rng_below(&r, 30)));
     }
 }
 
-/* Halves of short decimals: what lies midway between two doubles or two texts. */
+/* Ties: short decimals midway between two doubles or two texts. */
 Test(decimal, ties)
 {
     for (uint64_t m = (UINT64_C(1) << 52); m < (UINT64_C(1) << 52) + 2000; m++)

@@ -1,4 +1,4 @@
-/* Sets of heads as people write them. */
+/* test_headset.c - sets of heads as users write them. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <string.h>
@@ -11,7 +11,7 @@ struct reading {
     const char *text;
     int l0, l1, h0, h1;
     char kind;
-    const char *rest; /* what is left behind it */
+    const char *rest; /* text after the set */
 };
 
 static const struct reading good[] = {
@@ -98,7 +98,7 @@ Test(headset, a_list_to_its_end)
     cr_expect(eq(int, item.layer.hi, 5));
 }
 
-/* The heads of a set, layers times 10 plus heads. */
+/* Returns the number of heads in a set. *ret_sum is the sum of 10 * layer + head. */
 static int marked(const char *set, char wrong, int *ret_sum)
 {
     unsigned char take[3 * 4] = {0};
@@ -116,7 +116,7 @@ Test(headset, marks)
     cr_expect(eq(int, sum, 112));
     cr_expect(eq(int, marked("L0-1K3,2.0", 'H', &sum), 3));
     cr_expect(eq(int, sum, 103 + 113 + 120));
-    cr_expect(eq(int, marked("L*K*", 'H', &sum), 12)); /* no further than the model goes */
+    cr_expect(eq(int, marked("L*K*", 'H', &sum), 12)); /* limited to the model's heads */
     cr_expect(eq(int, sum, 12 * 100 + 4 * 30 + 3 * 6));
     cr_expect(eq(int, marked("L7K0,L0K4", 'H', &sum), 0));
     cr_expect(eq(int, marked("", 'H', &sum), 0));

@@ -1,5 +1,5 @@
-/* Tests which JSON the readers (base/json.h, base/json_tape.h) accept and reject, and their values.
- */
+/* test_json.c - tests which JSON the readers (base/json.h, base/json_tape.h) accept and reject, and
+ * their values. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Option parsing: what is taken, what is refused, and what the message names. */
+/* test_opt.c - option parsing: accepted and rejected command lines, and the messages. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -124,7 +124,7 @@ Test(opt, whole_numbers)
 {
     static const struct {
         const char *s;
-        int64_t n; /* -77: refused */
+        int64_t n; /* -77: rejected */
     } c[] = {{"0", 0},
              {"-5", -5},
              {"3k", 3072},
@@ -152,7 +152,7 @@ Test(opt, whole_numbers)
 Test(opt, pairs_at_their_limits)
 {
     static const struct {
-        const char *s, *key, *value; /* key NULL: refused */
+        const char *s, *key, *value; /* key NULL: rejected */
     } c[] = {{"abc=1234567", "abc", "1234567"},
              {"abcdefg=", "abcdefg", ""},
              {"a==", "a", "="},
@@ -224,7 +224,7 @@ Test(opt, groups_are_parsed_and_walked_in_order)
 Test(opt, words_and_near_names)
 {
     static const struct {
-        const char *line, *says; /* NULL: it must not guess */
+        const char *line, *says; /* NULL: no suggestion */
     } bad[] = {
         {"x -w bananna", "-w is apple, banana or cherry, not 'bananna' (did you mean 'banana'?)"},
         {"x -w BANANA", "not 'BANANA' (did you mean 'banana'?)"},

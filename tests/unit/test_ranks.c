@@ -1,3 +1,5 @@
+/* test_ranks.c - ranks, rank correlation and chance overlap compared with values computed by
+ * hand. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -6,7 +8,7 @@
 
 Test(ranks, equal_values_share_the_mean_of_their_ranks)
 {
-    /* in order 1 2 2 2 5 5: ranks 1, (2 + 3 + 4) / 3, (5 + 6) / 2 */
+    /* In order 1 2 2 2 5 5: ranks 1, (2 + 3 + 4) / 3, (5 + 6) / 2. */
     const double v[6] = {5, 2, 1, 2, 5, 2}, want[6] = {5.5, 3, 1, 3, 5.5, 3};
     double rank[6];
     cr_assert(eq(int, ranks_average(v, 6, rank), KVF_OK));
@@ -39,7 +41,7 @@ Test(ranks, top_takes_the_larger_index_among_equals)
 
 Test(ranks, correlation)
 {
-    /* deviations -2 -1 0 1 2 and -2 1 -1 0 2: products 4 - 1 + 0 + 0 + 4 = 7 of 10 */
+    /* Deviations -2 -1 0 1 2 and -2 1 -1 0 2: products 4 - 1 + 0 + 0 + 4 = 7 of 10. */
     const double x[5] = {1, 2, 3, 4, 5}, y[5] = {1, 4, 2, 3, 5}, down[5] = {5, 4, 3, 2, 1};
     const double flat[5] = {.1, .1, .1, .1, .1};
     cr_expect(eq(dbl, ranks_correlation(x, y, 5), .7));
@@ -67,13 +69,13 @@ Test(ranks, what_is_constant_has_no_correlation_though_its_mean_is_rounded)
 
 Test(ranks, chance_overlap)
 {
-    /* n = 4, k = 2: of 6 sets B, 1 shares both (1), 4 share one (1/3), 1 none */
+    /* n = 4, k = 2: of 6 sets B, 1 shares both (1), 4 share one (1/3), 1 shares 0. */
     cr_expect(ieee_ulp_eq(dbl, ranks_chance_overlap(4, 2), (1 + 4. / 3) / 6, 64));
-    /* n = 3, k = 2: 1 of 3 shares both, 2 share one */
+    /* n = 3, k = 2: 1 of 3 shares both, 2 share one. */
     cr_expect(ieee_ulp_eq(dbl, ranks_chance_overlap(3, 2), (1 + 2. / 3) / 3, 64));
     cr_expect(ieee_ulp_eq(dbl, ranks_chance_overlap(5, 5), 1., 64));
     cr_expect(ieee_ulp_eq(dbl, ranks_chance_overlap(10, 1), .1, 64));
     cr_expect(isnan(ranks_chance_overlap(4, 0)));
-    /* near p / (2 - p) of large sets */
+    /* Close to p / (2 - p) of large sets. */
     cr_expect(epsilon_eq(dbl, ranks_chance_overlap(100000, 10000), .1 / 1.9, 1e-4));
 }

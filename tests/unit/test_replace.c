@@ -1,4 +1,5 @@
-/* How files are written: whole or not at all, by one writer, through no planted link. */
+/* test_replace.c - files are written completely or not at all, by one writer at a time, and never
+ * through a planted link. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
@@ -19,7 +20,7 @@
 
 static char folder[] = "/tmp/kvf-replace-XXXXXX";
 
-/* A path in the folder; eight are valid at once. */
+/* Returns a path in the folder. The last eight results stay valid. */
 static const char *at(const char *name)
 {
     static char path[8][300];
@@ -132,7 +133,7 @@ Test(replace, what_a_killed_writer_left_is_removed)
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     cr_assert(killed);
     put(".x.sixteen-letters-.part", "kept");
-    cr_expect(eq(int, names(), 3)); /* its lock and its part */
+    cr_expect(eq(int, names(), 3)); /* its lock file and its temporary file */
     cr_expect(zero(int, write_text(at("x"), "whole")));
     holds("x", "whole");
     cr_expect(eq(int, names(), 2));
@@ -151,7 +152,7 @@ Test(replace, planted_links_lead_nowhere)
     holds("victim", "precious");
     cr_assert(zero(int, link(at("victim"), at(".z.lock"))));
     cr_expect(zero(int, write_text(at("z"), "new")));
-    holds("victim", "precious"); /* a lock is never written */
+    holds("victim", "precious"); /* the lock file is never written */
 }
 
 Test(replace, a_link_stays_and_its_file_is_replaced)
@@ -173,7 +174,8 @@ Test(replace, a_link_stays_and_its_file_is_replaced)
     cr_expect(eq(int, names(), 5));
 }
 
-/* A device of our own, so that a fault costs nobody else's; false where none can be made. */
+/* Makes a private device node, so that a fault does not damage a shared one. Returns false if that
+ * is not possible. */
 static bool make_device(const char *name, int minor)
 {
     int fd = -1;
@@ -203,7 +205,7 @@ Test(replace, pipes_and_descriptors_are_written_as_they_are)
     snprintf(name, sizeof name, "/dev/fd/%d", pipes[1]);
     cr_expect(zero(int, write_text(name, "through")));
     cr_expect(read(pipes[0], got, 7) == 7 && strcmp(got, "through") == 0);
-    int fd = open(at("log"), O_WRONLY | O_CREAT | O_APPEND, 0666); /* as >> does */
+    int fd = open(at("log"), O_WRONLY | O_CREAT | O_APPEND, 0666); /* as for >> in a shell */
     cr_expect(eq(int, (int)write(fd, "before,", 7), 7));
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     cr_expect(zero(int, write_text(name, "after")));
@@ -250,10 +252,10 @@ Test(replace, failures_keep_the_older_file_and_leave_nothing)
     cr_expect(eq(int, names(), 2));
 }
 
-/* ---- faults that the linker puts before the system's calls */
+/* ---- faults in system calls, inserted by the linker */
 
-static int fail_sync, fail_rename, fail_lock; /* errno; 0: none */
-static const char *made_before_lock;          /* a file that another writer ends; NULL: none */
+static int fail_sync, fail_rename, fail_lock; /* errno; 0: no fault */
+static const char *made_before_lock;          /* a file that another writer completes; NULL: none */
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -393,7 +395,7 @@ Test(replace, a_file_that_is_shown_survives_its_writer)
     cr_expect(eq(int, names(), 1));
 }
 
-/* Each of several processes writes its own letter, a thousand times in the file. */
+/* Runs in each of several processes: writes its letter a thousand times to the file. */
 static int contender(int letter)
 {
     char text[1001] = "";
@@ -407,7 +409,7 @@ static int contender(int letter)
     return replace_finish(&r, &d) == KVF_OK ? 0 : 2;
 }
 
-/* Waits for n contenders; how many of them wrote the file. */
+/* Waits for n contenders; returns how many of them wrote the file. */
 static int winners(int n)
 {
     int won = 0;

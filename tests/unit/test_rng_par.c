@@ -1,4 +1,4 @@
-/* The generator against published values, and the thread pool. */
+/* test_rng_par.c - the random generator compared with published values, and the thread pool. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-/* First outputs of splitmix64 for the seed 1234567 and of xoshiro256** for the
- * state 1, 2, 3, 4, as the authors' C programs (prng.di.unimi.it) print them. */
+/* First outputs of splitmix64 for the seed 1234567 and of xoshiro256** for the state 1, 2, 3, 4, as
+ * printed by the authors' C programs (prng.di.unimi.it). */
 Test(rng, published_sequences)
 {
     static const uint64_t split[] = {6457827717110365317u, 3203168211198807973u,
@@ -36,7 +36,7 @@ Test(rng, published_sequences)
         cr_expect(eq(u64, rng_next(&r), star[i]));
 }
 
-/* Bounds of five standard deviations: a right generator fails once in millions. */
+/* Bounds of five standard deviations: a correct generator fails once in millions of runs. */
 Test(rng, ranges_and_moments)
 {
     enum { N = 200000, SIDES = 7 };
@@ -84,7 +84,7 @@ static void visit(void *ctx, int task, int thread)
 {
     struct seen *s = ctx;
     if (thread < 0 || thread >= s->threads || atomic_fetch_add(&s->inside[thread], 1) != 0)
-        atomic_fetch_add(&s->bad, 1); /* a thread number is held by one task at a time */
+        atomic_fetch_add(&s->bad, 1); /* one task at a time has a given thread number */
     atomic_fetch_add(&s->count[task], 1);
     atomic_fetch_sub(&s->inside[thread & 15], 1);
 }
@@ -150,8 +150,8 @@ static double seconds_of_rounds(struct par *p)
     return processor_seconds() - begun;
 }
 
-/* Eight threads on one processor: those that have nothing to do must not take it from the one that
- * has.  The bound is far above what a pool takes that sleeps, and far below one that spins. */
+/* Eight threads on one CPU: idle threads must not use the CPU that the working thread needs. The
+ * bound is far above the time of a pool that sleeps, and far below that of a pool that spins. */
 Test(par, threads_that_wait_leave_the_processor)
 {
     struct par *p = NULL;
@@ -189,7 +189,7 @@ Test(par, impossible_sizes_are_refused)
     cr_expect(eq(ptr, p, NULL), "untouched");
     cr_assert(eq(int, par_create(0, &p), KVF_OK), "0: the machine's cores");
     par_destroy(p);
-    for (int i = 0; i < 50; i++) { /* destroyed before it ever ran */
+    for (int i = 0; i < 50; i++) { /* destroyed before its first run */
         cr_assert(eq(int, par_create(3, &p), KVF_OK));
         par_destroy(p);
     }

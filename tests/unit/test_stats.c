@@ -1,4 +1,5 @@
-/* Paired permutations, rates of false discoveries, the bootstrap's weights, intervals of few. */
+/* test_stats.c - paired permutation tests, false discovery rates, bootstrap weights, and confidence
+ * intervals for few values. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -7,9 +8,9 @@
 #include "base/rng.h"
 #include "base/stats.h"
 
-/* 1, 2, 3: of the 8 sums, only 6 and -6 are as far from 0 as 6: p = 2 / 8.
- * 1, -2, 3: the sum is 2; |s| >= 2 for 6, 4, -4, -6, 2, -2, and not for 0, twice: 6 / 8.
- * 1, 1, 1, 1: the sum is 4: 2 / 16.  One difference is always as far as itself. */
+/* 1, 2, 3: of the 8 sums, only 6 and -6 are as far from 0 as 6: p = 2 / 8. 1, -2, 3: the sum is 2;
+ * |s| >= 2 for 6, 4, -4, -6, 2, -2, and not for 0, twice: 6 / 8. 1, 1, 1, 1: the sum is 4: 2 / 16.
+ * A single difference is always as far as itself. */
 Test(sign_flips, by_hand)
 {
     static const double a[] = {1, 2, 3}, b[] = {1, -2, 3}, c[] = {1, 1, 1, 1}, d[] = {0, 0};
@@ -24,7 +25,7 @@ Test(sign_flips, by_hand)
     cr_expect(isnan(stats_sign_flips(far, 2, 10, 0)));
 }
 
-/* Whole numbers: sums are exact, and so is the count over all patterns written plainly. */
+/* With integers, sums are exact, and so is the count over all patterns in a plain loop. */
 Test(sign_flips, all_patterns_against_a_plain_loop)
 {
     struct rng r;
@@ -44,8 +45,8 @@ Test(sign_flips, all_patterns_against_a_plain_loop)
     }
 }
 
-/* Tenths are no sums of powers of two; the patterns of equal size must count all the same:
- * with n differences of 0.1 only the two of equal signs are as far. */
+/* Tenths are not exact in binary, but patterns with equal sums must count as equal: with n
+ * differences of 0.1, only the two patterns of equal signs are as far from 0. */
 Test(sign_flips, rounding_does_not_part_what_is_equal)
 {
     double v[STATS_ALL_SIGNS];
@@ -54,8 +55,9 @@ Test(sign_flips, rounding_does_not_part_what_is_equal)
     cr_expect(eq(dbl, stats_sign_flips(v, STATS_ALL_SIGNS, 10, 0), ldexp(2, -STATS_ALL_SIGNS)));
 }
 
-/* 20 differences of 1: as far only when all signs agree, in 2 of 2^20 patterns: random ones
- * give 1 / (1 + samples) unless one is hit.  Of 30 signs, P(|sum| >= 10) from binomials. */
+/* 20 differences of 1: only 2 of 2^20 patterns, with equal signs, are as far from 0. Random
+ * patterns give 1 / (1 + samples) unless one is hit. For 30 signs, P(|sum| >= 10) follows from
+ * binomials. */
 Test(sign_flips, random_patterns)
 {
     double v[30];
@@ -73,9 +75,9 @@ Test(sign_flips, random_patterns)
     cr_expect(eq(dbl, stats_sign_flips(v, 30, 40000, 5), got));
 }
 
-/* The table of the paper of Benjamini and Hochberg (1995, section 3.1) has 15 p values; by its
- * rule the first four are rejected at 0.05: q_4 <= 0.05 < q_5.  By hand: q_15 = 1 and
- * q_4 = min(15 x 0.0095 / 4, ...) = 0.035625, q_1 = 15 x 0.0001. */
+/* The table of Benjamini and Hochberg (1995, section 3.1) has 15 p values. By their rule the first
+ * four are rejected at 0.05: q_4 <= 0.05 < q_5. By hand: q_15 = 1, q_4 = min(15 x 0.0095 / 4, ...)
+ * = 0.035625, q_1 = 15 x 0.0001. */
 Test(fdr, published_example)
 {
     static const double p[15] = {0.0459, 0.0001, 0.0004, 1.0000, 0.0019, 0.0095, 0.0201, 0.0278,
@@ -93,7 +95,7 @@ Test(fdr, published_example)
     cr_expect(fabs(q[7] - q[8]) < 1e-15, "15 x 0.0298 / 7 is less than 15 x 0.0278 / 6");
 }
 
-/* From the definition: q_i is the least level at which the step-up rule rejects i. */
+/* Compares with the definition: q_i is the lowest level at which the step-up rule rejects i. */
 Test(fdr, brute_force_with_ties_and_nan)
 {
     struct rng r;
@@ -109,7 +111,7 @@ Test(fdr, brute_force_with_ties_and_nan)
         for (int i = 0; i < n; i++) {
             double least = 1;
             for (int j = 0; j < n; j++) {
-                int rank = 0; /* how many are no larger than p[j] */
+                int rank = 0; /* number of p values <= p[j] */
                 for (int k = 0; k < n; k++)
                     rank += p[k] <= p[j];
                 if (p[j] >= p[i] && p[j] * m / rank < least)
@@ -122,7 +124,7 @@ Test(fdr, brute_force_with_ties_and_nan)
     }
 }
 
-/* e^-1 / k! from the series of e^-1, in long double. */
+/* The expected values e^-1 / k! start from e^-1 in long double. */
 Test(poisson, distribution_and_ends)
 {
     enum { N = 400000, MOST = 8 };
@@ -161,7 +163,8 @@ Test(hash_bytes, every_byte_and_the_length_count)
             cr_expect(ne(u64, seen[i], seen[j]));
 }
 
-/* The plain method: the fraction of DLMF 8.17.22 alone, Newton's steps one after the other. */
+/* A plain implementation: only the continued fraction in DLMF 8.17.22, with sequential Newton
+ * steps. */
 static double plain_fraction(double x, double a, double b)
 {
     const double tiny = 1e-300;
@@ -204,8 +207,8 @@ static double plain_quantile(double q, double a, double b)
     return x;
 }
 
-/* Those found side by side are those of one alone, bit by bit: of few and many observations, rates
- * near 0 and 1, whole numbers (where terms are 0), and as many of them as leave lanes over. */
+/* Quantiles computed in parallel equal single ones bit for bit. Covers few and many observations,
+ * rates near 0 and 1, integers (where terms are 0), and counts that leave some lanes unused. */
 Test(beta, many_quantiles_are_those_of_one)
 {
     enum { N = 3001 };
@@ -230,7 +233,7 @@ Test(beta, many_quantiles_are_those_of_one)
     }
 }
 
-/* A quantile is where the share lies: the closed form for a or b of 1, x^a and 1 - (1 - x)^b. */
+/* Checks quantiles with the closed forms for a or b of 1: x^a and 1 - (1 - x)^b. */
 Test(beta, quantiles_of_powers)
 {
     for (int k = 1; k < 40; k++) {
@@ -244,7 +247,7 @@ Test(beta, quantiles_of_powers)
     cr_expect(isnan(stats_beta_cdf(NAN, 2, 3)));
 }
 
-/* Quantiles of Student's t from tables, the tail from its equation. */
+/* Quantiles of Student's t come from tables, the tail from its equation. */
 Test(stats, tails_of_expanded_percentiles)
 {
     static const struct {
@@ -259,7 +262,7 @@ Test(stats, tails_of_expanded_percentiles)
     cr_expect(fabs(stats_tail(1000000) - .025) < 1e-6, "%g", stats_tail(1000000));
 }
 
-/* Of means the jackknife is Student's t. */
+/* For means, the jackknife interval is Student's t interval. */
 Test(stats, jackknife_of_means_is_t)
 {
     double v[6] = {1, 4, 2, 8, 5, 7}, left_out[6], low, high, all = 27;
@@ -280,5 +283,5 @@ Test(stats, mean_interval_of_few)
     }
     cr_assert(stats_mean_interval(v, 10, 2000, 1, &low, &high) == KVF_OK);
     stats_t_interval(v, 10, &least, &most);
-    cr_expect(low > least && low > 0 && high > low, "%g %g", low, high); /* of the bootstrap */
+    cr_expect(low > least && low > 0 && high > low, "%g %g", low, high); /* low: of the bootstrap */
 }

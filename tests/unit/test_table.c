@@ -1,4 +1,5 @@
-/* Tables: every kind of column, sticky errors, and files read back by hand. */
+/* test_table.c - tables: every kind of column, persistent errors, and files read back without the
+ * library's reader. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -51,7 +52,7 @@ Test(table, every_kind_of_column_gives_its_formula)
         cr_expect(eq(dbl, table_real(t, 5, r), 0.5 * (double)(r * r)));
         cr_expect(eq(str, (char *)table_str(t, 6, r), (char *)names[r / 4]));
     }
-    for (int col = 0; col < 6; col++) /* ranges agree with single rows */
+    for (int col = 0; col < 6; col++) /* ranges equal single rows */
         for (int64_t a = 0; a < ROWS; a++) {
             table_get(t, col, a, ROWS - a, got);
             for (int64_t r = a; r < ROWS; r++)
@@ -118,7 +119,7 @@ Test(table, owned_sources_and_metadata)
 
 /* --- files ------------------------------------------------------------------ */
 
-/* Two rows with everything that needs care. */
+/* A table of two rows with every cell that needs quoting or special output. */
 static struct table *difficult(void)
 {
     static const int64_t whole[] = {-1, INT64_C(1) << 52};
@@ -149,7 +150,7 @@ static char *written(const struct table *t, enum table_format f, const char *ext
     return text;
 }
 
-/* Takes the line of the checksum, the second one, out of a TSV; it must be that of the rest. */
+/* Removes the checksum line, the second line, from a TSV and checks it against the rest. */
 static void unseal(char *tsv, size_t *n)
 {
     char want[64], *line = strchr(tsv, '\n') + 1, *rest = strchr(line, '\n') + 1;
@@ -183,7 +184,7 @@ Test(table_io, tsv_and_csv_byte_by_byte)
     table_destroy(t);
 }
 
-/* What programs take for comments, blank lines or cells that are not there is quoted. */
+/* Cells that programs read as comments, blank lines or missing cells are quoted. */
 Test(table_io, csv_quotes_what_looks_like_something_else)
 {
     static const char *const text[] = {"#", "a #b", "", "plain", "a,b", "'"};
@@ -219,7 +220,7 @@ Test(table_io, json_reads_back)
     table_destroy(t);
 }
 
-/* All of an entry, its checksum compared. */
+/* Reads a complete entry and checks its checksum. */
 static int read_entry(unzFile z, const char *name, char *out, size_t n)
 {
     cr_assert(z && unzLocateFile(z, name, 1) == UNZ_OK && unzOpenCurrentFile(z) == UNZ_OK, "%s",
@@ -229,7 +230,7 @@ static int read_entry(unzFile z, const char *name, char *out, size_t n)
     return got;
 }
 
-/* An array of an npz: the npy header is 128 bytes (NumPy format 1.0). */
+/* Reads an array of an npz: the npy header is 128 bytes (NumPy format 1.0). */
 static const char *npy(unzFile z, const char *name, const char *descr, char *out, size_t n)
 {
     int got = read_entry(z, name, out, n);
@@ -299,8 +300,8 @@ Test(table_io, ill_formed_text_keeps_its_length_in_npz)
     table_destroy(t);
 }
 
-/* More rows than are read at a time, more texts than are kept, and every kind of column: lines
- * made from the formulas here, and the arrays of the npz. */
+/* More rows than one read, more texts than are kept, and every kind of column. Lines are compared
+ * with the formulas here, and with the arrays of the npz. */
 enum { LONG = 2700, WORDS = 300 };
 
 static void eighths(void *ctx, int64_t row0, int64_t n, double *out)
@@ -323,7 +324,7 @@ static struct table *long_table(void)
         dense[i] = i % 5 ? -i : i * INT64_C(1000000000);
     }
     for (int i = 0; i < 27; i++)
-        block[i] = i / 2; /* the same in neighbours, too */
+        block[i] = i / 2; /* equal in neighbours */
     for (int i = 0; i < 1350; i++)
         cycle[i] = i % 9 ? i / 4.0 : NAN;
     struct table *t = table_create("long", LONG);
@@ -473,7 +474,7 @@ Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
     struct stat st;
     cr_assert(ne(ptr, mkdtemp(dir), NULL));
     snprintf(path, sizeof path, "%s/x.tsv", dir);
-    cr_assert(mkdir(path, 0777) == 0); /* rename onto a folder fails */
+    cr_assert(mkdir(path, 0777) == 0); /* renaming onto a folder fails */
     for (enum table_format f = TABLE_TSV; f < TABLE_FORMAT_NONE; f++) {
         d.text[0] = 0;
         cr_expect(eq(int, table_write(t, f, path, &d), KVF_E_IO));
@@ -484,7 +485,7 @@ Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
     table_destroy(t);
 }
 
-/* Beside the metadata: neither counted nor written, the later of equal keys wins. */
+/* Kept numbers are neither counted nor written, and the later of two equal keys wins. */
 Test(table, kept_numbers)
 {
     struct table *t = table_create("x", 0);

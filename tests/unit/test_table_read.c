@@ -1,4 +1,4 @@
-/* Tables read back: what table_write wrote comes back equal, from both formats. */
+/* test_table_read.c - tables written by table_write() and read back are equal, in all formats. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <float.h>
@@ -66,7 +66,7 @@ Test(table_read, tsv_gives_back_every_cell)
     table_destroy(b);
 }
 
-/* JSON has no infinities: they are written as null and come back as NaN. */
+/* JSON has no infinities: they are written as null and read as NaN. */
 Test(table_read, json_gives_back_every_cell_and_unit)
 {
     struct table *t = sample(), *b = there_and_back(t, "json");
@@ -83,7 +83,7 @@ Test(table_read, json_gives_back_every_cell_and_unit)
     table_destroy(b);
 }
 
-/* Every cell as in TSV: quotes, commas, line breaks, backslashes (RFC 4180). */
+/* All cells equal those from TSV: quotes, commas, line breaks, backslashes (RFC 4180). */
 Test(table_read, csv_gives_back_what_tsv_does)
 {
     struct table *t = sample(), *b = there_and_back(t, "csv"), *a = there_and_back(t, "tsv");
@@ -110,11 +110,11 @@ static void put(const char *path, const char *text)
     cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
-/* What stands beside a CSV, or above it as earlier versions wrote it. */
+/* Metadata in the file next to a CSV, or above the rows as earlier versions wrote it. */
 Test(table_read, csv_and_the_file_beside_it)
 {
     static const struct {
-        const char *csv, *beside, *name, *meta; /* name NULL: refused */
+        const char *csv, *beside, *name, *meta; /* name NULL: rejected */
     } cases[] = {
         {"a,b\n1,2\n", NULL, "", NULL},
         {"a,b\n1,2\n",
@@ -186,7 +186,7 @@ Test(table_read, csv_that_is_none)
     }
 }
 
-/* A backslash at the end of a cell stands before nothing that it could change. */
+/* A backslash at the end of a cell escapes no character. */
 Test(table_read, tsv_with_odd_backslashes)
 {
     static const struct {
@@ -208,7 +208,7 @@ Test(table_read, tsv_with_odd_backslashes)
     }
 }
 
-/* The space of "# key: value" is a part of it: without it a key would lose its first letter. */
+/* In "# key: value" the space after # is required. Without it a key would lose its first letter. */
 Test(table_read, tsv_with_odd_metadata)
 {
     static const struct {
@@ -230,7 +230,7 @@ Test(table_read, tsv_with_odd_metadata)
     }
 }
 
-/* \xNN is a control character; a NUL would end the text. */
+/* \xNN is a control character. NUL would end the text. */
 Test(table_read, tsv_with_control_characters)
 {
     static const struct {
@@ -250,7 +250,7 @@ Test(table_read, tsv_with_control_characters)
     }
 }
 
-/* A reader of tables need not know types: cells of the other kind are nothing. */
+/* A getter of the other type returns missing values, so that readers need not know types. */
 Test(table_read, cells_of_another_type_are_nothing)
 {
     struct table *t = NULL;
@@ -272,7 +272,7 @@ static enum table_type type_of(const char *cells)
     return type;
 }
 
-/* What strtod would take and table_write never prints is text. */
+/* Numbers that strtod accepts but table_write never prints are text. */
 Test(table_read, types_are_those_of_what_is_written)
 {
     static const struct {

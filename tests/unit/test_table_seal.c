@@ -1,4 +1,4 @@
-/* The checksum in files of tables (base/table_seal.h). */
+/* test_table_seal.c - the checksum in files of tables (base/table_seal.h). */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void put_file(const char *path, const char *text, size_t n)
     cr_assert(f && fwrite(text, 1, n, f) == n && fclose(f) == 0);
 }
 
-/* The table of a file as JSON for a pipe, which has no checksum; NULL: it is refused. */
+/* Reads a file and returns its table as JSON for a pipe, which has no checksum; NULL: rejected. */
 static char *read_again(const char *path, struct kvf_diag *d)
 {
     struct table *t = NULL;
@@ -34,8 +34,8 @@ static char *read_again(const char *path, struct kvf_diag *d)
     return text;
 }
 
-/* Every bit of the file at `flipped` of a table in the file at `path`: the table is refused, or it
- * is the same. */
+/* Flips every bit of the file `flipped` of the table in the file `path`. The table must be rejected
+ * or equal. */
 static void flip(const char *path, const char *flipped, size_t *refused)
 {
     char text[4096];
@@ -82,8 +82,8 @@ Test(table_io, no_flipped_bit_is_read)
     table_destroy(t);
 }
 
-/* A text that is longer was changed by somebody.  One that is shorter, or of the same length and
- * different, is rejected until its line is gone. */
+/* A longer text counts as edited by a user and is read. A text that is shorter, or different with
+ * the same length, is rejected until its checksum line is removed. */
 Test(table_io, a_table_that_was_changed)
 {
     static const char path[] = "kvf-changed.tsv";
@@ -122,7 +122,8 @@ Test(table_io, a_table_that_was_changed)
     unlink(path);
 }
 
-/* The CSV and the JSON of a table, and the file beside a CSV, which holds the seal of both. */
+/* Cuts the CSV and the JSON of a table, and the file next to a CSV, which has the checksum of
+ * both. */
 Test(table_io, no_table_that_is_cut_short_is_read)
 {
     static const struct {

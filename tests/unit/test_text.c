@@ -1,4 +1,5 @@
-/* Bytes and text: UTF-8 against the standard's table, buffers, JSON. */
+/* test_text.c - bytes and text: UTF-8 compared with the standard's table, buffers, JSON,
+ * integers. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 
 /* Table 3-7 of the Unicode Standard: well-formed sequences, byte ranges. */
 static const unsigned char well_formed[][9] = {
-    /* length, then low and high of each byte */
+    /* length, then minimum and maximum of each byte */
     {1, 0x00, 0x7f},
     {2, 0xc2, 0xdf, 0x80, 0xbf},
     {3, 0xe0, 0xe0, 0xa0, 0xbf, 0x80, 0xbf},
@@ -42,14 +43,14 @@ Test(utf8, every_start_agrees_with_the_standard)
 {
     unsigned char s[4];
     uint32_t cp;
-    for (uint32_t v = 0; v < 1u << 24; v++) { /* three bytes; the fourth is one of three */
+    for (uint32_t v = 0; v < 1u << 24; v++) { /* three bytes; the fourth has three values */
         static const unsigned char last[] = {0x80, 0xbf, 0x41};
         s[0] = (unsigned char)(v >> 16);
         s[1] = (unsigned char)(v >> 8);
         s[2] = (unsigned char)v;
         s[3] = last[v % 3];
         if (s[0] < 0xc0 && (v & 0xffff))
-            continue; /* one byte decides */
+            continue; /* the first byte decides */
         for (size_t n = 0; n <= 4; n++)
             if (utf8_decode((char *)s, n, &cp) != length_by_table(s, n))
                 cr_assert(false, "%02x %02x %02x %02x, %zu bytes", s[0], s[1], s[2], s[3], n);
@@ -77,7 +78,7 @@ Test(utf8, shown_text_is_readable)
     buf_finish(&b);
 }
 
-/* U+0080 to U+009F are controls too: 9B alone begins a sequence on some terminals. */
+/* U+0080 to U+009F are also controls: on some terminals the byte 9B begins an escape sequence. */
 Test(utf8, nothing_shown_steers_a_terminal)
 {
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
@@ -97,7 +98,7 @@ Test(utf8, nothing_shown_steers_a_terminal)
     cr_expect(eq(str, d.text, "\\x07: a\\x1B[2J\xe2\x86\xb5\\xC2\\x9B"));
 }
 
-/* No more than fits, and no half of a mark. */
+/* The text is cut at the capacity, and never inside an escaped character. */
 Test(utf8, messages_of_control_characters_are_cut)
 {
     struct kvf_diag d = {""};
@@ -108,7 +109,7 @@ Test(utf8, messages_of_control_characters_are_cut)
     cr_expect(strlen(d.text) == 508 && strcmp(d.text + 504, "\\x1B") == 0);
 }
 
-/* What no int64_t holds is not converted. */
+/* Numbers outside the range of int64_t are not converted. */
 Test(whole, any_real)
 {
     cr_expect(whole_of(-3.9, 7) == -3 && whole_of(0x1p62, 7) == (int64_t)1 << 62);
@@ -153,7 +154,7 @@ Test(buf, holds_exactly_its_maximum)
     cr_expect(eq(sz, b.len, 600), "an error sticks");
     buf_finish(&b);
     b = (struct buf){0};
-    buf_add(&b, "x", SIZE_MAX - 4); /* not copied: over the limit */
+    buf_add(&b, "x", SIZE_MAX - 4); /* rejected without a copy: over the limit */
     cr_expect(eq(int, b.err, KVF_E_LIMIT));
     buf_finish(&b);
 }
@@ -243,7 +244,7 @@ Test(json, whole_numbers_have_bounds)
 {
     static const struct {
         const char *text;
-        int64_t want; /* -5: not whole or too large */
+        int64_t want; /* -5: not an integer or too large */
     } c[] = {{"9007199254740992", INT64_C(9007199254740992)},   {"1e300", -5}, {"0.5", -5},
              {"-9007199254740992", -INT64_C(9007199254740992)}, {"1e308", -5}, {"-0", 0}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
@@ -261,7 +262,7 @@ Test(json, written_text_reads_back)
     for (int k = 0; k < 500; k++) {
         char text[64];
         size_t n = 0;
-        while (n < 56) /* any code points but NUL and surrogates */
+        while (n < 56) /* any code points except NUL and surrogates */
             n += utf8_encode(1 + (uint32_t)rng_below(&r, k % 2 ? 0x7e : 0xd7fe), text + n);
         text[n] = 0;
         struct buf b = {0};

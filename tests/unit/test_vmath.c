@@ -1,4 +1,4 @@
-/* Functions of many numbers at once, against those of one in long double. */
+/* test_vmath.c - functions over arrays compared with the scalar functions in long double. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -19,8 +19,8 @@ static void compare(const double *x)
     }
 }
 
-/* Of every size below 1: down to where it is x itself, around the halves of ln 2, and where it
- * is all but -1. */
+/* Covers all magnitudes below 1: tiny x where the result is x, around the halves of ln 2, and where
+ * the result is close to -1. */
 Test(vmath, expm1_within_two_units_of_the_last_place)
 {
     struct rng r;
