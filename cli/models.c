@@ -20,7 +20,7 @@ static int choose_device(enum device_word word, struct engine_options *opt, stru
     int err = devices_choose(word, &opt->backend, &opt->which, &why);
     if (err)
         return kvf_fail(d, err, "--device cuda: %s; --device cpu computes here", why.text);
-    if (word == DEVICE_AUTO && opt->backend == &backend_cpu)
+    if (word == DEVICE_AUTO && opt->backend->host_memory)
         fprintf(stderr, "--device auto takes the processor: %s\n", why.text);
     else if (word == DEVICE_AUTO)
         fprintf(stderr, "--device auto takes CUDA device %d\n", opt->which);

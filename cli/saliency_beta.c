@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "engine/method/parts.h"
 
 enum { NO_LIMIT = 1 << 24 }; /* a budget above any context, so that no entry is evicted */
 

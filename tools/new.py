@@ -118,7 +118,7 @@ def arguments():
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
     p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
     p.add_argument('--evidence', action='append', default=[], help='what a score has to know, an EVIDENCE_... of '
-                   'engine/method/method.h in lower case (values: lengths of the values); may be given again')
+                   'engine/method/preset.h in lower case (values: lengths of the values); may be given again')
     p.add_argument('--dry-run', action='store_true', help='say what would be written')
     p.add_argument('--root', default=os.path.dirname(HERE), help=argparse.SUPPRESS)
     return p.parse_args()
@@ -161,7 +161,7 @@ def check(args, kind):
 
 def evidence(args):
     """The line of struct score that declares the evidence, and a comment on where its functions stand."""
-    with open(os.path.join(args.root, 'engine/method/method.h'), encoding='utf-8') as f:
+    with open(os.path.join(args.root, 'engine/method/preset.h'), encoding='utf-8') as f:
         known = {name.lower(): re.findall(r'needs EVIDENCE_(\w+)', about)
                  for name, about in re.findall(r'^\s*EVIDENCE_(\w+) = 1u << \d+,\s*/\*(.*?)\*/', f.read(), re.M | re.S)}
     asked = []
@@ -175,7 +175,7 @@ def evidence(args):
         asked += [e for e in [*(n.lower() for n in known[name]), name] if e not in asked]
     bits = ' | '.join('EVIDENCE_' + e.upper() for e in asked)
     return {'evidence': f'    .evidence = {bits},\n' if asked else '',
-            'reads': '\n * Functions evidence_...() of engine/method/method.h read the evidence.' if asked else ''}
+            'reads': '\n * Functions evidence_...() of engine/method/parts.h read the evidence.' if asked else ''}
 
 
 def oracle(change, args, symbol, mark):

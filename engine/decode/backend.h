@@ -23,6 +23,7 @@ enum { RUN_LAYERWISE = 1 }; /* of step and chunk */
 
 struct backend {
     const char *name;      /* "cpu" */
+    bool host_memory;      /* it computes in the host's memory, as the CPU does; false: a device */
     const char *precision; /* of what is multiplied, where the engine is not exact */
     int rows;              /* tokens of a prompt that run together where nobody says how many */
     /* What sessions share: the weights, as e->device.  KVF_OK or an error with a sentence.  close

@@ -65,6 +65,7 @@ static int check(struct session *s)
 
 const struct backend backend_cpu = {
     .name = "cpu",
+    .host_memory = true,
     .precision = "weights as stored, 16-bit activations where quantised",
     .rows = CHUNK_DEFAULT,
     .open = nothing_shared,

@@ -13,7 +13,7 @@
 #define KVF_ENGINE_GHOSTS_H
 
 #include "engine/cache/cache.h"
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 
 struct session;
 

@@ -7,7 +7,7 @@
 
 #include "engine/cache/cache.h"
 #include "engine/decode/engine.h"
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 #include "engine/probe/recorder.h"
 
 struct session;

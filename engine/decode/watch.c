@@ -26,7 +26,7 @@ static int slots_for(const struct session *s, int more)
     while (stride < n / 8)
         stride *= 2;
     n = (n + stride - 1) / stride * stride;
-    return s->e->backend != &backend_cpu || n > s->cap ? s->cap : n;
+    return !s->e->backend->host_memory || n > s->cap ? s->cap : n;
 }
 
 int watch_prepare(struct session *s, int more, int32_t next_decision)

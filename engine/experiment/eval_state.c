@@ -29,7 +29,7 @@ static const char *precision_of(const struct engine *e)
     if (e->exact)
         return "f32";
     bool chosen = e->i8_activations || e->words;
-    return e->backend == &backend_cpu && !chosen ? "default" : engine_precision(e);
+    return e->backend->host_memory && !chosen ? "default" : engine_precision(e);
 }
 
 static void build_header(const struct eval *e, uint64_t seed, const char *version, struct buf *b)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/par.h"
 #include "engine/method/lows.h"
+#include "engine/method/parts.h"
 #include "engine/method/peaks.h"
 #include "engine/method/shares.h"
 

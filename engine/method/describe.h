@@ -3,7 +3,7 @@
 #ifndef KVF_ENGINE_METHOD_DESCRIBE_H
 #define KVF_ENGINE_METHOD_DESCRIBE_H
 
-#include "engine/method/method.h"
+#include "engine/method/preset.h"
 
 /* What the row looks at, "attention,keys" or "nothing": to out, of cap bytes. */
 void method_needs(const struct method *m, char *out, size_t cap);

@@ -11,7 +11,7 @@
 #ifndef KVF_ENGINE_ELSEWHERE_H
 #define KVF_ENGINE_ELSEWHERE_H
 
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 
 /* What a round asks for.  Heads: L * H, those of a layer adjoin. */
 struct device_eviction {

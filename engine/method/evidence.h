@@ -3,7 +3,7 @@
 #ifndef KVF_ENGINE_EVIDENCE_H
 #define KVF_ENGINE_EVIDENCE_H
 
-#include "engine/method/method.h"
+#include "engine/method/method_state.h"
 #include "engine/method/pages.h"
 
 enum {

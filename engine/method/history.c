@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "engine/method/parts.h"
 #include "engine/method/window.h"
 
 float history_largest(const float *v, const int32_t *order, int first, int m)

@@ -3,7 +3,7 @@
 #ifndef KVF_ENGINE_HISTORY_H
 #define KVF_ENGINE_HISTORY_H
 
-#include "engine/method/method.h"
+#include "engine/method/method_state.h"
 
 /* The largest of v over the m candidates from `first` on, by slot or (order == NULL) by rank in
  * time; -infinity where there are none. */

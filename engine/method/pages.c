@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/method/method.h"
+#include "engine/method/parts.h"
 #include "engine/method/pages.h"
 
 void pages_init(struct pages *p, unsigned kinds, int size, int n_heads, int dim,

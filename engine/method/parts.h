@@ -2,7 +2,7 @@
  *
  * To add a part NAME, for which KIND is score, admission, allocation, trigger or read
  * (tools/new.py score NAME "summary" --evidence E writes all of it):
- * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; method.h says what its members mean.
+ * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; preset.h defines its members.
  * 2. X(NAME) in the list of its kind, KINDs.list.  Rows take scores, allocations and reads now:
  *    --method knorm:score=NAME; an admission or a trigger needs a row that has it (presets.c).
  * 3. docs/reference/methods.md: its name in back quotes under Parts, its equation with the row
@@ -21,12 +21,12 @@
  * window.h has what scores from attention rows share, shares.h what allocations share; pages.h is
  * what is kept of a page.  An admission knows neither budget nor attention.
  *
- * Evidence of a new kind is a bit in method.h and an array in evidence.h; evidence.c makes, moves,
+ * Evidence of a new kind is a bit in preset.h and an array in evidence.h; evidence.c makes, moves,
  * frees and counts it, fork.c copies it, describe.c says what a row looks at. */
 #ifndef KVF_ENGINE_PARTS_H
 #define KVF_ENGINE_PARTS_H
 
-#include "engine/method/method.h"
+#include "engine/method/method_state.h"
 
 #define X(name) extern const struct admission admission_##name;
 #include "engine/method/admissions.list"
@@ -43,6 +43,41 @@
 #define X(name) extern const struct read read_##name;
 #include "engine/method/reads.list"
 #undef X
+
+/* access.c: read access to the state of a method, for parts. */
+const struct kernels *method_kernels(const struct method_state *s);
+/* Returns the query heads [*first, *first + *n) that decide together for KV head `head`. */
+void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n);
+/* Returns the attention that each slot received from query head g of the layer.  [slots] */
+const double *evidence_sum(const struct method_state *s, int layer, int query_head);
+/* Returns the attention row of the age-th newest query (0 = newest), [slots].  *ret_t: position of
+ * the query.  *ret_n: entries that it saw.  Both may be NULL.  The weight of an entry at a position
+ * after ret_t is 0: the number in its slot belongs to another entry. */
+const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
+                          int32_t *ret_t, int *ret_n);
+/* Returns the log-sum-exp of the logits of that row. */
+float evidence_row_lse(const struct method_state *s, int layer, int query_head, int age);
+/* Returns how many rows are stored, at most `window`. */
+int evidence_rows(const struct method_state *s, int layer, int query_head);
+const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
+const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+/* Returns the sum of the unit keys of the n entries of a head, [head_dim], in multiples of 2^-32,
+ * which makes it exact.  One caller per head at a time. */
+const double *evidence_anchor(const struct method_state *s, int layer, int head, int n);
+const float *evidence_value_norms(const struct method_state *s, int layer, int head);
+const float *evidence_gate(const struct method_state *s, int layer, int head); /* [slots] */
+/* Returns how many queries before RoPE were summed, their sum [D] and the sum of their outer
+ * products [D][D]. */
+int64_t evidence_moments(const struct method_state *s, int layer, int query_head,
+                         const double **ret_sum, const double **ret_outer);
+/* Return attention of the full-cache run by position: accumulated, and of its newest query. */
+const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head);
+const float *evidence_twin_row(const struct method_state *s, int layer, int query_head);
+/* Returns one number per entry that the score part computes once and writes here; NaN = not yet.
+ * [slots] */
+double *evidence_note(const struct method_state *s, int layer, int head);
+/* Returns the scores of the last eviction, NaN = none, which the score part may write.  [slots] */
+float *evidence_history(const struct method_state *s, int layer, int head);
 
 /* The first query that does not see an entry which `steps` queries see. */
 static inline int32_t admission_after(int32_t pos, int steps)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/method/parts.h"
 #include "engine/method/window.h"
 
 /* What is remembered of one head, and the rows of its window. */

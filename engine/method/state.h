@@ -3,7 +3,7 @@
 #define KVF_ENGINE_METHOD_STATE_H
 
 #include "engine/method/evidence.h"
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 
 /* Entries of one head that could be cut, in the order of choice. */
 struct candidate {

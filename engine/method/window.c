@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/method/parts.h"
 #include "engine/method/state.h"
 
 void window_candidates(const struct score_input *in, int *ret_first, int *ret_n)

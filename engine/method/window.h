@@ -4,7 +4,7 @@
 #ifndef KVF_ENGINE_WINDOW_H
 #define KVF_ENGINE_WINDOW_H
 
-#include "engine/method/method.h"
+#include "engine/method/method_state.h"
 
 /* Where the unprotected entries C lie in view.order: they are neighbours there. */
 void window_candidates(const struct score_input *in, int *ret_first, int *ret_n);

@@ -21,7 +21,7 @@
 #include <kvf/trace.h>
 
 #include "engine/kernels/kernels.h"
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 
 enum {
     PROBE_ROWS = 1u << 0,           /* attention rows */

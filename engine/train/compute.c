@@ -1,20 +1,9 @@
+/* compute.c - row blocks, and packs of a matrix and of its transpose, for training on the CPU. */
+#include "engine/train/compute.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/train/ops.h"
-
-int compute_open(struct compute *ret, const struct kernels *k, struct par *pool,
-                 const struct learner *l, struct kvf_diag *d)
-{
-    *ret = (struct compute){.k = *k, .pool = pool, .on = l->on, .exact = l->exact};
-    return ops(ret)->open(ret, l->which, d);
-}
-
-void compute_close(struct compute *c)
-{
-    ops(c)->close(c);
-    c->device = NULL;
-}
 
 size_t padded(int n)
 {

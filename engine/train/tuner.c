@@ -322,7 +322,7 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
     static const double policy[QUALITY_TERMS] = {[QUALITY_NTP] = 1};
     *ret = (struct tuner_step){.step = t->step + 1};
     int err = KVF_OK;
-    if (t->c.on && t->c.on != &ops_cpu)
+    if (ops_of_device(&t->c))
         return kvf_fail(d, KVF_E_ARG, "a device does not learn from rewards: use the processor");
     ops(&t->c)->zero(&t->c, t->d_w, t->tuned->n * sizeof *t->d_w);
     pass_weigh(t->pass, policy);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/method/method.h"
+#include "engine/method/decisions.h"
 
 enum { G = 4, H = 2, D = 16, PROMPT = 150, STEPS = 70, T = PROMPT + STEPS, PER = G / H };
 

@@ -10,7 +10,7 @@
 #include "base/table_io.h"
 #include "base/utf8.h"
 #include "cli/where.h"
-#include "engine/method/method.h"
+#include "engine/method/preset.h"
 #include "engine/probe/recorder.h"
 #include "fuzz.h"
 
