@@ -1,3 +1,4 @@
+/* adapter.c - reads a LoRA adapter and adds its changes to the matrices of a model. */
 #include "engine/model/adapter.h"
 
 #include <errno.h>
@@ -21,20 +22,21 @@
 
 enum { PATH = 4096, MOST_CONFIG = 1 << 20, MOST_RANK = 65536 };
 
-/* What a model with an adapter owns beside its metadata. */
+/* The owner of the changed tensors of a model with an adapter. */
 struct adapted {
     struct gguf *base;
-    void **data; /* [n] of changed tensors */
+    void **data; /* [n] data of changed tensors */
     size_t n;
     char hash[33];
 };
 
+/* An adapter that is being applied. */
 struct job {
     char path[PATH];
     unsigned char *map;
     size_t size;
     struct safetensors file;
-    double alpha; /* NaN: nobody says */
+    double alpha; /* NaN if not given */
     bool by_root; /* use_rslora */
     struct gguf *base;
     struct model_config config;
@@ -43,10 +45,10 @@ struct job {
     struct gguf_view view;
 };
 
-/* Modules of Hugging Face's models, and tensors of GGUF. */
+/* Modules of Hugging Face models, and the corresponding GGUF tensors. */
 static const struct {
     const char *module, *tensor;
-    bool turned; /* rows turn with positions */
+    bool turned; /* rows are permuted for RoPE */
 } modules[] = {
     {"self_attn.q_proj", "attn_q", true},      {"self_attn.k_proj", "attn_k", true},
     {"self_attn.v_proj", "attn_v", false},     {"self_attn.o_proj", "attn_output", false},
@@ -56,7 +58,7 @@ static const struct {
 
 /* ---- the file */
 
-/* The file of a path that may be a folder. */
+/* Sets j->path to the adapter file; `path` may be a folder. */
 static int find_file(struct job *j, const char *path, struct kvf_diag *d)
 {
     struct stat st;
@@ -88,8 +90,8 @@ static int map_file(struct job *j, struct kvf_diag *d)
     return err ? err : safetensors_read(j->path, j->map, j->size, &j->file, d);
 }
 
-/* alpha of adapter_config.json, and what else it says of the changes. */
-static int take_config(struct job *j, const char *text, size_t n, struct kvf_diag *d)
+/* Reads alpha and use_rslora from adapter_config.json, and rejects unsupported settings. */
+static int parse_config(struct job *j, const char *text, size_t n, struct kvf_diag *d)
 {
     static const char *const others[] = {"alpha_pattern", "layer_replication"};
     struct json *root;
@@ -110,7 +112,7 @@ static int take_config(struct job *j, const char *text, size_t n, struct kvf_dia
     return err;
 }
 
-/* The file beside the adapter, where there is one. */
+/* Reads adapter_config.json in the folder of the adapter, if it exists. */
 static int read_config(struct job *j, struct kvf_diag *d)
 {
     static const char name[] = "adapter_config.json";
@@ -133,7 +135,7 @@ static int read_config(struct job *j, struct kvf_diag *d)
     if (fd >= 0)
         close(fd);
     if (!err)
-        err = take_config(j, (const char *)text, n, d);
+        err = parse_config(j, (const char *)text, n, d);
     mem_free(text);
     if (err)
         kvf_diag_prefix(d, "%s", path);
@@ -159,8 +161,8 @@ static int find_alpha(struct job *j, struct kvf_diag *d)
 
 /* ---- the changes */
 
-/* The tensor of the model that "...layers.3.self_attn.q_proj.lora_A.weight" changes; *ret_turned as
- * in modules.  NULL: none that is known. */
+/* Returns the tensor that "...layers.3.self_attn.q_proj.lora_A.weight" changes, and sets
+ * *ret_turned as in modules; NULL if it is unknown. */
 static const struct gguf_tensor *target_of(const struct job *j, const char *name, bool *ret_turned)
 {
     static const char before[] = "layers.";
@@ -184,21 +186,22 @@ static const struct gguf_tensor *target_of(const struct job *j, const char *name
     return NULL;
 }
 
-/* Row of B that changes row r of the file, where the file has pairs of channels side by side. */
-static size_t common_row(const struct model_config *m, size_t r)
+/* Returns the row of B that changes row r of the file, in which the two channels of a rotated pair
+ * are adjacent. */
+static size_t hf_row(const struct model_config *m, size_t r)
 {
     size_t D = (size_t)m->head_dim, half = (size_t)m->rope_dim / 2, c = r % D;
     return c < 2 * half ? r - c + c / 2 + c % 2 * half : r;
 }
 
-/* w [rows, columns] += share B A */
+/* Computes w [rows, columns] += share B A. */
 static void add(const struct job *j, float *w, const float *a, const float *b, size_t rank,
                 const struct gguf_tensor *t, bool turned)
 {
     size_t K = (size_t)t->dim[0];
     double share = j->alpha / (j->by_root ? sqrt((double)rank) : (double)rank);
     for (size_t r = 0; r < (size_t)t->dim[1]; r++) {
-        const float *row = b + (turned ? common_row(&j->config, r) : r) * rank;
+        const float *row = b + (turned ? hf_row(&j->config, r) : r) * rank;
         for (size_t i = 0; i < rank; i++) {
             float by = (float)(share * (double)row[i]);
             for (size_t k = 0; k < K; k++)
@@ -215,7 +218,7 @@ static float *floats_of(const void *data, enum weight_type type, size_t n)
     return x;
 }
 
-/* What f16 cannot hold would become infinite. */
+/* Checks that the type can represent all values; f16 would store larger ones as infinity. */
 static int fits(const struct job *j, const float *w, size_t n, const char *name, struct kvf_diag *d)
 {
     float most = j->type == WEIGHT_F16 ? 65504.0f : 3.4e38f;
@@ -226,7 +229,7 @@ static int fits(const struct job *j, const float *w, size_t n, const char *name,
     return KVF_OK;
 }
 
-/* The changed tensor in place of the old one. */
+/* Replaces a tensor by its changed version. */
 static int change(struct job *j, const struct gguf_tensor *t, const struct tensor *a,
                   const struct tensor *b, bool turned, struct kvf_diag *d)
 {
@@ -264,7 +267,7 @@ static const struct tensor *find_tensor(const struct safetensors *f, const char 
     return NULL;
 }
 
-/* "...lora_A..." -> "...lora_B...", and back */
+/* Returns the tensor "...lora_B..." for "...lora_A...", and vice versa. */
 static const struct tensor *partner_of(const struct job *j, const struct tensor *x)
 {
     char name[TENSOR_NAME];
@@ -352,7 +355,7 @@ static void put_hash(struct job *j)
     buf_finish(&all);
 }
 
-/* A view with the metadata and the tensors of the base. */
+/* Makes a view with the metadata and the tensors of the base. */
 static int make_view(struct job *j)
 {
     size_t n = j->base->n_tensors;
@@ -385,7 +388,7 @@ static void drop(struct job *j)
     mem_free(j->view.tensor);
     buf_finish(&j->view.pairs);
     if (j->made)
-        j->made->base = NULL; /* stays the caller's */
+        j->made->base = NULL; /* the caller keeps it */
     close_adapted(j->made);
 }
 
@@ -413,7 +416,8 @@ int adapter_apply(struct gguf *base, const char *path, bool wide, struct gguf **
         j.view.hash = hash_adapted;
         err = gguf_from_view(gguf_path(base), &j.view, ret_gguf, d);
         if (!err)
-            j.made->base = base; /* not before: a failure closes what the view owns */
+            /* set last, because on failure gguf_from_view() closes everything that the view owns */
+            j.made->base = base;
     }
     safetensors_finish(&j.file);
     if (j.map)

@@ -1,6 +1,5 @@
-/* bpe.c - byte-level BPE (Sennrich et al. 2016; GPT-2's byte alphabet): a word
- * starts as its bytes; the pair of lowest rank is merged, leftmost first, until
- * none is left. */
+/* bpe.c - byte-level BPE (Sennrich et al. 2016; GPT-2's byte alphabet). A word starts as its
+ * bytes. The pair of lowest rank is merged, from left to right, until no pair can be merged. */
 #include "engine/model/bpe.h"
 
 #include <string.h>
@@ -10,8 +9,8 @@
 
 enum { ALPHABET = 512 };
 
-/* GPT-2 writes bytes as printable code points: printable Latin-1 as themselves,
- * the others as U+0100 upwards.  map[code point] = byte, -1 = none. */
+/* Fills the inverse of GPT-2's byte alphabet: printable Latin-1 bytes are themselves, and other
+ * bytes are U+0100 and following. map[code point] = byte, or -1. */
 static void byte_alphabet(int map[ALPHABET])
 {
     int next = 256;
@@ -23,8 +22,8 @@ static void byte_alphabet(int map[ALPHABET])
     }
 }
 
-/* Raw bytes of a token as the vocabulary spells it; false (nothing appended that
- * counts) when it uses other code points: it is then kept as it stands. */
+/* Appends the raw bytes of a token as the vocabulary spells it. Returns false and appends no byte
+ * if it uses other code points; its spelling is then its text. */
 static bool decode_token(const int map[ALPHABET], const char *s, size_t n, struct buf *out)
 {
     size_t keep = out->len;
@@ -42,6 +41,7 @@ static bool decode_token(const int map[ALPHABET], const char *s, size_t n, struc
     return true;
 }
 
+/* A vocabulary that is being loaded. */
 struct loader {
     struct bpe *b;
     struct names spelled; /* tokens as the vocabulary spells them */
@@ -51,7 +51,7 @@ struct loader {
 static void on_token(void *ctx, int64_t i, const char *s, size_t len)
 {
     struct loader *l = ctx;
-    uint8_t type = l->b->vocab.type[i]; /* marks are spelled as they stand in texts */
+    uint8_t type = l->b->vocab.type[i]; /* marks are spelled as in texts */
     bool mark = type == TOKEN_CONTROL || type == TOKEN_USER;
     if (mark || !decode_token(l->map, s, len, &l->b->vocab.bytes))
         buf_add(&l->b->vocab.bytes, s, len);
@@ -59,8 +59,8 @@ static void on_token(void *ctx, int64_t i, const char *s, size_t len)
     names_add(&l->spelled, (int32_t)i, (struct piece){s, len});
 }
 
-/* Some vocabularies lack tokens for bytes that UTF-8 text never or hardly holds:
- * such bytes are dropped before merging, as the reference tokenizer does. */
+/* Finds the token of each byte. Some vocabularies lack tokens for bytes that are rare or
+ * impossible in UTF-8. These bytes are dropped before merging, as in the reference tokenizer. */
 static void find_bytes(struct loader *l)
 {
     for (int cp = 0; cp < ALPHABET; cp++) {

@@ -1,3 +1,4 @@
+/* chat.c - renders chat templates and finds the roles of the rendered text. */
 #include "engine/model/chat.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ struct token_text {
     size_t n;
 };
 
-static void take_token(void *ctx, int64_t i, const char *s, size_t len)
+static void on_token(void *ctx, int64_t i, const char *s, size_t len)
 {
     struct token_text *t = ctx;
     if (i == t->id) {
@@ -54,13 +55,14 @@ static void take_token(void *ctx, int64_t i, const char *s, size_t len)
     }
 }
 
-/* bos_token, eos_token: as in the transformers library not defined where the file has none. */
+/* Sets bos_token or eos_token; it is undefined if the file has none, as in the transformers
+ * library. */
 static void set_token(struct jinja *j, struct jinja_dict *dict, const struct gguf *g,
                       const char *name, const char *key)
 {
     struct token_text t = {.id = gguf_int(g, key, -1)};
     if (t.id >= 0)
-        gguf_each_str(g, "tokenizer.ggml.tokens", take_token, &t);
+        gguf_each_str(g, "tokenizer.ggml.tokens", on_token, &t);
     if (t.s)
         jinja_set(j, dict, jinja_text(j, name, strlen(name)),
                   jinja_of_text(jinja_text(j, t.s, t.n)));
@@ -106,12 +108,12 @@ static struct jinja_value variables(struct jinja *j, const struct gguf *g,
     return v;
 }
 
-/* Spans of a prompt as they are found from its start on. */
+/* The search for spans, from the start of a prompt to its end. */
 struct finder {
-    const enum chat_role *role; /* of each message */
+    const enum chat_role *role; /* role of each message */
     const struct jinja_text *t;
     struct chat_text *out;
-    enum chat_role last; /* of the message that was shown last */
+    enum chat_role last; /* role of the preceding message */
     bool thinking;
 };
 
@@ -138,7 +140,7 @@ static void add_span(struct finder *f, size_t from, size_t to, enum chat_role ro
         f->out->span[f->out->n_spans++] = (struct chat_span){from, to, role, message};
 }
 
-/* The next mark of thinking in [at, to): its end, or `to` where there is none. */
+/* Returns the end of the next <think> or </think> in [at, to); `to` if there is none. */
 static size_t next_think(const struct finder *f, size_t at, size_t to, bool *found)
 {
     const char *mark = f->thinking ? "</think>" : "<think>";
@@ -149,8 +151,9 @@ static size_t next_think(const struct finder *f, size_t at, size_t to, bool *fou
     return (size_t)(p - f->t->s) + (f->thinking ? strlen(mark) : 0);
 }
 
-/* Bytes [from, to) that the assistant says, or that the template says for it. */
-static void add_said(struct finder *f, size_t from, size_t to, enum chat_role role, int message)
+/* Adds spans for bytes [from, to) that belong to the assistant, or that the template adds to its
+ * text. */
+static void add_answer(struct finder *f, size_t from, size_t to, enum chat_role role, int message)
 {
     while (from < to) {
         bool found;
@@ -174,8 +177,8 @@ static int n_thinks(const struct jinja_text *t)
     return n;
 }
 
-/* Marks are in order.  What stands between them is of the template; after a user has spoken it may
- * open and close what the assistant thinks. */
+/* Finds the spans. Marks are in order, and text between them belongs to the template. After a user
+ * message the template may open and close a thought of the assistant. */
 static int find_spans(struct finder *f)
 {
     const struct jinja_text *t = f->t;
@@ -188,12 +191,12 @@ static int find_spans(struct finder *f)
     for (int i = 0; i <= marks; i++) {
         struct jinja_mark m = i < marks ? t->mark[i] : (struct jinja_mark){t->n, t->n, -1};
         if (f->last != CHAT_MARKS && f->last != CHAT_SYSTEM)
-            add_said(f, at, m.from, CHAT_MARKS, -1);
+            add_answer(f, at, m.from, CHAT_MARKS, -1);
         if (i == marks)
             break;
         f->last = f->role[m.message];
         if (f->last == CHAT_ANSWER) {
-            add_said(f, m.from, m.to, f->last, m.message);
+            add_answer(f, m.from, m.to, f->last, m.message);
         } else {
             f->thinking = false;
             add_span(f, m.from, m.to, f->last, m.message);
@@ -204,7 +207,7 @@ static int find_spans(struct finder *f)
     return KVF_OK;
 }
 
-/* The roles of the messages of a request, in the arena of j; NULL after an error. */
+/* Returns the roles of the messages of a request, in the arena of j; NULL after an error. */
 static const enum chat_role *roles_of(struct jinja *j, const struct chat_request *r)
 {
     int n = r->json ? r->json->n : r->n, i = 0;
@@ -236,7 +239,7 @@ static int copy_out(struct jinja *j, const struct chat_request *r, const struct 
     return err ? err : find_spans(&f);
 }
 
-/* Whether text is YYYY-MM-DD of a month and a day that there may be. */
+/* Returns true if the text is YYYY-MM-DD with a possible month and day. */
 static bool is_date(const char *s)
 {
     static const char form[] = "dddd-dd-dd";
@@ -247,9 +250,9 @@ static bool is_date(const char *s)
     return month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-/* Adds to the sentence on what is wrong what the user can do. */
-static void say_way_out(const struct gguf *g, const struct chat_request *r, int err,
-                        struct kvf_diag *d)
+/* Appends advice for the user to the message in d. */
+static void add_advice(const struct gguf *g, const struct chat_request *r, int err,
+                       struct kvf_diag *d)
 {
     struct kvf_diag was = d ? *d : (struct kvf_diag){""};
     const char *way = "; --raw takes the prompt as it stands";
@@ -263,7 +266,7 @@ static void say_way_out(const struct gguf *g, const struct chat_request *r, int 
 static size_t bytes_of(const struct chat_request *r)
 {
     size_t bytes = 0;
-    if (r->json) /* a value takes about two hundred bytes of the arena */
+    if (r->json) /* a value uses about 200 bytes of the arena */
         return (size_t)r->json->tape.n * 16 + r->json->tape.n_text;
     for (int i = 0; i < r->n; i++)
         bytes += strlen(r->msg[i].content) + 256;
@@ -290,7 +293,7 @@ int chat_render(const struct gguf *g, const struct chat_request *r, struct chat_
     if (!err)
         err = jinja_render(&j, text, len, v.u.dict, &out);
     if (err) {
-        say_way_out(g, r, err, d);
+        add_advice(g, r, err, d);
     } else {
         ret->has_switch = j.asked_think;
         err = copy_out(&j, r, out, ret);

@@ -71,7 +71,7 @@ static int check_message(const struct json_tape *t, uint32_t m, int message, str
     return err;
 }
 
-/* Rejects members of the object other than "messages" and "tools". */
+/* Checks that the object has no members besides "messages" and "tools". */
 static int check_members(const struct json_tape *t, struct kvf_diag *d)
 {
     uint32_t count = (json_tape_get(t, 1, "messages") != 0) + (json_tape_get(t, 1, "tools") != 0);
@@ -95,7 +95,7 @@ static int check_members(const struct json_tape *t, struct kvf_diag *d)
 
 /* Sets *ret to a number as Python reads it: one without a fraction and an exponent is an integer.
  * Returns false if an integer needs more than 64 bits. */
-static bool take_number(const struct json_tape *t, uint32_t v, struct jinja_value *ret)
+static bool parse_number(const struct json_tape *t, uint32_t v, struct jinja_value *ret)
 {
     char text[JSON_NUMBER + 1];
     size_t n;
@@ -117,7 +117,7 @@ static int check_numbers(const struct json_tape *t, struct kvf_diag *d)
     for (uint32_t v = 1; v < t->n; v++) {
         size_t n;
         const char *s = json_tape_number(t, v, &n);
-        if (n && !take_number(t, v, &unused))
+        if (n && !parse_number(t, v, &unused))
             return kvf_fail(d, KVF_E_FORMAT, "the number %.*s is out of range",
                             (int)(n < 60 ? n : 60), s);
     }
@@ -171,14 +171,15 @@ void chat_json_close(struct chat_json *c)
 
 /* ---- values */
 
-/* The place of a value in a conversation; it decides which texts are marked. */
+/* The position of a value in a conversation. It determines which texts are marked. */
 enum marked { NOTHING, LIST, MESSAGE, PARTS, PART };
 
+/* A list or dictionary on the stack of the conversion. */
 struct level {
-    struct jinja_value of; /* a list or a dictionary that is being filled */
+    struct jinja_value of; /* the list or dictionary that is being filled */
     enum marked marked;
-    uint32_t next; /* value of the tape */
-    int at;        /* in the list */
+    uint32_t next; /* next value of the tape */
+    int at;        /* index in the list */
 };
 
 struct maker {
@@ -186,7 +187,7 @@ struct maker {
     const struct chat_json *c;
     struct buf scratch;
     struct level stack[JSON_DEEPEST];
-    int depth, message; /* message: number of the current one, from 0; -1: none */
+    int depth, message; /* message: index of the present message, from 0; -1 if none */
 };
 
 struct jinja_value chat_marked(struct jinja *j, const char *s, size_t n, int message)
@@ -211,11 +212,11 @@ static const char *copied(struct maker *m, const char *s, size_t n)
 
 static bool is_speech(enum marked in, const char *key)
 {
-    static const char *const said[] = {"content", "reasoning_content", "reasoning", "thinking"};
+    static const char *const speech[] = {"content", "reasoning_content", "reasoning", "thinking"};
     if (in == PART)
         return strcmp(key, "text") == 0 || strcmp(key, "thinking") == 0;
-    for (size_t i = 0; in == MESSAGE && i < sizeof said / sizeof *said; i++)
-        if (strcmp(key, said[i]) == 0)
+    for (size_t i = 0; in == MESSAGE && i < sizeof speech / sizeof *speech; i++)
+        if (strcmp(key, speech[i]) == 0)
             return true;
     return false;
 }
@@ -235,7 +236,7 @@ static struct jinja_value value_of(struct maker *m, uint32_t v, bool marked)
         return jinja_bool(kind == 't');
     if (kind == 0) {
         struct jinja_value x = jinja_none();
-        take_number(t, v, &x);
+        parse_number(t, v, &x);
         return x;
     }
     const char *s = json_tape_str(t, v, &m->scratch, &n);
@@ -249,8 +250,8 @@ static void push(struct maker *m, struct jinja_value x, uint32_t v, enum marked 
         m->stack[m->depth++] = (struct level){x, marked, json_tape_first(&m->c->tape, v), 0};
 }
 
-/* Puts the next value of the innermost list or dictionary into it. */
-static void take(struct maker *m, struct level *l)
+/* Adds the next value to the innermost list or dictionary. */
+static void add_next(struct maker *m, struct level *l)
 {
     const struct json_tape *t = &m->c->tape;
     uint32_t v = l->next;
@@ -265,8 +266,8 @@ static void take(struct maker *m, struct level *l)
     }
     const char *key = json_tape_key(t, v, &m->scratch, &n);
     key = copied(m, key, n);
-    bool said = is_speech(l->marked, key);
-    struct jinja_value x = value_of(m, v, said);
+    bool speech = is_speech(l->marked, key);
+    struct jinja_value x = value_of(m, v, speech);
     const struct jinja_text *name = jinja_text(m->j, key, n);
     jinja_set(m->j, l->of.u.dict, name, x);
     push(m, x, v, l->marked == MESSAGE && strcmp(key, "content") == 0 ? PARTS : NOTHING);
@@ -280,7 +281,7 @@ struct jinja_value chat_values(struct jinja *j, const struct chat_json *c, uint3
     while (m.depth > 0 && !j->err) {
         struct level *l = &m.stack[m.depth - 1];
         if (l->next)
-            take(&m, l);
+            add_next(&m, l);
         else
             m.depth--;
     }

@@ -1,3 +1,4 @@
+/* gguf.c - opens GGUF files and checks their structure. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,9 +14,10 @@
 
 enum { MAX_KEYS = 65536, MAX_TENSORS = 65536, MAX_NAME = 256, MAX_ALIGN = 65536, MAX_PARTS = 9999 };
 
+/* A position in the file. */
 struct cursor {
     const unsigned char *p, *end;
-    bool bad; /* sticky: ran over the end */
+    bool bad; /* sticky: a read exceeded the end */
 };
 
 static const unsigned char *take(struct cursor *c, uint64_t n)
@@ -113,7 +115,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset
     }
     t->type = (unsigned)take_int(c, 4);
     *offset = take_int(c, 8);
-    /* rows must be whole blocks, so the row length decides */
+    /* rows must be complete blocks, so the row length determines the size */
     size_t row = weight_bytes((enum weight_type)t->type, t->dim[0]);
     if (__builtin_mul_overflow(row, n / t->dim[0], &t->bytes))
         return KVF_E_FORMAT;
@@ -121,7 +123,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset
     return t->name ? KVF_OK : KVF_E_FORMAT;
 }
 
-/* The n entries of the list of tensors; offset: [n], where the data of each begin. */
+/* Reads the n entries of the list of tensors. offset [n] receives the start of the data of each. */
 static int read_entries(struct gguf *g, struct cursor *c, uint64_t n, uint64_t *offset,
                         struct kvf_diag *d)
 {
@@ -136,7 +138,8 @@ static int read_entries(struct gguf *g, struct cursor *c, uint64_t n, uint64_t *
     return KVF_OK;
 }
 
-/* Offsets count from the first aligned byte after the list, where the cursor is. */
+/* Sets the data pointers of tensors. Offsets are relative to the first aligned byte after the
+ * list, where the cursor is. */
 static int place_tensors(struct gguf *g, const struct cursor *c, const uint64_t *offset,
                          struct kvf_diag *d)
 {
@@ -261,7 +264,8 @@ fail:
     return err;
 }
 
-/* The path of part i of n beside that of the first, which ends in -00001-of-0000N.gguf. */
+/* Sets *ret_path to the path of part i of n, from the path of the first part, which ends in
+ * -00001-of-0000N.gguf. */
 static int part_path(const struct gguf *g, int i, int n, char **ret_path)
 {
     char end[48];
@@ -272,7 +276,8 @@ static int part_path(const struct gguf *g, int i, int n, char **ret_path)
     char *path = mem_strdup(g->path);
     if (!path)
         return KVF_E_NOMEM;
-    snprintf(end, sizeof end, "-%05d-of-%05d.gguf", i + 1, n); /* as long: n <= MAX_PARTS */
+    /* equal length, because n <= MAX_PARTS */
+    snprintf(end, sizeof end, "-%05d-of-%05d.gguf", i + 1, n);
     memcpy(path + whole - tail, end, tail);
     *ret_path = path;
     return KVF_OK;
@@ -314,7 +319,7 @@ static int open_part(struct gguf *g, int i, int n, struct kvf_diag *d)
     return err;
 }
 
-/* All tensors of all parts as one list; names stay with the parts. */
+/* Joins the tensors of all parts to one list; the parts keep the names. */
 static int join_tensors(struct gguf *g, struct kvf_diag *d)
 {
     size_t n = g->n_tensors, at = 0;

@@ -1,5 +1,5 @@
-/* gguf_file.h - what an opened GGUF file is; private to the room: gguf.c opens it,
- * gguf_get.c answers questions about it, others make a file or a model like it. */
+/* gguf_file.h - private to engine/model: the structures of an open GGUF file. gguf.c opens it,
+ * gguf_get.c reads values, and other files make a file or a model of this form. */
 #ifndef KVF_ENGINE_GGUF_FILE_H
 #define KVF_ENGINE_GGUF_FILE_H
 
@@ -22,32 +22,36 @@ enum { /* value types of the metadata */
        GT_COUNT
 };
 
+/* A key with its value. */
 struct pair {
     const char *key; /* owned copy */
     unsigned type, element;
     const unsigned char *value; /* scalar bytes, text, or first element */
-    uint64_t n;                 /* bytes of text, or elements of an array */
+    uint64_t n;                 /* bytes of a text, or elements of an array */
 };
 
+/* An open model. */
 struct gguf {
     char *path;
     unsigned char *map;
     size_t size;
     struct pair *pair;
     size_t n_pairs;
-    struct gguf_tensor *tensor; /* sorted by name; with those of the other parts */
+    struct gguf_tensor *tensor; /* sorted by name; of all parts */
     size_t n_tensors;
     struct gguf_tensor
-        *own;           /* the tensors of this file where `tensor` has those of all, else NULL */
-    size_t n_own;       /* tensors of this file, whose names it owns */
+        *own;     /* the tensors of this file if `tensor` has those of all parts, otherwise NULL */
+    size_t n_own; /* number of tensors in this file; it owns their names */
     struct gguf **part; /* [n_parts] the other files of a split model, owned */
     int n_parts;
-    struct gguf_view view; /* not a file: what owns the metadata and the tensors' data */
+    /* zeroed for a GGUF file; owner of the metadata and the data of the tensors in other formats */
+    struct gguf_view view;
 };
 
-/* An unsigned number of n bytes, little-endian. */
+/* Reads an unsigned little-endian number of n bytes. */
 uint64_t gguf_load(const unsigned char *p, size_t n);
-size_t gguf_scalar_size(unsigned type);         /* of a value type; 0: text, arrays, unknown ones */
-int gguf_by_name(const void *a, const void *b); /* orders tensors; for qsort and bsearch */
+size_t gguf_scalar_size(unsigned type); /* of a value type; 0 for texts, arrays and unknown types */
+/* compares tensors by name, for qsort() and bsearch() */
+int gguf_by_name(const void *a, const void *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* gguf_get.c - what an opened GGUF file holds. */
+/* gguf_get.c - reads values and tensors of an open GGUF file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static bool int_at(unsigned type, const unsigned char *p, int64_t *ret)
     }
 }
 
-/* Reads a scalar of any type of numbers.  Returns false for other types. */
+/* Reads a scalar of any numeric type. Returns false for other types. */
 static bool real_of(const struct pair *p, double *ret)
 {
     float single;
@@ -222,7 +222,7 @@ static bool is_list(const struct pair *p, unsigned kinds)
            || (real && kinds & GGUF_REALS) || (whole && kinds & GGUF_WHOLES);
 }
 
-static bool holds(const struct pair *p, unsigned kinds)
+static bool has_kind(const struct pair *p, unsigned kinds)
 {
     int64_t whole;
     double real;
@@ -242,12 +242,12 @@ bool gguf_has(const struct gguf *g, const char *key)
 bool gguf_holds(const struct gguf *g, const char *key, unsigned kinds)
 {
     const struct pair *p = find(g, key);
-    return !p || holds(p, kinds);
+    return !p || has_kind(p, kinds);
 }
 
 bool gguf_holds_at(const struct gguf *g, size_t i, unsigned kinds)
 {
-    return holds(&g->pair[i], kinds);
+    return has_kind(&g->pair[i], kinds);
 }
 
 const char *gguf_key_at(const struct gguf *g, size_t i)
@@ -291,14 +291,15 @@ int gguf_refuse_type(const struct gguf *g, const struct gguf_tensor *t, struct k
                     t->name, weight_type_name(t->type), t->type, read);
 }
 
-/* The whole pages of some mapped bytes. */
+/* Releases the complete pages within some mapped bytes. */
 static void release(const void *p, size_t n)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p, to = from + n;
     from = (from + page - 1) / page * page;
     to = to / page * page;
     if (to > from)
-        madvise((void *)from, to - from, MADV_DONTNEED); /* advice: failure costs memory only */
+        /* only a hint: a failure has no other effect than memory use */
+        madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 static bool maps(const struct gguf *g, const void *p)
@@ -309,7 +310,7 @@ static bool maps(const struct gguf *g, const void *p)
 
 void gguf_release(const struct gguf *g, const struct gguf_tensor *t)
 {
-    bool mapped = maps(g, t->data); /* only such pages come back from a file */
+    bool mapped = maps(g, t->data); /* only file pages can be read again */
     for (int i = 0; i < g->n_parts && !mapped; i++)
         mapped = maps(g->part[i], t->data);
     if (mapped)

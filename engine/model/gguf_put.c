@@ -1,3 +1,4 @@
+/* gguf_put.c - writes metadata in the form of a GGUF file. */
 #include "engine/model/gguf_put.h"
 
 #include <string.h>
@@ -79,7 +80,7 @@ void gguf_put_bools(struct gguf_put *m, const char *key, const bool *v, uint64_t
         buf_char(&m->pairs, (char)v[i]);
 }
 
-/* Where an array's elements end. */
+/* Returns the end of an array's elements. */
 static const unsigned char *array_end(const struct pair *p)
 {
     const unsigned char *at = p->value;

@@ -1,3 +1,4 @@
+/* gguf_write.c - writes a copy of a GGUF file with some tensors changed. */
 #include <math.h>
 #include <string.h>
 
@@ -10,14 +11,15 @@
 
 enum { ALIGNMENT = 32 };
 
+/* A file that is being written. */
 struct job {
     const struct gguf *g;
     struct gguf_change *change;
     struct gguf_put meta;
     struct replace r;
-    float *values; /* [most elements of a tensor that changes] */
-    void *bytes;   /* the same as they are stored */
-    float *row;    /* [widest] one of its rows as a reader has it */
+    float *values; /* [elements of the largest changed tensor] */
+    void *bytes;   /* these values in their stored form */
+    float *row;    /* [longest row] a row decoded from its stored form */
 };
 
 static size_t elements(const struct gguf_tensor *t)
@@ -47,7 +49,8 @@ static size_t stored_bytes(const struct job *j, const struct gguf_tensor *t)
     return changes(j, t) ? weight_bytes(stored_type(j, t), elements(t)) : t->bytes;
 }
 
-/* What says how the file was split or stored, and what is said anew, is not kept. */
+/* Returns false for keys that describe how the file was split or stored, and for the key of the
+ * change. */
 static bool keeps(const struct job *j, const char *key)
 {
     return strncmp(key, "split.", 6) != 0 && strcmp(key, "general.file_type") != 0
@@ -71,8 +74,8 @@ static size_t padding(size_t n)
     return (ALIGNMENT - n % ALIGNMENT) % ALIGNMENT;
 }
 
-/* All that comes before the data.  *ret_most: elements of the largest tensor that changes, and
- * *ret_widest of the longest row. */
+/* Makes the part of the file before the data. *ret_most: elements of the largest changed tensor;
+ * *ret_widest: length of its longest row. */
 static int make_header(struct job *j, size_t *ret_most, size_t *ret_widest, struct kvf_diag *d)
 {
     uint64_t at = 0;
@@ -102,7 +105,7 @@ static void pad(struct job *j, size_t n)
     replace_write(&j->r, zeros, padding(n));
 }
 
-/* Adds up what the stored values of a matrix are off, a row at a time. */
+/* Adds up the squared errors of the stored values of a matrix, row by row. */
 static void measure(struct job *j, const struct gguf_tensor *t, enum weight_type type)
 {
     size_t K = (size_t)t->dim[0], bytes = weight_bytes(type, K);
@@ -116,7 +119,8 @@ static void measure(struct job *j, const struct gguf_tensor *t, enum weight_type
     }
 }
 
-/* Values of a changed tensor in j->bytes; KVF_E_LIMIT for those that its type cannot hold. */
+/* Stores the values of a changed tensor in j->bytes. Returns KVF_E_LIMIT with a sentence if its
+ * type cannot represent a value. */
 static int quantise(struct job *j, const struct gguf_tensor *t, struct kvf_diag *d)
 {
     enum weight_type type = stored_type(j, t);

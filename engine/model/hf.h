@@ -1,14 +1,15 @@
-/* hf.h - what the readers of a Hugging Face folder share; private to the room.
+/* hf.h - private to engine/model: the interface between the readers of a Hugging Face folder.
  *
- * Each of them puts metadata under GGUF's keys, or gives tensors GGUF's names, so that nothing
- * above them sees where a model came from. */
+ * Each reader writes metadata with the keys of GGUF, or gives tensors the names of GGUF, so that
+ * other code does not depend on the source of a model.
+ */
 #ifndef KVF_ENGINE_HF_H
 #define KVF_ENGINE_HF_H
 
 #include "base/json.h"
 #include "engine/model/gguf_put.h"
 
-/* The families of models, one bit each, so that rows of tables may be for several. */
+/* The model families, one bit each, so that rows of tables can apply to several. */
 enum hf_families {
     HF_LLAMA = 1 << 0,
     HF_MISTRAL = 1 << 1,
@@ -24,24 +25,26 @@ enum hf_families {
     HF_ALL = (1 << 10) - 1
 };
 
+/* A model family. */
 struct hf_family {
     const char *model_type; /* in config.json */
-    const char *arch;       /* in GGUF */
+    const char *arch;       /* name in GGUF */
     unsigned bit;           /* enum hf_families */
-    int head_dim;           /* where config.json does not say; 0: hidden_size / heads */
-    bool gelu;              /* the activation is the tanh form of GELU, not SiLU */
-    bool tied;              /* where config.json does not say */
+    int head_dim;           /* default if config.json has none; 0 for hidden_size / heads */
+    bool gelu;              /* the activation is GELU in its tanh form, not SiLU */
+    bool tied;              /* default if config.json does not specify it */
 };
 
 /* A small tensor that is computed from config.json. */
 struct hf_vector {
-    const char *name; /* GGUF's */
+    const char *name; /* name in GGUF */
     float *v;         /* owned */
     uint64_t n;
 };
 
 enum { HF_VECTORS = 2 };
 
+/* The results of reading config.json. */
 struct hf_config {
     const struct hf_family *family;
     bool tied; /* the output matrix is the embedding */
@@ -49,37 +52,39 @@ struct hf_config {
     int n_vectors;
 };
 
-/* Puts the shape of the model.  path: of config.json, for sentences.  What of *ret is set is for
- * hf_config_finish also when this fails.  KVF_OK, KVF_E_FORMAT with a sentence, KVF_E_NOMEM. */
+/* Writes the shape of the model to put. path: path of config.json for messages. Pass *ret to
+ * hf_config_finish() also on failure. Returns KVF_OK, KVF_E_FORMAT with a sentence, or
+ * KVF_E_NOMEM. */
 int hf_config_read(const char *path, const struct json *config, struct gguf_put *put,
                    struct hf_config *ret, struct kvf_diag *d);
-void hf_config_finish(struct hf_config *c); /* accepts a zeroed one */
+void hf_config_finish(struct hf_config *c); /* accepts a zeroed struct */
 
+/* The use of a tensor of a folder. */
 enum hf_use {
     HF_KEEP,
-    HF_PLUS_ONE, /* the file has w, GGUF has 1 + w */
+    HF_PLUS_ONE, /* the file has w, and GGUF has 1 + w */
     HF_DROP,     /* not needed */
     HF_UNKNOWN,
-    HF_NAME = 64 /* bytes of a name in GGUF with its NUL */
+    HF_NAME = 64 /* maximum bytes of a GGUF name with its NUL */
 };
 
-/* GGUF's name of a tensor, into out where it is kept. */
+/* Finds the use of a tensor. Writes its GGUF name to out if it is used. */
 enum hf_use hf_name(const struct hf_family *f, const char *name, char out[HF_NAME]);
 
-/* Texts of a folder that the tokenizer is made of; NULL: there is no such file. */
+/* The texts of a folder from which the tokenizer is made; NULL if a file is missing. */
 struct hf_texts {
-    const char *path;      /* of the folder */
-    const char *tokenizer; /* tokenizer.json */
+    const char *path;      /* path of the folder */
+    const char *tokenizer; /* content of tokenizer.json */
     size_t n_tokenizer;
-    const void *spm; /* tokenizer.model, for want of the other */
+    const void *spm; /* content of tokenizer.model, used if tokenizer.json is missing */
     size_t n_spm;
     const struct json *config, *generation, *tokenizer_config;
     const char *chat_template;
     size_t n_chat_template;
 };
 
-/* Puts the vocabulary and the template of chats.  KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a
- * sentence, KVF_E_NOMEM. */
+/* Writes the vocabulary and the chat template to put. Returns KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT
+ * with a sentence, or KVF_E_NOMEM. */
 int hf_tokenizer_read(const struct hf_texts *x, struct gguf_put *put, struct kvf_diag *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* hf_config.c - config.json of a Hugging Face folder, under GGUF's keys. */
+/* hf_config.c - converts config.json of a Hugging Face folder to the keys of GGUF. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,12 +32,12 @@ static const struct hf_family families[] = {
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 enum kind {
-    WHOLE, /* from 1 on */
+    WHOLE, /* at least 1 */
     REAL,
-    CAP /* null: none */
+    CAP /* null means no cap */
 };
 
-/* Keys that need no more than another name. */
+/* Keys that only have another name in GGUF. */
 static const struct row {
     const char *key, *gguf;
     enum kind kind;
@@ -60,7 +60,7 @@ static const struct row {
     {"logits_scaling", "logit_scale", REAL, true, HF_GRANITE},
 };
 
-/* What the engine has no other way of, so that a folder that says otherwise is refused. */
+/* Keys for features that the engine does not support; a folder that sets one is rejected. */
 static const struct never {
     const char *key;
     const char *why;
@@ -70,6 +70,7 @@ static const struct never {
     {"use_bidirectional_attention", "tokens that see later ones"},
 };
 
+/* A config.json that is being read. */
 struct reader {
     const char *path;
     const struct json *config;
@@ -90,7 +91,7 @@ static struct key key_of(const struct reader *r, const char *name)
     return k;
 }
 
-/* A member that is there and not null. */
+/* Returns a member that exists and is not null; otherwise NULL. */
 static const struct json *member(const struct json *object, const char *key)
 {
     const struct json *x = json_get(object, key);
@@ -104,8 +105,8 @@ static int refuse_number(const struct reader *r, const char *key, const struct j
                     x ? "no such number" : "missing", expected);
 }
 
-/* A whole number from 1 to 2^31 - 1; otherwise where the key is missing, unless that is 0. *ret is
- * 0 after an error. */
+/* Reads an integer from 1 to 2^31 - 1. A missing key gives `otherwise`, or an error if that is 0.
+ * *ret is 0 after an error. */
 static int read_whole(const struct reader *r, const char *key, int otherwise, int *ret)
 {
     const struct json *x = member(r->config, key);
@@ -191,8 +192,9 @@ static int check_nevers(const struct reader *r)
     return KVF_OK;
 }
 
-/* The parameters stand in rope_parameters, in older folders in rope_scaling and keys beside it;
- * Gemma 3 has two sets, of its global and its local layers. */
+/* Returns the RoPE parameters: rope_parameters, or in older folders rope_scaling with further keys
+ * next to it. Gemma 3 has two sets, for global and for local layers; this returns the global
+ * one. */
 static const struct json *rope_of(const struct reader *r)
 {
     const struct json *rope = member(r->config, "rope_parameters");
@@ -239,7 +241,7 @@ static int put_heads(struct reader *r)
     return KVF_OK;
 }
 
-/* 1 for true, 0 for false, a number as it is; -1: neither. */
+/* Returns 1 for true, 0 for false, an integer unchanged, and -1 for other values. */
 static int64_t flag_of(const struct json *x)
 {
     if (json_bool(x, false))
@@ -247,7 +249,8 @@ static int64_t flag_of(const struct json *x)
     return json_bool(x, true) ? json_int(x, -1) : 0;
 }
 
-/* One value for each layer of a list; there is none: *ret is NULL.  word: which is true. */
+/* Reads a list with one value per layer; *ret is NULL if there is none. `word` means true, and
+ * `other` means false. */
 static int layer_flags(const struct reader *r, const char *key, const char *word, const char *other,
                        bool **ret)
 {
@@ -278,7 +281,8 @@ static int layer_flags(const struct reader *r, const char *key, const char *word
     return KVF_OK;
 }
 
-/* Which layers have a window, as layer_types says, or a list in place of sliding_window_pattern. */
+/* Sets *ret to the layers with a sliding window, from layer_types, or from a list in
+ * sliding_window_pattern; NULL if there is no list. */
 static int listed_layers(const struct reader *r, bool **ret)
 {
     if (!member(r->config, "layer_types")
@@ -287,7 +291,8 @@ static int listed_layers(const struct reader *r, bool **ret)
     return layer_flags(r, "layer_types", "sliding_attention", "full_attention", ret);
 }
 
-/* Qwen without a list: the layers from max_window_layers on. */
+/* Sets *ret to the sliding-window layers of Qwen without a list: the layers from max_window_layers
+ * on. */
 static int late_layers(const struct reader *r, bool **ret)
 {
     int64_t first = json_int(member(r->config, "max_window_layers"), 28);
@@ -300,12 +305,12 @@ static int late_layers(const struct reader *r, bool **ret)
     return KVF_OK;
 }
 
-/* Which layers see no further back than a window; what says nothing of layers leaves it to the
- * family's row. */
+/* Writes which layers have a sliding window. If config.json does not specify layers, the table of
+ * families does. */
 static int put_window(const struct reader *r)
 {
     const unsigned qwen = HF_QWEN2 | HF_QWEN3;
-    const unsigned asked = qwen | HF_SMOLLM3; /* have a key that says whether */
+    const unsigned asked = qwen | HF_SMOLLM3; /* families with a key that enables windows */
     const unsigned may = HF_MISTRAL | HF_PHI3 | HF_GEMMAS | HF_OLMO2 | qwen;
     const struct hf_family *f = r->out->family;
     bool *local = NULL, some = false;
@@ -327,7 +332,7 @@ static int put_window(const struct reader *r)
     if (!err && asks && some)
         gguf_put_int(r->put, key_of(r, "attention.sliding_window").text, window);
     if (!err && local
-        && ((asks && some) || f->bit & HF_GEMMAS)) /* which have a window by default */
+        && ((asks && some) || f->bit & HF_GEMMAS)) /* these families have windows by default */
         gguf_put_bools(r->put, pattern.text, local, (uint64_t)r->n_layers);
     if (!err && !local && f->bit == HF_GEMMA3 && member(r->config, "sliding_window_pattern")) {
         err = read_whole(r, "sliding_window_pattern", 0, &every);
@@ -338,7 +343,7 @@ static int put_window(const struct reader *r)
     return err;
 }
 
-/* SmolLM3 turns no positions in every fourth layer; GGUF takes that for granted. */
+/* Checks no_rope_layers: SmolLM3 has no RoPE in every fourth layer, which GGUF assumes. */
 static int check_turning(const struct reader *r)
 {
     bool *turns;
@@ -355,7 +360,7 @@ static int check_turning(const struct reader *r)
                     r->path);
 }
 
-/* ---- rotary positions */
+/* ---- RoPE */
 
 static float *new_vector(struct hf_config *c, const char *name, int n)
 {
@@ -379,8 +384,9 @@ static int refuse_rope(const struct reader *r, const char *key)
                     r->path, key);
 }
 
-/* Llama 3.1: slow frequencies are divided by `factor`, fast ones stay, those between are mixed.
- * The tensor holds what each frequency is divided by. */
+/* Computes the divisors of Llama 3.1: slow frequencies are divided by `factor`, fast ones are
+ * unchanged, and those between are interpolated. The tensor contains the divisor of each
+ * frequency. */
 static int llama3_factors(const struct reader *r, const struct json *rope, double base, int dim)
 {
     static const char *const keys[] = {"factor", "low_freq_factor", "high_freq_factor",
@@ -423,7 +429,7 @@ static int read_factors(const struct reader *r, const struct json *rope, const c
     return KVF_OK;
 }
 
-/* Phi-3: two lists of divisors, for texts within the original length and beyond it. */
+/* Reads the two lists of divisors of Phi-3, for texts within the original length and beyond it. */
 static int longrope(const struct reader *r, const struct json *rope, int dim)
 {
     int before;
@@ -444,13 +450,13 @@ static int longrope(const struct reader *r, const struct json *rope, int dim)
     return KVF_OK;
 }
 
-/* 1 + 0.1 mscale ln(factor) of YaRN, by which queries and keys grow. */
+/* Returns the gain of YaRN for queries and keys, 1 + 0.1 mscale ln(factor). */
 static double yarn_gain(double factor, double mscale)
 {
     return factor > 1 ? 1 + 0.1 * mscale * log(factor) : 1;
 }
 
-/* The gain beyond the usual one is what a file of GGUF has. */
+/* Returns the gain relative to the usual one, which is the value that a GGUF file has. */
 static double yarn_more(const struct json *rope, double factor)
 {
     double gain = need(rope, "attention_factor");
@@ -481,8 +487,8 @@ static int yarn(const struct reader *r, const struct json *rope)
     return KVF_OK;
 }
 
-/* Returns the context before linear scaling if config.json tells it, or 0: max_position_embeddings
- * alone may be the length before the scaling or behind it. */
+/* Returns the context before linear scaling if config.json specifies it, otherwise 0.
+ * max_position_embeddings may be the length before or after scaling. */
 static int64_t unscaled_length(const struct reader *r, const struct json *rope, double factor)
 {
     int64_t before = json_int(json_get(rope, "original_max_position_embeddings"), 0);

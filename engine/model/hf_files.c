@@ -1,3 +1,4 @@
+/* hf_files.c - reads and maps the files of a Hugging Face folder. */
 #include "engine/model/hf_files.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ const char *hf_file_name(enum hf_file k)
     return texts[k].name;
 }
 
-/* Opens a file of the folder; *ret_fd is -1 where there is none. */
+/* Opens a file of the folder; *ret_fd is -1 if it does not exist. */
 static int open_file(const struct hf_files *f, const char *name, int *ret_fd, size_t *ret_size,
                      struct kvf_diag *d)
 {
@@ -67,7 +68,7 @@ static void digest_of(const void *p, size_t n, unsigned char out[16])
     memcpy(out, c.digest, 16);
 }
 
-/* A whole small file; *ret->bytes stays NULL where there is none. */
+/* Reads a small file; ret->bytes stays NULL if it does not exist. */
 static int read_text(const struct hf_files *f, const char *name, size_t most, struct hf_text *ret,
                      struct kvf_diag *d)
 {
@@ -100,7 +101,7 @@ static bool has_file(const struct hf_files *f, const char *name)
     return fd >= 0;
 }
 
-/* Why a folder without a file that it needs is none. */
+/* Sets the message for a folder that lacks a file, with the probable reason. */
 static int refuse_folder(const struct hf_files *f, const char *missing, struct kvf_diag *d)
 {
     static const struct {
@@ -152,7 +153,7 @@ void hf_files_drop(struct hf_files *f, enum hf_file k)
 
 /* ---- weights */
 
-/* Whether an index may name a file so: within the folder, and one of weights. */
+/* Returns true if an index may name this file: a .safetensors file in the folder itself. */
 static bool is_shard_name(const char *s)
 {
     static const char end[] = ".safetensors";
@@ -177,7 +178,7 @@ static int name_shard(struct hf_files *f, const char *name)
     return s->name && s->path ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* The distinct files of the index, in the order of their names. */
+/* Lists the distinct files of the index, sorted by name. */
 static int name_shards(struct hf_files *f, const struct json *map, struct kvf_diag *d)
 {
     int n = json_len(map), i = 0, err = KVF_OK;
@@ -264,8 +265,8 @@ static int compare_tensor(const void *name, const void *tensor)
     return strcmp(name, ((const struct tensor *)tensor)->name);
 }
 
-/* The tensors of the index, each in the file that it names; other tensors of the files are left
- * out. */
+/* Lists the tensors of the index, each in the file that the index names. Other tensors of the
+ * files are ignored. */
 static int gather_index(struct hf_files *f, struct kvf_diag *d)
 {
     const struct json *map = json_get(f->index, "weight_map");

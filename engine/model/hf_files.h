@@ -1,4 +1,4 @@
-/* hf_files.h - the files of a Hugging Face folder; private to the room. */
+/* hf_files.h - private to engine/model: the files of a Hugging Face folder. */
 #ifndef KVF_ENGINE_HF_FILES_H
 #define KVF_ENGINE_HF_FILES_H
 
@@ -14,45 +14,47 @@ enum hf_file {
     HF_TOKENIZER,
     HF_TOKENIZER_CONFIG,
     HF_TEMPLATE,
-    HF_SPM /* read where there is no HF_TOKENIZER */
+    HF_SPM /* read if there is no HF_TOKENIZER */
 };
 
 struct hf_text { /* a small file */
     bool there;
-    unsigned char *bytes; /* NULL when it is not there, or was dropped */
+    unsigned char *bytes; /* NULL if the file is missing or was dropped */
     size_t n;
     unsigned char digest[16];
 };
 
-struct hf_shard { /* a file of weights, mapped */
+struct hf_shard { /* a mapped file of weights */
     char *name, *path;
     unsigned char *map;
     size_t size;
     struct safetensors tensors;
 };
 
+/* The files of a folder. */
 struct hf_files {
     char *path;
     struct hf_text text[HF_FILES];
     struct hf_shard *shard; /* [n_shards] sorted by name */
     size_t n_shards;
-    struct json *index;           /* of the shards; NULL: model.safetensors alone */
-    const struct tensor **tensor; /* [n_tensors] of all files */
+    struct json *index;           /* index of the shards; NULL if there is only model.safetensors */
+    const struct tensor **tensor; /* [n_tensors] of all shards */
     size_t n_tensors;
-    void **own; /* [n_own] what was computed of them, for mem_free */
+    void **own; /* [n_own] data computed from tensors, freed with mem_free() */
     size_t n_own;
 };
 
-/* Reads the texts.  KVF_OK, KVF_E_IO, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM;
- * hf_files_free frees what is there in every case. */
+/* Reads the small files. Returns KVF_OK, KVF_E_IO, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, or
+ * KVF_E_NOMEM. Call hf_files_free() in any case. */
 int hf_files_read(struct hf_files *f, struct kvf_diag *d);
-/* Maps the weights and finds the tensors. */
+/* Maps the weights and lists the tensors. Returns as hf_files_read() does. */
 int hf_files_map(struct hf_files *f, struct kvf_diag *d);
 void hf_files_free(void *f); /* accepts NULL */
+/* Sets out to the hash of the folder (hf_folder.h), in hex. */
 void hf_files_hash(const void *f, char out[33]);
 const char *hf_file_name(enum hf_file k);
 
-/* Frees the bytes of a text, of which the digest stays. */
+/* Frees the bytes of a text and keeps its digest. */
 void hf_files_drop(struct hf_files *f, enum hf_file k);
 
 #endif

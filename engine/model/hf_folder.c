@@ -1,3 +1,4 @@
+/* hf_folder.c - makes a view in GGUF form from a Hugging Face folder. */
 #include "engine/model/hf_folder.h"
 
 #include <stdlib.h>
@@ -7,10 +8,10 @@
 #include "engine/model/hf.h"
 #include "engine/model/hf_files.h"
 
-/* Work of opening. */
+/* A folder that is being opened. */
 struct opener {
     struct hf_files *files;
-    struct json *tree[HF_FILES]; /* of config.json and its like; NULL: there is none */
+    struct json *tree[HF_FILES]; /* parsed JSON files; NULL if missing */
     struct gguf_put put;
     struct hf_config config;
     struct gguf_tensor *tensor;
@@ -64,7 +65,7 @@ static int read_tokenizer(struct opener *o)
     return err;
 }
 
-/* The folder's last name, as the model's. */
+/* Writes the last component of the folder's path as the name of the model. */
 static void put_name(struct opener *o)
 {
     const char *path = o->files->path, *end = path + strlen(path);
@@ -76,7 +77,7 @@ static void put_name(struct opener *o)
     gguf_put_str(&o->put, "general.name", from, (size_t)(end - from));
 }
 
-/* Keeps p until the folder is closed; frees it when there is no room. */
+/* Stores p to be freed when the folder is closed. Returns KVF_E_NOMEM if p is NULL. */
 static int keep(struct opener *o, void *p)
 {
     if (!p)
@@ -89,7 +90,7 @@ static int add(struct opener *o, const char *name, const struct tensor *t)
 {
     struct gguf_tensor *g = &o->tensor[o->n_tensors];
     *g = (struct gguf_tensor){.n_dims = t->n_dims ? t->n_dims : 1, .type = t->type};
-    for (int i = 0; i < 4; i++) /* GGUF has the fastest first */
+    for (int i = 0; i < 4; i++) /* in GGUF the first dimension varies fastest */
         g->dim[i] = i < t->n_dims ? t->dim[t->n_dims - 1 - i] : 1;
     g->data = t->data;
     g->bytes = weight_bytes(t->type, t->n);
@@ -118,7 +119,7 @@ static int add_tensor(struct opener *o, const struct tensor *t)
     char name[HF_NAME];
     switch (hf_name(o->config.family, t->name, name)) {
     case HF_KEEP:
-        /* a tied output matrix is the embedding, even where a file has both */
+        /* a tied output matrix is the embedding, even if the file has both */
         if (o->config.tied && strcmp(name, "output.weight") == 0)
             return KVF_OK;
         return add(o, name, t);
@@ -190,7 +191,7 @@ static int read_all(struct opener *o)
     return err ? err : read_tokenizer(o);
 }
 
-/* Ends the work; what became part of the view is no longer in it. */
+/* Frees the opener, except parts that the view owns now. */
 static void finish(struct opener *o)
 {
     for (int i = 0; i < HF_FILES; i++)

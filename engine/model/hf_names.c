@@ -1,4 +1,4 @@
-/* hf_names.c - the names of tensors in Hugging Face folders, and what GGUF calls them. */
+/* hf_names.c - converts tensor names of Hugging Face folders to names of GGUF. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static const char layers[] = "model.layers.";
 
-/* Of a layer, behind its number; kind is ".weight" or ".bias". */
+/* Tensors of a layer, after its number; kind is ".weight" or ".bias". */
 static const struct row {
     const char *name, *gguf, *kind;
     unsigned families;
@@ -40,7 +40,7 @@ static const struct row {
     {"post_feedforward_layernorm", "post_ffw_norm", ".weight", HF_OLMO2, HF_KEEP},
 };
 
-/* Of the whole model. */
+/* Tensors outside the layers. */
 static const struct row ends[] = {
     {"model.embed_tokens", "token_embd", ".weight", HF_ALL, HF_KEEP},
     {"model.norm", "output_norm", ".weight", HF_ALL & ~HF_GEMMAS, HF_KEEP},
@@ -48,7 +48,7 @@ static const struct row ends[] = {
     {"lm_head", "output", ".weight", HF_ALL, HF_KEEP},
 };
 
-/* Whether s is a row's name with its kind behind it. */
+/* Returns true if s is the name of a row with its kind. */
 static bool is_row(const struct row *r, const char *s, unsigned family)
 {
     size_t n = strlen(r->name);
@@ -63,7 +63,7 @@ static const struct row *find(const struct row *r, size_t n, const char *s, unsi
     return NULL;
 }
 
-/* The number of a layer without leading zeros, up to the dot behind it; -1: none. */
+/* Reads a layer number without leading zeros and the dot after it; returns -1 if there is none. */
 static int layer_number(const char **s)
 {
     const char *p = *s;

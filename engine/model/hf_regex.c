@@ -1,17 +1,19 @@
-/* hf_regex.c - the regular expressions of tokenizer.json.
+/* hf_regex.c - converts regular expressions of tokenizer.json to PCRE2.
  *
- * They are written for Oniguruma.  What PCRE2 reads in another way is written out (white space,
- * whose sets differ by U+180E; \u0041; the end of a line) or refused. */
+ * They use Oniguruma's syntax. Constructs that PCRE2 interprets differently are rewritten (white
+ * space, whose sets differ by U+180E; \u0041; the end of a line) or rejected.
+ */
 #include <stdbool.h>
 #include <string.h>
 
 #include "engine/model/hf_tokens.h"
 #include "engine/model/white_space.h"
 
+/* An expression that is being converted. */
 struct regex {
     const char *s, *end;
     struct buf *out;
-    bool set; /* inside of [...] */
+    bool set; /* inside [...] */
     bool bad;
 };
 
@@ -20,7 +22,7 @@ static bool is_hex(char c)
     return c && strchr("0123456789abcdefABCDEF", c) != NULL;
 }
 
-/* \u0041 */
+/* Converts \u0041. */
 static void four_digits(struct regex *r)
 {
     if (r->end - r->s < 5) {
@@ -35,7 +37,7 @@ static void four_digits(struct regex *r)
     r->s += 5;
 }
 
-/* \p{Lu}, \P{L}, \x{1F600} */
+/* Copies \p{Lu}, \P{L} or \x{1F600}. */
 static void braces(struct regex *r)
 {
     const char *close = r->s + 1 < r->end && r->s[1] == '{'
@@ -54,7 +56,7 @@ static void braces(struct regex *r)
     r->s = close + 1;
 }
 
-/* \s, and \S outside of sets */
+/* Converts \s, and \S outside of sets. */
 static void white_space(struct regex *r, bool not )
 {
     if (!r->set)
@@ -65,7 +67,7 @@ static void white_space(struct regex *r, bool not )
     r->s++;
 }
 
-/* r->s: behind the backslash. */
+/* Converts an escape; r->s points after the backslash. */
 static void escape(struct regex *r)
 {
     if (r->s == r->end) {
@@ -89,7 +91,8 @@ static void escape(struct regex *r)
     }
 }
 
-/* The head of a group: what is known is copied, so that no feature of one library alone passes. */
+/* Copies the start of a group. Only known starts are accepted, so that no feature of only one
+ * library passes. */
 static void group(struct regex *r)
 {
     static const char *const heads[] = {"(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
@@ -111,9 +114,9 @@ static void sign(struct regex *r)
     char c = *r->s;
     bool doubled = r->end - r->s >= 2 && r->s[1] == c;
     if (r->set && (c == '[' || (c == '&' && doubled))) {
-        r->bad = true; /* sets in sets */
+        r->bad = true; /* nested sets */
     } else if (c == '$' && !r->set) {
-        buf_str(r->out, "(?=\\n|\\z)"); /* of any line */
+        buf_str(r->out, "(?=\\n|\\z)"); /* at the end of any line */
         r->s++;
     } else if (c == '^' && !r->set) {
         r->bad = true;

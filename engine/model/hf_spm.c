@@ -1,3 +1,4 @@
+/* hf_spm.c - reads tokenizer.model, a Protocol Buffers message. */
 #include "engine/model/hf_spm.h"
 
 #include <math.h>
@@ -5,16 +6,18 @@
 
 enum wire { WIRE_NUMBER = 0, WIRE_8 = 1, WIRE_BYTES = 2, WIRE_4 = 5 };
 
+/* The unread bytes of a message. */
 struct span {
     const unsigned char *p;
     size_t n;
 };
 
+/* A field of a message. */
 struct field {
     uint64_t number;
     enum wire wire;
-    uint64_t value;    /* WIRE_NUMBER, WIRE_4, WIRE_8 */
-    struct span bytes; /* WIRE_BYTES */
+    uint64_t value;    /* for WIRE_NUMBER, WIRE_4 and WIRE_8 */
+    struct span bytes; /* for WIRE_BYTES */
 };
 
 static bool take_number(struct span *s, uint64_t *ret)
@@ -44,7 +47,7 @@ static bool take_fixed(struct span *s, size_t n, uint64_t *ret)
     return true;
 }
 
-/* Takes the next field of a message, of which something is left; false: it is malformed. */
+/* Reads the next field of a message with s->n > 0. Returns false if it is malformed. */
 static bool take_field(struct span *s, struct field *ret)
 {
     uint64_t key, n;
@@ -88,7 +91,7 @@ static int unsupported(const struct hf_tokens *x, const char *what)
                     x->path, what);
 }
 
-/* SentencePiece: 1 text, 2 score, 3 type, whose numbers GGUF has taken over. */
+/* Reads a SentencePiece: field 1 text, 2 score, 3 type. GGUF uses the same type numbers. */
 static int read_piece(struct hf_tokens *x, struct span s, int32_t id)
 {
     struct span text = {NULL, 0};
@@ -115,7 +118,7 @@ static int read_piece(struct hf_tokens *x, struct span s, int32_t id)
     return err;
 }
 
-/* TrainerSpec: 3 kind, 24 whether spaces end words, 40 to 42 marks. */
+/* Reads the TrainerSpec: field 3 kind, 24 spaces end words, 40 to 42 marks. */
 static int read_trainer(struct hf_tokens *x, struct span s, struct hf_spm *ret)
 {
     enum { UNIGRAM = 1, BPE = 2 };
@@ -138,7 +141,8 @@ static int read_trainer(struct hf_tokens *x, struct span s, struct hf_spm *ret)
     return KVF_OK;
 }
 
-/* NormalizerSpec: 2 rules, 3 a space before all, 4 runs of spaces become one, 5 U+2581. */
+/* Reads the NormalizerSpec: field 2 rules, 3 a space before the text, 4 runs of spaces become one,
+ * 5 spaces become U+2581. */
 static int read_normalizer(struct hf_tokens *x, struct span s, struct hf_spm *ret)
 {
     struct field f;
@@ -167,7 +171,7 @@ int hf_spm_read(struct hf_tokens *x, const void *file, size_t n, struct hf_spm *
     struct field f;
     int32_t id = 0;
     int err = KVF_OK;
-    *ret = (struct hf_spm){.bos = 1, .eos = 2, .unknown = 0}; /* as the format has it */
+    *ret = (struct hf_spm){.bos = 1, .eos = 2, .unknown = 0}; /* defaults of the format */
     x->model = HF_UNIGRAM;
     x->scored = x->prefix = x->collapse = true;
     while (!err && s.n > 0) {

@@ -1,4 +1,4 @@
-/* hf_steps.c - normalizer and pre_tokenizer of tokenizer.json, each a row of steps. */
+/* hf_steps.c - reads normalizer and pre_tokenizer of tokenizer.json, each a list of steps. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -12,6 +12,7 @@ static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\
 static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
 
 typedef int step_fn(struct hf_tokens *x, uint32_t step);
+/* A known step and its reader. */
 struct step {
     const char *type;
     step_fn *read;
@@ -33,7 +34,7 @@ static bool is_null(const struct hf_tokens *x, uint32_t v)
     return kind == '?' || kind == 'n';
 }
 
-/* A few bytes of a text for a sentence. */
+/* Returns the start of a text, escaped for a message. */
 static const char *shown(struct hf_tokens *x, uint32_t v)
 {
     size_t n;
@@ -56,12 +57,12 @@ static int refuse(struct hf_tokens *x, const char *what, uint32_t v)
                     x->path, what, shown(x, v));
 }
 
-/* ---- what cuts words */
+/* ---- pre-tokenizer */
 
 static int put_pattern(struct hf_tokens *x, const char *s, size_t n, uint32_t v)
 {
-    /* \s+$ would be tried at each place of a run of spaces: begun at the first alone, it finds the
-     * same. */
+    /* PCRE2 would try \s+$ at each position of a run of spaces. The lookbehind starts it only at
+     * the first one, with equal matches. */
     static const char tail[] = "\\s+$", before[] = "(?<!\\s)";
     size_t at = 0;
     int err = KVF_OK;
@@ -99,7 +100,7 @@ static int digits(struct hf_tokens *x, uint32_t step)
     return put_pattern(x, pattern, strlen(pattern), 0);
 }
 
-/* A literal text as a regular expression. */
+/* Adds a literal text as a regular expression. */
 static int literal(struct hf_tokens *x, uint32_t v)
 {
     size_t n;
@@ -121,7 +122,7 @@ static int split(struct hf_tokens *x, uint32_t step)
     uint32_t pattern = get(x, step, "pattern"), behavior = get(x, step, "behavior");
     uint32_t text = get(x, pattern, "String"), regex = get(x, pattern, "Regex");
     bool invert = json_tape_bool(x->tape, get(x, step, "invert"), false);
-    if (x->spaces && is(x, text, " ")) /* none are left */
+    if (x->spaces && is(x, text, " ")) /* all spaces were replaced */
         return KVF_OK;
     bool matches = is(x, behavior, "Isolated") || (invert && is(x, behavior, "Removed"));
     if (!matches)
@@ -158,7 +159,7 @@ static int metaspace(struct hf_tokens *x, uint32_t step)
     return KVF_OK;
 }
 
-/* ---- what changes the text */
+/* ---- normalizer */
 
 static int nfc(struct hf_tokens *x, uint32_t step)
 {
@@ -196,7 +197,7 @@ static int precompiled(struct hf_tokens *x, uint32_t step)
     return KVF_OK;
 }
 
-/* ---- rows of steps */
+/* ---- lists of steps */
 
 static const struct step normalizers[] = {
     {"NFC", nfc},
@@ -221,7 +222,7 @@ static int read_step(struct hf_tokens *x, uint32_t v, const struct step *known, 
     return refuse(x, what, type);
 }
 
-/* One step, or a Sequence of them. */
+/* Reads one step, or a Sequence of steps. */
 static int read_steps(struct hf_tokens *x, uint32_t v, const char *list, const struct step *known,
                       int n, const char *what)
 {

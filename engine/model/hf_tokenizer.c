@@ -1,5 +1,5 @@
-/* hf_tokenizer.c - tokenizer.json or tokenizer.model, and what belongs to it in other files, under
- * GGUF's keys. */
+/* hf_tokenizer.c - converts tokenizer.json or tokenizer.model, and related settings in other
+ * files, to the keys of GGUF. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static uint32_t get(const struct hf_tokens *x, uint32_t object, const char *key)
     return json_tape_get(x->tape, object, key);
 }
 
-/* What BPE of other kinds has. */
+/* Rejects options of other kinds of BPE, and reads ignore_merges. */
 static int check_model(struct hf_tokens *x, uint32_t model)
 {
     static const char *const marks[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -34,7 +34,7 @@ static int check_model(struct hf_tokens *x, uint32_t model)
     return KVF_OK;
 }
 
-/* A merge, as text "a b" or as a pair; both are put as text. */
+/* Writes a merge, which is a text "a b" or a pair, as a text. */
 static int put_merge(struct hf_tokens *x, uint32_t v, uint64_t i, struct gguf_put *put)
 {
     struct buf second = {0};
@@ -91,7 +91,7 @@ static void put_patterns(const struct hf_tokens *x, struct gguf_put *put)
     gguf_put_bool(put, "tokenizer.kvfate.nfc", x->nfc);
 }
 
-/* The bytes that a base64 text stands for, appended to out; false: it is none. */
+/* Appends the bytes of a base64 text to out. Returns false if it is malformed. */
 static bool from_base64(const char *s, size_t n, struct buf *out)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -113,7 +113,7 @@ static bool from_base64(const char *s, size_t n, struct buf *out)
     return true;
 }
 
-/* What becomes of spaces. */
+/* Writes the settings for spaces. */
 static void put_spaces(const struct hf_tokens *x, struct gguf_put *put)
 {
     gguf_put_bool(put, "tokenizer.ggml.add_space_prefix", x->prefix);
@@ -155,7 +155,7 @@ static int32_t find(const struct hf_tokens *x, const char *s, size_t n)
     return s ? names_find(&x->names, (struct piece){s, n}) : -1;
 }
 
-/* The id of a token that tokenizer_config.json names, by text or object. */
+/* Returns the id of a token that tokenizer_config.json names, as text or object. */
 static int32_t named(const struct hf_tokens *x, const struct json *config, const char *key)
 {
     const struct json *v = json_get(config, key);
@@ -164,7 +164,7 @@ static int32_t named(const struct hf_tokens *x, const struct json *config, const
     return find(x, s, s ? strlen(s) : 0);
 }
 
-/* The token that a TemplateProcessing puts before a text; -1: none. */
+/* Returns the token that a TemplateProcessing adds before a text; -1 if there is none. */
 static int32_t before_text(struct hf_tokens *x, uint32_t step)
 {
     size_t n = 0;
@@ -185,21 +185,21 @@ static int32_t template_bos(struct hf_tokens *x, uint32_t root)
     return id;
 }
 
-/* A token's id in JSON; -1: it is none of the vocabulary. */
+/* Returns a token id in JSON; -1 if it is not in the vocabulary. */
 static int32_t id_of(const struct hf_tokens *x, const struct json *v)
 {
     int64_t id = json_int(v, -1);
     return id >= 0 && id < x->n ? (int32_t)id : -1;
 }
 
-/* The first id of a key's value, which is one id or a list of them; -1: there is none. */
+/* Returns the first id of a key's value, which is one id or a list of ids; -1 if there is none. */
 static int32_t first_id(const struct hf_tokens *x, const struct json *config, const char *key)
 {
     const struct json *v = json_get(config, key);
     return id_of(x, json_is_array(v) ? json_first(v) : v);
 }
 
-/* Every id that ends a generation.  config.json tells them if generation_config.json does not. */
+/* Writes every id that ends generation, from generation_config.json or else from config.json. */
 static void put_ends(const struct hf_tokens *x, const struct hf_texts *texts, struct gguf_put *put)
 {
     static const char from[] = "eos_token_id", to[] = "tokenizer.ggml.eos_token_ids";
@@ -214,8 +214,8 @@ static void put_ends(const struct hf_tokens *x, const struct hf_texts *texts, st
         buf_le32(&put->pairs, (uint32_t)id_of(x, v));
 }
 
-/* The marks of the start and the end, as the tokenizer's own file has them: -1 where it does not.
- */
+/* Writes the start and end marks; bos and own_eos are those of the tokenizer file, -1 if it has
+ * none. */
 static void put_marks(const struct hf_tokens *x, int32_t bos, int32_t own_eos,
                       const struct hf_texts *texts, struct gguf_put *put)
 {
@@ -247,8 +247,8 @@ static void put_unknown(struct hf_tokens *x, uint32_t root, struct gguf_put *put
     gguf_put_int(put, "tokenizer.ggml.unknown_token_id", unknown);
 }
 
-/* chat_template.jinja goes before tokenizer_config.json, where the template may be one of several
- * with names. */
+/* Writes the chat template. chat_template.jinja has priority over tokenizer_config.json, where the
+ * template may be one of several named ones. */
 static void put_template(const struct hf_texts *texts, struct gguf_put *put)
 {
     static const char key[] = "tokenizer.chat_template";

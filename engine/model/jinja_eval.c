@@ -1,11 +1,11 @@
-/* jinja_eval.c - values of expressions. */
+/* jinja_eval.c - evaluates expressions. */
 #include <math.h>
 #include <string.h>
 
 #include "engine/model/jinja_run.h"
 #include "engine/model/jinja_words.h"
 
-/* Arguments of a call, evaluated; false after an error. */
+/* Evaluates the arguments of a call. Returns false after an error. */
 static bool eval_args(struct jinja *j, const struct jinja_node *list, struct jinja_args *ret)
 {
     ret->n = ret->n_named = 0;
@@ -101,7 +101,8 @@ static struct jinja_value eval_slice(struct jinja *j, const struct jinja_node *e
     return j->err ? of : jinja_slice(j, &of, part);
 }
 
-/* A method: of a text, a dictionary, or what a namespace or dictionary has under the name. */
+/* Calls a method of a text or a dictionary, or returns an undefined value for a member of an
+ * undefined value. */
 static struct jinja_value call_method(struct jinja *j, const struct jinja_node *e,
                                       const struct jinja_args *args)
 {

@@ -1,7 +1,9 @@
-/* jinja_expression.c - expressions of a template, as trees.
+/* jinja_expression.c - parses expressions of a template into trees.
  *
- * Operators bind as in jinja2: or, and, not, comparisons, + and -, ~, the other arithmetic, **,
- * signs, and behind a value what follows it: attributes, items, calls, filters and tests. */
+ * Operators have the precedence of jinja2, from lowest to highest: or, and, not, comparisons, +
+ * and -, ~, other arithmetic, **, signs, and the suffixes of a value: attributes, items, calls,
+ * filters and tests.
+ */
 #include "engine/model/jinja_node.h"
 
 #include <string.h>
@@ -84,9 +86,9 @@ void jinja_expect_op(struct jinja_parser *p, int op)
         jinja_unexpected(p, wanted);
 }
 
-/* Sets the depth of n to one more than that of its parts; NULL, with an error, for chains that
- * would be evaluated too deep. */
-static struct jinja_node *grown(struct jinja_parser *p, struct jinja_node *n)
+/* Sets the depth of n to one more than that of its parts. Returns NULL with an error for chains
+ * that would be evaluated too deep. */
+static struct jinja_node *with_depth(struct jinja_parser *p, struct jinja_node *n)
 {
     const struct jinja_node *part[] = {n->a, n->b, n->c, n->d};
     for (int i = 0; i < 4; i++)
@@ -100,19 +102,19 @@ static struct jinja_node *grown(struct jinja_parser *p, struct jinja_node *n)
     return p->j->err ? NULL : n;
 }
 
-/* A node over a and b, either NULL when there was an error. */
-static struct jinja_node *over(struct jinja_parser *p, enum jinja_kind kind, struct jinja_node *a,
-                               struct jinja_node *b)
+/* Returns a node with operands a and b; either is NULL after an error. */
+static struct jinja_node *new_node(struct jinja_parser *p, enum jinja_kind kind,
+                                   struct jinja_node *a, struct jinja_node *b)
 {
     struct jinja_node *n = p->j->err ? NULL : jinja_new(p, kind);
     if (!n)
         return NULL;
     n->a = a;
     n->b = b;
-    return grown(p, n);
+    return with_depth(p, n);
 }
 
-/* One argument of a call, or an item of a list. */
+/* Parses one argument of a call, or an item of a list. */
 static struct jinja_node *parse_arg(struct jinja_parser *p, bool named)
 {
     const struct jinja_text *name = NULL;
@@ -121,13 +123,13 @@ static struct jinja_node *parse_arg(struct jinja_parser *p, bool named)
         jinja_step(p);
         jinja_step(p);
     }
-    struct jinja_node *arg = over(p, JINJA_ARG, jinja_expression(p, true), NULL);
+    struct jinja_node *arg = new_node(p, JINJA_ARG, jinja_expression(p, true), NULL);
     if (arg)
         arg->text = name;
     return arg;
 }
 
-/* Items up to the closing sign, which is taken. */
+/* Parses items up to and including the closing sign. */
 static struct jinja_node *parse_args(struct jinja_parser *p, int close, bool named)
 {
     struct jinja_node *first = NULL, **last = &first;
@@ -153,14 +155,14 @@ static struct jinja_node *parse_dict(struct jinja_parser *p)
             break;
         struct jinja_node *key = jinja_expression(p, true);
         jinja_expect_op(p, ':');
-        *last = over(p, JINJA_ARG, key, p->j->err ? NULL : jinja_expression(p, true));
+        *last = new_node(p, JINJA_ARG, key, p->j->err ? NULL : jinja_expression(p, true));
         if (*last)
             last = &(*last)->next;
     }
-    return p->j->err ? NULL : grown(p, dict);
+    return p->j->err ? NULL : with_depth(p, dict);
 }
 
-/* ( ... ): an expression, or a tuple, which is a list here. */
+/* Parses ( ... ): an expression, or a tuple, which becomes a list. */
 static struct jinja_node *parse_parens(struct jinja_parser *p)
 {
     if (jinja_take_op(p, ')'))
@@ -199,7 +201,7 @@ static struct jinja_node *parse_name(struct jinja_parser *p)
     return n;
 }
 
-/* Strings that follow each other are one. */
+/* Parses consecutive strings, which are joined. */
 static struct jinja_node *parse_string(struct jinja_parser *p)
 {
     const struct jinja_text *part[2] = {p->now.text, NULL};
@@ -235,24 +237,24 @@ static struct jinja_node *parse_primary(struct jinja_parser *p)
     list = jinja_new(p, JINJA_MAKE_LIST);
     if (list)
         list->list = parse_args(p, ']', false);
-    return p->j->err ? NULL : grown(p, list);
+    return p->j->err ? NULL : with_depth(p, list);
 }
 
 static struct jinja_node *parse_attribute(struct jinja_parser *p, struct jinja_node *of)
 {
     struct jinja_node *n;
     if (p->now.type == JINJA_T_INT)
-        return over(p, JINJA_ITEM, of, constant(p, jinja_int(p->now.number)));
+        return new_node(p, JINJA_ITEM, of, constant(p, jinja_int(p->now.number)));
     if (p->now.type != JINJA_T_NAME)
         return jinja_unexpected(p, "a name");
-    n = over(p, JINJA_ATTR, of, NULL);
+    n = new_node(p, JINJA_ATTR, of, NULL);
     if (n)
         n->text = p->now.text;
     jinja_step(p);
     return n;
 }
 
-/* The parts of a slice that are given; stands behind '['. */
+/* Parses an index or a slice after '['. */
 static struct jinja_node *parse_subscript(struct jinja_parser *p, struct jinja_node *of)
 {
     struct jinja_node *part[3] = {NULL, NULL, NULL};
@@ -268,22 +270,22 @@ static struct jinja_node *parse_subscript(struct jinja_parser *p, struct jinja_n
         return jinja_unexpected(p, "one index");
     jinja_expect_op(p, ']');
     if (k == 0)
-        return part[0] ? over(p, JINJA_ITEM, of, part[0]) : jinja_unexpected(p, "an index");
-    struct jinja_node *n = over(p, JINJA_SLICE, of, part[0]);
+        return part[0] ? new_node(p, JINJA_ITEM, of, part[0]) : jinja_unexpected(p, "an index");
+    struct jinja_node *n = new_node(p, JINJA_SLICE, of, part[0]);
     if (!n)
         return NULL;
     n->c = part[1];
     n->d = part[2];
-    return grown(p, n);
+    return with_depth(p, n);
 }
 
 static struct jinja_node *parse_call(struct jinja_parser *p, struct jinja_node *of)
 {
-    struct jinja_node *n = over(p, JINJA_CALL, of, NULL);
+    struct jinja_node *n = new_node(p, JINJA_CALL, of, NULL);
     if (!n)
         return NULL;
     n->list = parse_args(p, ')', true);
-    return p->j->err ? NULL : grown(p, n);
+    return p->j->err ? NULL : with_depth(p, n);
 }
 
 static struct jinja_node *parse_postfix(struct jinja_parser *p, struct jinja_node *e)
@@ -313,10 +315,11 @@ static struct jinja_node *parse_filter(struct jinja_parser *p, struct jinja_node
     jinja_step(p);
     if (jinja_take_op(p, '('))
         n->list = parse_args(p, ')', true);
-    return p->j->err ? NULL : grown(p, n);
+    return p->j->err ? NULL : with_depth(p, n);
 }
 
-/* Whether the token begins the one argument that a test may have without parentheses. */
+/* Returns true if the present token begins the single argument that a test can have without
+ * parentheses. */
 static bool begins_argument(const struct jinja_parser *p)
 {
     if (p->now.type == JINJA_T_NAME)
@@ -343,9 +346,9 @@ static struct jinja_node *parse_test(struct jinja_parser *p, struct jinja_node *
     if (jinja_take_op(p, '('))
         n->list = parse_args(p, ')', true);
     else if (begins_argument(p))
-        n->list = over(p, JINJA_ARG, parse_postfix(p, parse_primary(p)), NULL);
-    n = p->j->err ? NULL : grown(p, n);
-    return negated && n ? over(p, JINJA_NOT, n, NULL) : n;
+        n->list = new_node(p, JINJA_ARG, parse_postfix(p, parse_primary(p)), NULL);
+    n = p->j->err ? NULL : with_depth(p, n);
+    return negated && n ? new_node(p, JINJA_NOT, n, NULL) : n;
 }
 
 struct jinja_node *jinja_filters(struct jinja_parser *p, struct jinja_node *e)
@@ -365,16 +368,16 @@ struct jinja_node *jinja_filters(struct jinja_parser *p, struct jinja_node *e)
     return p->j->err ? NULL : e;
 }
 
-/* A value with its signs and what follows it. */
+/* Parses a value with its signs and suffixes. */
 static struct jinja_node *parse_sign(struct jinja_parser *p, bool filters)
 {
     struct jinja_node *e = NULL;
     if (!jinja_deeper(p))
         return NULL;
     if (jinja_take_op(p, '-'))
-        e = over(p, JINJA_MINUS, parse_sign(p, false), NULL);
+        e = new_node(p, JINJA_MINUS, parse_sign(p, false), NULL);
     else if (jinja_take_op(p, '+'))
-        e = over(p, JINJA_PLUS, parse_sign(p, false), NULL);
+        e = new_node(p, JINJA_PLUS, parse_sign(p, false), NULL);
     else
         e = parse_primary(p);
     e = parse_postfix(p, e);
@@ -384,8 +387,8 @@ static struct jinja_node *parse_sign(struct jinja_parser *p, bool filters)
     return p->j->err ? NULL : e;
 }
 
-/* The level at which the operator that stands here joins two values; 0: there is none. */
-static int level_here(const struct jinja_parser *p)
+/* Returns the level of the binary operator at the present token; 0 if there is none. */
+static int operator_level(const struct jinja_parser *p)
 {
     if (jinja_at_name(p, "or"))
         return LEVEL_OR;
@@ -411,7 +414,7 @@ static int level_here(const struct jinja_parser *p)
     }
 }
 
-/* The comparison that stands here, which is taken; 0: there is none. */
+/* Consumes a comparison operator and returns it; 0 if there is none. */
 static int take_comparison(struct jinja_parser *p)
 {
     static const int ops[] = {
@@ -435,17 +438,17 @@ static struct jinja_node *parse_comparisons(struct jinja_parser *p)
     struct jinja_node *e = parse_level(p, LEVEL_SUM), *n = NULL, **last = NULL;
     for (int op = p->j->err ? 0 : take_comparison(p); op; op = take_comparison(p)) {
         if (!n) {
-            n = over(p, JINJA_COMPARE, e, NULL);
+            n = new_node(p, JINJA_COMPARE, e, NULL);
             last = n ? &n->list : NULL;
         }
-        struct jinja_node *right = over(p, JINJA_ARG, parse_level(p, LEVEL_SUM), NULL);
+        struct jinja_node *right = new_node(p, JINJA_ARG, parse_level(p, LEVEL_SUM), NULL);
         if (!n || !right)
             return NULL;
         right->op = op;
         *last = right;
         last = &right->next;
     }
-    return n ? grown(p, n) : e;
+    return n ? with_depth(p, n) : e;
 }
 
 static struct jinja_node *parse_not(struct jinja_parser *p)
@@ -456,12 +459,12 @@ static struct jinja_node *parse_not(struct jinja_parser *p)
     if (!jinja_deeper(p))
         return NULL;
     jinja_step(p);
-    e = over(p, JINJA_NOT, parse_not(p), NULL);
+    e = new_node(p, JINJA_NOT, parse_not(p), NULL);
     p->depth--;
     return e;
 }
 
-/* What binds at least as tight as a level. */
+/* Parses operators of this level and higher ones. */
 static struct jinja_node *parse_level(struct jinja_parser *p, int level)
 {
     if (level == LEVEL_NOT)
@@ -469,10 +472,10 @@ static struct jinja_node *parse_level(struct jinja_parser *p, int level)
     if (level == LEVEL_SIGN)
         return parse_sign(p, true);
     struct jinja_node *e = parse_level(p, level + 1);
-    while (!p->j->err && level_here(p) == level) {
+    while (!p->j->err && operator_level(p) == level) {
         int op = p->now.type == JINJA_T_NAME ? p->now.text->s[0] : p->now.op;
         jinja_step(p);
-        e = over(p, JINJA_BINARY, e, parse_level(p, level + 1));
+        e = new_node(p, JINJA_BINARY, e, parse_level(p, level + 1));
         if (e)
             e->op = op;
     }
@@ -486,12 +489,12 @@ struct jinja_node *jinja_expression(struct jinja_parser *p, bool choose)
     struct jinja_node *e = parse_level(p, LEVEL_OR);
     while (choose && !p->j->err && jinja_at_name(p, "if")) {
         jinja_step(p);
-        struct jinja_node *n = over(p, JINJA_CHOOSE, parse_level(p, LEVEL_OR), e);
+        struct jinja_node *n = new_node(p, JINJA_CHOOSE, parse_level(p, LEVEL_OR), e);
         if (n && jinja_at_name(p, "else")) {
             jinja_step(p);
             n->c = jinja_expression(p, true);
         }
-        e = n && !p->j->err ? grown(p, n) : NULL;
+        e = n && !p->j->err ? with_depth(p, n) : NULL;
     }
     p->depth--;
     return p->j->err ? NULL : e;
@@ -503,7 +506,7 @@ struct jinja_node *jinja_expressions(struct jinja_parser *p, bool choose)
     if (!e || !jinja_at_op(p, ','))
         return e;
     struct jinja_node *list = jinja_new(p, JINJA_MAKE_LIST);
-    struct jinja_node *arg = over(p, JINJA_ARG, e, NULL);
+    struct jinja_node *arg = new_node(p, JINJA_ARG, e, NULL);
     if (!list || !arg)
         return NULL;
     list->list = arg;
@@ -511,9 +514,9 @@ struct jinja_node *jinja_expressions(struct jinja_parser *p, bool choose)
         if (jinja_at_op(p, ')') || p->now.type == JINJA_T_BLOCK_END
             || p->now.type == JINJA_T_PRINT_END)
             break;
-        arg->next = over(p, JINJA_ARG, jinja_expression(p, choose), NULL);
+        arg->next = new_node(p, JINJA_ARG, jinja_expression(p, choose), NULL);
         if (arg->next)
             arg = arg->next;
     }
-    return p->j->err ? NULL : grown(p, list);
+    return p->j->err ? NULL : with_depth(p, list);
 }

@@ -1,4 +1,4 @@
-/* jinja_filters.c - filters and tests by name. */
+/* jinja_filters.c - filters by name. */
 #include "engine/model/jinja_words.h"
 
 #include <math.h>
@@ -175,7 +175,7 @@ static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
     return ret;
 }
 
-/* Pairs of key and value, in the order of the keys without regard to case. */
+/* Returns pairs of key and value, sorted by key without regard to case. */
 static struct jinja_value f_dictsort(struct jinja *j, const struct jinja_value *of,
                                      const struct jinja_args *args)
 {
@@ -213,7 +213,7 @@ static struct jinja_value f_safe(struct jinja *j, const struct jinja_value *of,
     return jinja_of_text(jinja_printed(j, of));
 }
 
-/* Lines but the first go in by a number of spaces; empty ones do not. */
+/* Indents all lines except the first and empty ones by a number of spaces. */
 static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of,
                                    const struct jinja_args *args)
 {
@@ -236,7 +236,8 @@ static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of
     return jinja_of_text(jinja_taken(j, &out));
 }
 
-/* The items that pass a test, or that do not; of: an attribute of them, or NULL for themselves. */
+/* Returns the items that pass a test, or with pass false the items that fail it. With
+ * by_attribute, the first argument names an attribute of the items to test. */
 static struct jinja_value choose(struct jinja *j, const struct jinja_value *of,
                                  const struct jinja_args *args, bool by_attribute, bool pass)
 {

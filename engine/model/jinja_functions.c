@@ -1,4 +1,4 @@
-/* jinja_functions.c - functions that every template may call. */
+/* jinja_functions.c - functions that every template can call. */
 #include "engine/model/jinja_run.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ static struct jinja_value range_of(struct jinja *j, const struct jinja_args *arg
     return list;
 }
 
-/* The date that the caller gave, in the forms of C's strftime that name a day in English. */
+/* Formats the caller's date with the codes of C's strftime that name a day in English. */
 static struct jinja_value date_of(struct jinja *j, const struct jinja_args *args)
 {
     static const char *const month[] = {"January",   "February", "March",    "April",
@@ -89,7 +89,7 @@ static struct jinja_value date_of(struct jinja *j, const struct jinja_args *args
                                         "September", "October",  "November", "December"};
     static const char *const day[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                       "Thursday", "Friday", "Saturday"};
-    static const int shift[] = {0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4}; /* Sakamoto's */
+    static const int shift[] = {0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4}; /* Sakamoto's method */
     int y, m, d;
     const struct jinja_text *form = jinja_arg_text(j, args, 0, "format", jinja_text(j, "", 0));
     char *out = jinja_alloc(j, 16 * form->n + 16, 1);

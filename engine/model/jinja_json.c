@@ -1,5 +1,5 @@
 /* jinja_json.c - the filter tojson of the transformers library: json.dumps with
- * ensure_ascii=False, ", " and ": " between parts, and line feeds where an indent is given. */
+ * ensure_ascii=False, ", " and ": " between parts, and line feeds if an indent is given. */
 #include "engine/model/jinja_words.h"
 
 #include <stdio.h>

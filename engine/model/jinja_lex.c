@@ -1,3 +1,4 @@
+/* jinja_lex.c - splits the text of a chat template into tokens. */
 #include "engine/model/jinja_lex.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ size_t jinja_rstrip(const char *s, size_t n)
     return n;
 }
 
-/* Line feeds of one kind, and none at the end. */
+/* Converts all line breaks to line feeds, and removes one at the end of the template. */
 void jinja_lex_init(struct jinja_lexer *l, struct jinja *j, const char *text, size_t n)
 {
     char *s = jinja_alloc(j, n + 1, 1);
@@ -58,7 +59,7 @@ static char sign(const struct jinja_lexer *l, size_t at)
     return at < l->n ? l->s[at] : 0;
 }
 
-/* What the end of a tag, its sign included, takes of the text behind it. */
+/* Skips the white space after a tag that the tag removes. how: sign before the end of the tag. */
 static void after_tag(struct jinja_lexer *l, char how, bool block)
 {
     size_t from = l->at, k = l->at;
@@ -71,7 +72,7 @@ static void after_tag(struct jinja_lexer *l, char how, bool block)
     advance(l, k - from);
 }
 
-/* Length of the text before a tag without what the tag takes of it. */
+/* Returns the length of the text before a tag, without white space that the tag removes. */
 static size_t before_tag(const struct jinja_lexer *l, size_t n, char tag, char how)
 {
     const char *s = l->s + l->at;
@@ -88,7 +89,7 @@ static size_t before_tag(const struct jinja_lexer *l, size_t n, char tag, char h
     return kept > line ? n : line;
 }
 
-/* Skips a comment, from behind its begin. */
+/* Skips a comment; the position is after its start. */
 static void skip_comment(struct jinja_lexer *l)
 {
     const char *s = l->s + l->at;
@@ -103,7 +104,7 @@ static void skip_comment(struct jinja_lexer *l)
     after_tag(l, how, true);
 }
 
-/* The text up to the next tag, which is opened; false where that text is empty. */
+/* Reads the text up to the next tag, and enters the tag. Returns false if the text is empty. */
 static bool lex_data(struct jinja_lexer *l, struct jinja_token *t)
 {
     size_t k = l->at;
@@ -135,7 +136,7 @@ static void skip_space(struct jinja_lexer *l)
     }
 }
 
-/* The end of the tag that we are in. */
+/* Reads the end of the present tag. Returns false if it does not end here. */
 static bool lex_tag_end(struct jinja_lexer *l, struct jinja_token *t)
 {
     bool block = l->tag == '%';
@@ -206,7 +207,7 @@ static int hex_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* \xHH, \uXXXX or \UXXXXXXXX at s, behind the backslash; returns its bytes. */
+/* Resolves \xHH, \uXXXX or \UXXXXXXXX; s points after the backslash. Returns the bytes consumed. */
 static size_t escape_code(struct jinja_lexer *l, const char *s, size_t n, char *out, size_t *len)
 {
     size_t digits = s[0] == 'x' ? 2 : 4;
@@ -227,7 +228,7 @@ static size_t escape_code(struct jinja_lexer *l, const char *s, size_t n, char *
     return digits + 1;
 }
 
-/* Resolves the escape at s, behind the backslash; returns the bytes that it has there. */
+/* Resolves an escape; s points after the backslash. Returns the bytes consumed. */
 static size_t escape(struct jinja_lexer *l, const char *s, size_t n, char *out, size_t *len)
 {
     static const char from[] = "nrtabfv\\'\"", to[] = "\n\r\t\a\b\f\v\\'\"";
@@ -257,7 +258,7 @@ static void lex_string(struct jinja_lexer *l, struct jinja_token *t)
         jinja_refuse(l->j, KVF_E_FORMAT, "a string has no end");
         return;
     }
-    /* an escape is never shorter than what it stands for */
+    /* an escape is at least as long as its result */
     char *out = jinja_alloc(l->j, k - l->at, 1);
     for (size_t i = l->at + 1; out && i < k;) {
         if (l->s[i] == '\\')

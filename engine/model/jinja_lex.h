@@ -1,7 +1,8 @@
-/* jinja_lex.h - the text of a chat template as tokens.  Private to engine/model.
+/* jinja_lex.h - private to engine/model: splits the text of a chat template into tokens.
  *
- * White space is taken away as jinja2 does with trim_blocks and lstrip_blocks, the options that
- * the transformers library sets; one line feed at the end of the template goes. */
+ * White space is removed as jinja2 does with trim_blocks and lstrip_blocks, the options of the
+ * transformers library. One line feed at the end of the template is removed.
+ */
 #ifndef KVF_ENGINE_JINJA_LEX_H
 #define KVF_ENGINE_JINJA_LEX_H
 
@@ -21,9 +22,10 @@ enum jinja_token_type {
     JINJA_T_OP,        /* op */
 };
 
-/* An operator of one or two signs. */
+/* Encodes an operator of one or two characters. */
 #define JINJA_OP(a, b) ((a) << 8 | (b))
 
+/* A token of the template. */
 struct jinja_token {
     enum jinja_token_type type;
     int line;
@@ -33,24 +35,26 @@ struct jinja_token {
     int op;
 };
 
+/* The state of the lexer. */
 struct jinja_lexer {
     struct jinja *j;
     const char *s;
     size_t n, at;
     int line, brackets;
-    char begins;      /* '%', '{': a tag begins here; 0: none does */
-    char tag;         /* 0: outside of tags; '%', '{': inside of one */
-    bool line_begins; /* what comes stands at the begin of a line */
+    char begins;      /* '%' or '{' if a tag begins here; otherwise 0 */
+    char tag;         /* '%' or '{' inside a tag of this kind; 0 outside tags */
+    bool line_begins; /* the next character is the first of its line */
 };
 
-/* text must outlive the lexer's struct jinja. */
+/* Starts the lexer. text must outlive the lexer's struct jinja. */
 void jinja_lex_init(struct jinja_lexer *l, struct jinja *j, const char *text, size_t n);
-/* The next token; JINJA_T_END for ever after the last or an error. */
+/* Returns the next token; JINJA_T_END after the last one or an error. */
 struct jinja_token jinja_lex(struct jinja_lexer *l);
 
-/* Bytes of white space, as Python's str.isspace has it, that s begins with; 0: none. */
+/* Returns the bytes of white space at the start of s, as Python's str.isspace defines it; 0 if
+ * there is none. */
 size_t jinja_space(const char *s, size_t n);
-/* Bytes without the white space at the end. */
+/* Returns the number of bytes without white space at the end. */
 size_t jinja_rstrip(const char *s, size_t n);
 
 #endif

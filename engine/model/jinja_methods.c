@@ -1,4 +1,4 @@
-/* jinja_methods.c - methods of texts and dictionaries, and what a value has under a name. */
+/* jinja_methods.c - methods of texts and dictionaries, and members of values. */
 #include "engine/model/jinja_words.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ const struct jinja_text *jinja_arg_text(struct jinja *j, const struct jinja_args
     return v->u.text;
 }
 
-/* A text that must be given. */
+/* Returns a required text argument. */
 static const struct jinja_text *need_text(struct jinja *j, const struct jinja_args *args, int at,
                                           const char *name)
 {
@@ -56,7 +56,7 @@ static bool ends(const struct jinja_text *t, const struct jinja_text *with)
     return with->n <= t->n && memcmp(t->s + t->n - with->n, with->s, with->n) == 0;
 }
 
-/* startswith, endswith: of one text or of several in a list. */
+/* Evaluates startswith or endswith with one text or a list of texts. */
 static struct jinja_value begins_or_ends(struct jinja *j, const struct jinja_text *of,
                                          const struct jinja_args *args, bool at_end)
 {
@@ -147,7 +147,7 @@ static const char *const methods[N_METHODS] = {
     "upper", "lower",  "title",      "capitalize",   "replace",     "find",       "rfind",
     "count", "join",   "splitlines", "removeprefix", "removesuffix"};
 
-/* Methods that Python has and that are not done here. */
+/* Methods of Python that are not supported here. */
 static const char *const others[] = {
     "casefold",  "center",      "encode",  "expandtabs", "format",   "format_map",   "index",
     "isalnum",   "isalpha",     "isascii", "isdecimal",  "isdigit",  "isidentifier", "islower",
@@ -302,7 +302,7 @@ static struct jinja_value loop_member(struct jinja *j, const struct jinja_loop *
     case 8:
         return at < n - 1 ? loop->list->item[at + 1] : jinja_undefined(j, name->s, name->n);
     case 9:
-        return jinja_int(1); /* of loops that call themselves, which are refused */
+        return jinja_int(1); /* depth of recursive loops, which are not supported */
     case 10:
         return jinja_int(0);
     default:

@@ -1,4 +1,5 @@
-/* jinja_parse.c - statements of a template.  What is not in the table is refused by name. */
+/* jinja_parse.c - parses statements of a template. Statements outside the table are rejected by
+ * name. */
 #include "engine/model/jinja_node.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ static void end_tag(struct jinja_parser *p)
         jinja_unexpected(p, "the end of the tag");
 }
 
-/* Takes {% name. */
+/* Consumes {% name. Returns false if it is not there. */
 static bool take_block(struct jinja_parser *p, const char *name)
 {
     if (!in_block(p, name))
@@ -29,7 +30,7 @@ static bool take_block(struct jinja_parser *p, const char *name)
     return true;
 }
 
-/* Takes {% name %}. */
+/* Consumes {% name %}. */
 static void close_block(struct jinja_parser *p, const char *name)
 {
     if (!take_block(p, name))
@@ -37,14 +38,14 @@ static void close_block(struct jinja_parser *p, const char *name)
     end_tag(p);
 }
 
-/* Statements up to the end of the tag that follows. */
+/* Parses the end of the present tag and the statements after it. */
 static struct jinja_node *tag_body(struct jinja_parser *p)
 {
     end_tag(p);
     return p->j->err ? NULL : parse_body(p);
 }
 
-/* {% if, elif, else %} up to {% endif %}; we are behind "if". */
+/* Parses {% if, elif, else %} up to {% endif %}; the position is after "if". */
 static struct jinja_node *parse_if(struct jinja_parser *p)
 {
     struct jinja_node *n = jinja_new(p, JINJA_IF), **last = n ? &n->list : NULL;
@@ -68,7 +69,7 @@ static struct jinja_node *parse_if(struct jinja_parser *p)
     return n;
 }
 
-/* Names with commas between them. */
+/* Parses names separated by commas. */
 static struct jinja_node *parse_targets(struct jinja_parser *p)
 {
     struct jinja_node *first = NULL, **last = &first;
@@ -131,7 +132,7 @@ static struct jinja_node *parse_set(struct jinja_parser *p)
         end_tag(p);
         return n;
     }
-    n->b = jinja_filters(p, NULL); /* NULL: there are none */
+    n->b = jinja_filters(p, NULL); /* NULL if there are no filters */
     n->body = tag_body(p);
     close_block(p, "endset");
     return n;
@@ -163,7 +164,7 @@ static struct jinja_node *parse_macro(struct jinja_parser *p)
     return n;
 }
 
-/* {% generation %}, which the transformers library knows: what is in it is shown. */
+/* Parses {% generation %} of the transformers library, whose content is printed. */
 static struct jinja_node *parse_generation(struct jinja_parser *p)
 {
     struct jinja_node *n = jinja_new(p, JINJA_SCOPE);
@@ -173,7 +174,7 @@ static struct jinja_node *parse_generation(struct jinja_parser *p)
     return n;
 }
 
-/* The text of the block through filters; what the first works on is that text. */
+/* Parses {% filter %}: the text of the block is the operand of the first filter. */
 static struct jinja_node *parse_filtered(struct jinja_parser *p)
 {
     struct jinja_node *n = jinja_new(p, JINJA_FILTERED);
@@ -221,7 +222,7 @@ static const struct {
     {"continue", parse_continue},
 };
 
-/* Names of tags that end or divide the body of another. */
+/* Returns true at a tag that ends or divides the body of another one. */
 static bool at_close(const struct jinja_parser *p)
 {
     return in_block(p, "else") || in_block(p, "elif")

@@ -1,4 +1,4 @@
-/* jinja_render.c - statements of a template, carried out. */
+/* jinja_render.c - executes the statements of a template. */
 #include "engine/model/jinja.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static struct jinja_frame *open_frame(struct jinja *j, struct jinja_frame *aroun
     return f;
 }
 
-/* What a body shows, in a scope of its own. */
+/* Returns the text that a body prints, executed in the given scope. */
 static const struct jinja_text *capture(struct jinja *j, const struct jinja_node *body,
                                         struct jinja_frame *frame)
 {
@@ -47,7 +47,7 @@ static void run_if(struct jinja *j, const struct jinja_node *s)
     }
 }
 
-/* Gives a value to the names of `set` or `for`: one, or as many as it has items. */
+/* Assigns a value to the names of `set` or `for`: to one name, or its items to several names. */
 static void bind(struct jinja *j, const struct jinja_node *names, struct jinja_value v)
 {
     if (!names->next) {
@@ -65,7 +65,7 @@ static void bind(struct jinja *j, const struct jinja_node *names, struct jinja_v
         jinja_assign(j, t->text, list->item[n++]);
 }
 
-/* The items that the condition of a loop lets through. */
+/* Returns the items for which the condition of a loop is true. */
 static const struct jinja_list *chosen(struct jinja *j, const struct jinja_node *s,
                                        const struct jinja_list *all)
 {
@@ -118,7 +118,7 @@ static void run_for(struct jinja *j, const struct jinja_node *s)
     }
 }
 
-/* set of a member, which a namespace alone may change. */
+/* Sets a member; only a namespace can be changed. */
 static void set_member(struct jinja *j, const struct jinja_node *target, struct jinja_value v)
 {
     struct jinja_value of = jinja_eval(j, target->a);
@@ -158,7 +158,7 @@ static void run_define(struct jinja *j, const struct jinja_node *s)
     jinja_assign(j, s->text, (struct jinja_value){JINJA_MACRO, {.macro = macro}});
 }
 
-/* Gives the parameters of a macro their values, in the frame of the call. */
+/* Binds the parameters of a macro in the frame of the call. */
 static void bind_parameters(struct jinja *j, const struct jinja_macro *macro,
                             const struct jinja_args *args)
 {

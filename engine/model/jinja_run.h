@@ -1,9 +1,10 @@
-/* jinja_run.h - names and functions of a template that runs.  Private to engine/model. */
+/* jinja_run.h - private to engine/model: names and functions of a running template. */
 #ifndef KVF_ENGINE_JINJA_RUN_H
 #define KVF_ENGINE_JINJA_RUN_H
 
 #include "engine/model/jinja_node.h"
 
+/* Functions that every template can call. */
 enum jinja_function {
     JINJA_RAISE,        /* raise_exception(text) */
     JINJA_NAMESPACE_OF, /* namespace(name=value, ...) */
@@ -12,7 +13,7 @@ enum jinja_function {
     JINJA_STRFTIME,     /* strftime_now(form) */
 };
 
-/* Variables of one scope; a name that it lacks is looked for in the one around it. */
+/* The variables of one scope. A missing name is searched in the enclosing scope. */
 struct jinja_variable {
     const struct jinja_text *name;
     struct jinja_value value;
@@ -24,16 +25,17 @@ struct jinja_frame {
     struct jinja_variable *first;
 };
 
+/* A macro and the scope of its definition. */
 struct jinja_macro {
     const struct jinja_node *define;
     struct jinja_frame *around;
 };
 
-/* The value of a name; NULL: it has none. */
+/* Returns the value of a name; NULL if it is not defined. */
 const struct jinja_value *jinja_lookup(struct jinja *j, const struct jinja_text *name);
-/* Sets a name of the innermost scope. */
+/* Sets a name in the innermost scope. */
 void jinja_assign(struct jinja *j, const struct jinja_text *name, struct jinja_value v);
-/* Calls one of the functions (jinja_functions.c). */
+/* Calls a function (jinja_functions.c). */
 struct jinja_value jinja_call(struct jinja *j, int64_t function, const struct jinja_args *args);
 
 #endif

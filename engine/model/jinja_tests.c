@@ -1,4 +1,4 @@
-/* jinja_tests.c - what stands behind `is`. */
+/* jinja_tests.c - tests, the right operands of `is`. */
 #include "engine/model/jinja_words.h"
 
 enum test {
@@ -87,7 +87,7 @@ static bool remains(struct jinja *j, const struct jinja_value *of, int64_t by, i
     return by == -1 ? what == 0 : (of->u.i % by + by) % by == what;
 }
 
-/* Tests of the type alone. */
+/* Evaluates the tests that only depend on the type. */
 static bool is_of_type(int test, const struct jinja_value *of)
 {
     bool many = of->type == JINJA_TEXT || of->type == JINJA_LIST || of->type == JINJA_DICT
@@ -119,7 +119,7 @@ static bool is_of_type(int test, const struct jinja_value *of)
         return of->type == JINJA_BOOL && of->u.b;
     case T_FALSE:
         return of->type == JINJA_BOOL && !of->u.b;
-    default: /* callable, which jinja2's undefined values are, too */
+    default: /* callable; in jinja2 undefined values are callable, too */
         return of->type == JINJA_FUNCTION || of->type == JINJA_MACRO || of->type == JINJA_UNDEFINED;
     }
 }

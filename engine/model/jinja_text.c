@@ -1,4 +1,4 @@
-/* jinja_text.c - what templates do to texts, as Python does it. */
+/* jinja_text.c - operations on texts with the results of Python. */
 #include "engine/model/jinja_words.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static bool in_set(const struct jinja_text *set, const char *s, size_t len)
     return false;
 }
 
-/* Bytes that the character at s has, where it is to be stripped; else 0. */
+/* Returns the bytes of the character at s if it is to be stripped; otherwise 0. */
 static size_t stripped(const char *s, size_t n, const struct jinja_text *chars)
 {
     if (!chars)
@@ -61,7 +61,7 @@ static bool is_upper(char c)
 const struct jinja_text *jinja_case(struct jinja *j, const struct jinja_text *t, char what)
 {
     char *s = jinja_alloc(j, t->n, 1);
-    bool inside = false; /* of a word, or behind the first character */
+    bool inside = false; /* inside a word, or after the first character */
     for (size_t i = 0; s && i < t->n; i++) {
         char c = t->s[i];
         if ((unsigned char)c >= 0x80) {
@@ -123,7 +123,7 @@ const struct jinja_text *jinja_replace(struct jinja *j, const struct jinja_text 
     return jinja_taken(j, &out);
 }
 
-/* The piece of t from *at on, which goes up to a separator; false: there is none. */
+/* Finds the piece of t from *at up to the next separator. Returns false if there is none. */
 static bool next_piece(const struct jinja_text *t, const struct jinja_text *sep, bool rest,
                        size_t *at, size_t *from, size_t *to)
 {
@@ -201,7 +201,7 @@ struct jinja_value jinja_joined(struct jinja *j, const struct jinja_text *betwee
     return jinja_of_text(jinja_taken(j, &out));
 }
 
-/* Python's slice.indices: the first place, and how many there are. */
+/* Computes Python's slice.indices: the first index and the step. Returns the number of indices. */
 static int64_t slice_range(struct jinja *j, const struct jinja_value part[3], int64_t n,
                            int64_t *ret_first, int64_t *ret_step)
 {

@@ -1,3 +1,4 @@
+/* jinja_value.c - values, texts and the arena of a template. */
 #include "engine/model/jinja_value.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ struct jinja_value jinja_refuse(struct jinja *j, int err, const char *fmt, ...)
     va_end(ap);
     if (!j->err && j->line > 0)
         j->err = kvf_fail(j->d, err, "line %d of the chat template: %s", j->line, text);
-    else if (!j->err) /* before the template is read */
+    else if (!j->err) /* an error before the template is parsed */
         j->err = kvf_fail(j->d, err, "%s", text);
     return (struct jinja_value){JINJA_UNDEFINED, {.text = NULL}};
 }

@@ -1,26 +1,27 @@
+/* keys.c - checks the metadata keys of a GGUF file. */
 #include "engine/model/keys.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* When the loader reads a key; where it does not, the value must be the neutral one. */
+/* The condition under which the loader reads a key. Otherwise its value must be the neutral one. */
 enum use {
     READ,        /* by every family */
-    NOTE,        /* never: it has no effect on logits */
+    NOTE,        /* never, because it does not affect logits */
     MULTIPLIERS, /* by families with multipliers */
     ATTN_CAP,    /* by families with capped attention scores */
     LOGIT_CAP,   /* by families with capped logits */
-    LOCAL_BASE,  /* by families whose layers with a window have rotations of their own */
-    YARN,        /* with rotations that are scaled by YaRN */
+    LOCAL_BASE,  /* by families whose sliding-window layers have their own RoPE base */
+    YARN,        /* with YaRN scaling */
     NEVER
 };
 
-/* The value without an effect. */
+/* The value that has no effect. */
 enum neutral { ZERO, ONE, BASE, ROTARY, HEAD, WIDTH, NONE };
 
 static const struct key_row {
-    const char *name; /* behind the architecture and a dot */
+    const char *name; /* without the architecture and the dot */
     unsigned kinds;
     enum use use;
     enum neutral neutral;
@@ -47,7 +48,7 @@ static const struct key_row {
     {"rope.dimension_count", GGUF_WHOLE, READ, NONE},
     {"rope.freq_base", GGUF_REAL, READ, NONE},
     {"rope.freq_base_swa", GGUF_REAL, LOCAL_BASE, BASE},
-    {"rope.halves", GGUF_FLAG, READ, NONE}, /* of folders */
+    {"rope.halves", GGUF_FLAG, READ, NONE}, /* for folders */
     {"rope.scale_linear", GGUF_REAL, READ, NONE},
     {"rope.scaling.type", GGUF_TEXT, READ, NONE},
     {"rope.scaling.factor", GGUF_REAL, READ, NONE},
@@ -59,12 +60,12 @@ static const struct key_row {
     {"rope.scaling.yarn_attn_factor", GGUF_REAL, YARN, ONE},
     {"rope.scaling.yarn_ext_factor", GGUF_REAL, YARN, ZERO},
     {"rope.scaling.yarn_log_multiplier", GGUF_REAL, YARN, ZERO},
-    {"rope.scaling.yarn_truncate", GGUF_FLAG, YARN, NONE}, /* of folders */
-    /* What other models have. */
+    {"rope.scaling.yarn_truncate", GGUF_FLAG, YARN, NONE}, /* for folders */
+    /* Keys of other models. */
     {"tensor_data_layout", GGUF_TEXT, READ, NONE},
     {"hidden_activation", GGUF_TEXT, READ, NONE},
     {"pooling_type", GGUF_WHOLE, NOTE, NONE},
-    {"attention.layer_norm_epsilon", GGUF_REAL, NOTE, NONE}, /* of norms with a mean */
+    {"attention.layer_norm_epsilon", GGUF_REAL, NOTE, NONE}, /* for norms that subtract the mean */
     {"use_parallel_residual", GGUF_FLAG, NEVER, ZERO},
     {"attention.causal", GGUF_FLAG, NEVER, ONE},
     {"attention.clamp_kqv", GGUF_REAL, NEVER, ZERO},
@@ -86,7 +87,7 @@ static const struct key_row {
     {"n_deepstack_layers", GGUF_WHOLE, NEVER, ZERO},
 };
 
-/* The same of "tokenizer."; neutral as in the other table. */
+/* The keys with the prefix "tokenizer.", in the form of the table above. */
 static const struct key_row tokenizer_rows[] = {
     {"ggml.model", GGUF_TEXT, READ, NONE},
     {"ggml.pre", GGUF_TEXT, READ, NONE},
@@ -107,7 +108,7 @@ static const struct key_row tokenizer_rows[] = {
     {"ggml.normalizer.lowercase", GGUF_FLAG, NEVER, ZERO},
     {"ggml.normalizer.strip_accents", GGUF_FLAG, NEVER, ZERO},
     {"chat_template", GGUF_TEXT, READ, NONE},
-    {"chat_templates", GGUF_TEXTS, NOTE, NONE}, /* names of others */
+    {"chat_templates", GGUF_TEXTS, NOTE, NONE}, /* names of further templates */
     {"huggingface.json", GGUF_TEXT, NOTE, NONE},
     {"rwkv.world", GGUF_TEXT, NOTE, NONE},
     {"kvfate.patterns", GGUF_TEXTS, READ, NONE},
@@ -122,7 +123,7 @@ static const struct key_row tokenizer_rows[] = {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 enum { N_TOKENIZER_ROWS = sizeof tokenizer_rows / sizeof *tokenizer_rows };
 
-/* The part of a key behind a prefix and its dot; NULL: the key has another one. */
+/* Returns the rest of a key after a prefix and a dot; NULL if the key has another prefix. */
 static const char *behind(const char *key, const char *prefix)
 {
     size_t n = strlen(prefix);
@@ -149,7 +150,7 @@ static const char *kind_words(unsigned kinds)
     return words[i];
 }
 
-/* Checks the i-th pair against its row; NULL: there is none. */
+/* Checks the i-th pair against its row; NULL if the key has no row. */
 static int check_row(const struct gguf *g, size_t i, const struct key_row *row, struct kvf_diag *d)
 {
     const char *key = gguf_key_at(g, i);
@@ -167,8 +168,8 @@ static int check_row(const struct gguf *g, size_t i, const struct key_row *row, 
     return KVF_OK;
 }
 
-/* Whether a key has the name of another architecture, or describes a part that a language model
- * does not have. */
+/* Returns true if a key has the prefix of another architecture, or describes a part that language
+ * models do not have. */
 static bool is_foreign(const char *key)
 {
     static const char *const parts[] = {"adapter", "clip", "diffusion", "xielu"};
@@ -183,7 +184,8 @@ static bool is_foreign(const char *key)
     return family_find(name) || family_refusal(name);
 }
 
-/* The row of a key behind the architecture's name.  An encoder of images is another file. */
+/* Returns the row of a key without the architecture prefix. The encoder of images is in another
+ * file, so its keys have no effect. */
 static const struct key_row *arch_row(const char *name)
 {
     static const struct key_row image = {
@@ -228,7 +230,7 @@ static bool is_read(const struct key_row *row, const struct model_config *m)
     return false;
 }
 
-/* The value without an effect; NaN: no value is. */
+/* Returns the value without an effect; NaN if there is none. */
 static double neutral_of(const struct key_row *row, const struct model_config *m)
 {
     switch (row->neutral) {
@@ -272,7 +274,7 @@ static int check_text(const struct gguf *g, const char *arch, const char *name,
                     key, (int)(n < 60 ? n : 60), s);
 }
 
-/* Rows that are read as texts, or only by one family. */
+/* Checks keys with texts, and a key that only one family reads. */
 static int check_texts(const struct gguf *g, const struct model_config *m, struct kvf_diag *d)
 {
     static const char *const silu[] = {"silu", "swish", NULL};
@@ -326,7 +328,8 @@ int keys_check_values(const struct gguf *g, const struct model_config *m, struct
     return check_texts(g, m, d);
 }
 
-/* Ids of special tokens and chat templates with names have no table. */
+/* Returns the row of a tokenizer key. Ids of special tokens and named chat templates are matched
+ * by pattern. */
 static const struct key_row *tokenizer_row(const char *name)
 {
     static const struct key_row families_of_keys[] = {{"_token_id", GGUF_WHOLE, READ, NONE},

@@ -1,3 +1,4 @@
+/* layers.c - reads properties that differ between layers. */
 #include <stdio.h>
 
 #include "engine/model/layers.h"
@@ -20,7 +21,7 @@ static void on_local(void *ctx, int64_t l, int64_t value)
         m->local[l] = value != 0;
 }
 
-/* local[] from a list with one element for each layer. */
+/* Sets local[] from a list with one element per layer. */
 static int read_list(const struct gguf *g, struct model_config *m, const char *key, int64_t n,
                      struct kvf_diag *d)
 {
@@ -31,7 +32,7 @@ static int read_list(const struct gguf *g, struct model_config *m, const char *k
     return KVF_OK;
 }
 
-/* local[] by a period: of every so many layers the last one sees everything. */
+/* Sets local[] from a period: the last of every `every` layers has global attention. */
 static int read_period(const struct gguf *g, struct model_config *m, const char *key,
                        struct kvf_diag *d)
 {

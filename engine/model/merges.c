@@ -1,3 +1,4 @@
+/* merges.c - loads the list of merges of a file. */
 #include "engine/model/merges.h"
 
 #include <string.h>
@@ -17,10 +18,11 @@ static size_t merge_slot(const struct merges *m, int32_t left, int32_t right)
     return at;
 }
 
+/* A table that is being filled. */
 struct loader {
     struct merges *m;
     const struct names *spelled;
-    int64_t bad; /* first merge that names no tokens; -1 none */
+    int64_t bad; /* first merge with an unknown token; -1 if none */
 };
 
 static void on_merge(void *ctx, int64_t i, const char *s, size_t len)

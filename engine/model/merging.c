@@ -1,10 +1,11 @@
+/* merging.c - merges adjacent nodes with a heap of candidate pairs. */
 #include "engine/model/merging.h"
 
 #include <kvf/err.h>
 
 #include "base/mem.h"
 
-enum { GONE = INT32_MIN }; /* the id of a node that was merged into the one before */
+enum { GONE = INT32_MIN }; /* the id of a node that was merged into its predecessor */
 
 static bool before(const struct merge_cand *a, const struct merge_cand *b)
 {
@@ -44,7 +45,7 @@ int merging_reserve(struct merging *m, size_t n)
     merging_finish(m);
     *m = (struct merging){.cap = n + n / 4};
     m->node = MEM_NEW(struct merge_node, m->cap);
-    /* One for each pair; each merge takes one out and puts two in. */
+    /* One candidate per pair; each merge removes one and adds two. */
     m->heap = MEM_NEW(struct merge_cand, 2 * m->cap);
     if (m->node && m->heap)
         return KVF_OK;
@@ -89,7 +90,7 @@ void merging_run(struct merging *m, size_t n, merge_find *find, const void *ctx)
         struct merge_cand c = pop(m->heap, &j.n_heap);
         struct merge_node *l = &m->node[c.at];
         if (l->id != c.left || l->next < 0 || m->node[l->next].id != c.right)
-            continue; /* overtaken by another merge */
+            continue; /* outdated by another merge */
         struct merge_node *r = &m->node[l->next];
         l->id = c.result;
         l->len += r->len;

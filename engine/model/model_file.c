@@ -1,3 +1,4 @@
+/* model_file.c - opens a GGUF file or a model folder. */
 #include "engine/model/model_file.h"
 
 #include <sys/stat.h>

@@ -58,7 +58,7 @@ static void order_all(struct nfc *x, int32_t *cp, size_t n)
 /* Composes the characters in x->chars, and appends them to out. */
 static void put_stretch(struct nfc *x, struct buf *out)
 {
-    static const int32_t spare = 0; /* utf8proc_reencode() ends its text with a NUL */
+    static const int32_t spare = 0; /* utf8proc_reencode() appends a NUL */
     size_t n = x->chars.len / sizeof spare;
     if (n == 0)
         return;
@@ -78,7 +78,7 @@ static void put_stretch(struct nfc *x, struct buf *out)
     buf_clear(&x->chars);
 }
 
-static void take_apart(struct nfc *x, uint32_t cp)
+static void decompose(struct nfc *x, uint32_t cp)
 {
     int32_t parts[PARTS];
     utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, parts, PARTS,
@@ -115,7 +115,7 @@ const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t 
             i += run;
         }
         i += utf8_decode(s + i, n - i, &cp);
-        take_apart(x, cp);
+        decompose(x, cp);
     }
     put_stretch(x, out);
     *ret_n = out->len;

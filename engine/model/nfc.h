@@ -16,6 +16,6 @@ struct nfc {
  * can change, otherwise a text in out, which is cleared first.  s: n bytes of well-formed UTF-8.
  * After a failure out->err is not KVF_OK. */
 const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t *ret_n);
-void nfc_finish(struct nfc *x); /* accepts a zeroed one */
+void nfc_finish(struct nfc *x); /* accepts a zeroed struct */
 
 #endif

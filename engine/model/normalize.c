@@ -1,3 +1,4 @@
+/* normalize.c - normalizes texts as SentencePiece does. */
 #include "engine/model/normalize.h"
 
 #include <string.h>
@@ -5,10 +6,10 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-/* No rule is longer: those that are published take some twenty bytes at most. */
+/* Maximum bytes of a rule; published rules have about twenty bytes at most. */
 enum { LONGEST_RULE = 256 };
 
-struct to { /* what a part of the text becomes */
+struct replacement { /* the replacement of a part of the text */
     const char *s;
     size_t n;
 };
@@ -18,7 +19,8 @@ static uint32_t le32(const unsigned char *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Bytes of the trie, the trie, and the texts, each ended by a NUL. */
+/* Reads the rules: size of the trie in bytes, the trie, and the replacement texts, each ended by a
+ * NUL. */
 static int read_rules(struct normalizer *z, const unsigned char *p, size_t n)
 {
     size_t bytes = n >= 4 ? le32(p) : 0;
@@ -61,13 +63,14 @@ void normalizer_finish(struct normalizer *z)
     mem_free(z->target);
 }
 
-/* A unit of the double array: where its children are, and whether one of them is a value. */
+/* Returns the offset of a unit's children in the double array. */
 static size_t children(uint32_t unit)
 {
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The longest rule that the text begins with: its bytes, and what they become; 0: none. */
+/* Finds the longest rule that matches the start of the text. Returns its length and sets *ret to
+ * its replacement; 0 if no rule matches. */
 static size_t find_rule(const struct normalizer *z, const char *s, size_t n, const char **ret)
 {
     size_t longest = 0;
@@ -93,8 +96,9 @@ static size_t find_rule(const struct normalizer *z, const char *s, size_t n, con
     return longest;
 }
 
-/* The bytes that the text begins with and what they become: by a rule, or a character as it is. */
-static size_t next(const struct normalizer *z, const char *s, size_t n, struct to *ret)
+/* Returns the length of the next part of the text, and sets *ret to its replacement by a rule, or
+ * to the unchanged character. */
+static size_t next(const struct normalizer *z, const char *s, size_t n, struct replacement *ret)
 {
     uint32_t cp;
     size_t len = find_rule(z, s, n, &ret->s);
@@ -104,43 +108,43 @@ static size_t next(const struct normalizer *z, const char *s, size_t n, struct t
     }
     len = utf8_decode(s, n, &cp);
     len = len ? len : 1;
-    *ret = (struct to){s, len};
+    *ret = (struct replacement){s, len};
     return len;
 }
 
-/* Appends what a part of the text became; whether it ends in a space. */
-static bool put(struct buf *out, struct to to)
+/* Appends the replacement of a part. Returns true if it ends in a space. */
+static bool put(struct buf *out, struct replacement replacement)
 {
-    if (to.n == 3 && memcmp(to.s, "\xe2\x96\x81", 3) == 0) {
-        buf_char(out, ' '); /* U+2581 means a space, but runs of it stay */
+    if (replacement.n == 3 && memcmp(replacement.s, "\xe2\x96\x81", 3) == 0) {
+        buf_char(out, ' '); /* U+2581 becomes a space, but runs of it are not collapsed */
         return false;
     }
-    buf_add(out, to.s, to.n);
-    return to.s[to.n - 1] == ' ';
+    buf_add(out, replacement.s, replacement.n);
+    return replacement.s[replacement.n - 1] == ' ';
 }
 
-/* Whether a space goes before a text. */
+/* Returns true if a space is added before a text. */
 static bool prefixed(const struct normalizer *z, const char *s, size_t n, bool first)
 {
-    struct to to = {"", 0};
+    struct replacement replacement = {"", 0};
     if (!z->prefix || (z->prefix_first && !first))
         return false;
     if (!z->prefix_new)
         return true;
-    for (size_t at = 0; at < n && to.n == 0;)
-        at += next(z, s + at, n - at, &to);
-    bool mark = to.n >= 3 && memcmp(to.s, "\xe2\x96\x81", 3) == 0;
-    return to.n > 0 && *to.s != ' ' && !mark;
+    for (size_t at = 0; at < n && replacement.n == 0;)
+        at += next(z, s + at, n - at, &replacement);
+    bool mark = replacement.n >= 3 && memcmp(replacement.s, "\xe2\x96\x81", 3) == 0;
+    return replacement.n > 0 && *replacement.s != ' ' && !mark;
 }
 
 void normalize(const struct normalizer *z, const char *s, size_t n, bool start, struct buf *out)
 {
     size_t begin = out->len, first = 0;
-    bool spaced = z->collapse; /* behind a space, so that another one goes */
-    struct to to;
+    bool spaced = z->collapse; /* the output ends in a space, so another space is dropped */
+    struct replacement replacement;
     for (size_t len; z->collapse && first < n; first += len) {
-        len = next(z, s + first, n - first, &to);
-        if (to.n != 1 || *to.s != ' ')
+        len = next(z, s + first, n - first, &replacement);
+        if (replacement.n != 1 || *replacement.s != ' ')
             break;
     }
     if (first == n)
@@ -148,11 +152,11 @@ void normalize(const struct normalizer *z, const char *s, size_t n, bool start, 
     if (prefixed(z, s + first, n - first, start))
         buf_char(out, ' ');
     while (first < n && !out->err) {
-        first += next(z, s + first, n - first, &to);
-        for (; spaced && to.n && *to.s == ' '; to.n--)
-            to.s++;
-        if (to.n)
-            spaced = put(out, to) && z->collapse;
+        first += next(z, s + first, n - first, &replacement);
+        for (; spaced && replacement.n && *replacement.s == ' '; replacement.n--)
+            replacement.s++;
+        if (replacement.n)
+            spaced = put(out, replacement) && z->collapse;
     }
     while (z->collapse && out->len > begin && out->data[out->len - 1] == ' ')
         out->len--;

@@ -1,3 +1,4 @@
+/* out_gram.c - computes W_g' W_g for every query head. */
 #include "engine/model/out_gram.h"
 
 #include <stdio.h>
@@ -5,6 +6,7 @@
 #include "base/mem.h"
 #include "engine/kernels/packed.h"
 
+/* The matrices that are being computed. */
 struct job {
     const struct model_config *m;
     const struct gguf_tensor **tensor; /* [n_layers] */
@@ -12,7 +14,7 @@ struct job {
     float *row; /* [threads][n_heads * head_dim] */
 };
 
-/* Adds w w' of one row of W_g: the upper half. */
+/* Adds w w' for one row w of W_g to the upper triangle. */
 static void add_row(double *gram, const float *w, int D)
 {
     for (int i = 0; i < D; i++)

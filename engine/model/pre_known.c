@@ -1,3 +1,4 @@
+/* pre_known.c - identifies the pre-tokenizer of a published vocabulary. */
 #include "engine/model/pre_known.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 static const struct known {
     const char *pre;
     int64_t merges;
-    const char *token; /* the token with this id */
+    const char *token; /* a token with this id */
     int64_t id;
 } rows[] = {
     {"gpt-2", 50000, "<|endoftext|>", 50256},

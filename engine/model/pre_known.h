@@ -1,13 +1,14 @@
-/* pre_known.h - the pre-tokenizer that belongs to a published vocabulary; private to the tokenizer.
+/* pre_known.h - private to the tokenizer: the pre-tokenizer of a published vocabulary.
  *
- * Byte-level files that were made before tokenizer.ggml.pre existed do not name it. */
+ * Byte-level files made before the key tokenizer.ggml.pre existed do not name it.
+ */
 #ifndef KVF_ENGINE_PRE_KNOWN_H
 #define KVF_ENGINE_PRE_KNOWN_H
 
 #include "engine/model/gguf.h"
 
-/* Returns its name (pretok.h) by the number of merges and the place of a special token, or NULL: it
- * is none of the vocabularies that are known. */
+/* Returns the name of the pre-tokenizer (pretok.h), from the number of merges and the id of a
+ * special token; NULL if the vocabulary is unknown. */
 const char *pre_known(const struct gguf *g);
 
 #endif

@@ -1,3 +1,4 @@
+/* pretok.c - patterns of published pre-tokenizers, and splitting with PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/model/pretok.h"
 
@@ -10,7 +11,7 @@
 enum { MOST_PATTERNS = 7, HEAP_KIB = 1 << 16 };
 
 #define WS WHITE_SPACE
-/* The letters that DeepSeek LLM lists one by one: those with two cases, of most scripts. */
+/* The letters that DeepSeek LLM lists individually: letters with two cases, of most scripts. */
 #define CASED                                                                                      \
     "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}"                 \
     "\\x{1C4}-\\x{293}\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}"         \
@@ -31,7 +32,7 @@ enum { MOST_PATTERNS = 7, HEAP_KIB = 1 << 16 };
     "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}"         \
     "\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
 
-/* \s+(?!\S) and \s+ of the published patterns: the last space of a run goes to what follows. */
+/* \s+(?!\S) and \s+ of the published patterns: the last space of a run belongs to the next word. */
 #define SPACES "[" WS "]+(?![^" WS "])|[" WS "]+"
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" SPACES
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -41,7 +42,8 @@ enum { MOST_PATTERNS = 7, HEAP_KIB = 1 << 16 };
 #define QWEN35                                                                                     \
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS                           \
                  "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" SPACES
-/* A word is of small letters behind capitals; letters without a case count as either. */
+/* A word consists of uppercase letters followed by lowercase letters. Letters without case count
+ * as both. */
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define O200K(tail, digits)                                                                        \
@@ -75,7 +77,7 @@ static const char *const patterns[][MOST_PATTERNS] = {
     [ROW_QWEN35] = {QWEN35},
     [ROW_TEKKEN] = {O200K("", "\\p{N}")},
     [ROW_GPT4O] = {O200K(CONTRACTIONS "?", "\\p{N}{1,3}")},
-    /* The fourth is \s+$, written so that it looks at no run of spaces twice. */
+    /* The fourth is \s+$, rewritten to examine each run of spaces once. */
     [ROW_DEEPSEEK_LLM] = {"[\\r\\n]", "[" WS "]?[" CASED "]+",
                           "[" WS "]?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}"
                           "\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
@@ -85,7 +87,7 @@ static const char *const patterns[][MOST_PATTERNS] = {
                        "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", DEEPSEEK3},
 };
 
-/* Names as GGUF files carry them, and what goes with them. */
+/* Names in GGUF files, with their patterns and properties. */
 static const struct row {
     const char *name;
     enum pattern_row patterns;
@@ -132,18 +134,19 @@ static const struct row {
     {"hunyuan-dense", ROW_DEEPSEEK3, false, false},
 };
 
+/* A compiled pre-tokenizer. */
 struct pretok {
     bool whole_words, adds_bos;
     pcre2_code *code[PRETOK_PATTERNS];
-    bool drops[PRETOK_PATTERNS]; /* what stands between its matches is no text */
+    bool drops[PRETOK_PATTERNS]; /* the text between its matches is dropped */
     int n;
 };
 
-/* What of a piece is left for one pattern.  Offsets in the text. */
+/* The rest of a piece for one pattern, as offsets in the text. */
 struct pretok_level {
     size_t start, at, end;
-    size_t from, to; /* the next match; from == end: there is none */
-    bool searched;   /* whether from and to are those behind at */
+    size_t from, to; /* the next match; from == end if there is none */
+    bool searched;   /* from and to are the next match after at */
 };
 
 static const struct row *find_row(const char *name, size_t len)
@@ -169,7 +172,7 @@ static bool add_pattern(struct pretok *p, const char *pattern)
                                      PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
     if (!made)
         return false;
-    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* slower without, not wrong */
+    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* a failure only makes matching slower */
     p->drops[p->n] = drops;
     p->code[p->n++] = made;
     return true;
@@ -254,12 +257,12 @@ void pretok_start(struct pretok_cut *c, const char *text, size_t n)
     memset(c->level, 0, ((size_t)c->p->n + 1) * sizeof *c->level);
     c->level[0].end = n;
     c->text = text;
-    /* No pattern takes more than a few steps for each byte; one that would, must not go on. */
+    /* Known patterns need a few steps per byte; the limit stops a pattern that needs many more. */
     size_t steps = 100000 + 16 * n;
     pcre2_set_match_limit(c->limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
 }
 
-/* Finds the next match of pattern k in what is left of its piece. */
+/* Finds the next match of pattern k in the rest of its piece. */
 static int search(struct pretok_cut *c, int k)
 {
     struct pretok_level *l = &c->level[k];
@@ -280,8 +283,8 @@ static int search(struct pretok_cut *c, int k)
     return rc >= 0 || rc == PCRE2_ERROR_NOMATCH ? KVF_OK : KVF_E_LIMIT;
 }
 
-/* Takes the next piece off level k and gives it to level k + 1: 1; 0 when nothing but what is
- * dropped was left; KVF_E_LIMIT. */
+/* Moves the next piece from level k to level k + 1. Returns 1, 0 if no piece is left, or
+ * KVF_E_LIMIT. */
 static int cut(struct pretok_cut *c, int k)
 {
     struct pretok_level *l = &c->level[k];
@@ -299,7 +302,7 @@ static int cut(struct pretok_cut *c, int k)
     return 1;
 }
 
-/* The deepest level of which something is left; -1: none. */
+/* Returns the deepest level with a rest; -1 if there is none. */
 static int deepest(const struct pretok_cut *c)
 {
     int k = c->p->n - 1;
@@ -308,8 +311,8 @@ static int deepest(const struct pretok_cut *c)
     return k;
 }
 
-/* Without patterns a text is one word. */
-static bool whole(struct pretok_cut *c, const char **ret_word, size_t *ret_n)
+/* Returns the complete text as one word, for a pre-tokenizer without patterns. */
+static bool whole_text(struct pretok_cut *c, const char **ret_word, size_t *ret_n)
 {
     struct pretok_level *l = &c->level[0];
     bool more = l->at < l->end;
@@ -323,7 +326,7 @@ bool pretok_next(struct pretok_cut *c, const char **ret_word, size_t *ret_n, int
 {
     int n = c->p->n, got = 0;
     if (n == 0)
-        return whole(c, ret_word, ret_n);
+        return whole_text(c, ret_word, ret_n);
     for (int k = deepest(c); !got; k = deepest(c)) {
         if (k < 0)
             return false;

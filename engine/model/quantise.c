@@ -1,3 +1,4 @@
+/* quantise.c - quantizes rows of floats to F32, F16, Q8_0 and Q4_1. */
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ static unsigned char *block_q8_0(unsigned char *out, const float *x)
     return out;
 }
 
-/* A level of 0 to 15. */
+/* Returns a level from 0 to 15. */
 static unsigned level(float x, float least, float by)
 {
     unsigned q = (unsigned)((x - least) * by + 0.5f);

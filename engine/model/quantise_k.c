@@ -1,6 +1,6 @@
-/* quantise_k.c - Q4_K as the reference quantiser of ggml makes it: in each of eight spans of 32
- * values x = scale level - offset, levels 0 to 15, with the scale and offset of least weighted
- * square error among those that 21 ways of rounding give; these then in 6 bits each, in units of
+/* quantise_k.c - quantizes to Q4_K as the reference quantizer of ggml does. Each of eight spans of
+ * 32 values is x = scale level - offset with levels 0 to 15. Scale and offset have the smallest
+ * weighted squared error of 21 ways of rounding. They are then stored in 6 bits each, in units of
  * the block. */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { SPAN = 32, SPANS = 8, MOST = 15, MOST_SCALE = 63, TRIES = 21 };
 
 struct span {
-    float scale, offset; /* offset at least 0 */
+    float scale, offset; /* offset >= 0 */
 };
 
 static int nearest(float x, int most)
@@ -20,7 +20,8 @@ static int nearest(float x, int most)
     return n > 0 ? n : 0;
 }
 
-/* Weighted square error of levels; these are made by the inverse of a scale and a least value. */
+/* Levels of a span, computed with an inverse scale and a minimum, and the data for their weighted
+ * squared error. */
 struct fit {
     const float *x, *w; /* [SPAN] */
     float inverse, least;
@@ -43,7 +44,8 @@ static float error_of(const struct fit *f, float scale, float least)
     return sum;
 }
 
-/* The scale and least value of least error for the levels as they are; false: there are none. */
+/* Computes the scale and minimum with the smallest error for given levels. Returns false if there
+ * is no solution. */
 static bool solve(const struct fit *f, float *scale, float *least)
 {
     float w = 0, wx = 0, l = 0, l2 = 0, xl = 0;
@@ -67,7 +69,7 @@ static bool solve(const struct fit *f, float *scale, float *least)
     return true;
 }
 
-/* Levels count less the nearer a value is to 0. */
+/* Sets weights that increase with the distance of a value from 0. */
 static void weigh(const float *x, float *w)
 {
     float square = 0;
@@ -101,14 +103,14 @@ static struct span fit_span(const float *x)
         float now = error_of(&f, scale, from);
         if (now < error) {
             error = now;
-            f.least = from; /* where the next tries begin */
+            f.least = from; /* start of the next tries */
             best = (struct span){scale, -from};
         }
     }
     return best;
 }
 
-/* Eight pairs of 6 bits in 12 bytes: the low bits of the first four, then of the rest. */
+/* Stores pair j of 6-bit values in 12 bytes: low bits of the first four pairs, then the rest. */
 static void put_pair(unsigned char *to, int j, int scale, int offset)
 {
     if (j < 4) {
@@ -121,7 +123,7 @@ static void put_pair(unsigned char *to, int j, int scale, int offset)
     to[j] |= (unsigned char)(offset >> 4 << 6);
 }
 
-/* Levels of a span by the scales that a reader sees; two spans share their bytes. */
+/* Stores the levels of a span for the scales that a reader decodes; two spans share their bytes. */
 static void put_levels(unsigned char *to, const float *x, int j, float scale, float offset)
 {
     for (int i = 0; scale != 0 && i < SPAN; i++) {

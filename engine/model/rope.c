@@ -1,3 +1,4 @@
+/* rope.c - reads the RoPE angles of a model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static void fill(const struct model_config *m, double base, const float *factor,
     }
 }
 
-/* The factors of a tensor; 1: there are some, 0: there is no such tensor, else an error. */
+/* Reads the factors of a tensor. Returns 1, 0 if there is no such tensor, or an error. */
 static int factors(const struct gguf *g, const struct model_config *m, const char *name, float *out,
                    struct kvf_diag *d)
 {
@@ -54,7 +55,7 @@ static bool has(const struct gguf *g, const struct model_config *m, const char *
 
 enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_OTHER };
 
-/* Returns the file's kind of scaling, and its name in `word`.  A factor without a kind is that of
+/* Returns the kind of scaling in the file, and its name in `word`. A factor without a kind means
  * linear scaling. */
 static enum scaling kind_of(const struct gguf *g, const struct model_config *m, char word[32])
 {
@@ -73,23 +74,23 @@ static enum scaling kind_of(const struct gguf *g, const struct model_config *m, 
     return SCALING_OTHER;
 }
 
-/* Returns the factor of a scaling, which old files have as rope.scale_linear: NaN if the two keys
- * disagree, 0 if the file has neither. */
+/* Returns the factor of a scaling, which old files store as rope.scale_linear; NaN if the two keys
+ * disagree, and 0 if the file has neither. */
 static double factor_of(const struct gguf *g, const struct model_config *m)
 {
     double old = real_of(g, m, "scale_linear", 0), factor = real_of(g, m, "scaling.factor", old);
     return has(g, m, "scale_linear") && old != factor ? NAN : factor;
 }
 
-/* One factor for all angles, that of linear scaling.  Of the other kinds of scaling, those that
- * the tensors spell out need no name here. */
+/* Sets *ret_factor to the factor of linear scaling, otherwise 1. Other kinds of scaling are only
+ * allowed if tensors specify their factors. */
 static int linear_factor(const struct gguf *g, const struct model_config *m, enum scaling kind,
-                         const char *word, bool spelt, double *ret_factor, struct kvf_diag *d)
+                         const char *word, bool by_tensors, double *ret_factor, struct kvf_diag *d)
 {
     bool scaled = kind == SCALING_LINEAR || kind == SCALING_YARN;
     bool factors = has(g, m, "scaling.factor") || has(g, m, "scale_linear");
     double factor = scaled ? factor_of(g, m) : 1;
-    if (kind == SCALING_OTHER && !spelt)
+    if (kind == SCALING_OTHER && !by_tensors)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: rotary positions scaled by '%s' are not supported; plain, linear, "
                         "yarn and per-channel scaling are",
@@ -145,7 +146,7 @@ static int read_local(const struct gguf *g, struct model_config *m, struct kvf_d
     return KVF_OK;
 }
 
-/* The numbers of YaRN in a file; the context reaches at least to the scaled length. */
+/* Reads the parameters of YaRN. The context becomes at least the scaled length. */
 static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
 {
     struct rope_yarn y = {.original = (double)original(g, m),
@@ -171,16 +172,17 @@ static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_di
     return KVF_OK;
 }
 
-/* With linear scaling, a context length may be the length before it or behind it.  The context is
- * raised if the file tells the length before; otherwise, a longer one may be asked for. */
+/* Extends the context of linear scaling. A context length may be the length before or after
+ * scaling. If the file gives the length before it, the context is raised; otherwise a longer
+ * context may only be requested. */
 static void widen(const struct gguf *g, struct model_config *m, double factor)
 {
-    bool told = has(g, m, "scaling.original_context_length");
-    double most = factor * (told ? (double)original(g, m) : m->n_ctx);
+    bool given = has(g, m, "scaling.original_context_length");
+    double most = factor * (given ? (double)original(g, m) : m->n_ctx);
     if (!(most > m->n_ctx && most <= 1 << 24))
         return;
     m->n_ctx_most = (int)most;
-    if (told)
+    if (given)
         m->n_ctx = m->n_ctx_orig = (int)most;
 }
 

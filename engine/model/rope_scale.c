@@ -1,3 +1,4 @@
+/* rope_scale.c - scales RoPE angles for long texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +37,8 @@ int rope_scale_parse(const char *text, struct rope_scale *ret, struct kvf_diag *
     return KVF_OK;
 }
 
-/* The pair, not a whole one, that turns so many times within the original length:
- * original theta = 2 pi turns. */
+/* Returns the (fractional) index of the pair with this number of rotations within the original
+ * length: original theta = 2 pi turns. */
 static double pair_of(const struct model_config *m, double original, double turns)
 {
     return m->rope_dim * log(original / (turns * 2 * acos(-1))) / (2 * log(m->rope_base));

@@ -1,3 +1,4 @@
+/* safetensors.c - reads and checks safetensors files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,17 +8,18 @@
 #include "base/mem.h"
 #include "engine/model/safetensors.h"
 
+/* A tensor and the place of its data. */
 struct entry {
-    struct tensor t;     /* name borrowed from the tree */
+    struct tensor t;     /* its name is borrowed from the JSON tree */
     uint64_t begin, end; /* offsets from the end of the header */
 };
 
-/* Work of reading. */
+/* A file that is being read. */
 struct reader {
     const char *path;
     const unsigned char *map;
     size_t size;
-    struct safetensors f; /* root and meta; the tensors when all are good */
+    struct safetensors f; /* root and meta; its tensors are set last */
     size_t data;          /* offset of the tensors' bytes */
     struct entry *entry;
     size_t n;
@@ -38,7 +40,7 @@ static int read_dtype(const struct json *node, enum weight_type *ret)
     return KVF_E_FORMAT;
 }
 
-/* A JSON number that is a whole one in [least, 2^53]. */
+/* Reads a JSON integer in [least, 2^53]. */
 static int read_size(const struct json *node, int64_t least, uint64_t *ret)
 {
     int64_t v = json_int(node, -1);
@@ -116,7 +118,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct entry *)a)->t.name, ((const struct entry *)b)->t.name);
 }
 
-/* Neither gap nor overlap: the end of each tensor is the beginning of the next. */
+/* Checks that there is no gap or overlap: each tensor begins at the end of the preceding one. */
 static int check_places(struct reader *r, struct kvf_diag *d)
 {
     uint64_t at = 0;
@@ -186,7 +188,7 @@ static int parse(struct reader *r, struct kvf_diag *d)
                         "it is cut off or no safetensors file: fetch it again",
                         r->path, (unsigned long long)len);
     r->data = 8 + (size_t)len;
-    /* json_parse has the limit of 16 MiB */
+    /* json_parse() limits it to 16 MiB */
     int err = json_parse((const char *)r->map + 8, (size_t)len, &r->f.root, d);
     if (err) {
         kvf_diag_prefix(d, "%s: the header", r->path);
@@ -195,7 +197,7 @@ static int parse(struct reader *r, struct kvf_diag *d)
     return read_entries(r, d);
 }
 
-/* XXH3-128 of the file with zeros in the place of the digits at `at`, in hex. */
+/* Computes the XXH3-128 of the file in hex, with zeros instead of the digits at `at`. */
 static int hash_file(const struct reader *r, const unsigned char *at,
                      char out[SAFETENSORS_DIGITS + 1])
 {
@@ -214,7 +216,8 @@ static int hash_file(const struct reader *r, const unsigned char *at,
     return KVF_OK;
 }
 
-/* The digits of the checksum in the header; NULL: they are written in another way. */
+/* Returns the digits of the checksum in the header; NULL if they are written in an unexpected
+ * form. */
 static const unsigned char *find_digits(const struct reader *r, const char *digits)
 {
     char text[sizeof SAFETENSORS_CHECKSUM + SAFETENSORS_DIGITS + 8];

@@ -1,12 +1,12 @@
-/* segment.c - the tokens of normalised words: by merges, or the row of tokens with the largest sum
- * of scores (Viterbi). */
+/* segment.c - segments normalized words into tokens, by merges or by Viterbi search for the
+ * largest sum of scores. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/model/spm.h"
 
-/* Bytes of the first character; 1 where it is ill-formed. */
+/* Returns the bytes of the first character; 1 if it is ill-formed. */
 static size_t char_bytes(const char *s, size_t n)
 {
     uint32_t cp;
@@ -14,8 +14,8 @@ static size_t char_bytes(const char *s, size_t n)
     return len ? len : 1;
 }
 
-/* A character, or an ill-formed byte, that no token holds.  Without tokens of bytes a run of them
- * becomes one token. */
+/* Appends the tokens of a character, or an ill-formed byte, without its own token. Without byte
+ * tokens, a run of such characters becomes one unknown token. */
 static void put_unknown(const struct spm *m, const char *s, size_t n, const struct spm_scratch *x,
                         struct buf *ids)
 {
@@ -60,7 +60,7 @@ int spm_merge(const struct spm *m, const char *s, size_t n, struct spm_scratch *
     for (size_t at = 0, len; at < n; at += len) {
         len = char_bytes(s + at, n - at);
         int32_t id = names_find(&m->names, (struct piece){s + at, len});
-        /* an unknown character has a number of its own, as it equals no other */
+        /* an unknown character gets a unique id, because it equals no other one */
         id = id >= 0 ? id : -2 - (int32_t)at;
         node[n_nodes++] = (struct merge_node){.id = id, .at = (uint32_t)at, .len = (uint32_t)len};
     }
@@ -75,11 +75,11 @@ int spm_merge(const struct spm *m, const char *s, size_t n, struct spm_scratch *
     return ids->err;
 }
 
-/* The best way to a place in the text. */
+/* The best segmentation up to a position in the text. */
 struct spm_step {
     float score;
-    int32_t from, id; /* from < 0: no way found yet; id < 0: an unknown character */
-    int32_t to;       /* the next place on the best way through all of it */
+    int32_t from, id; /* from < 0: not reached yet; id < 0: an unknown character */
+    int32_t to;       /* the next position of the best complete segmentation */
 };
 
 static int reserve(struct spm_scratch *x, size_t n)
@@ -101,8 +101,8 @@ static void offer(struct spm_step *to, float score, size_t from, int32_t id)
         *to = (struct spm_step){score, (int32_t)from, id, 0};
 }
 
-/* All tokens that begin at a place. */
-static void leave(const struct spm *m, const char *s, size_t n, size_t at, struct spm_step *step)
+/* Extends the best segmentation up to a position by all tokens that begin there. */
+static void extend(const struct spm *m, const char *s, size_t n, size_t at, struct spm_step *step)
 {
     struct prefix_walk w = prefixes_walk(&m->pieces);
     size_t len = char_bytes(s + at, n - at);
@@ -129,7 +129,7 @@ int spm_viterbi(const struct spm *m, const char *s, size_t n, float *score, stru
         step[i].from = -1;
     step[0] = (struct spm_step){*score, 0, -1, 0};
     for (size_t at = 0; at < n; at += char_bytes(s + at, n - at))
-        leave(m, s, n, at, step);
+        extend(m, s, n, at, step);
     *score = step[n].score;
     for (size_t at = n; at > 0; at = (size_t)step[at].from)
         step[step[at].from].to = (int32_t)at;

@@ -1,3 +1,4 @@
+/* spm.c - loads SentencePiece vocabularies and tokenizes texts. */
 #include "engine/model/spm.h"
 
 #include <math.h>
@@ -6,8 +7,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-/* Longer tokens would make a hostile vocabulary slow; those that are published have at most a
- * few hundred bytes. */
+/* Maximum bytes of a token. Longer tokens would make a hostile vocabulary slow; tokens of
+ * published vocabularies have a few hundred bytes at most. */
 enum { LONGEST_TOKEN = 1024 };
 
 static const char tokens_key[] = "tokenizer.ggml.tokens";
@@ -19,7 +20,7 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* The byte that "<0x41>" spells; -1: it spells none. */
+/* Returns the byte that "<0x41>" spells; -1 for other texts. */
 static int spelled_byte(const char *s, size_t len)
 {
     if (len != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
@@ -28,8 +29,8 @@ static int spelled_byte(const char *s, size_t len)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Whether a space stands behind another sign. */
-static bool goes_on(struct piece p)
+/* Returns true if the token has a space after another character. */
+static bool spans_words(struct piece p)
 {
     for (size_t i = 1; i < p.len; i++)
         if (p.s[i] == ' ' && p.s[i - 1] != ' ')
@@ -58,7 +59,7 @@ static void on_token(void *ctx, int64_t i, const char *s, size_t len)
         return;
     struct piece p = {out->data + before, out->len - before};
     m->longest = p.len > m->longest ? p.len : m->longest;
-    m->words = m->words && !goes_on(p);
+    m->words = m->words && !spans_words(p);
 }
 
 static int read_tokens(struct spm *m, const struct gguf *g, struct kvf_diag *d)
@@ -102,7 +103,7 @@ static int read_scores(struct spm *m, const struct gguf *g, struct kvf_diag *d)
             any = true;
         }
     }
-    m->unknown_score = least - 10; /* as SentencePiece has it */
+    m->unknown_score = least - 10; /* as in SentencePiece */
     return KVF_OK;
 }
 
@@ -111,7 +112,7 @@ static void on_spelled(void *ctx, int64_t i, const char *s, size_t len)
     names_add(ctx, (int32_t)i, (struct piece){s, len});
 }
 
-/* Vocabularies without scores have a list of merges, in the order of their rank. */
+/* Reads the list of merges of a vocabulary without scores, in the order of their rank. */
 static int read_merges(struct spm *m, const struct gguf *g, struct kvf_diag *d)
 {
     struct names spelled = {.n_slots = 0};
@@ -171,8 +172,8 @@ void spm_scratch_finish(struct spm_scratch *x)
     mem_free(x->step);
 }
 
-/* The end of the word that begins at a place: the next space, of a run the first unless every_space
- * is set. */
+/* Returns the end of the word at a position: the next space, and within a run of spaces only the
+ * first, unless every_space is set. */
 static size_t word_end(const struct spm *m, const struct buf *text, size_t at)
 {
     if (!m->words && !m->every_space)

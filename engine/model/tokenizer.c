@@ -1,3 +1,4 @@
+/* tokenizer.c - loads the tokenizer of a file, and tokenizes texts with marks. */
 #include "engine/model/tokenizer.h"
 
 #include <string.h>
@@ -17,23 +18,24 @@ enum { MAX_TEXT = 1 << 26 };
 
 static const char patterns_key[] = "tokenizer.kvfate.patterns";
 
-enum strip { /* blanks that go with a mark */
+enum strip { /* sides on which a mark absorbs blanks */
              STRIP_LEFT = 1,
              STRIP_RIGHT = 2
 };
 
+/* A tokenizer: a byte-level BPE, or a SentencePiece vocabulary. */
 struct tokenizer {
-    struct bpe bpe; /* with pretok; otherwise spm */
+    struct bpe bpe; /* used if pretok is set; otherwise spm */
     struct pretok *pretok;
     struct spm spm;
-    const struct vocab *vocab; /* of one of the two */
+    const struct vocab *vocab; /* of bpe or spm */
     struct prefixes marks;     /* control and user-defined tokens */
     int32_t bos, eos;
-    int32_t *end; /* [n_ends] what ends a generation, eos among them */
+    int32_t *end; /* [n_ends] ids that end generation, including eos */
     int n_ends;
     bool adds_bos;
-    bool nfc;       /* texts are put into Unicode's normal form C first */
-    uint8_t *strip; /* [vocab.n] enum strip; NULL: no mark takes blanks with it */
+    bool nfc;       /* texts are first converted to Unicode's normal form C */
+    uint8_t *strip; /* [vocab.n] enum strip; NULL if no mark absorbs blanks */
     char hash[33];
 };
 
@@ -45,7 +47,7 @@ static const struct tokenizer_kind kinds[KINDS] = {
     [KIND_UNIGRAM] = {"t5", "SentencePiece, unigram"},
 };
 
-/* The kind that the file names; KINDS: none of them. */
+/* Returns the kind that the file names; KINDS if it is not supported. */
 static int find_kind(const struct gguf *g)
 {
     size_t len = 0;
@@ -97,7 +99,7 @@ static void on_pattern(void *ctx, int64_t i, const char *s, size_t len)
     buf_add(ctx, "", 1);
 }
 
-/* Words are cut by patterns of the file itself. */
+/* Compiles the patterns of the file. */
 static int compile_patterns(struct tokenizer *t, const struct gguf *g, int64_t n,
                             struct kvf_diag *d)
 {
@@ -176,7 +178,7 @@ static int load_model(struct tokenizer *t, const struct gguf *g, const char *pre
     return spm_load(&t->spm, g, kind == KIND_UNIGRAM, t->hash, d);
 }
 
-/* The id of a mark; `otherwise` where the file names none, -1 where it is out of range. */
+/* Returns the id of a mark; `otherwise` if the file does not name it, -1 if it is out of range. */
 static int32_t read_id(const struct tokenizer *t, const struct gguf *g, const char *key,
                        int32_t otherwise)
 {
@@ -209,7 +211,7 @@ static void on_end(void *ctx, int64_t i, int64_t id)
         t->end[t->n_ends++] = (int32_t)id;
 }
 
-/* The ids that end a generation: one for each key, and a list. */
+/* Reads the ids that end generation: one per key, and a list. */
 static int read_ends(struct tokenizer *t, const struct gguf *g)
 {
     static const char list[] = "tokenizer.ggml.eos_token_ids";
@@ -280,13 +282,14 @@ void tokenizer_destroy(struct tokenizer *t)
     mem_free(t);
 }
 
+/* A text that is being tokenized. */
 struct out {
     const struct tokenizer *t;
-    const char *begin; /* of all of the text */
+    const char *begin; /* start of the complete text */
     struct buf ids;    /* int32 values */
     struct merging merging;
     struct nfc nfc;
-    struct buf text; /* in normal form C */
+    struct buf text; /* text in normal form C */
     struct pretok_cut cut;
     struct spm_scratch spm;
     int err;
@@ -298,7 +301,7 @@ static void add_word(struct out *o, const char *s, size_t n)
         o->err = bpe_encode(&o->t->bpe, s, n, &o->merging, &o->ids);
 }
 
-/* Well-formed UTF-8, in words. */
+/* Tokenizes well-formed UTF-8, word by word. */
 static void add_words(struct out *o, const char *s, size_t n)
 {
     const char *word;
@@ -314,7 +317,7 @@ static void add_words(struct out *o, const char *s, size_t n)
         add_word(o, word, len);
 }
 
-/* Text without marks.  Byte-level BPE takes ill-formed bytes one by one. */
+/* Tokenizes text without marks. Byte-level BPE treats each ill-formed byte as a word. */
 static void add_text(struct out *o, const char *s, size_t n)
 {
     if (!o->t->pretok) {
@@ -337,7 +340,7 @@ static void add_text(struct out *o, const char *s, size_t n)
     add_words(o, s + start, n - start);
 }
 
-/* The longest mark that the text begins with, or -1. */
+/* Returns the longest mark at the start of the text; -1 if there is none. */
 static int32_t mark_at(const struct tokenizer *t, const char *s, size_t n, bool control)
 {
     struct prefix_walk w = prefixes_walk(&t->marks);
@@ -348,7 +351,7 @@ static int32_t mark_at(const struct tokenizer *t, const char *s, size_t n, bool 
     return longest;
 }
 
-/* Bytes of the white space that the text begins with; 0: it is none. */
+/* Returns the bytes of the white space character at the start of the text; 0 if there is none. */
 static size_t blank_at(const char *s, size_t n)
 {
     uint32_t cp = 0;
@@ -359,7 +362,7 @@ static size_t blank_at(const char *s, size_t n)
     return len && blank ? len : 0;
 }
 
-/* The same of the end of n bytes. */
+/* Returns the bytes of the white space character at the end of n bytes; 0 if there is none. */
 static size_t blank_before(const char *s, size_t n)
 {
     for (size_t len = 1; len <= 3 && len <= n; len++)
@@ -394,13 +397,13 @@ static void add_all(struct out *o, const char *s, size_t n, bool control)
     add_text(o, s + start, n - start);
 }
 
-/* Whether the text begins with the mark of the start as a mark. */
+/* Returns true if the text begins with the name of the start mark, and marks are recognized. */
 static bool begins_with_bos(const struct tokenizer *t, const char *s, size_t n, unsigned flags)
 {
     return n > 0 && (flags & TOKENIZER_MARKS) && mark_at(t, s, n, true) == t->bos;
 }
 
-/* The ids of a text that was taken apart, as an array of their own. */
+/* Copies the ids of a tokenized text to an array. */
 static int take_ids(struct out *o, int32_t **ret_ids, int *ret_n)
 {
     if (o->err || o->ids.err)

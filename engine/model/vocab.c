@@ -1,3 +1,4 @@
+/* vocab.c - the tokens of a vocabulary, and search by bytes. */
 #include "engine/model/vocab.h"
 
 #include <stdio.h>
@@ -107,7 +108,7 @@ void names_finish(struct names *x)
     mem_free(x->name);
 }
 
-/* The slot of a token with these bytes, or the free one where it would be. */
+/* Returns the slot of the token with these bytes, or the free slot for it. */
 static size_t find_slot(const struct names *x, struct piece p)
 {
     size_t at = XXH3_64bits(p.s, p.len) & (x->n_slots - 1);
@@ -179,14 +180,14 @@ struct prefix_walk prefixes_walk(const struct prefixes *p)
     return (struct prefix_walk){0, p->n, 0};
 }
 
-/* The byte of a token at a depth; -1 behind its end. */
+/* Returns the byte of a token at a depth; -1 beyond its end. */
 static int byte_at(const struct prefixes *p, int i, size_t depth)
 {
     struct piece x = vocab_piece(p->vocab, p->id[i]);
     return depth < x.len ? (unsigned char)x.s[depth] : -1;
 }
 
-/* The first token in [lo, hi) whose byte at a depth is `byte` or more. */
+/* Returns the first token in [lo, hi) whose byte at a depth is at least `byte`. */
 static int lower(const struct prefixes *p, int lo, int hi, size_t depth, int byte)
 {
     while (lo < hi) {

@@ -1,5 +1,5 @@
-/* white_space.h - the characters that Unicode calls White_Space, as a list of a regular
- * expression's set; private to the room.  PCRE2's own \s has U+180E too. */
+/* white_space.h - private to engine/model: the characters with Unicode's property White_Space, as
+ * the content of a set in a regular expression. PCRE2's \s also contains U+180E. */
 #ifndef KVF_ENGINE_WHITE_SPACE_H
 #define KVF_ENGINE_WHITE_SPACE_H
 
