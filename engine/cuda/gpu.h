@@ -285,8 +285,7 @@ struct gpu_new_entries {
     const float *q_norm, *k_norm; /* [D] norm weights; NULL: no norm */
     float eps;
     const float *cos_sin; /* [T] as for gpu_rope; NULL: no RoPE */
-    float *unturned;      /* [T] receives queries and keys after their norms, before RoPE; may be
-                           * NULL */
+    float *unturned;      /* [T] out: normed queries and keys before RoPE, or NULL */
     size_t ld_unturned;
     const int32_t *slot;  /* [heads] slot of the first token; the others follow */
     const int32_t *until; /* [T][heads]; NULL: no entry expires */
@@ -310,8 +309,7 @@ struct gpu_attention {
     int n_heads, T, pos0;
     const int32_t *now;          /* value added to pos0 for the query positions; NULL: 0 */
     float scale, cap;            /* cap 0: no soft cap */
-    const float *log_beta;       /* [heads][ld_slot]: adds (t - pos) log_beta to logits; NULL: no
-                                  * gates */
+    const float *log_beta;       /* [heads][ld_slot]: logits get + (t - pos) log_beta; or NULL */
     const int32_t *page;         /* [heads]; NULL: all pages are read */
     const unsigned char *chosen; /* [n_heads][ld_chosen] */
     int ld_chosen;

@@ -48,8 +48,7 @@ struct attention {
 
 /* Results of the forward pass, and gradients that the backward pass reads and writes. */
 struct attention_grads {
-    const float *out, *d_out; /* output of the forward pass; gradient of the loss with respect to
-                               * it */
+    const float *out, *d_out; /* output of the forward pass, and its gradient */
     size_t ld_out;
     const float *lse;       /* [G, T] log-sum-exp of each row of s' */
     float *d_q, *d_k, *d_v; /* layout of q, k, v with ld; overwritten, not accumulated */

@@ -18,8 +18,7 @@
 
 enum {
     BINS = 256,
-    BIN_TABLES = 2, /* alternate weights use alternate tables, so that neighbours do not wait for
-                     * each other */
+    BIN_TABLES = 2, /* used alternately, so that neighbours do not wait for each other */
     BIN_GROUPS = 8,
     GROUP_BINS = BINS / BIN_GROUPS,
     BIN_TARGETS = 10,
@@ -32,8 +31,7 @@ enum {
 /* Result of keep_from. */
 struct kept {
     int m;        /* weights in the list */
-    uint32_t top; /* largest entry of the row as an unsigned number: at most 1.0f if all entries
-                   * are weights */
+    uint32_t top; /* bits of the largest entry: at most 1.0f if all are weights */
     double mass;  /* sum of the row, with a relative error of at most MASS_ERROR */
 };
 #define MASS_ERROR 0x1p-21
@@ -44,8 +42,7 @@ struct kept {
 struct bins {
     int shift, top;                              /* top: already shifted */
     unsigned char *code;                         /* [m] place of each weight's bin */
-    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* count of weights << COUNT_SHIFT | sum of
-                                                  * units */
+    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* weights << COUNT_SHIFT | units */
     uint64_t above[BIN_GROUPS + 1];              /* sums of all preceding groups */
 };
 
