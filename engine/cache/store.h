@@ -26,6 +26,7 @@ struct head {
     unsigned char *news;  /* [cap / PAGE_SLOTS] 1: written since cache_take_dirty */
 };
 
+/* A cache: its heads, and the pages that they do not use. */
 struct cache {
     struct cache_config cfg;
     size_t half_bytes; /* bytes of the keys of a page; the values follow */

@@ -217,6 +217,7 @@ template <class F> DEVICE void for_gating(enum gating gating, F f)
 
 /* ---- rows are queries, columns are keys ---- */
 
+/* The rows of a lane, which are queries. */
 struct query_rows {
     int low, query; /* first query of the warp, of the lane (its second: + 8) */
 };

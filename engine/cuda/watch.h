@@ -19,6 +19,8 @@ extern "C" {
 /* cuts: [n_heads][T][n_top + n_tau], same bits as row_cuts of kernels.h, but first_tie is a
  * position. top_k and tau are host arrays of at most GPU_MOST_CUTS. */
 enum { GPU_MOST_CUTS = 8, GPU_MOST_VISITS = 2 };
+/* Selected sets: the top_k[i] largest entries, and the largest entries with a fraction tau[i] of
+ * the mass. */
 struct gpu_criteria {
     int n_top, n_tau;
     const int *top_k;
@@ -99,6 +101,7 @@ struct gpu_useful_columns {
     float *aged_kept[GPU_MOST_SETS], *aged_in[GPU_MOST_SETS], *aged_out[GPU_MOST_SETS];
     void *size[GPU_MOST_SETS], *near[1 + GPU_MOST_FIXED][GPU_NEAR];
 };
+/* Inputs of gpu_watch_useful. */
 struct gpu_useful {
     int cap, head; /* index of the rows' first query head over all layers */
     bool wide;

@@ -1,8 +1,8 @@
 /* gated.h - inputs and outputs of gated causal attention over full sequences.
  * engine/train/attention.c computes it on the CPU, engine/cuda on a device.
  *
- * Sizes: T tokens, G query heads, H KV heads, D head dimension. Query head g uses KV head g / (G /
- * H).
+ * Sizes: T tokens, G query heads, H KV heads, D head dimension. Query head
+ * g uses KV head g / (G / H).
  *
  * The weight of key j for query i >= j of the same document is the softmax over j of s'_ij, with
  * s_ij = scale q_i . k_j, or cap tanh(scale q_i . k_j / cap). g_j is the gate value of key j in the

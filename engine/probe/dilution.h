@@ -13,6 +13,7 @@ enum {
     DILUTION_NONE = -1,
 };
 
+/* Kinds of columns; probe_dilution.c has the equations. */
 enum dilution_kind {
     DILUTION_USEFUL,
     DILUTION_DILUTION,

@@ -17,6 +17,7 @@
 struct pen;
 struct probe_state;
 
+/* A task of the writer thread, with its data. */
 struct pen_task {
     struct pen_task *next;
     /* Writes the task to w, the trace or its tail. Returns KVF_OK or an error of the trace. */

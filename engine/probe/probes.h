@@ -20,6 +20,7 @@ enum {
     PROBE_RETURNS = 2,
     PROBE_WINDOW_RING = KVF_WINDOWS * (KVF_WINDOW_QUERIES / KVF_WINDOW_BLOCK) + 1
 };
+/* State of a token in probe_returns.c: the counts are its three columns. */
 struct probe_visits {
     int32_t last; /* step of the newest selection; -1: never */
     int32_t count[3];

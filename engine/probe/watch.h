@@ -15,6 +15,7 @@ enum {
 struct watch_head {
     int layer, head; /* query head */
 };
+/* A query head and a token. */
 struct watch_pair {
     struct watch_head at;
     int32_t token;

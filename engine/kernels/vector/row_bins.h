@@ -51,12 +51,14 @@ static inline unsigned place_of(unsigned b)
     return b % GROUP_BINS * BIN_GROUPS + b / GROUP_BINS;
 }
 
+/* The bin of a target, and its place in the cumulative sums. */
 struct in_bin {
     int bin, rank;  /* rank: of its first weight within the weights of all wanted bins */
     int before, n;  /* number of weights in larger bins and in this bin */
     uint64_t units; /* units of larger bins */
 };
 
+/* The bins of all targets: without duplicates in place[], per target in top and mass. */
 struct wanted {
     int n_bins, n; /* number of bins, and of the weights in them */
     unsigned char place[BIN_TARGETS];
@@ -94,6 +96,7 @@ static struct in_bin find_bin(const struct bins *b, uint64_t x, uint64_t mask, b
                            .units = before & UNITS_OF_BIN};
 }
 
+/* Adds the bin of a target, which is at least *last. */
 static void want(struct wanted *w, struct in_bin *at, int *last)
 {
     if (at->bin != *last) {
@@ -201,6 +204,7 @@ static void fit_bins(struct bins *b, uint32_t top, float least, unsigned char *c
     b->top = (int)(top >> b->shift);
 }
 
+/* Result of an attempt with a threshold. */
 enum outcome { DECIDED, TOO_FEW, NOTHING };
 
 /* Computes the cuts from the weights >= least. TOO_FEW: a target is below `least`. */
