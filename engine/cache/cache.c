@@ -1,10 +1,11 @@
+/* cache.c - appends, evictions and compaction of the heads of a cache. */
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/cache/store.h"
 
-/* Gives up a page; true when it was the last holder. */
+/* Drops a reference to a page; returns true if it was the last one. */
 static bool let_go(const struct cache *c, unsigned char *page)
 {
     return atomic_fetch_sub_explicit(holders(c, page), 1, memory_order_acq_rel) == 1;
@@ -132,7 +133,7 @@ static int new_page(struct cache *c, unsigned char **ret)
     return KVF_OK;
 }
 
-/* Pages that were bought and that nobody has had yet become free ones. */
+/* Moves the unused pages of the newest piece to the free list. */
 static int free_the_rest(struct cache *c)
 {
     int err = store_grow_free(c, c->n_pages + (int64_t)c->room.n_left);
@@ -159,7 +160,7 @@ int cache_stock(struct cache *c, int now, int ahead, struct par *pool)
     return err ? err : page_room_stock(&c->room, (size_t)(pages_of_all(c, ahead) - there), pool);
 }
 
-/* The last holder keeps the page for later, the others forget it. */
+/* Puts a page on the free list if this cache was its last user. */
 static void return_page(struct cache *c, unsigned char *page)
 {
     if (let_go(c, page)) {
@@ -170,7 +171,7 @@ static void return_page(struct cache *c, unsigned char *page)
     }
 }
 
-/* A page of a head to write to. */
+/* Returns a page of a head for writing. */
 static unsigned char *page_to_write(const struct cache *c, const struct head *h, int p)
 {
     unsigned char *page = h->page[p];
@@ -180,7 +181,7 @@ static unsigned char *page_to_write(const struct cache *c, const struct head *h,
     return page;
 }
 
-/* The same of one that is news to who mirrors the cache. */
+/* Returns a page for writing and marks it as changed for a mirror of the cache. */
 static unsigned char *news_to_write(const struct cache *c, const struct head *h, int p)
 {
     h->news[p] = 1;
@@ -195,7 +196,7 @@ static void move_entry(const struct cache *c, struct head *h, int from, int to)
     h->until[to] = h->until[from];
 }
 
-/* Keys and values of the n entries from slot `from` on go to slot `to`, before them, and on. */
+/* Moves keys and values of n entries from slot `from` down to slot `to`. */
 static void move_run(const struct cache *c, struct head *h, int from, int to, int n)
 {
     while (n > 0) {
@@ -210,7 +211,7 @@ static void move_run(const struct cache *c, struct head *h, int from, int to, in
     }
 }
 
-/* Keys and values move up where ranks were closed. */
+/* Moves keys and values after compaction. */
 static void catch_up(const struct cache *c, struct head *h)
 {
     const int32_t *gone = c->gone + (h - c->head) * FEW_GONE;
@@ -256,7 +257,7 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     int err = store_grow_head(h, h->n + n);
     if (err)
         return err;
-    int room = h->n_pages * PAGE_SLOTS; /* what appends go on in may be shared */
+    int room = h->n_pages * PAGE_SLOTS; /* appends may continue in a shared page */
     err = cache_own(c, layer, head, held(h), h->n + n < room ? h->n + n : room);
     if (err)
         return err;
@@ -282,7 +283,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* What is known of leading slots, once one has a newcomer. */
+/* Updates the counts of leading slots after an append. */
 static void note_leading(struct head *h, int n, int slot, int32_t until)
 {
     if (slot == n) {
@@ -293,7 +294,7 @@ static void note_leading(struct head *h, int n, int slot, int32_t until)
     }
 }
 
-/* Room for a number of each slot, in the half of the list that order[] leaves free. */
+/* Returns space for one number per slot, in the half of the list that order[] does not use. */
 static int32_t *room_for_names(struct head *h)
 {
     if (h->order + h->n > h->list + h->cap) {
@@ -303,7 +304,7 @@ static int32_t *room_for_names(struct head *h)
     return h->list + h->cap;
 }
 
-/* The slot of a newcomer, which is known to be there from now on. */
+/* Registers a newcomer and returns its slot. */
 static int enter(struct head *h, int32_t pos, int32_t until)
 {
     int n = h->n++, slot = h->gap == GAP_OPEN ? h->hole : n;
@@ -365,15 +366,15 @@ static void find_soonest(struct head *h)
     int32_t soonest = NEVER_EXPIRES;
     while (h->firm < h->n && h->until[h->firm] == NEVER_EXPIRES)
         h->firm++;
-    for (int s = h->firm; s < held(h); s++) /* an open slot stays */
+    for (int s = h->firm; s < held(h); s++) /* includes an open slot */
         soonest = h->until[s] < soonest ? h->until[s] : soonest;
     h->soonest = soonest;
 }
 
-/* Where a slot stands in order[]: looked for in blocks, which needs no other array. */
+/* Returns the index of a slot in order[]. It searches in blocks, so no inverse array is needed. */
 static int place_of(const struct head *h, int slot)
 {
-    enum { BLOCK = 32 }; /* shorter ones are unrolled and not made vectors of */
+    enum { BLOCK = 32 }; /* shorter loops are unrolled instead of vectorised */
     const int32_t *order = h->order;
     int at = 0, any = 0;
     for (; at + BLOCK <= h->n; at += BLOCK) {
@@ -387,7 +388,7 @@ static int place_of(const struct head *h, int slot)
     return at;
 }
 
-/* Takes one out of order[]; the fewer move. */
+/* Removes an element of order[]; moves the shorter side. */
 static void strike(struct head *h, int at)
 {
     int behind = h->n - 1 - at;
@@ -472,7 +473,8 @@ int cache_list_gone(const unsigned char *keep, int n, int most, int32_t *ret_gon
     return m;
 }
 
-/* Whether keys and values may move up later: where few leave and no page becomes free. */
+/* Returns true if keys and values can move later: few entries are evicted and no page becomes
+ * free. */
 static bool put_off(const struct cache *c, struct head *h, const unsigned char *keep, int end)
 {
     int m = cache_list_gone(keep, end, FEW_GONE, c->gone + (h - c->head) * FEW_GONE);
@@ -481,7 +483,7 @@ static bool put_off(const struct cache *c, struct head *h, const unsigned char *
     return all_pages;
 }
 
-/* The order of time, once the slots from `first` on have other numbers; -1: it has left. */
+/* Renumbers order[] for the slots from `first` on; -1: evicted. */
 static void rename_order(struct head *h, const int32_t *renamed, int first, int n)
 {
     int m = least(first, h->sorted);

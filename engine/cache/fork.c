@@ -1,10 +1,10 @@
-/* fork.c - a second cache with the same entries, which shares the pages. */
+/* fork.c - creates a second cache with the same entries that shares the pages. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/cache/store.h"
 
-/* The lists of a head are copied, its pages shared. */
+/* Copies the lists of a head and shares its pages. */
 static int fork_head(const struct cache *c, const struct head *from, struct head *to)
 {
     int err = from->cap ? store_grow_head(to, from->cap) : KVF_OK;
@@ -36,7 +36,7 @@ int cache_fork(struct cache *from, struct cache **ret_cache)
     if (err)
         return err;
     for (int i = 0; i < from->cfg.n_layers * from->cfg.n_heads; i++)
-        store_whole(from, 0, i); /* while its pages are its own */
+        store_whole(from, 0, i); /* while its pages are private */
     c->forked = from->forked = true;
     c->stats = from->stats;
     c->n_pages = from->stats.pages;

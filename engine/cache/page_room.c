@@ -1,3 +1,4 @@
+/* page_room.c - allocates pages of a cache from pieces of 2 MiB. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -6,22 +7,22 @@
 
 enum { PIECE_BYTES = 2 << 20, FIRST_PAGES = 4 };
 
-/* Lies before the pages of a piece, in a line of its own. */
+/* Header of a piece, stored before its pages in a separate cache line. */
 struct page_piece {
-    atomic_size_t held; /* pages that are not given up, those that nobody has had included */
+    atomic_size_t held; /* pages not yet returned, including unused ones */
 };
 
-/* From page to page. */
+/* Returns the distance between pages. */
 static size_t stride(const struct page_room *r)
 {
     size_t bytes = r->page_bytes + sizeof(struct page_tail);
     return (bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 }
 
-/* As many as there are already, so that little memory waits for a use. */
+/* Returns the pages of the next piece: as many as exist, to limit unused memory. */
 static size_t pages_of_next(const struct page_room *r)
 {
-#ifdef __SANITIZE_ADDRESS__ /* which sees who reads behind a piece, not behind a page of it */
+#ifdef __SANITIZE_ADDRESS__ /* finds accesses after a piece, not after a page of it */
     return 1;
 #endif
     size_t most = (PIECE_BYTES - MEM_ALIGN) / stride(r);
@@ -31,7 +32,7 @@ static size_t pages_of_next(const struct page_room *r)
     return n > 0 ? n : 1;
 }
 
-/* Gives up n pages of a piece. */
+/* Returns n pages of a piece, and frees the piece with its last page. */
 static void leave(struct page_piece *piece, size_t n)
 {
     if (atomic_fetch_sub_explicit(&piece->held, n, memory_order_acq_rel) == n)
@@ -52,7 +53,7 @@ static bool buy(struct page_room *r, size_t n)
     return true;
 }
 
-/* A task has a piece of 2 MiB, which is one page of the system. */
+/* A task fills a piece of 2 MiB, which is one huge page. */
 static void zeros_task(void *ctx, int task, int thread)
 {
     const struct page_room *r = ctx;
@@ -65,7 +66,7 @@ static void zeros_task(void *ctx, int task, int thread)
 
 int page_room_stock(struct page_room *r, size_t n, struct par *pool)
 {
-#ifdef __SANITIZE_ADDRESS__ /* as above */
+#ifdef __SANITIZE_ADDRESS__ /* see pages_of_next */
     n = 1;
 #endif
     if (!buy(r, n))

@@ -1,9 +1,9 @@
-/* page_room.h - the memory of the pages of a cache; private to engine/cache/.
+/* page_room.h - allocates the pages of a cache. Private to engine/cache/.
  *
- * Pages come from pieces of memory, the first of a few pages and later ones of 2 MiB, which are
- * huge pages where the system has them: a step over a long cache reads all of it, and the
- * processor would otherwise wait for the addresses of 4 KiB at a time.  A piece is freed with its
- * last page, whichever cache gives that up. */
+ * Pages are parts of larger allocations (pieces): the first has a few pages, later ones have 2 MiB
+ * and use huge pages if the system has them. A step over a long cache reads all of it, and would
+ * otherwise spend time on address translation of 4 KiB pages. A piece is freed with its last page,
+ * by whichever cache returns that page. */
 #ifndef KVF_ENGINE_PAGE_ROOM_H
 #define KVF_ENGINE_PAGE_ROOM_H
 
@@ -13,21 +13,23 @@
 
 #include "base/par.h"
 
+/* A piece of memory with several pages. */
 struct page_piece;
 
-/* Lies behind the bytes of each page. */
+/* Stored after the bytes of each page. */
 struct page_tail {
-    atomic_int holders; /* caches that hold the page */
-    bool blank;         /* nothing was ever written to it, not even zeros */
+    atomic_int holders; /* number of caches that use the page */
+    bool blank;         /* never written, not even with zeros */
     struct page_piece *piece;
 };
 
+/* The allocator of a cache. */
 struct page_room {
-    size_t page_bytes; /* of keys and values */
+    size_t page_bytes; /* bytes of keys and values */
     size_t bought;     /* pages of all pieces so far */
-    bool zeros;        /* the pages that nobody has had are zeros already */
+    bool zeros;        /* unused pages are already zero */
     struct page_piece *piece;
-    unsigned char *next; /* of the n_left pages of the newest piece that nobody has had yet */
+    unsigned char *next; /* the first of the n_left unused pages of the newest piece */
     size_t n_left;
 };
 
@@ -36,17 +38,18 @@ static inline struct page_tail *page_tail(const struct page_room *r, unsigned ch
     return (struct page_tail *)(void *)(page + r->page_bytes);
 }
 
-/* Buys n > 0 pages at once, where none is left, and fills them with zeros in parallel.  KVF_OK or
- * KVF_E_NOMEM. */
+/* If no page is left, allocates n > 0 pages and fills them with zeros in parallel. Returns KVF_OK
+ * or KVF_E_NOMEM. */
 int page_room_stock(struct page_room *r, size_t n, struct par *pool);
-/* A blank page with one holder; NULL: memory is out. */
+/* Returns a blank page with one user, or NULL if memory is short. */
 unsigned char *page_room_take(struct page_room *r);
-/* Zeros for a page before it is written first: so its memory comes to the thread that writes. */
+/* Fills a page with zeros before its first write, so that its memory is local to the writing
+ * thread. */
 void page_room_clear(const struct page_room *r, unsigned char *page);
-/* Gives up a page that nobody holds, of this room or another with pages of that size.  Rooms may
- * give up pages of one piece at once. */
+/* Returns an unused page of this room, or of another one with equal page size. Threads may return
+ * pages of one piece concurrently. */
 void page_room_give(const struct page_room *r, unsigned char *page);
-/* The pages that were taken stay. */
+/* Frees the unused pages. Pages in use stay valid. */
 void page_room_close(struct page_room *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* store.h - what a cache is made of; private to engine/cache/. */
+/* store.h - internal data structures of a cache. Private to engine/cache/. */
 #ifndef KVF_ENGINE_CACHE_STORE_H
 #define KVF_ENGINE_CACHE_STORE_H
 
@@ -7,34 +7,35 @@
 #include "engine/cache/cache.h"
 #include "engine/cache/page_room.h"
 
-/* A step looks at every head: what it reads adjoins. */
+/* The state of a head. Its members are adjacent, because a step reads every head. */
 struct head {
-    int n, cap;      /* entries; slots that pages hold */
-    int hole;        /* with GAP_OPEN and GAP_FILLED; n: the last slot went */
-    int32_t soonest; /* at most the least until */
+    int n, cap;      /* entries; slots of its pages */
+    int hole;        /* slot of GAP_OPEN and GAP_FILLED; n: the last slot was evicted */
+    int32_t soonest; /* lower bound of until */
     int n_pages;
-    int firm;             /* at most the leading slots whose entries stay (CACHE_STAYS) */
-    int sorted;           /* at most the leading slots i with order[i] == i */
+    int firm;             /* number of leading slots known never to expire (NEVER_EXPIRES) */
+    int sorted;           /* number of leading slots i known to have order[i] == i */
     unsigned char gap;    /* enum cache_gap */
-    bool moved;           /* some slot does not hold the position of its number */
-    unsigned char n_gone; /* slots in `gone`: keys and values behind them have yet to move up */
+    bool moved;           /* some slot does not have the position of its number */
+    unsigned char n_gone; /* slots in `gone`; keys and values after them have to move up */
     int32_t *pos;         /* [cap] */
     int32_t *until;       /* [cap] */
-    int32_t *list;        /* [2 cap] order[] lies somewhere in it */
-    int32_t *order;       /* [n] where it starts in list */
+    int32_t *list;        /* [2 cap] contains order[] */
+    int32_t *order;       /* [n] its start in list */
     unsigned char **page; /* [cap / PAGE_SLOTS] */
-    unsigned char *news;  /* [cap / PAGE_SLOTS] 1: written since cache_take_news */
+    unsigned char *news;  /* [cap / PAGE_SLOTS] 1: written since cache_take_dirty */
 };
 
+/* A cache: its heads, and the pages that they do not use. */
 struct cache {
     struct cache_config cfg;
-    size_t half_bytes; /* of the keys of a page; the values follow */
+    size_t half_bytes; /* bytes of the keys of a page; the values follow */
     struct head *head; /* [n_layers * n_heads] */
     int32_t *gone;     /* [n_layers * n_heads][FEW_GONE] */
     struct page_room room;
-    unsigned char **free; /* pages without an owner */
+    unsigned char **free; /* unused pages */
     int64_t n_free, free_cap;
-    int64_t n_pages; /* held by heads or free; never more than free_cap */
+    int64_t n_pages; /* used by heads or free; at most free_cap */
     bool forked;     /* some page may be shared */
     struct cache_stats stats;
 };
@@ -46,30 +47,31 @@ static inline struct head *head_at(const struct cache *c, int layer, int head)
 
 enum { FEW_GONE = 8 };
 
-/* Slots up to the last entry, an open one included. */
+/* Returns the number of slots up to the last entry, including an open one. */
 static inline int held(const struct head *h)
 {
     return h->n + (h->gap == GAP_OPEN && h->hole < h->n);
 }
 
-/* Caches that hold a page. */
+/* Returns the reference count of a page. */
 static inline atomic_int *holders(const struct cache *c, unsigned char *page)
 {
     return &page_tail(&c->room, page)->holders;
 }
 
-/* A page that no other cache sees may be written.  What another cache reads of a
- * page before it lets go of it happens before what is written afterwards. */
+/* Returns true if only this cache uses the page, so that it may be written. Reads of another cache
+ * before its release happen before later writes. */
 static inline bool is_private(const struct cache *c, unsigned char *page)
 {
     return atomic_load_explicit(holders(c, page), memory_order_acquire) == 1;
 }
 
-/* Arrays of a head for at least `slots` slots, doubling; KVF_OK or KVF_E_NOMEM. */
+/* Grows the arrays of a head to at least `slots` slots, doubling. Returns KVF_OK or KVF_E_NOMEM. */
 int store_grow_head(struct head *h, int slots);
-/* Room in the free list for every page there is: returning one never fails. */
+/* Grows the free list to the number of all pages, so that returning a page never fails. Returns
+ * KVF_OK or KVF_E_NOMEM. */
 int store_grow_free(struct cache *c, int64_t pages);
-/* The head, its pages as its lists say. */
+/* Returns the head after deferred moves of keys and values are done. */
 struct head *store_whole(const struct cache *c, int layer, int head);
 
 #endif

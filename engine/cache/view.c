@@ -1,4 +1,4 @@
-/* view.c - what the heads of a cache hold, for those who look. */
+/* view.c - read access to the heads of a cache. */
 #include <assert.h>
 
 #include "engine/cache/store.h"

@@ -1,7 +1,7 @@
-/* attention_parts.cu - attention whose entries are shared out among blocks, since a model has so
- * few heads that its rows do not keep a device busy.  Where parts end follows from slots alone, and
- * a part of which a row sees nothing changes no bit of it: so a row has the same bits however many
- * parts there are. */
+/* attention_parts.cu - attention with the entries divided between blocks, for models with so few
+ * heads that their rows do not fill a device. The part boundaries depend only on slots. A part in
+ * which a row sees no entry changes no bit of the row. So the bits of a row do not depend on the
+ * number of parts. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/tensor.cuh"
 
@@ -28,7 +28,7 @@ bool attention_hold_parts(struct gpu *g, const struct gpu_attention *a, unsigned
     return true;
 }
 
-/* A lane puts four channels of a row together. */
+/* A lane combines the parts of four channels of a row. */
 __global__ void join_parts_kernel(struct gpu_attention a, struct attention_parts p, int n,
                                   float unit)
 {

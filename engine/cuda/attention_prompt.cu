@@ -1,17 +1,17 @@
-/* attention_prompt.cu - the attention of many queries, with a running softmax: a block has 32
- * queries of one query head and goes through the pages that any of them may see.  Pages of which
- * no query of the block sees an entry cost one look at until[]: a head whose admission leaves a
- * few entries for good and a window of newest ones (vertical and slash) is read only there. */
+/* attention_prompt.cu - attention of many queries with a running softmax. A block has 32 queries of
+ * one query head and loops over the pages that any of them may see. A page in which no query of the
+ * block sees an entry costs only a read of until[]. So a head that keeps a few entries and a window
+ * of recent ones (vertical and slash) is read only there. */
 #include "engine/cuda/attention.cuh"
 
 enum {
     PROMPT_ROWS = 32,
     PROMPT_LANES = 256,
-    PARTS = PROMPT_LANES / PAGE_SLOTS, /* of the rows: a lane has PROMPT_ROWS / PARTS */
+    PARTS = PROMPT_LANES / PAGE_SLOTS, /* parts of the rows: a lane has PROMPT_ROWS / PARTS */
     MINE = PROMPT_ROWS / PARTS,
 };
 
-/* Whether a query of the block sees an entry of the page: the same for all lanes. */
+/* Returns true in all lanes if a query of the block sees an entry of the page. */
 DEVICE bool page_seen(const struct gpu_attention &a, int g, int h, int r0, int page)
 {
     int slot = page * PAGE_SLOTS + (int)threadIdx.x % PAGE_SLOTS, seen = 0;
@@ -23,7 +23,7 @@ DEVICE bool page_seen(const struct gpu_attention &a, int g, int h, int r0, int p
     return __syncthreads_or(seen);
 }
 
-/* Logits of the page: a lane has one slot and MINE rows. */
+/* Computes the logits of the page: a lane has one slot and MINE rows. */
 template <class KV>
 DEVICE void prompt_logits(const struct gpu_attention &a, int g, int h, int r0, int page,
                           in_shared<float> q, in_shared<float> p)

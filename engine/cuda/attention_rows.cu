@@ -1,11 +1,11 @@
-/* attention_rows.cu - attention whose rows stay in memory: scores, softmax, values, each in the
- * order of the C reference. */
+/* attention_rows.cu - attention that stores its weights in memory: scores, softmax and values, each
+ * in the order of the C reference. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/tensor.cuh"
 
-/* A row is a query of a query head.  A block has one page and ROWS rows of the heads that share its
- * keys; a set of lanes has MINE of them, each lane four slots of the page.  Keys come to shared
- * memory CHANNELS at a time, while those before are used. */
+/* A row is a query of a query head. A block has one page and ROWS rows of the heads that share its
+ * keys. A set of lanes has MINE of them; each lane has four slots of the page. Keys are copied to
+ * shared memory CHANNELS at a time, during the use of the preceding ones. */
 enum {
     LANES = 128,
     SLOT_LANES = PAGE_SLOTS / FOUR,
@@ -35,7 +35,7 @@ DEVICE int head_of_row(const struct head_rows &b, int i)
     return b.h * b.group + (b.first + i) % b.group;
 }
 
-/* Where query r of query head g lies. */
+/* Returns query r of query head g. */
 DEVICE const float *query(const struct gpu_attention &a, int g, int r)
 {
     int layer = a.layer_heads ? g / a.layer_heads : 0;
@@ -57,7 +57,8 @@ DEVICE void begin_stage(const KV *keys, int D, int number, in_shared<uint4> stag
     copies_group();
 }
 
-/* sum += products of the set's rows and four slots over the channels of a stage, in their order. */
+/* sum += products of the set's rows and four slots over the channels of a stage, in channel
+ * order. */
 template <class KV>
 DEVICE void add_channels(in_shared<uint4> keys, in_shared<float> q, int D, int channels,
                          float sum[MINE][FOUR])
@@ -78,7 +79,7 @@ DEVICE void add_channels(in_shared<uint4> keys, in_shared<float> q, int D, int c
     }
 }
 
-/* Logits of row i in the lane's slots, from products. */
+/* Stores the logits of row i in the lane's slots, from products. */
 DEVICE void put_logits(const struct gpu_attention &a, const struct head_rows &b, int i, int slot,
                        const float sum[FOUR], float *p, size_t ld)
 {
@@ -91,12 +92,12 @@ DEVICE void put_logits(const struct gpu_attention &a, const struct head_rows &b,
     *(float4 *)(void *)(row + slot) = {x[0], x[1], x[2], x[3]};
 }
 
-/* What a launch is given of N sequences. */
+/* Kernel arguments of N sequences. */
 template <int N> struct all_rows {
     struct gpu_seen_rows of[N];
 };
 
-/* Block (page, KV head of a sequence after those of the one before, ROWS of its rows). */
+/* Block (page, KV head counted over all sequences, ROWS of its rows). */
 template <class KV, int N>
 __global__ void __launch_bounds__(LANES) scores_kernel(GIVEN struct all_rows<N> all)
 {
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(LANES) scores_kernel(GIVEN struct all_rows<N> 
         __syncthreads();
         add_channels<KV>(stages + (size_t)(i % STAGES * stage<KV>::PIECES), q + i * CHANNELS, D,
                          left < CHANNELS ? left : CHANNELS, sum);
-        __syncthreads(); /* all have done with the stage */
+        __syncthreads(); /* all lanes have finished with the stage */
         begin_stage(keys, D, i + STAGES, stages);
     }
     int set = (int)threadIdx.x / SLOT_LANES, slot = (int)threadIdx.x % SLOT_LANES * FOUR;
@@ -207,7 +208,7 @@ void gpu_rows(struct gpu *g, const struct gpu_attention *a, float *p, size_t ld,
     make_rows<1>(g, &rows, 1);
 }
 
-/* Block (query, query head): lane d sums channel d over the slots, in their order. */
+/* Block (query, query head): lane d sums channel d over the slots, in slot order. */
 template <class KV> __global__ void values_kernel(struct gpu_attention a, const float *p, size_t ld)
 {
     SHARED(float, w, PAGE_SLOTS);

@@ -1,11 +1,11 @@
-/* attention_step.cu - the attention of one token: the pages of a KV head are dealt out to blocks,
- * each of which serves up to MOST_ROWS of its query heads (rows) with one reading of its pages; the
- * last block of a KV head to end puts the parts together.
+/* attention_step.cu - attention of one token. The pages of a KV head are divided between blocks.
+ * Each block serves up to MOST_ROWS of the query heads (rows) and reads its pages once. The last
+ * block of a KV head to finish combines the partial results.
  *
- * A block takes its pages as a sequence of tiles, each the keys of some channels or the values of
- * some slots, which are on their way to shared memory STAGES tiles ahead.  Its lanes are dealt out
- * to sets of QUERIES rows: in keys a lane has four slots of every so-manyth channel, in values four
- * channels of every so-manyth slot. */
+ * A block processes its pages as a sequence of tiles: the keys of some channels or the values of
+ * some slots. Copies to shared memory run STAGES tiles ahead. The lanes are divided into sets of
+ * QUERIES rows. For keys a lane has four slots of a strided subset of the channels; for values it
+ * has four channels of a strided subset of the slots. */
 #include "engine/cuda/step.cuh"
 
 size_t gpu_step_work(const struct gpu_attention *a)
@@ -13,10 +13,10 @@ size_t gpu_step_work(const struct gpu_attention *a)
     struct cut c = cut_of(a);
     size_t state = 2 * (size_t)a->n_heads * (size_t)c.splits;
     return at_values(a->cache.heads, c.passes) + at_state(a->n_heads, c.splits, a->cache.D)
-           + (state + FOUR - 1) / FOUR * FOUR; /* so that the next one may lie behind it */
+           + (state + FOUR - 1) / FOUR * FOUR; /* aligns a following array */
 }
 
-/* Whether a row of the block reads an entry of the page. */
+/* Returns true if a row of the block reads an entry of the page. */
 DEVICE bool page_read(const struct gpu_attention &a, const struct place &b, int page)
 {
     int per = a.page ? a.page[b.h] : 0;
@@ -30,8 +30,8 @@ DEVICE bool page_read(const struct gpu_attention &a, const struct place &b, int 
     return false;
 }
 
-/* Pages split, split + splits, ... that a row reads, and where they lie.  Each lane of the warp
- * looks at one; where it lies is read before it is known whether there is such a page. */
+/* Lists pages split, split + splits, ... that a row reads, and their pool numbers. Each lane of the
+ * warp checks one page. It reads the number before it knows if the page exists. */
 DEVICE void list_pages(const struct gpu_attention &a, const struct place &b,
                        in_shared<int32_t> list, in_shared<int32_t> n_listed)
 {
@@ -55,8 +55,7 @@ DEVICE void list_pages(const struct gpu_attention &a, const struct place &b,
         n_listed[0] = n;
 }
 
-/* Asks for the first page of a block, where all pages are read: it is near when queries are there.
- */
+/* Prefetches the first page of a block if all pages are read, before the queries are available. */
 template <class KV> DEVICE void ask_for_page(const struct gpu_attention &a, const struct place &b)
 {
     size_t bytes = 2 * PAGE_SLOTS * (size_t)b.D * sizeof(KV);
@@ -67,7 +66,8 @@ template <class KV> DEVICE void ask_for_page(const struct gpu_attention &a, cons
         ask_for_line(page + at);
 }
 
-/* Queries in fours of a set, zeros where there are fewer; so are weights, which then stay so. */
+/* Loads the queries of a set in groups of four, padded with zeros. The weights of the padding are
+ * also set to zero and stay zero. */
 template <int QUERIES>
 DEVICE void load_queries(const struct gpu_attention &a, const struct place &b, in_shared<float> q,
                          in_shared<float> p)
@@ -82,18 +82,18 @@ DEVICE void load_queries(const struct gpu_attention &a, const struct place &b, i
         p[i] = 0;
 }
 
-/* Where a block has what in shared memory. */
+/* Layout of a block's shared memory. */
 struct memory {
     in_shared<uint4> tiles; /* [STAGES][PIECES] */
     in_shared<float> part, p, fade, q;
     in_shared<int32_t> list;
-    int n_pages; /* in the list */
+    int n_pages; /* length of the list */
 };
 
-/* Tiles: the one at hand, and those that are on their way behind it. */
+/* State of the tiles: the current one, and the ones that are being copied. */
 struct supply {
     int now, begun;
-    int page, part; /* of the next one: its page in the list, which tile of it */
+    int page, part; /* next tile: its page in the list, and its index within the page */
 };
 
 template <class KV>
@@ -124,7 +124,7 @@ DEVICE void begin_tile(const struct gpu_attention &a, const struct place &b, con
             copy_piece(to + i, from + (size_t)i * 16, true);
 }
 
-/* All lanes have used the tiles below `free`: their places are for those that come next. */
+/* Starts copies into the places of tiles below `free`, which all lanes have used. */
 template <class KV>
 DEVICE void supply_tiles(const struct gpu_attention &a, const struct place &b,
                          const struct memory &m, struct supply &s, int free)
@@ -141,7 +141,7 @@ DEVICE void supply_tiles(const struct gpu_attention &a, const struct place &b,
     }
 }
 
-/* Waits until the tile at hand is there, for all lanes. */
+/* Waits until the current tile is available to all lanes. */
 template <class KV>
 DEVICE in_shared<uint4> next_tile(const struct gpu_attention &a, const struct place &b,
                                   const struct memory &m, struct supply &s)
@@ -157,7 +157,7 @@ DEVICE in_shared<uint4> next_tile(const struct gpu_attention &a, const struct pl
     return m.tiles + s.now++ % STAGES * PIECES;
 }
 
-/* Numbers at, at + 1, ..., of which n belong to the row; zeros for the others. */
+/* Loads numbers at, at + 1, ... of a row; zeros from the n-th on. */
 template <class KV> DEVICE void some_of(in_shared<uint4> tile, unsigned at, int n, float *x)
 {
     for (unsigned c = 0; c < FOUR; c++) {
@@ -179,7 +179,7 @@ template <int QUERIES> DEVICE void add_products(const float *w, const float *x, 
             sum[j][i] = fmaf(w[j], x[i], sum[j][i]);
 }
 
-enum { AT_ONCE = 2 }; /* turns whose numbers are read before they are used */
+enum { AT_ONCE = 2 }; /* iterations with numbers that are loaded before they are used */
 
 /* sum += products of the set's queries with four slots of the lane's channels of a tile. */
 template <class KV, int QUERIES>
@@ -187,7 +187,7 @@ DEVICE void key_products(const struct place &b, in_shared<uint4> tile, in_shared
                          int channels, float (*sum)[FOUR])
 {
     unsigned step = (unsigned)b.c.lanes / KEY_LANES, c = (unsigned)b.lane / KEY_LANES;
-    unsigned at = (unsigned)b.lane; /* a channel has KEY_LANES fours */
+    unsigned at = (unsigned)b.lane; /* a channel has KEY_LANES groups of four */
     for (; c + (AT_ONCE - 1) * step < (unsigned)channels; c += AT_ONCE * step) {
         float k[AT_ONCE][FOUR], w[AT_ONCE][FOUR];
 #pragma unroll
@@ -215,7 +215,7 @@ template <class KV, int QUERIES>
 DEVICE void value_sums(const struct place &b, in_shared<uint4> tile, in_shared<float> p, int slots,
                        float (*out)[FOUR])
 {
-    bool whole = b.D % FOUR == 0; /* rows begin with a four */
+    bool whole = b.D % FOUR == 0; /* rows are aligned to groups of four */
     unsigned step = (unsigned)b.c.step, fours = (unsigned)b.c.fours, D = (unsigned)b.D;
     unsigned end = b.slot < b.c.step && slots > 0 ? (unsigned)slots : 0;
     unsigned s = (unsigned)b.slot, at = (unsigned)b.lane;
@@ -244,13 +244,13 @@ DEVICE void value_sums(const struct place &b, in_shared<uint4> tile, in_shared<f
     }
 }
 
-/* The rows of a warp: row warp + k WARPS.  sum is the lane's share. */
+/* State of the rows of a warp: row warp + k WARPS. sum is the lane's partial sum. */
 struct rows {
     float top[ROWS_OF_WARP], sum[ROWS_OF_WARP];
 };
 
-/* Which of the lane's slots of the page the rows of its warp see: bit 2 k + i is slot lane + 32 i
- * of row k. */
+/* Returns the lane's visible slots of the page for the rows of its warp: bit 2 k + i is slot lane +
+ * 32 i of row k. */
 DEVICE unsigned seen_of(const struct gpu_attention &a, const struct place &b, int page)
 {
     unsigned seen = 0;
@@ -265,7 +265,7 @@ DEVICE unsigned seen_of(const struct gpu_attention &a, const struct place &b, in
     return seen;
 }
 
-/* The logit of slot s of a page in row r from the shares of all lanes that have it. */
+/* Returns the logit of slot s of a page in row r: the sum over all lanes that have a part of it. */
 template <int QUERIES>
 DEVICE float logit_of(const struct gpu_attention &a, const struct place &b, int r, int page, int s,
                       in_shared<float> part)
@@ -278,7 +278,7 @@ DEVICE float logit_of(const struct gpu_attention &a, const struct place &b, int 
     return logit(a, b.h, 0, page * PAGE_SLOTS + s, sum);
 }
 
-/* Makes weights of a page, and brings the rows of the warp up to date. */
+/* Computes the weights of a page and updates the rows of the warp. */
 template <int QUERIES>
 DEVICE void weigh(const struct gpu_attention &a, const struct place &b, const struct memory &m,
                   int page, unsigned seen, struct rows &rows)
@@ -308,7 +308,7 @@ DEVICE void weigh(const struct gpu_attention &a, const struct place &b, const st
     }
 }
 
-/* Makes the weights of a page of its keys. */
+/* Computes the weights of a page from its keys. */
 template <class KV, int QUERIES>
 DEVICE void read_keys(const struct gpu_attention &a, const struct place &b, const struct memory &m,
                       struct supply &s, int page, struct rows &rows)
@@ -351,7 +351,7 @@ DEVICE void read_values(const struct gpu_attention &a, const struct place &b,
     }
 }
 
-/* What the block has to say: sums of values over its lanes, and the state of its rows. */
+/* Stores the block's result: sums of values over its lanes, and the state of its rows. */
 template <int QUERIES>
 DEVICE void give_part(const struct place &b, struct parts to, in_shared<float> part,
                       float (*out)[FOUR], const struct rows &rows)
@@ -386,16 +386,16 @@ DEVICE void give_part(const struct place &b, struct parts to, in_shared<float> p
     }
 }
 
-/* What a launch is given of N sequences. */
+/* Kernel arguments of N sequences. */
 template <int N> struct steps {
     struct gpu_attention a[N];
     struct cut cut[N];
     float *work[N];
 };
 
-/* Block (KV head, split, some of its query heads of a sequence after those of the one before).  The
- * kernel before may be the one that chooses what is read, or stores newcomers: where other entries
- * lie was known before it. */
+/* Block (KV head, split, some of its query heads, counted over all sequences). The preceding kernel
+ * can be a kernel that selects pages or stores newcomers. The pool numbers of other entries were
+ * known before it. */
 template <class KV, int QUERIES, int N>
 __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     step_kernel(GIVEN struct steps<N> all)
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
     const struct gpu_attention &a = all.a[sequence];
     const struct cut &cut = all.cut[sequence];
     float *work = all.work[sequence];
-    bool more = N > 1 && (int)blockIdx.y >= cut.splits; /* another sequence has more */
+    bool more = N > 1 && (int)blockIdx.y >= cut.splits; /* this sequence has fewer splits */
     if (more || a.page)
         earlier_done();
     if (more)
@@ -449,7 +449,7 @@ __global__ void __launch_bounds__(LANES, sizeof(KV) == 2 ? 3 : 2)
         return;
     join_parts(a, b, parts, m.part);
     if (threadIdx.x == 0)
-        *ended = 0; /* as the next launch is to find it */
+        *ended = 0; /* reset for the next launch */
 }
 
 template <class KV, int QUERIES, int N>

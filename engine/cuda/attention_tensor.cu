@@ -1,32 +1,33 @@
-/* attention_tensor.cu - the attention of many queries with keys and values in f16, by tensor cores.
+/* attention_tensor.cu - attention of many queries with f16 keys and values on tensor cores.
  *
- * A row is one query of one query head.  A block has 64 or 128 rows of the query heads of one KV
- * head, query by query, so that keys and values are read once for all of these heads; a warp has
- * 16 or 32 of its rows, and all of a row's sums.  It goes through strips of 32 entries, half a
- * page, with a running softmax in registers, while the next strips are on their way.  A strip of
- * which no row of the block sees an entry is not read, and only one that some row does not see as a
- * whole is masked: then what a row does not see has the weight 0 and changes no bit of its sums,
- * whatever the other rows of the block are.
+ * A row is one query of one query head. A block has 64 or 128 rows of the query heads of one KV
+ * head, query by query, so that keys and values are read once for all of these heads. A warp has 16
+ * or 32 of the rows, and all sums of a row. The block processes strips of 32 entries (half a page)
+ * with a running softmax in registers, and copies the next strips meanwhile. A strip in which no
+ * row of the block sees an entry is skipped. A strip is masked only if some row does not see all of
+ * it. Hidden entries then have weight 0 and change no bit of the sums, so a row does not depend on
+ * the other rows of the block.
  *
- * Where the entries are shared out in parts (attention_parts.cu) a block goes through one of them.
+ * If the entries are divided into parts (attention_parts.cu), a block processes one part.
  *
- * Rows of matrices in shared memory are an odd number of pieces apart: the eight rows that are
- * loaded together lie in different banks.  Channels behind the last one are zeros. */
+ * Rows of matrices in shared memory are an odd number of pieces apart, so that eight rows that are
+ * loaded together are in different banks. Channels after the last one are zeros. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/tensor.cuh"
 
 enum {
     WARPS = 4,
     LANES = WARPS * WARP,
-    STRIP = 32,          /* entries: a lane of a warp looks at one of them */
+    STRIP = 32,          /* entries; each lane of a warp checks one of them */
     COLUMNS = STRIP / 8, /* tiles of eight entries */
     KEY_LD = STRIP / 8 + 1,
 };
 #define LOG2_E 1.44269504f
-/* The largest weight of a row is 2^15 until its end: so small ones keep their digits in f16. */
+/* The largest weight of a row is 2^15 until the end of the row, so that small weights keep their
+ * precision in f16. */
 #define LARGEST 15.0f
 
-/* Heads of up to WIDE channels; a warp has TILES times 16 rows. */
+/* Sizes for heads of up to WIDE channels; a warp has TILES times 16 rows. */
 template <int WIDE, int TILES> struct shape {
     enum {
         ROWS = WARPS * TILES * 16,
@@ -45,7 +46,7 @@ template <int WIDE, int TILES> struct shape {
 struct rows {
     int h, group, first, all;
     int from, to; /* queries */
-    int n, at;    /* entries of the head; where query 0 is */
+    int n, at;    /* entries of the head; position of query 0 */
 };
 
 DEVICE struct rows rows_of_block(const struct gpu_attention &a, int n_rows)
@@ -54,7 +55,7 @@ DEVICE struct rows rows_of_block(const struct gpu_attention &a, int n_rows)
     struct rows b;
     b.h = (int)blockIdx.x % heads;
     b.group = a.n_heads / heads;
-    b.first = (blocks - 1 - (int)blockIdx.x / heads) * n_rows; /* the longest begin first */
+    b.first = (blocks - 1 - (int)blockIdx.x / heads) * n_rows; /* the longest blocks start first */
     b.all = a.T * b.group;
     b.from = b.first / b.group;
     b.to = (b.first + n_rows < b.all ? b.first + n_rows - 1 : b.all - 1) / b.group;
@@ -63,8 +64,8 @@ DEVICE struct rows rows_of_block(const struct gpu_attention &a, int n_rows)
     return b;
 }
 
-/* The first query that sees an entry, and the first after it that does not, but for chosen pages:
- * as sees() has it. */
+/* first_query returns the first query that sees an entry; end_query returns the first query after
+ * it that does not. Page selection is ignored, otherwise as in sees(). */
 DEVICE int first_query(const struct gpu_attention &a, const struct rows &b, int slot)
 {
     return slot - b.n + a.T;
@@ -82,14 +83,15 @@ DEVICE bool is_chosen(const struct gpu_attention &a, const struct rows &b, int h
     return page == 0 || a.chosen[g * (size_t)a.ld_chosen + (size_t)(slot / page)];
 }
 
-/* Strips that are to be read, from the first to the last one: bits of `seen` are those of the 32
- * from `base` on, and of `whole` those which every row of the block sees as a whole. */
+/* Strips to read, from first to last. Bits of `seen` are the 32 strips from `base` on; bits of
+ * `whole` are the strips that every row of the block sees completely. */
 struct strips {
     int base, end;
     unsigned seen, whole;
 };
 
-/* Whether all rows of the block see all of the 32 strips, without a look at them. */
+/* Returns true if it is known without a check that all rows of the block see all of the 32
+ * strips. */
 DEVICE bool is_old(const struct gpu_attention &a, const struct rows &b, const struct strips &s)
 {
     int end = (s.base + WARP) * STRIP;
@@ -97,7 +99,7 @@ DEVICE bool is_old(const struct gpu_attention &a, const struct rows &b, const st
     return !a.page && stays && first_query(a, b, end - 1) <= b.from;
 }
 
-/* Looks at the 32 strips from base on.  Barriers inside. */
+/* Checks the 32 strips from base on. Synchronises. */
 DEVICE void look(const struct gpu_attention &a, const struct rows &b, struct strips *s)
 {
     SHARED(unsigned, part, WARPS);
@@ -124,7 +126,7 @@ DEVICE void look(const struct gpu_attention &a, const struct rows &b, struct str
         seen |= (unsigned)(__ballot_sync(ALL_LANES, any) != 0) << i;
         whole |= (unsigned)(__ballot_sync(ALL_LANES, all) == ALL_LANES) << i;
     }
-    __syncthreads(); /* all have read what is written now */
+    __syncthreads(); /* all lanes have read the data that is overwritten now */
     if (lane_of_warp() == 0)
         part[warp_of_block()] = seen | whole << 16;
     __syncthreads();
@@ -136,7 +138,8 @@ DEVICE void look(const struct gpu_attention &a, const struct rows &b, struct str
     }
 }
 
-/* Twice the next strip, and 1 where it is seen as a whole; -1: there is none. */
+/* Returns twice the next strip, plus 1 if all rows see all of it; -1 if there is no further
+ * strip. */
 DEVICE int next_strip(const struct gpu_attention &a, const struct rows &b, struct strips *s)
 {
     while (s->seen == 0) {
@@ -150,7 +153,7 @@ DEVICE int next_strip(const struct gpu_attention &a, const struct rows &b, struc
     return (s->base + bit) * 2 + (int)(s->whole >> bit & 1);
 }
 
-/* Begins to copy the keys of half a page, 32 channels at a time. */
+/* Starts to copy the keys of half a page, 32 channels at a time. */
 template <int WIDE> DEVICE void fetch_keys(const uint16_t *keys, int D, in_shared<uint4> stage)
 {
     enum { CHANNELS = LANES / (STRIP / 8) };
@@ -163,12 +166,13 @@ template <int WIDE> DEVICE void fetch_keys(const uint16_t *keys, int D, in_share
                    d + j * CHANNELS < D);
 }
 
-/* And its values, of which n entries are there: free slots hold anything. */
+/* Starts to copy the values of half a page; slots from n on are zeros, because free slots contain
+ * undefined data. */
 template <int WIDE, int TILES>
 DEVICE void fetch_values(const uint16_t *values, int D, int n, in_shared<uint4> stage)
 {
     typedef shape<WIDE, TILES> S;
-    enum { SLOTS = LANES / S::PIECES }; /* at a time */
+    enum { SLOTS = LANES / S::PIECES }; /* slots copied at a time */
     int s = (int)threadIdx.x / S::PIECES, part = (int)threadIdx.x % S::PIECES;
     in_shared<uint4> to = stage + (size_t)(S::KEYS + s * S::LD + part);
     values += s * D + part * 8;
@@ -181,7 +185,7 @@ DEVICE void fetch_values(const uint16_t *values, int D, int n, in_shared<uint4> 
     }
 }
 
-/* Begins to copy a strip into a stage; one group in any case. */
+/* Starts to copy a strip into a stage; always forms one group. */
 template <int WIDE, int TILES>
 DEVICE void fetch(const struct gpu_attention &a, const struct rows &b, int code,
                   in_shared<uint4> stage)
@@ -195,7 +199,8 @@ DEVICE void fetch(const struct gpu_attention &a, const struct rows &b, int code,
     copies_group();
 }
 
-/* Eight channels of a row's query, at q, rounded to f16; by fours where addresses allow it. */
+/* Returns eight channels of a row's query, at q, rounded to f16; loads four at a time if
+ * aligned. */
 DEVICE uint4 query_piece(const float *q, bool fours)
 {
     float x[8];
@@ -212,7 +217,7 @@ DEVICE uint4 query_piece(const float *q, bool fours)
                  two_halves(x[6], x[7])};
 }
 
-/* The queries of a block; zeros behind the last channel and the last row. */
+/* Loads the queries of a block; zeros after the last channel and the last row. */
 template <int WIDE, int TILES>
 DEVICE void load_queries(const struct gpu_attention &a, const struct rows &b, in_shared<uint4> to)
 {
@@ -231,7 +236,7 @@ DEVICE void load_queries(const struct gpu_attention &a, const struct rows &b, in
     }
 }
 
-/* Products of the warp's queries and the keys of a strip. */
+/* Multiplies the warp's queries by the keys of a strip. */
 template <int WIDE, int TILES>
 DEVICE void products(in_shared<uint4> queries, in_shared<uint4> stage, float s[TILES][COLUMNS][4])
 {
@@ -257,8 +262,8 @@ DEVICE void products(in_shared<uint4> queries, in_shared<uint4> stage, float s[T
     }
 }
 
-/* Row i of a lane, which has two of each tile: its query, and its head of the group.  A row behind
- * the last one is somebody's query, too: what it sums is not kept. */
+/* Row i of a lane, which has two rows of each tile: its query, and its head in the group. A row
+ * after the last one maps to some query; its sums are discarded. */
 struct row_of {
     int query, head;
 };
@@ -269,13 +274,13 @@ template <int TILES> DEVICE struct row_of row_of_lane(const struct rows &b, int 
     return r;
 }
 
-/* The entry of column j of a lane, of two in each tile. */
+/* Returns the entry of column j of a lane, which has two columns of each tile. */
 DEVICE int slot_of_lane(int code, int j)
 {
     return code / 2 * STRIP + lane_of_warp() % 4 * 2 + j / 2 * 8 + j % 2;
 }
 
-/* Makes logits of the products of a strip, in units of ln 2. */
+/* Converts the products of a strip to logits, in units of ln 2. */
 template <int TILES>
 DEVICE void logits(const struct gpu_attention &a, const struct rows &b, int code,
                    float s[TILES][COLUMNS][4])
@@ -293,7 +298,7 @@ DEVICE void logits(const struct gpu_attention &a, const struct rows &b, int code
     }
 }
 
-/* Hides what a row does not see. */
+/* Hides the entries that a row does not see. */
 template <int TILES>
 DEVICE void hide(const struct gpu_attention &a, const struct rows &b, int code,
                  float s[TILES][COLUMNS][4])
@@ -324,13 +329,13 @@ DEVICE void hide(const struct gpu_attention &a, const struct rows &b, int code,
         }
 }
 
-/* What is known of the rows of a lane, whose columns it shares with three other lanes. */
+/* State of the rows of a lane, which shares their columns with three other lanes. */
 template <int WIDE, int TILES> struct sums {
     float out[TILES][WIDE / 8][4];
-    float top[TILES * 2], sum[TILES * 2]; /* sum: of this lane's columns */
+    float top[TILES * 2], sum[TILES * 2]; /* sum: over this lane's columns */
 };
 
-/* Makes weights of the logits s / unit and brings the sums up to date. */
+/* Converts the logits s / unit to weights and updates the sums. */
 template <int WIDE, int TILES>
 DEVICE void weigh(struct sums<WIDE, TILES> &y, float s[TILES][COLUMNS][4], float unit)
 {
@@ -399,7 +404,7 @@ DEVICE void add_values(struct sums<WIDE, TILES> &y, in_shared<uint4> stage,
     }
 }
 
-/* Two channels, by one address where that is allowed. */
+/* Stores two channels, with one access if aligned. */
 DEVICE void put_two(float *out, bool twos, float x, float y)
 {
     if (twos) {
@@ -463,19 +468,19 @@ __global__ void __launch_bounds__(LANES)
     }
     struct sums<WIDE, TILES> y {
     };
-    int code[AHEAD] = {}, stage = 1; /* that of strip i, which is 0 modulo RING */
+    int code[AHEAD] = {}, stage = 1; /* stage of strip i, 0 modulo RING */
 #pragma unroll
     for (int i = 0; i < TILES * 2; i++)
         y.top[i] = -INFINITY;
     load_queries<WIDE, TILES>(a, b, queries);
 #pragma unroll 1
-    for (int i = -AHEAD;; i++) { /* strip i is used, and strip i + AHEAD begins to come */
+    for (int i = -AHEAD;; i++) { /* uses strip i and starts the copy of strip i + AHEAD */
         int now = code[0], free = stage == 0 ? AHEAD : stage - 1;
         if (i >= 0 && now < 0)
             break;
         if (i >= 0) {
             copies_wait<AHEAD - 1>();
-            __syncthreads(); /* the strip is there, and all have done with the one before it */
+            __syncthreads(); /* this strip is complete, the last one is used */
         }
         for (int k = 1; k < AHEAD; k++)
             code[k - 1] = code[k];
@@ -503,7 +508,7 @@ static unsigned blocks_of(const struct gpu_attention *a, int n_rows)
     return blocks_for(rows, (size_t)n_rows) * (unsigned)a->cache.heads;
 }
 
-/* false: the device has no room for the stages. */
+/* Returns false if the device has too little memory for the stages. */
 template <int WIDE, int TILES, bool PLAIN>
 static bool attend(struct gpu *g, const struct gpu_attention *a)
 {
@@ -527,8 +532,8 @@ static bool attend(struct gpu *g, const struct gpu_attention *a)
     return true;
 }
 
-/* Blocks are small where large ones would leave processors without any; a row has the same bits in
- * either. */
+/* Uses small blocks if large ones would not fill the multiprocessors. The bits of a row do not
+ * depend on the block size. */
 template <int WIDE> static bool attend_wide(struct gpu *g, const struct gpu_attention *a)
 {
     enum { TILES = WIDE > 128 ? 1 : 2 };

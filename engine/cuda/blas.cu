@@ -1,5 +1,4 @@
-/* blas.cu - cuBLAS, which is loaded when it is first used: the program starts where there is none.
- */
+/* blas.cu - cuBLAS, loaded at first use, so that the program starts without it. */
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -8,7 +7,7 @@
 #if __has_include(<cublas_v2.h>)
 #include <cublas_v2.h>
 
-/* The header gives the name another meaning, too. */
+/* The header overloads the name, so the function type is written out. */
 typedef cublasStatus_t (*gemm_fn)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
                                   int, const void *, const void *, cudaDataType, int, const void *,
                                   cudaDataType, int, const void *, void *, cudaDataType, int,
@@ -61,7 +60,7 @@ void blas_close(struct blas *b)
     mem_free(b);
 }
 
-/* cuBLAS counts by columns: the rows of w and x are its columns, and c is [T] columns of N. */
+/* cuBLAS is column-major: the rows of w and x are its columns, and c is [T] columns of N. */
 bool blas_product(struct blas *b, enum weight_type type, const void *w, const void *x, float *c,
                   size_t ld, int N, int T, int K)
 {
@@ -72,7 +71,7 @@ bool blas_product(struct blas *b, enum weight_type type, const void *w, const vo
            == CUBLAS_STATUS_SUCCESS;
 }
 
-/* By columns, c is y^T x^T: what lies by rows here is transposed there already. */
+/* In column-major order c is y^T x^T, and a row-major matrix is already transposed. */
 bool blas_multiply(struct blas *b, struct blas_operand x, struct blas_operand y, float *c,
                    size_t ld_c, int m, int n, int k, bool add)
 {

@@ -1,11 +1,11 @@
-/* choose.cu - the k worst entries of heads that share their places, exactly as select.c of the
- * methods orders them.
+/* choose.cu - selects the k worst entries of heads that share a budget, in exactly the order of
+ * select.c of the methods.
  *
- * An entry is a key of three words, the worse the smaller: its score, its position, its head.  No
- * two keys are equal.  A block finds the least of its pool at once, any other k-th byte by byte,
- * from the first on: it counts the keys that begin like the k-th by their next byte.  A pool of
- * many heads has a block for each, which count together: the last of them that is done takes the
- * byte. */
+ * An entry has a key of three words: its score, its position, its head. A smaller key is worse. All
+ * keys are different. A block finds the smallest key of its pool directly. It finds any other k-th
+ * key byte by byte, from the first byte on: it counts the keys with the known prefix by their next
+ * byte. In a pool of many heads, each head has a block and they count together. The last block to
+ * finish selects the byte. */
 #include "engine/cuda/device.cuh"
 
 enum {
@@ -13,7 +13,7 @@ enum {
     BINS = 256,
     KEY_WORDS = 3,
     KEY_BYTES = 4 * KEY_WORDS,
-    WIDE = 5, /* heads of a pool that have a block each */
+    WIDE = 5, /* minimum heads of a pool for one block per head */
 };
 
 struct key {
@@ -32,7 +32,7 @@ DEVICE unsigned byte_of(const struct key &k, int i)
     return k.word[i / 4] >> (24 - i % 4 * 8) & 255;
 }
 
-/* Whether the first n bytes are equal. */
+/* Returns true if the first n bytes are equal. */
 DEVICE bool begins(const struct key &a, const struct key &b, int n)
 {
     for (int w = 0; w < n / 4; w++)
@@ -58,8 +58,8 @@ template <class F> DEVICE void each_candidate(const struct gpu_choice &c, int fi
                 f(h, i);
 }
 
-/* The byte of the k-th key at which the counts reach k, of which each lane has that of its own
- * number; *k becomes its rank among those. */
+/* Returns the byte of the k-th key, at which the cumulative counts reach k. Lane i has the count of
+ * byte i. *k becomes the rank within the keys with this byte. */
 DEVICE unsigned find_bin(int mine, long long *k)
 {
     SHARED(int, sums, LANES / WARP);
@@ -84,7 +84,7 @@ DEVICE unsigned find_bin(int mine, long long *k)
     return found[0];
 }
 
-/* The least of the lanes' keys, for all of them. */
+/* Returns the smallest of the lanes' keys in every lane. */
 DEVICE struct key least_key(struct key mine)
 {
     SHARED(unsigned, part, LANES / WARP * KEY_WORDS);
@@ -106,7 +106,7 @@ DEVICE struct key least_key(struct key mine)
     return mine;
 }
 
-/* Marks the entries of a head up to the last key, where there is one, and counts them. */
+/* Marks the entries of a head up to the last key, if there is one, and counts them. */
 DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last, bool marks)
 {
     int count = 0;
@@ -122,7 +122,7 @@ DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last,
         c.count[h] = count;
 }
 
-/* The k-th key of heads [first, end), k > 1. */
+/* Returns the k-th key of heads [first, end), k > 1. */
 DEVICE struct key find_key(const struct gpu_choice &c, int first, int end, long long k)
 {
     SHARED(int, bin, BINS);
@@ -141,7 +141,7 @@ DEVICE struct key find_key(const struct gpu_choice &c, int first, int end, long 
     return last;
 }
 
-/* A step mostly takes one entry of each head. */
+/* A step usually evicts one entry of each head. */
 __global__ void __launch_bounds__(LANES)
     choose_kernel(struct gpu_choice c, int heads, const int64_t *wanted)
 {
@@ -166,15 +166,16 @@ __global__ void __launch_bounds__(LANES)
 
 /* ---- pools of many heads */
 
-/* What the blocks of a pool share; zeros at first. */
+/* State shared by the blocks of a pool; zero at first. */
 struct together {
     struct key last;
-    long long left; /* rank of the k-th among the keys that begin like it */
+    long long left; /* rank of the k-th key within the keys with the known prefix */
     int total, done;
     int bin[BINS];
 };
 
-/* Whether this block is the last of its pool to come here; all that the others wrote is there. */
+/* Returns true if this block is the last of its pool to get here; it then sees all writes of the
+ * other blocks. */
 DEVICE bool last_of_pool(struct together *s)
 {
     SHARED(int, last, 1);

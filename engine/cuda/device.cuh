@@ -31,6 +31,7 @@ extern "C" {
 }
 #include "engine/cuda/gpu.h"
 
+/* A device with its stream and buffers. */
 struct gpu {
     int which;
     cudaStream_t stream;

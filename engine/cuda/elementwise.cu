@@ -1,9 +1,9 @@
-/* elementwise.cu - norms, rotations and activations: a row, or an element, at a time. */
+/* elementwise.cu - norms, RoPE and activations, by rows or by elements. */
 #include "engine/cuda/activation.cuh"
 
 enum { LANES = 256, QUAD = 4 /* floats that a lane reads at once */ };
 
-/* Whether all of these addresses and distances are those of quads. */
+/* Returns true if all of these addresses and strides are aligned to quads. */
 static bool quads(const void *a, const void *b, size_t ld, size_t n)
 {
     return ((size_t)a | (size_t)b) % (QUAD * sizeof(float)) == 0 && (ld | n) % QUAD == 0;
@@ -29,7 +29,7 @@ void gpu_rmsnorm(struct gpu *g, float *out, const float *x, size_t ld, const flo
     LAUNCH(rmsnorm_kernel, grid, LANES, 0, g, out, x, ld, w, C, eps);
 }
 
-/* One lane turns one pair of one head of token blockIdx.y. */
+/* A lane rotates one pair of one head of token blockIdx.y. */
 __global__ void rope_kernel(float *x, size_t ld, const float *cos_sin, int n_heads, int D,
                             int n_rot)
 {
@@ -62,7 +62,7 @@ __global__ void gated_kernel(float *out, const float *x, size_t ld, int n, bool 
     out[(size_t)blockIdx.y * (size_t)n + (size_t)i] = activation(gate, gelu) * up;
 }
 
-/* The same for four channels of a lane. */
+/* gated_kernel with four channels per lane. */
 __global__ void gated_quads_kernel(float *out, const float *x, size_t ld, int n, bool gelu)
 {
     int i = QUAD * (int)(blockIdx.x * blockDim.x + threadIdx.x);

@@ -1,17 +1,17 @@
-/* evidence.cu - what is remembered of entries while steps run: rows of attention, their sums, the
- * keys' lengths and directions, numbers of gates. */
+/* evidence.cu - records evidence of entries during decoding: attention rows, their sums, lengths
+ * and directions of keys, gate values. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/heads.h"
 
 enum { LANES = 256, CHANNELS = 128 };
 
-/* What a launch is given of all sequences. */
+/* Kernel arguments of all sequences. */
 struct all_taken {
     struct gpu_taken of[GPU_TOGETHER];
     int per, q0;
 };
 
-/* Lane i of row blockIdx.y takes the weight of slot i, of sequence blockIdx.z. */
+/* Lane i of row blockIdx.y records the weight of slot i, of sequence blockIdx.z. */
 __global__ void take_kernel(GIVEN struct all_taken all)
 {
     const struct gpu_taken &x = all.of[blockIdx.z];
@@ -42,14 +42,14 @@ void gpu_accumulate_rows(struct gpu *g, const struct gpu_taken *of, int n, int p
     for (int i = 0; i < n; i++) {
         struct gpu_window *w = &all.of[i].window;
         all.of[i] = of[i];
-        w->newest = w->held = 0; /* those of the host, which differ from step to step */
+        w->newest = w->held = 0; /* host values, which differ from step to step */
         most = of[i].most > most ? of[i].most : most;
     }
     dim3 grid(blocks_for((size_t)most, LANES), (unsigned)n_q, (unsigned)n);
     LAUNCH(take_kernel, grid, LANES, 0, g, all);
 }
 
-/* The sum of squares of a key, in the order of channels: each lane has all of it. */
+/* Returns the sum of squares of a key in channel order; each lane computes the full sum. */
 template <class KV> DEVICE double square_of(const KV *key, int D)
 {
     double square = 0;
@@ -60,7 +60,7 @@ template <class KV> DEVICE double square_of(const KV *key, int D)
     return square;
 }
 
-/* A channel of the key of length 1, in whole units of 2^-32. */
+/* Returns a channel of the normalised key, rounded to integer units of 2^-32. */
 DEVICE double unit_of(float x, double square)
 {
     const double magic = 0x1.8p20;
@@ -68,7 +68,7 @@ DEVICE double unit_of(float x, double square)
     return ((double)unit + magic) - magic;
 }
 
-/* Block (head): its newcomer. */
+/* Block (head): processes the newcomer of the head. */
 template <class KV>
 __global__ void __launch_bounds__(CHANNELS)
     keys_kernel(struct gpu_heads h, int first, float *norms, double *anchor)
@@ -91,7 +91,7 @@ void gpu_take_keys(struct gpu *g, const struct gpu_heads *h, int first, int n, f
     LAUNCH(kernel, (unsigned)n, CHANNELS, 0, g, in, first, norms, anchor);
 }
 
-/* Lane: a head, of whose newcomer it measures the value. */
+/* Lane (head): computes the length of the newcomer's value. */
 template <class KV>
 __global__ void lengths_kernel(struct gpu_heads h, int first, int n, float *lengths)
 {
@@ -115,7 +115,7 @@ void gpu_take_values(struct gpu *g, const struct gpu_heads *h, int first, int n,
     LAUNCH(kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, first, n, lengths);
 }
 
-/* Block (head): the keys of all that is marked leave it, one after the other. */
+/* Block (head): subtracts the keys of all marked entries, one after another. */
 template <class KV>
 __global__ void __launch_bounds__(CHANNELS)
     drop_kernel(struct gpu_heads h, int together, double *anchor)
@@ -140,7 +140,7 @@ void gpu_drop_keys(struct gpu *g, const struct gpu_heads *h, int together, doubl
     LAUNCH(kernel, (unsigned)h->cache.heads, CHANNELS, 0, g, in, together, anchor);
 }
 
-/* What a launch is given of all sequences. */
+/* Kernel arguments of all sequences. */
 struct all_numbers {
     struct gpu_numbers of[GPU_TOGETHER];
 };

@@ -1,5 +1,5 @@
-/* gate.cu - what the networks of gates need beside products: their input, activations, and the
- * number that comes out (engine/gate/gate_eval.c); and what write gates make of it. */
+/* gate.cu - kernels of gate networks except matrix products: inputs, activations and outputs
+ * (engine/gate/gate_eval.c), and admission by write gates. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/heads.h"
 #include "engine/cuda/tensor.cuh"
@@ -8,7 +8,7 @@ enum { LANES = 256 };
 enum act { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };  /* enum gate_activation */
 enum ending { ENDS, ENDS_LOG_SIGMOID, ENDS_SIGMOID }; /* enum gate_ending */
 
-/* Where run i of token t and unit u of a row lies. */
+/* Returns run i of token t and unit u of a row. */
 DEVICE const float *run_of(const struct gpu_runs &r, int i, int row, int t, int u)
 {
     return r.from[row][i] + (size_t)t * r.ld[i] + (size_t)(u * r.step[i]);
@@ -26,7 +26,7 @@ __global__ void gather_kernel(GIVEN struct gpu_runs r, int all, float *out)
         r, run, row, at % r.T, unit)[j];
 }
 
-/* Block (run, row and token, unit), with the order of sums of rmsnorm_kernel. */
+/* Block (run, row and token, unit), with the summation order of rmsnorm_kernel. */
 __global__ void __launch_bounds__(LANES)
     gather_normed_kernel(GIVEN struct gpu_runs r, int all, float *out)
 {
@@ -115,15 +115,15 @@ void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const fl
 
 /* ---- all networks of a step */
 
-enum { QUAD = 4, OUTPUTS = 4 /* of a warp */, STRIDE = QUAD * WARP };
+enum { QUAD = 4, OUTPUTS = 4 /* outputs of a warp */, STRIDE = QUAD * WARP };
 
-/* What row r gives net i. */
+/* Returns the input of net i in row r. */
 DEVICE const float *stage_in(const struct gpu_gate_stage &s, int r, int net)
 {
     return s.x[r] + (size_t)(net / s.units) * s.ld_x + (size_t)(net % s.units * s.K);
 }
 
-/* The sum of output n becomes what the next stage reads, or a number. */
+/* Converts the sum of output n to the next stage's input or to a gate value, and stores it. */
 DEVICE void stage_out(const struct gpu_gate_stage &s, int r, int net, int n, float v)
 {
     size_t at = (size_t)net * (size_t)s.N + (size_t)n;
@@ -135,7 +135,7 @@ DEVICE void stage_out(const struct gpu_gate_stage &s, int r, int net, int n, flo
     s.out[r][at] = v;
 }
 
-/* Four channels from k on; 0 from K on. */
+/* Loads four channels from k on; 0 from K on. */
 DEVICE float4 quad_at(const float *x, int k, int K, bool whole)
 {
     if (whole && k < K)
@@ -149,8 +149,8 @@ DEVICE float quad_add(float4 x, float4 w, float sum)
     return fmaf(x.w, w.w, fmaf(x.z, w.z, fmaf(x.y, w.y, fmaf(x.x, w.x, sum))));
 }
 
-/* Block (outputs, net): a warp has OUTPUTS of them, of all rows, whose channels its lanes share out
- * in quads.  What it sums does not depend on how many rows there are. */
+/* Block (outputs, net): a warp computes OUTPUTS outputs of all rows; its lanes divide the channels
+ * in quads. The sums do not depend on the number of rows. */
 template <int ROWS>
 __global__ void __launch_bounds__(LANES) stage_kernel(GIVEN struct gpu_gate_stage s, bool whole)
 {
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(LANES) stage_kernel(GIVEN struct gpu_gate_stag
         }
 }
 
-/* Lane (output), block (outputs, net, row): a chain of fused steps. */
+/* Lane (output), block (outputs, net, row): a chain of fused multiply-adds. */
 __global__ void exact_stage_kernel(GIVEN struct gpu_gate_stage s)
 {
     int n = (int)(blockIdx.x * blockDim.x + threadIdx.x), net = (int)blockIdx.y;
@@ -206,7 +206,7 @@ __global__ void exact_stage_kernel(GIVEN struct gpu_gate_stage s)
     stage_out(s, (int)blockIdx.z, net, n, sum);
 }
 
-/* Whether all that is read lies at addresses of quads. */
+/* Returns true if all inputs are aligned to quads. */
 static bool in_quads(const struct gpu_gate_stage *s)
 {
     size_t all = (size_t)s->w | s->ld_x * sizeof(float) | (size_t)s->K * sizeof(float);
@@ -231,19 +231,19 @@ void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exac
         LAUNCH(stage_kernel<1>, grid, LANES, 0, g, s, whole);
 }
 
-/* ---- the networks of a layer, of many tokens */
+/* ---- the networks of a layer, for many tokens */
 
 enum {
     TOKENS = 64,
     OUTS = 32,
-    CHANNELS = 32, /* at a time */
+    CHANNELS = 32, /* channels loaded at a time */
     ROW_LANES = TOKENS / QUAD * (OUTS / QUAD),
     TOKENS_LD = TOKENS + QUAD,
     OUTS_LD = OUTS + QUAD,
 };
 
-/* The part of a lane in channels k0 and on of n <= ROWS rows from `from`, ld apart; zeros behind
- * the last row and the last channel. */
+/* A lane's part of channels from k0 on of n <= ROWS rows at `from`, ld apart; zeros after the last
+ * row and the last channel. */
 template <int ROWS> struct rows_part {
     float4 v[ROWS * CHANNELS / QUAD / ROW_LANES];
 };
@@ -261,7 +261,7 @@ DEVICE struct rows_part<ROWS> fetch_rows(const float *from, size_t ld, int n, in
     return p;
 }
 
-/* Turns them: to[channel][row]. */
+/* Stores them transposed: to[channel][row]. */
 template <int ROWS>
 DEVICE void put_turned(in_shared<float> to, int ld_to, const struct rows_part<ROWS> &p)
 {
@@ -276,7 +276,8 @@ DEVICE void put_turned(in_shared<float> to, int ld_to, const struct rows_part<RO
     }
 }
 
-/* The sum of output n of token t becomes what the next stage reads, or a number. */
+/* Converts the sum of output n of token t to the next stage's input or to a gate value, and stores
+ * it. */
 DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, float v)
 {
     size_t at = (size_t)t * s.ld_out + (size_t)(unit * s.N + n);
@@ -289,7 +290,8 @@ DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, floa
 }
 
 /* Block (tokens, outputs, unit): a lane has four tokens by four outputs, each a chain of fused
- * steps over the channels, of which some are on their way while those before them are added. */
+ * multiply-adds over the channels. The next channels are loaded during the sums of the current
+ * ones. */
 __global__ void __launch_bounds__(ROW_LANES)
     rows_stage_kernel(GIVEN struct gpu_gate_rows s, bool whole)
 {
@@ -339,7 +341,7 @@ void gpu_gate_rows(struct gpu *g, const struct gpu_gate_rows *stage)
     LAUNCH(rows_stage_kernel, grid, ROW_LANES, 0, g, s, whole);
 }
 
-/* As admission_after of parts.h. */
+/* Returns pos + steps, limited as admission_after of parts.h. */
 DEVICE int32_t after(int32_t pos, int32_t steps)
 {
     return steps < INT32_MAX - pos ? pos + steps : INT32_MAX - 1;

@@ -217,9 +217,9 @@ template <class F> DEVICE void for_gating(enum gating gating, F f)
 
 /* ---- rows are queries, columns are keys ---- */
 
+/* The rows of a lane, which are queries. */
 struct query_rows {
-    int low, query; /* first query of the warp; query of the lane's first row (its second row is 8
-                       later) */
+    int low, query; /* first query of the warp, of the lane (its second: + 8) */
 };
 
 DEVICE struct query_rows query_rows_of_lane(int q0)

@@ -1,11 +1,11 @@
-/* gemm.cu - products of prompts by cuBLAS: x becomes the type that W has there, and of W what the
- * file holds in another form becomes bf16, a tile of rows at a time. */
+/* gemm.cu - matrix multiplications of the prefill with cuBLAS. x is converted to the type of W.
+ * Tiles of rows of W in other formats are converted to bf16. */
 #include "engine/cuda/blas.cuh"
 #include "engine/cuda/blocks.cuh"
 
 enum { GEMM_LANES = 256, GEMM_TILE = 4096 /* rows of W */ };
 
-/* Octet o of a row as the matrix's type has it. */
+/* Stores an octet of a row in the matrix's type. */
 DEVICE void put_octet(uint16_t *out, const float4 &a, const float4 &b)
 {
     const float v[OCTET] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
@@ -20,7 +20,7 @@ DEVICE void put_octet(float *out, const float4 &a, const float4 &b)
     ((float4 *)(void *)out)[1] = b;
 }
 
-/* Row r of x, or zeros beyond T.  whole: rows are octets that lie on their boundaries. */
+/* Converts row r of x, or zeros from T on. whole: rows consist of aligned octets. */
 template <class E>
 __global__ void rows_kernel(E *out, const float *x, size_t ld_x, int T, int K, bool whole)
 {
@@ -92,7 +92,7 @@ static bool is_wide(const struct gpu_matrix *w)
     return w->type == WEIGHT_F32;
 }
 
-/* All rows of x, as they are in gemm_x, with n rows of W, which lie at data. */
+/* Multiplies all rows of x, in gemm_x, by n rows of W at data. */
 static bool strip(struct gpu *g, float *out, size_t ld_out, int T, const struct gpu_matrix *w,
                   const void *data, int n)
 {
@@ -105,7 +105,7 @@ static bool strip(struct gpu *g, float *out, size_t ld_out, int T, const struct 
     return good;
 }
 
-/* W, a tile after the other where it becomes bf16. */
+/* Multiplies by W; tile by tile if it is converted to bf16. */
 static bool multiply(struct gpu *g, float *out, size_t ld_out, int T, const struct gpu_matrix *w)
 {
     bool as_is = w->type == WEIGHT_F32 || w->type == WEIGHT_BF16;
@@ -123,7 +123,7 @@ static bool multiply(struct gpu *g, float *out, size_t ld_out, int T, const stru
     return true;
 }
 
-/* The parts from the first on that are one matrix in memory, as that; returns how many they are. */
+/* Joins the leading parts that are contiguous in memory into one matrix; returns their number. */
 static int join(const struct gpu_matrix *part, int n, struct gpu_matrix *ret)
 {
     int i = 1;
@@ -147,11 +147,11 @@ bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t l
               const struct gpu_matrix *part, int n)
 {
     size_t K = (size_t)part[0].K;
-    gpu_graph_break(g); /* the products of cuBLAS are not written down */
+    gpu_graph_break(g); /* graphs do not record products of cuBLAS */
     if (!gpu_blas(g)
         || !gpu_hold(g, &g->gemm_x, &g->gemm_x_bytes, whole_rows(T) * K * sizeof(float)))
         return false;
-    bool there = false, wide = false; /* what is in gemm_x */
+    bool there = false, wide = false; /* state of gemm_x: filled, and with f32 */
     for (int i = 0; i < n;) {
         struct gpu_matrix w;
         i += join(part + i, n - i, &w);

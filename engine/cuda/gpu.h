@@ -58,6 +58,7 @@ void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes); /* ho
 /* device to host; waits */
 void gpu_get(struct gpu *g, void *host, const void *device, size_t bytes);
 void gpu_copy(struct gpu *g, void *to, const void *from, size_t bytes); /* within the device */
+/* Sets device memory to 0. */
 void gpu_zero(struct gpu *g, void *device, size_t bytes);
 /* Copy n rows of `bytes` bytes at strides of ld_device and ld_host bytes; gpu_get_rows waits. */
 void gpu_put_rows(struct gpu *g, void *device, size_t ld_device, const void *host, size_t ld_host,
@@ -170,7 +171,9 @@ void gpu_rope(struct gpu *g, float *x, size_t ld, const float *cos_sin, int T, i
 void gpu_gated(struct gpu *g, float *out, const float *x, size_t ld, int T, int n, bool gelu);
 /* x += scale * y, with two roundings. */
 void gpu_add(struct gpu *g, float *x, const float *y, size_t n, float scale);
+/* x[t] += row for T rows of n, ld apart. */
 void gpu_add_row(struct gpu *g, float *x, size_t ld, const float *row, int T, int n);
+/* x = cap tanh(x / cap) */
 void gpu_soft_cap(struct gpu *g, float *x, size_t n, float cap);
 
 /* out[t][0..N) = W x[t]. gpu_product divides each row of W between lanes and is made for few rows
@@ -188,6 +191,8 @@ enum gpu_end {
     GPU_ADD,  /* out += scale * W x */
     GPU_GATED /* out[i] = act((W x)[i]) * (W x)[N/2 + i], i < N/2; requires gpu_dense_gates */
 };
+/* Arguments of gpu_dense: n parts of W, an optional norm, and the last operation with its scale or
+ * activation. */
 struct gpu_dense {
     struct gpu_matrix part[3];
     int n;
@@ -203,6 +208,7 @@ struct gpu_dense {
 };
 void gpu_dense(struct gpu *g, float *out, size_t ld_out, const float *x, size_t ld_x, int T,
                const struct gpu_dense *how);
+/* Returns true if gpu_dense supports GPU_GATED for these parts. */
 bool gpu_dense_gates(const struct gpu_matrix *part, int n);
 
 /* Matrix multiplication with cuBLAS, for the prefill, for n matrices of one K; their outputs are
@@ -285,8 +291,7 @@ struct gpu_new_entries {
     const float *q_norm, *k_norm; /* [D] norm weights; NULL: no norm */
     float eps;
     const float *cos_sin; /* [T] as for gpu_rope; NULL: no RoPE */
-    float *unturned;      /* [T] receives queries and keys after their norms, before RoPE; may be
-                           * NULL */
+    float *unturned;      /* [T] out: normed queries and keys before RoPE, or NULL */
     size_t ld_unturned;
     const int32_t *slot;  /* [heads] slot of the first token; the others follow */
     const int32_t *until; /* [T][heads]; NULL: no entry expires */
@@ -310,8 +315,7 @@ struct gpu_attention {
     int n_heads, T, pos0;
     const int32_t *now;          /* value added to pos0 for the query positions; NULL: 0 */
     float scale, cap;            /* cap 0: no soft cap */
-    const float *log_beta;       /* [heads][ld_slot]: adds (t - pos) log_beta to logits; NULL: no
-                                  * gates */
+    const float *log_beta;       /* [heads][ld_slot]: logits get + (t - pos) log_beta; or NULL */
     const int32_t *page;         /* [heads]; NULL: all pages are read */
     const unsigned char *chosen; /* [n_heads][ld_chosen] */
     int ld_chosen;

@@ -149,6 +149,7 @@ void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *
 /* Partial sums part[GPU_PARTS] of n values, of their exponentials or of their squares. The host
  * adds the parts in order. */
 enum { GPU_PARTS = 256 };
+/* Terms of gpu_sum_parts. */
 enum gpu_sum { GPU_VALUES, GPU_EXPONENTIALS, GPU_SQUARES };
 void gpu_sum_parts(struct gpu *g, double *part, const float *x, size_t n, enum gpu_sum what);
 /* One AdamW step with the scalars of optimizer.c. */

@@ -1,8 +1,8 @@
-/* graph.cu - work that is written down, compared with what came before, and put on the stream at
- * once: one call of the driver in the place of hundreds.
+/* graph.cu - records work, compares it with the preceding recording, and launches it as a CUDA
+ * graph: one call of the driver instead of hundreds.
  *
- * What is written down is a list of nodes, each with all that it was given.  The list of the last
- * time is compared node by node: so nothing that has changed is replayed as it was. */
+ * A recording is a list of nodes with all their arguments. It is compared with the last recording
+ * node by node, so every change is noticed. */
 #include <string.h>
 
 #include "engine/cuda/device.cuh"
@@ -12,33 +12,33 @@ enum { MOST_ARGS = GPU_MOST_ARGS, ALIGN = 16, TRUNK = -1, MOST_BEFORE = 2 * GPU_
 
 struct node {
     int kind, n_args;
-    int branch;  /* TRUNK, or of those that do not wait for each other */
-    bool aside;  /* nothing of its branch waits for it but what is aside, too */
-    bool leaves; /* the first one aside after others that were not */
+    int branch;  /* TRUNK or branch number; branches do not wait for each other */
+    bool aside;  /* side chain: only other nodes of the side chain wait for it */
+    bool leaves; /* first node of a side chain after other nodes */
     const void *kernel;
     dim3 grid, block;
     size_t shared;
-    size_t at[MOST_ARGS], size[MOST_ARGS]; /* its arguments among the bytes */
-    size_t end;                            /* of them */
-    void *to;                              /* of a copy, and of zeros */
+    size_t at[MOST_ARGS], size[MOST_ARGS]; /* offsets and sizes of its arguments in `byte` */
+    size_t end;                            /* end of the arguments */
+    void *to;                              /* target of a copy or of zeros */
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
     cudaEvent_t mark;
-    bool early;   /* may start before what is before it ends */
+    bool early;   /* may start before the preceding kernel ends */
     bool changed; /* since the graph was built */
     cudaGraphNode_t made;
 };
 
 struct gpu_graph {
     struct node *node;
-    size_t n, room; /* nodes that are right so far */
-    size_t kept;    /* nodes of the last time */
-    char *byte;     /* of arguments */
+    size_t n, room; /* number of valid nodes, and capacity */
+    size_t kept;    /* nodes of the last recording */
+    char *byte;     /* bytes of arguments */
     size_t n_bytes, bytes_room;
-    bool same; /* so far the last time's nodes, but for what they were given */
+    bool same; /* same shape as the last recording so far */
     int branch;
-    bool aside, leaves; /* of the next node */
+    bool aside, leaves; /* for the next node */
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     struct gpu_graph_facts facts;
@@ -81,7 +81,7 @@ static cudaMemsetParams zero_params(const struct node *d)
     return p;
 }
 
-/* Puts a node on the stream by itself. */
+/* Puts one node on the stream. */
 static void run_node(struct gpu *g, const struct node *d, void **arg)
 {
     if (d->kind == NODE_KERNEL)
@@ -103,15 +103,15 @@ static void run_all(struct gpu *g, const struct gpu_graph *x)
     }
 }
 
-/* What the next node waits for. */
+/* Last nodes on which the next node can depend. */
 struct ends {
-    const struct node *fork;                    /* the last node of the trunk */
-    const struct node *of[GPU_BRANCHES];        /* the last one of each branch since; NULL: none */
-    const struct node *aside[1 + GPU_BRANCHES]; /* the last one aside of the trunk, of branches */
+    const struct node *fork;                    /* last node of the trunk */
+    const struct node *of[GPU_BRANCHES];        /* last node of each branch, or NULL */
+    const struct node *aside[1 + GPU_BRANCHES]; /* last node of each side chain */
 };
 
-/* A node of a branch waits for the one before it there, the first one for the trunk; one of the
- * trunk waits for all branches.  Returns how many. */
+/* A node of a branch depends on the preceding node of the branch, and its first node on the trunk.
+ * A node of the trunk depends on all branches. Returns the number of dependencies. */
 static int before_node(const struct ends *e, int branch, const struct node **ret_before)
 {
     int n = 0;
@@ -127,7 +127,8 @@ static int before_node(const struct ends *e, int branch, const struct node **ret
     return n;
 }
 
-/* A node aside waits for the one before it there, and where it leaves its branch for that, too. */
+/* A node of a side chain depends on the preceding node there. If it starts from its branch, it also
+ * depends on that. */
 static int before_aside(const struct ends *e, const struct node *d, const struct node **ret_before)
 {
     const struct node *last = e->aside[1 + d->branch];
@@ -137,7 +138,7 @@ static int before_aside(const struct ends *e, const struct node *d, const struct
     return n;
 }
 
-/* A mark waits for all. */
+/* A mark depends on all nodes. */
 static int before_mark(const struct ends *e, const struct node **ret_before)
 {
     int n = before_node(e, TRUNK, ret_before);
@@ -163,8 +164,9 @@ static void end_node(struct ends *e, const struct node *d)
     e->fork = d;
 }
 
-/* Whether a kernel has what earlier_done is: its code is made for compute capability 9.0 or later.
- * What the driver has compiled from PTX for an older one does not wait, whatever the device is. */
+/* Returns true if earlier_done of the kernel waits: its code is for compute capability 9.0 or
+ * later. Code that the driver compiled from PTX for an older capability does not wait on any
+ * device. */
 static bool waits_itself(const void *kernel)
 {
     struct cudaFuncAttributes a;
@@ -174,7 +176,8 @@ static bool waits_itself(const void *kernel)
     return false;
 }
 
-/* Kernel d may start while the only kernel before it still runs: it waits for its end by itself. */
+/* Adds kernel d so that it may start while its only predecessor runs. It waits for the predecessor
+ * in earlier_done. */
 static cudaError_t add_early(struct gpu_graph *x, struct node *d, const struct node *before,
                              const cudaKernelNodeParams *p)
 {
@@ -191,12 +194,12 @@ static cudaError_t add_early(struct gpu_graph *x, struct node *d, const struct n
 #endif
 }
 
-/* A step waits for its chain of kernels: their blocks come before those of what is aside, which so
- * have what room a chain leaves. */
+/* Gives the kernels of the main chain a higher priority than side chains. A step waits for the main
+ * chain, and side chains use only the remaining resources. */
 static cudaError_t put_before_asides(const struct node *d)
 {
     cudaLaunchAttributeValue v = {};
-    v.priority = -1; /* 0: what no number was given to */
+    v.priority = -1; /* 0: the default priority */
     return cudaGraphKernelNodeSetAttribute(d->made, cudaLaunchAttributePriority, &v);
 }
 
@@ -233,8 +236,8 @@ static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *en
     return cudaGraphAddMemsetNode(&d->made, x->graph, made, (size_t)n, &zero);
 }
 
-/* The nodes in their order, branches side by side.  false: the driver makes none, and they are to
- * be put on the stream one by one. */
+/* Builds the graph with all nodes in order, with concurrent branches. Returns false if the driver
+ * fails; then the nodes must be put on the stream one by one. */
 static bool build(struct gpu_graph *x)
 {
     struct ends ends = {};
@@ -269,7 +272,7 @@ static cudaError_t update_node(const struct gpu_graph *x, const struct node *d)
     return cudaGraphExecMemsetNodeSetParams(x->exec, d->made, &zero);
 }
 
-/* The nodes that were given something else.  false: the driver does not take one. */
+/* Updates the nodes with new arguments. Returns false if the driver rejects one. */
 static bool update(struct gpu_graph *x)
 {
     cudaError_t e = cudaSuccess;
@@ -287,7 +290,7 @@ static bool update(struct gpu_graph *x)
     return false;
 }
 
-/* ---- writing down */
+/* ---- recording */
 
 void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
 {
@@ -295,7 +298,7 @@ void gpu_graph_begin(struct gpu *g, struct gpu_graph **graph)
         *graph = MEM_NEW(struct gpu_graph, 1);
     struct gpu_graph *x = *graph;
     if (!x)
-        return; /* without a list each launch goes by itself */
+        return; /* without a recording launches run on the stream */
     x->kept = x->n;
     x->n = x->n_bytes = 0;
     x->same = true;
@@ -366,8 +369,8 @@ struct gpu_graph_facts gpu_graph_look(const struct gpu_graph *x)
     return x ? x->facts : none;
 }
 
-/* Room for the next node and its arguments, which end there among the bytes; NULL: there is none,
- * and what was written down has been put on the stream. */
+/* Allocates the next node and its arguments, which end at `end`. Returns NULL if there is not
+ * enough memory; the recording has then been put on the stream. */
 static struct node *next_node(struct gpu *g, size_t end)
 {
     struct gpu_graph *x = g->recording;
@@ -389,7 +392,7 @@ static struct node *next_node(struct gpu *g, size_t end)
     return NULL;
 }
 
-/* Whether node d of the last time is of the same making as this one. */
+/* Returns true if node d of the last recording has the same shape as this one. */
 static bool alike(const struct node *d, const struct node *now)
 {
     return d->kind == now->kind && d->kernel == now->kernel && d->n_args == now->n_args
@@ -403,7 +406,7 @@ static bool equal(dim3 a, dim3 b)
     return a.x == b.x && a.y == b.y && a.z == b.z;
 }
 
-/* Takes the node down; of a kernel its arguments come too. */
+/* Records a node, including the arguments of a kernel. */
 static void take_node(struct gpu_graph *x, struct node *to, struct node now, void **arg)
 {
     bool known = x->same && x->n < x->kept && alike(to, &now);
@@ -423,7 +426,7 @@ static void take_node(struct gpu_graph *x, struct node *to, struct node now, voi
     x->n++;
 }
 
-/* The next node of what is written down, or on the stream at once. */
+/* Records the next node, or puts it on the stream. */
 static void put_node(struct gpu *g, const struct node *now, void **arg)
 {
     struct node *to = g->recording ? next_node(g, now->end) : NULL;

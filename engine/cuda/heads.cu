@@ -1,6 +1,7 @@
-/* heads.cu - rounds over the heads of all layers: who is asked, what was chosen, and the cut.
+/* heads.cu - eviction rounds over the heads of all layers: candidates, reports of selected entries,
+ * and the cut.
  *
- * A block serves a head in the kernels below, PAGE_SLOTS lanes at a time, one for each slot. */
+ * In the kernels below a block serves a head, PAGE_SLOTS lanes at a time, one lane per slot. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/heads.h"
 
@@ -11,13 +12,13 @@ DEVICE size_t first_of(const struct gpu_heads &h, int at)
     return (size_t)at * (size_t)h.cache.ld_slot;
 }
 
-/* Row r of a head in a column. */
+/* Returns the offset of row r of a head in a column. */
 DEVICE size_t row_of(const struct gpu_heads &h, int column, int at, int r)
 {
     return ((size_t)at * (size_t)h.column[column].rows + (size_t)r) * (size_t)h.cache.ld_slot;
 }
 
-/* What positions count from. */
+/* Returns the base of relative positions. */
 DEVICE int32_t now_of(const struct gpu_heads &h)
 {
     return h.now ? h.now[0] : 0;
@@ -58,7 +59,7 @@ void gpu_list_gone(struct gpu *g, const struct gpu_heads *h, const int32_t *head
     LAUNCH(gone_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, head, slot, n);
 }
 
-/* What select.c orders by, for one head: the worse the smaller, no two alike. */
+/* Returns the sort key of select.c for one head: a smaller key is worse, and all keys differ. */
 DEVICE unsigned long long key_of(float score, int32_t pos, bool older)
 {
     unsigned low = older ? ~(unsigned)pos : (unsigned)pos;
@@ -82,7 +83,7 @@ DEVICE unsigned long long block_least(unsigned long long v)
     return least;
 }
 
-/* Block (head): its victims go into the lists wherever there is room next. */
+/* Block (head): appends its evicted entries to the lists. */
 __global__ void __launch_bounds__(LANES)
     report_kernel(struct gpu_heads h, const float *score, bool older, struct gpu_chosen *chosen,
                   int32_t *cursor, int32_t *slot, float *score_of)
@@ -129,7 +130,8 @@ void gpu_report(struct gpu *g, const struct gpu_heads *h, const float *score, bo
            slot, score_of);
 }
 
-/* The number of lanes below this one with v, of a block of KEEPERS lanes; *all: of all lanes. */
+/* Returns the number of lanes below this one with v, in a block of KEEPERS lanes; *all: number of
+ * all lanes with v. */
 DEVICE int rank_in_block(bool v, int *all)
 {
     SHARED(int, part, KEEPERS / WARP);
@@ -147,7 +149,7 @@ DEVICE int rank_in_block(bool v, int *all)
     return below;
 }
 
-/* What of an entry lies in a column: moved by each lane that does, all of which read before any
+/* Moves a column's value of an entry in each lane with `moves`. All lanes read before any lane
  * writes. */
 template <class T> DEVICE void move_column(void *data, size_t row, bool moves, int from, int to)
 {
@@ -158,7 +160,8 @@ template <class T> DEVICE void move_column(void *data, size_t row, bool moves, i
         p[to] = v;
 }
 
-/* Each lane with `moves` moves its entry of head `at`.  All lanes call it; barriers lie within. */
+/* Each lane with `moves` moves its entry of head `at`. All lanes must call it, because it
+ * synchronises. */
 template <class KV>
 DEVICE void move_entries(const struct gpu_heads &h, int at, bool moves, int from, int to)
 {
@@ -188,14 +191,14 @@ DEVICE void move_entries(const struct gpu_heads &h, int at, bool moves, int from
     __syncthreads();
 }
 
-/* Goes through the n slots of order[]: each becomes rename(slot), or is left out where that is < 0.
- */
+/* Renames the n slots of order[]: each becomes rename(slot), and is removed if the result is <
+ * 0. */
 template <class F> DEVICE void rename_order(const struct gpu_heads &h, int at, int n, F rename)
 {
     int32_t *order = h.order ? h.order + first_of(h, at) : nullptr;
     for (int i0 = 0, m = 0, all; order && i0 < n; i0 += KEEPERS, m += all) {
         int i = i0 + (int)threadIdx.x, to = i < n ? rename(order[i]) : -1;
-        int rank = rank_in_block(to >= 0, &all); /* all have read when the first writes */
+        int rank = rank_in_block(to >= 0, &all); /* all reads precede writes */
         if (to >= 0)
             order[m + rank] = to;
     }
@@ -207,12 +210,12 @@ struct leave {
     int32_t t;
 };
 
-/* What a block knows of its head. */
+/* State of the block's head. */
 struct ranks {
     int n, gap, hole;
 };
 
-/* The entry of slot `from` fills slot `to`; lanes share it out. */
+/* Moves the entry of slot `from` to slot `to`; the lanes divide the channels. */
 template <class KV> DEVICE void fill(const struct gpu_heads &h, int at, int n, int from, int to)
 {
     const struct gpu_cache &c = h.cache;
@@ -238,7 +241,7 @@ template <class KV> DEVICE void fill(const struct gpu_heads &h, int at, int n, i
     rename_order(h, at, n, [&](int s) { return s == from ? to : s; });
 }
 
-/* Ranks close over `slots` slots, of which stays(slot) tells. */
+/* Compacts a head over `slots` slots; stays(slot) is true for kept slots. */
 template <class KV, class F>
 DEVICE int close_ranks(const struct gpu_heads &h, int at, int n, int slots, F stays)
 {
@@ -259,7 +262,7 @@ DEVICE int close_ranks(const struct gpu_heads &h, int at, int n, int slots, F st
     return done;
 }
 
-/* n_cut entries are marked in mark[], of which one is `victim`. */
+/* Evicts the n_cut entries marked in mark[]; `victim` is one of them. */
 template <class KV>
 DEVICE void leave_head(const struct gpu_heads &h, int at, const unsigned char *mark, int n_cut,
                        int victim, struct ranks *r)
@@ -270,7 +273,7 @@ DEVICE void leave_head(const struct gpu_heads &h, int at, const unsigned char *m
         return;
     }
     int n = r->n, hole = r->hole, slots = n;
-    bool back = r->gap == GPU_GAP_FILLED && hole < n; /* what filled the hole goes back */
+    bool back = r->gap == GPU_GAP_FILLED && hole < n; /* undo the fill of the hole */
     if (back) {
         fill<KV>(h, at, n, hole, n);
         slots = n + 1;
@@ -283,7 +286,7 @@ DEVICE void leave_head(const struct gpu_heads &h, int at, const unsigned char *m
     r->gap = GPU_GAP_CLOSED;
 }
 
-/* Open slots are filled, or opened again for the newcomer, who takes the next one. */
+/* Fills open slots. If a newcomer follows, reopens a filled slot for it instead. */
 template <class KV>
 DEVICE void end_round(const struct gpu_heads &h, int at, bool newcomer, struct ranks *r)
 {
@@ -299,7 +302,7 @@ DEVICE void end_round(const struct gpu_heads &h, int at, bool newcomer, struct r
     }
 }
 
-/* By one lane. */
+/* Called by one lane. */
 DEVICE void add_newcomer(const struct gpu_heads &h, int at, int32_t t, struct ranks *r)
 {
     int slot = r->gap == GPU_GAP_OPEN ? r->hole : r->n;
@@ -310,7 +313,7 @@ DEVICE void add_newcomer(const struct gpu_heads &h, int at, int32_t t, struct ra
     *r = {r->n + 1, GPU_GAP_NONE, 0};
 }
 
-/* What a newcomer starts with; a lane has every KEEPERS-th row. */
+/* Initialises the columns of a newcomer; a lane has every KEEPERS-th row. */
 DEVICE void start_columns(const struct gpu_heads &h, int at, int slot)
 {
     for (int k = 0; k < h.n_columns; k++)
@@ -337,10 +340,10 @@ __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct
             n_cut++;
             victim += i;
         }
-    if (h.valid) /* from the first that leaves on, other entries are there */
+    if (h.valid) /* slots change from the first evicted entry on */
         least = (int)block_least((unsigned long long)least);
     n_cut = block_sum(n_cut);
-    victim = block_sum(victim); /* where there is one, it is that */
+    victim = block_sum(victim); /* if exactly one entry is evicted, the sum is its slot */
     if (n_cut > 0)
         leave_head<KV>(h, at, mark, n_cut, victim, &r);
     end_round<KV>(h, at, w.newcomer, &r);

@@ -51,6 +51,7 @@ struct gpu_heads {
      * step. NULL: relative to 0. */
     const int32_t *now;
 };
+/* State of an entry in an eviction round. */
 enum gpu_mark_of {
     GPU_STAYS,     /* not a candidate */
     GPU_CANDIDATE, /* can be evicted */

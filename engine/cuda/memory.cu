@@ -13,7 +13,7 @@ void gpu_versions(int *ret_driver, int *ret_built)
     cudaRuntimeGetVersion(ret_built);
 }
 
-/* Why no device can be reached. */
+/* Reports why no device can be used. */
 static int no_device(cudaError_t e, struct kvf_diag *d)
 {
     int driver, built;
@@ -40,7 +40,7 @@ int gpu_count(struct kvf_diag *d)
     return 0;
 }
 
-/* Shows which devices the kernels were compiled for. */
+/* Dummy kernel that shows for which devices the kernels were compiled. */
 static __global__ void compiled_for(void) {}
 
 /* Checks that kernels were compiled for the current device, number `which` with properties p. */
@@ -171,13 +171,13 @@ void *gpu_alloc(struct gpu *g, size_t n, size_t size)
         return NULL;
     if (cudaMalloc(&p, bytes > 0 ? bytes : 1) == cudaSuccess)
         return p;
-    (void)cudaGetLastError(); /* no room is told by NULL alone */
+    (void)cudaGetLastError(); /* only the result NULL reports a lack of memory */
     return NULL;
 }
 
 void gpu_free(struct gpu *g, void *p)
 {
-    gpu_graph_break(g); /* which may use it */
+    gpu_graph_break(g); /* recorded work may use p */
     if (p)
         cudaFree(p);
 }
@@ -231,7 +231,7 @@ void gpu_unpin(struct gpu *g, void *p)
     gpu_graph_break(g);
     if (!p)
         return;
-    (void)cudaStreamSynchronize(g->stream); /* which may still copy from there, or to it */
+    (void)cudaStreamSynchronize(g->stream); /* pending copies may use the memory */
     cudaFreeHost(p);
 }
 
@@ -256,7 +256,7 @@ void gpu_leave(struct gpu *g, void *host)
     gpu_graph_break(g);
     gpu_note(g, cudaStreamSynchronize(g->stream));
     if (cudaHostUnregister(host) != cudaSuccess)
-        (void)cudaGetLastError(); /* it was never taken */
+        (void)cudaGetLastError(); /* it was never pinned */
 }
 
 void gpu_part(struct gpu_parts *p, void *device, const void *pinned, size_t bytes)

@@ -1,10 +1,10 @@
-/* newcomer.cu - the heads of tokens between their projections and their attention, in one launch.
- */
+/* newcomer.cu - norms, RoPE and storage of new tokens between their projections and their
+ * attention, in one launch. */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = GPU_MOST_CHANNELS };
 
-/* What a row is multiplied with before its weights, in the order of sums of rmsnorm_kernel. */
+/* Returns the scale of the RMS norm of a row, with the summation order of rmsnorm_kernel. */
 DEVICE float norm_of(const float *row, int D, float eps)
 {
     double square = 0;
@@ -13,7 +13,7 @@ DEVICE float norm_of(const float *row, int D, float eps)
     return (float)(1.0 / sqrt(block_sum(square) / D + (double)eps));
 }
 
-/* Channel c of head h into its slot. */
+/* Stores channel c of head h in its slot. */
 template <class KV>
 DEVICE void store(const struct gpu_cache &cache, int h, int slot, int c, bool value, float v,
                   const int32_t *until)
@@ -26,14 +26,14 @@ DEVICE void store(const struct gpu_cache &cache, int h, int slot, int c, bool va
         cache.until[entry] = until ? until[h] : INT32_MAX;
 }
 
-/* What a launch is given of N sequences. */
+/* Kernel arguments of N sequences. */
 template <int N> struct newcomers {
     struct gpu_cache cache[N];
     struct gpu_new_entries x[N];
 };
 
-/* Block (head of queries, keys or values, token, sequence); a lane one channel, the next of a pair
- * beside it.  All but the row itself was there before the kernel that makes the row. */
+/* Block (head of queries, keys or values; token; sequence). A lane has one channel, its neighbour
+ * has the other channel of the pair. Only the row itself depends on the preceding kernel. */
 template <class KV, int N>
 __global__ void __launch_bounds__(LANES) settle_kernel(GIVEN struct newcomers<N> all)
 {

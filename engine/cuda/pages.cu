@@ -1,5 +1,5 @@
-/* pages.cu - writing into the pages of a cache, whole ones that come and go, and entries that move.
- */
+/* pages.cu - writes entries into the pages of a cache, copies full pages in and out, and moves
+ * entries. */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 128, COPIERS = 256 };
@@ -34,7 +34,7 @@ void gpu_append(struct gpu *g, const struct gpu_cache *c, const float *k, const 
     LAUNCH(kernel, grid, LANES, 0, g, cache, k, v, ld, first, pos0, until);
 }
 
-/* Block (page, head) copies a page in pieces of 16 bytes: pages are whole ones of these. */
+/* Block (page, head) copies a page in pieces of 16 bytes, of which a page is a multiple. */
 __global__ void pages_out_kernel(struct gpu_cache c, size_t n_pieces, const int32_t *first, int T,
                                  uint4 *out)
 {
@@ -57,7 +57,7 @@ void gpu_gather_pages(struct gpu *g, const struct gpu_cache *c, const int32_t *f
     LAUNCH(pages_out_kernel, grid, COPIERS, 0, g, cache, pieces, first, T, (uint4 *)out);
 }
 
-/* Block (page), in pieces as above; what is read is pinned memory. */
+/* Block (page), in pieces of 16 bytes; the source is pinned memory. */
 __global__ void pages_in_kernel(uint4 *pool, size_t n_pieces, const int32_t *where,
                                 const uint4 *from)
 {

@@ -1,4 +1,4 @@
-/* parcel.cu - what comes home on a stream of its own, while the kernels of the first one go on. */
+/* parcel.cu - copies to host on a second stream, concurrently with the kernels of the first one. */
 #include "engine/cuda/device.cuh"
 
 struct parcels {

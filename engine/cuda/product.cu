@@ -1,16 +1,16 @@
-/* product.cu - matrix products whose weights are dequantised in the kernel, and embeddings. */
+/* product.cu - matrix products that dequantise weights in the kernel, and embeddings. */
 #include "engine/cuda/activation.cuh"
 #include "engine/cuda/blocks.cuh"
 
 enum {
-    FEW_ROWS = 4,      /* rows of W that a block computes */
-    MORE_ROWS = 8,     /* the same where that gains (dense_of_rows) */
-    MOST_WARPS = 8,    /* that share out the channels of a row */
-    MOST_TOGETHER = 8, /* rows of x that share what was read of W */
+    FEW_ROWS = 4,      /* rows of W per block */
+    MORE_ROWS = 8,     /* rows of W per block where that is faster (dense_of_rows) */
+    MOST_WARPS = 8,    /* maximum warps that divide the channels of a row */
+    MOST_TOGETHER = 8, /* rows of x that share loaded weights */
     SMALL = 1 << 22,   /* weights of a small matrix */
 };
 
-/* The octet of x that goes with octet o; 0 beyond K. */
+/* Loads the octet of x for octet o of W; 0 from K on. */
 DEVICE void load_x(const float *x, int o, int K, bool whole, float *v)
 {
     if (whole) {
@@ -24,7 +24,7 @@ DEVICE void load_x(const float *x, int o, int K, bool whole, float *v)
         v[i] = o * OCTET + i < K ? x[o * OCTET + i] : 0;
 }
 
-/* A product as its kernel is given it. */
+/* Kernel arguments of a product. */
 struct dense_in {
     struct gpu_dense how;
     const float *x;
@@ -33,9 +33,9 @@ struct dense_in {
     int T, K, N; /* N: rows of all parts */
 };
 
-/* What a kernel is made for: rows in whole octets of 16-byte words, as they are, behind a norm, or
- * gates; or anything.  What is known when it is compiled leaves no branch between loads, so that
- * many are on their way, and little code, which each launch has to fetch. */
+/* Specialisations of the kernel: aligned rows of full octets, plain, with a norm, or with gates; or
+ * the general case. Compile-time constants avoid branches between loads, so that many loads are in
+ * flight, and keep the code small, which each launch must fetch. */
 enum kind { DENSE_PLAIN, DENSE_NORMED, DENSE_GATED, DENSE_ANY };
 
 DEVICE bool is_gated(int kind, const struct dense_in &in)
@@ -47,9 +47,8 @@ DEVICE bool is_normed(int kind, const struct dense_in &in)
     return kind == DENSE_NORMED || (kind != DENSE_PLAIN && in.how.norm);
 }
 
-/* Row j of a group of M rows: of W, where the parts lie one below the other.  What activates and
- * what is activated stand one after the other in the group.  Beyond the end the last output is made
- * again. */
+/* Returns row j of a group of M rows of W, whose parts are stacked by rows. In a gated group, the
+ * gate rows precede the rows that they multiply. After the end, the last output is repeated. */
 template <int M>
 DEVICE const uint8_t *dense_row(const struct dense_in &in, bool gated, int group, int j)
 {
@@ -63,10 +62,11 @@ DEVICE const uint8_t *dense_row(const struct dense_in &in, bool gated, int group
     row -= third ? m[1].N : 0;
     const void *data = second ? m[1].data : m[0].data;
     data = third ? m[2].data : data;
-    return (const uint8_t *)data + (size_t)row * m[0].row_bytes; /* of one type, as long */
+    /* all parts have one type, so rows have equal length */
+    return (const uint8_t *)data + (size_t)row * m[0].row_bytes;
 }
 
-/* An octet of each row of W. */
+/* Loads an octet of each row of W. */
 template <int TYPE, int M, int KIND>
 DEVICE void dense_weights(const struct dense_in &in, const uint8_t *const *w, int o,
                           float (*a)[OCTET])
@@ -79,7 +79,7 @@ DEVICE void dense_weights(const struct dense_in &in, const uint8_t *const *w, in
             block<TYPE>::eight(w[j], o, a[j]);
 }
 
-/* Adds what octet o of each row of x gives with those of W. */
+/* Adds the products of octet o of each row of x with the rows of W. */
 template <int ROWS, int M, int KIND>
 DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET],
                       float (*sum)[M + 1])
@@ -103,7 +103,7 @@ DEVICE void dense_add(const struct dense_in &in, int o, const float (*a)[OCTET],
     }
 }
 
-/* Sum i of row t over the warps of the block. */
+/* Returns sum i of row t over the warps of the block. */
 template <int M> DEVICE float dense_sum(in_shared<float> part, int rows, int t, int i)
 {
     float sum = 0;
@@ -113,14 +113,14 @@ template <int M> DEVICE float dense_sum(in_shared<float> part, int rows, int t, 
     return sum;
 }
 
-/* What all products of row t are multiplied with: the rest of the norm. */
+/* Returns the factor of all products of row t: the scale of the norm. */
 template <int M>
 DEVICE float dense_scale(const struct dense_in &in, in_shared<float> part, int rows, int t)
 {
     return rsqrtf(dense_sum<M>(part, rows, t, M) / (float)in.K + in.how.eps);
 }
 
-/* The first group leaves what the norm makes of x. */
+/* The first group stores the normed x. */
 template <int M> DEVICE void dense_leave(const struct dense_in &in, in_shared<float> part, int rows)
 {
 #pragma unroll 1
@@ -133,7 +133,7 @@ template <int M> DEVICE void dense_leave(const struct dense_in &in, in_shared<fl
     }
 }
 
-/* The sums of the warps become outputs. */
+/* Combines the sums of the warps and stores the outputs. */
 template <int M, int KIND>
 DEVICE void dense_end(const struct dense_in &in, in_shared<float> part, int rows, int group)
 {
@@ -156,8 +156,8 @@ DEVICE void dense_end(const struct dense_in &in, in_shared<float> part, int rows
         dense_leave<M>(in, part, rows);
 }
 
-/* A block has a group of M rows of W and T <= ROWS rows of x; its warps share out the
- * octets.  The weights of two octets are on their way at a time, the first ones before x is there.
+/* A block has a group of M rows of W and T <= ROWS rows of x; its warps divide the octets. The
+ * weights of two octets are in flight at a time. The first ones are loaded before x is available.
  */
 template <int TYPE, int ROWS, int M, int KIND>
 __global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in in)
@@ -198,9 +198,9 @@ __global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in
     dense_end<M, KIND>(in, part, ROWS, (int)blockIdx.x);
 }
 
-/* Warps that share out the octets of a row.  Each has some rounds to make where there are many
- * rows, and one where a matrix is small and waiting is all; it follows from the matrix alone, and
- * so does the order of sums. */
+/* Returns the number of warps that divide the octets of a row. Each warp has several rounds if
+ * there are many rows. It has one round for a small matrix, where latency dominates. The number
+ * depends only on the matrix, and so does the summation order. */
 static unsigned dense_warps(int N, int K)
 {
     unsigned n = MOST_WARPS, rounds = (size_t)N * (size_t)K < SMALL ? 1 : 3;
@@ -209,8 +209,8 @@ static unsigned dense_warps(int N, int K)
     return n;
 }
 
-/* A small product comes early; the blocks of a large one would stand in the way of those that
- * still read. */
+/* A small product starts early. The blocks of a large product would delay the blocks that still
+ * read. */
 template <int TYPE, int ROWS, int M, int KIND>
 static void dense_launch(struct gpu *g, const struct dense_in &in)
 {
@@ -225,9 +225,9 @@ static void dense_launch(struct gpu *g, const struct dense_in &in)
         LAUNCH(kernel, grid, lanes, 0, g, in);
 }
 
-/* What is read of x and of the norm serves more rows of W, but a lane then needs more registers: on
- * an H200 that gains with large matrices of bf16, for up to 4 rows of x only behind a norm.  Bits
- * do not depend on it, as a lane has the same octets. */
+/* Loads of x and of the norm serve more rows of W here, but a lane needs more registers. On an H200
+ * this is faster for large bf16 matrices; for up to 4 rows of x only with a norm. The bits do not
+ * depend on it, because a lane has the same octets. */
 template <int TYPE, int ROWS, int KIND>
 static void dense_of_rows(struct gpu *g, const struct dense_in &in)
 {
@@ -265,7 +265,7 @@ template <int TYPE> static void dense(struct gpu *g, const struct dense_in &in)
         dense_of_kind<TYPE, DENSE_PLAIN>(g, in);
 }
 
-/* Rows of x, some at a time. */
+/* Processes the rows of x in groups. */
 static void dense_rows(struct gpu *g, struct dense_in in, int T)
 {
     for (int t = 0; t < T; t += MOST_TOGETHER) {
@@ -316,8 +316,8 @@ void gpu_product(struct gpu *g, float *out, size_t ld_out, const float *x, size_
 
 enum { TILE_N = 64, TILE_T = 16, TILE_K = 32, TILE_LANES = 256, PER_LANE = 4 };
 
-/* A block makes TILE_N outputs of TILE_T rows; a lane PER_LANE rows of one output, each a chain of
- * fused steps over k. */
+/* A block computes TILE_N outputs of TILE_T rows; a lane computes PER_LANE rows of one output, each
+ * a chain of fused multiply-adds over k. */
 template <int TYPE>
 __global__ void __launch_bounds__(TILE_LANES)
     exact_kernel(float *out, size_t ld_out, const float *x, size_t ld_x, int T, struct gpu_matrix m)
@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(TILE_LANES)
     int mine = id % TILE_N, first = id / TILE_N * PER_LANE;
     float sum[PER_LANE] = {0};
     for (int k0 = 0; k0 < m.K; k0 += TILE_K) {
-        int row = id / 4, o = id % 4; /* of the four octets of a row of the tile */
+        int row = id / 4, o = id % 4; /* one of the four octets of a row of the tile */
         float a[OCTET] = {0};
         if (n0 + row < m.N && k0 + o * OCTET < m.K)
             load_octet<TYPE>((const uint8_t *)m.data + (size_t)(n0 + row) * m.row_bytes,

@@ -1,12 +1,12 @@
-/* reads.cu - which pages of a head the query of a step reads. */
+/* reads.cu - selects the pages of a head that a step's query reads. */
 #include "engine/cuda/device.cuh"
 
 #include "engine/cuda/reads.h"
 
 enum { LANES = 128 };
-enum { LEFT_OUT, OPEN, ALWAYS }; /* of a page, in chosen[] */
+enum { LEFT_OUT, OPEN, ALWAYS }; /* state of a page in chosen[] */
 
-/* Block (head): channel by channel, the pages from the first that has changed on. */
+/* Block (head): updates the bounds channel by channel, from the first changed page on. */
 template <class KV>
 __global__ void __launch_bounds__(LANES)
     bounds_kernel(struct gpu_heads h, struct gpu_reads r, int first, struct gpu_bounds b)
@@ -40,8 +40,8 @@ void gpu_take_bounds(struct gpu *g, const struct gpu_heads *h, const struct gpu_
     LAUNCH(kernel, (unsigned)n, LANES, 0, g, in, r, first, b);
 }
 
-/* What a lane has to score: page blockIdx.x LANES + lane of query head blockIdx.y; false: nothing.
- * Queries [*g0, *end) decide. */
+/* Sets the page that a lane scores, blockIdx.x LANES + lane of query head blockIdx.y, and the query
+ * heads [*g0, *end) that score it. Returns false if the lane has no page. */
 DEVICE bool page_of(const struct gpu_reads &r, int *page, int *g0, int *end)
 {
     int g = (int)blockIdx.y;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(LANES)
     if (threadIdx.x != 0)
         return;
     r.n_open[g] = all ? 0 : open;
-    r.lost[g] = open - more; /* all of them where there are more */
+    r.lost[g] = open - more; /* can exceed the number of open pages, which means all of them */
     if (g % r.per == 0)
         page[g / r.per] = all ? 0 : r.page;
 }

@@ -1,12 +1,12 @@
-/* rows_tensor.cu - rows of attention of many queries, with keys in f16, by tensor cores, where the
- * order of sums is free.
+/* rows_tensor.cu - attention rows of many queries with f16 keys on tensor cores, without a fixed
+ * order of sums.
  *
- * A row is one query of one query head.  A block has 64 rows of the query heads of one KV head,
- * query by query, a warp 16 of them, and goes through a split, PAGES pages of keys, of which the
- * next one is on its way.  Products are cheaper than a row that is written and read once more, so
- * they are made twice: first for the sums of each split of a row, which are put together in their
- * order, then for the weights.  Splits begin at fixed slots and what is hidden adds nothing, so a
- * row has the same bits whatever other queries there are. */
+ * A row is one query of one query head. A block has 64 rows of the query heads of one KV head,
+ * query by query; a warp has 16 of them. The block processes a split, PAGES pages of keys, and
+ * copies the next page meanwhile. Products are cheaper than writing and reading a row once more, so
+ * they are computed twice. The first pass computes the sums of each split of a row, which are
+ * combined in split order. The second pass computes the weights. Splits begin at fixed slots and
+ * hidden entries add 0, so the bits of a row do not depend on other queries. */
 #include <string.h>
 
 #include "engine/cuda/attention.cuh"
@@ -20,24 +20,24 @@ enum {
     MOST_D = 128,
     KEY_LD = PAGE_SLOTS / 8 + 1, /* pieces of a channel, an odd number: see attention_tensor.cu */
     COLUMNS = PAGE_SLOTS / 8,    /* tiles of eight entries */
-    PAGES = 8,                   /* of a split */
+    PAGES = 8,                   /* pages of a split */
 };
 #define LOG2_E 1.44269504f
 #define LN_2 0.6931471805599453
 
-/* What a split gives to a row, and what its lanes have seen of it so far: logits are in units of
- * ln 2 and relative to the largest one. */
+/* Partial result of a split for a row, or of a lane so far. Logits are in units of ln 2 and
+ * relative to the largest one. */
 struct part {
-    float top, sum, moment; /* moment: of (logit - top) weights */
+    float top, sum, moment; /* moment: sum of (logit - top) weights */
     int seen;
 };
 
-/* What a row needs to become weights: 2^(logit - top) unit. */
+/* Parameters of the weights of a row: 2^(logit - top) unit. */
 struct row_unit {
     float top, unit;
 };
 
-/* Beside the rows: of each row its parts, and its unit. */
+/* Scratch memory: the parts and the unit of each row. */
 struct row_room {
     struct part *part; /* [n_heads][T][splits] */
     struct row_unit *unit;
@@ -49,13 +49,13 @@ struct row_numbers { /* [n_heads][T] or NULL */
     int32_t *seen;
 };
 
-/* Rows of a block: row i is query (first + i) / group of query head h group + (first + i) % group.
- */
+/* Rows of a block: row i is query (first + i) / group of query head h group + (first + i) %
+ * group. */
 struct block_rows {
     int h, group, first, all;
 };
 
-/* Those of a lane. */
+/* Rows of a lane. */
 struct lane_rows {
     int r[MINE], g[MINE];
     bool there[MINE];
@@ -82,14 +82,14 @@ DEVICE struct lane_rows rows_of_lane(const struct gpu_attention &a, const struct
     return l;
 }
 
-/* Pages that some row of the block sees. */
+/* Returns the end of the pages that a row of the block sees. */
 DEVICE int end_of_pages(const struct gpu_attention &a, const struct block_rows &b)
 {
     int last = b.first + ROWS < b.all ? b.first + ROWS : b.all;
     return (slots_of(a, b.h, (last - 1) / b.group) + PAGE_SLOTS - 1) / PAGE_SLOTS;
 }
 
-/* The queries of a block, rounded to f16; zeros behind the last channel and the last row. */
+/* Loads the queries of a block, rounded to f16; zeros after the last channel and the last row. */
 template <int WIDE>
 DEVICE void load_rows(const struct gpu_attention &a, const struct block_rows &b,
                       in_shared<uint4> to)
@@ -109,7 +109,7 @@ DEVICE void load_rows(const struct gpu_attention &a, const struct block_rows &b,
     }
 }
 
-/* Begins to copy the keys of a page; one group in any case. */
+/* Starts to copy the keys of a page; always forms one group. */
 template <int WIDE>
 DEVICE void load_keys(const struct gpu_attention &a, const struct block_rows &b, int page, int end,
                       in_shared<uint4> to)
@@ -126,7 +126,7 @@ DEVICE void load_keys(const struct gpu_attention &a, const struct block_rows &b,
     copies_group();
 }
 
-/* Products of the warp's rows and the keys of a page. */
+/* Multiplies the warp's rows by the keys of a page. */
 template <int WIDE>
 DEVICE void multiply_page(const uint32_t x[WIDE / 16][4], in_shared<uint4> keys,
                           float s[COLUMNS][4])
@@ -144,8 +144,8 @@ DEVICE void multiply_page(const uint32_t x[WIDE / 16][4], in_shared<uint4> keys,
         }
 }
 
-/* The rest of logits, and -INFINITY for what a row does not see.  One column after the other: it
- * is much code for few pages. */
+/* Completes logits with a soft cap or gates, and sets hidden entries to -INFINITY. It processes one
+ * column at a time, because this is much code for few pages. */
 DEVICE void odd_logits(const struct gpu_attention &a, const struct block_rows &b,
                        const struct lane_rows &l, int page, bool plain, float s[COLUMNS][4])
 {
@@ -163,8 +163,8 @@ DEVICE void odd_logits(const struct gpu_attention &a, const struct block_rows &b
     memcpy(s, x, sizeof x);
 }
 
-/* Makes logits of the products, -INFINITY of what a row does not see.  true: each row of the warp
- * sees all of the page. */
+/* Converts the products to logits; -INFINITY for hidden entries. Returns true if each row of the
+ * warp sees all of the page. */
 DEVICE bool logits(const struct gpu_attention &a, const struct block_rows &b,
                    const struct lane_rows &l, int page, float s[COLUMNS][4])
 {
@@ -202,7 +202,7 @@ DEVICE void each_page(const struct gpu_attention &a, const struct block_rows &b,
                                            + lane_of_warp() / 16 + d * 2));
     for (int i = 0; page < end; page++, i++) {
         float s[COLUMNS][4] = {};
-        __syncthreads(); /* all have done with what the next page takes the place of */
+        __syncthreads(); /* all lanes have finished with the stage of the next page */
         load_keys<WIDE>(a, b, page + 1, end, i % 2 ? even : odd);
         copies_wait<1>();
         __syncthreads();
@@ -213,7 +213,7 @@ DEVICE void each_page(const struct gpu_attention &a, const struct block_rows &b,
     copies_wait<0>();
 }
 
-/* Takes one in that is relative to another largest logit. */
+/* Combines x into y; both are relative to their own largest logit. */
 DEVICE void join(struct part &y, const struct part &x)
 {
     float top = fmaxf(y.top, x.top);
@@ -225,7 +225,7 @@ DEVICE void join(struct part &y, const struct part &x)
     y.seen += x.seen;
 }
 
-/* Takes in a lane's logits of one of its rows. */
+/* Adds a lane's logits of one of its rows to y. */
 DEVICE void take_page(struct part &y, const float s[COLUMNS][4], int i, bool whole)
 {
     float top = y.top;
@@ -250,7 +250,7 @@ DEVICE void take_page(struct part &y, const float s[COLUMNS][4], int i, bool who
         }
 }
 
-/* Block (split, KV head, ROWS of its rows): sums. */
+/* Block (split, KV head, ROWS of its rows): computes sums. */
 template <int WIDE>
 __global__ void __launch_bounds__(LANES)
     row_parts_kernel(struct gpu_attention a, struct row_room room)
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(LANES)
     }
 }
 
-/* A warp puts the parts of a row together, of rows of all heads one by one. */
+/* A warp combines the parts of a row; rows of all heads, one per warp. */
 __global__ void __launch_bounds__(LANES)
     row_units_kernel(struct gpu_attention a, struct row_room room, struct row_numbers out)
 {
@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(LANES)
         out.seen[at] = seen;
 }
 
-/* Block (split, KV head, ROWS of its rows): weights. */
+/* Block (split, KV head, ROWS of its rows): computes weights. */
 template <int WIDE>
 __global__ void __launch_bounds__(LANES)
     row_weights_kernel(struct gpu_attention a, struct row_room room, float *p, size_t ld)

@@ -1,5 +1,5 @@
-/* sample.cu - the next token from logits, and how likely a given one was, without a way back to the
- * host. */
+/* sample.cu - draws the next token from logits, and computes the likelihood of given tokens,
+ * without copies to host. */
 #include "engine/cuda/device.cuh"
 
 #define DRAW_FN DEVICE
@@ -7,15 +7,15 @@
 
 enum { LANES = 256, BINS = 256, DIGIT_BITS = 8, PIECE = LANES };
 
-/* What the kernels of a draw tell each other; zeros at first. */
+/* State shared by the kernels of a draw; zero at first. */
 struct draw {
-    unsigned long long best; /* of the largest logit: its order, then ~id */
+    unsigned long long best; /* key of the largest logit: its order, then ~id */
     unsigned long long total, least, left, bin[BINS];
     int done, id;
 };
 
-/* A piece of PIECE tokens: the sum of weights above the least that may be drawn, and how many have
- * just that. */
+/* A piece of PIECE tokens: the sum of weights above the smallest candidate weight, and the number
+ * of tokens with exactly that weight. */
 struct piece {
     unsigned long long above, ties;
 };
@@ -30,7 +30,7 @@ size_t gpu_draw_bytes(int n)
     return sizeof(struct draw) + pieces_of(n) * sizeof(struct piece) + (size_t)n * sizeof(uint64_t);
 }
 
-/* Where these lie in the scratch. */
+/* Layout of the scratch memory. */
 struct desk {
     struct draw *d;
     struct piece *piece;
@@ -55,7 +55,7 @@ DEVICE unsigned long long warp_most(unsigned long long v)
     return v;
 }
 
-/* Lane: a token. */
+/* Lane (token). */
 __global__ void __launch_bounds__(LANES) best_kernel(struct desk x, const float *logits)
 {
     int i = (int)(blockIdx.x * LANES + threadIdx.x);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(LANES) best_kernel(struct desk x, const float 
         atomicMax(&x.d->best, key);
 }
 
-/* The lanes of one block: the token is the best. */
+/* One block: returns the token with the largest logit. */
 __global__ void greedy_kernel(struct desk x, int32_t *id)
 {
     if (threadIdx.x == 0)
@@ -86,16 +86,16 @@ __global__ void __launch_bounds__(LANES)
         atomicAdd(&x.d->total, sum);
 }
 
-/* All tokens of at least one unit may be drawn. */
+/* All tokens with at least one unit are candidates. */
 __global__ void all_kernel(struct desk x)
 {
     if (threadIdx.x > 0)
         return;
     x.d->least = 1;
-    x.d->left = x.d->total; /* more than there are of one unit */
+    x.d->left = x.d->total; /* larger than the number of tokens with one unit */
 }
 
-/* By one lane of the last block: the digit in which the wanted sum is reached. */
+/* Called by one lane of the last block: selects the digit at which the wanted sum is reached. */
 DEVICE void take_digit(struct draw *d, in_shared<unsigned long long> sum, int at)
 {
     unsigned long long left = d->left;
@@ -106,7 +106,7 @@ DEVICE void take_digit(struct draw *d, in_shared<unsigned long long> sum, int at
     d->least |= (unsigned long long)digit << at;
 }
 
-/* Sums of weights that begin like the least one, by their next digit. */
+/* Sums the weights with the known prefix by their next digit. */
 __global__ void __launch_bounds__(LANES) digit_kernel(struct desk x, double top_p, int at)
 {
     SHARED(unsigned long long, sum, BINS);
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(LANES) digit_kernel(struct desk x, double top_
     __syncthreads();
     if (threadIdx.x == 0) {
         last[0] = atomicAdd(&d->done, 1) == (int)gridDim.x - 1;
-        __threadfence(); /* what the others wrote is read behind it */
+        __threadfence(); /* writes of the other blocks are read after it */
     }
     __syncthreads();
     if (!last[0])
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(LANES) digit_kernel(struct desk x, double top_
     take_digit(d, sum, at);
 }
 
-/* Block: a piece. */
+/* Block (piece). */
 __global__ void __launch_bounds__(LANES) piece_kernel(struct desk x)
 {
     int i = (int)(blockIdx.x * PIECE + threadIdx.x);
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(LANES) piece_kernel(struct desk x)
         x.piece[blockIdx.x] = {above, ties};
 }
 
-/* The sum over the lanes before this one; *all: over all. */
+/* Returns the sum over the lanes before this one; *all: the sum over all lanes. */
 DEVICE unsigned long long sum_before(unsigned long long v, unsigned long long *all)
 {
     SHARED(unsigned long long, each, LANES);
@@ -168,8 +168,8 @@ DEVICE unsigned long long sum_before(unsigned long long v, unsigned long long *a
     return before;
 }
 
-/* How much may be drawn of what is above the least weight and of ties, of which `earlier` came
- * before. */
+/* Returns the candidate weight of a piece: weights above the smallest, and ties, of which `earlier`
+ * are in preceding pieces. */
 DEVICE unsigned long long kept_of(const struct piece &p, unsigned long long earlier,
                                   unsigned long long most, unsigned long long least)
 {
@@ -177,8 +177,8 @@ DEVICE unsigned long long kept_of(const struct piece &p, unsigned long long earl
     return p.above + (p.ties < room ? p.ties : room) * least;
 }
 
-/* One block: each lane has pieces that adjoin, then the lane in whose pieces the rank falls names
- * one, then each lane has a token of it. */
+/* One block. Each lane has consecutive pieces and the lane in which the rank falls selects one of
+ * them. Then each lane has a token of that piece. */
 __global__ void __launch_bounds__(LANES) pick_kernel(struct desk x, const double *u, int32_t *id)
 {
     SHARED(int, found, 1);

@@ -1,5 +1,5 @@
-/* score.cu - the scores of entries, as the parts of methods have them (engine/method/score_*.c):
- * lane i of head blockIdx.y has slot i. */
+/* score.cu - scores of entries, as defined by the parts of methods (engine/method/score_*.c). Lane
+ * i of head blockIdx.y has slot i. */
 #include "engine/cuda/score.cuh"
 
 __global__ void position_kernel(struct asked a, float *out)
@@ -32,7 +32,7 @@ void gpu_score_column(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(column_kernel, grid_of(h), LANES, 0, g, a, column, sign, out);
 }
 
-/* log of the sum over k < N of beta^k, b = log beta. */
+/* Returns log of the sum over k < N of beta^k, b = log beta. */
 DEVICE double retention_sum(double b, int N)
 {
     if (N == 1)
@@ -66,7 +66,7 @@ template <class KV>
 __global__ void __launch_bounds__(PAGE_SLOTS)
     keydiff_kernel(struct asked a, const float *norms, const double *anchor, float *out)
 {
-    SHARED_DYNAMIC(float, mean); /* [D] of length 1 */
+    SHARED_DYNAMIC(float, mean); /* [D] normalised */
     int at = (int)blockIdx.y, page = (int)blockIdx.x, s = (int)threadIdx.x, D = a.h.cache.D;
     int slot = page * PAGE_SLOTS + s;
     if (!a.due[at] || page * PAGE_SLOTS >= a.h.n[at])
@@ -138,7 +138,7 @@ void gpu_score_divide(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(divide_kernel, grid_of(h), LANES, 0, g, a, by, out);
 }
 
-/* As base/rng.h. */
+/* splitmix64 of base/rng.h. */
 DEVICE uint64_t splitmix(uint64_t x)
 {
     uint64_t z = x + 0x9e3779b97f4a7c15u;
@@ -170,7 +170,7 @@ void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(random_kernel, grid_of(h), LANES, 0, g, a, seed, heads_of_layer, drawn, out);
 }
 
-/* What is remembered, and the score of this cut (history.c). */
+/* Returns the new history from the past value and the score of this cut (history.c). */
 DEVICE float folded(int kind, float alpha, float past, float score)
 {
     if (kind == GPU_FOLD_AVERAGE)

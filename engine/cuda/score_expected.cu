@@ -1,5 +1,6 @@
-/* score_expected.cu - attention that Gaussian future queries would give
- * (engine/method/score_expected.c): moments of queries, their turn, and the logits of entries. */
+/* score_expected.cu - attention expected from Gaussian future queries
+ * (engine/method/score_expected.c): moments of queries, their rotation, and the logits of entries.
+ */
 #include "engine/cuda/score.cuh"
 
 enum { CHANNELS = 128 };
@@ -23,7 +24,7 @@ void gpu_take_moments(struct gpu *g, const float *q, int n_heads, int D, double 
     LAUNCH(moments_kernel, grid, CHANNELS, 0, g, q, D, sum, outer);
 }
 
-/* The queries of a layer, and what is worked out of them. */
+/* The queries of a layer, and derived values. */
 struct expected {
     struct gpu_expected in;
     struct gpu_group group;
@@ -51,7 +52,8 @@ DEVICE double covariance(const struct expected &x, int g, int i, int j)
            - mean_of(x, g, a) * mean_of(x, g, b);
 }
 
-/* Turns (a, b) by the mean rotation of a pair of channels; those behind the last do not turn. */
+/* Rotates (a, b) by the mean rotation of a pair of channels; pairs from `pairs` on are not
+ * rotated. */
 DEVICE void turn(const struct expected &x, int pair, double *a, double *b)
 {
     if (pair >= x.in.pairs)
@@ -61,8 +63,9 @@ DEVICE void turn(const struct expected &x, int pair, double *a, double *b)
     *b = s * u + c * v;
 }
 
-/* Block (pair of rows, query head), lane: a pair of columns.  Pairs turn in their order, each the
- * rows before the columns, and meet in these four numbers alone. */
+/* Block (pair of rows, query head), lane: a pair of columns. Pairs are rotated in their order.
+ * Within a pair, the numbers of each row are rotated first, then the numbers of each column.
+ * Rotations of two pairs share only these four numbers. */
 __global__ void __launch_bounds__(CHANNELS) turn_kernel(struct expected x)
 {
     int p = (int)blockIdx.x, g = (int)blockIdx.y, D = x.D;
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(CHANNELS) turn_kernel(struct expected x)
         for (int i = 0; i < 4; i++)
             v[i / 2][i % 2] = covariance(x, g, 2 * p + i / 2, 2 * q + i % 2);
         for (int step = 0; step < 2; step++) {
-            bool columns = (step == 0) == (q <= p); /* of the rows' numbers */
+            bool columns = (step == 0) == (q <= p); /* rotate the numbers of each row */
             for (int i = 0; i < 2; i++) {
                 if (columns)
                     turn(x, q, &v[i][0], &v[i][1]);
@@ -92,14 +95,14 @@ __global__ void __launch_bounds__(CHANNELS) turn_kernel(struct expected x)
     }
 }
 
-/* The head whose entries query head g judges, of all heads. */
+/* Returns the index over all heads of the head that query head g scores. */
 DEVICE int judged(const struct expected &x, int g)
 {
     int heads = x.group.heads_of_layer;
     return x.layer * heads + (x.group.layer ? 0 : g / x.group.per);
 }
 
-/* Lane: a slot; blockIdx.y: a query head of the layer. */
+/* Lane (slot); blockIdx.y: a query head of the layer. */
 template <class KV>
 __global__ void __launch_bounds__(PAGE_SLOTS) logit_kernel(struct asked a, struct expected x)
 {
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(PAGE_SLOTS) logit_kernel(struct asked a, struc
         (float)(scale * dot / sqrt((double)D) + scale * scale * square / (2.0 * (double)D));
 }
 
-/* Block (head of the layer): shares of the entries behind the sinks, and the score. */
+/* Block (head of the layer): weights of the entries after the sinks, and the score. */
 __global__ void __launch_bounds__(LANES)
     expected_kernel(struct asked a, struct expected x, int32_t sinks, float *scores)
 {

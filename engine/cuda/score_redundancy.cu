@@ -1,23 +1,23 @@
-/* score_redundancy.cu - how much a key repeats what the others of its head say
- * (engine/method/score_redundancy.c): entries are numbered in order of time, and keys are of length
- * 1. */
+/* score_redundancy.cu - redundancy of a key: its similarity to the other keys of its head
+ * (engine/method/score_redundancy.c). Entries are numbered in order of time, and keys are
+ * normalised. */
 #include "engine/cuda/score.cuh"
 #include "engine/cuda/tensor.cuh"
 
 enum {
-    TILE = PAGE_SLOTS, /* rows, and columns, of cosines that a block works out at once */
-    STEP = 16,         /* channels of keys that are there meanwhile */
+    TILE = PAGE_SLOTS, /* rows, and columns, of cosines that a block computes at once */
+    STEP = 16,         /* channels of keys in shared memory at a time */
     MINE = 4,          /* rows, and columns, of a lane: (TILE / MINE)^2 lanes */
     CHANNELS = 128,
 };
 #define SIMILAR 0.5f
 
-/* What lies in the scratch. */
+/* Layout of the scratch memory. */
 struct redundancy {
-    double *scale; /* [heads][ld] by slot: 1 over the length of the key */
-    double *sum;   /* [heads][D] of all keys */
-    int32_t *near; /* [heads][ld] the newest similar neighbour of an entry; -1: none */
-    float *cosine; /* [heads][ld] with it */
+    double *scale; /* [heads][ld] by slot: 1 / length of the key */
+    double *sum;   /* [heads][D] sum of all keys */
+    int32_t *near; /* [heads][ld] newest similar neighbour of an entry; -1: no such entry */
+    float *cosine; /* [heads][ld] cosine with the neighbour */
     float *r;      /* [heads][ld] */
 };
 
@@ -55,13 +55,14 @@ template <class KV> __global__ void scale_kernel(struct asked a, struct redundan
     x.scale[place] = square > 0 ? 1.0 / sqrt(square) : 0;
 }
 
-/* The key of an entry and what makes it a unit one: 0 where there is none, and any key. */
+/* The key of an entry and the factor that normalises it; factor 0 and an arbitrary key if there is
+ * no entry. */
 template <class KV> struct unit_key {
     const KV *key; /* [D][PAGE_SLOTS] */
     double scale;
 };
 
-/* That of the entry of rank i in a head that has some. */
+/* Returns the key of the entry of rank i in a nonempty head. */
 template <class KV>
 DEVICE unit_key<KV> key_of(const struct asked &a, const struct redundancy &x, int at, int i)
 {
@@ -71,14 +72,14 @@ DEVICE unit_key<KV> key_of(const struct asked &a, const struct redundancy &x, in
             i < n ? x.scale[first + (size_t)slot] : 0};
 }
 
-/* Channel d of it, of D. */
+/* Returns channel d of the normalised key; 0 from D on. */
 template <class KV> DEVICE float unit_of(const unit_key<KV> &k, int d, int D)
 {
     return d < D ? (float)((double)kv_value(k.key, (size_t)d * PAGE_SLOTS) * k.scale) : 0;
 }
 
-/* Cosines of MINE rows with MINE columns, for each lane of a tile.  A lane reads channels of one
- * key of the rows and of one of the columns, those of its number modulo TILE. */
+/* Computes cosines of MINE rows with MINE columns, for each lane of a tile. A lane loads channels
+ * of one row key and one column key, given by its number modulo TILE. */
 template <class KV>
 DEVICE void cosines(const unit_key<KV> &row, const unit_key<KV> &column, int D, float (*sum)[MINE])
 {
@@ -108,8 +109,8 @@ DEVICE void cosines(const unit_key<KV> &row, const unit_key<KV> &column, int D, 
     }
 }
 
-/* Block (tile of rows, head): columns from the newest on, until each row has found its neighbour.
- */
+/* Block (tile of rows, head): processes columns from the newest on, until each row has found its
+ * neighbour. */
 template <class KV>
 __global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redundancy x)
 {
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redu
         cosines(row, key_of<KV>(a, x, at, c0 + id % TILE), a.h.cache.D, sum);
         for (int j = 0; j < MINE; j++)
             waits[j] = r0 + r + j < n && best[r + j] < 0;
-        __syncthreads(); /* all know which rows are open */
+        __syncthreads(); /* all lanes know which rows are open */
         for (int j = 0; j < MINE * MINE; j++)
             if (waits[j / MINE] && sum[j / MINE][j % MINE] > SIMILAR
                 && r0 + r + j / MINE != c0 + c + j % MINE)
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redu
         x.near[first + (size_t)(r0 + id)] = best[id];
 }
 
-/* Block (head): the sum of all keys, in order of time. */
+/* Block (head): sums all keys in order of time. */
 template <class KV>
 __global__ void __launch_bounds__(CHANNELS) sum_kernel(struct asked a, struct redundancy x)
 {
@@ -161,7 +162,8 @@ __global__ void __launch_bounds__(CHANNELS) sum_kernel(struct asked a, struct re
     }
 }
 
-/* Lane i of head blockIdx.y has the entry of rank i: its mean cosine but for what is forgiven. */
+/* Lane i of head blockIdx.y has the entry of rank i: computes its mean cosine, except exempt
+ * pairs. */
 template <class KV> __global__ void mean_kernel(struct asked a, struct redundancy x)
 {
     int at, i, D = a.h.cache.D;
@@ -181,7 +183,7 @@ template <class KV> __global__ void mean_kernel(struct asked a, struct redundanc
     x.r[place] = (float)((all - less) / a.h.n[at]);
 }
 
-/* Block (head): the softmax of r, and the score. */
+/* Block (head): computes the softmax of r, and the score. */
 __global__ void __launch_bounds__(LANES)
     redundancy_kernel(struct asked a, struct redundancy x, float lambda, bool normalise,
                       int32_t sinks, int32_t recent_from, float *out)

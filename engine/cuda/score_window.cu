@@ -1,5 +1,5 @@
 /* score_window.cu - scores from the rows of the last queries (engine/method/window.c and the scores
- * that call it): lane i of head blockIdx.y has slot i. */
+ * that call it). Lane i of head blockIdx.y has slot i. */
 #include "engine/cuda/score.cuh"
 
 __global__ void window_kernel(struct asked a, struct gpu_group x, struct gpu_window w, double magic,
@@ -36,10 +36,10 @@ void gpu_score_window(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(window_kernel, grid_of(h), LANES, 0, g, a, x, window, magic, out);
 }
 
-enum { PARTS = 16 }; /* of a sum of weights, as sum_between of kernels.h has them */
+enum { PARTS = 16 }; /* partial sums, as in sum_between of kernels.h */
 
-/* Of one query of the window the largest logit of the group, as a weight: exp(z) over the largest
- * lse; z = ln p + lse. */
+/* Returns the largest logit of the group for one query of the window, as a weight: exp(z) relative
+ * to the largest lse; z = ln p + lse. */
 DEVICE float largest_logit(const struct asked &a, const struct gpu_window &w, int q0, int end,
                            int row, int slot, int32_t pos)
 {
@@ -54,8 +54,8 @@ DEVICE float largest_logit(const struct asked &a, const struct gpu_window &w, in
     return top;
 }
 
-/* Block (query head, age): 1 over what the query gave to the candidates; of largest logits the
- * first query head has the share of all. */
+/* Block (query head, age): 1 / the weight that the query gave to the candidates. For largest
+ * logits, the first query head has the value of the group. */
 __global__ void __launch_bounds__(WARP)
     share_kernel(struct asked a, struct gpu_group x, struct gpu_window w, int32_t sinks,
                  int32_t recent_from, float *share)
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(WARP)
         share[(size_t)q * (size_t)w.ring + (size_t)row] = sum > 0 ? (float)(1.0 / sum) : 0;
 }
 
-/* What the query heads gave in one row, each in its share. */
+/* Returns the weights of the query heads in one row, each times its share. */
 DEVICE float row_of_group(const struct asked &a, const struct gpu_group &x,
                           const struct gpu_window &w, const float *share, int q0, int end, int row,
                           int slot, int32_t pos)
@@ -139,7 +139,7 @@ void gpu_score_rows(struct gpu *g, const struct gpu_heads *h, const unsigned cha
     LAUNCH(rows_kernel, grid_of(h), LANES, 0, g, a, x, window, most, share, out);
 }
 
-/* How often the group gave less than an even share, counted down. */
+/* Score: minus the number of rows in which the group gave less than a uniform share. */
 __global__ void below_kernel(struct asked a, struct gpu_group x, struct gpu_window w, float *out)
 {
     int at, slot, q0, count = 0;
@@ -166,7 +166,8 @@ void gpu_score_below(struct gpu *g, const struct gpu_heads *h, const unsigned ch
     LAUNCH(below_kernel, grid_of(h), LANES, 0, g, a, x, window, out);
 }
 
-/* Mean plus gamma times the variance of the weights of query head q, from sums in whole units. */
+/* Returns the mean plus gamma times the variance of the weights of query head q, from sums in
+ * integer units. */
 DEVICE float spread_of(const struct asked &a, const struct gpu_window &w, int q, int slot,
                        int32_t pos, double gamma)
 {
@@ -206,7 +207,7 @@ void gpu_score_spread(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(spread_kernel, grid_of(h), LANES, 0, g, a, x, window, gamma, out);
 }
 
-/* The largest, or the mean, of copy[i - half .. i + half] as far as they exist, of n. */
+/* Returns the maximum or the mean of copy[i - half .. i + half], limited to 0 .. n - 1. */
 DEVICE float pooled(const float *copy, int i, int n, int width, bool max)
 {
     int half = width / 2, lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
@@ -219,7 +220,7 @@ DEVICE float pooled(const float *copy, int i, int n, int width, bool max)
     return max ? v : v / (float)width;
 }
 
-/* Block (head): candidates adjoin in order of time. */
+/* Block (head): candidates are contiguous in order of time. */
 __global__ void __launch_bounds__(LANES)
     pool_kernel(struct asked a, int width, bool max, int32_t sinks, int32_t recent_from,
                 float *copy, float *out)

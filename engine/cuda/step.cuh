@@ -36,11 +36,13 @@ static __host__ __device__ inline int channels_of(size_t bytes)
     return PIECES * 16 / (int)bytes / PAGE_SLOTS;
 }
 
+/* Returns the number of lane sets for n_q query heads. */
 static int sets_of(int n_q)
 {
     return n_q > 2 * FOUR ? 4 : (n_q + FOUR - 1) / FOUR;
 }
 
+/* Returns the query heads of a set. */
 static int queries_of_set(const struct gpu_attention *a)
 {
     int n_q = a->n_heads / a->cache.heads;
@@ -48,6 +50,7 @@ static int queries_of_set(const struct gpu_attention *a)
     return (n_q + sets_of(n_q) - 1) / sets_of(n_q);
 }
 
+/* Divides the query heads into passes and lane sets. */
 static void cut_rows(struct cut *c, const struct gpu_attention *a)
 {
     c->n_q = a->n_heads / a->cache.heads;
@@ -57,6 +60,7 @@ static void cut_rows(struct cut *c, const struct gpu_attention *a)
     c->lanes = 1 << c->log_lanes;
 }
 
+/* Divides the pages between blocks. */
 static void cut_pages(struct cut *c, const struct gpu_attention *a)
 {
     int pages = (int)blocks_for((size_t)a->cache.most, PAGE_SLOTS);
@@ -67,6 +71,7 @@ static void cut_pages(struct cut *c, const struct gpu_attention *a)
     c->pages = (pages + c->splits - 1) / c->splits;
 }
 
+/* Divides a page into tiles. */
 static void cut_tiles(struct cut *c, const struct gpu_attention *a)
 {
     size_t bytes = a->cache.type == KV_F16 ? 2 : 4;

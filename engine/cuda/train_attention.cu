@@ -1,15 +1,15 @@
-/* train_attention.cu - gated attention of whole sequences, forward and backward, in tiles of 64
- * queries and 64 keys.  The backward pass forms the weights again from their log-sum-exp:
+/* train_attention.cu - gated attention of full sequences, forward and backward, in tiles of 64
+ * queries and 64 keys. The backward pass recomputes the weights from their log-sum-exp:
  *     P = exp(s' - lse)     dP = dO V^T     dS' = P (dP - delta),  delta_i = dO_i . O_i
  *     dV = P^T dO           dK = scale dS^T Q           dQ = scale dS K
- * once for each tile of queries (dQ) and once for each tile of keys (dK, dV, the gates), so that
- * no sum has two writers. */
+ * once for each tile of queries (dQ) and once for each tile of keys (dK, dV, the gates), so that no
+ * sum has two writers. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/gpu_train.h"
 
 /* LANES lanes as SIDE x SIDE: each has every SIDE-th row and column of a tile, MINE of them. */
 enum { LANES = 256, SIDE = 16, TILE = PAGE_SLOTS, MINE = TILE / SIDE };
-enum { STRIP = 32, LD = STRIP + 1, LD_P = TILE + 1 }; /* channels that are in shared memory */
+enum { STRIP = 32, LD = STRIP + 1, LD_P = TILE + 1 }; /* channels in shared memory */
 
 DEVICE int row_of_lane()
 {
@@ -21,7 +21,7 @@ DEVICE int column_of_lane()
     return (int)threadIdx.x % SIDE;
 }
 
-/* Channels [c, c + STRIP) of TILE rows from row r0 on; zeros beyond T and D. */
+/* Loads channels [c, c + STRIP) of TILE rows from row r0 on; zeros from T and D on. */
 DEVICE void load_strip(in_shared<float> to, const float *from, size_t ld, int r0, int T, int c,
                        int D)
 {
@@ -60,8 +60,8 @@ DEVICE void rows_by_rows(const struct attention &at, const float *a, size_t ld_a
     }
 }
 
-/* out[i][2 c + j] += the sum over rows s of the tile of p(y + SIDE i, s) times channel
- * STRIP c + SIDE j + x of row b0 + s of b; p has rows ld_p apart, or with TURNED columns. */
+/* out[i][2 c + j] += sum over rows s of the tile of p(y + SIDE i, s) times channel STRIP c + SIDE j
+ * + x of row b0 + s of b. p has rows ld_p apart, or columns with TURNED. */
 template <bool TURNED, int STRIPS>
 DEVICE void weights_by_rows(const struct attention &at, in_shared<float> p, int ld_p,
                             const float *b, size_t ld_b, int b0, in_shared<float> sb,
@@ -88,7 +88,7 @@ DEVICE void weights_by_rows(const struct attention &at, in_shared<float> p, int 
     }
 }
 
-/* Writes what weights_by_rows gathered to rows r0 + y + SIDE i, times by(row). */
+/* Stores the sums of weights_by_rows in rows r0 + y + SIDE i, times by(row). */
 template <int STRIPS, class F>
 DEVICE void put_rows(const struct attention &at, float *to, size_t ld, int r0,
                      float (*out)[2 * STRIPS], F by)
@@ -122,7 +122,7 @@ DEVICE bool sees_key(const struct attention &a, int h, int i, int j)
     return !a.gone || a.gone[(size_t)j * (size_t)a.n_kv_heads + (size_t)h] > i;
 }
 
-/* s' from s; slope: its derivative by s. */
+/* Returns s' from s; slope: its derivative with respect to s. */
 DEVICE float modulate(const struct attention &a, int h, int i, int j, float s, float *slope)
 {
     *slope = 1;
@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(LANES)
         delta[(size_t)g * (size_t)a.T + (size_t)t] = (float)sum;
 }
 
-/* A tile of one query head: s becomes the weights P, d from dP the derivatives dS; by_gate(j) gets
- * what each pair adds to the derivative by the gate of the lane's key j. */
+/* A tile of one query head: s becomes the weights P, and d changes from dP to the gradients dS.
+ * by_gate(j) receives each pair's contribution to the gradient of the gate of the lane's key j. */
 template <class F>
 DEVICE void pair_gradients(const struct attention &a, const struct attention_grads &grads,
                            const float *delta, int g, int q0, int k0, float (*s)[MINE],
@@ -236,7 +236,7 @@ DEVICE void tile_products(const struct attention &a, const struct attention_grad
                  sb, d);
 }
 
-/* The lane's elements of a tile go to shared memory. */
+/* Stores the lane's elements of a tile in shared memory. */
 DEVICE void put_tile(in_shared<float> p, float (*s)[MINE])
 {
     int y = row_of_lane(), x = column_of_lane();
@@ -248,7 +248,7 @@ DEVICE void put_tile(in_shared<float> p, float (*s)[MINE])
     __syncthreads();
 }
 
-/* dQ.  Block (tile of queries, the longest first; query head). */
+/* Computes dQ. Block (tile of queries, the longest first; query head). */
 template <int STRIPS>
 __global__ void __launch_bounds__(LANES)
     gated_queries_kernel(struct attention a, struct attention_grads grads, const float *delta)
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(LANES)
                      [&](int) { return a.scale; });
 }
 
-/* What a pair adds to the derivative by its gate. */
+/* Returns the contribution of a pair to the gradient of its gate. */
 DEVICE float gate_share(const struct attention &a, int age, float by_signal, float signal)
 {
     switch (a.gating) {
@@ -284,7 +284,7 @@ DEVICE float gate_share(const struct attention &a, int age, float by_signal, flo
     }
 }
 
-/* The sums over the rows of lanes, in order. */
+/* Stores the sums over the rows of lanes, in order. */
 DEVICE void put_gates(const struct attention &a, float *d_gate, int h, int k0, const double *mine,
                       in_shared<double> part)
 {
@@ -299,7 +299,8 @@ DEVICE void put_gates(const struct attention &a, float *d_gate, int h, int k0, c
         d_gate[(size_t)(k0 + id) * (size_t)a.n_kv_heads + (size_t)h] = (float)sum;
 }
 
-/* dK, dV and the gates, over all query heads that read them.  Block (tile of keys, KV head). */
+/* Computes dK, dV and the gates' gradients over all query heads of a KV head. Block (tile of keys,
+ * KV head). */
 template <int STRIPS>
 __global__ void __launch_bounds__(LANES)
     gated_keys_kernel(struct attention a, struct attention_grads grads, const float *delta)

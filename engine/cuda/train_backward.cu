@@ -1,17 +1,17 @@
-/* train_backward.cu - the backward pass of gated attention by tensor cores, by the equations of
- * train_attention.cu: once for tiles of queries (dQ) and once for tiles of keys (dK, dV, gates), of
- * which each query head has blocks of its own; what the heads of a KV head give is added up after,
- * in their order. */
+/* train_backward.cu - backward pass of gated attention on tensor cores, with the equations of
+ * train_attention.cu: once for tiles of queries (dQ) and once for tiles of keys (dK, dV, gates). In
+ * the second pass each query head has separate blocks. The results of the query heads of a KV head
+ * are added afterwards, in head order. */
 #include "engine/cuda/gated_tensor.cuh"
 
-enum { CHUNK = 32, COLUMNS = CHUNK / 8 }; /* of the other side that a warp has products of */
+enum { CHUNK = 32, COLUMNS = CHUNK / 8 }; /* rows of the other matrix per product of a warp */
 
-/* ---- what is rounded before ---- */
+/* ---- rounding of inputs ---- */
 
 enum { DELTA_LANES = 256 };
 
-/* Rounds dO, and lists delta = dO . O and the log-sum-exp, zeros behind the last
- * token; a warp has one query of one head. */
+/* Rounds dO, and lists delta = dO . O and the log-sum-exp, zeros after the last token. A warp has
+ * one query of one head. */
 __global__ void __launch_bounds__(DELTA_LANES)
     round_gradients_kernel(struct gated a, struct attention_grads d, struct gated_room r)
 {
@@ -35,17 +35,17 @@ __global__ void __launch_bounds__(DELTA_LANES)
     r.lse[list + (size_t)t] = t < a.T ? d.lse[(size_t)g * (size_t)a.T + (size_t)t] * LOG2_E : 0;
 }
 
-/* ---- by queries ---- */
+/* ---- tiles of queries ---- */
 
 template <int WIDE> struct queries_shape {
     enum { KEYS = WIDE > 128 ? 32 : 64, BELOW = WIDE <= 128 };
     typedef stage_of<WIDE, KEYS> S;
-    /* own rows lie in the second stage until registers have them, or behind both */
+    /* own rows are in the second stage until they are in registers, or after both stages */
     enum { OWN = BELOW ? (int)S::SIZE : 2 * S::SIZE };
     enum { BYTES = (2 * S::SIZE + (BELOW ? 0 : 2 * TILE * S::LD)) * 16 };
 };
 
-/* From logits s and d = dO v of keys from key k0 on: d becomes the derivatives by q k.  gates: the
+/* From logits s and d = dO v of keys from key k0 on: d becomes the gradients of q k. gates: the
  * list of these keys. */
 DEVICE void by_products(const struct gated &a, const struct query_rows &r, int g,
                         in_shared<uint4> gates, int k0, float s[COLUMNS][4], float d[COLUMNS][4])
@@ -76,7 +76,7 @@ DEVICE void by_products(const struct gated &a, const struct query_rows &r, int g
     }
 }
 
-/* dQ.  Block (query head, tile of queries, the longest first). */
+/* Computes dQ. Block (query head, tile of queries, the longest first). */
 template <int WIDE>
 __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
     tensor_queries_kernel(struct gated a, float *d_q, size_t ld, float scale)
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
     for (int stage = 0; k0 < q0 + TILE; k0 += F::KEYS, stage ^= 1) {
         in_shared<uint4> now = ring + (size_t)(stage * S::SIZE);
         copies_wait<0>();
-        __syncthreads(); /* the tile is there, and all have done with the one before it */
+        __syncthreads(); /* the tile is complete, and all lanes have finished the preceding one */
         if (k0 + F::KEYS < q0 + TILE)
             fetch_keys<WIDE, F::KEYS>(a, h, k0 + F::KEYS, ring + (size_t)((stage ^ 1) * S::SIZE));
         copies_group();
@@ -127,22 +127,23 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
     store_rows<WIDE>(d_q + to, ld, q0, a.T, a.D, dq, by);
 }
 
-/* ---- by keys ---- */
+/* ---- tiles of keys ---- */
 
 template <int WIDE> struct keys_shape {
-    enum { QUERIES = WIDE > 96 ? 32 : 64, HELD = WIDE <= 96 };   /* keys, in registers */
-    enum { SHARES = WIDE > 128 ? 2 : 1, WIDTH = WIDE / SHARES }; /* of the channels of dK, dV */
+    enum { QUERIES = WIDE > 96 ? 32 : 64, HELD = WIDE <= 96 }; /* HELD: keys stay in registers */
+    /* blocks that divide the channels of dK, dV */
+    enum { SHARES = WIDE > 128 ? 2 : 1, WIDTH = WIDE / SHARES };
     typedef stage_of<WIDE, QUERIES> S;
     enum { OWN = 2 * S::SIZE, BYTES = (OWN + 2 * TILE * S::LD) * 16 };
 };
 
 /* The rows of a lane. */
 struct key_rows {
-    int h, key;    /* the KV head; the first row, whose second one is 8 behind */
-    double sum[2]; /* of derivatives by the gates, of this lane's columns */
+    int h, key;    /* the KV head; the first row (the second is 8 later) */
+    double sum[2]; /* gate gradients of this lane's columns */
 };
 
-/* What its list has of a lane's rows. */
+/* Loads the list elements of a lane's rows. */
 template <class E>
 DEVICE void key_words(const struct gated &a, const struct key_rows &r, const E *list, E x[2])
 {
@@ -166,18 +167,19 @@ DEVICE void fetch_queries(const struct gated &a, int g, int q0, in_shared<uint4>
     fetch_list<F::QUERIES>(stage + (size_t)(S::LISTS + 2 * S::LIST), a.first + q0);
 }
 
-/* What a pair adds to the derivative by its gate; of GATING_LOGIT by ln 2. */
+/* Returns the contribution of a pair to the gradient of its gate; for GATING_LOGIT divided by ln
+ * 2. */
 template <enum gating GATING>
 DEVICE float gate_share(const struct gated &a, float age, float by_logit, float logit)
 {
     if (GATING == GATING_DECAY)
         return age * by_logit;
     if (GATING == GATING_LOGIT)
-        return age * by_logit * fmaxf(logit, -1e30f); /* 0 for what is hidden */
+        return age * by_logit * fmaxf(logit, -1e30f); /* 0 for hidden keys */
     return GATING == GATING_WRITE && age >= a.window ? by_logit : 0;
 }
 
-/* Makes logits of the products of the warp's keys with queries from query q0 on. */
+/* Converts the products of the warp's keys with queries from query q0 on to logits. */
 DEVICE void key_logits(const struct gated &a, const struct key_rows &r, int q0, float s[COLUMNS][4])
 {
     int query = q0 + lane_of_warp() % 4 * 2;
@@ -196,7 +198,7 @@ DEVICE void key_logits(const struct gated &a, const struct key_rows &r, int q0, 
     });
 }
 
-/* Hides keys that a query does not see.  firsts: the list of these queries. */
+/* Hides keys that a query does not see. firsts: the list of these queries. */
 DEVICE void hide_keys(const struct gated &a, const struct key_rows &r, in_shared<uint4> firsts,
                       int q0, float s[COLUMNS][4])
 {
@@ -216,9 +218,8 @@ DEVICE void hide_keys(const struct gated &a, const struct key_rows &r, in_shared
     }
 }
 
-/* From logits s and d = v dO of queries from query q0 on: s becomes the weights, d the derivatives
- * by k q, and those by gates are added.  lists: of these queries, `apart` pieces from one to the
- * next. */
+/* From logits s and d = v dO of queries from query q0 on: s becomes the weights and d the gradients
+ * of k q. Adds the gate gradients. lists: of these queries, `apart` pieces apart. */
 DEVICE void by_pairs(const struct gated &a, struct key_rows &r, in_shared<uint4> lists, int apart,
                      int q0, float s[COLUMNS][4], float d[COLUMNS][4])
 {
@@ -250,14 +251,14 @@ DEVICE void by_pairs(const struct gated &a, struct key_rows &r, in_shared<uint4>
     r.sum[1] += (double)sum[1];
 }
 
-/* dK, dV and the gates' derivatives of one query head: rows ld apart, and a list. */
+/* dK, dV and the gate gradients of one query head: rows ld apart, and a list. */
 struct by_keys {
     float *d_k, *d_v, *d_gate;
-    size_t ld, head; /* floats from one head to the next */
+    size_t ld, head; /* floats between heads */
     float scale;
 };
 
-/* The gates' derivatives of the lanes' keys. */
+/* Stores the gate gradients of the lanes' keys. */
 DEVICE void store_gates(const struct gated &a, const struct by_keys &to, int g,
                         const struct key_rows &r)
 {
@@ -271,7 +272,7 @@ DEVICE void store_gates(const struct gated &a, const struct by_keys &to, int g,
     }
 }
 
-/* Block (query head, tile of keys, share of the channels). */
+/* Block (query head, tile of keys, part of the channels). */
 template <int WIDE>
 __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
     tensor_keys_kernel(struct gated a, struct by_keys to)
@@ -301,7 +302,7 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
         in_shared<uint4> now = ring + (size_t)(stage * S::SIZE);
         int next = q0 + F::QUERIES;
         copies_wait<0>();
-        __syncthreads(); /* the tile is there, and all have done with the one before it */
+        __syncthreads(); /* the tile is complete, and all lanes have finished the preceding one */
         if (next < a.T && a.first[next] < k0 + TILE)
             fetch_queries<WIDE>(a, g, next, ring + (size_t)((stage ^ 1) * S::SIZE));
         copies_group();
@@ -329,13 +330,13 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
         store_gates(a, to, g, r);
 }
 
-/* ---- over query heads ---- */
+/* ---- sums over query heads ---- */
 
 enum { ADD_LANES = 256 };
 
-/* The sums over the query heads of each KV head, in order.  Block (token, stretch of the channels
- * of all KV heads, which are there already where each has one query head); the H lanes behind them
- * have gates. */
+/* Adds the results of the query heads of each KV head, in order. Block (token, range of the
+ * channels of all KV heads). If each KV head has one query head, its channels are already stored.
+ * The H lanes after the channels add the gates. */
 __global__ void __launch_bounds__(ADD_LANES)
     add_heads_kernel(struct gated a, struct by_keys from, struct attention_grads to, size_t ld)
 {

@@ -1,15 +1,15 @@
-/* train_forward.cu - gated attention of whole sequences by tensor cores: what is rounded and listed
- * for both directions, and the forward pass. */
+/* train_forward.cu - gated attention of full sequences on tensor cores: inputs for both directions,
+ * rounded and listed, and the forward pass. */
 #include "engine/cuda/gated_tensor.cuh"
 
-/* ---- what the kernels read ---- */
+/* ---- inputs of the kernels ---- */
 
 bool gated_by_tensor(const struct attention *a)
 {
     return a->D % 16 == 0 && a->D <= 256 && a->cap == 0;
 }
 
-/* base NULL: nothing is there, and only bytes are counted. */
+/* Reserves an area. With base NULL only the bytes are counted. */
 template <class P> static void claim(P *ret, void *base, size_t *used, size_t bytes)
 {
     *ret = base ? (P)(void *)((char *)base + *used) : NULL;
@@ -20,7 +20,8 @@ size_t gated_lay_out(struct gated_room *r, const struct attention *a, void *base
 {
     size_t T = (size_t)a->T, D = (size_t)a->D, G = (size_t)a->n_heads, H = (size_t)a->n_kv_heads;
     size_t list = (T + TILE - 1) / TILE * TILE * sizeof(float), used = 0;
-    size_t each = G == H ? 0 : G * T * D * sizeof(float); /* one head writes the sums itself */
+    size_t each = G == H ? 0 : G * T * D * sizeof(float); /* a single query head writes the sums
+                                                           * directly */
     claim(&r->rows, base, &used, T * (G + 2 * H) * D * sizeof(uint16_t));
     claim(&r->d_out, base, &used, T * G * D * sizeof(uint16_t));
     claim(&r->gate, base, &used, H * list);
@@ -43,7 +44,7 @@ size_t gpu_gated_room(const struct attention *a)
     return all > exact ? all : exact;
 }
 
-/* Eight channels, by fours where addresses allow it. */
+/* Rounds eight channels; loads four at a time if aligned. */
 DEVICE uint4 rounded_piece(const float *p, bool fours)
 {
     float x[8];
@@ -62,8 +63,8 @@ DEVICE uint4 rounded_piece(const float *p, bool fours)
 
 enum { PREPARE_LANES = 256 };
 
-/* Block (token, stretch): a lane rounds a piece of the token's row, or those behind them write what
- * lists have of it. */
+/* Block (token, range): a lane rounds a piece of the token's row; the lanes after these write the
+ * token's list elements. */
 __global__ void __launch_bounds__(PREPARE_LANES)
     prepare_kernel(struct attention a, struct gated_room r, int padded)
 {
@@ -121,17 +122,17 @@ struct gated gated_prepare(struct gpu *g, const struct attention *a, const struc
 template <int WIDE> struct forward_shape {
     enum { KEYS = WIDE > 128 ? 32 : 64, COLUMNS = KEYS / 8, BELOW = WIDE <= 128 };
     typedef stage_of<WIDE, KEYS> S;
-    /* queries lie in the second stage until registers have them, or behind both */
+    /* queries are in the second stage until they are in registers, or after both stages */
     enum { OWN = BELOW ? (int)S::SIZE : 2 * S::SIZE };
     enum { BYTES = (2 * S::SIZE + (BELOW ? 0 : TILE * S::LD)) * 16 };
 };
 
-/* The running softmax of a lane's rows; sum: of this lane's columns. */
+/* The running softmax of a lane's rows; sum: over this lane's columns. */
 struct running {
     float top[2], sum[2];
 };
 
-/* Makes weights of logits, and brings the sums up to date. */
+/* Converts logits to weights, and updates the sums. */
 template <int WIDE, int N>
 DEVICE void weigh(struct running &r, float s[N][4], float out[WIDE / 8][4])
 {
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 4)
     for (int stage = 0; k0 < q0 + TILE; k0 += F::KEYS, stage ^= 1) {
         in_shared<uint4> now = ring + (size_t)(stage * S::SIZE);
         copies_wait<0>();
-        __syncthreads(); /* the tile is there, and all have done with the one before it */
+        __syncthreads(); /* the tile is complete, and all lanes have finished the preceding one */
         if (k0 + F::KEYS < q0 + TILE)
             fetch_keys<WIDE, F::KEYS>(a, h, k0 + F::KEYS, ring + (size_t)((stage ^ 1) * S::SIZE));
         copies_group();

@@ -1,5 +1,5 @@
-/* train_loss.cu - losses and their derivatives: of predictions, row by row of logits, and of what
- * gates keep. */
+/* train_loss.cu - losses and their gradients: of predictions, row by row of logits, and of gate
+ * capacity and sparsity. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/gpu_train.h"
 
@@ -20,7 +20,7 @@ void gpu_gather(struct gpu *g, float *rows, const float *x, const int32_t *at, i
     LAUNCH(gather_kernel, (unsigned)n, LANES, 0, g, rows, x, at, d, by);
 }
 
-/* No two rows go to one place. */
+/* Requires different places for all rows. */
 __global__ void scatter_kernel(float *x, const float *rows, const int32_t *at, int d, float by)
 {
     float *to = x + (size_t)at[blockIdx.x] * (size_t)d;
@@ -42,7 +42,7 @@ DEVICE float row_top(const float *row, int n)
     return block_max(top);
 }
 
-/* kl_part of kernels.h.  A block has one row. */
+/* kl_part of kernels.h. A block has one row. */
 __global__ void __launch_bounds__(LANES)
     kl_parts_kernel(struct kl_part *part, float *next, const float *student, const float *teacher,
                     size_t ld, const int32_t *token, int V)
@@ -78,7 +78,7 @@ void gpu_kl_parts(struct gpu *g, struct kl_part *part, float *next, const float 
     LAUNCH(kl_parts_kernel, (unsigned)n, LANES, 0, g, part, next, s, t, ld, token, V);
 }
 
-/* kl_back of kernels.h, in place.  Block (row, stretch of the vocabulary). */
+/* kl_back of kernels.h, in place. Block (row, range of the vocabulary). */
 __global__ void kl_back_kernel(float *student, const float *teacher, size_t ld,
                                const struct kl_coef *coef, const int32_t *token, const float *ntp,
                                int V)
@@ -126,10 +126,10 @@ void gpu_mse(struct gpu *g, double *sum, float *d, const float *s, const float *
     LAUNCH(mse_kernel, (unsigned)T, LANES, 0, g, sum, d, s, x, scale, n);
 }
 
-/* ---- what gates keep ---- */
+/* ---- capacity and sparsity of gates ---- */
 
-/* R_i = the sum over j <= i of its document of exp((i - j) log beta_j): a lane has one token, and
- * the gates pass by a stretch at a time.  Block (tokens, head). */
+/* R_i = sum over j <= i of its document of exp((i - j) log beta_j). A lane has one token, and the
+ * gates are loaded LANES at a time. Block (tokens, head). */
 __global__ void __launch_bounds__(LANES)
     capacity_sums_kernel(float *sums, const float *log_beta, const int32_t *first, int T)
 {
@@ -158,20 +158,20 @@ void gpu_capacity_sums(struct gpu *g, float *sums, const float *log_beta, const 
     LAUNCH(capacity_sums_kernel, grid, LANES, 0, g, sums, log_beta, first, T);
 }
 
-/* out_j = the sum over i >= j of its document of d_i (i - j) exp((i - j) log beta_j). */
+/* out_j = sum over i >= j of its document of d_i (i - j) exp((i - j) log beta_j). */
 __global__ void __launch_bounds__(LANES)
     capacity_back_kernel(float *out, const float *d, const float *log_beta, const int32_t *first,
                          int T)
 {
     SHARED(float, by, LANES);
-    SHARED(int, start, LANES); /* of the token's document */
+    SHARED(int, start, LANES); /* first token of the document */
     size_t head = (size_t)blockIdx.y * (size_t)T;
     int j = (int)blockIdx.x * LANES + (int)threadIdx.x;
     int mine = j < T ? first[j] : -1;
     int last = (int)(blockIdx.x + 1) * LANES <= T ? (int)(blockIdx.x + 1) * LANES - 1 : T - 1;
     float lb = j < T ? log_beta[head + (size_t)j] : 0;
     double sum = 0;
-    /* beyond, a document begins after the last token of the block */
+    /* later documents begin after the last token of the block */
     for (int i0 = (int)blockIdx.x * LANES; i0 < T && first[i0] <= last; i0 += LANES) {
         int i = i0 + (int)threadIdx.x;
         by[threadIdx.x] = i < T ? d[head + (size_t)i] : 0;
@@ -195,7 +195,7 @@ void gpu_capacity_back(struct gpu *g, float *d_log_beta, const float *d, const f
     LAUNCH(capacity_back_kernel, grid, LANES, 0, g, d_log_beta, d, log_beta, first, T);
 }
 
-/* R of token t: of a row, or of all heads together. */
+/* Returns R of token t: of one row, or the sum over all heads. */
 DEVICE double kept(const float *sums, int row, int t, int heads, int T, bool total)
 {
     double R = 0;

@@ -1,5 +1,5 @@
-/* train_product.cu - products of matrices that lie in any order: those of a pass forward, backward
- * and by the weights.  Exact ones are a kernel of ours; those of bf16 are cuBLAS's. */
+/* train_product.cu - products of matrices with arbitrary strides, for the forward pass, the
+ * backward pass and weight gradients. Exact products use our kernel, bf16 products use cuBLAS. */
 #include "engine/cuda/blas.cuh"
 #include "engine/cuda/gpu_train.h"
 
@@ -15,8 +15,8 @@ DEVICE float plain(const uint16_t *p, size_t i)
     return from_bf16(p[i]);
 }
 
-/* to[j * LD + i] = element (i0 + i, j0 + j) of a matrix of rows x columns, zeros beyond; lanes that
- * adjoin read what adjoins. */
+/* to[j * LD + i] = element (i0 + i, j0 + j) of a matrix of rows x columns, zeros outside. Adjacent
+ * lanes read adjacent elements. */
 template <class E>
 DEVICE void load_tile(in_shared<float> to, const E *from, size_t row, size_t col, int i0, int rows,
                       int j0, int columns)
@@ -28,8 +28,8 @@ DEVICE void load_tile(in_shared<float> to, const E *from, size_t row, size_t col
     }
 }
 
-/* A block makes TILE x TILE elements of c, a lane MINE x MINE of them, each a chain of fused steps
- * in the order of k. */
+/* A block computes TILE x TILE elements of c. A lane has MINE x MINE of them, each a chain of fused
+ * multiply-adds in the order of k. */
 template <class B> __global__ void __launch_bounds__(LANES) multiply_kernel(struct gpu_multiply p)
 {
     SHARED(float, sa, STRIP *LD);
@@ -83,8 +83,8 @@ void gpu_multiply(struct gpu *g, const struct gpu_multiply *p)
         LAUNCH(wide, grid, LANES, 0, g, in);
 }
 
-/* Rows of n, ld apart, side by side; by fours where all begin at a multiple.  Block (row,
- * stretch). */
+/* Rounds rows of n, ld apart, to contiguous rows; four elements at a time if aligned. Block (row,
+ * range). */
 __global__ void round_kernel(uint16_t *to, const float *from, size_t ld, int n)
 {
     int i = (int)(blockIdx.y * blockDim.x + threadIdx.x) * FOUR;
@@ -107,13 +107,13 @@ void gpu_to_bf16(struct gpu *g, uint16_t *to, const float *from, int rows, int n
     LAUNCH(round_kernel, grid, LANES, 0, g, to, from, (size_t)n, n);
 }
 
-/* What cuBLAS reads of a matrix whose element (i, j) lies at i * row + j * col, one of them 1:
- * rounded to bf16 in a buffer of the device, rows that adjoin. */
+/* Returns the operand for cuBLAS of a matrix with element (i, j) at i * row + j * col, one of them
+ * 1. It is rounded to bf16 in a device buffer, with contiguous rows. */
 static bool round_operand(struct gpu *g, void **buffer, size_t *bytes, const void *from,
                           enum weight_type type, size_t row, size_t col, int rows, int columns,
                           struct blas_operand *ret)
 {
-    bool across = row == 1 && col != 1; /* its memory's rows are its columns */
+    bool across = row == 1 && col != 1; /* contiguous lines are columns */
     int n = across ? rows : columns, lines = across ? columns : rows;
     size_t ld = across ? col : row;
     *ret = {from, ld, across};

@@ -1,11 +1,12 @@
-/* train_rows.cu - steps of training along rows and elements: norms and their derivatives,
- * rotations, activations, gates, and the optimizer. */
+/* train_rows.cu - training kernels along rows and elements: norms and their gradients, RoPE,
+ * activations, gates. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/gpu_train.h"
 
 enum { LANES = 256, COLUMNS = 32, SHARES = LANES / COLUMNS };
 
-/* Launches over (rows, columns): a lane has one element of row blockIdx.x. */
+/* Returns the column of a lane in launches over (rows, columns): a lane has one element of row
+ * blockIdx.x. */
 DEVICE int column()
 {
     return (int)(blockIdx.y * blockDim.x + threadIdx.x);
@@ -46,7 +47,7 @@ void gpu_norm(struct gpu *g, const struct gpu_norm *n, float *out, size_t ld_out
     LAUNCH(norm_kernel, grid, LANES, 0, g, in, out, ld_out, x, ld_x);
 }
 
-/* With r = 1 / rms(x): dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k.  Block (token, head). */
+/* With r = 1 / rms(x): dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k. Block (token, head). */
 __global__ void norm_back_kernel(struct gpu_norm n, float *dx, size_t ld_dx, const float *x,
                                  size_t ld_x, const float *dy, size_t ld_dy, bool set)
 {
@@ -76,7 +77,7 @@ void gpu_norm_back(struct gpu *g, const struct gpu_norm *n, float *dx, size_t ld
 
 /* ---- sums over rows ---- */
 
-/* What the SHARES lanes of a column have summed, in order; for those of the first share. */
+/* Returns the sum over the SHARES lanes of a column, in order, in the lanes of the first share. */
 DEVICE double share_sum(double mine, in_shared<double> part)
 {
     part[threadIdx.x] = mine;
@@ -88,7 +89,8 @@ DEVICE double share_sum(double mine, in_shared<double> part)
     return sum;
 }
 
-/* to[c] += the sum of rows; a block has COLUMNS columns, each of its lanes every SHARES-th row. */
+/* to[c] += the sum of rows. A block has COLUMNS columns, and each of its lanes every SHARES-th
+ * row. */
 __global__ void __launch_bounds__(LANES)
     sum_rows_kernel(float *to, const float *x, size_t ld_x, int T, int n)
 {
@@ -108,7 +110,7 @@ void gpu_sum_rows(struct gpu *g, float *to, const float *x, size_t ld_x, int T, 
     LAUNCH(sum_rows_kernel, blocks_for((size_t)n, COLUMNS), LANES, 0, g, to, x, ld_x, T, n);
 }
 
-/* The rms of each row of a stretch is made first, by a warp, then its columns are added up. */
+/* A warp first computes the rms of each row of a stretch; then the columns are summed. */
 enum { STRETCH = 64 };
 
 __global__ void __launch_bounds__(LANES)
@@ -152,7 +154,7 @@ void gpu_norm_learn(struct gpu *g, const struct gpu_norm *n, float *dw, const fl
            ld_dy);
 }
 
-/* ---- rows as they are ---- */
+/* ---- copies of rows ---- */
 
 __global__ void copy_rows_kernel(float *y, size_t ld_y, const float *x, size_t ld_x, int n,
                                  bool add)
@@ -189,7 +191,7 @@ void gpu_blend(struct gpu *g, float *y, const float *x, size_t n, float by)
 
 enum { EDGE = 32 };
 
-/* A block turns a square of EDGE by EDGE. */
+/* A block transposes a square of EDGE by EDGE. */
 __global__ void __launch_bounds__(LANES)
     transpose_kernel(float *to, const float *from, int m, int n)
 {
@@ -231,7 +233,7 @@ void gpu_rope_within(struct gpu *g, float *x, size_t ld, const float *turn, cons
                n_heads, D, n_rot);
 }
 
-/* Tokens of the same id are added by one lane, in order. */
+/* One lane adds tokens with the same id, in order. */
 __global__ void embed_learn_kernel(float *d_table, const int32_t *ids, const float *dx, int T,
                                    int d)
 {
@@ -362,7 +364,7 @@ void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float
     LAUNCH(read_out_kernel, over(n, T), LANES, 0, g, z, ld_z, bias, value, ld_value, n, write);
 }
 
-/* d log sigmoid(z) = sigmoid(-z) dz;  d sigmoid(z) = g (1 - g) dz. */
+/* d log sigmoid(z) = sigmoid(-z) dz; d sigmoid(z) = g (1 - g) dz. */
 __global__ void read_out_back_kernel(float *d_z, size_t ld_dz, const float *z, size_t ld_z,
                                      const float *d_value, size_t ld_value, int n, bool write)
 {
@@ -405,7 +407,7 @@ __global__ void gates_back_kernel(float *d_value, const float *d_number, const f
         return;
     float d = d_number[i], g = value[i], more = own ? own[i] : 0.0f;
     if (write)
-        d_value[i] = g > least ? d / g + more : 0.0f; /* below, the clamp is flat */
+        d_value[i] = g > least ? d / g + more : 0.0f; /* below it the clamp is constant */
     else
         d_value[i] = d + more;
 }

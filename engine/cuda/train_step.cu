@@ -1,10 +1,10 @@
-/* train_step.cu - sums such as the length of a gradient, and a step of the optimizer. */
+/* train_step.cu - sums, for example for the norm of a gradient, and optimizer steps. */
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/gpu_train.h"
 
 enum { LANES = 256 };
 
-/* A block sums a stretch of its own. */
+/* Each block sums a separate range. */
 __global__ void __launch_bounds__(LANES)
     parts_kernel(double *part, const float *x, size_t n, enum gpu_sum what)
 {
@@ -29,7 +29,7 @@ void gpu_sum_parts(struct gpu *g, double *part, const float *x, size_t n, enum g
     LAUNCH(parts_kernel, GPU_PARTS, LANES, 0, g, part, x, n, what);
 }
 
-/* optimizer.c has the equations. */
+/* One AdamW step; the equations are in optimizer.c. */
 __global__ void adamw_kernel(struct gpu_adamw o, const float *grad, float *w, float *m, float *v,
                              size_t n)
 {

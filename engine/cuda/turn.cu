@@ -1,10 +1,10 @@
-/* turn.cu - keys and queries of a step or a chunk turned by their ranks in the cache, which change
- * as others leave (positions=cache). */
+/* turn.cu - rotates keys and queries of a step or a chunk by their ranks in the cache, which change
+ * as entries are evicted (positions=cache). */
 #include "engine/cuda/device.cuh"
 
 enum { LANES = 256 };
 
-/* Channel c of a head whose channels lie `apart` from each other. */
+/* Returns channel c of a head after RoPE; channels are `apart` apart. */
 template <class KV>
 DEVICE float turned(const KV *x, int c, size_t apart, const struct gpu_ranks &r, int rank)
 {
@@ -16,7 +16,7 @@ DEVICE float turned(const KV *x, int c, size_t apart, const struct gpu_ranks &r,
     return c % 2 ? other * turn[1] + v * turn[0] : v * turn[0] - other * turn[1];
 }
 
-/* Block (page, head).  What comes of slots behind the last entry is never read. */
+/* Block (page, head). Results of slots after the last entry are never read. */
 template <class KV>
 __global__ void __launch_bounds__(LANES) turn_keys_kernel(struct gpu_cache c, struct gpu_ranks r)
 {
@@ -43,7 +43,7 @@ void gpu_turn_keys(struct gpu *g, const struct gpu_cache *c, const struct gpu_ra
     LAUNCH(kernel, grid, LANES, 0, g, cache, ranks);
 }
 
-/* Block (head, query), a lane each channel. */
+/* Block (head, query); a lane has one channel. */
 __global__ void __launch_bounds__(GPU_MOST_CHANNELS)
     turn_queries_kernel(struct gpu_cache c, struct gpu_ranks r, float *q, size_t ld, int T)
 {

@@ -1,5 +1,5 @@
-/* watch.cu - what probes take from rows of attention weights: marks of sets, sums and numbers of
- * queries. */
+/* watch.cu - probe results from rows of attention weights: marks of sets, sums, and values per
+ * query. */
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
@@ -19,15 +19,14 @@ DEVICE void take_visit(struct gpu_visits *v, int32_t t)
     v->last = t;
 }
 
-/* An entry, and which of QUERIES queries, of which t0 is the first: bit r is that of query t0 + r.
- */
+/* An entry, and the first of QUERIES queries, t0: in bit masks, bit r is query t0 + r. */
 enum { ENTRIES = 128, QUERIES = 16 };
 struct entry {
-    size_t at; /* among cells */
+    size_t at; /* index of its cells */
     int32_t pos, t0;
 };
 
-/* The entry is in cut c of these queries. */
+/* Records that the entry is in cut c of these queries. */
 DEVICE void take_members(const struct gpu_entry_cells &x, int c, int g, const struct entry &e,
                          unsigned queries)
 {
@@ -57,14 +56,14 @@ DEVICE void take_members(const struct gpu_entry_cells &x, int c, int g, const st
     }
 }
 
-/* What an entry got of QUERIES queries from the r0-th on, HIDDEN where it was not seen.  All are
- * read before one is used. */
+/* Loads the weights that QUERIES queries from r0 on gave to an entry, HIDDEN if not visible. All
+ * are loaded before one is used. */
 DEVICE unsigned weights_of_entry(const struct gpu_seen_rows &in, int g, int h, int r0, int slot,
                                  float w[QUERIES])
 {
     const struct gpu_attention &a = in.a;
     const float *p = in.p + ((size_t)g * (size_t)a.T + (size_t)r0) * in.ld + (size_t)slot;
-    int n = a.cache.n[h], begin = slot - n + a.T, end = a.T; /* queries that see it */
+    int n = a.cache.n[h], begin = slot - n + a.T, end = a.T; /* range of queries that see it */
     unsigned seen = 0;
     if (slot < n && a.cache.until) {
         int32_t until = a.cache.until[(size_t)h * (size_t)a.cache.ld_slot + (size_t)slot];
@@ -87,17 +86,17 @@ DEVICE unsigned weights_of_entry(const struct gpu_seen_rows &in, int g, int h, i
 struct some_cuts {
     in_shared<struct row_cut> cut;
     in_shared<float> bar;
-    bool split; /* one of them has some of the entries of its threshold alone */
+    bool split; /* some cut has only part of the entries at its threshold */
 };
 
-/* Reads them.  Barriers at either end. */
+/* Loads cuts into shared memory; synchronises before and after. */
 DEVICE bool load_cuts(const struct row_cut *from, int n_rows, int n_cuts,
                       const struct some_cuts &to)
 {
     int split = 0;
-    __syncthreads(); /* all have done with the cuts before */
+    __syncthreads(); /* all lanes have finished with the preceding cuts */
     for (int i = (int)threadIdx.x; i < QUERIES * n_cuts; i += ENTRIES) {
-        struct row_cut c = {2, 0, 0}; /* which no weight reaches */
+        struct row_cut c = {2, 0, 0}; /* no weight reaches it */
         if (i / n_cuts < n_rows)
             c = from[i];
         to.cut[i] = c;
@@ -107,7 +106,7 @@ DEVICE bool load_cuts(const struct row_cut *from, int n_rows, int n_cuts,
     return __syncthreads_or(split);
 }
 
-/* Which of the queries had the entry in cut c. */
+/* Returns the mask of queries with the entry in cut c. */
 DEVICE unsigned members_of(const float w[QUERIES], const struct some_cuts &x, int c, int n_cuts,
                            int32_t pos)
 {
@@ -126,7 +125,7 @@ DEVICE unsigned members_of(const float w[QUERIES], const struct some_cuts &x, in
     return in;
 }
 
-/* Sums of an entry over the queries that saw it, in their order. */
+/* Updates the sums of an entry over the queries that saw it, in order. */
 DEVICE void take_sums(const struct gpu_entry_cells &x, size_t at, const float w[QUERIES],
                       unsigned seen)
 {
@@ -142,7 +141,7 @@ DEVICE void take_sums(const struct gpu_entry_cells &x, size_t at, const float w[
     x.max[at] = most;
 }
 
-/* Lane i of row blockIdx.y takes the entry of slot i: nobody else has its cells. */
+/* Lane i of row blockIdx.y processes the entry of slot i; no other lane writes its cells. */
 __global__ void __launch_bounds__(ENTRIES)
     watch_entries_kernel(struct gpu_seen_rows in, const struct row_cut *cuts,
                          struct gpu_entry_cells x)
@@ -207,7 +206,7 @@ DEVICE void count_under(const struct gpu_seen_rows &in, const row_view &v,
     }
 }
 
-/* The first of the pairs [from, to) whose token is at pos or later. */
+/* Returns the first of the pairs [from, to) with a token at pos or later. */
 DEVICE int pair_from(const int32_t *token, int from, int to, int32_t pos)
 {
     while (from < to) {
@@ -277,7 +276,7 @@ __global__ void __launch_bounds__(LANES)
         }
 }
 
-/* Lane i of KV head blockIdx.y takes the entry of slot i. */
+/* Lane i of KV head blockIdx.y processes the entry of slot i. */
 __global__ void __launch_bounds__(LANES)
     watch_window_kernel(struct gpu_seen_rows in, float *sum, int cap, int block, int ring)
 {

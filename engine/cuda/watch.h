@@ -19,6 +19,8 @@ extern "C" {
 /* cuts: [n_heads][T][n_top + n_tau], same bits as row_cuts of kernels.h, but first_tie is a
  * position. top_k and tau are host arrays of at most GPU_MOST_CUTS. */
 enum { GPU_MOST_CUTS = 8, GPU_MOST_VISITS = 2 };
+/* Selected sets: the top_k[i] largest entries, and the largest entries with a fraction tau[i] of
+ * the mass. */
 struct gpu_criteria {
     int n_top, n_tau;
     const int *top_k;
@@ -55,8 +57,7 @@ struct gpu_query_cells {
     int cap;
     bool wide;
     float *lse, *entropy;
-    void *under[GPU_MOST_SHARES], *seen; /* number of weights below share[i] of the maximum;
-                                          * number of entries */
+    void *under[GPU_MOST_SHARES], *seen; /* weights below share[i] of the maximum; entries */
     double share[GPU_MOST_SHARES];
     int n_shares;
     /* Pairs first[g] .. first[g + 1] - 1 of query head g. received[i][cap] is the weight that each
@@ -87,8 +88,7 @@ void gpu_contributions(struct gpu *g, const struct gpu_seen_rows *r, const float
 enum {
     GPU_USEFUL_CUTS = 7,
     GPU_SLACKS = 3,
-    GPU_PREFIXES = GPU_USEFUL_CUTS + GPU_SLACKS, /* number of sets that are prefixes of the order
-                                                  * of weights */
+    GPU_PREFIXES = GPU_USEFUL_CUTS + GPU_SLACKS, /* prefixes of the order of weights */
     GPU_MOST_SPANS = 5,
     GPU_MOST_FIXED = GPU_MOST_SPANS + 1, /* spans and the plan */
     GPU_MOST_SETS = GPU_PREFIXES + GPU_MOST_FIXED,
@@ -101,12 +101,12 @@ struct gpu_useful_columns {
     float *aged_kept[GPU_MOST_SETS], *aged_in[GPU_MOST_SETS], *aged_out[GPU_MOST_SETS];
     void *size[GPU_MOST_SETS], *near[1 + GPU_MOST_FIXED][GPU_NEAR];
 };
+/* Inputs of gpu_watch_useful. */
 struct gpu_useful {
     int cap, head; /* index of the rows' first query head over all layers */
     bool wide;
     const struct gpu_useful_columns *columns; /* in device memory */
-    double slack[GPU_SLACKS], near[GPU_NEAR]; /* fractions of the smallest weight of a cut, of
-                                               * the maximum weight */
+    double slack[GPU_SLACKS], near[GPU_NEAR]; /* of a cut's minimum, of the maximum */
     int n_spans;
     const unsigned char *spans;    /* [cap] bit k: the token is in set k */
     int32_t first[GPU_MOST_SPANS]; /* first token of each span */

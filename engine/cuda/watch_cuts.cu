@@ -1,14 +1,14 @@
-/* watch_cuts.cu - the selected sets of rows of attention weights: the largest so many, or those
- * that make up a share of the mass.
+/* watch_cuts.cu - selected sets of rows of attention weights: the K largest, or the largest with a
+ * given fraction of the mass.
  *
- * A block has a row and divides its weights into PARTS by their size, of about as many weights
- * each.  Where parts begin it learns from a sample of the row, which is counted by BINS ranges of
- * values: 64 for each power of two down to 2^-27, then 16 for each down to 2^-63.  Then it reads
- * the row twice.  First each lane counts its weights, and sums up their mass in whole units, part
- * by part in cells of its own, so nobody waits for anybody.  The sums of all lanes tell in which
- * part each cut lies.  Then the weights of these parts are gathered, some per cent of a row, and a
- * warp for each cut goes down their bits.  Counts and masses are whole numbers, so that neither an
- * order of lanes nor what the sample was can be seen. */
+ * A block has a row and divides its weights into PARTS by size, with about equal numbers of
+ * weights. A sample of the row determines the boundaries of the parts. The sample is counted in
+ * BINS ranges of values: 64 for each power of two down to 2^-27, then 16 for each down to 2^-63.
+ * Then the block reads the row twice. In the first pass each lane counts its weights and sums their
+ * mass in integer units, part by part, in separate cells, so that lanes do not wait for each other.
+ * The sums over all lanes give the part of each cut. In the second pass the weights of these parts,
+ * some per cent of a row, are gathered. A warp per cut then searches them bit by bit. Counts and
+ * masses are integers, so the result does not depend on the order of lanes or on the sample. */
 #include <string.h>
 
 #include "engine/cuda/tensor.cuh"
@@ -17,25 +17,25 @@
 enum {
     LANES = 128,
     WARPS = LANES / WARP,
-    EXACT = 100, /* exponent of 2^-27, from which on weights are whole units of mass */
-    FINE = 17,   /* bits of a weight below those of its bin, from 2^-27 on */
-    COARSE = 19, /* and below 2^-27 */
+    EXACT = 100, /* exponent of 2^-27; from there on weights are multiples of the mass unit */
+    FINE = 17,   /* bits of a weight below its bin number, from 2^-27 on */
+    COARSE = 19, /* the same below 2^-27 */
     OWN = 18,    /* bins of a lane */
     BINS = LANES * OWN,
     EDGE = BINS - 1 - 27 * 64, /* the bin that begins at 2^-27; the last one has the weight 1 */
     PARTS = 32,
-    TOP_PARTS = 12,           /* of the largest eighth, in which cuts lie close together */
-    COUNT_BIT = 52,           /* a cell of a lane: a mass, below 4, and from this bit on a count */
-    ROOM = 2 * PARTS * LANES, /* words: cells of all lanes, or weights that are gathered */
-    HIGH = ROOM / 2,          /* where the upper words of cells begin */
-    PIECE = 32,               /* weights of a sample that lie side by side */
-    APART = 8,                /* of so many pieces one is taken, */
-    LONG = 2048,              /* in rows of at least so many weights */
-    BATCH = 4,                /* fours that a lane reads at once */
+    TOP_PARTS = 12,           /* of the largest eighth, where cuts are close together */
+    COUNT_BIT = 52,           /* a lane's cell: a mass below 4, and a count from this bit on */
+    ROOM = 2 * PARTS * LANES, /* words: cells of all lanes, or gathered weights */
+    HIGH = ROOM / 2,          /* start of the upper words of cells */
+    PIECE = 32,               /* adjacent weights of a sample */
+    APART = 8,                /* one of APART pieces is sampled */
+    LONG = 2048,              /* in rows of at least this many weights */
+    BATCH = 4,                /* groups of four that a lane loads at once */
     CUTS = GPU_MOST_CUTS,
 };
 
-/* A cut to be found: the `most` largest, or with most 0 what reaches tau of the mass. */
+/* A requested cut: the `most` largest, or if most is 0, the largest with tau of the mass. */
 struct cut_wish {
     int most;
     double tau;
@@ -43,10 +43,10 @@ struct cut_wish {
 struct cut_wishes {
     struct cut_wish of[CUTS];
     int n;
-    bool masses; /* one of them goes by mass */
+    bool masses; /* some cut depends on the mass */
 };
 
-/* The wish as a kernel compares with it. */
+/* The target of a cut: a count, or a mass. */
 struct cut_goal {
     int count;
     double mass;
@@ -61,7 +61,7 @@ DEVICE bool reached(const struct cut_goal &w, int count, long long mass)
     return w.count > 0 ? count >= w.count : (double)mass >= w.mass;
 }
 
-/* Below 2^-63 all is in bin 0. */
+/* Returns the bin of a weight; weights below 2^-63 are in bin 0. */
 DEVICE int bin_of(unsigned bits)
 {
     int fine = (int)(bits >> FINE) - (EXACT << (23 - FINE));
@@ -71,7 +71,7 @@ DEVICE int bin_of(unsigned bits)
     return coarse > 0 ? coarse : 0;
 }
 
-/* As mass_units. */
+/* Returns the units of a weight, as mass_units. */
 DEVICE unsigned long long units_of(unsigned bits)
 {
     int shift = (int)(bits >> 23) - EXACT;
@@ -80,7 +80,7 @@ DEVICE unsigned long long units_of(unsigned bits)
     return (unsigned)rintf(__uint_as_float(bits) * 0x1p50f);
 }
 
-/* Which of four slots from i on a row sees, of those below `to`. */
+/* Returns the mask of the four slots from i on that a row sees, limited to slots below `to`. */
 DEVICE unsigned four_seen(const struct gpu_seen_rows &in, const row_view &v, int i, int to)
 {
     unsigned seen = (1u << (to - i < FOUR ? to - i : FOUR)) - 1;
@@ -98,7 +98,7 @@ DEVICE unsigned four_seen(const struct gpu_seen_rows &in, const row_view &v, int
     return seen;
 }
 
-/* Four weights from slot i on. */
+/* Loads four weights from slot i on. */
 DEVICE void four_weights(const row_view &v, int i, float p[FOUR])
 {
     float4 w = *(const float4 *)(const void *)(v.p + i);
@@ -108,8 +108,8 @@ DEVICE void four_weights(const row_view &v, int i, float p[FOUR])
     p[3] = w.w;
 }
 
-/* MANY weights of a lane, of which those whose bits are set in `seen` are seen; k is at slot
- * first + k / FOUR * apart + k % FOUR. */
+/* MANY weights of a lane; `seen` is the mask of visible ones. Weight k is at slot first + k / FOUR
+ * * apart + k % FOUR. */
 enum { MANY = BATCH * FOUR };
 struct some_weights {
     unsigned bits[MANY], seen;
@@ -148,7 +148,7 @@ DEVICE void each_batch(const struct gpu_seen_rows &in, const row_view &v, int la
     }
 }
 
-/* Calls f(slot, weight) for each of them that the row sees. */
+/* Calls f(slot, weight) for each visible weight. */
 template <class F>
 DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int lane, int lanes, F f)
 {
@@ -160,7 +160,7 @@ DEVICE void each_weight(const struct gpu_seen_rows &in, const row_view &v, int l
     });
 }
 
-/* Adds up what lanes before this one have; *ret_all: what all have. */
+/* Returns the sum over the lanes before this one; *ret_all: the sum over all lanes. */
 DEVICE int sum_before(int mine, int *ret_all)
 {
     SHARED(int, part, WARPS);
@@ -204,19 +204,20 @@ DEVICE void count_sample(const struct gpu_seen_rows &in, const row_view &v,
     __syncthreads();
 }
 
-/* The part of a bin from how many of the sample are larger than it; rising with that. */
+/* Returns the part of a bin from the number of larger weights in the sample, with which it
+ * rises. */
 DEVICE int part_of(int larger, float one)
 {
-    float share = (float)larger * one; /* of the sample */
+    float share = (float)larger * one; /* fraction of the sample */
     float part = share < 0.125f ? share * 8 * TOP_PARTS
                                 : TOP_PARTS + (share - 0.125f) * ((PARTS - TOP_PARTS) / 0.875f);
     return part < PARTS ? (int)part : PARTS - 1;
 }
 
-/* Parts of all bins; falling with the bin.  Barriers inside. */
+/* Sets the parts of all bins, falling with the bin. Synchronises. */
 DEVICE void find_parts(in_shared<unsigned> count, in_shared<unsigned char> part)
 {
-    int first = BINS - 1 - (int)threadIdx.x * OWN, mine = 0, all; /* the largest of the lane */
+    int first = BINS - 1 - (int)threadIdx.x * OWN, mine = 0, all; /* the largest bin of the lane */
     for (int k = 0; k < OWN; k++)
         mine += (int)count[first - k];
     int larger = sum_before(mine, &all);
@@ -227,7 +228,7 @@ DEVICE void find_parts(in_shared<unsigned> count, in_shared<unsigned char> part)
     }
 }
 
-/* Adds up the row in cells of the lane, which belong to it alone. */
+/* Sums the row in separate cells of each lane. */
 DEVICE void count_row(const struct gpu_seen_rows &in, const row_view &v, bool masses,
                       in_shared<unsigned char> part, in_shared<unsigned> cells)
 {
@@ -254,19 +255,19 @@ DEVICE void count_row(const struct gpu_seen_rows &in, const row_view &v, bool ma
     });
 }
 
-/* What a part has, or the parts before it and all of them. */
+/* Count and mass of a part, of the preceding parts, or of all parts. */
 struct part_sum {
     int count;
     long long mass;
 };
 
-/* Four lanes add up the cells of a part. */
+/* Four lanes sum the cells of a part. */
 DEVICE void sum_parts(in_shared<unsigned> cells, in_shared<struct part_sum> sums)
 {
     int k = (int)threadIdx.x / FOUR, quarter = (int)threadIdx.x % FOUR;
     struct part_sum y = {0, 0};
     for (int i = 0; i < LANES / FOUR; i++) {
-        int at = k * LANES + quarter + (i + k) % (LANES / FOUR) * FOUR; /* of banks apart */
+        int at = k * LANES + quarter + (i + k) % (LANES / FOUR) * FOUR; /* avoids bank conflicts */
         unsigned long long sum = (unsigned long long)cells[HIGH + at] << 32 | cells[at];
         y.count += (int)(sum >> COUNT_BIT);
         y.mass += (long long)(sum & ((1ull << COUNT_BIT) - 1));
@@ -280,21 +281,21 @@ DEVICE void sum_parts(in_shared<unsigned> cells, in_shared<struct part_sum> sums
         sums[k] = y;
 }
 
-/* The place of a cut: what is larger than its part, what its part has, and where that is in the
- * list, at ROOM where there is no room for it. */
+/* Position of a cut: weights larger than its part, size of the part, and offset of the part in the
+ * list (ROOM if it does not fit). */
 struct cut_place {
-    int part, above, within; /* part -1: the whole row */
-    long long mass;          /* of what is above */
-    int at, like;            /* the first cut of the same part */
+    int part, above, within; /* part -1: the full row */
+    long long mass;          /* mass of the `above` weights */
+    int at, like;            /* like: the first cut of the same part */
 };
 
-/* What is known of a row. */
+/* Totals of a row. */
 struct row_sums {
     struct part_sum all;
-    unsigned wanted; /* bits of the parts that are gathered */
+    unsigned wanted; /* mask of the parts to gather */
 };
 
-/* A warp finds the places of cuts; next: where the first weight of a part goes. */
+/* A warp finds the positions of cuts; next: list offset of the first weight of a part. */
 DEVICE struct row_sums find_places(const struct cut_wishes &wishes, in_shared<struct part_sum> sums,
                                    in_shared<struct cut_place> place, in_shared<int> next)
 {
@@ -334,7 +335,7 @@ DEVICE struct row_sums find_places(const struct cut_wishes &wishes, in_shared<st
     return s;
 }
 
-/* Gathers the weights of parts that are wanted. */
+/* Gathers the weights of the wanted parts. */
 DEVICE void gather(const struct gpu_seen_rows &in, const row_view &v, unsigned wanted,
                    in_shared<unsigned char> part, in_shared<int> next, in_shared<unsigned> list)
 {
@@ -357,7 +358,7 @@ DEVICE void gather(const struct gpu_seen_rows &in, const row_view &v, unsigned w
     });
 }
 
-/* A warp copies the list of a cut from that of the first one of the same part. */
+/* A warp copies the list of a cut from the first cut of the same part. */
 DEVICE void copy_list(int c, in_shared<struct cut_place> place, in_shared<unsigned> list)
 {
     struct cut_place p = place[c];
@@ -371,8 +372,7 @@ DEVICE void copy_list(int c, in_shared<struct cut_place> place, in_shared<unsign
         list[p.at + i] = list[at + i];
 }
 
-/* Weights that are at least so large: how many there are, and their mass, of a lane or of a warp.
- */
+/* Sums the count and mass of a set of weights over the lanes of a warp. */
 DEVICE struct part_sum sum_of_warp(struct part_sum y, bool masses)
 {
     y.count = (int)__reduce_add_sync(ALL_LANES, (unsigned)y.count);
@@ -381,15 +381,15 @@ DEVICE struct part_sum sum_of_warp(struct part_sum y, bool masses)
     return y;
 }
 
-/* A cut on its way down to a weight. */
+/* State of the search for the weight of a cut. */
 struct descent {
-    int above, within; /* larger than the weight, as large */
-    long long mass;    /* of what is larger */
-    unsigned bits;     /* of the weight */
+    int above, within; /* number of larger weights; number of remaining weights */
+    long long mass;    /* mass of the larger weights */
+    unsigned bits;     /* bits of the weight */
 };
 
-/* Goes down the highest bit in which weights of the list differ, until all are the same; what is
- * above or below the cut leaves the list. */
+/* Decides the highest bit in which the weights of the list differ, until all are equal. Weights
+ * above or below the cut are removed from the list. */
 DEVICE void descend(const struct cut_goal &goal, in_shared<unsigned> list, struct descent *d)
 {
     int lane = lane_of_warp();
@@ -417,7 +417,7 @@ DEVICE void descend(const struct cut_goal &goal, in_shared<unsigned> list, struc
             unsigned x = i < d->within ? list[i] : 0;
             bool keep = i < d->within && (x >> bit & 1) == side;
             unsigned votes = __ballot_sync(ALL_LANES, keep);
-            __syncwarp(); /* all have read what is written now */
+            __syncwarp(); /* all lanes have read the data that is overwritten now */
             if (keep) {
                 list[kept + __popc(votes & ((1u << lane) - 1))] = x;
                 ones |= x;
@@ -433,7 +433,7 @@ DEVICE void descend(const struct cut_goal &goal, in_shared<unsigned> list, struc
     d->bits = list[0];
 }
 
-/* The same of a part that has no list: bit by bit, of what the row has of it. */
+/* descend for a part without a list: it decides bit by bit and reads the part from the row. */
 DEVICE void descend_row(const struct gpu_seen_rows &in, const row_view &v,
                         const struct cut_goal &goal, int k, in_shared<unsigned char> part,
                         struct descent *d)
@@ -460,14 +460,14 @@ DEVICE void descend_row(const struct gpu_seen_rows &in, const row_view &v,
     d->mass += up.mass;
 }
 
-/* How many of the entries of weight v the set needs. */
+/* Returns how many of the entries with weight v the set needs. */
 DEVICE int of_ties(const struct descent &d, const struct cut_goal &goal, float v)
 {
     if (goal.count > 0)
         return goal.count - d.above;
     int e = 1;
     long long unit = mass_units(v);
-    if (unit > 0) { /* near the answer, then there */
+    if (unit > 0) { /* start near the answer, then search */
         double left = (goal.mass - (double)d.mass) / (double)unit;
         e = left > 2 ? (int)left - 1 : 1;
     }
@@ -476,13 +476,13 @@ DEVICE int of_ties(const struct descent &d, const struct cut_goal &goal, float v
     return e;
 }
 
-/* The position of the e-th entry of weight w, counted from the newest.  Few weights are as large;
- * where they have no room in the list the row is read again and again. */
+/* Returns the position of the e-th entry of weight w, counted from the newest. Few weights are
+ * equal. If they do not fit in the list, the row is read repeatedly. */
 DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w, int e,
                      in_shared<unsigned> list)
 {
     SHARED(int, found, 1);
-    __syncthreads(); /* all have done with the list, and with what was found before */
+    __syncthreads(); /* all lanes have finished with the list and with `found` */
     if (threadIdx.x == 0)
         found[0] = 0;
     __syncthreads();
@@ -494,7 +494,7 @@ DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w,
             list[at] = (unsigned)position_at(v, slot);
     });
     __syncthreads();
-    int n = found[0], lo = 0, hi = query_at(in.a, v.r); /* at least e of them lie at lo or later */
+    int n = found[0], lo = 0, hi = query_at(in.a, v.r); /* at least e of them are at lo or later */
     while (lo < hi) {
         int mid = lo + (hi - lo + 1) / 2, count = 0;
         for (int i = (int)threadIdx.x; n <= ROOM && i < n; i += LANES)
@@ -509,14 +509,15 @@ DEVICE int tie_place(const struct gpu_seen_rows &in, const row_view &v, float w,
     return lo;
 }
 
-/* What a cut comes to: the weight of ties of which it has `needed`, or HIDDEN where it has all. */
+/* Result of a cut. tied: the weight of ties of which it includes `needed`; HIDDEN if it includes
+ * all. */
 struct cut_end {
     struct row_cut cut;
     float tied;
     int needed;
 };
 
-/* A warp makes a cut of its place. */
+/* A warp computes a cut from its position. */
 DEVICE struct cut_end end_of(const struct gpu_seen_rows &in, const row_view &v,
                              const struct part_sum &all, const struct cut_wish &wish,
                              const struct cut_place &p, in_shared<unsigned char> part,
@@ -587,7 +588,7 @@ void gpu_row_cuts(struct gpu *g, const struct gpu_seen_rows *r, const struct gpu
 {
     struct gpu_seen_rows in = *r;
     struct cut_wishes w;
-    memset(&w, 0, sizeof w); /* a graph compares what is between its numbers, too */
+    memset(&w, 0, sizeof w); /* graphs compare padding bytes, too */
     w.n = c->n_top + c->n_tau;
     w.masses = c->n_tau > 0;
     for (int i = 0; i < c->n_top; i++)

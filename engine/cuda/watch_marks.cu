@@ -1,9 +1,9 @@
-/* watch_marks.cu - the newest of many queries that had an entry in a set, where nothing else is
- * asked of entries.
+/* watch_marks.cu - last query of many with an entry in a set, if no other result per entry is
+ * requested.
  *
- * Marks of different queries may be made in any order, as the newest one stays.  So a block has
- * few entries and deals the queries out to its warps; a lane has four entries, whose marks are in
- * registers until its queries are through. */
+ * Marks of different queries can be computed in any order, because only the newest one is kept. So
+ * a block has few entries and divides the queries between its warps. A lane has four entries and
+ * keeps their marks in registers until its queries are done. */
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
@@ -11,16 +11,16 @@ enum {
     WARPS = 8,
     LANES = WARPS * WARP,
     ENTRIES = WARP * FOUR,
-    QUERIES = 128, /* whose cuts are in shared memory at the same time */
+    QUERIES = 128, /* queries with cuts in shared memory at the same time */
     EACH = QUERIES / WARPS,
-    BATCH = 4, /* weights of so many queries are read before one is used */
+    BATCH = 4, /* queries of which weights are loaded before one is used */
     CUTS = GPU_MOST_CUTS,
 };
 
 /* The queries of a lane's entries: from begin on, before end. */
 struct lane_entries {
     int slot, begin[FOUR], end[FOUR];
-    bool any, whole; /* all of them see all of the entries */
+    bool any, whole; /* all queries see all of the entries */
 };
 
 DEVICE struct lane_entries entries_of_lane(const struct gpu_attention &a, int g, int h)
@@ -46,7 +46,7 @@ DEVICE struct lane_entries entries_of_lane(const struct gpu_attention &a, int g,
     return e;
 }
 
-/* Weights of BATCH queries from r on, HIDDEN of what they do not see. */
+/* Loads the weights of BATCH queries from r on, HIDDEN if not visible. */
 DEVICE void load_batch(const struct gpu_seen_rows &in, const struct lane_entries &e, int g, int r,
                        int end, float w[BATCH][FOUR])
 {
@@ -71,24 +71,24 @@ DEVICE void load_batch(const struct gpu_seen_rows &in, const struct lane_entries
                 w[j][k] = HIDDEN;
 }
 
-/* Of queries: their thresholds, bar[query][CUTS], and whether one of their cuts has some of the
- * entries of its threshold alone. */
+/* Thresholds of queries, bar[query][CUTS], and a flag per query: some cut has only part of the
+ * entries at its threshold. */
 struct bars {
     in_shared<float> bar;
     in_shared<int> split;
 };
 
-/* Reads those of queries [r0, end).  Barriers at either end. */
+/* Loads the thresholds of queries [r0, end); synchronises before and after. */
 DEVICE void load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts,
                       const struct bars &to)
 {
-    __syncthreads(); /* all have done with those before */
+    __syncthreads(); /* all lanes have finished with the preceding ones */
     for (int i = (int)threadIdx.x; i < QUERIES; i += LANES) {
         const struct row_cut *cut = cuts + (size_t)((r0 + i) * n_cuts);
         int split = 0;
         for (int c = 0; c < CUTS; c++) {
             bool there = r0 + i < end && c < n_cuts;
-            to.bar[i * CUTS + c] = there ? cut[c].threshold : 2; /* which no weight reaches */
+            to.bar[i * CUTS + c] = there ? cut[c].threshold : 2; /* no weight reaches it */
             split |= there && cut[c].first_tie > 0;
         }
         to.split[i] = split;
@@ -96,7 +96,7 @@ DEVICE void load_bars(const struct row_cut *cuts, int r0, int end, int n_cuts,
     __syncthreads();
 }
 
-/* The marks of a query, whose thresholds are at bar. */
+/* Updates the marks for a query with thresholds at bar. */
 template <int N>
 DEVICE void mark(const float w[FOUR], in_shared<float> bar, int query, int r, int mine[FOUR][N])
 {
@@ -111,7 +111,7 @@ DEVICE void mark(const float w[FOUR], in_shared<float> bar, int query, int r, in
             mine[k][c] = w[k] >= b[c] ? r : mine[k][c];
 }
 
-/* The same where a cut may be split. */
+/* Updates the marks for a query with a cut that has only part of its ties. */
 template <int N>
 DEVICE void mark_split(const float w[FOUR], const struct row_cut *cut, int n_cuts, int r,
                        const int32_t pos[FOUR], int mine[FOUR][N])
@@ -126,7 +126,7 @@ DEVICE void mark_split(const float w[FOUR], const struct row_cut *cut, int n_cut
     }
 }
 
-/* Block (ENTRIES slots, query head): nobody else has the cells of these. */
+/* Block (ENTRIES slots, query head); no other block writes their cells. */
 template <int N>
 __global__ void __launch_bounds__(LANES)
     watch_marks_kernel(struct gpu_seen_rows in, const struct row_cut *cuts,

@@ -1,32 +1,32 @@
-/* watch_useful.cu - how much of a query's attention useful entries get, in many sets of them.
+/* watch_useful.cu - fraction of a query's attention on useful entries, for several sets of entries.
  *
- * Sums in double go in rising position, one entry after the other, as the processor's do.  So a
- * warp has a row: it looks at 32 entries at once, and says of each in which sets it is; then each
- * lane has a sum of its own, and adds to it those of the 32 that are the sum's.  Sets of largest
- * weights hold one another: the sums are those of the parts between them, and of the inside and
- * the outside of each other set. */
+ * Sums in double are in rising position, one entry after another, as on the CPU. So a warp has a
+ * row: it loads 32 entries at once and determines the sets of each. Then each lane has a separate
+ * sum and adds the entries that belong to it. Sets of largest weights are nested. Their sums are
+ * computed for the parts between them, and for the inside and the outside of every other set. */
 #include "engine/cuda/watch.cuh"
 
 enum {
-    ROWS = 4, /* of a block */
+    ROWS = 4, /* rows of a block */
     LANES = ROWS * WARP,
-    PARTS = GPU_PREFIXES + 1, /* lanes from 0 on; then two of each fixed set, inside and outside */
+    PARTS = GPU_PREFIXES + 1, /* lanes from 0 on; then two lanes per fixed set, inside and
+                               * outside */
     NEARS = 1 + GPU_MOST_FIXED,
     SORTERS = 256,
 };
 
-/* A row, and what is asked of it. */
+/* A row, and the requested sets. */
 struct useful_row {
     row_view v;
     int32_t t;
-    bool all;             /* it sees all entries that there are */
-    int n_fixed;          /* sets */
-    const int32_t *order; /* slots by rising position; NULL: as they are */
-    const uint32_t *plan; /* of the head; NULL: none */
+    bool all;             /* it sees all entries */
+    int n_fixed;          /* number of sets */
+    const int32_t *order; /* slots by rising position; NULL: slot order */
+    const uint32_t *plan; /* of the head; may be NULL */
     const float *log_beta;
 };
 
-/* What a warp has in shared memory. */
+/* Shared memory of a warp. */
 struct useful_room {
     in_shared<struct row_cut> cut;  /* [GPU_PREFIXES] */
     in_shared<int> set;             /* [GPU_PREFIXES] sets by rising size */
@@ -43,7 +43,7 @@ DEVICE useful_row useful_row_of(const struct gpu_seen_rows &in, const struct gpu
     row.t = query_at(in.a, row.v.r);
     row.all = in.seen[i] > row.t;
     row.n_fixed = x.n_spans + (x.plan != nullptr);
-    /* where no entry has left slots are positions */
+    /* slots are positions if no entry was evicted */
     bool moved = row.v.pos && in.a.cache.n[row.v.h] <= query_at(in.a, in.a.T - 1);
     row.order = moved && x.order ? x.order + (size_t)row.v.h * (size_t)x.ld_order : nullptr;
     row.plan = x.plan;
@@ -55,7 +55,7 @@ DEVICE useful_row useful_row_of(const struct gpu_seen_rows &in, const struct gpu
     return row;
 }
 
-/* Which of the fixed sets hold the token at pos, as bits. */
+/* Returns the mask of the fixed sets that contain the token at pos. */
 DEVICE unsigned fixed_of(const struct gpu_useful &x, const useful_row &row, int32_t pos)
 {
     unsigned sets = x.n_spans > 0 ? x.spans[pos] : 0;
@@ -63,8 +63,8 @@ DEVICE unsigned fixed_of(const struct gpu_useful &x, const useful_row &row, int3
     return sets | (unsigned)kept << x.n_spans;
 }
 
-/* Of a row: the largest weight of all and of each fixed set, HIDDEN where it has none; how many
- * entries weigh at least bar[j]. */
+/* Values of a row: the maximum weight of all and of each fixed set, HIDDEN if it is empty; the
+ * number of entries with weight at least bar[j]. */
 struct row_facts {
     float top[NEARS];
     int slack[GPU_SLACKS];
@@ -95,7 +95,7 @@ DEVICE row_facts facts_of(const struct gpu_seen_rows &in, const struct gpu_usefu
     return f;
 }
 
-/* All prefixes, and their order by size. */
+/* Sets all prefixes, and their order by size. */
 DEVICE void order_cuts(const struct gpu_useful &x, const row_facts &f, const struct row_cut *given,
                        const float bar[GPU_SLACKS], const useful_room &to)
 {
@@ -124,7 +124,7 @@ DEVICE void order_cuts(const struct gpu_useful &x, const row_facts &f, const str
     __syncwarp();
 }
 
-/* Counts an entry by the first limit that it reaches; a weight of 0 says nothing. */
+/* Counts an entry at the first limit that it reaches; weights of 0 are not counted. */
 DEVICE void count_near(const useful_room &to, int which, float w)
 {
     int at = which * GPU_NEAR, k = 0;
@@ -135,11 +135,11 @@ DEVICE void count_near(const useful_room &to, int which, float w)
     atomicAdd(&to.count[at + k], 1u);
 }
 
-/* The entry that a lane looks at; w is HIDDEN where there is none that the row sees. */
+/* The entry of a lane; w is HIDDEN if there is no visible entry. */
 struct useful_entry {
     float w;
     int32_t pos;
-    unsigned sets; /* fixed ones that hold it */
+    unsigned sets; /* fixed sets that contain it */
 };
 
 DEVICE useful_entry entry_at(const struct gpu_seen_rows &in, const struct gpu_useful &x,
@@ -155,7 +155,7 @@ DEVICE useful_entry entry_at(const struct gpu_seen_rows &in, const struct gpu_us
     return e;
 }
 
-/* The part that an entry is in: each prefix holds those before it. */
+/* Returns the part of an entry: each prefix contains the preceding ones. */
 DEVICE int part_of(const useful_room &from, const useful_entry &e)
 {
     int part = GPU_PREFIXES;
@@ -165,7 +165,7 @@ DEVICE int part_of(const useful_room &from, const useful_entry &e)
     return part;
 }
 
-/* Which of the 32 entries are those of this lane's sum. */
+/* Returns the mask of the 32 entries that belong to this lane's sum. */
 DEVICE unsigned own_entries(const useful_row &row, const useful_entry &e, int part)
 {
     int lane = lane_of_warp();
@@ -201,7 +201,7 @@ DEVICE void add_up(const useful_room &from, unsigned own, bool aged, useful_sum 
             s->aged += from.aged[i];
 }
 
-/* The sum of this lane. */
+/* Returns the sum of this lane. */
 DEVICE useful_sum sum_of(const struct gpu_seen_rows &in, const struct gpu_useful &x,
                          const useful_row &row, const useful_room &room)
 {
@@ -209,7 +209,7 @@ DEVICE useful_sum sum_of(const struct gpu_seen_rows &in, const struct gpu_useful
     bool aged = row.log_beta && row.all;
     useful_entry next = entry_at(in, x, row, lane_of_warp());
     for (int first = 0; first < row.v.n; first += WARP) {
-        useful_entry e = next; /* the next one is read while this one is added */
+        useful_entry e = next; /* the next entry is loaded during this sum */
         next = entry_at(in, x, row, first + WARP + lane_of_warp());
         room.weight[lane_of_warp()] = (double)e.w;
         if (aged && e.w >= 0) {
@@ -231,14 +231,14 @@ DEVICE useful_sum sum_of(const struct gpu_seen_rows &in, const struct gpu_useful
     return s;
 }
 
-/* What the set of this lane has, and what is outside: of the set at place `lane` of the order of
- * prefixes, then of the fixed ones.  all: of the whole row. */
+/* Sums inside and outside the set of this lane: the set at place `lane` of the order of prefixes,
+ * then the fixed sets. all: sum over the full row. */
 struct useful_share {
     useful_sum in, out;
     double all;
 };
 
-/* That of another lane, whose number counts modulo a warp. */
+/* Returns the sum of another lane; lane numbers are modulo a warp. */
 DEVICE useful_sum sum_at(const useful_sum &own, int lane)
 {
     useful_sum s;
@@ -277,7 +277,7 @@ DEVICE void put_real(float *column, size_t at, double v)
         column[at] = (float)v;
 }
 
-/* A set of a row that sees all entries. */
+/* Stores the results of a set for a row that sees all entries. */
 DEVICE void put_set(const struct gpu_useful &x, int set, size_t at, const useful_share &y)
 {
     const struct gpu_useful_columns *to = x.columns;
@@ -292,7 +292,7 @@ DEVICE void put_set(const struct gpu_useful &x, int set, size_t at, const useful
     put_real(to->aged_out[set], at, y.out.aged / y.out.w);
 }
 
-/* How many entries are near the largest; of a set without entries nothing is known. */
+/* Stores the numbers of entries near the maximum; no value for a set without entries. */
 DEVICE void put_near(const struct gpu_useful &x, const useful_row &row, size_t at,
                      const useful_room &from)
 {
@@ -323,7 +323,7 @@ DEVICE void put_row(const struct gpu_useful &x, const useful_row &row, const use
         put_real(x.columns->kept[set], at, y.in.w / y.all);
 }
 
-/* A warp has row i of all. */
+/* A warp has row i of all rows. */
 __global__ void __launch_bounds__(LANES)
     useful_kernel(struct gpu_seen_rows in, const struct row_cut *cuts, GIVEN struct gpu_useful x)
 {
@@ -351,8 +351,8 @@ __global__ void __launch_bounds__(LANES)
     put_row(x, row, share_of(own), room);
 }
 
-/* A block has a KV head: its slots by rising position, where entries have left.  Each position is a
- * bit; an entry comes behind as many as there are bits before its own. */
+/* Orders the slots of a KV head by position, after evictions. A block has a KV head. Each position
+ * is a bit, and the rank of an entry is the number of lower bits. */
 __global__ void __launch_bounds__(SORTERS)
     order_kernel(struct gpu_attention a, int32_t *order, int ld_order, uint32_t *bits, int ld_bits)
 {

@@ -1,11 +1,11 @@
-/* watch_values.cu - what entries give to the residual stream: lengths of values behind the output
- * projection, and rows of contributions. */
+/* watch_values.cu - contributions of entries to the residual stream: lengths of values after the
+ * output projection, and rows of contributions. */
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/watch.h"
 
 enum { LANES = 256 };
 
-/* The slot of the entry at position t, or -1. */
+/* Returns the slot of the entry at position t, or -1. */
 DEVICE int find_slot(const struct gpu_attention &a, int h, int n, int32_t t)
 {
     SHARED(int, found, 1);

@@ -1,8 +1,8 @@
 /* gated.h - inputs and outputs of gated causal attention over full sequences.
  * engine/train/attention.c computes it on the CPU, engine/cuda on a device.
  *
- * Sizes: T tokens, G query heads, H KV heads, D head dimension. Query head g uses KV head g / (G /
- * H).
+ * Sizes: T tokens, G query heads, H KV heads, D head dimension. Query head
+ * g uses KV head g / (G / H).
  *
  * The weight of key j for query i >= j of the same document is the softmax over j of s'_ij, with
  * s_ij = scale q_i . k_j, or cap tanh(scale q_i . k_j / cap). g_j is the gate value of key j in the
@@ -48,8 +48,7 @@ struct attention {
 
 /* Results of the forward pass, and gradients that the backward pass reads and writes. */
 struct attention_grads {
-    const float *out, *d_out; /* output of the forward pass; gradient of the loss with respect to
-                               * it */
+    const float *out, *d_out; /* output of the forward pass, and its gradient */
     size_t ld_out;
     const float *lse;       /* [G, T] log-sum-exp of each row of s' */
     float *d_q, *d_k, *d_v; /* layout of q, k, v with ld; overwritten, not accumulated */

@@ -1,3 +1,4 @@
+/* kernels.c - detects the instruction sets of the CPU and fills the table of kernels. */
 #include <stdlib.h>
 #include <string.h>
 

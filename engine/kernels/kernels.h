@@ -221,6 +221,7 @@ struct window_shares {
     bool max; /* maximum over the heads instead of the sum */
 };
 
+/* How take_share combines scaled weights with a row: overwrite, add, or maximum. */
 enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
 
 #define SPREAD_UNIT 0x1p-51
@@ -390,8 +391,8 @@ struct kernels {
      *     has no mass.
      *
      * The mass of an entry is p / MASS_UNIT rounded half to even. The sum of a row must be below 8
-     * (2^53 units, exact as a double). The comparison mass >= tau * row is in double. 1 <= K and 0
-     * < tau <= 1, both rising; n >= 1. Every variant gives the same bits. scratch:
+     * (2^53 units, exact as a double). The comparison mass >= tau * row is in double.
+     * 1 <= K and 0 < tau <= 1, both rising; n >= 1. Every variant gives the same bits. scratch:
      * row_cuts_scratch(n) bytes, 64-byte aligned. */
     row_cuts_fn row_cuts;
 
@@ -404,8 +405,8 @@ struct kernels {
     mass_add_rows_fn mass_add_rows;
     mark_rows_fn mark_rows;
 
-    /* sum[i] += (units of the entering weight) - (units of the leaving weight), in units of 2^(k -
-     * 52) for magic = 1.5 * 2^k. No sum may exceed 2^k. */
+    /* sum[i] += (units of the entering weight) - (units of the leaving weight), for magic = 1.5 *
+     * 2^k. The unit is 2^(k - 52), and no sum may exceed 2^k. */
     slide_fn slide;
     /* Slides the sum of weights 0 <= a < sqrt(2) and the sum of their squares, in integer
      * SPREAD_UNITs, rounded half to even. next_row, next_sum: as in window_slide. */

@@ -1,3 +1,5 @@
+/* kernels_ref.c - the C reference kernels of inference: norms, matrix products, attention and
+ * selected sets. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>

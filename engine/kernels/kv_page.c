@@ -1,3 +1,4 @@
+/* kv_page.c - sizes of pages of cached entries, and copies of entries between pages. */
 #include <string.h>
 
 #include "engine/kernels/kv_page.h"

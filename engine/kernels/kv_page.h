@@ -34,6 +34,7 @@
 
 #include "engine/kernels/packed.h"
 
+/* Element type of a page. */
 enum kv_type { KV_F32, KV_F16, KV_Q8_0, KV_I16 };
 enum { KV_TYPES = KV_I16 + 1 };
 enum { PAGE_SLOTS = 64, KV_BLOCK = 32 };

@@ -1,3 +1,4 @@
+/* loss_ref.c - the C reference of the kernels of training losses. */
 #include <math.h>
 
 #include "engine/kernels/kernels_ref.h"

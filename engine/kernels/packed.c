@@ -1,3 +1,4 @@
+/* packed.c - packs weight matrices and converts half precision numbers. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

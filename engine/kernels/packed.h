@@ -238,6 +238,7 @@ struct wrows wrows_from(const struct wrows *q, size_t t);
 #define WORDS_MOST_W 32766.0f
 #define WORDS_TINY 1e-30
 
+/* Converts an f16 number to f32. */
 float half_to_float(uint16_t h);
 /* Rounds to nearest even. */
 uint16_t float_to_half(float f);

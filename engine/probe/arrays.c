@@ -1,3 +1,4 @@
+/* arrays.c - arrays of probes: allocation, conversion to columns, and writing. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static int n_heads(const struct probe_config *c, const struct probe_array *a)
     return a->column.space == KVF_SPACE_KV ? c->shape.n_kv_heads : c->shape.n_heads;
 }
 
-/* Bytes of a value as it is kept. */
+/* Returns the bytes of a value in memory. */
 static size_t kept_size(const struct probe_array *a)
 {
     enum kvf_dtype kept = a->kept == PROBE_AS_DOUBLE ? KVF_F64 : (enum kvf_dtype)a->column.dtype;
@@ -39,7 +40,7 @@ int probe_columns(const struct probe *p, const struct probe_config *cfg, struct 
     return n;
 }
 
-/* A new array of n values; NULL: no memory. */
+/* Creates an array of n values; returns NULL if memory is short. */
 static void *new_array(const struct probe_array *a, size_t n)
 {
     void *data = mem_alloc(n, kept_size(a));
@@ -107,7 +108,7 @@ void *probe_cells(const struct probe_state *s, int array, int layer, int head)
     return (char *)s->data[array] + at * s->head_size[array];
 }
 
-/* Steps of events to ages; none stays all ones. */
+/* Converts steps of events to ages; all ones (no event) stay. */
 static void to_ages(bool narrow, const void *step, int32_t t0, int32_t t1, void *out)
 {
     const uint16_t *a = step;
@@ -120,7 +121,7 @@ static void to_ages(bool narrow, const void *step, int32_t t0, int32_t t1, void 
         *to_b++ = b[i] == UINT32_MAX ? b[i] : b[i] - (uint32_t)i;
 }
 
-/* Values [t0, t1) of a head, as the column has them. */
+/* Converts values [t0, t1) of a head to the column's type. */
 static void convert(const struct probe_state *s, int array, int layer, int head, int32_t t0,
                     int32_t t1, void *out)
 {
@@ -151,7 +152,7 @@ static int write_values(const struct pen_task *t, struct kvf_writer *w)
     return kvf_write_chunk(w, t->column, t->layer, 0, t->heads, t->t0, t->n, t->epoch, t->data);
 }
 
-/* Values [t0, t1) of an array's heads in a layer. */
+/* Writes or queues values [t0, t1) of an array's heads in a layer. */
 static int put(const struct probe_state *s, const struct probe_sink *sink, int array, int layer,
                int32_t t0, int32_t t1)
 {
@@ -178,7 +179,7 @@ static int put(const struct probe_state *s, const struct probe_sink *sink, int a
     return err;
 }
 
-/* Columns [first, end), layer by layer. */
+/* Writes columns [first, end), layer by layer. */
 static int put_layers(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                       int first, int end, int32_t t0, int32_t t1)
 {

@@ -1,3 +1,4 @@
+/* gather.c - collects consecutive attention rows of a head for probes. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -7,7 +8,7 @@
 enum { STEP_ROWS = 8 };
 
 struct held {
-    bool open; /* of a thread: rows stay where they are */
+    bool open; /* for blocks of a thread: rows stay in place */
     struct probe_rows rows;
     struct row_cut cut[PROBE_GROUP_ROWS][KVF_N_CRITERIA];
 };
@@ -18,7 +19,7 @@ struct gather {
     const struct probe_config *cfg;
     struct held *block; /* [n_threads] */
     struct held *step;  /* [L*G] */
-    float *copy;        /* [L*G][STEP_ROWS][cap]; NULL: rows of steps are not held */
+    float *copy;        /* [L*G][STEP_ROWS][cap]; NULL: rows of steps are not collected */
 };
 
 int gather_create(struct probe_state *state, int n, const struct probe_config *cfg, int n_threads,
@@ -37,7 +38,7 @@ int gather_create(struct probe_state *state, int n, const struct probe_config *c
         g->block = MEM_NEW(struct held, (size_t)n_threads);
         g->step = MEM_NEW(struct held, heads);
     }
-    if (steps) /* pages that no step writes take no memory */
+    if (steps) /* unused pages occupy no physical memory */
         g->copy = mem_alloc_raw(heads * STEP_ROWS, (size_t)cfg->cap * sizeof *g->copy);
     if (any && (!g->block || !g->step || (steps && !g->copy))) {
         gather_free(g);
@@ -68,7 +69,7 @@ static void tell(struct gather *g, struct held *h)
     h->rows.w.n_rows = 0;
 }
 
-/* Whether the row is the next one of those that are held. */
+/* Returns true if the row follows the collected rows. */
 static bool follows(const struct held *h, const struct probe_row *row)
 {
     const struct probe_rows *b = &h->rows;
@@ -77,7 +78,7 @@ static bool follows(const struct held *h, const struct probe_row *row)
            && row->n == b->w.n + n;
 }
 
-/* Rows that stay lie at equal distances. */
+/* Returns true if the row continues the rows in place, which are at equal strides. */
 static bool in_place(const struct held *h, const struct probe_row *row)
 {
     int n = h->rows.w.n_rows;
@@ -142,7 +143,7 @@ void gather_take(struct gather *g, const struct probe_row *row, int thread)
         memcpy(to, row->p, (size_t)row->n * sizeof *to);
         add_row(h, row, to, cap);
         most = STEP_ROWS;
-        for (int r = 0; r < h->rows.w.n_rows - 1; r++) /* 0 behind the rows before */
+        for (int r = 0; r < h->rows.w.n_rows - 1; r++) /* pads the preceding rows with 0 */
             g->copy[(at * STEP_ROWS + (size_t)r) * cap + (size_t)row->n - 1] = 0;
     }
     if (h->rows.w.n_rows == most)

@@ -1,3 +1,4 @@
+/* pen.c - the writer thread of a trace. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,16 +9,16 @@
 struct pen {
     struct kvf_writer *writer;
     pthread_t thread;
-    pthread_mutex_t lock;   /* of what follows */
-    pthread_cond_t changed; /* of all that anybody waits for */
+    pthread_mutex_t lock;   /* protects the members below */
+    pthread_cond_t changed; /* signals all state changes */
     struct pen_task *first, **end;
-    int n_tasks, n_ready; /* in the list; of them, from the first on, may be begun */
-    int n_readers;        /* tasks with a state that are not done */
-    size_t bytes;         /* of tasks that are not done */
+    int n_tasks, n_ready; /* tasks in the list; leading tasks that may start */
+    int n_readers;        /* unfinished tasks with a state */
+    size_t bytes;         /* data of unfinished tasks */
     bool held, busy, quit;
     _Atomic int err;
-    /* Of the thread, and of anybody while it has nothing to do: */
-    struct kvf_writer *tail; /* that is being written */
+    /* Used by the thread, and by the owner while no task is pending: */
+    struct kvf_writer *tail; /* the open tail */
     bool in_tail;
     int tail_err;
     double begun, ended; /* of the last tail */
@@ -33,7 +34,7 @@ struct pen_task *pen_task(size_t bytes, int (*run)(const struct pen_task *, stru
     return t;
 }
 
-/* The marks of a tail: they are told by their addresses. */
+/* Marker tasks of a tail, recognised by the addresses of their functions. */
 static int tail_begins(const struct pen_task *t, struct kvf_writer *w)
 {
     (void)t;
@@ -56,8 +57,8 @@ static void begin_tail(struct pen *p)
         p->tail_err = kvf_writer_open_tail(p->writer, &p->tail, NULL);
 }
 
-/* What the tail goes on from must be on the disk.  A tail that cannot be written is none, and an
- * error of the trace itself comes again when it is written next. */
+/* Ends a tail. The data before the tail must be on disk first. A tail that cannot be written is
+ * dropped. An error of the trace is reported by its next write. */
 static void end_tail(struct pen *p, const struct pen_task *t)
 {
     if (p->tail && !p->tail_err)
@@ -86,7 +87,7 @@ static void do_task(struct pen *p, const struct pen_task *t)
     }
 }
 
-/* Under the lock: the next task that may be begun. */
+/* Returns the next task that may start. Call with the lock. */
 static struct pen_task *take(struct pen *p)
 {
     struct pen_task *t = p->n_ready > 0 ? p->first : NULL;

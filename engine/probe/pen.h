@@ -1,9 +1,9 @@
-/* pen.h - the thread that writes a trace, so that who decodes waits neither for compression nor for
- * the disk; private to engine/probe/.
+/* pen.h - the writer thread of a trace, so that decoding does not wait for compression or the disk.
+ * Private to engine/probe/.
  *
- * Tasks are done one by one in the order in which they were put, so the trace has the bytes that it
- * would have if each were done at once.  An error of the trace is kept, and no later task is done.
- * All functions but those of tasks are for one thread, the pen's owner. */
+ * Tasks run in the order in which they were queued, so the trace has the same bytes as with direct
+ * writes. The first error of the trace is kept, and later tasks are skipped. Except for functions
+ * of tasks, all functions may be called only from the thread that owns the pen. */
 #ifndef KVF_ENGINE_PROBE_PEN_H
 #define KVF_ENGINE_PROBE_PEN_H
 
@@ -13,51 +13,57 @@
 
 #include <kvf/trace.h>
 
+/* A writer thread and its queue. */
 struct pen;
 struct probe_state;
 
+/* A task of the writer thread, with its data. */
 struct pen_task {
     struct pen_task *next;
-    /* KVF_OK or an error of the trace; w: what is written to, the trace or its tail. */
+    /* Writes the task to w, the trace or its tail. Returns KVF_OK or an error of the trace. */
     int (*run)(const struct pen_task *t, struct kvf_writer *w);
-    size_t bytes; /* of data */
-    /* What run needs of these: */
-    const struct probe_state *state; /* nobody changes its arrays before the task is done */
+    size_t bytes; /* length of data */
+    /* Arguments for run; each task sets some of them: */
+    const struct probe_state *state; /* its arrays must not change before the task is done */
     int column, layer, heads;
     uint32_t t0, n, epoch;
     bool snapshots;
     _Alignas(16) unsigned char data[];
 };
 
-/* A task with room for so many bytes, zeroed but for these.  NULL: no memory. */
+/* Creates a task with `bytes` bytes of data, zeroed except for these. Returns NULL if memory is
+ * short. */
 struct pen_task *pen_task(size_t bytes, int (*run)(const struct pen_task *, struct kvf_writer *));
 
-/* w is borrowed; until pen_destroy nobody else may write to it.  KVF_OK, KVF_E_NOMEM. */
+/* Starts the thread. w is borrowed; only the pen may write to it until pen_destroy. Returns KVF_OK
+ * or KVF_E_NOMEM. */
 int pen_create(struct kvf_writer *w, struct pen **ret_pen, struct kvf_diag *d);
-/* Does what was put, unless it is held, and ends.  Accepts NULL. */
+/* Runs the queued tasks, except held ones, and ends the thread. Accepts NULL. */
 void pen_destroy(struct pen *p);
 
-/* Takes a task.  It waits only while PEN_BYTES are waiting and nothing is held. */
+/* Queues a task, which the pen then owns. Waits only while PEN_BYTES are queued and no task is
+ * held. */
 enum { PEN_BYTES = 64 << 20 };
 void pen_put(struct pen *p, struct pen_task *t);
-/* What is put between the two goes to the tail of the trace (kvf_writer_open_tail), in whose place
- * nothing is written where it cannot be. */
+/* Tasks queued between pen_begin_tail and pen_end_tail write to the tail of the trace
+ * (kvf_writer_open_tail). If the tail cannot be opened, they are skipped. */
 int pen_begin_tail(struct pen *p);
 int pen_end_tail(struct pen *p);
 
-/* What is put from now on is not begun before pen_release: what it reads is not there yet. */
+/* Holds tasks that are queued from now on until pen_release, because their data are not yet
+ * available. */
 void pen_hold(struct pen *p);
 void pen_release(struct pen *p);
-void pen_discard(struct pen *p); /* it never will be there: forgets what is held */
+void pen_discard(struct pen *p); /* drops the held tasks; their data will not arrive */
 
-/* Waits until all that is not held is done.  The first error of the trace. */
+/* Waits until all tasks that are not held are done. Returns the first error of the trace. */
 int pen_settle(struct pen *p);
-/* Waits until no task is left that reads the arrays of a state; none may be held. */
+/* Waits until no remaining task reads the arrays of a state. No such task may be held. */
 void pen_await_readers(struct pen *p);
-/* The first error of what is done so far. */
+/* Returns the first error of the completed tasks. */
 int pen_error(const struct pen *p);
-/* Whether there is nothing to do; then also when the last tail was begun and ended, in seconds of
- * the clock.  Both may be NULL. */
+/* Returns true if no task is pending. Then also sets the start and end time of the last tail, in
+ * seconds of the clock. Both may be NULL. */
 bool pen_idle(struct pen *p, double *ret_begun, double *ret_ended);
 
 #endif

@@ -1,11 +1,11 @@
-/* probe_calibration.c - what the age of the last selection cannot say: whether a
- * token was selected at the ages 1, 2, 4, ..., and at which age it first was not.
- * With last_selected: what the calibration of retention gates needs. */
+/* probe_calibration.c - data that the age of the last selection does not contain: selection of a
+ * token at the ages 1, 2, 4, ..., and the first age without selection. Together with last_selected
+ * this is the input of the calibration of retention gates. */
 #include "engine/probe/probes.h"
 
 enum { N_CRITERIA = KVF_N_CRITERIA, AT = 0, FIRST = 1, PER_CRITERION = 2 };
 
-/* Bit k of AT: selected at age 2^k.  FIRST: how many queries from birth on selected it, each. */
+/* Bit k of AT: selected at age 2^k. FIRST: number of queries from birth on that all selected it. */
 #define COLUMN(name, dtype, flags, unit)                                                           \
     .column = {name, dtype, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, KVF_COL_SNAPSHOT | flags, unit}
 #define X(name)                                                                                    \
@@ -25,9 +25,9 @@ static void take_ages(uint32_t *at, const struct probe_row *row, const struct ro
     }
 }
 
-/* A token whose count is its age has been selected by all queries so far.  Nothing is
- * to be done for those that are not: their counts stay behind for good, those of
- * entries that the query did not see too. */
+/* Counts the queries that selected a token without interruption. If the count equals the age, all
+ * queries so far have selected it. Otherwise the count never changes again, also if the query did
+ * not see the entry. */
 static void take_first(void *first, bool narrow, const struct probe_row *row,
                        const struct row_cut *cut)
 {
@@ -53,7 +53,8 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
     }
 }
 
-/* Counts to ages: a token that all its t1 - i queries selected has no age, which is all ones. */
+/* Converts counts to ages. A token that all its t1 - i queries selected has no such age: all
+ * ones. */
 static void values(const struct probe_state *s, int array, int layer, int head, int32_t t1,
                    void *out)
 {

@@ -1,6 +1,7 @@
-/* probe_contrib.c - what entries give to the residual stream: |W_O v_i| of each query head, and
- * the last time that a_ti |W_O v_i| was among the 64 largest of a query.  The factor does not
- * change with t: sums and maxima of the contribution are it times mass.sum and mass.max. */
+/* probe_contrib.c - contributions of entries to the residual stream: |W_O v_i| for each query head,
+ * and the last time that a_ti |W_O v_i| was one of the 64 largest of a query. The factor does not
+ * depend on t, so sums and maxima of the contribution are the factor times mass.sum and mass.max.
+ */
 #include <math.h>
 
 #include "engine/probe/probes.h"
@@ -16,7 +17,7 @@ static const struct probe_array arrays[] = {
               .kept = PROBE_AS_STEP},
 };
 
-/* |W_g v| = sqrt(v' M v), M = W_g' W_g. */
+/* Returns |W_g v| = sqrt(v' M v), M = W_g' W_g. */
 static double length_behind(const double *gram, const float *v, int head_dim)
 {
     double square = 0;
@@ -26,10 +27,10 @@ static double length_behind(const double *gram, const float *v, int head_dim)
             part += gram[(size_t)i * (size_t)head_dim + (size_t)j] * (double)v[j];
         square += part * (double)v[i];
     }
-    return square > 0 ? sqrt(square) : 0; /* rounding may leave less than nothing */
+    return square > 0 ? sqrt(square) : 0; /* rounding can give a negative square */
 }
 
-/* A head of the cache serves one query head or a group of them. */
+/* A KV head serves one query head or a group of them. */
 static void on_value(struct probe_state *s, int layer, int head, int32_t pos, const float *value)
 {
     const struct method_shape *m = &s->cfg->shape;
@@ -41,7 +42,8 @@ static void on_value(struct probe_state *s, int layer, int head, int32_t pos, co
     }
 }
 
-/* Contributions, times a power of two that leaves none above 1: their order is the same. */
+/* Computes contributions, times a power of two that keeps all at most 1. The order does not
+ * change. */
 static void weigh(const struct probe_row *row, const float *norm, float *out)
 {
     float most = 0;

@@ -1,14 +1,15 @@
-/* probe_dilution.c - how much of a query's attention useful entries get (Nguyen et al. 2026,
- * section 3.1).  With w the weights of query t over all entries 0 .. t, r what retention
- * leaves of each, and U the useful entries:
- *     useful = sum_U w,  dilution = 1 - useful       (eq. 7; both, as each may be tiny)
+/* probe_dilution.c - fraction of a query's attention on useful entries (Nguyen et al. 2026, section
+ * 3.1). With w the weights of query t over all entries 0 .. t, r the retention factor of each
+ * entry, and U the useful entries:
+ *     useful = sum_U w,  dilution = 1 - useful       (eq. 7; both, as each can be tiny)
  *     kept   = sum_U r w / sum r w                   (1 - dilution under r)
  *     rho_u  = sum_U r w / sum_U w,  rho_d likewise outside U  (corollary 3.2)
- * r is 1 for what the query saw and 0 for the rest; beside it beta_i^(t - i) where the run
- * has retention gates.  Weights say all that logits do: z_a - z_b = ln w_a - ln w_b.
+ * r is 1 for visible entries and 0 for the rest. If the run has retention gates, values with r =
+ * beta_i^(t - i) are recorded, too. Differences of logits follow from weights: z_a - z_b = ln w_a -
+ * ln w_b.
  *
- * U is one of several prefixes of the order of weights, the larger position first among
- * equals, or a set of tokens that the run was given, or what a plan keeps at t. */
+ * U is a prefix of the order of weights (the larger position first if weights are equal), a set of
+ * tokens given to the run, or the kept set of a plan at t. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,22 +30,22 @@ struct state {
     const struct probe_config *cfg;
     struct dilution_layout at;
     float *log_beta;              /* [L*H][cap]; NULL: no retention gates */
-    float *aged;                  /* [G][cap] beta^(t - i) of the row at hand */
+    float *aged;                  /* [G][cap] beta^(t - i) of the current row */
     unsigned char *spans;         /* [cap] bit k: the token is in set k */
     double slack[DILUTION_SLACK]; /* exp of minus these logits */
     double factor[DILUTION_NEAR]; /* exp(-k / 2) */
 };
 
-/* Entries of some part of a row. */
+/* Sums over some entries of a row. */
 struct part {
-    double w, kept, aged; /* sums of w, of w that the query saw, of w beta^(t - i) */
+    double w, kept, aged; /* sums of w, of w of visible entries, of w beta^(t - i) */
     int64_t n;
 };
 
 /* A row of weights over all entries 0 .. n-1. */
 struct row {
     int head;  /* query head */
-    size_t at; /* of its values in a column */
+    size_t at; /* index of its values in a column */
     const float *w;
     int n;
     const unsigned char *seen; /* NULL: all */
@@ -89,8 +90,8 @@ static bool records(const struct probe_config *c, enum dilution_kind kind)
     return kind <= DILUTION_DILUTION || (c->evicts && (kind == DILUTION_KEPT || c->shadow_entries));
 }
 
-/* The next column, described in out unless that is NULL.  Values that no query gives stay NaN,
- * or a count of 0. */
+/* Adds a column, described in out unless that is NULL. Values that no query sets stay NaN, or a
+ * count of 0. */
 static int add_column(struct dilution_layout *l, struct probe_array *out, bool is_real,
                       const char *name)
 {
@@ -196,7 +197,7 @@ struct dilution_view probe_dilution_view(const struct probe_state *run)
                                   .log_beta = has_beta(s->cfg) ? s->log_beta : NULL};
 }
 
-/* Minus infinity at age 0 would be 0 * inf. */
+/* Stores log beta, limited because minus infinity at age 0 would give 0 * inf. */
 static void on_gate(struct probe_state *run, int layer, int head, int32_t pos, float value)
 {
     struct state *s = run->own;
@@ -216,7 +217,8 @@ static void put_count(struct state *s, int column, size_t at, int64_t n)
     probe_put_step(s->run, s->run->data[column], at, (uint32_t)n);
 }
 
-/* One set of a row over all entries.  Where there is nothing, quotients are NaN. */
+/* Stores the results of one set for a row over all entries. Quotients with an empty denominator are
+ * NaN. */
 static void put_set(struct state *s, int set, const struct row *row, const struct part *in,
                     const struct part *out)
 {
@@ -227,7 +229,7 @@ static void put_set(struct state *s, int set, const struct row *row, const struc
         return;
     put_real(s, DILUTION_USEFUL, set, at, in->w / (in->w + out->w));
     put_real(s, DILUTION_DILUTION, set, at, out->w / (in->w + out->w));
-    if (!row->seen || !is_span) /* else on_row had it from the attention itself */
+    if (!row->seen || !is_span) /* else on_row computed it from the actual attention */
         put_real(s, DILUTION_KEPT, set, at, in->kept / (in->kept + out->kept));
     put_real(s, DILUTION_RHO_U, set, at, in->kept / in->w);
     put_real(s, DILUTION_RHO_D, set, at, out->kept / out->w);
@@ -257,15 +259,15 @@ static struct part joined(const struct part *p, int n)
     return all;
 }
 
-/* The least float that is not below x. */
+/* Returns the smallest float that is at least x. */
 static float not_below(double x)
 {
     float f = (float)x;
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
-/* Adds to count[k] the entries that weigh at least limit[k] and not nothing: what a weight
- * of 0 stands for is not known. */
+/* Adds to count[k] the entries with weight at least limit[k] and not 0, since a weight of 0 has an
+ * unknown logit. */
 static void count_near(const float *w, int n, const float *limit, int64_t *count)
 {
     int64_t step[DILUTION_NEAR] = {0};
@@ -303,8 +305,8 @@ static float largest(const float *w, int n)
     return top;
 }
 
-/* cut[0 .. KVF_N_CRITERIA) are given; makes the others, and the order of all by size: as
- * prefixes of one order, each holds those before it. */
+/* Computes the remaining cuts from the given cut[0 .. KVF_N_CRITERIA), and the order of all by
+ * size. They are prefixes of one order, so each contains the smaller ones. */
 static void order_cuts(const struct state *s, const float *w, int n, struct row_cut *cut,
                        int *ret_order)
 {
@@ -325,7 +327,7 @@ static void order_cuts(const struct state *s, const float *w, int n, struct row_
     }
 }
 
-/* part[j]: entries in the j-th set of the order and not in those before it. */
+/* part[j]: entries in the j-th set of the order but not in the preceding ones. */
 static void split(const struct row *row, const struct row_cut *cut, const int *order,
                   struct part *part)
 {
@@ -362,7 +364,7 @@ static int clipped(int32_t i, int n)
     return i < n ? i : n;
 }
 
-/* Entries outside a span set near its largest: limit [DILUTION_NEAR]. */
+/* Counts entries outside a span set with weights near its largest; limit [DILUTION_NEAR]. */
 static void span_near(struct state *s, int k, const struct row *row, float top)
 {
     const struct probe_span_set *set = &s->cfg->span_set[k];
@@ -396,7 +398,7 @@ static void take_span(struct state *s, int k, const struct row *row)
         span_near(s, k, row, top);
 }
 
-/* What the plan says of the KV head that a query head reads. */
+/* Returns the plan of the KV head of a query head. */
 static const uint32_t *plan_of(const struct probe_config *c, int layer, int head)
 {
     size_t h = (size_t)head / ((size_t)c->shape.n_heads / (size_t)c->plan_heads);
@@ -424,7 +426,8 @@ static void take_plan(struct state *s, int layer, const struct row *row)
     put_set(s, plan_set(s->cfg), row, &in, &out);
     limits(s, top, limit);
     for (int i = 0, from = 0; i < row->n; i++)
-        if (plan_keeps(s->cfg, until, i, t)) { /* the last, the query's own, is kept */
+        if (plan_keeps(s->cfg, until, i, t)) { /* the plan keeps the last entry, which is the
+                                                * query's own */
             if (i > from)
                 count_near(row->w + from, i - from, limit, near);
             from = i + 1;
@@ -432,7 +435,7 @@ static void take_plan(struct state *s, int layer, const struct row *row)
     put_near(s, 1 + s->cfg->n_span_sets, row->at, near);
 }
 
-/* Weights over all entries 0 .. n-1. */
+/* Processes weights over all entries 0 .. n-1. */
 static void take_all(struct state *s, int layer, struct row *row, const struct row_cut *cut)
 {
     const struct probe_config *c = s->cfg;
@@ -460,7 +463,7 @@ static bool any_before(const struct probe_span_set *set, int32_t t)
     return set->n > 0 && set->range[0][0] <= t;
 }
 
-/* Of the attention that the query had, what the plan's entries got. */
+/* Returns the fraction of the actual attention on entries of the plan. */
 static double plan_share(const struct state *s, const struct probe_row *p, double all)
 {
     const uint32_t *until = plan_of(s->cfg, p->layer, p->head);
@@ -470,7 +473,7 @@ static double plan_share(const struct state *s, const struct probe_row *p, doubl
     return sum / all;
 }
 
-/* Attention over what the query saw, which was not all: the largest of that, spans, the plan. */
+/* Processes a row with hidden entries: its largest weights, spans, the plan. */
 static void take_seen(struct state *s, const struct probe_row *p, const struct row_cut *given)
 {
     struct row row = {.head = p->head, .w = p->p, .n = p->n};
@@ -508,7 +511,7 @@ static void on_row(struct probe_state *run, const struct probe_row *p)
     take_all(s, p->layer, &row, cut);
 }
 
-/* Comes after the row of the same query. */
+/* Called after the row of the same query. */
 static void on_missed(struct probe_state *run, const struct probe_missed *m)
 {
     struct state *s = run->own;

@@ -1,4 +1,5 @@
-/* probe_evict.c - who was evicted, when, why, by how much, and after how many others. */
+/* probe_evict.c - evictions: step, reason, score, margin to the next candidate, ties and rank of
+ * each entry. */
 #include "engine/probe/probes.h"
 
 enum { STEP, REASON, SCORE, MARGIN, TIE, RANK };

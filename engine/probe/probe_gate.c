@@ -1,9 +1,9 @@
-/* probe_gate.c - the number that trained gates gave every entry at birth. */
+/* probe_gate.c - the gate value of every entry at birth. */
 #include <stdio.h>
 
 #include "engine/probe/probes.h"
 
-/* None where the run has no gates. */
+/* No column if the run has no gates. */
 static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {
     if (!cfg->gate_column)

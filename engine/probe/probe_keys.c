@@ -1,5 +1,5 @@
-/* probe_keys.c - the length of every key as the cache holds it.  RoPE turns pairs of
- * numbers, which leaves the length as it was. */
+/* probe_keys.c - the length of every cached key. RoPE does not change it, because it rotates pairs
+ * of channels. */
 #include <math.h>
 
 #include "engine/probe/probes.h"

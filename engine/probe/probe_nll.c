@@ -1,5 +1,5 @@
-/* probe_nll.c - -ln p(token i | tokens before it), from the logits of query
- * i - 1; NaN for the first token. */
+/* probe_nll.c - -ln p(token i | preceding tokens), from the logits of query i - 1; NaN for the
+ * first token. */
 #include "engine/probe/probes.h"
 
 static const struct probe_array arrays[] = {

@@ -1,10 +1,10 @@
-/* probe_queries.c - query vectors of chosen heads, before or after RoPE. */
+/* probe_queries.c - query vectors of selected heads, before or after RoPE. */
 #include <stdio.h>
 
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 
-/* One column for each channel of each head. */
+/* Declares one column for each channel of each head. */
 static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {
     int D = cfg->shape.head_dim, n = cfg->watch ? cfg->watch->n_queries * D : 0;

@@ -1,5 +1,4 @@
-/* probe_read.c - how often the page of an entry was read, where queries read a choice
- * of pages. */
+/* probe_read.c - how often the page of an entry was read, if queries read selected pages. */
 #include "engine/probe/probes.h"
 
 static int arrays(const struct probe_config *cfg, struct probe_array *out)

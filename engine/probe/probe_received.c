@@ -1,12 +1,12 @@
-/* probe_received.c - the attention that chosen tokens receive from every later query of
- * chosen heads: columns of T x T attention. */
+/* probe_received.c - the attention that selected tokens receive from every later query of selected
+ * heads: columns of T x T attention. */
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 
-/* For each pair: NaN before birth, -1 where it is not seen. */
+/* Declares a column for each pair: NaN before birth, -1 if not visible. */
 static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {
     int n = cfg->watch ? cfg->watch->n_pairs : 0;
@@ -21,7 +21,7 @@ static int arrays(const struct probe_config *cfg, struct probe_array *out)
     return n;
 }
 
-/* s->own: [L*G + 1] pairs of head h are own[h] .. own[h + 1] - 1. */
+/* s->own: [L*G + 1]; the pairs of head h are own[h] .. own[h + 1] - 1. */
 static int open_state(struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;

@@ -1,12 +1,12 @@
-/* probe_returns.c - how attention to a token comes and goes, for two criteria: how many
- * queries selected it, how often it came back after at least one query that did not, and the
- * most queries in a row that did not before one did again. */
+/* probe_returns.c - interruptions of attention to a token, for two criteria: the number of queries
+ * that selected it, how often it was selected again after at least one query that did not, and the
+ * longest such interruption in queries. */
 #include "base/mem.h"
 #include "engine/probe/probes.h"
 
 enum { N_CRITERIA = PROBE_RETURNS, N_COUNTS = 3, NEVER = -1 };
 
-/* Places in KVF_CRITERIA_MAP: the smallest top-K set and the middle one of mass. */
+/* Indices in KVF_CRITERIA_MAP: the smallest top-K set and the middle mass set. */
 const int probe_returns_of[N_CRITERIA] = {0, 5};
 
 #define COLUMN(name, unit)                                                                         \

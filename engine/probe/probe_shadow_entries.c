@@ -1,7 +1,7 @@
-/* probe_shadow_entries.c - what each query missed, and which entries it missed: by step
- * the mass of what it saw, the most that as many entries could have had, and the error of
- * its output; by token how many queries would have wanted it, the first of them, and the
- * weight they would have given it. */
+/* probe_shadow_entries.c - attention to evicted entries. By step: the mass of the visible entries,
+ * the largest mass of as many entries, and the error of the output. By token: the number of queries
+ * that would have selected it after its eviction, the first of them, and the weight that they would
+ * have given it. */
 #include "engine/probe/probes.h"
 
 enum { KEPT, ORACLE, ERROR, HITS, FIRST, MASS };

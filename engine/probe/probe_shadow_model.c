@@ -1,10 +1,10 @@
-/* probe_shadow_model.c - the run beside a full-cache twin: NLL of each token under it, KL
- * of each step's distribution, and how far the residual streams part, layer by layer. */
+/* probe_shadow_model.c - comparison with a full-cache copy of the model: NLL of each token under
+ * it, KL divergence of each step's distribution, and distance of the residual streams by layer. */
 #include <stdio.h>
 
 #include "engine/probe/probes.h"
 
-enum { NLL, KL, RESIDUAL }; /* RESIDUAL: the first of one for each layer */
+enum { NLL, KL, RESIDUAL }; /* RESIDUAL: the first of one column per layer */
 
 static int arrays(const struct probe_config *cfg, struct probe_array *out)
 {

@@ -1,5 +1,4 @@
-/* probe_steps.c - per query: log-sum-exp of the logits and entropy of the
- * weights. */
+/* probe_steps.c - per query: log-sum-exp of the logits and entropy of the weights. */
 #include "engine/probe/probes.h"
 
 enum { LSE, ENTROPY };

@@ -1,6 +1,6 @@
-/* probe_survival.c - the last time each token was in the selected set of a
- * query, for seven criteria (top-K and tau-mass sets of one row): the exact
- * sufficient statistic of the survival curves of DBTrimKV, figures 2 and 9. */
+/* probe_survival.c - the last time each token was in the selected set of a query, for seven
+ * criteria (top-K and tau-mass sets of one row): the exact sufficient statistic of the survival
+ * curves of DBTrimKV, figures 2 and 9. */
 #include "engine/probe/probes.h"
 
 enum { N_CRITERIA = KVF_N_CRITERIA };
@@ -9,7 +9,7 @@ const int probe_top_k[PROBE_N_TOP] = {64, 128, 256, 512};
 const double probe_tau[PROBE_N_TAU] = {.90, .95, .99};
 _Static_assert(PROBE_N_TOP + PROBE_N_TAU == KVF_N_CRITERIA, "one cut for each criterion");
 
-/* Two bytes where steps fit: marking is bound by the traffic of these arrays. */
+/* Two bytes if steps fit, because marking is limited by the memory traffic of these arrays. */
 #define X(name)                                                                                    \
     {.column = {"last_selected." #name, PROBE_STEPS, KVF_SPACE_QUERY, KVF_AXIS_TOKEN,              \
                 KVF_COL_SNAPSHOT | KVF_COL_AGE, "step"},                                           \
@@ -33,7 +33,7 @@ const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct k
     return c->cut;
 }
 
-/* Entries i0 .. i1-1 of a row, whose positions follow one another from `pos` on. */
+/* Marks entries i0 .. i1-1 of a row, which have consecutive positions from `pos` on. */
 static void mark_run(const struct probe_state *s, void *cells, const struct probe_row *row,
                      const float *w, const struct row_cut *cut, int i0, int i1, int32_t pos)
 {
@@ -44,8 +44,8 @@ static void mark_run(const struct probe_state *s, void *cells, const struct prob
                           (uint32_t)row->t);
 }
 
-/* Entries i0 .. i1-1 wherever they are.  Members are listed first: whether an entry is one is
- * anybody's guess, and a processor that guesses wrong waits. */
+/* Marks entries i0 .. i1-1 at any positions. Members are listed first, because a branch on
+ * membership is unpredictable and mispredictions are expensive. */
 static void mark_scattered(const struct probe_state *s, void *cells, const struct probe_row *row,
                            const float *w, const struct row_cut *cut, int i0, int i1)
 {
@@ -62,8 +62,8 @@ static void mark_scattered(const struct probe_state *s, void *cells, const struc
     }
 }
 
-/* The first entry from which on positions follow one another up to the last: found by halves,
- * since they rise. */
+/* Returns the first entry from which on positions are consecutive to the end, by bisection, since
+ * positions rise. */
 static int last_run(const int32_t *pos, int n)
 {
     int no = -1, yes = n - 1;

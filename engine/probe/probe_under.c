@@ -1,5 +1,5 @@
-/* probe_under.c - per query: how many of the weights that it gave are under p times its
- * largest one, for a few p, and how many entries it saw (G-KV, appendix B, by step). */
+/* probe_under.c - per query: the number of weights below p times its largest weight, for several p,
+ * and the number of visible entries (G-KV, appendix B, by step). */
 #include <math.h>
 
 #include "engine/probe/probes.h"
@@ -11,7 +11,8 @@ enum { N_P = KVF_N_UNDER, SEEN = N_P, N_COLUMNS, LANES = 16 };
 static const struct probe_array arrays[N_COLUMNS] = {KVF_UNDER_MAP(X){COLUMN("under.seen")}};
 #undef X
 
-/* The least float that is not under x: a float is under x iff it is under that. */
+/* Returns the smallest float that is at least x. A float is below x if and only if it is below this
+ * float. */
 static float bar_of(double x)
 {
     float f = (float)x;
@@ -23,7 +24,7 @@ static int count_under(const float *p, int n, float bar)
     int i = 0, count = 0;
     for (; i + LANES <= n; i += LANES) {
         int here = 0;
-        for (int j = i; j < i + LANES; j++) /* a known number: becomes vectors */
+        for (int j = i; j < i + LANES; j++) /* constant trip count: vectorised */
             here += p[j] < bar;
         count += here;
     }

@@ -1,10 +1,9 @@
-/* probe_window.c - what the queries of observation windows gave each entry (G-KV,
- * equation 2): per KV head the largest weight of its query heads, averaged over the
- * queries of the window.
+/* probe_window.c - attention of the queries of observation windows to each entry (G-KV, equation
+ * 2): per KV head the maximum over its query heads, averaged over the queries of the window.
  *
- * Where a run ends is not known before.  So the sums of blocks of 16 queries, at
- * multiples of 16, are kept for the last 32 whole blocks and the one that runs;
- * windows are put together from whole blocks when a snapshot is taken. */
+ * The end of a run is not known in advance. So sums over blocks of 16 queries, at multiples of 16,
+ * are stored for the last 32 complete blocks and the current one. A snapshot combines complete
+ * blocks to windows. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 enum {
     BLOCK = KVF_WINDOW_BLOCK,
     PER_WINDOW = KVF_WINDOW_QUERIES / BLOCK,
-    RING = PROBE_WINDOW_RING, /* blocks kept */
+    RING = PROBE_WINDOW_RING, /* number of stored blocks */
     LANES = 16,
 };
 _Static_assert((int)PROBE_GROUP_ROWS <= BLOCK, "rows that wait for their group have a place each");
@@ -29,10 +28,10 @@ static const struct probe_array arrays[2 * KVF_WINDOWS] = {
 _Static_assert(KVF_WINDOWS == 4, "a column for each window, and for its last block");
 
 struct state {
-    /* [H][BLOCK][cap] the largest weights of the query heads so far, of the layer that runs:
-     * in place t % BLOCK those of query t. */
+    /* [H][BLOCK][cap] maxima over the query heads so far, for the current layer; index t % BLOCK is
+     * query t. */
     float *most;
-    float *ring; /* [L*H][RING][cap] sums over the queries of block b, in place b % RING */
+    float *ring; /* [L*H][RING][cap] sums over the queries of block b, at index b % RING */
 };
 
 static void close_state(struct probe_state *s)
@@ -76,7 +75,7 @@ static void take_most(float *restrict most, const float *restrict p, int n)
 {
     int i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int j = i; j < i + LANES; j++) /* a known number: becomes vectors */
+        for (int j = i; j < i + LANES; j++) /* constant trip count: vectorised */
             most[j] = larger(p[j], most[j]);
     for (; i < n; i++)
         most[i] = larger(p[i], most[i]);
@@ -92,8 +91,8 @@ static void add_query(float *restrict sum, const float *restrict most, int n)
         sum[i] += most[i];
 }
 
-/* A query's row of the last head of its group completes the maximum, which is then added to
- * the block: in order of t, whatever threads there are. */
+/* The row of the last head of a group completes the maximum of a query, which is then added to the
+ * block. The order is by t, for any number of threads. */
 static void on_row(struct probe_state *state, const struct probe_row *row)
 {
     const struct state *s = state->own;
@@ -115,8 +114,8 @@ static void on_row(struct probe_state *state, const struct probe_row *row)
     add_query(sum, most, row->t + 1);
 }
 
-/* Mean over the queries of the blocks [b0, b1) for entries [0, n); NaN where none of them
- * came after the entry, and everywhere when the blocks begin before the run. */
+/* Stores the mean over the queries of the blocks [b0, b1) for entries [0, n). It is NaN if no such
+ * query is later than the entry, and for all entries if the blocks begin before the run. */
 static void mean_of(const struct probe_state *s, int layer, int head, int64_t b0, int64_t b1,
                     int64_t n, float *out)
 {

@@ -1,4 +1,4 @@
-/* probes.c - the table of probes, made from the list of their names. */
+/* probes.c - the table of probes, generated from the list of their names. */
 #include "engine/probe/probes.h"
 
 #define X(name) &probe_##name,

@@ -1,4 +1,4 @@
-/* probes.h - the probes, one file each, and what several of them share. */
+/* probes.h - the list of probes, one file each, and their shared helpers. */
 #ifndef KVF_ENGINE_PROBES_H
 #define KVF_ENGINE_PROBES_H
 
@@ -13,44 +13,47 @@ enum { PROBE_N_TOP = 4, PROBE_N_TAU = 3 };
 extern const int probe_top_k[PROBE_N_TOP];
 extern const double probe_tau[PROBE_N_TAU];
 
-/* What two probes keep beside their arrays.  probe_returns.c: visits [L*G][PROBE_RETURNS][cap] for
- * these criteria.  probe_window.c: sums [L*H][PROBE_WINDOW_RING][cap] of blocks of
- * KVF_WINDOW_BLOCK queries. */
+/* Private states of two probes, which devices also fill. probe_returns.c: visits
+ * [L*G][PROBE_RETURNS][cap] for the criteria probe_returns_of. probe_window.c: sums
+ * [L*H][PROBE_WINDOW_RING][cap] over blocks of KVF_WINDOW_BLOCK queries. */
 enum {
     PROBE_RETURNS = 2,
     PROBE_WINDOW_RING = KVF_WINDOWS * (KVF_WINDOW_QUERIES / KVF_WINDOW_BLOCK) + 1
 };
+/* State of a token in probe_returns.c: the counts are its three columns. */
 struct probe_visits {
     int32_t last; /* step of the newest selection; -1: never */
     int32_t count[3];
 };
 extern const int probe_returns_of[PROBE_RETURNS];
-enum { PROBE_CONTRIB_TOP = 64 }; /* of probe_contrib.c */
+enum { PROBE_CONTRIB_TOP = 64 }; /* set size of probe_contrib.c */
+/* Returns the sums of probe_window.c; shape above. */
 float *probe_window_sums(const struct probe_state *s);
 
-/* The selected sets of a row: cut[c] is that of criterion c, computed once for all
- * probes that ask (probe_survival.c). */
+/* Returns the selected sets of a row: cut[c] belongs to criterion c. They are computed once for all
+ * probes (probe_survival.c). */
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);
 
-/* Computes the selected sets of any weights [n].  out: [KVF_N_CRITERIA]; scratch:
+/* Computes the selected sets of any weights [n]. out: [KVF_N_CRITERIA]; scratch:
  * row_cuts_scratch(n) bytes. */
 void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_cut *out,
                      void *scratch);
 
-/* Notes step row->t in cells of kind PROBE_AS_STEP for the entries of a row whose weight w[i]
- * is in the set (probe_survival.c). */
+/* Stores step row->t in cells of kind PROBE_AS_STEP for the entries of a row with a weight w[i] in
+ * the set (probe_survival.c). */
 void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,
                 const float *w, const struct row_cut *cut);
 
-/* Where the entry at position pos stands in a row, or -1 (probe_received.c). */
+/* Returns the index of the entry at position pos in a row, or -1 (probe_received.c). */
 int probe_find(const struct probe_row *row, int32_t pos);
 
-/* Value i of cells of PROBE_STEPS. */
+/* Returns value i of cells of PROBE_STEPS. */
 static inline uint32_t probe_get_step(const struct probe_state *s, const void *cells, size_t i)
 {
     return s->narrow ? ((const uint16_t *)cells)[i] : ((const uint32_t *)cells)[i];
 }
 
+/* Sets value i of cells of PROBE_STEPS. */
 static inline void probe_put_step(const struct probe_state *s, void *cells, size_t i, uint32_t v)
 {
     if (s->narrow)

@@ -1,3 +1,5 @@
+/* recorder.c - records a run: passes events to the active probes and writes their columns to the
+ * trace. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +13,7 @@
 
 enum { MAX_PROBES = 32, BLOCK = 1024, TAIL_SECONDS = 60, TAIL_BYTES = 64 << 20 };
 
-/* Columns that every trace has, before those of the probes. */
+/* Columns of every trace, before the columns of the probes. */
 enum { COL_ID, COL_ROLE, N_FIXED };
 static const struct kvf_column fixed_columns[N_FIXED] = {
     {"tokens.id", KVF_I32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, ""},
@@ -28,23 +30,24 @@ struct thread_scratch {
 
 struct recorder {
     struct probe_config cfg;
-    struct kvf_writer *writer; /* the pen's until it has ended */
+    struct kvf_writer *writer; /* used by the pen until it ends */
     struct probe_sink sink;
     struct probe_state active[MAX_PROBES];
     int n_active;
     struct gather *gather;
     unsigned wants;
     struct recorder_elsewhere elsewhere;
-    int32_t held; /* the pen holds what was brought after so many steps; 0: nothing */
+    int32_t held; /* step count at the device copies that the pen holds tasks for; 0: no held
+                   * tasks */
     struct thread_scratch *scratch;
     int n_threads;
     int32_t block;    /* see struct recorder_run */
-    int32_t streamed; /* steps whose stream columns are written */
+    int32_t streamed; /* steps of stream columns written so far */
     struct {
-        double at, wait; /* seconds of the clock: when the last one was written, until the next */
-        double rest;     /* and the least of them, however much is written */
-        uint64_t bytes;  /* of the trace then */
-        bool begun;      /* its times are the pen's to tell */
+        double at, wait; /* seconds: time of the last tail, and wait until the next */
+        double rest;     /* minimum wait, independent of the bytes written */
+        uint64_t bytes;  /* size of the trace at that time */
+        bool begun;      /* a tail is queued; the pen has its times */
     } tail;
     int32_t n_tokens;
     int32_t *id;        /* [cap] */
@@ -76,7 +79,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
     return bytes;
 }
 
-/* Opens the trace with the columns of the active probes, n of them. */
+/* Opens the trace with the n columns of the active probes. */
 static int open_writer(struct recorder *r, const char *path, const struct recorder_run *run, int n,
                        struct kvf_diag *d)
 {
@@ -123,7 +126,7 @@ static int make_scratch(struct recorder *r, int n_threads)
     return r->scratch && r->id && r->role && r->text_end ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Opens the probes of a set; *ret_columns: how many the trace has with theirs. */
+/* Opens the probes of a set; *ret_columns: total number of columns of the trace. */
 static int open_probes(struct recorder *r, unsigned set, int *ret_columns)
 {
     int n = N_FIXED;
@@ -196,7 +199,8 @@ static void free_recorder(struct recorder *r)
     mem_free(r);
 }
 
-/* What was brought is there, as is what the pen holds for it; or it never will be. */
+/* Waits for the device copies and releases the held tasks, or discards them if the copies
+ * failed. */
 static int let_go(struct recorder *r)
 {
     int err = r->held ? r->elsewhere.settle(r->elsewhere.ctx) : KVF_OK;
@@ -213,7 +217,7 @@ void recorder_settle(struct recorder *r)
     int err = let_go(r);
     gather_settle(r->gather);
     r->err = r->err ? r->err : err;
-    (void)pen_settle(r->sink.pen); /* its error stays */
+    (void)pen_settle(r->sink.pen); /* pen_error keeps its error */
 }
 
 void recorder_abandon(struct recorder *r)
@@ -265,7 +269,7 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                             .room = s->room};
     s->known.known = false;
     if (!view->plain || row->visible) {
-        /* order[] has later queries' entries too, behind those of this row */
+        /* order[] also has entries of later queries, after the entries of this row */
         for (int i = 0, n = 0; n < row->seen; i++) {
             int slot = view->order[i];
             if (row->visible && !row->visible[slot])
@@ -360,8 +364,8 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
     return r->text.err;
 }
 
-/* What a device is to bring is there after a later step, and the pen waits for it.  What it has
- * read by then was brought before. */
+/* Holds later tasks of the pen until device copies complete, which is after a later step. Waits
+ * first until the pen has read the preceding copies. */
 static void hold(struct recorder *r, int32_t t1)
 {
     if (!r->elsewhere.bring)
@@ -372,8 +376,8 @@ static void hold(struct recorder *r, int32_t t1)
     r->held = t1;
 }
 
-/* Whether a device has arrays whose values come step by step: for no others need anybody wait
- * between snapshots. */
+/* Returns true if a device has arrays with stream columns. Only then must a write between snapshots
+ * wait for the device. */
 static bool streams_away(const struct recorder *r)
 {
     bool any = false;
@@ -421,7 +425,7 @@ static int put_texts(struct recorder *r, int32_t t0, int32_t n)
     return KVF_OK;
 }
 
-/* Token columns and stream columns of steps [t0, t1). */
+/* Writes token columns and stream columns of steps [t0, t1). */
 static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
 {
     int32_t n = t1 - t0;
@@ -435,8 +439,8 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
     return err ? err : write_probes(r, false, t0, t1);
 }
 
-/* The same of what is not written yet; where a snapshot follows, it waits for nothing that was put
- * here. */
+/* Writes the stream columns that are not written yet. If a snapshot follows, the pen is held first,
+ * so that the snapshot does not wait for these tasks. */
 static int stream(struct recorder *r, int32_t t1, bool snapshot_follows)
 {
     if (snapshot_follows)
@@ -470,15 +474,15 @@ int32_t recorder_boundary(const struct recorder *r, int32_t t)
     return t / block * block + block;
 }
 
-/* Epochs come at 1, 2, 4, ... blocks: all snapshots together cost at most twice
- * the final one. */
+/* Returns true if an epoch ends: at 1, 2, 4, ... blocks. All snapshots together then cost at most
+ * twice the final one. */
 static bool epoch_due(const struct recorder *r, int32_t n_steps)
 {
     int32_t blocks = n_steps / r->block;
     return n_steps % r->block == 0 && blocks > 0 && (blocks & (blocks - 1)) == 0;
 }
 
-/* The newest state, beside the trace, whose own bytes do not depend on the clock. */
+/* Writes the newest state to a tail, so that the bytes of the trace do not depend on the clock. */
 static int write_tail(struct recorder *r, int32_t n_steps)
 {
     const uint32_t own = r->sink.epoch;
@@ -496,8 +500,8 @@ static int write_tail(struct recorder *r, int32_t n_steps)
     return err ? err : ended;
 }
 
-/* The last tail is written: the next one comes after twice the time, of which it took at most a
- * tenth. */
+/* Computes the wait after a tail: twice the last wait, at most TAIL_SECONDS, and at least ten times
+ * the duration of the tail. */
 static void note_tail(struct recorder *r, double begun, double ended)
 {
     double wait = 2 * r->tail.wait;
@@ -509,8 +513,8 @@ static void note_tail(struct recorder *r, double begun, double ended)
     r->tail.bytes = kvf_writer_bytes(r->writer);
 }
 
-/* After 1, 2, 4, ... and then every 60 seconds, or TAIL_BYTES; never for more than a tenth of the
- * time, nor while anything else is being written. */
+/* Returns true if a tail is due: after 1, 2, 4, ... and then every 60 seconds, or after TAIL_BYTES.
+ * Tails use at most a tenth of the time, and start only when the pen is idle. */
 static bool tail_due(struct recorder *r)
 {
     double begun, ended;
@@ -555,7 +559,7 @@ static int write_note(const struct pen_task *t, struct kvf_writer *w)
     return kvf_writer_note(w, "result", (const char *)t->data);
 }
 
-/* What is not yet put to paper; the error of the run where there was one. */
+/* Queues the remaining data. Returns the error of the run, if any. */
 static int put_rest(struct recorder *r, const char *result_json)
 {
     if (r->err)
@@ -574,7 +578,7 @@ static int put_rest(struct recorder *r, const char *result_json)
     return KVF_OK;
 }
 
-/* All is written; the first error of the recording. */
+/* Writes the remaining data and ends the pen; returns the first error of the recording. */
 static int write_rest(struct recorder *r, const char *result_json)
 {
     int err = put_rest(r, result_json);
@@ -588,7 +592,8 @@ static int write_rest(struct recorder *r, const char *result_json)
 int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag *d)
 {
     int err = write_rest(r, result_json);
-    if (!err || err == KVF_E_IO || err == KVF_E_FORMAT) { /* then it closes nothing, and says why */
+    if (!err || err == KVF_E_IO || err == KVF_E_FORMAT) { /* then it does not close the trace,
+                                                           * and reports the reason */
         int closed = kvf_writer_close(r->writer, d);
         err = err ? err : closed;
     } else {

@@ -1,4 +1,4 @@
-/* sets.c - sets of probes, as the command line names them. */
+/* sets.c - parses sets of probes on the command line. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
                     name, list);
 }
 
-/* The probes that a word of --probes stands for: a set, or one by its name.  0: none. */
+/* Returns the probes of a word of --probes: a set, or a probe by name. 0: unknown word. */
 static unsigned probes_of(const char *word)
 {
     unsigned set = 0;

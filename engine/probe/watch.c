@@ -1,3 +1,4 @@
+/* watch.c - parses the heads and tokens of raw blocks. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static int out_of_memory(struct kvf_diag *d)
     return kvf_fail(d, KVF_E_NOMEM, "not enough memory for --watch");
 }
 
-/* "383" or "400-410", and the comma behind it. */
+/* Parses "383" or "400-410", and a following comma. */
 static bool take_tokens(const char **s, long *ret_lo, long *ret_hi)
 {
     char *end;
@@ -49,7 +50,7 @@ static int add_pair(struct watch *w, const struct watch_pair *p, struct kvf_diag
     return KVF_OK;
 }
 
-/* Heads of a set in take[L * G]; text: what was typed. */
+/* Sets the flags take[L * G] of the heads in a set; text: the argument for messages. */
 static int mark(const char *option, const char *text, const char *set,
                 const struct probe_config *cfg, unsigned char **ret_take, struct kvf_diag *d)
 {
@@ -67,7 +68,7 @@ static int mark(const char *option, const char *text, const char *set,
                     option, text);
 }
 
-/* The pairs of token t with the heads of take. */
+/* Adds the pairs of token t with the heads in take. */
 static int add_token(struct watch *w, const unsigned char *take, int32_t t,
                      const struct probe_config *cfg, struct kvf_diag *d)
 {
@@ -172,7 +173,7 @@ done:
     return err;
 }
 
-/* Head 0 of the first, the middle and the last layer. */
+/* Sets head 0 of the first, the middle and the last layer. */
 static int default_queries(struct watch *w, const struct probe_config *cfg, struct kvf_diag *d)
 {
     int L = cfg->shape.n_layers;

@@ -30,8 +30,7 @@ struct page_rows {
     int rows, first, grow;
     _Alignas(64) float x[WEIGHT_ROWS][PAGE_SLOTS]; /* weights, or weights times scales */
     _Alignas(64) float most[WEIGHT_ROWS][W];       /* partial maxima; their maximum is `size` */
-    float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* maximum of the page's scores; factor of the
-                                                    * page's sums */
+    float top[WEIGHT_ROWS], part[WEIGHT_ROWS];     /* page's maximum; factor of its sums */
     float keep[WEIGHT_ROWS];                       /* factor of the previous sums */
     float size[WEIGHT_ROWS];
 };

@@ -18,8 +18,7 @@
 
 enum {
     BINS = 256,
-    BIN_TABLES = 2, /* alternate weights use alternate tables, so that neighbours do not wait for
-                     * each other */
+    BIN_TABLES = 2, /* used alternately, so that neighbours do not wait for each other */
     BIN_GROUPS = 8,
     GROUP_BINS = BINS / BIN_GROUPS,
     BIN_TARGETS = 10,
@@ -32,8 +31,7 @@ enum {
 /* Result of keep_from. */
 struct kept {
     int m;        /* weights in the list */
-    uint32_t top; /* largest entry of the row as an unsigned number: at most 1.0f if all entries
-                   * are weights */
+    uint32_t top; /* bits of the largest entry: at most 1.0f if all are weights */
     double mass;  /* sum of the row, with a relative error of at most MASS_ERROR */
 };
 #define MASS_ERROR 0x1p-21
@@ -44,8 +42,7 @@ struct kept {
 struct bins {
     int shift, top;                              /* top: already shifted */
     unsigned char *code;                         /* [m] place of each weight's bin */
-    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* count of weights << COUNT_SHIFT | sum of
-                                                  * units */
+    _Alignas(64) uint64_t sum[BIN_TABLES][BINS]; /* weights << COUNT_SHIFT | units */
     uint64_t above[BIN_GROUPS + 1];              /* sums of all preceding groups */
 };
 
@@ -54,12 +51,14 @@ static inline unsigned place_of(unsigned b)
     return b % GROUP_BINS * BIN_GROUPS + b / GROUP_BINS;
 }
 
+/* The bin of a target, and its place in the cumulative sums. */
 struct in_bin {
     int bin, rank;  /* rank: of its first weight within the weights of all wanted bins */
     int before, n;  /* number of weights in larger bins and in this bin */
     uint64_t units; /* units of larger bins */
 };
 
+/* The bins of all targets: without duplicates in place[], per target in top and mass. */
 struct wanted {
     int n_bins, n; /* number of bins, and of the weights in them */
     unsigned char place[BIN_TARGETS];
@@ -97,6 +96,7 @@ static struct in_bin find_bin(const struct bins *b, uint64_t x, uint64_t mask, b
                            .units = before & UNITS_OF_BIN};
 }
 
+/* Adds the bin of a target, which is at least *last. */
 static void want(struct wanted *w, struct in_bin *at, int *last)
 {
     if (at->bin != *last) {
@@ -204,6 +204,7 @@ static void fit_bins(struct bins *b, uint32_t top, float least, unsigned char *c
     b->top = (int)(top >> b->shift);
 }
 
+/* Result of an attempt with a threshold. */
 enum outcome { DECIDED, TOO_FEW, NOTHING };
 
 /* Computes the cuts from the weights >= least. TOO_FEW: a target is below `least`. */

@@ -30,6 +30,7 @@ struct segment {
  * range, which is at most 2^30 initially. This bounds the nesting depth. */
 enum { HALVE_EVERY = 4, MAX_DEPTH = HALVE_EVERY * 32 };
 
+/* The search for all cuts of a row. */
 struct search {
     const float *p;
     int n;
@@ -41,6 +42,7 @@ struct search {
     struct row_cut *top, *mass;
 };
 
+/* Continues with mass target i. */
 static void next_tau(struct search *s, int i)
 {
     s->i_tau = i;
@@ -48,11 +50,13 @@ static void next_tau(struct search *s, int i)
         s->need = (int64_t)ceil(s->tau[i] * (double)s->total);
 }
 
+/* Returns true if the next rank is in segment g. */
 static bool has_rank(const struct search *s, const struct segment *g)
 {
     return s->i_top < s->n_top && s->top_k[s->i_top] <= g->to;
 }
 
+/* Returns true if the next mass is reached in segment g. */
 static bool has_mass(const struct search *s, const struct segment *g)
 {
     return s->i_tau < s->n_tau && s->need <= g->before + g->inside;
@@ -105,6 +109,7 @@ INLINE struct row_cut cut_at(const struct search *s, const struct segment *g, co
     return make_cut(s, bits, g->from + rank + 1, rank + 1 - first, end - first);
 }
 
+/* Sets the cuts of targets in a sorted segment v. */
 static void cut_sorted(struct search *s, const struct segment *g, const int32_t *v)
 {
     int n = g->to - g->from;
@@ -114,6 +119,7 @@ static void cut_sorted(struct search *s, const struct segment *g, const int32_t 
         s->mass[s->i_tau] = cut_at(s, g, v, n, find_mass(v, n, s->need - g->before));
 }
 
+/* Returns the next pivot of a segment. */
 static int32_t pivot_of(const struct segment *g, const int32_t *a)
 {
     int32_t half = g->low + (g->high - g->low) / 2;
@@ -159,6 +165,7 @@ static bool split(struct segment *g, struct segment *right, int32_t *a, int32_t 
     return true;
 }
 
+/* Finds the cuts of all targets; the largest weights first. */
 static void find_cuts(struct search *s, int32_t *a, int32_t *tmp)
 {
     struct segment stack[MAX_DEPTH + 1], right;

@@ -22,8 +22,7 @@ INLINE void add_anchored(struct anchored *s, __m256 lo, __m256 hi)
 /* Returns the units of n weights that were added 16 at a time, padded with 0. */
 INLINE int64_t units_of(const struct anchored *s, size_t n)
 {
-    uint64_t lane[8], sum = 0; /* unsigned sums may wrap; the compiler's reduction would use
-                                * signed lanes */
+    uint64_t lane[8], sum = 0; /* may wrap; a compiler's reduction is signed */
     _mm512_storeu_si512(lane, _mm512_add_epi64(s->lo, s->hi));
     for (int i = 0; i < 8; i++)
         sum += lane[i];
