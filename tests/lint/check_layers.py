@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Who may include whom: rooms, rooms inside the engine, private headers, fences; and who calls
-whom: no circles (circles.py)."""
+"""Checks which files may include which: modules, modules inside the engine, private headers, and
+fences for third-party headers. Also checks for circular calls (circles.py)."""
 import functools
 import re
 import sys
@@ -8,8 +8,8 @@ import sys
 import circles
 import lint
 
-# A room may include itself and these.  base <- libtrace <- {engine, analyzers <- studies};
-# render sees base alone; cli sees all.
+# A module may include itself and these. base <- libtrace <- {engine, analyzers <- studies}; render
+# uses only base; cli may use all.
 ROOMS = {
     'base': [],
     'libtrace': ['base'],
@@ -19,8 +19,8 @@ ROOMS = {
     'render': ['base'],
     'cli': ['base', 'libtrace', 'engine', 'analyzers', 'studies', 'render'],
 }
-# Inside the engine, one way: kernels <- cache <- method <- probe,
-# kernels <- model <- gate <- method, decode on top of these, and experiments on top of all.
+# Inside the engine, in one direction: kernels <- cache <- method <- probe, kernels <- model <- gate
+# <- method, decode on top of these, and experiments on top of all.
 ENGINE = {
     'kernels': [],
     'cuda': ['kernels'],
@@ -109,7 +109,7 @@ FENCES = [
                 'analyzers/word_list.c']),
     (r'lapack|cblas', ['analyzers/lapack.c']),
     (r'dlfcn', ['analyzers/lapack.c', 'cli/crew_wire.c', 'engine/cuda/blas.cu']),
-    # svg_text.c and svg_fonts.c take glyphs from Pango and fonts from HarfBuzz
+    # svg_text.c and svg_fonts.c use glyphs from Pango and fonts from HarfBuzz.
     (r'cairo|pango', ['render/canvas.c', 'render/canvas_file.c', 'render/canvas_text.c',
                       'render/svg_fonts.c', 'render/svg_text.c']),
     (r'hb', ['render/svg_fonts.c', 'render/svg_text.c']),
@@ -118,14 +118,14 @@ FENCES = [
     (r'immintrin|x86intrin|cpuid', ['engine/kernels/x86/', 'engine/kernels/kernels.c']),
     (r'cuda|cublas', ['engine/cuda/']),
     (r'arm_neon|arm_acle', ['engine/kernels/arm/']),
-    # what one system alone has; the sets of os_NAME.c are each other's alternatives
+    # Headers of a single system. The sets of os_NAME.c are alternatives.
     (r'linux/|sys/(auxv|epoll|eventfd|inotify|prctl|random|sendfile|signalfd|syscall|sysinfo|timerfd)',
      ['base/os_linux.c']),
     (r'sys/file', ['base/replace.c']),
     (r'sys/ioctl', ['base/progress.c']),
     (r'mpi', ['cli/crew_mpi.c']),
 ]
-# What else <...> may name: ISO C and POSIX, in any room.
+# Other headers allowed in <...>: ISO C and POSIX, in any module.
 SYSTEM = set('''assert ctype dirent errno fcntl float fnmatch inttypes limits math pthread sched setjmp signal stdarg
 stdatomic stdbool stddef stdint stdio stdlib string strings sys/mman sys/stat sys/types sys/uio
 time unistd'''.split())
@@ -141,19 +141,19 @@ def fence_of(name):
 
 @functools.lru_cache(maxsize=None)
 def owner_of(name):
-    """The folder or folders that alone may include a header."""
+    """Returns the only folder or folders that may include a header."""
     return next((where for start, where in PRIVATE.items() if name.startswith(start)), '')
 
 
-@functools.lru_cache(maxsize=None)  # the self-test asks for most files again and again
+@functools.lru_cache(maxsize=None)  # the self-test reads most files repeatedly
 def includes(text):
-    """(whether between quotation marks, name, line) of what C text includes."""
+    """Returns (in quotation marks or not, name, line) of each include in C text."""
     blanked = lint.blank(text, strings=False)
     return [(m.group(1) == '"', m.group(2), lint.line_of(blanked, m.start())) for m in INCLUDE.finditer(blanked)]
 
 
 def why_not_system(path, name):
-    """What is wrong with #include <name> in path, or None."""
+    """Returns why path must not #include <name>, or None."""
     if name in PUBLIC:
         return why_not_room(path, PUBLIC[name], name)
     files = fence_of(name)
@@ -171,7 +171,7 @@ def why_not_room(path, room, name):
 
 
 def why_not_own(root_files, path, name):
-    """What is wrong with #include "name" in path, or None."""
+    """Returns why path must not #include "name", or None."""
     if name == 'config.h':
         return None if path.startswith('cli/') else 'config.h is for cli alone'
     if name not in root_files:
@@ -258,7 +258,7 @@ PLANTS = [
     lint.Plant('base/par.c', 'base/os_linux.c alone', include('<linux/futex.h>')),
     lint.Plant('base/os_posix.c', 'base/os_linux.c alone', include('<sys/random.h>')),
     lint.Plant('base/rng.c', 'is in no list', include('<curl/curl.h>')),
-    # a circle of two files, and one of three whose calls pass through headers of no file's name
+    # A circle of two files, and one of three with calls through headers that have no file's name.
     lint.Plant('base/buf.c', 'circle of calls: base/buf.c -> base/json.c (json_put_key)',
                '\nvoid buf_planted(struct buf *b)\n{\n    json_put_key(b, "x");\n}\n'),
     lint.Plant('engine/decode/linear.c', 'engine/decode/layer.c -> engine/decode/linear.c',

@@ -1,16 +1,17 @@
-"""Circles of calls: a.c calls a function of b.c, and b.c, at once or by others, one of a.c.
+"""Finds circular calls: a.c calls a function of b.c, and b.c, directly or through others, one of
+a.c.
 
-Two files that cannot be read one after the other are one file in two pieces.  What they share
-belongs into a third that stands below both.  A call is a name with a parenthesis behind it, or
-the address of a function or of a constant struct behind '&', whose definition stands at column 0
-of another file; what is reached through a pointer in a struct is not seen.
+Two files that cannot be read in order are one file in two pieces. Their common part belongs into a
+third file below both. A call is a name followed by a parenthesis, or '&' and the name of a function
+or constant struct. Its definition must start in column 0 of another file. Calls through a pointer
+in a struct are not found.
 """
 import functools
 import re
 
 import lint
 
-# Circles that stay, as frozenset of paths: why.
+# Allowed circles, as frozenset of paths: reason.
 ALLOWED = {}
 
 DEFINITION = re.compile(r'^((?:[a-z]\w*[ *]+)+)(\w+)\([^;{}]*\)\s*\{', re.M)
@@ -19,9 +20,10 @@ LOCAL = re.compile(r'^ +(?:[a-zA-Z]\w*[ *]+)+(\w+)(?:\[[^\]]*\])*(?: = |[;,])', 
 USE = re.compile(r'(?<![\w.>])(?:(\w+)\s*\(|&(\w+))')
 
 
-@functools.lru_cache(maxsize=None)  # the self-test asks for most files again and again
+@functools.lru_cache(maxsize=None)  # the self-test reads most files repeatedly
 def names(text):
-    """(names that other files may use, names that this file uses with where) of C text."""
+    """Returns (names that other files may use, names that this file uses with their lines) of C
+    text."""
     text = lint.blank(text)
     found = DEFINITION.findall(text) + DATA.findall(text)
     own, local = {name for _, name in found}, set(LOCAL.findall(text))
@@ -34,7 +36,7 @@ def names(text):
 
 
 def calls(root):
-    """{path: {path that it calls: (name, line)}} of the C files of the rooms."""
+    """Returns {path: {path that it calls: (name, line)}} of the C files of the modules."""
     files = {path: names(lint.read(root, path)) for path in lint.tree(root, '.c', lint.ROOMS)}
     home = {}
     for path, (defined, _) in files.items():
@@ -50,7 +52,7 @@ def calls(root):
 
 
 def reach(graph, start):
-    """Files that start calls, at once or by others."""
+    """Returns the files that `start` calls, directly or through others."""
     found, todo = set(), [start]
     while todo:
         for path in graph[todo.pop()]:
@@ -61,14 +63,14 @@ def reach(graph, start):
 
 
 def circles(graph):
-    """Sets of files of which each reaches all others, sorted."""
+    """Returns sorted sets of files that can each reach all others of the set."""
     reached = {path: reach(graph, path) for path in graph}
     found = {frozenset(b for b in reached[a] if a in reached[b]) for a in graph if a in reached[a]}
     return sorted(map(sorted, found))
 
 
 def check(root):
-    """A report for each circle that is not allowed, at a call within it."""
+    """Reports each circle that is not allowed, at a call within it."""
     graph, reports = calls(root), []
     for circle in circles(graph):
         if frozenset(circle) in ALLOWED:
