@@ -1,19 +1,20 @@
-"""What the tests in Python share: a count of cases and failures, the line at the end, and how a run of the program is judged.
+"""Shared by the tests in Python: a count of cases and failures, the line at the end, and checks of
+a run of the program.
 
-A test puts the folder above its own at the end of sys.path and imports what it uses.  The program under test is the first argument of
-most of them."""
+A test appends its parent folder to sys.path and imports the modules that it needs. For most tests,
+the first argument is the program under test."""
 import os
 import pty
 import subprocess
 import sys
 
-os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that Python runs: the one that has NumPy
+os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that run Python: the Python with NumPy
 kvfate = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 cases = failures = 0
 
 
 def check(name, ok, *details):
-    """Counts a case; a failure is printed with its details.  Whether it was none."""
+    """Counts a case. A failure is printed with its details. Returns True if it is no failure."""
     global cases, failures
     cases += 1
     if not ok:
@@ -27,7 +28,8 @@ def expect(ok, *what):
 
 
 def finish(left_out=""):
-    """Ends the test.  left_out: what this machine lacks for the rest of it, in one line; without a failure the test then counts as skipped."""
+    """Ends the test. left_out: what this machine lacks for the rest of the test, in one line.
+    Without a failure, the test then counts as skipped."""
     print(f"{cases} checks, {failures} failures")
     if left_out:
         print("skipped:", left_out)
@@ -38,7 +40,7 @@ NO_TERMINAL = "this machine has no pseudo-terminals (/dev/pts), which progress i
 
 
 def open_terminal():
-    """The two ends of a new pseudo-terminal, or None if this machine has none."""
+    """Returns both ends of a new pseudo-terminal, or None if this machine has none."""
     try:
         return pty.openpty()
     except OSError:
@@ -46,14 +48,15 @@ def open_terminal():
 
 
 def refused(name, code, argv, *words):
-    """One line on the standard error that has the words, nothing on the standard output."""
+    """Checks for one line on standard error with the words, and an empty standard output."""
     r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     ok = r.returncode == code and r.stderr.count("\n") == 1 and not r.stdout
     check(name, ok and all(w in r.stderr for w in words), r.returncode, r.stderr, r.stdout[:200])
 
 
 def ended_well(r):
-    """0 without a word; of traces without steps a line each that says so, and 3."""
+    """Checks for status 0 and no message. For traces without steps, checks for one line each that
+    reports it, and status 3."""
     err = r.stderr.decode() if isinstance(r.stderr, bytes) else r.stderr
     if not err:
         return r.returncode == 0
@@ -61,13 +64,13 @@ def ended_well(r):
 
 
 def said(*argv):
-    """The summary for people."""
+    """Returns the text summary."""
     r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     check("describes " + " ".join(map(str, argv)), ended_well(r), r)
     return r.stdout
 
 
 def real(values):
-    """Numbers of a table as JSON gives them: null is NaN."""
-    import numpy as np  # most tests have no need for it
+    """Converts numbers of a table in JSON; null becomes NaN."""
+    import numpy as np  # most tests do not need it
     return np.array([np.nan if x is None else x for x in values], float)

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Plants faults one at a time and tells which of them no test sees.
+"""Plants faults one at a time and reports those that no test detects.
 
-usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again] [--build DIR] [--jobs N] [--list] [--suites]
-                 [--tests NAMES]
+usage: mutate.py [--room ROOM] [--only REGEX] [--limit N] [--sample N] [--again] [--build DIR]
+                 [--jobs N] [--list] [--suites] [--tests NAMES]
 
-tests/mutate/ROOM.txt has the faults of a room, separated by empty lines, each as a file and its lines without (-) and with the
-fault (+).  They are found by their text, which must stand in the file exactly once: a fault whose text is gone is told as stale.
-Work is done in DIR/tree (build-mutate/tree), a copy of the files that git knows, never in the tree itself.  For each fault the tests
-that reach its lines run (reach.py measures which do, once, in some 10 minutes), the shortest first and soon those made for the file, until one fails; in a
-file that has changed since, the suites of the room.  DIR/results.jsonl keeps what came out; a run that was stopped goes on, and --again forgets
-the results of the faults chosen.  --sample N takes every N-th fault.  --suites builds and runs the suites of the room alone and
-measures nothing: a matter of minutes for a room such as cuda, whose one suite is short.  --tests A,B runs these tests alone: what others
-see counts as unseen then, and is not kept.
-Ends with 1 when a fault survived, is stale or does not build.
+tests/mutate/ROOM.txt has the faults of a module, separated by empty lines. Each fault is a file
+name and lines without (-) and with the fault (+). The lines without the fault must occur in the
+file exactly once; otherwise the fault is reported as stale.
+
+Work is done in DIR/tree (build-mutate/tree), a copy of the files in git, never in the tree itself.
+For each fault the tests that reach its lines run until one fails. The order is the shortest first,
+with the tests made for the file soon after. reach.py measures once, in some 10 minutes, which tests
+reach which lines. If a file has changed since then, the suites of the module run.
+
+DIR/results.jsonl stores the results. An interrupted run continues where it stopped, and --again
+discards the results of the chosen faults. --sample N selects every N-th fault. --suites only builds
+and runs the suites of the module and measures no lines. This takes minutes for a module such as
+cuda, with one short suite. --tests A,B runs only these tests: faults that other tests detect count
+as undetected, and the results are not stored. The exit status is 1 if a fault survived, is stale or
+does not build.
 """
 import argparse
 import glob
@@ -29,9 +35,9 @@ from reach import Reach
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SECONDS = 900  # of one call of the tests
-MOST = 50  # tests for one fault: what the shortest of those that reach it do not see counts as unseen
-# Which suites see a room, the nearest first.
+SECONDS = 900  # time limit of one call of the tests
+MOST = 50  # maximum number of tests per fault; a fault that the shortest of them miss counts as undetected
+# The suites that test a module, the most specific first.
 SUITES = {
     "base": "unit analyze figures cli", "libtrace": "format fuzz analyze cli", "kernels": "kernels engine train oracle", "cuda": "cuda",
     "cache": "engine method oracle", "method": "method engine oracle cli", "gate": "gates fuzz oracle cli", "model": "engine fuzz cli gates",
@@ -87,7 +93,7 @@ class Tree:
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
             subprocess.run(["meson", "setup", self.build, "-Dtests=enabled", "-Ddebug=false", "-Dcuda=disabled"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         if whole:
-            subprocess.run(["ninja", "-C", self.build], check=True, stdout=subprocess.DEVNULL)  # some tests use all that is installed
+            subprocess.run(["ninja", "-C", self.build], check=True, stdout=subprocess.DEVNULL)  # some tests use all installed files
 
     def get(self, name):
         path = os.path.join(self.root, name)
@@ -104,8 +110,8 @@ class Tree:
             f.write(data)
 
     def test(self, setup, which, jobs):
-        """(what happened, name of the first test that failed); the test runner builds what these tests need.
-        which: words of its command line, names of tests or --suite S"""
+        """Returns (result, name of the first failed test). The test runner builds the programs that
+        these tests need. which: arguments of its command line, names of tests or --suite S."""
         log = os.path.join(self.build, "meson-logs", f"testlog-{setup}.json")
         if os.path.exists(log):
             os.unlink(log)
@@ -123,7 +129,7 @@ class Tree:
 
 
 def stages(fault, text, reach, tests):
-    """What runs, one after the other: only what it needs is built."""
+    """Returns the stages to run in order, so that only the needed programs are built."""
     if tests:
         yield "normal", tests
         return
@@ -154,7 +160,7 @@ def judge(tree, fault, reach, jobs, tests):
 
 
 def baseline(tree, rooms, jobs):
-    """Nothing may fail without a fault, or everything would be found."""
+    """Checks that no test fails without a fault. Otherwise every fault would count as detected."""
     for suite in sorted({s for room in rooms for s in SUITES[room].split()}):
         what, where = tree.test("normal", ["--suite", suite], jobs)
         if what != "survived":

@@ -1,8 +1,9 @@
-"""Which tests reach which lines of C: the order in which tests/mutate.py tries them.
+"""Measures which tests reach which lines of C. This gives the order in which tests/mutate.py runs
+them.
 
-Reach.measure builds the tree once more, with counters of lines (gcov), runs every test with counters of its own and
-keeps {test: seconds, {file: lines}} in DIR/reach.json.  A file is known by its digest: what was measured for
-another text of it is not used.
+Reach.measure builds the tree once with line counters (gcov), runs every test with separate counters
+and stores {test: seconds, {file: lines}} in DIR/reach.json. Files are identified by their digest:
+measurements of another version of a file are not used.
 """
 import hashlib
 import json
@@ -10,8 +11,8 @@ import os
 import shutil
 import subprocess
 
-OWN = 8  # tests that reach most of a file: they were made for it, short or not
-WRAPPED = "build-reach.sh"  # the wrapper's name, which meson gives to its log
+OWN = 8  # tests that reach most of a file were made for it, whatever their time
+WRAPPED = "build-reach.sh"  # the wrapper's name, as meson writes it to its log
 WRAPPER = """#!/bin/sh
 # One test with counters of its own.
 mkdir -p "$KVF_COUNTS"
@@ -33,7 +34,8 @@ def listed(build):
 
 
 def tests_of(build):
-    """{lines of the command: (name, seconds)} of the tests of a build folder, with the times of its last run."""
+    """Returns {lines of the command: (name, seconds)} of the tests of a build folder, with the
+    times of its last run."""
     seconds = {}
     with open(os.path.join(build, "meson-logs", f"testlog-{WRAPPED}.json"), encoding="utf-8") as f:
         for test in map(json.loads, f):
@@ -43,7 +45,8 @@ def tests_of(build):
 
 
 def lines_of(folder, build, root, files):
-    """{file: [lines]} that the counters below folder saw, of the sources in files."""
+    """Returns {file: [lines]} reached according to the counters below folder, for the given source
+    files."""
     counts, stems = [], {os.path.basename(f).rsplit(".", 1)[0] for f in files}
     for at, _, names in os.walk(folder):
         for name in names:
@@ -64,7 +67,8 @@ def lines_of(folder, build, root, files):
 
 
 class Reach:
-    """What was measured, in folder, of the tree at root; build: the folder whose tests will run."""
+    """The measurements stored in folder, for the tree at root. build: the folder whose tests will
+    run."""
 
     def __init__(self, folder, root, build):
         self.path, self.root, self.tests, self.digests = os.path.join(folder, "reach.json"), root, {}, {}
@@ -72,7 +76,7 @@ class Reach:
             with open(self.path, encoding="utf-8") as f:
                 known = json.load(f)
             self.tests, self.digests = known["tests"], known["digests"]
-        self.new = sorted({t["name"] for t in listed(build) if "kvfate:long" not in t["suite"]} - set(self.tests))  # came later: each may reach any line
+        self.new = sorted({t["name"] for t in listed(build) if "kvfate:long" not in t["suite"]} - set(self.tests))  # new
 
     def measure(self, files):
         build, counts = os.path.join(self.root, "build-reach"), os.path.join(self.root, "build-reach", "counts")
@@ -91,7 +95,7 @@ class Reach:
         shutil.rmtree(counts)
 
     def read(self, build, counts, files):
-        """Takes what each test counted."""
+        """Stores the lines that each test reached."""
         known = tests_of(build)
         for name in os.listdir(counts):
             folder = os.path.join(counts, name)
@@ -106,9 +110,9 @@ class Reach:
             json.dump({"tests": self.tests, "digests": self.digests}, f)
 
     def of(self, path, first, last):
-        """The tests that reach lines first to last of path, the shortest first, soon after these those that
-        reach most of the file; of lines that no test is seen to reach, such as
-        declarations, the tests that reach the file.  None: it is not known."""
+        """Returns the tests that reach lines first to last of path. The shortest comes first, soon
+        followed by those that reach most of the file. For lines that no test reaches, such as
+        declarations, it returns the tests that reach the file. Returns None if it is unknown."""
         if self.digests.get(path) != digest(os.path.join(self.root, path)):
             return None
         near = self.near(path, lambda x: first <= x <= last) or self.near(path, lambda x: True)

@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
-"""What a build of the program prints and writes, as hashes: proof that a change keeps every byte.
+"""Hashes everything that a build of the program prints and writes, to prove that a change keeps
+every byte.
 
 usage: snapshot.py KVFATE OUT [--traces OTHER] [--commands OTHER] [--only REGEX] [--jobs N]
        snapshot.py --compare A B
 
-OUT/inputs gets texts, tiny models, gates, traces and tables, made with KVFATE (or OTHER/inputs is read: two builds, the same traces).
-Then every command of tests/snapshot/commands.py runs, which takes analyses, options, figures, their styles, methods and their options
-from the program itself (or those of OTHER run: a build that lists more is asked the same).  OUT/manifest.json has for each command line
-its exit status and the SHA-256 of its standard output and of every file that it wrote; all but traces lies in OUT/runs for diff.
---compare ends with 1 when a command of A is missing in B or gives other bytes.  Messages on the standard error are compared, too, but a
-difference there is only told.  The default model is used where the machine has it: compare snapshots of one machine only.
+OUT/inputs gets texts, tiny models, gates, traces and tables, made with KVFATE. With --traces,
+OTHER/inputs is used instead, so that two builds read the same traces. Then every command of
+tests/snapshot/commands.py runs. The commands come from the program's own lists of analyses,
+options, figures, styles and methods. With --commands, those of OTHER run, so that a build with
+longer lists gets the same commands.
+
+OUT/manifest.json records for each command line its exit status and the SHA-256 of its standard
+output and of every file that it wrote. All files except traces are kept in OUT/runs for diff.
+--compare ends with 1 if a command of A is missing in B or gives other bytes.
+
+Messages on standard error are also compared, but a difference there is only reported. The default
+model is used if the machine has it, so compare only snapshots of one machine.
 """
 import argparse
 import concurrent.futures
@@ -43,14 +50,15 @@ def sha(data):
 
 
 class Runner:
-    """Runs a command line ("kvfate ... && kvfate ...") in a folder of its own, where `in` is the folder of inputs."""
+    """Runs a command line ("kvfate ... && kvfate ...") in its own folder, where `in` is the folder
+    of inputs."""
 
     def __init__(self, program, out):
         self.program, self.out = os.path.abspath(program), out
         self.env = {**environment(), "KVFATE_CACHE": "in/cache", "KVFATE_GATES": "in/gates"}
 
     def ask(self, line):
-        """(standard output, standard error) of one command, for collecting."""
+        """Returns (standard output, standard error) of one command, to collect commands."""
         done = subprocess.run(shlex.split(line), executable=self.program, cwd=self.out, env=self.env, capture_output=True, text=True, errors="replace",
                               stdin=subprocess.DEVNULL, timeout=MOST_SECONDS)
         return done.stdout, done.stderr
@@ -89,7 +97,7 @@ class Runner:
                     f.write(data)
         if os.listdir(folder) == ["in"]:
             shutil.rmtree(folder)
-        # Times and speeds, and where the build lies, are no part of what is told.
+        # Times, speeds and the build folder are not compared.
         told = re.sub(r"\d+(\.\d+)?( ?(tok/s|ms|s|seconds|minutes)\b)", "N", stderr.decode(errors="replace"))
         return {"status": status, "stdout": sha(commands.steady("stdout", stdout)), "files": files, "told": told.replace("\r", "\n").strip()[-2000:]}
 

@@ -162,7 +162,7 @@ def check(args, kind):
 def evidence(args):
     """The line of struct score that declares the evidence, and a comment on where its functions stand."""
     with open(os.path.join(args.root, 'engine/method/preset.h'), encoding='utf-8') as f:
-        known = {name.lower(): re.findall(r'needs EVIDENCE_(\w+)', about)
+        known = {name.lower(): re.findall(r'needs\s+EVIDENCE_(\w+)', about)
                  for name, about in re.findall(r'^\s*EVIDENCE_(\w+) = 1u << \d+,\s*/\*(.*?)\*/', f.read(), re.M | re.S)}
     asked = []
     for name in args.evidence:

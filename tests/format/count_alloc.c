@@ -1,5 +1,5 @@
-/* Appending and reading what is of equal shape allocates nothing once that was done before: the
- * functions below stand in the place of the C library's, for this program and its libraries. */
+/* count_alloc.c - repeated appends and reads of data of the same shape allocate no memory. The
+ * functions below replace those of the C library for this program and its libraries. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ void *aligned_alloc(size_t align, size_t n)
     return __libc_memalign(align, n);
 }
 
-/* Thousands of commits need not reach the disk here. */
+/* The test needs no commits on disk, and makes thousands of them. */
 int fdatasync(int fd)
 {
     (void)fd;
@@ -50,13 +50,13 @@ int fdatasync(int fd)
 
 enum {
     HEADS = 4,
-    WARM = 100, /* steps that are not counted */
+    WARM = 100, /* initial steps that are not counted */
     STEPS = 2500,
-    OF_A_STEP = 7, /* records, without blobs */
-    EVERY = 50,    /* steps from two blobs to the next two */
+    OF_A_STEP = 7, /* records per step, without blobs */
+    EVERY = 50,    /* steps between two pairs of blobs */
     COLUMNS = 4,
     SEEN = 3,
-    BLOCK = 600 << 10 /* bytes of a blob: more than a chunk has */
+    BLOCK = 600 << 10 /* bytes of a blob: more than a chunk */
 };
 
 static const struct kvf_column column[COLUMNS] = {
@@ -67,7 +67,7 @@ static const struct kvf_column column[COLUMNS] = {
      "step"},
 };
 
-/* A value of each head and column, a text, a list and a commit; now and then two blobs. */
+/* Writes a value of each head and column, a text, a list and a commit, and sometimes two blobs. */
 static int step(struct kvf_writer *w, uint32_t t)
 {
     static unsigned char block[BLOCK];
@@ -91,7 +91,8 @@ static int step(struct kvf_writer *w, uint32_t t)
     return err ? err : kvf_writer_commit(w, t + 1, t + 1);
 }
 
-/* The list of records has room for 1,024, then for twice as many whenever it is full. */
+/* Returns how often the list of records grows. It has space for 1,024 records and doubles when it
+ * is full. */
 static long growths(long before, long after)
 {
     long n = 0;
@@ -125,7 +126,7 @@ static int write_it(const char *path)
     return err || closed || before == 0 || made != want;
 }
 
-/* All that there is, in each way. */
+/* Reads all contents with each function. */
 static int read_all(struct kvf_trace *t)
 {
     static double wide[STEPS], f64[STEPS];

@@ -1,4 +1,4 @@
-/* maker.h - makes trace files whose checksums are right, whatever they say. */
+/* maker.h - makes trace files with correct checksums and arbitrary contents. */
 #ifndef KVF_TESTS_MAKER_H
 #define KVF_TESTS_MAKER_H
 
@@ -22,7 +22,7 @@ struct maker {
     size_t n_rec;
 };
 
-/* Appends r as it is (only its place, number, salt and checksum are filled in). */
+/* Appends r unchanged, except that its place, number, salt and checksum are set. */
 static inline struct record *put(struct maker *m, struct record r, const void *payload, size_t n)
 {
     r.seq = m->seq++;
@@ -49,7 +49,7 @@ static inline struct record column(uint32_t n, uint64_t raw, uint64_t stored, ui
                            .codec = codec};
 }
 
-/* The first records, after the file header as it stands. */
+/* Writes the run header and the schema after the unchanged file header. */
 static inline void start_records(struct maker *m, const void *schema, size_t n)
 {
     m->n = FILE_HEADER;
@@ -105,7 +105,7 @@ static inline void commit(struct maker *m, uint32_t epoch, uint32_t steps)
         p, 8);
 }
 
-/* Puts the digest of what the trace holds, where that can be read, into the footer. */
+/* Writes the digest of the contents into the footer, if they can be read. */
 static inline void tell_digest(struct maker *m, struct footer *f)
 {
     struct kvf_trace *t = NULL;
@@ -119,7 +119,7 @@ static inline void tell_digest(struct maker *m, struct footer *f)
     kvf_close(t);
 }
 
-/* The index of these records, in this order, and a footer that fits. */
+/* Writes the index of these records, in this order, and a matching footer. */
 static inline void finish(struct maker *m, const struct record *list, size_t n)
 {
     unsigned char *p = malloc(n * INDEX_ENTRY + 1), end[FOOTER];
@@ -146,7 +146,7 @@ static inline int open_it(const struct maker *m, enum kvf_open_mode mode, struct
     return err;
 }
 
-/* Numbers as they lie in a file, and as they are. */
+/* Numbers as stored in a file, and in memory. */
 static const unsigned char stored_four[16] = {10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13};
 static const uint32_t four[4] = {10, 11, 12, 13};
 

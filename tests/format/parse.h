@@ -1,5 +1,5 @@
-/* parse.h - the records of a good trace, found by the rules of docs/reference/format.md
- * alone: nothing of the library's reader is used. */
+/* parse.h - finds the records of an undamaged trace by the rules in docs/reference/format.md,
+ * without any code of the library's reader. */
 #ifndef KVF_TESTS_PARSE_H
 #define KVF_TESTS_PARSE_H
 
@@ -8,8 +8,8 @@
 #include <string.h>
 
 struct place {
-    size_t at, body, end; /* offset of the header, of the payload; just after the padding */
-    size_t payload;       /* bytes of it */
+    size_t at, body, end; /* offset of the header; of the payload; end of the padding */
+    size_t payload;       /* bytes of the payload */
     int type; /* 1 meta 2 schema 3 tokens 4 column 5 note 6 commit 7 checkpoint 8 index */
     uint32_t epoch;
 };

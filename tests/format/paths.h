@@ -1,4 +1,4 @@
-/* paths.h - the files of tests that make traces of traces: a fixture of each of their cases. */
+/* paths.h - scratch files, as a fixture for tests that make traces from traces. */
 #ifndef KVF_TESTS_PATHS_H
 #define KVF_TESTS_PATHS_H
 

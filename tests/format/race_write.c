@@ -1,5 +1,5 @@
-/* Many threads append to one writer: whatever their order, the trace is whole and has the digest of
- * the one that a single thread writes.  Without a test framework, since Criterion does not start
+/* race_write.c - many threads append to one writer. In any order, the trace is valid and has the
+ * digest of the trace of a single thread. It uses no test framework, since Criterion does not start
  * under ThreadSanitizer. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +12,8 @@
 
 #include "tiny.h"
 
-/* Of each epoch: LARGE calls whose values take several chunks, of a column of eight heads; and of
- * all others SMALL ones, each of a few steps. */
+/* Jobs per epoch: LARGE calls with values of several chunks, for a column of eight heads; and SMALL
+ * calls of a few steps for each of the other columns. */
 enum { HEADS = 8, LARGE = 4, SMALL = 60, STEPS = 5, T = SMALL * STEPS, BIG = 40000, EPOCHS = 3 };
 enum { STREAM, SNAPSHOT, LISTS, LONG, COLUMNS };
 
@@ -32,7 +32,7 @@ struct race {
     atomic_int next, err; /* job; first error */
 };
 
-static uint32_t any(uint32_t x) /* numbers that look alike in no two places */
+static uint32_t any(uint32_t x) /* returns different numbers for different x */
 {
     x = (x ^ x >> 16) * 0x45d9f3bu;
     return x ^ x >> 15;
@@ -81,7 +81,7 @@ static int write_large(struct kvf_writer *w, uint32_t part, uint32_t epoch)
     return err;
 }
 
-/* What belongs to one job, whoever does it. */
+/* Runs one job; the result is independent of the thread. */
 static int do_job(struct kvf_writer *w, int job, uint32_t epoch)
 {
     double v[HEADS][STEPS];
@@ -94,7 +94,7 @@ static int do_job(struct kvf_writer *w, int job, uint32_t epoch)
         v[i / STEPS][i % STEPS] = any(own + i);
     for (uint32_t i = 0; i < 2 * STEPS; i++)
         age[i / STEPS][i % STEPS] = (uint16_t)any(own - i);
-    snprintf(key, sizeof key, "n%u", part % 7); /* of one key all notes are the same */
+    snprintf(key, sizeof key, "n%u", part % 7); /* all notes with a given key are equal */
     int err = kvf_write_chunk(w, SNAPSHOT, 0, 0, 2, t0, STEPS, epoch, age);
     if (!err)
         err = write_lists(w, t0, epoch);
@@ -135,7 +135,7 @@ static int epoch_with(struct race *r, int threads)
     return err ? err : kvf_writer_commit(r->w, r->epoch, T + 1 + EPOCHS);
 }
 
-/* Writes the trace and reads its digest; the first error. */
+/* Writes the trace and reads its digest; returns the first error. */
 static int trace_with(int threads, char digest[33])
 {
     static const uint16_t n_kv = 2, n_query = HEADS;

@@ -1,5 +1,5 @@
-/* Blobs: any block comes back, whatever its type and shape; what cannot be is refused on writing
- * and on reading. */
+/* test_blob.c - blobs: any block reads back equal, for every type and shape. Invalid blobs are
+ * rejected when written and when read. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static struct kvf_trace *finish_and_open(struct kvf_writer *w, const char *path)
 
 static const size_t width_of[] = {0, 1, 2, 4, 4, 4, 8, 8, 2, 2}; /* by enum kvf_dtype */
 
-/* What is in them: one value, few values, noise. */
+/* The contents of a block: one value, few values, noise. */
 enum { SAME, FEW, NOISE, KINDS };
 
 static void fill(unsigned char *p, size_t n, int kind, uint64_t seed)
@@ -64,7 +64,7 @@ static bool same_blob(const struct kvf_blob *a, const struct kvf_blob *b)
            && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
 }
 
-/* Block k of a type: its rank, content and whether it is packed are those of k. */
+/* The number of a block of a type determines its rank and content, and if it is packed. */
 enum { BLOCKS = KVF_MAX_RANK * KINDS * 2 * 3, WIDEST = 2 * 3 * 40 * 600 * 8 };
 
 static size_t block(int dtype, int k, struct kvf_blob *b, unsigned char data[WIDEST])
@@ -79,7 +79,7 @@ static size_t block(int dtype, int k, struct kvf_blob *b, unsigned char data[WID
     return n;
 }
 
-/* Every type, rank and content, packed or not; some are larger than a chunk. */
+/* Every type, rank and content, packed or not. Some blocks are larger than a chunk. */
 Test(blob, any_block_comes_back, .timeout = 100)
 {
     const char *path = scratch_path("blob.kvf");
@@ -109,7 +109,8 @@ Test(blob, any_block_comes_back, .timeout = 100)
     unlink(path);
 }
 
-/* Not packed it lies in the file as it is; packed it is smaller.  Both have one digest. */
+/* An unpacked blob is stored unchanged in the file, a packed one is smaller. Both have the same
+ * digest. */
 Test(blob, packed_or_not_is_one_content)
 {
     enum { N = 3000 };
@@ -177,7 +178,7 @@ Test(blob, come_in_the_order_of_layer_head_and_token)
     struct kvf_trace *t;
     const void *p;
     struct kvf_blob b = blob_of(KVF_U8, 1, (const uint32_t[]){1});
-    for (unsigned char k = 0; k < 16; k++) { /* layer, head, token, and twice each */
+    for (unsigned char k = 0; k < 16; k++) { /* layer, head, token: each twice */
         b.layer = k >> 1 & 1, b.head = k & 1, b.t0 = 9 - (k >> 2 & 1);
         cr_assert(zero(int, kvf_write_blob(w, &b, false, &k)));
     }
@@ -198,9 +199,9 @@ Test(blob, come_in_the_order_of_layer_head_and_token)
     unlink(path);
 }
 
-/* ---- what cannot be ------------------------------------------------------ */
+/* ---- invalid blobs ------------------------------------------------------- */
 
-static struct kvf_writer *limits; /* of the next test */
+static struct kvf_writer *limits; /* used by the next test */
 
 static int write_it(const struct kvf_blob *b)
 {
@@ -289,7 +290,7 @@ Test(blob, the_writer_refuses_names_that_nothing_defines)
     unlink(path);
 }
 
-/* A trace of the maker's shape, one layer with 2 KV and 3 query heads, with this record. */
+/* Makes a trace with the maker's shape, one layer with 2 KV and 3 query heads, and this record. */
 static struct maker *make(struct record r, const void *payload, size_t n)
 {
     struct maker *m = start();
@@ -303,10 +304,10 @@ enum { BYTES = 16 };
 
 struct wrong {
     const char *what;
-    size_t at; /* this many bytes of the header of the payload are set */
+    size_t at; /* number of bytes of the payload's header that are set */
     uint64_t value;
     int n;
-    bool hashed; /* the hash is made right */
+    bool hashed; /* the hash is corrected */
 };
 
 static const struct wrong wrongs[] = {
@@ -337,7 +338,8 @@ static size_t good_payload(unsigned char *p)
     return BLOB_HEADER + BYTES;
 }
 
-/* Nothing of it is given out, verify tells, and the rest of the trace is read. */
+/* Checks that the blob cannot be read, that verify reports it, and that the rest of the trace can
+ * be read. */
 static void expect_refused(struct maker *m, int want, bool at_opening, const char *what)
 {
     struct kvf_trace *t = NULL;
@@ -400,7 +402,7 @@ Test(blob, the_reader_judges_what_right_checksums_hide)
     free(m);
 }
 
-/* A header that tells more than the limit is no blob, however little lies behind it. */
+/* A header with a size above the limit is rejected, however few bytes follow. */
 Test(blob, one_larger_than_the_limit_is_not_read)
 {
     unsigned char p[BLOB_HEADER + BYTES];

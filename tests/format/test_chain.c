@@ -1,6 +1,6 @@
-/* Records of other runs and of other places, put into a trace with and without their checksums made
- * right: the identity of the run, the links from record to record and the index notice every one.
- */
+/* test_chain.c - records of other runs or from other places are put into a trace, with and without
+ * corrected checksums. The run identity, the links between records and the index detect every
+ * one. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { CHUNKS = 12, STEPS = 16, PROMPT = 3 };
 
 static const struct kvf_column column = {"x-x", KVF_U32, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
 
-/* Twelve chunks of values that no codec makes smaller, all of one length. */
+/* Writes twelve chunks of incompressible values of equal length. */
 static void write_run(const char *path, const char *meta, const int32_t *prompt, uint64_t seed)
 {
     const struct kvf_shape none = {0, NULL, NULL};
@@ -84,7 +84,8 @@ Test(chain, the_run_id_is_of_run_header_and_prompt_alone)
     free(meta.p);
 }
 
-/* Whether opening or verify tells of the change.  What is read is right or an error. */
+/* Returns true if opening or verify reports the change. All values that can be read must be
+ * correct. */
 static bool noticed(const struct file *f, const unsigned char *q, size_t n)
 {
     struct kvf_check c;
@@ -113,7 +114,7 @@ static bool noticed(const struct file *f, const unsigned char *q, size_t n)
 
 enum { AS_IT_IS, CHECKSUMS, CHECKSUMS_AND_LINK, FIXES };
 
-/* Makes a record at q + at one of this file: its place, salt and checksums, and its link too. */
+/* Corrects the place, salt and checksums of the record at q + at, and optionally its link. */
 static void fix(const struct file *f, unsigned char *q, int place, int how)
 {
     size_t at = f->place[place].at;
@@ -131,7 +132,7 @@ static void fix(const struct file *f, unsigned char *q, int place, int how)
     put_le(h + 84, crc32c(0, h, 84), 4);
 }
 
-/* 10,000 records of the same run, of one with another prompt, and of one recorded twice. */
+/* 10,000 records from the same run, from one with another prompt, and from a second recording. */
 Test(chain, splices_between_runs_are_noticed, .timeout = 100)
 {
     const struct file f[] = {make("{}", one, 1), make("{}", other, 2), make("{}", one, 3)};
@@ -163,8 +164,8 @@ Test(chain, splices_between_runs_are_noticed, .timeout = 100)
         free(f[i].p);
 }
 
-/* Everything behind a record comes from the second recording of the run, checksums and links of its
- * own included: only the link where the two meet tells. */
+/* All records after a given one come from the second recording of the run, with valid checksums and
+ * links. Only the link at the junction reveals it. */
 Test(chain, the_rest_of_another_recording_is_noticed_and_salvage_keeps_it)
 {
     struct file a = make("{}", one, 1), b = make("{}", one, 3);
@@ -191,7 +192,8 @@ Test(chain, the_rest_of_another_recording_is_noticed_and_salvage_keeps_it)
     free(b.p);
 }
 
-/* Salvage passes over a damaged header, keeps what follows, and says that the chain broke. */
+/* Salvage skips a damaged header, keeps the records after it, and reports that the chain is
+ * broken. */
 Test(chain, damage_breaks_the_chain_and_what_follows_is_kept)
 {
     struct file f = make("{}", one, 1);

@@ -1,4 +1,4 @@
-/* Checksum and codecs against published values and brute force. */
+/* test_codec.c - checksum and codecs compared with published values and brute force. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
 
-/* Bit by bit, from the polynomial of RFC 3720, section 12.1, reflected. */
+/* Computes the checksum bit by bit from the polynomial of RFC 3720, section 12.1, reflected. */
 static uint32_t crc_by_bits(const unsigned char *p, size_t n)
 {
     uint32_t c = 0xffffffffu;
@@ -81,13 +81,13 @@ struct work {
     unsigned char raw[MOST], packed[MOST + 1024], scratch[MOST], out[MOST + 8];
 };
 
-/* The same bytes whatever the codec was used for before. */
 static int decode(const void *in, size_t n, uint32_t codec, int width, void *out, size_t raw_len,
                   void *scratch)
 {
     return codec_decode(NULL, in, n, codec, width, out, raw_len, scratch);
 }
 
+/* Encodes with a new and a used codec, which must give the same bytes. Returns their number. */
 static size_t encode(const unsigned char *raw, size_t n, int width, unsigned char *out,
                      unsigned char *scratch, uint32_t *ret_codec)
 {
@@ -127,7 +127,7 @@ Test(codec, every_width_and_odd_lengths_round_trip)
     for (int width = 1; width <= 8; width *= 2)
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
             size_t n = counts[k] * (size_t)width;
-            for (size_t i = 0; i < n; i++) /* splitmix-like noise: no codec can shorten it */
+            for (size_t i = 0; i < n; i++) /* noise like that of splitmix: incompressible */
                 w->raw[i] = (unsigned char)((i + 1) * 0x9e3779b97f4a7c15u >> 29 ^ i * i);
             round_trip(w, n, width, 99);
             for (size_t i = 0; i < n; i++)
@@ -153,7 +153,7 @@ Test(codec, small_integers_take_zstd_and_noise_is_stored_raw)
     free(w);
 }
 
-/* Element i, byte k lies at k * count + i: undone here by index arithmetic. */
+/* Byte k of element i is at k * count + i. The test undoes this with index arithmetic. */
 Test(codec, shuffled_bytes_lie_as_the_document_says)
 {
     struct work *w = calloc(1, sizeof *w);

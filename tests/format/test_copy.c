@@ -1,5 +1,5 @@
-/* Traces made of traces: copies have the content of what they are made of, pieces their share of
- * it, and what is repaired nothing that is wrong. */
+/* test_copy.c - traces made from traces: copies have the contents of their source, pieces have a
+ * part of it, and repaired traces have no wrong contents. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "maker.h"
 #include "paths.h"
 
-enum { STEPS = 11, BEFORE = 5 }; /* of tiny_steps */
+enum { STEPS = 11, BEFORE = 5 }; /* steps from tiny_steps */
 
 static struct kvf_trace *opened(const char *path, enum kvf_open_mode mode)
 {
@@ -33,14 +33,15 @@ static void expect_digest(const char *path, const char *want)
     kvf_close(t);
 }
 
-/* What of the small trace there is: values that can be read; all that can be must be those of the
- * state after `steps` steps, from index `from` on. */
+/* The contents found in the small trace: counts of readable and lost values. All readable values
+ * must be those of the state after `steps` steps, from index `from` on. */
 struct seen {
     int values, lost;
     bool wrong;
 };
 
-/* Intervals are compared by the digest of the whole. */
+/* Counts and compares values of a head. Intervals are compared by the digest of the complete
+ * trace. */
 static void look_at_head(struct kvf_trace *t, int column, int layer, int head, const int place[2],
                          uint32_t from, uint32_t steps, struct seen *s)
 {
@@ -213,7 +214,8 @@ Test(copy, pieces_of_pieces)
     remove_all();
 }
 
-/* KV heads are 1 and 2, query heads 2 and 2: the second KV head of the second layer has one. */
+/* The layers have 1 and 2 KV heads, and 2 and 2 query heads: the second KV head of the second layer
+ * has one. */
 Test(copy, heads)
 {
     const unsigned char keep[] = {0, 0, 1}, none[] = {0, 0, 0};
@@ -243,7 +245,7 @@ Test(copy, heads)
     remove_all();
 }
 
-/* The run id depends on the prompt, which no trace tells. */
+/* The run id depends on the prompt, which is not in the trace. */
 Test(copy, keeps_the_run)
 {
     static const int32_t prompt[] = {3, 4};
@@ -279,8 +281,8 @@ static void say(void *ctx, const char *line)
     n_said += line[0] != 0;
 }
 
-/* Repairs these bytes.  What can be read of them can be read of what was made, nothing is wrong,
- * and that is whole; whether something was made. */
+/* Repairs these bytes; returns true if a file was made. All values readable in the source must be
+ * readable in the result, no value may be wrong, and the result must be a complete trace. */
 static bool repair(const unsigned char *p, size_t n, struct kvf_repaired *r)
 {
     struct kvf_diag d = {""};
@@ -366,7 +368,7 @@ Test(repair, every_byte_wrong)
         bool ok = repair(p, n, &r);
         made += ok;
         intact += ok && r.intact;
-        if (ok && r.intact) /* what was damaged said nothing of its own */
+        if (ok && r.intact) /* the damaged bytes had no contents */
             expect_digest(out, digest);
         p[k] ^= 0xff;
     }
@@ -378,7 +380,7 @@ Test(repair, every_byte_wrong)
     remove_all();
 }
 
-/* The trace has one commit, at BEFORE; the file beside it goes on to the end. */
+/* The trace has one commit, at BEFORE; its tail continues to the end. */
 Test(repair, with_its_tail)
 {
     struct kvf_writer *w, *tail;
@@ -429,7 +431,7 @@ Test(repair, with_its_tail)
     remove_all();
 }
 
-/* Whether a file has a record of this type with this payload. */
+/* Returns true if a file has a record of this type with this payload. */
 static bool has_record(const char *path, unsigned char type, const char *payload, size_t n)
 {
     size_t size;
@@ -442,7 +444,7 @@ static bool has_record(const char *path, unsigned char type, const char *payload
     return found;
 }
 
-/* A record that a later release adds, and this one skips: a copy of it would not be whole. */
+/* A record of a later release, which this one skips: a copy would be incomplete. */
 Test(copy, unknown_records_are_not_copied)
 {
     enum { LATER = 200 };

@@ -1,5 +1,5 @@
-/* A trace cut anywhere, and with any bit flipped: never a crash, never a wrong
- * value, and what is whole is found. */
+/* test_damage.c - a trace truncated at any length, and with any bit flipped: no crash, no wrong
+ * value, and undamaged contents are found. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tiny.h"
 
 struct file {
-    unsigned char *p, *q; /* the good bytes; a copy to damage */
+    unsigned char *p, *q; /* the undamaged bytes; a copy to damage */
     size_t n;
     struct place place[MAX_PLACES];
     int n_places;
@@ -26,7 +26,7 @@ static struct file make(void)
     memcpy(f.q, f.p, f.n);
     unlink(path);
     f.n_places = parse(f.p, f.n, f.place);
-    cr_assert(eq(int, f.place[f.n_places - 1].type, 8)); /* ... then the footer alone */
+    cr_assert(eq(int, f.place[f.n_places - 1].type, 8)); /* after it, only the footer follows */
     cr_assert(eq(sz, f.place[f.n_places - 1].end + 64, f.n));
     return f;
 }
@@ -37,12 +37,12 @@ static void release(struct file *f)
     free(f->q);
 }
 
-/* What the document promises of the first `len` bytes. */
+/* The guarantees of the format documentation for the first `len` bytes. */
 struct promise {
     uint32_t epoch;
-    size_t whole_end; /* of the last whole record */
-    unsigned whole;   /* records before it, index not counted */
-    bool readable;    /* run header and schema are whole */
+    size_t whole_end; /* end of the last complete record */
+    unsigned whole;   /* complete records before it, without the index */
+    bool readable;    /* run header and schema are complete */
 };
 
 static struct promise promise_of(const struct file *f, size_t len)
@@ -99,7 +99,7 @@ Test(damage, cut_at_every_byte_shows_the_last_whole_snapshot)
     release(&f);
 }
 
-/* After a power cut a file system may leave zeros, or old bytes, at the end. */
+/* After a power loss, a file system may leave zeros or old bytes at the end. */
 Test(damage, a_tail_of_zeros_or_noise_is_torn)
 {
     struct file f = make();
@@ -135,7 +135,7 @@ static int type_at(const struct file *f, size_t at, bool *padding)
     return at < 64 ? -1 : -2; /* file header, footer */
 }
 
-/* Whether verify or opening tells of the change; asserts that nothing is wrong. */
+/* Changes the byte at `at`. Verify or opening must report it, and no value may be wrong. */
 static void check_change(const struct file *f, size_t at, unsigned char flip, int mode_step)
 {
     bool padding, detected, all = true;
@@ -170,7 +170,7 @@ static bool long_tests(void)
     return size && strcmp(size, "long") == 0;
 }
 
-/* One bit of each byte, in turn; with KVFATE_TESTS=long all of them. */
+/* One bit of each byte, in turn; with KVFATE_TESTS=long all bits. */
 Test(damage, any_bit_flipped_is_detected_and_costs_one_record_at_most)
 {
     struct file f = make();
@@ -181,7 +181,7 @@ Test(damage, any_bit_flipped_is_detected_and_costs_one_record_at_most)
     release(&f);
 }
 
-/* Every third; with KVFATE_TESTS=long all. */
+/* Every third byte; with KVFATE_TESTS=long all bytes. */
 Test(damage, every_byte_inverted_is_detected)
 {
     struct file f = make();
@@ -190,7 +190,7 @@ Test(damage, every_byte_inverted_is_detected)
     release(&f);
 }
 
-/* Without index and footer: the walk must not trust what it passes over. */
+/* Without index and footer, the reader must check the records that it walks through. */
 Test(damage, every_byte_inverted_of_an_unfinished_trace)
 {
     struct file f = make();
@@ -218,7 +218,7 @@ Test(damage, every_byte_inverted_of_an_unfinished_trace)
     release(&f);
 }
 
-/* The search for the next record goes in steps of 64 KiB: a header may lie astride of one. */
+/* The search for the next record reads in steps of 64 KiB. A header may cross a step boundary. */
 Test(damage, a_header_astride_a_step_of_the_search_is_found)
 {
     enum { STEP = 1 << 16, HEADER = 88 };
@@ -229,7 +229,7 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
         const char *path = scratch_path("astride.kvf");
         uint32_t first = (uint32_t)(STEP - before - HEADER) / 4, got[4], seed = 1;
         uint32_t *data = malloc((first + 4) * sizeof *data);
-        for (uint32_t i = 0; i < first + 4; i++) /* that no codec makes smaller */
+        for (uint32_t i = 0; i < first + 4; i++) /* incompressible values */
             data[i] = seed = seed * 1664525u + 1013904223u;
         for (uint32_t i = 0; i < first + 4; i++)
             data[i] ^= data[i] >> 13 ^ data[i] << 7;
@@ -261,7 +261,7 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
     }
 }
 
-/* A damaged index is one bad place; the records are all there. */
+/* A damaged index is one damaged place. All records are still found. */
 Test(damage, a_damaged_index_is_counted_once)
 {
     struct file f = make();
@@ -276,14 +276,14 @@ Test(damage, a_damaged_index_is_counted_once)
     release(&f);
 }
 
-/* Whole records taken out, doubled, or swapped: their place is part of them. */
+/* Complete records that are removed, doubled or swapped: a record contains its place. */
 Test(damage, moved_records_are_detected)
 {
     struct file f = make();
     unsigned char *q = malloc(2 * f.n);
     for (int i = 0; i < f.n_places; i++) {
         size_t at = f.place[i].at, len = f.place[i].end - at;
-        for (int kind = 0; kind < 2; kind++) { /* cut out, doubled */
+        for (int kind = 0; kind < 2; kind++) { /* removed, doubled */
             size_t n = kind ? f.n + len : f.n - len, skip = kind ? at + len : at;
             struct kvf_trace *t = NULL;
             struct kvf_check c;

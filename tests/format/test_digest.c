@@ -1,5 +1,5 @@
-/* The digest is of the content alone: not of chunks, heads in a chunk, order, or snapshots that
- * were superseded; and every difference of content changes it. */
+/* test_digest.c - the digest depends only on the contents, not on chunks, heads per chunk, order,
+ * or superseded snapshots. Every difference in the contents changes it. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@ enum { N = 5000, HEADS = 2, WIDEST = 8 };
 
 static unsigned char values[HEADS][N * WIDEST];
 
-/* What is written, and how. */
+/* The contents to write, and how to write them. */
 struct content {
     struct kvf_column column;
-    uint64_t seed;      /* of the cuts into chunks; 0: none */
-    uint32_t n;         /* of each head */
-    bool twice;         /* with a snapshot of half of it before */
+    uint64_t seed;      /* seed of the chunk boundaries; 0: one chunk per head */
+    uint32_t n;         /* values per head */
+    bool twice;         /* after an earlier snapshot with half of the values */
     const char *result; /* the last note */
 };
 
@@ -29,7 +29,7 @@ static int put(struct kvf_writer *w, const struct content *c, int head, uint32_t
     return kvf_write_chunk(w, 0, 0, head, 1, t0, n, epoch, values[head] + t0 * width);
 }
 
-/* Heads one after the other, each in chunks of 1 to 700 values, the later half first. */
+/* Writes heads one after the other, each in chunks of 1 to 700 values, the later half first. */
 static void put_in_pieces(struct kvf_writer *w, const struct content *c, uint32_t n, uint32_t epoch)
 {
     struct rng rng;
@@ -54,7 +54,7 @@ static void put_all(struct kvf_writer *w, const struct content *c, uint32_t n, u
         cr_assert(zero(int, put(w, c, h, 0, n, epoch)));
 }
 
-/* The digest, computed and stored, which must be the same. */
+/* Returns the digest. The computed and the stored digest must be equal. */
 static void digest_of(const struct content *c, char ret[33])
 {
     const uint16_t heads = HEADS;
@@ -156,7 +156,7 @@ Test(digest, is_of_the_content_alone, .timeout = 100)
         check_dtype((enum kvf_dtype)dtype, &rng);
 }
 
-/* Zeros are values: where they are counts, though they weigh nothing. */
+/* Zeros are values: their number counts. */
 Test(digest, zeros_are_not_nothing)
 {
     struct content c = {{"x-x", KVF_F32, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, ""}, 0, N, false, "{}"};

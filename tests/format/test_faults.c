@@ -1,5 +1,5 @@
-/* The world fails: the process is killed, the disk is full, memory is out.  The
- * linker's --wrap puts the calls below between the library and the system. */
+/* test_faults.c - faults: the process is killed, the disk is full, or memory is out. The linker's
+ * --wrap inserts the calls below between the library and the system. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -16,12 +16,12 @@
 #include "tiny.h"
 
 static struct {
-    long allocs, writes, syncs; /* calls left before the failing one; < 0: never fails */
+    long allocs, writes, syncs; /* calls before the failing one; < 0: no failure */
     bool alloc_forever;
-    size_t piece;   /* most bytes that one write takes; 0: all */
-    int interrupts; /* every other call is interrupted */
-    int error;      /* of the failing write; 0: it takes nothing and says so */
-    bool die;       /* instead of failing */
+    size_t piece;   /* maximum bytes per write; 0: no limit */
+    int interrupts; /* every second call is interrupted */
+    int error;      /* errno of the failing write; 0: it writes 0 bytes */
+    bool die;       /* the process dies instead of a failure */
 } fault = {-1, -1, -1, false, 0, 0, 0, false};
 
 void *__real_aligned_alloc(size_t align, size_t n);
@@ -90,8 +90,8 @@ static void no_faults(void)
     fault.alloc_forever = false;
 }
 
-/* Writes the tiny trace; *ret_epoch: commits that succeeded.  After the first
- * error every later call must give the same one. */
+/* Writes the tiny trace; *ret_epoch: number of successful commits. After the first error, every
+ * later call must return the same one. */
 static int session(const char *path, uint32_t *ret_epoch, struct kvf_diag *d)
 {
     struct kvf_writer *w = NULL;
@@ -114,8 +114,8 @@ static int session(const char *path, uint32_t *ret_epoch, struct kvf_diag *d)
     return closed;
 }
 
-/* The trace at path, unfinished or not, shows the commits up to epoch; or one
- * more, when the commit itself arrived and only what follows it failed. */
+/* Checks that the trace at path, unfinished or not, shows the commits up to epoch. It may show one
+ * more if that commit was written and only later work failed. */
 static void expect_epoch(const char *path, uint32_t epoch, const char *what)
 {
     struct kvf_trace *t = NULL;
@@ -190,7 +190,7 @@ Test(faults, any_write_may_fail_and_torn_records_are_cut_off)
             uint32_t epoch;
             no_faults();
             fault.writes = k;
-            fault.piece = how == 1 ? 37 : 0; /* so that failures come inside records too */
+            fault.piece = how == 1 ? 37 : 0; /* so that failures also occur inside records */
             fault.error = how == 2 ? 0 : ENOSPC;
             err = session(path, &epoch, &d);
             no_faults();
@@ -200,7 +200,7 @@ Test(faults, any_write_may_fail_and_torn_records_are_cut_off)
             one_sentence(&d, path);
             cr_expect(ne(ptr, strstr(d.text, strerror(ENOSPC)), NULL), "%s", d.text);
             if (access(path, F_OK) != 0)
-                continue; /* not even the schema fitted: no file is left */
+                continue; /* the schema did not fit: no file is left */
             expect_epoch(path, epoch, "no space");
             cr_assert(zero(int, kvf_verify(path, 1, &c, NULL)));
             cr_expect(zero(u64, c.torn), "write %ld: a torn record was left", k);
@@ -246,7 +246,7 @@ Test(faults, a_failed_sync_is_an_error_for_good)
     unlink(path);
 }
 
-/* Fails allocation k once, or from k on, until a whole pass needs fewer. */
+/* Fails allocation k once, or from k on, until a complete pass needs fewer. */
 static void out_of_memory_writing(bool forever)
 {
     const char *path = scratch_path("oom.kvf");
@@ -276,7 +276,8 @@ Test(faults, out_of_memory_while_writing)
     out_of_memory_writing(true);
 }
 
-/* Commits only, so that the walk is exercised too when the footer is cut off. */
+/* Reads only committed data, so that the walk through records is also tested after the footer is
+ * cut off. */
 static int read_all(const char *path, struct tiny_seen *ret)
 {
     struct kvf_trace *t = NULL;
@@ -297,7 +298,7 @@ static void out_of_memory_reading(const char *path, bool forever)
         fault.allocs = k;
         fault.alloc_forever = forever;
         int err = read_all(path, &s);
-        reached = fault.allocs > 0; /* the fault did not come: everything fitted */
+        reached = fault.allocs > 0; /* no failure: all data fitted */
         no_faults();
         cr_assert(err == KVF_OK || err == KVF_E_NOMEM, "allocation %ld: %s", k, kvf_strerror(err));
         cr_assert(not(s.wrong), "allocation %ld", k);
@@ -346,7 +347,7 @@ Test(faults, what_is_no_regular_file_is_refused)
 
 enum { ANEW = 99 };
 
-/* Traces over and over; tells of every commit through the pipe. */
+/* Writes traces repeatedly; reports every commit through the pipe. */
 static void victim(const char *path, int ack)
 {
     for (;;) {
@@ -387,7 +388,7 @@ Test(faults, killed_at_any_moment_every_acknowledged_commit_is_there, .timeout =
         struct kvf_trace *t = NULL;
         struct kvf_diag d = {""};
         int err = kvf_open(path, KVF_OPEN_TAIL, &t, &d);
-        if (err) { /* before the schema was down */
+        if (err) { /* before the schema was written */
             cr_assert(eq(u8, last, ANEW), "kill %d: %s", k, d.text);
             continue;
         }
@@ -400,7 +401,7 @@ Test(faults, killed_at_any_moment_every_acknowledged_commit_is_there, .timeout =
     unlink(path);
 }
 
-/* Dies instead of writing piece k: records are left torn at every place. */
+/* The process dies instead of writing piece k, so that records are torn at every place. */
 Test(faults, killed_inside_every_single_write)
 {
     const char *path = scratch_path("halves.kvf");
@@ -436,6 +437,6 @@ Test(faults, killed_inside_every_single_write)
         }
         kvf_close(t);
     }
-    cr_expect(ge(int, torn, 31)); /* or the test shows nothing */
+    cr_expect(ge(int, torn, 31)); /* otherwise the test proves little */
     unlink(path);
 }

@@ -1,4 +1,4 @@
-/* Files made to hurt: every checksum is right, and what they say is not. */
+/* test_hostile.c - malicious files: every checksum is correct, but the contents are not. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "maker.h"
 
-/* A good file made here opens in every mode: the other tests rest on that. */
+/* An unchanged file of the maker opens in every mode; the other tests rely on it. */
 Test(hostile, the_maker_makes_good_files)
 {
     struct maker *m = start();
@@ -25,14 +25,14 @@ Test(hostile, the_maker_makes_good_files)
     }
     cr_expect(zero(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL)));
     cr_expect(eq(u64, c.records, 4));
-    m->p[FILE_HEADER + RECORD_HEADER] ^= 1; /* the run header, which does not count then */
+    m->p[FILE_HEADER + RECORD_HEADER] ^= 1; /* the run header, which is then ignored */
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT));
     cr_expect(lt(u64, c.records, 4));
     cr_expect(ge(u64, c.bad, 1));
     free(m);
 }
 
-/* A chunk with this header is never read from; the good one after it is. */
+/* A chunk with this header is never read; the valid chunk after it is. */
 static void bad_chunk(struct record r, const char *what)
 {
     struct maker *m = start();
@@ -99,11 +99,11 @@ Test(hostile, sizes_that_overflow_or_contradict)
     bad_chunk(r, "column");
     r.column = UINT32_MAX;
     bad_chunk(r, "column wraps");
-    r = column((16 << 20) / 4 + 1, (16 << 20) + 4, 4, CODEC_CONSTANT); /* all else fits */
+    r = column((16 << 20) / 4 + 1, (16 << 20) + 4, 4, CODEC_CONSTANT); /* only too large */
     bad_chunk(r, "one value more than a chunk may hold");
 }
 
-/* 64 heads * 2^24 values * 4 bytes = 2^32: nothing, counted in 32 bits. */
+/* 64 heads * 2^24 values * 4 bytes = 2^32, which is 0 in 32 bits. */
 Test(hostile, a_product_of_three_that_wraps)
 {
     struct maker *m = malloc(sizeof *m);
@@ -122,7 +122,7 @@ Test(hostile, a_product_of_three_that_wraps)
     free(m);
 }
 
-/* The chunk itself is the one read: its error must come out. */
+/* Reads the chunk itself and checks the error. */
 static void expect_read(struct record r, const void *payload, size_t n, int want, const char *what)
 {
     struct maker *m = start();
@@ -150,18 +150,18 @@ Test(hostile, bombs_are_bounded)
     struct rusage u;
     uint32_t n = (uint32_t)(most / 4);
 
-    /* the most that a chunk may hold, from 4 bytes: allowed, and that is all */
+    /* The maximum size of a chunk, decoded from 4 bytes, is allowed. */
     expect_read(column(n, most, 4, CODEC_CONSTANT), stored_four, 4, KVF_OK, "constant");
     size_t k = ZSTD_compress(z, sizeof z, zeros, most, 1);
     expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_OK, "zstd, the most allowed");
     k = ZSTD_compress(z, sizeof z, zeros, 2 * most, 1);
     expect_read(column(n, most, k, CODEC_SHUFFLE_ZSTD), z, k, KVF_E_CORRUPT,
                 "frame of twice the size");
-    /* two frames, the first of which has the right size */
+    /* Two frames; the first one has the correct size. */
     k = ZSTD_compress(z, sizeof z, zeros, 16, 1);
     size_t k2 = ZSTD_compress(z + k, sizeof z - k, zeros, most, 1);
     expect_read(column(4, 16, k + k2, CODEC_SHUFFLE_ZSTD), z, k + k2, KVF_E_CORRUPT, "two frames");
-    /* a frame that does not tell its size */
+    /* A frame without its size. */
     ZSTD_CCtx *cctx = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(cctx, ZSTD_c_contentSizeFlag, 0);
     k = ZSTD_compress2(cctx, z, sizeof z, zeros, 16);
@@ -193,8 +193,8 @@ static struct maker *two_chunks(void)
     return m;
 }
 
-/* With this index no value may be wrong, and verify must see it.  One whose
- * records do not fill the file is not used at all: the walk finds everything. */
+/* With this index no value may be wrong, and verify must report it. An index with records that do
+ * not fill the file is ignored: the walk finds all records. */
 static void bad_index(struct maker *m, struct record *list, size_t n, bool fills, const char *what)
 {
     struct kvf_trace *t = NULL;
@@ -276,7 +276,7 @@ Test(hostile, an_index_that_lies)
     bad_index(two_chunks(), l, 0, false, "empty");
 }
 
-/* A footer that lies about a good index: the walk finds all records before it. */
+/* A footer with wrong data about a valid index: the walk finds all records before it. */
 Test(hostile, a_footer_that_lies)
 {
     static const struct {
@@ -301,7 +301,7 @@ Test(hostile, a_footer_that_lies)
         cr_expect(err != KVF_OK || !c.clean, "lie %zu", i);
         cr_expect(eq(int, open_it(m, KVF_OPEN_STRICT, &t), KVF_E_CORRUPT), "lie %zu", i);
         err = open_it(m, KVF_OPEN_SALVAGE, &t);
-        cr_assert(lie[i].at == 8 || err == KVF_OK, "lie %zu", i); /* at 8: where records end */
+        cr_assert(lie[i].at == 8 || err == KVF_OK, "lie %zu", i); /* at 8: end of the records */
         if (lie[i].at != 8)
             expect_four(t);
         kvf_close(err ? NULL : t);
@@ -431,7 +431,7 @@ Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
     size_t broken = m->rec[m->n_rec - 1].offset;
     put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     commit(m, 1, 4);
-    m->p[broken + 20] ^= 1; /* now its payload is walked through */
+    m->p[broken + 20] ^= 1; /* the reader now walks through its payload */
     cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
     cr_expect(eq(u32, kvf_epoch(t), 1));
     expect_four(t);
@@ -456,7 +456,7 @@ static int with_header(size_t at, uint64_t v, int n)
     if (!err)
         expect_four(t);
     kvf_close(t);
-    int salvaged = open_it(m, KVF_OPEN_SALVAGE, &t); /* goes by the records of a damaged header */
+    int salvaged = open_it(m, KVF_OPEN_SALVAGE, &t); /* skips the damaged header */
     cr_expect(eq(int, salvaged, err == KVF_E_CORRUPT ? KVF_OK : err));
     kvf_close(salvaged ? NULL : t);
     free(m);
@@ -470,9 +470,9 @@ Test(hostile, versions_and_features)
     cr_expect(zero(int, with_header(10, 9, 2)));              /* minor: additions only */
     cr_expect(eq(int, with_header(16, 3, 4), KVF_E_VERSION)); /* incompatible feature */
     cr_expect(eq(int, with_header(16, 1u << 31 | 1, 4), KVF_E_VERSION));
-    cr_expect(zero(int, with_header(20, 1, 4)));  /* of writers */
-    cr_expect(zero(int, with_header(40, 77, 8))); /* another run, with this salt */
-    cr_expect(eq(int, with_header(32, SALT + 1, 8), KVF_E_CORRUPT)); /* the salt is of another */
+    cr_expect(zero(int, with_header(20, 1, 4)));  /* a feature that concerns only writers */
+    cr_expect(zero(int, with_header(40, 77, 8))); /* another run with this salt */
+    cr_expect(eq(int, with_header(32, SALT + 1, 8), KVF_E_CORRUPT)); /* the salt of another run */
     cr_expect(zero(int, with_header(24, 1, 4)));                     /* compatible */
 }
 
@@ -513,7 +513,7 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
         }
 }
 
-/* A record whose number is not above that of the one before it. */
+/* Checks a record with a number that is not above that of the previous record. */
 static void number_again(uint64_t seq)
 {
     struct maker *m = start();

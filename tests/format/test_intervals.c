@@ -1,5 +1,5 @@
-/* Lists of intervals against arrays of their own: what is written comes back, what cannot be is
- * refused on writing and on reading. */
+/* test_intervals.c - lists of intervals compared with plain arrays: valid lists read back equal,
+ * and invalid ones are rejected when written and when read. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -16,13 +16,13 @@ static const struct kvf_column seen = {
 static const uint16_t heads = HEADS;
 static const struct kvf_shape shape = {1, &heads, &heads};
 
-/* Lists of T tokens of each head: those of (h, i) are interval[end[h * T + i - 1]] and on. */
+/* Lists of T tokens of each head. The intervals of (h, i) begin at interval[end[h * T + i - 1]]. */
 struct lists {
     uint32_t T, *end;
     struct kvf_interval *interval;
 };
 
-/* Whether token i is seen in each step is drawn; what is seen without a break is an interval. */
+/* Draws at random in which steps each token is seen. Consecutive steps form an interval. */
 static struct lists draw(uint32_t T, unsigned rarity, uint64_t seed)
 {
     struct lists l = {T, calloc(HEADS * T + 1, 4), malloc(HEADS * (size_t)T * (T + 2) * 2)};
@@ -60,7 +60,7 @@ static struct kvf_writer *begin(const char *path, const struct kvf_column *c)
     return w;
 }
 
-/* Heads [head0, head0 + n_heads) at [t0, t0 + n) as a call of its own. */
+/* Writes heads [head0, head0 + n_heads) at [t0, t0 + n) in a separate call. */
 static int put_some(struct kvf_writer *w, const struct lists *l, int head0, int n_heads,
                     uint32_t t0, uint32_t n)
 {
@@ -85,7 +85,7 @@ static void finish_file(struct kvf_writer *w, uint32_t T)
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
 }
 
-/* Lists [t0, t0 + n) of a head are what was drawn. */
+/* Checks that lists [t0, t0 + n) of a head are the drawn ones. */
 static void expect_lists(struct kvf_trace *t, const struct lists *l, int head, uint32_t t0,
                          uint32_t n)
 {
@@ -127,11 +127,11 @@ static void digest_in(const char *path, char ret[33])
     kvf_close(t);
 }
 
-/* In one call, whose lists the library divides where they are many; and in calls of any size, whose
- * digest is the same. */
+/* Writes all lists in one call, which the library splits if there are many, and in calls of random
+ * size. Both must have the same digest. */
 Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
 {
-    const unsigned rarity[] = {1, 2, 30, 100000}; /* always; half of the steps; rarely; hardly */
+    const unsigned rarity[] = {1, 2, 30, 100000}; /* always; half; rarely; hardly ever */
     const char *path = scratch_path("intervals.kvf");
     for (size_t r = 0; r < sizeof rarity / sizeof *rarity; r++) {
         struct lists l = draw(r == 1 ? 400 : STEPS, rarity[r], r);
@@ -147,7 +147,7 @@ Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
         for (uint32_t at = 0, n; at < l.T; at += n) {
             n = 1 + (uint32_t)rng_below(&rng, 150);
             n = n < l.T - at ? n : l.T - at;
-            int cut = (int)rng_below(&rng, HEADS); /* heads in two groups, that change */
+            int cut = (int)rng_below(&rng, HEADS); /* two groups of heads that change */
             if (cut)
                 cr_assert(zero(int, put_some(w, &l, 0, cut, at, n)));
             cr_assert(zero(int, put_some(w, &l, cut, HEADS - cut, at, n)));
@@ -156,7 +156,7 @@ Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
         expect_all(path, &l, r);
         digest_in(path, pieces);
         cr_expect(zero(int, strcmp(whole, pieces)), "rarity %u", rarity[r]);
-        if (rarity[r] == 1) { /* a step less */
+        if (rarity[r] == 1) { /* one step less */
             l.interval[l.end[0] - 1].last--;
             w = begin(path, &seen);
             cr_assert(zero(int, put_some(w, &l, 0, HEADS, 0, l.T)));
@@ -169,7 +169,7 @@ Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
     unlink(path);
 }
 
-/* What one list of token 3 must be, and what the writer and the reader say to others. */
+/* A list of token 3, and the messages of the writer and the reader for invalid ones. */
 struct wrong {
     const char *what;
     struct kvf_interval v[3];
@@ -233,7 +233,7 @@ Test(intervals, the_writer_refuses_wrong_places)
     unlink(path);
 }
 
-/* n intervals of token 0, every other step. */
+/* Writes n intervals of token 0, in every second step. */
 static int write_many(const char *path, uint32_t n)
 {
     struct kvf_interval *v = malloc(n * sizeof *v);
@@ -265,7 +265,7 @@ Test(intervals, as_many_of_one_token_as_the_limit)
     unlink(path);
 }
 
-/* Columns whose other properties do not go with the flag. */
+/* Columns with properties that conflict with the flag. */
 Test(intervals, columns_that_cannot_hold_intervals_are_refused)
 {
     const char *path = scratch_path("intervals-column.kvf");
@@ -292,7 +292,8 @@ Test(intervals, columns_that_cannot_hold_intervals_are_refused)
     }
 }
 
-/* A trace of ten steps with the list of token 3 as this payload, and a good record after it. */
+/* Makes a trace of ten steps with this payload as the list of token 3, and a valid record after
+ * it. */
 static struct maker *make(const void *payload, size_t n, uint32_t count)
 {
     static const unsigned char none[8] = {0}; /* two tokens without intervals */
@@ -319,7 +320,8 @@ static struct maker *make(const void *payload, size_t n, uint32_t count)
     return m;
 }
 
-/* The reader gives nothing of it, and verify tells; the other record is read. */
+/* Checks that the reader rejects the list and verify reports it, or accepts it (good). The second
+ * record must be readable. */
 static void expect_judged(struct maker *m, bool good, const char *what)
 {
     struct kvf_trace *t = NULL;
@@ -340,7 +342,7 @@ static void expect_judged(struct maker *m, bool good, const char *what)
     free(m);
 }
 
-/* Of numbers as this machine has them. */
+/* Makes it from numbers in the byte order of this machine. */
 static struct maker *make_of(const uint32_t *v, size_t bytes, uint32_t n)
 {
     unsigned char p[64];
@@ -367,7 +369,7 @@ Test(intervals, the_reader_judges_what_right_checksums_hide)
     expect_judged(make_of(more, 4, 2), false, "fewer bytes than ends");
 }
 
-/* Values in an interval column, intervals in one of values, and reading either as the other. */
+/* Values in an interval column, intervals in a value column, and reading each as the other kind. */
 Test(intervals, records_and_columns_of_another_kind)
 {
     struct maker *m = make("\1\0\0\0\5\0\0\0\5\0\0\0", 12, 1);
@@ -409,7 +411,7 @@ Test(intervals, records_and_columns_of_another_kind)
     }
 }
 
-/* The newest lists of a trace that was not closed come from its tail. */
+/* The newest lists of an unclosed trace come from its tail. */
 Test(intervals, are_read_from_a_tail)
 {
     const char *path = scratch_path("intervals-tail.kvf");

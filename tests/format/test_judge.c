@@ -1,5 +1,6 @@
-/* What kvf_judge says of traces whose checksums are right and whose contents cannot be: a sentence
- * for each kind of thing, and none of an honest one.  Also what a trace may declare. */
+/* test_judge.c - the findings of kvf_judge for traces with correct checksums and impossible
+ * contents: one sentence for each kind, and no finding for a valid trace. Also tests the limits of
+ * declarations. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ static void hear(void *ctx, const char *line)
     n_heard++;
 }
 
-/* One layer with these heads, and columns. */
+/* Writes a schema of one layer with these heads and columns. */
 static size_t schema(unsigned char *s, int kv, int query, const struct kvf_column *c, int n)
 {
     memset(s, 0, 12 + (size_t)n * COLUMN_ENTRY);
@@ -44,7 +45,7 @@ static struct maker *with_columns(int kv, int query, const struct kvf_column *c,
     return m;
 }
 
-/* Values of one head of a column. */
+/* Appends values of one head of a column. */
 static void values(struct maker *m, uint32_t number, int head, const void *v, size_t bytes,
                    uint32_t n)
 {
@@ -190,14 +191,14 @@ Test(judge, no_more_findings_than_promised)
     struct maker *m = with_columns(2, 4, c, 30);
     end(m, 4);
     cr_expect(eq(int, judge(m), KVF_MAX_FINDINGS));
-    for (int i = 0; i < 30; i++) /* all of one name: more is found before columns are looked at */
+    for (int i = 0; i < 30; i++) /* all with one name: findings are then full */
         c[i] = one;
     m = with_columns(2, 4, c, 30);
     end(m, 4);
     cr_expect(eq(int, judge(m), KVF_MAX_FINDINGS));
 }
 
-/* 5 columns of 2^24 values that are all equal, in a file of a kilobyte. */
+/* 5 columns of 2^24 equal values, in a file of one kilobyte. */
 Test(judge, more_values_than_a_run_has_are_not_looked_at)
 {
     enum { N = 5, T = 1 << 24 };
@@ -217,7 +218,7 @@ Test(judge, more_values_than_a_run_has_are_not_looked_at)
     expect(m, "are no record of a run, and were not looked at");
 }
 
-/* Records of two heads whose tokens do not meet: each must be compared with all behind it. */
+/* Records of two heads with disjoint tokens: each must be compared with all later ones. */
 Test(judge, records_that_are_too_entangled)
 {
     enum { N = 12500 };
@@ -242,7 +243,7 @@ Test(judge, records_that_are_too_entangled)
     unlink(path);
 }
 
-/* ---- what a trace may declare */
+/* ---- limits of declarations */
 
 static int check_size(struct maker *m, struct kvf_diag *d)
 {
@@ -266,7 +267,7 @@ Test(declared, steps)
     cr_expect(ne(ptr, strstr(d.text, "declares 131073 steps"), NULL), "%s", d.text);
 }
 
-/* 2^17 heads are as many as a file of any size may have. */
+/* 2^17 heads is the maximum for a file of any size. */
 Test(declared, heads)
 {
     for (size_t L = 16; L <= 17; L++) {

@@ -1,5 +1,5 @@
-/* Every limit of docs/reference/format.md, section 12, on writing and on reading: what is as large
- * as it is good, and one more is refused.  Intervals and blobs have theirs in their own tests. */
+/* test_limits.c - all limits in docs/reference/format.md, section 12, on writing and on reading:
+ * the limit is accepted, and one more is rejected. Intervals and blobs have separate tests. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 static const struct kvf_column nll = {"nll", KVF_F32, KVF_SPACE_RUN, KVF_AXIS_TOKEN, 0, "nat"};
 
-/* What opening a writer says of this shape and these columns. */
+/* Returns the result of opening a writer with this shape and these columns. */
 static int open_writer(int layers, uint16_t kv, uint16_t query, const struct kvf_column *c, int n)
 {
     const char *path = scratch_path("limits.kvf");
@@ -67,7 +67,7 @@ static int open_schema(const unsigned char *s, size_t n)
     return err;
 }
 
-/* A schema of so many layers, heads and columns. */
+/* Reads a schema with this many layers, heads and columns. */
 static int read_schema(uint32_t layers, uint32_t heads, uint32_t columns)
 {
     size_t n = 8 + 4 * (size_t)layers + COLUMN_ENTRY * (size_t)columns;
@@ -200,7 +200,8 @@ Test(limits, of_notes_on_reading)
     }
 }
 
-/* A file with a run header of n bytes, by hand: the writer makes none that is too long. */
+/* Opens a file with a run header of n bytes, built by hand: the writer rejects a header that is too
+ * long. */
 static int open_meta(size_t n)
 {
     size_t at = FILE_HEADER, schema = 8;
@@ -233,7 +234,8 @@ Test(limits, of_the_run_header_on_reading)
     cr_expect(ne(int, open_meta(KVF_MAX_META + 1025), KVF_OK));
 }
 
-/* Of a chunk's bytes on reading: the header alone says them, and its four heads are constant. */
+/* Limit of a chunk's bytes on reading: only the header states them, and its four heads are
+ * constant. */
 Test(limits, of_chunks_on_reading)
 {
     for (uint32_t more = 0; more < 2; more++) {
@@ -250,7 +252,7 @@ Test(limits, of_chunks_on_reading)
     }
 }
 
-/* Texts of one record: a token of 16 MiB with its end is one byte more. */
+/* Texts of one record: a token of 16 MiB with its end offset is one byte too long. */
 Test(limits, of_texts_on_writing)
 {
     const char *path = scratch_path("limits-texts.kvf");
@@ -265,7 +267,8 @@ Test(limits, of_texts_on_writing)
     unlink(path);
 }
 
-/* Records have numbers from 0 on: those of the last one are set, as nobody writes 2^24. */
+/* Records are numbered from 0. The number of the last record is set, because writing 2^24 records
+ * would take too long. */
 Test(limits, of_records_on_writing)
 {
     const char *path = scratch_path("limits-records.kvf");
@@ -295,7 +298,7 @@ Test(limits, of_records_on_reading)
     }
 }
 
-/* A run goes on in a file only if the bits of who appends are those that this writer knows. */
+/* A run may be continued in a file only if this writer knows all feature bits for appending. */
 Test(limits, of_features_on_appending)
 {
     const char *path = scratch_path("limits-features.kvf");

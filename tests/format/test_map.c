@@ -1,4 +1,5 @@
-/* A mapped trace gives what one gives that is read, and what was stored as it is without a copy. */
+/* test_map.c - a mapped trace gives the same contents as one that is read, and uncompressed data
+ * without a copy. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ Test(map, an_unfinished_trace_is_read_instead)
     cr_assert(zero(int, tiny_open(path, &w, NULL)));
     cr_assert(zero(int, tiny_write(w, 1)));
     struct kvf_trace *t = map_or_die(path);
-    cr_assert(zero(int, truncate(part, 0))); /* mapped, this would end the process */
+    cr_assert(zero(int, truncate(part, 0))); /* if mapped, this would end the process */
     struct tiny_seen s = tiny_compare(t);
     cr_expect(s.heads == 0 && s.lost > 0);
     kvf_close(t);
@@ -68,7 +69,7 @@ static double value(uint32_t head, uint32_t i)
     return head * 1000.0 + i / 4.0;
 }
 
-/* Two calls of N values each, of all heads; a list of each token; and a blob. */
+/* Writes two calls of N values each, for all heads; a list of each token; and a blob. */
 static void write_plain(const char *path, bool plain)
 {
     static double v[HEADS][N];
@@ -96,7 +97,7 @@ static void write_plain(const char *path, bool plain)
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
 }
 
-/* Puts four bytes in the place of those at p, which the file holds once from p on. */
+/* Replaces the first four bytes of the n bytes at p, which occur once in the file. */
 static void change(const char *path, const void *p, size_t n)
 {
     size_t size;
@@ -107,7 +108,7 @@ static void change(const char *path, const void *p, size_t n)
     free(file);
 }
 
-/* What is written into the file is seen where a view is no copy, and nowhere else. */
+/* Changes in the file are visible in views that are not copies, and only there. */
 static void expect_views(bool mapped, bool plain)
 {
     const char *path = scratch_path("map-plain.kvf");
@@ -122,14 +123,14 @@ static void expect_views(bool mapped, bool plain)
         for (uint32_t i = 0; i < N; i++)
             cr_assert(value(1, call * N + i) == ((const double *)view[call])[i]);
     }
-    cr_assert(zero(int, kvf_view(t, 0, 0, 1, N - 1, 2, &view[2], NULL))); /* of two: a copy */
+    cr_assert(zero(int, kvf_view(t, 0, 0, 1, N - 1, 2, &view[2], NULL))); /* two chunks: a copy */
     cr_expect(value(1, N - 1) == ((const double *)view[2])[0]);
     cr_expect(value(1, N) == ((const double *)view[2])[1]);
     cr_assert(zero(int, kvf_read_intervals(t, 1, 0, 0, 0, N, end, &list, NULL)));
     for (uint32_t i = 0; i < N; i++)
         cr_assert(list[i].first == i && list[i].last == i && end[i] == i + 1);
     cr_assert(zero(int, kvf_blob_view(t, 0, &view[3], NULL)));
-    if (!LITTLE_ENDIAN_HERE) { /* a view is always a copy there */
+    if (!LITTLE_ENDIAN_HERE) { /* there, a view is always a copy */
         kvf_close(t);
         unlink(path);
         return;
@@ -138,7 +139,7 @@ static void expect_views(bool mapped, bool plain)
         for (int call = 0; call < 2; call++)
             change(path, view[call], N * sizeof(double));
     change(path, view[3], N * 4);
-    for (int call = 0; call < 2 && mapped; call++) /* they stay until the trace is closed */
+    for (int call = 0; call < 2 && mapped; call++) /* they stay valid until the trace is closed */
         cr_expect(eq(int, memcmp(view[call], "abcd", 4) == 0, plain));
     cr_expect(eq(int, memcmp(view[3], "abcd", 4) == 0, mapped));
     kvf_close(t);
@@ -170,7 +171,7 @@ Test(map, damage_is_noticed_before_a_value_is_given_out)
     free(file);
 }
 
-/* As the header says: it is the end of the process that looks. */
+/* As documented in the header, access to a missing part of a truncated file ends the process. */
 Test(map, a_file_that_shrinks_ends_who_looks_at_what_is_gone)
 {
     const char *path = scratch_path("map-short.kvf");

@@ -1,7 +1,7 @@
-/* Out of memory, at every call that asks for some: what makes traces of traces, judges, repairs,
- * keeps a state beside one or tells its digest gives that error and no other, leaves nothing that
- * is half done, and leaks nothing.  So it is with disks that are full or cannot be read.  The
- * linker's --wrap puts the calls below between the library and the system. */
+/* test_no_memory.c - every allocation fails once. Functions that make traces from traces, judge,
+ * repair, save a tail or compute a digest return this error and no other. They write no incomplete
+ * file and leak no memory. This is also tested with full and unreadable disks. The linker's --wrap
+ * inserts the calls below between the library and the system. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
@@ -16,11 +16,11 @@
 #include "tiny.h"
 
 static struct {
-    long allocs, writes, reads; /* calls left before the failing one; < 0: never fails */
+    long allocs, writes, reads; /* calls before the failing one; < 0: no failure */
     bool forever;
 } fault = {-1, -1, -1, false};
 
-/* Whether this call of an allocator is the one that fails. */
+/* Returns true if this allocation must fail. */
 static bool fails(void)
 {
     if (fault.allocs == 0) {
@@ -77,7 +77,7 @@ ssize_t __wrap_pread64(int fd, void *p, size_t n, off_t at)
     return __real_pread64(fd, p, n, at);
 }
 
-/* ---- what is tried: each of these, from what is there to what is made */
+/* ---- the tested operations, each from its source to its result */
 
 static char in[256], out[256], part[2][256], cut[256], full[256];
 
@@ -217,7 +217,8 @@ static int share(void)
     return err;
 }
 
-/* The state of the small trace after its second epoch, where the trace itself holds the first. */
+/* Writes the tail: the state after the second epoch of the small trace, which itself has the
+ * first. */
 static int write_state(struct kvf_writer *tail)
 {
     static const int heads[3][TINY_LAYERS] = {{1, 0}, {1, 2}, {2, 2}};
@@ -234,7 +235,7 @@ static int write_state(struct kvf_writer *tail)
     return err ? err : kvf_writer_commit(tail, 1, tiny_steps[2]);
 }
 
-/* An unfinished trace with its state beside it: written, verified, judged and read. */
+/* Writes, verifies, judges and reads an unfinished trace with its tail. */
 static int state_beside(void)
 {
     struct kvf_writer *w = NULL, *tail = NULL;
@@ -269,7 +270,7 @@ static void prepare(void)
     size_t n;
     fault.allocs = fault.writes = fault.reads = -1;
     names();
-    tiny_plain = true; /* pieces hold no intervals */
+    tiny_plain = true; /* pieces cannot contain intervals */
     cr_assert(zero(int, tiny_create(in)));
     cr_assert(zero(int, copy_piece(&(struct kvf_piece){0, 5, NULL}, part[0])));
     cr_assert(zero(int, copy_piece(&(struct kvf_piece){5, 11, NULL}, part[1])));
@@ -283,7 +284,7 @@ static void prepare(void)
     free(p);
 }
 
-/* The digest of what was made; "" where nothing was. */
+/* Returns the digest of the result; "" if there is no result. */
 static const char *content(void)
 {
     static char text[33];
@@ -297,7 +298,7 @@ static const char *content(void)
     return text;
 }
 
-/* Fails allocation k once, or from k on, until a whole pass asks for fewer. */
+/* Fails allocation k once, or from k on, until a complete pass makes fewer. */
 static void without_memory(int (*work)(void), bool forever)
 {
     bool reached = false;
@@ -311,14 +312,14 @@ static void without_memory(int (*work)(void), bool forever)
         fault.forever = forever;
         why.text[0] = 0;
         int err = work();
-        reached = fault.allocs > 0; /* the fault did not come */
+        reached = fault.allocs > 0; /* no failure */
         fault.allocs = -1;
         cr_assert(err == KVF_E_NOMEM || err == KVF_OK, "allocation %ld: %d, %s", k, err, why.text);
         cr_assert(not(reached && err), "%s", why.text);
         cr_assert(zero(int, strcmp(content(), err ? "" : want)), "allocation %ld: %d", k, err);
         cr_assert(lt(long, k, 20000));
     }
-    cr_expect(ge(long, k, 6)); /* or the test shows nothing */
+    cr_expect(ge(long, k, 6)); /* otherwise the test proves little */
 }
 
 static void all_ways(int (*work)(void))
@@ -330,7 +331,7 @@ static void all_ways(int (*work)(void))
     remove_all();
 }
 
-/* Every write fails once, and for good. */
+/* Every write fails once, and later all writes. */
 static void without_space(int (*work)(void))
 {
     int err = 1;
@@ -350,7 +351,7 @@ static void without_space(int (*work)(void))
     remove_all();
 }
 
-/* A disk that cannot be read, once or from then on: an error, or all of it. */
+/* A disk with a read error, once or permanently: an error, or all contents. */
 static void without_reads(int (*work)(void))
 {
     char want[33];

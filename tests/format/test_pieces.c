@@ -1,5 +1,5 @@
-/* Pieces of traces: what they are named, numbered and refused for, and which of them make a whole
- * again. */
+/* test_pieces.c - pieces of traces: their names, numbers and errors, and which pieces can be
+ * joined. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -30,14 +30,14 @@ static const struct kvf_column columns[] = {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, STEPS_OF = 0, HITS_OF = 1 };
 
-/* What a trace is made with. */
+/* The properties of a trace. */
 struct made {
-    const char *meta, *part; /* note "part"; NULL: none */
+    const char *meta, *part; /* note "part"; NULL: no note */
     const struct kvf_trace *run;
     int n_columns;
     uint32_t steps, first; /* first: added to every value of the run's columns */
-    uint32_t evict;        /* of token 4 of the first head; others live on */
-    bool unclosed, silent; /* silent: nothing is known of the first KV head of layer 1 */
+    uint32_t evict;        /* of token 4 of the first head; other tokens are never evicted */
+    bool unclosed, silent; /* silent: the first KV head of layer 1 has no values */
 };
 static const struct made usual = {"{}", NULL, NULL, COLUMNS, T, 0, 6, false, false};
 
@@ -136,7 +136,7 @@ static void refused(const char *a, const char *b, int err, const char *words)
     cr_expect(ne(int, access(out, F_OK), 0));
 }
 
-/* ---- what becomes of names and steps */
+/* ---- names and steps */
 
 Test(pieces, names_of_heads_and_tokens_are_numbered_anew)
 {
@@ -171,7 +171,7 @@ Test(pieces, a_head_before_others_of_its_layer)
     names();
     make(in, &usual);
     taken(in, (struct kvf_piece){0, 0, heads}, out);
-    struct kvf_trace *t = opened(out); /* L1H2, L1H3 have gone, L1H0 and L0H0 stay */
+    struct kvf_trace *t = opened(out); /* L1H2, L1H3 are removed, L1H0 and L0H0 stay */
     cr_expect(lt(int, kvf_find(t, "received.L1H2.3"), 0));
     cr_expect(lt(int, kvf_find(t, "query.pre.L1H3.d00"), 0));
     cr_expect(ge(int, kvf_find(t, "query.post.L1H0.d00"), 0));
@@ -195,7 +195,7 @@ Test(pieces, steps_that_are_values_count_from_the_piece)
     kvf_close(t);
     char want[33], got[33];
     struct kvf_diag d = {""};
-    taken(in, (struct kvf_piece){0, 3, NULL}, other); /* and back */
+    taken(in, (struct kvf_piece){0, 3, NULL}, other); /* and undo it */
     taken(in, (struct kvf_piece){3, 0, NULL}, third);
     cr_assert(zero(int, join(other, third, &d)), "%s", d.text);
     struct kvf_trace *whole = opened(in), *again = opened(out);
@@ -220,7 +220,8 @@ Test(pieces, steps_before_the_piece_cannot_be)
     remove_all();
 }
 
-/* The first KV head of a layer has no values, and others have: they are copied as they are. */
+/* The first KV head of a layer has no values while other heads have some: they are copied
+ * unchanged. */
 Test(pieces, heads_of_which_nothing_is_known)
 {
     struct made m = usual;
@@ -237,7 +238,7 @@ Test(pieces, heads_of_which_nothing_is_known)
     remove_all();
 }
 
-/* ---- what is refused */
+/* ---- errors */
 
 Test(pieces, ranges_and_heads_that_there_are_not)
 {
@@ -262,7 +263,7 @@ Test(pieces, ranges_and_heads_that_there_are_not)
     remove_all();
 }
 
-/* Three query heads for two KV heads: which of them go with one of these? */
+/* With three query heads for two KV heads, the query heads of one of them are undefined. */
 Test(pieces, query_heads_that_go_with_no_kv_head)
 {
     static const unsigned char heads[] = {1, 0};
@@ -328,7 +329,7 @@ Test(join, what_does_not_belong_together)
     refused(other, third, KVF_E_ARG, "they have different heads");
     refused(other, in, KVF_E_ARG, "is no part of a trace");
 
-    taken(in, (struct kvf_piece){0, 7, NULL}, out); /* a part of a part is one of another trace */
+    taken(in, (struct kvf_piece){0, 7, NULL}, out); /* a part of a part belongs to another trace */
     taken(out, (struct kvf_piece){5, 7, NULL}, third);
     unlink(out);
     refused(other, third, KVF_E_ARG, "");
@@ -339,7 +340,7 @@ Test(join, what_does_not_belong_together)
     remove_all();
 }
 
-/* Of two KV heads of a layer one stays in each piece: the numbers are equal, the heads are not. */
+/* One of two KV heads of a layer stays in each piece: the numbers are equal, the heads are not. */
 Test(join, other_heads_of_equal_number)
 {
     static const unsigned char first[] = {1, 0, 1, 1}, second[] = {0, 1, 1, 1};
@@ -351,8 +352,8 @@ Test(join, other_heads_of_equal_number)
     remove_all();
 }
 
-/* What says that it is the rest of a trace and is not: closed too early, with other columns or
- * with other values. */
+/* Parts with a false claim to be the rest of a trace: closed too early, with other columns, or with
+ * other values. */
 Test(join, parts_that_lie)
 {
     static char said[128];
@@ -373,20 +374,20 @@ Test(join, parts_that_lie)
     refused(other, third, KVF_E_ARG, "they have different columns"); /* received.L1H2.3 again */
     kvf_close(run);
 
-    taken(in, (struct kvf_piece){5, 8, NULL}, third); /* the honest one */
+    taken(in, (struct kvf_piece){5, 8, NULL}, third); /* the correct part */
     cr_expect(zero(int, join(other, third, &d)), "%s", d.text);
     unlink(out);
     remove_all();
 }
 
-/* Another trace of the run, whose values differ, says that it is the rest. */
+/* Another trace of the run, with different values, claims to be the rest. */
 Test(join, a_rest_of_other_values)
 {
     struct made m = usual;
     struct kvf_part p;
     char said[128];
     names();
-    m.n_columns = 2; /* no name tells a token */
+    m.n_columns = 2; /* no column name contains a token */
     make(in, &m);
     taken(in, (struct kvf_piece){0, 5, NULL}, other);
     struct kvf_trace *run = opened(other);
@@ -406,7 +407,7 @@ Test(join, a_rest_of_other_values)
     remove_all();
 }
 
-/* A text that is damaged is an error, as a damaged value is: a piece never lacks it silently. */
+/* A damaged text is an error, like a damaged value: a piece must not omit it silently. */
 Test(pieces, texts_that_are_damaged)
 {
     static const char texts[] = "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0abcd";

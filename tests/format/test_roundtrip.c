@@ -1,4 +1,4 @@
-/* What is written comes back, whatever its type, length and grouping. */
+/* test_roundtrip.c - written data read back equal, for every type, length and grouping. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -54,7 +54,7 @@ Test(roundtrip, equal_calls_give_equal_bytes)
     free(b);
 }
 
-/* One RUN column of each dtype, lengths around the limits of chunks (512 KiB raw). */
+/* One RUN column of each dtype, with lengths around the limits of chunks (512 KiB raw). */
 static void lengths_of(enum kvf_dtype dtype)
 {
     size_t width = kvf_dtype_size(dtype), chunk = (512 << 10) / width;
@@ -142,7 +142,7 @@ Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
     kvf_close(t);
 }
 
-/* The greatest value of each type, and "never" of ages. */
+/* The maximum value of each type, and "never" for ages. */
 static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want, int32_t want_i32)
 {
     double v[2];
@@ -151,7 +151,7 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     size_t width = kvf_dtype_size(dtype);
     put_le(raw, bits, (int)width);
     put_le(raw + width, 1, (int)width);
-    copy_le(raw, raw, 2, width); /* as this machine has them */
+    copy_le(raw, raw, 2, width); /* in the byte order of this machine */
     struct kvf_trace *t = one_column(
         (struct kvf_column){"x-x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
@@ -208,7 +208,7 @@ Test(roundtrip, heads_may_be_grouped_differently_over_time)
     unlink(path);
 }
 
-/* Of 3 heads, each with more values than one record holds. */
+/* Values per head, for 3 heads; each head has more values than one record can store. */
 enum { LONG = 150000 };
 
 static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
@@ -252,7 +252,7 @@ Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
     free(data);
 }
 
-/* How many records hold n values of three heads. */
+/* Returns the number of records for n values of three heads. */
 static uint64_t records_of(uint32_t n, const uint32_t *data)
 {
     const char *path = scratch_path("heads.kvf");
@@ -325,7 +325,7 @@ Test(roundtrip, readers_that_share_a_trace_read_at_the_same_time)
     }
     kvf_close(r[1].t);
     kvf_close(r[2].t);
-    read_many(&r[0]); /* it goes on when the others are closed */
+    read_many(&r[0]); /* it stays usable after the others are closed */
     cr_expect(eq(int, r[0].wrong, 0));
     kvf_close(r[0].t);
     unlink(path);
@@ -415,7 +415,7 @@ Test(roundtrip, wrong_arguments_are_refused_with_a_sentence)
     cr_expect(eq(int, open_with((struct kvf_shape){KVF_MAX_LAYERS + 1, &one, &one}, kv_u8, 1, &d),
                  KVF_E_LIMIT));
     cr_expect(ne(chr, d.text[0], 0));
-    cr_expect(eq(int, open_with(good, kv_u8, 2, &d), KVF_E_ARG)); /* one name twice */
+    cr_expect(eq(int, open_with(good, kv_u8, 2, &d), KVF_E_ARG)); /* a duplicate name */
     cr_expect(ne(ptr, strstr(d.text, "twice"), NULL));
     bad.dtype = 0;
     cr_expect(eq(int, open_with(good, bad, 1, &d), KVF_E_ARG));
@@ -453,7 +453,7 @@ Test(roundtrip, names_are_those_of_the_schema_or_begin_with_x)
     }
 }
 
-/* The limit of 16 MiB is that of what is written, not the first that is refused. */
+/* A header of exactly 16 MiB is accepted; one byte more is rejected. */
 Test(roundtrip, a_run_header_as_long_as_the_limit)
 {
     const size_t limit = (size_t)16 << 20;
@@ -482,7 +482,7 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     free(meta);
 }
 
-/* Texts of more tokens than one record holds, in one call. */
+/* Texts of more tokens than one record can store, in one call. */
 Test(roundtrip, texts_of_many_tokens)
 {
     enum { N = 40000 };
@@ -520,7 +520,7 @@ Test(roundtrip, a_check_counts_the_bytes_of_all_columns)
     const char *path = scratch_path("bytes.kvf");
     struct kvf_check check;
     uint64_t raw = 0;
-    tiny_plain = true; /* columns of plain values alone: each as often as it was written */
+    tiny_plain = true; /* only columns of plain values: each as often as it was written */
     cr_assert(zero(int, tiny_create(path)));
     struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
     for (int c = 0; c < kvf_n_columns(t); c++)

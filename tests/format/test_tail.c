@@ -1,5 +1,5 @@
-/* A trace that was not closed and the tail beside it are read as one; a tail leaves nothing in the
- * closed trace, and one that does not fit is none. */
+/* test_tail.c - an unclosed trace and its tail are read as one. Closing the trace removes the tail,
+ * and a tail that does not match is ignored. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
@@ -49,7 +49,7 @@ static void put_texts(struct kvf_writer *w, uint32_t t0, uint32_t n)
     cr_assert(zero(int, kvf_write_token_bytes(w, t0, n, end, text)));
 }
 
-/* The state after `steps` steps beside w, whose own streams end at FIRST. */
+/* Writes the state after `steps` steps as the tail of w. The streams of w itself end at FIRST. */
 static void put_tail(struct kvf_writer *w, uint32_t steps)
 {
     struct kvf_writer *tail;
@@ -81,7 +81,7 @@ static struct kvf_writer *begin(const char *path, const int32_t *prompt)
     return w;
 }
 
-/* What follows what begin() wrote, to the end. */
+/* Writes the rest after begin(), and closes the trace. */
 static void finish(struct kvf_writer *w)
 {
     put(w, STREAM, FIRST, ALL - FIRST, 0);
@@ -146,7 +146,7 @@ Test(tail, an_unfinished_trace_and_its_tail_are_one)
     struct kvf_writer *w = begin(path, one);
     struct kvf_trace *t, *share;
     put_tail(w, FIRST + 10);
-    put_tail(w, ALL); /* in the place of the first */
+    put_tail(w, ALL); /* replaces the first tail */
     kvf_writer_abandon(w);
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
     expect_all(t, ALL);
@@ -159,7 +159,8 @@ Test(tail, an_unfinished_trace_and_its_tail_are_one)
     unlink(beside(path));
 }
 
-/* A loss of power leaves part of what was written after the tail: the tail has those values. */
+/* A power loss damages data that were written to the trace after the tail. The tail still has these
+ * values. */
 Test(tail, what_is_damaged_in_the_trace_is_read_from_its_tail)
 {
     enum { STEPS = 60, FROM_THE_END = 20 };
@@ -177,7 +178,7 @@ Test(tail, what_is_damaged_in_the_trace_is_read_from_its_tail)
     fputc(byte ^ 0xff, f);
     fclose(f);
     expect_all_by_either(path, STEPS);
-    unlink(beside(path)); /* it was not the trace itself that was read */
+    unlink(beside(path)); /* proves that the tail was read */
     struct kvf_trace *t;
     uint32_t got;
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
@@ -206,7 +207,8 @@ Test(tail, the_closed_trace_does_not_tell_of_tails)
     free(p[1]);
 }
 
-/* unread: a tail is there, and the reader says why it cannot read it. */
+/* Checks that the tail is ignored. unread: a tail exists, and the reader reports why it cannot be
+ * read. */
 static void expect_aside(const char *path, const char *what, bool unread)
 {
     struct kvf_trace *t;
@@ -240,7 +242,7 @@ Test(tail, one_that_does_not_fit_is_none)
     put_tail(w, ALL);
     kvf_writer_abandon(w);
     unsigned char *of_other = slurp(tail, &n);
-    w = begin(path, one); /* a run that begins has no tail */
+    w = begin(path, one); /* a new run has no tail */
     cr_expect(ne(int, access(tail, F_OK), 0));
     kvf_writer_abandon(w);
     expect_none(path, "no tail");
@@ -257,7 +259,7 @@ Test(tail, one_that_does_not_fit_is_none)
     unlink(tail);
     struct kvf_check c;
     cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_NOTFOUND));
-    cr_assert(zero(int, symlink(tail, tail))); /* nobody can open it, not even root */
+    cr_assert(zero(int, symlink(tail, tail))); /* cannot be opened, not even by root */
     expect_aside(path, "endless links", true);
     cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_IO));
     unlink(tail);
@@ -282,7 +284,7 @@ static void count_findings(void *ctx, const char *line)
     snprintf(text + strlen(text), 200, "%s;", line);
 }
 
-/* What is wrong with an unfinished trace and its tail, of which all values are looked at. */
+/* Checks the findings for an unfinished trace and its tail, with all values. */
 static void expect_findings(const char *path, const char *want)
 {
     struct kvf_trace *t;
@@ -307,7 +309,7 @@ Test(tail, it_is_judged_with_its_trace)
     cr_expect(eq(u64, kvf_held(t, SNAPSHOT), HEADS * ALL));
     cr_expect(zero(int, kvf_check_size(t, NULL)));
     kvf_close(t);
-    put(w, STREAM, FIRST, 3, 0); /* which the tail holds too */
+    put(w, STREAM, FIRST, 3, 0); /* also in the tail */
     cr_assert(zero(int, kvf_writer_sync(w)));
     expect_findings(path, "");
     cr_assert(zero(int, kvf_writer_open_tail(w, &tail, NULL)));
@@ -323,7 +325,7 @@ Test(tail, it_is_judged_with_its_trace)
     unlink(beside(path));
 }
 
-/* The tail in p[n] beside the trace at path: what kvf_verify_tail says of it. */
+/* Stores p[n] as the tail of the trace at path, and checks the result of kvf_verify_tail. */
 static void expect_verified(const char *path, const unsigned char *p, size_t n, int want,
                             const char *words)
 {
@@ -381,7 +383,7 @@ Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
     w = begin(path, one);
     put_tail(w, FIRST + 10);
     kvf_writer_abandon(w);
-    for (int times = 0; times < 2; times++) { /* killed once more while it goes over the old */
+    for (int times = 0; times < 2; times++) { /* killed again while it rewrites the old data */
         w = begin_as(KVF_RESUME, path, one);
         expect_all_by_either(path, FIRST + 10);
         put_texts(w, 0, FIRST);
@@ -400,7 +402,7 @@ Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
     w = begin_as(KVF_RESUME, path, one);
     put_texts(w, 0, FIRST);
     put(w, STREAM, 0, FIRST, 0);
-    finish(w); /* what was not committed and does not come again is cut off */
+    finish(w); /* uncommitted data that are not repeated are cut off */
     unsigned char *p = slurp(path, &now);
     cr_expect(now == n && memcmp(p, want, n) == 0);
     cr_expect(ne(int, access(tail, F_OK), 0));
@@ -440,7 +442,7 @@ Test(tail, traces_that_come_only_whole_have_none)
     kvf_writer_abandon(w);
 }
 
-/* Files whose names hold that of the trace, hidden ones too. */
+/* Returns the number of files with the trace's name in their name, including hidden ones. */
 static int beside_it(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -474,7 +476,7 @@ Test(tail, what_a_kill_left_of_one_is_swept)
         bool killed = WIFSIGNALED(status);
         cr_assert(killed);
         expect_all_by_either(path, FIRST + 10);
-        cr_expect(ge(int, beside_it(path), 3)); /* the trace and its tail, locks and a part */
+        cr_expect(ge(int, beside_it(path), 3)); /* trace, tail, locks, temporary file */
         struct kvf_writer *w = begin_as(resume ? KVF_RESUME : KVF_OVERWRITE, path, one);
         put_texts(w, 0, FIRST);
         put(w, STREAM, 0, FIRST, 0);

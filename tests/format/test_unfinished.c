@@ -1,5 +1,5 @@
-/* Where a trace lies before it is closed, what becomes of the one that was there, and how one is
- * gone on with. */
+/* test_unfinished.c - the location of a trace before it is closed, the fate of an existing trace
+ * with its name, and resumed runs. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static int begin(enum kvf_existing existing, struct kvf_writer **ret, struct kvf
                            d);
 }
 
-/* A whole trace. */
+/* Writes a complete trace. */
 static void whole(enum kvf_existing existing)
 {
     struct kvf_writer *w;
@@ -63,7 +63,7 @@ static void holds(const char *name, const unsigned char *bytes, size_t n)
     free(p);
 }
 
-/* The epoch of what opens by the name. */
+/* Returns the epoch of the trace that opens by this name. */
 static uint32_t epoch_of(const char *name)
 {
     struct kvf_trace *t = NULL;
@@ -83,7 +83,7 @@ Test(unfinished, a_trace_comes_to_its_name_when_it_is_closed)
     cr_expect(there(unfinished) && !there(path));
     cr_assert(zero(int, tiny_write(w, 1)));
     cr_expect(eq(u32, epoch_of(unfinished), 1));
-    cr_expect(eq(u32, epoch_of(path), 1)); /* by either name */
+    cr_expect(eq(u32, epoch_of(path), 1)); /* opens by both names */
     cr_assert(zero(int, kvf_verify(path, 1, &c, &d)), "%s", d.text);
     cr_expect(zero(int, c.clean));
     for (uint32_t e = 2; e <= TINY_EPOCHS; e++)
@@ -109,7 +109,7 @@ Test(unfinished, what_is_there_is_refused_or_stays_until_the_new_one_is_closed)
     holds(path, old, n);
     cr_expect(eq(u32, epoch_of(unfinished), 1));
     unlink(path);
-    cr_expect(eq(int, begin(KVF_REFUSE, &w, &d), KVF_E_IO)); /* work of hours, perhaps */
+    cr_expect(eq(int, begin(KVF_REFUSE, &w, &d), KVF_E_IO)); /* may contain hours of work */
     cr_expect(strstr(d.text, "--resume") != NULL, "%s", d.text);
     cr_expect(eq(u32, epoch_of(unfinished), 1));
     whole(KVF_OVERWRITE);
@@ -165,7 +165,7 @@ Test(unfinished, only_whole_ones_leave_nothing)
     whole(KVF_REFUSE);
 }
 
-/* A run that dies after `epochs` commits and a note, which is cut off then. */
+/* Simulates a run that dies after `epochs` commits and a note. The note is cut off on resume. */
 static void die_after(uint32_t epochs)
 {
     int status;
@@ -178,7 +178,7 @@ static void die_after(uint32_t epochs)
         for (uint32_t e = 1; e <= epochs; e++)
             if (tiny_write(w, e))
                 _exit(2);
-        char stray[1 << 16] = ""; /* longer than what comes in its place */
+        char stray[1 << 16] = ""; /* longer than the data that replace it */
         memset(stray, '1', sizeof stray - 1);
         kvf_writer_note(w, "stray", stray);
         kill(getpid(), SIGKILL);
@@ -248,7 +248,7 @@ Test(unfinished, another_run_does_not_go_on_with_it)
                  KVF_E_FORMAT));
     cr_expect(strstr(d.text, "another run") != NULL, "%s", d.text);
     holds(unfinished, before, n);
-    for (uint32_t epochs = 0; epochs < 2; epochs++) { /* the note differs from what came then */
+    for (uint32_t epochs = 0; epochs < 2; epochs++) { /* the file has no such note here */
         cr_assert(zero(int, begin(KVF_RESUME, &w, &d)), "%s", d.text);
         for (uint32_t e = 1; e <= epochs; e++)
             cr_assert(zero(int, tiny_write(w, e)));
@@ -256,7 +256,7 @@ Test(unfinished, another_run_does_not_go_on_with_it)
         cr_expect(eq(int, kvf_writer_close(w, &d), KVF_E_FORMAT));
         holds(unfinished, before, n);
     }
-    whole(KVF_RESUME); /* nothing was lost */
+    whole(KVF_RESUME); /* no data were lost */
     free(before);
 }
 

@@ -1,5 +1,5 @@
-/* Files that cost more to look at than they are long, every checksum of which is right: the work
- * and the memory of a check are bounded by the size of the file. */
+/* test_work.c - files with correct checksums that are expensive to check: work and memory of a
+ * check are bounded by the file size. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 #include "maker.h"
 
-/* A trace that begins well and goes on with n notes, each of a key of its own; their record numbers
- * rise, or are all 0. */
+/* Makes a trace with a valid beginning and n notes with different keys. Their record numbers
+ * increase, or are all 0. */
 static unsigned char *many_notes(size_t n, bool rising, size_t *ret_len)
 {
     enum { PAYLOAD = 16 };
@@ -40,7 +40,7 @@ static unsigned char *many_notes(size_t n, bool rising, size_t *ret_len)
     return p;
 }
 
-/* How many bytes this process has read so far; 0: the system does not tell. */
+/* Returns how many bytes this process has read; 0 if the system does not report it. */
 static unsigned long long bytes_read(void)
 {
     unsigned long long n = 0;
@@ -52,7 +52,8 @@ static unsigned long long bytes_read(void)
     return n;
 }
 
-/* Each is a place to go on from, and none can be the next: little is read anew at each. */
+/* Each header is a place to continue, but none of them can be the next record. Little is read again
+ * at each. */
 Test(work, headers_that_all_come_too_early)
 {
     struct kvf_check c;
@@ -66,7 +67,7 @@ Test(work, headers_that_all_come_too_early)
     cr_expect(lt(u64, bytes_read() - before, 64 * n));
 }
 
-/* They are compared with each other, but not each with all. */
+/* Notes are compared with each other, but not all pairs. */
 Test(work, a_hundred_thousand_notes)
 {
     struct kvf_check c;
@@ -81,7 +82,7 @@ Test(work, a_hundred_thousand_notes)
     cr_expect(lt(dbl, s, 5), "%g s", s);
 }
 
-/* One chunk of 16 MiB of zeros, listed hundreds of times: each is good. */
+/* One chunk of 16 MiB of zeros, hundreds of times: each one is valid. */
 Test(work, more_than_anybody_decodes)
 {
     enum { RAW = 16 << 20, N = 300 };

@@ -59,7 +59,7 @@ uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t at = t0 + i; at < steps;) {
             uint64_t x = hash(((uint64_t)layer << 40) + ((uint64_t)head << 32) + ((t0 + i) << 8)
-                              + at); /* bit 0: whether one begins; bits 1 and 2: how long it is */
+                              + at); /* bit 0: an interval begins; bits 1 and 2: its length */
             uint32_t last = at + (uint32_t)(x >> 1 & 3);
             if (x & 1)
                 out[count++] = (struct kvf_interval){at, last < steps ? last : steps - 1};
@@ -78,7 +78,7 @@ struct kvf_blob tiny_blob(int k, uint32_t epoch, unsigned char data[128])
         b = (struct kvf_blob){"x-tiny.block", KVF_F32, 3, 1, 1, t0, {2, 4, 4}};
     size_t bytes = kvf_blob_size(&b);
     for (size_t i = 0; i < bytes; i++)
-        data[i] = (unsigned char)(k ? i % 4 == 3 : hash(t0 + i)); /* 1: most are 0 */
+        data[i] = (unsigned char)(k ? i % 4 == 3 : hash(t0 + i)); /* 1: most bytes are 0 */
     return b;
 }
 
@@ -182,12 +182,13 @@ static void compare_head(struct kvf_trace *t, int c, int layer, int head, struct
     s->heads += !err;
     s->lost += !!err;
     s->wrong |= !err && memcmp(got, want, n * width) != 0;
-    for (uint32_t i = 0; err && i < n; i++) /* one by one: what is left of it */
+    for (uint32_t i = 0; err && i < n; i++) /* one by one: the remaining values */
         s->wrong |= kvf_read(t, c, layer, head, i, 1, got, NULL) == KVF_OK
                     && memcmp(got, want + i * width, width) != 0;
 }
 
-/* Whether lists [t0, t0 + n) can be read; *wrong if they are others than they should be. */
+/* Returns true if lists [t0, t0 + n) can be read; sets *wrong if they differ from the expected
+ * ones. */
 static bool read_lists(struct kvf_trace *t, int layer, int head, uint32_t t0, uint32_t n,
                        bool *wrong)
 {
@@ -211,7 +212,7 @@ static void compare_lists(struct kvf_trace *t, int layer, int head, struct tiny_
         read_lists(t, layer, head, i, 1, &s->wrong);
 }
 
-/* Blob i of the trace is one of those that were written: 1 in *there for each; false if not. */
+/* Returns true if blob i of the trace was written, and sets its bit in *there. */
 static bool known_blob(struct kvf_trace *t, int i, const struct kvf_blob *got, unsigned *there)
 {
     unsigned char data[128];
@@ -231,7 +232,8 @@ static bool known_blob(struct kvf_trace *t, int i, const struct kvf_blob *got, u
     return false;
 }
 
-/* All of the newest epoch and of those before it must be there, or are lost. */
+/* Checks that all blobs of the newest and earlier epochs are present; absent ones are counted as
+ * lost. */
 static void compare_blobs(struct kvf_trace *t, struct tiny_seen *s)
 {
     struct kvf_blob got;
@@ -301,7 +303,7 @@ const char *scratch_path(const char *name)
 {
     static const char *const ends[] = {"", ".unfinished", ".tail"};
     static char path[256];
-    char left[272]; /* by a test of the same number that was killed */
+    char left[272]; /* by a killed test with this process id */
     const char *dir = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/kvf-test-%d-%s", dir ? dir : "/tmp", (int)getpid(), name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {

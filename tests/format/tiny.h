@@ -1,5 +1,5 @@
-/* tiny.h - a small trace with every dtype, head space, axis, codec and type of record, whose
- * values follow from their place alone, and checks of what a reader gives back. */
+/* tiny.h - a small trace with every dtype, head space, axis, codec and type of record, and checks
+ * of what a reader returns. Its values depend only on their place. */
 #ifndef KVF_TESTS_TINY_H
 #define KVF_TESTS_TINY_H
 
@@ -18,41 +18,43 @@ extern const struct kvf_shape tiny_shape;
 extern const char tiny_meta[], tiny_note[];
 extern const uint32_t tiny_steps[TINY_EPOCHS + 1]; /* of each commit; [0] = 0 */
 
-/* The values that belong at this place, in the column's own type. */
+/* Writes the values that belong at this place, in the column's type. */
 void tiny_fill(int column, int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, void *out);
-/* The intervals of tokens t0 .. t0 + n - 1 of the trace of this epoch, as kvf_write_intervals takes
- * them: end [n] and at most 8 a token into out; returns end[n - 1]. */
+/* Writes the intervals of tokens t0 .. t0 + n - 1 of the trace at this epoch, as
+ * kvf_write_intervals expects them: end [n], and at most 8 intervals per token in out. Returns
+ * end[n - 1]. */
 uint32_t tiny_lists(int layer, int head, uint32_t t0, uint32_t n, uint32_t epoch, uint32_t *end,
                     struct kvf_interval *out);
-/* What every epoch adds: a blob that is not packed and one that is, of at most 128 bytes. */
+/* The blobs that every epoch adds: one unpacked and one packed, of at most 128 bytes. */
 enum { TINY_BLOBS = 2 };
 struct kvf_blob tiny_blob(int k, uint32_t epoch, unsigned char data[128]);
 size_t tiny_token(uint32_t i, char out[8]); /* text of token i; some are empty */
 
-/* Whether traces made from now on are without the column of intervals and without blobs, which
- * pieces of a trace cannot hold. */
+/* If true, new traces have no column of intervals and no blobs, which pieces of a trace cannot
+ * contain. */
 extern bool tiny_plain;
 
-/* Everything up to and with the commit of epoch; the first error. */
+/* Write everything up to and including the commit of epoch; return the first error. */
 int tiny_open(const char *path, struct kvf_writer **ret_writer, struct kvf_diag *d);
 int tiny_write(struct kvf_writer *w, uint32_t epoch);
-int tiny_finish(struct kvf_writer *w, struct kvf_diag *d); /* the note and the end */
-int tiny_create(const char *path);                         /* a whole trace, closed */
+int tiny_finish(struct kvf_writer *w, struct kvf_diag *d); /* writes the note and closes */
+int tiny_create(const char *path);                         /* writes a complete, closed trace */
 
 struct tiny_seen {
-    int heads;     /* (column, layer, head) that could be read */
-    int lost;      /* those, and blobs, that could not */
-    bool wrong;    /* a value, a text or a note differs: never allowed */
-    bool complete; /* all of the newest epoch, the note and all texts are there */
+    int heads;     /* readable (column, layer, head) triples */
+    int lost;      /* unreadable ones, and unreadable blobs */
+    bool wrong;    /* a value, text or note differs: never allowed */
+    bool complete; /* all contents of the newest epoch, the note and all texts are present */
 };
-/* Reads everything that the trace shows and compares it. */
+/* Reads and compares the complete contents of a trace. */
 struct tiny_seen tiny_compare(struct kvf_trace *t);
 
-/* A file as bytes; the caller frees. */
+/* Returns the bytes of a file; the caller frees them. */
 unsigned char *slurp(const char *path, size_t *ret_n);
-/* An anonymous file with these bytes: its path stays valid until the next call. */
+/* Makes an anonymous file with these bytes. Its path is valid until the next call. */
 const char *as_file(const unsigned char *p, size_t n);
-/* "kvf-test-PID-NAME" in $TMPDIR or the system's folder for such files, removed first. */
+/* Returns "kvf-test-PID-NAME" in $TMPDIR or the system's temporary folder, after removing such a
+ * file. */
 const char *scratch_path(const char *name);
 
 #endif

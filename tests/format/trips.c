@@ -1,9 +1,9 @@
-/* trips.c - the library's end of the round trips of trips.py, for machines of either byte order.
+/* trips.c - the library's side of the round trips of trips.py, for machines of either byte order.
  *
  *     trips write SCRIPT        writes the traces that a script describes
- *     trips read SCRIPT OUT     reads traces and writes all that they hold, for comparison
+ *     trips read SCRIPT OUT     reads traces and writes all their contents, for comparison
  *
- * All numbers of scripts and of what is written are little-endian; trips.py says what they are. */
+ * All numbers in scripts and in the output are little-endian; trips.py defines them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_LAYERS = 16, MOST_COLUMNS = 64 };
 
-static const unsigned char *at; /* in the script */
+static const unsigned char *at; /* position in the script */
 
 static void die(const char *what, int err)
 {
@@ -35,7 +35,7 @@ static uint32_t number(void)
     return v;
 }
 
-/* A length and as many bytes, which are in the script. */
+/* Reads a length and returns a pointer to as many bytes in the script. */
 static const unsigned char *bytes(size_t *ret_n)
 {
     *ret_n = number();
@@ -52,7 +52,7 @@ static void *room(size_t n)
     return p;
 }
 
-/* n elements between the order of this machine and that of the script. */
+/* Converts n elements between the byte orders of this machine and of the script. */
 static void turn(void *p, size_t n, size_t width)
 {
     unsigned char *b = p, *end = b + n * width;
@@ -66,7 +66,7 @@ static void turn(void *p, size_t n, size_t width)
         }
 }
 
-/* A copy of the script's bytes, as elements of this machine; the caller frees. */
+/* Returns a copy of bytes in the script as elements of this machine; the caller frees it. */
 static void *elements(size_t width, size_t *ret_n)
 {
     size_t n;
@@ -87,7 +87,7 @@ static char *text(void)
     return copy;
 }
 
-/* ---- writing: a letter and what belongs to it, again and again */
+/* ---- writing: commands, each a letter and its arguments */
 
 static struct kvf_column column[MOST_COLUMNS];
 
@@ -108,7 +108,7 @@ static struct kvf_writer *begin(void)
         n_query[l] = (uint16_t)number();
     }
     uint32_t n = number();
-    memcpy(column, at, n * sizeof *column); /* bytes alone */
+    memcpy(column, at, n * sizeof *column); /* only bytes */
     at += n * sizeof *column;
     const struct kvf_shape shape = {(int)layers, n_kv, n_query};
     check("open", kvf_writer_open(path, meta, &shape, column, (int)n, &o, &w, &d), &d);
@@ -235,7 +235,7 @@ static void write_all(const unsigned char *end)
         }
 }
 
-/* ---- reading: a path, whether it is mapped, and keys of notes */
+/* ---- reading: a path, a flag for mapping, and keys of notes */
 
 static FILE *out;
 
@@ -258,7 +258,7 @@ static void put_text(const void *p, size_t n)
     put(p, n);
 }
 
-/* A byte for each value, whether it is there; then all of them, zero where it is not. */
+/* Writes a byte per value, 1 if it is present, then all values, with zero for missing ones. */
 static void show_values(struct kvf_trace *t, int c, int layer, int head, uint32_t n)
 {
     size_t width = kvf_dtype_size((enum kvf_dtype)kvf_column(t, c)->dtype);
@@ -267,7 +267,7 @@ static void show_values(struct kvf_trace *t, int c, int layer, int head, uint32_
     const void *view = NULL;
     int err = kvf_read(t, c, layer, head, 0, n, v, &d);
     memset(there, 1, n);
-    for (uint32_t i = 0; err && i < n; i++) { /* one by one, what there is */
+    for (uint32_t i = 0; err && i < n; i++) { /* present values, one by one */
         int one = kvf_read(t, c, layer, head, i, 1, v + i * width, &d);
         check("read", one == KVF_E_NOTFOUND ? KVF_OK : one, &d);
         there[i] = one == KVF_OK;
@@ -337,7 +337,7 @@ static void show_head(struct kvf_trace *t)
 {
     char id[33] = "", digest[33] = "", stored[33] = "";
     struct kvf_diag d = {""};
-    if (kvf_run_id(t, id) == KVF_E_NOTFOUND) /* of format 0.1, which has no digest either */
+    if (kvf_run_id(t, id) == KVF_E_NOTFOUND) /* format 0.1, which also has no digest */
         memset(id, '0', 32);
     if (kvf_is_clean(t)) {
         check("digest", kvf_digest(t, digest, &d), &d);

@@ -1,4 +1,4 @@
-/* write_dump.c - writes the trace whose bytes docs/reference/format.md prints. */
+/* write_dump.c - writes the trace shown byte by byte in docs/reference/format.md. */
 #include <kvf/trace.h>
 
 int main(int argc, char **argv)
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         .existing = KVF_OVERWRITE, .prompt = prompt, .n_prompt = 2};
     static const uint32_t end[3] = {2, 2, 3};
     static const uint16_t age[2][3] = {{2, 0xffff, 0}, {1, 1, 0}};
-    static const uint32_t n_seen[3] = {2, 0, 1}; /* token 0 is away in step 1, token 1 always */
+    static const uint32_t n_seen[3] = {2, 0, 1}; /* token 0 is absent in step 1, token 1 always */
     static const struct kvf_interval seen[3] = {{0, 0}, {2, 2}, {2, 2}};
     static const struct kvf_blob keys = {"k", KVF_F16, 2, 0, 0, 1, {2, 2}};
     static const uint16_t key[2][2] = {{0x3c00, 0xc000}, {0x3800, 0}}; /* 1, -2; 0.5, 0 */

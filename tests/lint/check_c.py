@@ -1,37 +1,37 @@
 #!/usr/bin/env python3
-"""Calls that are not ours to make (unbounded copies, and libraries that print, exit or look
-at the environment), and expressions that hide what happens: an assignment within a condition,
-a comma in a return, a choice (?:) within a choice."""
+"""Rejects forbidden calls in C: unbounded copies, and in libraries calls that print, exit or read
+the environment. Also rejects expressions that hide effects: an assignment in a condition, a comma
+in a return, and a nested conditional operator (?:)."""
 import os
 import re
 import sys
 
 import lint
 
-# Everywhere: no bound, no error, or shared state.
+# In all files: no bound, no error, or shared state.
 UNSAFE = '''sprintf vsprintf strcpy strcat stpcpy strncpy strncat gets atoi atol atoll atof alloca
 strtok tmpnam mktemp tempnam rand srand random asctime ctime gmtime localtime strerror_l system
 popen longjmp'''.split()
-# Outside cli: a library returns its errors and leaves the terminal alone.
+# Outside cli: a library returns errors and does not use the terminal.
 LOUD = '''exit _exit _Exit quick_exit abort atexit printf vprintf puts putchar putc fputs fputc
 fprintf vfprintf perror stdout stderr signal getopt getopt_long'''.split()
-# Inputs that would make equal runs differ.
+# Inputs that could make equal runs differ.
 AMBIENT = 'getenv secure_getenv setenv putenv setlocale time gettimeofday clock_gettime'.split()
-# Memory comes from base/mem.h, which checks n * size.
+# Memory comes from base/mem.h, which checks n * size for overflow.
 MEMORY = 'malloc calloc realloc reallocarray aligned_alloc posix_memalign free strdup'.split()
 
 ALLOWED = {
-    'fprintf': ['base/opt.c', 'base/progress.c'],     # to a stream of the caller; the bar
+    'fprintf': ['base/opt.c', 'base/progress.c'],     # to a stream of the caller; the progress bar
     'fputs': ['base/progress.c'],
     'fputc': ['base/progress.c'],
     'stderr': ['base/progress.c'],
     'stdout': ['base/table_io.c'],                    # the path "-"
     'getenv': ['engine/kernels/kernels.c', 'cli/folders.c',
-               'cli/environment.c',                       # which kernels and how patient, which changes no result
-               'cli/preview.c',                           # how a terminal is
-               'cli/crew_wire.c', # who started it, which changes no result
-               'cli/package.c',                           # the Python that a command becomes
-               'cli/stream.c'],                           # where temporary files go
+               'cli/environment.c',                       # choice of kernels and patience, which do not change results
+               'cli/preview.c',                           # size and kind of the terminal
+               'cli/crew_wire.c', # the parent process, which does not change results
+               'cli/package.c',                           # the Python that replaces the process of a command
+               'cli/stream.c'],                           # the folder of temporary files
     'setenv': ['cli/package.c'],
     'clock_gettime': ['base/progress.c'],
     'malloc': ['base/mem.c'],
@@ -45,7 +45,7 @@ NAME = re.compile(r'(?<![\w.>])(' + '|'.join(UNSAFE + LOUD + AMBIENT + MEMORY) +
 
 
 def banned(path, name, called):
-    """What is wrong with the name in path, or None."""
+    """Returns why the name is forbidden in path, or None."""
     if path in ALLOWED.get(name, []) or (not called and name not in ('stdout', 'stderr')):
         return None
     if name in UNSAFE:
@@ -57,7 +57,7 @@ def banned(path, name, called):
     return 'goes through base/mem.h'
 
 
-# Where files are opened for writing: base/replace.c is the one way.
+# Files must be opened for writing through base/replace.c.
 OPENS = re.compile(r'(?<![\w.>])(open|openat|creat|fopen|freopen|fopen64|open64|mkstemp|mkostemp|tmpfile)\s*\(')
 WRITES = re.compile(r'\bO_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND)\b')
 WRITERS = {
@@ -69,7 +69,7 @@ WRITERS = {
 
 
 def opened(path, text, raw):
-    """(offset, what) of each place that opens a file for writing, or may."""
+    """Returns (offset, what) of each call that opens a file for writing, or may do so."""
     if path in WRITERS:
         return
     for m in OPENS.finditer(text):
@@ -88,7 +88,8 @@ ASSIGNMENT = re.compile(r'(?<![=!<>])=(?!=)|<<=|>>=')
 
 
 def closing(text, at):
-    """The place of the parenthesis that closes the one before at; the end where none does."""
+    """Returns the position of the parenthesis that closes the one before `at`, or the end if there
+    is none."""
     depth = 1
     for i in range(at, len(text)):
         depth += (text[i] in '([{') - (text[i] in ')]}')
@@ -98,7 +99,7 @@ def closing(text, at):
 
 
 def outermost(text):
-    """The text without what stands in parentheses, brackets and braces."""
+    """Returns the text without the contents of parentheses, brackets and braces."""
     depth, out = 0, []
     for c in text:
         depth -= c in ')]}'
@@ -109,7 +110,8 @@ def outermost(text):
 
 
 def choice_within(text, at):
-    """Whether another choice begins before that of the question mark at `at` ends."""
+    """Returns True if another conditional operator begins before the one of the question mark at
+    `at` ends."""
     depth = 0
     for c in text[at + 1:]:
         depth += (c in '([{') - (c in ')]}')
@@ -121,7 +123,7 @@ def choice_within(text, at):
 
 
 def untidy(text):
-    """(offset, what) of each expression that is not used here."""
+    """Returns (offset, what) of each forbidden expression."""
     for m in CONDITION.finditer(text):
         condition = text[m.end():closing(text, m.end())]
         if m.group(1) == 'for':

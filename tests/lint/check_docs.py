@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""No option, command, page, example or table is stale.  What exists is what the program says of itself
-(`kvfate describe --json`); what is checked against it:
+"""Checks that no option, command, page, example or table is stale. The reference is the program's
+description of itself (`kvfate describe --json`). It is compared with:
 
-* the program's own declarations: defaults and ranges, names, examples, the options that usage lines name;
-* templates of manual pages: a page for each command and none beside, options that exist, defaults and
-  claims about figures that are true;
-* command lines in the manual pages, the README and the documentation: their commands and options exist;
+* the program's own declarations: defaults and ranges, names, examples, options in usage lines;
+* templates of manual pages: one page per command and no other page, existing options, correct
+  defaults, and correct claims about figures;
+* command lines in the manual pages, the README and the documentation: existing commands and
+  options;
 * the version in the citation and in the change log;
-* a paragraph for each method, part, probe, analyzer and figure; links that lead somewhere;
-* the tables that docs/derive.py writes into the documentation are what it would write now."""
+* a paragraph for each method, part, probe, analyzer and figure; links with existing targets;
+* the tables that docs/derive.py writes into the documentation: unchanged when written again."""
 import copy
 import functools
 import glob
@@ -54,7 +55,7 @@ def check_option(where, o):
 
 
 def check_declaration(program, c):
-    """One command as it says of itself; where: the pseudo file of self-tests."""
+    """Checks the description of one command. where: the pseudo file name for self-tests."""
     where = f'{describe.PLANTED}: {c["name"]}'
     names = ['--' + o['name'] for o in c['options']] + ['-' + o['short'] for o in c['options']
                                                         if 'short' in o]
@@ -89,7 +90,7 @@ def plain(mdoc):
 
 
 def check_default(path, option, text):
-    """The text of an option and the default that the program parses."""
+    """Compares the default in the text of an option with the one that the program parses."""
     said = DEFAULT.search(text)
     real = option.get('default')
     if not said or real is None or 'absent' in option or real in plain(said.group(1)):
@@ -124,7 +125,7 @@ def check_template(root, program, name):
 
 
 def check_flags(program, path, page):
-    """Options that prose speaks of exist in some command."""
+    """Checks that the options mentioned in prose exist in some command."""
     every = program.every_option() | {'--version'}
     named = {'--' + n for n in re.findall(r'Fl Fl ([\w-]+)', page)}
     return [f'{path}:1: no command has the option {n}' for n in sorted(named - every)]
@@ -148,7 +149,7 @@ def check_pages(root, program):
 # ---- command lines
 
 def joined(text):
-    """Lines, with those that end in a backslash put together."""
+    """Returns the lines, with continuation lines after a backslash joined."""
     return re.sub(r'\\\n\s*', ' ', text).splitlines()
 
 
@@ -158,9 +159,9 @@ def documents(root):
                                                               'SECURITY.md', 'gates/README.md']
 
 
-@functools.lru_cache(maxsize=None)  # the self-test asks for most pages again and again
+@functools.lru_cache(maxsize=None)  # the self-test reads most pages repeatedly
 def command_lines(text, manual):
-    """The commands that a page shows, in blocks and within lines."""
+    """Returns the commands that a page shows, in blocks and inline."""
     lines = joined(text.replace('\\e', '\\') if manual else text)
     begin = r'(?:\.Dl )?' if manual else ' {4}'
     blocks = [m for line in lines for m in re.findall(rf'^{begin}(kvfate [a-z].*)$', line)]
@@ -187,7 +188,8 @@ def text_of(root, path, reports):
 
 
 def check_headings(root, path, names, what):
-    """A heading for each name; parts and figures may stand in `name` instead, in what people wrote."""
+    """Checks that there is a heading for each name. Parts and figures may be named as `name` in
+    prose instead."""
     reports = []
     text = derive.BLOCK.sub('', text_of(root, path, reports))
     for name in names:
@@ -199,7 +201,7 @@ def check_headings(root, path, names, what):
 
 
 def anchors(text):
-    """The names that headings of a page have in links."""
+    """Returns the link anchors of a page's headings."""
     found = set()
     for heading in re.findall(r'^#+ (.*)$', text, re.M):
         words = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', heading).lower()
@@ -208,7 +210,7 @@ def anchors(text):
 
 
 def check_links(root):
-    """Links of the pages lead to files of the tree and to headings that are there."""
+    """Checks that links of the pages lead to existing files and headings."""
     reports = []
     for path in documents(root):
         if not os.path.exists(os.path.join(root, path)):
@@ -226,7 +228,8 @@ def check_links(root):
 
 
 def check_version(root):
-    """The version of meson.build is that of the citation, and the change log has a section for it."""
+    """Checks that the version in meson.build equals that of the citation, and that the change log
+    has a section for it."""
     version = re.search(r"version: '([^']+)'", lint.read(root, 'meson.build'))[1]
     for path, line in (('CITATION.cff', f'version: {version}'), ('CHANGELOG.md', f'## [{version}] - ')):
         if f'\n{line}' not in lint.read(root, path):
@@ -248,7 +251,7 @@ def check(root, args):
     return reports + check_headings(root, 'docs/reference/gallery.md', program.figures, 'figure')
 
 
-# ---- the self-test: one lie of each kind
+# ---- the self-test: one wrong statement of each kind
 
 MAN = 'docs/man/kvfate-'
 PLANTS = [
@@ -287,7 +290,7 @@ PLANTS = [
 
 
 def lies(description):
-    """The program's own declarations with one lie each, and what must be said of it."""
+    """Returns the program's declarations with one wrong statement each, and the expected report."""
     def change(command, what, value, option=None):
         d = copy.deepcopy(description)
         c = next(c for c in d['commands'] if c['name'] == command)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""All C is as clang-format writes it with .clang-format.  Skipped (77) where the formatter is
-not installed, or is not of the version that the code was formatted with: others break lines
-elsewhere."""
+"""Checks that all C is formatted by clang-format with .clang-format. Skipped (77) if the formatter
+is not installed, or has another version than the one used for the code: versions break lines
+differently."""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ FORMATTER, VERSION = 'clang-format', 14
 
 
 def version():
-    """Of the formatter; 0: there is none."""
+    """Returns the version of the formatter; 0 if there is none."""
     if not shutil.which(FORMATTER):
         return 0
     said = subprocess.run([FORMATTER, '--version'], capture_output=True, text=True).stdout
@@ -22,7 +22,7 @@ def version():
 
 
 def as_style(text):
-    """The settings of a .clang-format on one line."""
+    """Returns the settings of a .clang-format on one line."""
     pairs = (line.split(':', 1) for line in text.splitlines() if ':' in line)
     return '{' + ', '.join(f'{k.strip()}: {v.strip()}' for k, v in pairs) + '}'
 

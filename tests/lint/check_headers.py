@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Each header compiles alone (and twice) as C11, the installed ones with a second compiler and as C++.
-With KVFATE_TESTS=long the second compiler reads all of them."""
+"""Checks that each header compiles without other includes (and twice) as C11. Installed headers are
+also compiled with a second compiler and as C++. With KVFATE_TESTS=long, the second compiler reads
+all headers."""
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ WARNINGS = ['-Wall', '-Wextra', '-Wpedantic', '-Wundef', '-Werror']
 C_FLAGS = ['-xc', '-std=c11', '-Wmissing-prototypes', '-Wstrict-prototypes',
            '-Wshadow', '-Wvla']
 CXX_FLAGS = ['-xc++', '-std=c++11']
-# Text with parameters, included by files that define these first, or of one instruction set.
+# Headers with parameters that the including file must define first, or for one instruction set.
 TEMPLATES = ('engine/kernels/arm/vec_neon.h', 'engine/kernels/vector/matmul_bytes.h', 'engine/kernels/vector/matmul_words.h',
              'engine/kernels/vector/page_weights.h', 'engine/kernels/vector/row_bins.h',
              'engine/kernels/vector/row_cuts.h', 'engine/kernels/vector/vec.h',
@@ -26,7 +27,8 @@ INCLUDES = ['.', 'base/include', 'libtrace/include']
 
 
 def compile_alone(root, compiler, flags, header):
-    """First line of what the compiler says about a file that only includes header."""
+    """Returns the first line of the compiler's messages about a file that only includes the
+    header."""
     name = header.split('/include/')[-1]
     line = f'#include <{name}>\n' if name != header else f'#include "{name}"\n'
     command = [compiler] + flags + WARNINGS + ['-D_GNU_SOURCE', '-fsyntax-only']

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Functions of at most 80 lines, files of at most 1000; lines of C and of the build
-files of at most 100 columns."""
+"""Checks that functions have at most 80 lines, files at most 1000, and that lines of C and of the
+build files have at most 100 columns."""
 import ast
 import functools
 import sys
@@ -13,7 +13,7 @@ SUFFIXES = WRAPPED + ('.py', '.sh')
 
 
 def c_functions(text):
-    """(first line, lines) of each body: from '{' to '}' in column 0."""
+    """Returns (first line, lines) of each body: from '{' to '}' in column 0."""
     start = None
     for n, line in enumerate(lint.blank(text).split('\n'), 1):
         if line.startswith('{'):
@@ -64,7 +64,8 @@ PLANTS = [
     lint.Plant('new.sh', 'file of 1001 lines', text=':\n' * 1001),
     lint.Plant('meson.build', 'line of 101 columns', append='#' * 101 + '\n'),
 ]
-# At the limit, and long things that are none of these: to be left alone.
+# Files at the limit, and long constructs that are neither functions nor lines. These must not be
+# reported.
 CLEAN = {
     'cli/limit.c': body(80) + '/*\n' + '}\n' * 80 + '*/\n' + '"' + '\u00b5' * 98 + '"\n',
     'base/limit.h': '\n' * 1000,

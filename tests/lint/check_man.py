@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""mandoc has nothing to say about any manual page, as it is made from its template.  Skipped (77)
-without mandoc."""
+"""Checks that mandoc reports no problem in any manual page, as generated from its template. Skipped
+(77) without mandoc."""
 import glob
 import os
 import re
@@ -17,7 +17,7 @@ import man_pages  # noqa: E402
 
 
 def make_pages(root, program, folder):
-    """Makes all pages in the folder; what is wrong with templates of which no page is made."""
+    """Makes all pages in the folder. Returns problems with templates that give no page."""
     common = man_pages.common_texts(lint.read(root, 'docs/man/common.mdoc'))
     for template in sorted(glob.glob(os.path.join(root, 'docs/man/kvfate*.1'))):
         name = os.path.basename(template)
@@ -32,9 +32,9 @@ def make_pages(root, program, folder):
 
 
 def said(folder, pages, *options):
-    """What mandoc says of the pages, a line each."""
+    """Returns mandoc's messages about the pages, one per line."""
     done = subprocess.run(['mandoc', '-T', 'lint', *options, *pages], cwd=folder, capture_output=True, text=True)
-    # what mandoc says of the machine's own pages is not about ours
+    # Messages about the manual pages of the machine are ignored.
     return [line.replace('mandoc: ', 'docs/man/', 1) for line in done.stdout.splitlines()] \
         + [line for line in done.stderr.splitlines() if 'outdated mandoc.db' not in line]
 
@@ -43,8 +43,8 @@ REFERENCE = re.compile(r'^(\.(?:\S+ )*)Xr (\S+) (\d)', re.M)
 
 
 def without_references(folder, pages):
-    """Takes the references out of the pages; those to pages that are not there.  mandoc would look through all
-    manual pages of the machine for each of ours."""
+    """Removes the references from the pages and returns those to pages that do not exist. Otherwise
+    mandoc would search all manual pages of the machine for each page."""
     for page in pages:
         text = man_pages.read(os.path.join(folder, page))
         for found in REFERENCE.finditer(text):

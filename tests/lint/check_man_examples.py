@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every example runs: the one of each command's `-h`, and every line under EXAMPLES in the manual pages,
-each once, on a tiny model in place of the default one."""
+"""Runs every example: the one in each command's `-h`, and every line under EXAMPLES in the manual
+pages, each once, on a tiny model instead of the default one."""
 import glob
 import os
 import re
@@ -13,13 +13,14 @@ import lint
 import program as describe
 
 MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'  # the name by which the default model is found
-# The heads of the default model, and the fewest layers that have those that examples name.
+# The number of heads of the default model, and the minimum number of layers for the heads in the
+# examples.
 SHAPE = '--layers 13 --heads 9 --kv-heads 3 --head-dim 8'.split()
 TRACE = re.compile(r'\b(kvfate (?:run|plan))\b(?=[^|;&]* -o \S+\.kvf)')
-# Long texts, of which the tiny model makes a token of every letter, and what is run instead.
+# Replacements for long texts, because the tiny model uses one token per letter.
 SHORTER = {'needle --tokens 512 --keys 4': 'needle --tokens 280 --keys 4', 'needle --words 120': 'needle --words 60'}
 ASK = "kvfate run -q -p 'Why is the sky blue?'"
-# What the examples of -h read, made in their folder before the first of them.
+# Files that the examples of -h read, made in their folder before the first example.
 FILES = [
     f'{ASK} --method trimkv -B 24 -n 40 --ignore-eos --probes full --shadow entries -o run.kvf',
     'cp run.kvf seed1.kvf', 'cp run.kvf seed2.kvf', 'cp run.kvf a.kvf', 'cp run.kvf b.kvf',
@@ -33,7 +34,7 @@ FILES = [
     'mkdir results',
 ]
 TORCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'data/recipes/trimkv_weights.pth')
-# What single examples need instead: other traces under names that all use.
+# Replacements for single examples: other traces under the names that all examples use.
 BEFORE = {
     'dynamics': [f'{ASK} --watch-queries L0-1H0 --probes paper,queries -s {s} --temp 1 -n 40 --ignore-eos '
                  f'-o {name}.kvf' for s, name in ((1, 'a'), (2, 'b'))],
@@ -54,27 +55,28 @@ def examples(page):
 
 
 def run(line, folder, environment):
-    """None, or what a failing command says."""
+    """Returns None, or the message of a failed command."""
     if line.startswith('python3') and subprocess.run(['python3', '-c', 'import numpy'],
                                                      capture_output=True).returncode:
         return None
     for long, short in SHORTER.items():
         line = line.replace(long, short)
-    line = TRACE.sub(r'\1 --overwrite', line)  # pages that name equal files share a folder here
+    line = TRACE.sub(r'\1 --overwrite', line)  # here, pages with equal file names share a folder
     done = subprocess.run(['sh', '-f', '-c', line], cwd=folder, env=environment,
                           capture_output=True, text=True, errors='replace')
     return f'{line}: {done.returncode} {done.stderr[-300:]}' if done.returncode else None
 
 
 def run_pages(pages, environment):
-    """Failures.  Pages share a folder, and a line that several have runs once."""
+    """Returns the failures. Pages share a folder, and a line that occurs in several pages runs
+    once."""
     seen = set()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(TORCH, folder)
         for page in pages:
             for line in examples(page):
                 why = None if line in seen else run(line, folder, environment)
-                if line.endswith('> story.txt'):  # a tiny model does not write UTF-8
+                if line.endswith('> story.txt'):  # a tiny model does not print valid UTF-8
                     write_text(os.path.join(folder, 'story.txt'))
                 seen.add(line)
                 if why:
@@ -82,7 +84,7 @@ def run_pages(pages, environment):
 
 
 def write_text(path):
-    """Six documents of 800 letters."""
+    """Writes six documents of 800 letters."""
     words = 'the river runs through a valley of old stones and cold water while it rains'.split()
     with open(path, 'w', encoding='utf-8') as f:
         for k in range(6):
@@ -96,11 +98,11 @@ def copy_traces(from_folder, to_folder):
 
 
 def run_help(program, environment):
-    """Failures of the examples of `-h`, one after the other in one folder."""
+    """Returns the failures of the examples of `-h`, run in order in one folder."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as kept:
         write_text(os.path.join(folder, 'text.txt'))
         shutil.copy(TORCH, folder)
-        with open(os.path.join(folder, 'plan.toml'), 'w', encoding='utf-8') as f: # of a study
+        with open(os.path.join(folder, 'plan.toml'), 'w', encoding='utf-8') as f: # the plan of a study
             f.write('methods = ["full"]\nbudgets = [32]\n[[text]]\nname = "needle"\nkind = "needles"\ntokens = 300\ncount = 1\n')
         for line in FILES:
             why = run(line, folder, environment)
@@ -118,7 +120,8 @@ def run_help(program, environment):
 
 
 def prepare(root, folder, kvfate):
-    """A tiny model under the name of the default one, and gates for it; the environment."""
+    """Makes a tiny model with the name of the default one, and gates for it; returns the
+    environment."""
     data = os.path.join(root, 'tests', 'data')
     cache, gates, trace = (os.path.join(folder, x) for x in ('cache', 'gates', 'x.kvf'))
     os.mkdir(cache)
@@ -151,7 +154,7 @@ def check(root, args):
 
 
 def self_check(root):
-    """The examples of a page that needs no model."""
+    """Runs the examples of a page that needs no model."""
     kvfate = os.path.abspath(sys.argv[sys.argv.index('--kvfate') + 1])
     path = os.path.dirname(kvfate) + os.pathsep + os.environ['PATH']
     return list(run_pages([os.path.join(root, METHODS)], {**os.environ, 'PATH': path}))

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Python code that a user runs writes files in one way: python/kvfate/files.py.
+"""Checks that Python code for users writes files only through python/kvfate/files.py.
 
-It looks at python/, docs/, examples/ and gates/.  Not at tests, bench and tools, which run in a checkout, and not at the scripts of the build
-in cli, render and engine.  A library that writes may be given a file of kvfate.files, or one in memory, under a plain name."""
+It checks python/, docs/, examples/ and gates/. It does not check tests, bench and tools, which run
+in a checkout, and build scripts in cli, render and engine. A library that writes may get a file of
+kvfate.files, or one in memory, under a plain name."""
 import ast
 import sys
 
@@ -15,32 +16,32 @@ ALLOWED = {
     'python/wheel_backend.py': 'writes where pip tells it to',
 }
 FLAGS = {'O_WRONLY', 'O_RDWR', 'O_CREAT', 'O_TRUNC', 'O_APPEND', 'O_TMPFILE'}
-# Functions of modules that make, move or change files.
+# Functions of modules that create, move or change files.
 CALLS = {'os': {'rename', 'renames', 'replace', 'link', 'truncate', 'ftruncate', 'mkfifo', 'mknod', 'fdopen'},
          'shutil': {'copy', 'copy2', 'copyfile', 'copytree', 'move', 'make_archive', 'unpack_archive'},
          'tempfile': {'mkstemp', 'mktemp', 'mkdtemp', 'NamedTemporaryFile', 'TemporaryFile', 'SpooledTemporaryFile'}}
 METHODS = {'write_text', 'write_bytes', 'touch', 'hardlink_to', 'extractall', 'extract'}
-# Functions that write to a file or to the name of one; the number of the argument.
+# Functions that write to a file or to a file name, with the number of that argument.
 SINKS = {'ZipFile': 0, 'TarFile': 0, 'save': 0, 'savez': 0, 'savez_compressed': 0, 'savetxt': 0, 'tofile': 0, 'savefig': 0, 'imsave': 0,
          'to_csv': 0, 'to_parquet': 0, 'to_feather': 0, 'to_json': 0, 'write_table': 1, 'write_feather': 1, 'write_csv': 1, 'save_file': 1}
-OWN = {'save'}  # methods of our own figures have this name: only calls of np.save count
+OWN = {'save'}  # the project's figures also have methods of this name: only calls of np.save count
 
 
 def name_of(node):
-    """The last name of `a.b.c`, and what stands before it."""
+    """Returns the last name of `a.b.c`, and the name before it."""
     if isinstance(node, ast.Attribute):
         return node.attr, node.value.id if isinstance(node.value, ast.Name) else ''
     return (node.id, '') if isinstance(node, ast.Name) else ('', '')
 
 
 def given(call, at, word):
-    """An argument by its place or its name."""
+    """Returns an argument by its position or its name."""
     named = [k.value for k in call.keywords if k.arg == word]
     return named[0] if named else call.args[at] if len(call.args) > at else None
 
 
 def files_of(tree):
-    """Names of files of kvfate.files, and of those in memory."""
+    """Returns the names of variables with files of kvfate.files or in memory."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name) and isinstance(node.context_expr, ast.Call) \
@@ -48,13 +49,13 @@ def files_of(tree):
             found.add(node.optional_vars.id)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and name_of(node.value.func)[0] in ('BytesIO', 'StringIO'):
             found |= {t.id for t in node.targets if isinstance(t, ast.Name)}
-        if isinstance(node, ast.FunctionDef):  # the caller gives it a file
+        if isinstance(node, ast.FunctionDef):  # the caller passes a file
             found |= {a.arg for a in node.args.args if a.arg in ("f", "file")}
     return found
 
 
 def opens(call, name, module):
-    """What is wrong with a call of open."""
+    """Returns why a call of open is forbidden, or None."""
     if name != 'open' or module not in ('', 'io', 'codecs', 'gzip', 'bz2', 'lzma'):
         return None
     if isinstance(call.func, ast.Attribute) and module == '':
@@ -66,7 +67,7 @@ def opens(call, name, module):
 
 
 def writes(call, known):
-    """What is wrong with a call, or None."""
+    """Returns why a call is forbidden, or None."""
     name, module = name_of(call.func)
     if opens(call, name, module):
         return opens(call, name, module)

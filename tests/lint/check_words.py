@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Text is UTF-8 with LF and no trailing white space, and names nothing of the
-machine it was written on: no absolute paths, no marks of unfinished work, no
-package registries."""
+"""Checks that text is UTF-8 with LF and without trailing white space, and does not mention the
+machine on which it was written: no absolute paths, no marks of unfinished work, no package
+registries."""
 import functools
 import re
 import sys
@@ -9,10 +9,10 @@ import sys
 import lint
 
 BINARY = ('.png', '.webp', '.kvf', '.npy', '.npz', '.gguf', '.safetensors', '.pdf', '.gz', '.zst', '.bin')
-# Written in halves, so that this file does not report itself.
+# Split in two, so that this file does not report itself.
 BANNED = [
     (r'(?<![\w.$~}/-])/(?:wo' r'rk|ro' r'ot|ho' r'me)/[\w.-]+', 'a path of one machine'),
-    # a template of mkstemp or mkdtemp is made unique where it runs
+    # A template of mkstemp or mkdtemp becomes unique at run time.
     (r'/tm' r'p/(?![\w.-]*XXXXXX)[\w.-]+', 'a path of one machine'),
     (r'\b(?:TO' r'DO|FIX' r'ME|XX' r'X)\b', 'a mark of unfinished work'),
     (r'\b(?:pyp' r'i\.org|python' r'hosted\.org|npm' r'js\.|crat' r'es\.io|ruby' r'gems\.org|'

@@ -1,9 +1,8 @@
-"""What the lint scripts share: walking the tree, reporting, and the self-test.
+"""Shared by the lint scripts: walking the tree, reports, and the self-test.
 
-A check is a function check(root) that returns a list of "path:line: what".  Its
-self-test copies the tree, plants one violation after another and expects each
-to be reported where it was planted, and no other file; files that only look like
-violations must pass.
+A check is a function check(root) that returns a list of "path:line: what". Its self-test copies the
+tree and plants one violation after another. Each must be reported in its file and in no other file.
+Files that only look like violations must pass.
 """
 import argparse
 import functools
@@ -16,12 +15,12 @@ import tempfile
 ROOMS = ['base', 'libtrace', 'engine', 'analyzers', 'studies', 'render', 'cli']
 SKIP_DIRS = {'.git', '__pycache__', 'out', 'subprojects'}
 CODE = ('.c', '.h', '.cu', '.cuh')
-# Given by others, or recorded from other programs: not ours to format.
+# Files from other projects, or recorded from other programs, which are not formatted here.
 FOREIGN = ('tests/data/', 'tests/format/golden/', 'tests/fuzz/corpus/')
 
 
 def tree(root, suffixes=None, under=None):
-    """Paths below root, relative and sorted; builds and hidden folders left out."""
+    """Returns paths below root, relative and sorted, without builds and hidden folders."""
     found = []
     for top in under or ['.']:
         for folder, dirs, names in os.walk(os.path.join(root, top)):
@@ -39,9 +38,9 @@ def read(root, path):
         return f.read()
 
 
-@functools.lru_cache(maxsize=None)  # the self-test asks for most files again and again
+@functools.lru_cache(maxsize=None)  # the self-test reads most files repeatedly
 def blank(text, strings=True):
-    """C text with comments, and on demand the inside of strings, turned to spaces."""
+    """Returns C text with comments, and optionally the contents of strings, replaced by spaces."""
     token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
     def empty(match):
@@ -57,7 +56,7 @@ def line_of(text, offset):
 
 
 class Plant:
-    """One violation: what is done to a copy of the tree, and what must be said."""
+    """A violation: the change to a copy of the tree, and the expected report."""
 
     def __init__(self, path, expect, append=None, text=None, replace=None):
         self.path, self.expect = path, expect
@@ -101,7 +100,8 @@ def copy_tree(root, to):
 
 
 def in_memory():
-    """Where a copy of the tree goes, for tempfile: thousands of files cost less in memory than on a disk."""
+    """Returns a folder for the copy of the tree, for tempfile. Thousands of files are faster in
+    memory than on a disk."""
     path = '/dev/shm'
     if not os.access(path, os.W_OK) or shutil.disk_usage(path).free < 1 << 28:
         return None
@@ -131,9 +131,9 @@ def self_test(check, root, plants, clean):
 
 
 def main(check, plants, clean=None, self_check=None, add_arguments=None):
-    """Exit status of a lint script: 0 clean, 1 violations.  clean: {path: text} of
-    files that the self-test adds and that must not be reported.  self_check: a
-    quicker form of check for the self-test."""
+    """Returns the exit status of a lint script: 0 clean, 1 violations. clean: {path: text} of files
+    that the self-test adds and that must not be reported. self_check: a faster form of check for
+    the self-test."""
     parser = argparse.ArgumentParser()
     parser.add_argument('--root', default=os.path.join(os.path.dirname(__file__), '..', '..'))
     parser.add_argument('--self-test', action='store_true')

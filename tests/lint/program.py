@@ -1,4 +1,5 @@
-"""What the program says of itself (`kvfate describe --json`), for the checks of documentation."""
+"""Reads the program's description of itself (`kvfate describe --json`), for the checks of
+documentation."""
 import functools
 import json
 import os
@@ -6,7 +7,7 @@ import re
 import shlex
 import subprocess
 
-PLANTED = 'description.json'  # of a copy of the tree: a self-test's program that lies
+PLANTED = 'description.json'  # in a copy of the tree: a wrong description for a self-test
 
 
 class Program:
@@ -19,7 +20,7 @@ class Program:
             setattr(self, kind, {x['name']: x for x in description[kind]})
 
     def options(self, command, analysis=None):
-        """{'--name' and '-n': option} of a command, with those of the analysis that it is given."""
+        """Returns {'--name' and '-n': option} of a command, with those of its analysis argument."""
         listed = list(self.commands[command]['options'])
         if analysis in self.analyzers:
             listed += [o for o in self.commands[analysis]['options'] if o.get('group') == 'own']
@@ -40,7 +41,7 @@ def describe(path):
 
 
 def of(root, args):
-    """The program of the arguments, or the one that was planted in the tree."""
+    """Returns the program in the arguments, or the one planted in the tree."""
     planted = os.path.join(root, PLANTED)
     if os.path.exists(planted):
         with open(planted, encoding='utf-8') as f:
@@ -57,16 +58,17 @@ def arguments(parser):
     parser.add_argument('--kvfate', required=True, help='the program')
 
 
-@functools.lru_cache(maxsize=None)  # self-tests ask for most lines again and again
+@functools.lru_cache(maxsize=None)  # self-tests check most lines repeatedly
 def words_of(line):
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a line of prose, or half of a command
+    except ValueError:  # prose, or an incomplete command
         return []
 
 
 def check_line(program, line):
-    """What is wrong with the command line `kvfate ...`, judged by the options that exist."""
+    """Returns what is wrong with the command line `kvfate ...`, compared with the existing
+    options."""
     words = words_of(line)
     if not words or words[0] != 'kvfate':
         return []
@@ -85,7 +87,7 @@ def check_line(program, line):
 
 
 def flags(words, known):
-    """The words that are options, without those that are the value of one."""
+    """Returns the words that are options, without those that are an option's value."""
     found, value = [], False
     for word in words:
         if value:

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""tools/new.py in a copy of the tree: what it refuses, and that one of each kind compiles without a warning, is in
-`kvfate -h`, passes its own test, and leaves nothing for the lint but the places to be filled in.
+"""Tests tools/new.py in a copy of the tree: the inputs that it rejects, and that one of each kind
+compiles without a warning, is in `kvfate -h`, passes its test, and has no lint report except the
+places to be filled in.
 
-The copy is not built anew: the sources made and the tables of the lists are compiled as the build compiled theirs,
-and linked in front of its libraries.  usage: test_new.py --root ROOT --build BUILD --kvfate KVFATE"""
+The copy is not built completely. The new sources and the tables of the lists are compiled like
+those of the build and linked before its libraries.
+
+usage: test_new.py --root ROOT --build BUILD --kvfate KVFATE"""
 import argparse
 import concurrent.futures
 import json
@@ -46,7 +49,8 @@ REFUSED = [(('analyzer', 'Held', SUMMARY), 'no name'), (('analyzer', '2b', SUMMA
 
 
 def contents(root):
-    """Of large files, which are pictures and gates, when they were written."""
+    """Returns the contents of files; for large files (pictures and gates), their modification
+    time."""
     found = {}
     for path in lint.tree(root):
         full = os.path.join(root, path)
@@ -65,7 +69,7 @@ def new(copy, *argv):
 
 
 def reports(copy, kvfate):
-    """What the checks say of the copy, without the marks of unfinished work."""
+    """Returns the reports of the checks about the copy, except marks of unfinished work."""
     program.of.asked = None
     args = argparse.Namespace(kvfate=kvfate)
     found = check_c.check(copy) + check_length.check(copy) + check_layers.check(copy) + check_docs.check(copy, args)
@@ -75,7 +79,7 @@ def reports(copy, kvfate):
 
 
 def make_all(copy):
-    """Makes one of each kind; the C files written, and the tests."""
+    """Makes one of each kind; returns the new C files and tests."""
     written = []
     for kind, name, *more in MADE:
         before = contents(copy)
@@ -97,7 +101,8 @@ def make_all(copy):
 
 
 def check_kernel(copy, name):
-    """A kernel and its test are C++ and C without a warning; the suite cuda, where the emulated device is built, runs the test."""
+    """Checks that a kernel and its test compile as C++ and C without a warning. If the emulated
+    device is built, the suite cuda runs the test."""
     flags = [f'-I{os.path.join(copy, folder)}' for folder in ('', 'base/include', 'libtrace/include')] + ['-fsyntax-only', '-Wall', '-Wextra', '-Werror']
     emulation = os.path.join(copy, 'tests/cuda/emulation.hh')
     for command in (['g++', '-std=c++17', '-include', emulation, '-Wno-unknown-pragmas', '-Wno-unused-function', '-x', 'c++', f'engine/cuda/{name}.cu'],
@@ -112,7 +117,7 @@ def line_of(copy, report):
 
 
 class Build:
-    """Compiles and links files of the copy as the build did others, into the folder `out`."""
+    """Compiles and links files of the copy like those of the build, into the folder `out`."""
 
     def __init__(self, folder, copy, out):
         self.folder, self.copy, self.out = folder, copy, out
@@ -120,7 +125,7 @@ class Build:
             self.commands = {os.path.normpath(os.path.join(c['directory'], c['file'])): c for c in json.load(f)}
 
     def compile(self, source, like):
-        """The object of a source, compiled as the source `like` of the same room was."""
+        """Returns the object of a source, compiled like the source `like` of the same module."""
         known = next(c for path, c in self.commands.items() if path.endswith('/' + like))
         out = os.path.join(self.out, source.replace('/', '_') + '.o')
         words = shlex.split(known['command'])
@@ -134,7 +139,8 @@ class Build:
         return out
 
     def link(self, target, objects, without, out):
-        """The program of a target with objects before its libraries, and without one of its own."""
+        """Returns the program of a target with objects before its libraries, and without one of its
+        objects."""
         said = subprocess.run(['ninja', '-C', self.folder, '-t', 'commands', target], capture_output=True, text=True)
         words = shlex.split(said.stdout.strip().split('\n')[-1])
         words[words.index('-o') + 1] = out = os.path.join(self.out, out)
@@ -151,7 +157,7 @@ LIKE = {'analyzers': 'analyzers/analyzer_table.c', 'render': 'render/figure.c', 
 
 
 def build_all(build, sources):
-    """The programs with what was made: kvfate, draw_table, the test of the score."""
+    """Builds the programs with the new sources: kvfate, draw_table, the test of the score."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         objects = dict(zip(sources + TABLES, pool.map(lambda s: build.compile(s, LIKE[s.split('/')[0]]), sources + TABLES)))
 
@@ -198,7 +204,7 @@ def main():
         check('kvfate -h has both', all(f'  {n:<18} {SUMMARY}' in overview for n in ('held-now', 'columns')), overview)
         subprocess.run([sys.executable, os.path.join(copy, 'docs', 'derive.py'), kvfate], check=True, capture_output=True)
         more = reports(copy, kvfate)
-        if more:  # unless the tree says so itself
+        if more:  # unless the tree already names it
             more -= reports(args.root, args.kvfate)
         check('nothing else is reported', not more, *sorted(more))
         os.symlink(os.path.join(args.root, 'tests', 'data'), os.path.join(copy, 'tests', 'data'))

@@ -1,4 +1,4 @@
-"""How a budget is dealt out over layers and heads, from docs/reference/methods.md."""
+"""Distributes a budget over layers and heads, as defined in docs/reference/methods.md."""
 from fractions import Fraction
 from math import floor
 
@@ -8,8 +8,9 @@ import methods_window
 
 
 def whole(parts, total):
-    """whole numbers from below, the rest to the largest remainders (the lower layer first among equals); and how far
-    the last remainder that was rounded up is from the next"""
+    """Rounds parts down and gives the rest to the largest remainders (the lower layer first among
+    equals). Returns the integers, and the difference between the last remainder that was rounded up
+    and the next one."""
     out = [floor(x) for x in parts]
     rest = [x - n for x, n in zip(parts, out)]
     order = sorted(range(len(parts)), key=lambda l: (-rest[l], l))
@@ -21,7 +22,8 @@ def whole(parts, total):
 
 
 def pyramid_parts(layers, places, beta, most=None):
-    """exact parts in a straight line whose first is no more than `most`: a line through the same mean"""
+    """Returns exact parts on a straight line with a first part of at most `most`. The line has the
+    same mean."""
     u = Fraction(places, layers)
     top = 2 * u - u / Fraction(beta)
     top = top if most is None else min(top, most)
@@ -29,13 +31,14 @@ def pyramid_parts(layers, places, beta, most=None):
 
 
 def pyramid(layers, u, beta):
-    """places beside the protected ones for each layer, exactly, where all of them can be filled"""
+    """Returns the exact number of unprotected entries for each layer, if all of them can be
+    filled."""
     return whole(pyramid_parts(layers, layers * u, beta), layers * u)[0]
 
 
 def filled(parts, rooms, places):
-    """min(room, part + x) for each layer, x the number for which they sum to `places`: the sum grows with x in straight
-    lines from corner to corner, and a corner is where a layer is full"""
+    """Returns min(room, part + x) for each layer, with the x for which they sum to `places`. The
+    sum is piecewise linear in x, with a corner where a layer is full."""
     parts = [Fraction(x) for x in parts]
     at = lambda x: [min(room, part + x) for room, part in zip(rooms, parts)]
     corners = sorted(room - part for room, part in zip(rooms, parts))
@@ -47,7 +50,7 @@ def filled(parts, rooms, places):
 
 
 def preference(run, p, layer, candidates):
-    """E and V of cake: candidates[head] lists the entries that may be cut"""
+    """Returns E and V of cake. candidates[head] lists the entries that may be evicted."""
     entropy = spread = 0.0
     for head in range(run.m.kv_heads):
         a = methods_window.window_rows(run, p, layer, methods_window.query_heads(run, head), candidates[head])
@@ -65,9 +68,10 @@ def cake_parts(weight, places):
 
 
 def dealt_out(scores, least, places, older=False):
-    """Which entries stay: scores[head] = {entry: score}, heads by layer, then by head; every head keeps its `least`
-    best, the best of what remains take the other places.  Of equal ones the larger (older: smaller) position stays,
-    then the earlier head.  Returns (kept by the floor, kept by the rest), sets of (head, entry)."""
+    """Chooses the entries that stay. scores[head] = {entry: score}, heads ordered by layer, then by
+    head. Every head keeps its `least` best entries; the best of the rest fill the remaining places.
+    Among equal scores the larger (older: smaller) position stays, then the earlier head. Returns
+    (kept by the floor, kept by the rest), sets of (head, entry)."""
     sign = -1 if older else 1
     safe = set()
     for h, score in enumerate(scores):
@@ -79,8 +83,9 @@ def dealt_out(scores, least, places, older=False):
 
 
 def rounds(worst_first, fraction, too_many):
-    """What stays of each head's candidates, worst first: in every round each head drops a fraction of those it has
-    left, at least one, until `too_many` are gone or none is left."""
+    """Returns the remaining candidates of each head, worst first. In every round each head evicts a
+    fraction of its remaining candidates, at least one, until `too_many` are evicted or no candidate
+    remains."""
     left = [list(x) for x in worst_first]
     while too_many > 0 and any(left):
         for i, x in enumerate(left):

@@ -17,7 +17,7 @@ MODELS = [
 LAYERS_AND_HEADS = [tuple(int(m.split(f"--{key} ")[1].split()[0]) for key in ("layers", "kv-heads")) for m in MODELS]
 
 
-# the options that are tried with each method, besides sinks, recent and those that all share
+# Options that are tried with each method, besides sinks, recent and the options of all methods.
 TRIED = {
     "window": ["every"], "h2o": ["every", "group", "divide"], "tova": ["every", "group", "window", "pool"],
     "snapkv": ["every", "group", "window", "pool"], "keydiff": ["every"], "knorm": ["every"],
@@ -34,7 +34,7 @@ TRIED = {
     "seer": ["page"], "seer-oracle": ["page", "dense"], "duo": ["sparsity"], "locret": ["every"],
     "expected-attention": ["every", "horizon", "epsilon", "floor"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
-NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or mean something else
+NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or have another meaning
 NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
 GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
 PART_SCORES = (
@@ -78,14 +78,14 @@ def value(rng, key, budget):
 
 
 def options(rng, name, budget):
-    """some options that fit into the budget"""
+    """Returns some options that fit into the budget."""
     given = {}
     if rng.random() < (0.35 if name in OLD else 0.15):
         return given
     if name in CODE and rng.random() < 0.2:
         given["variant"] = "code"
     if name in CODE and budget and rng.random() < 0.6:
-        given["slack"] = rng.choice([0, 3])  # the code's is longer than these runs
+        given["slack"] = rng.choice([0, 3])  # the default is longer than these runs
     if given.get("variant") == "code" and name == "rkv":
         given["stride"] = rng.choice([0, 1, 4, 9])
     room = budget or 12
@@ -102,7 +102,7 @@ def options(rng, name, budget):
         given["group"] = "max-logits"
     usual = 0.9 if name == "duo" else 0.4
     if name not in NO_PROTECTION and rng.random() < usual:
-        given["sinks"] = rng.randint(0, min(room - 1, 6))  # the newcomer needs a place
+        given["sinks"] = rng.randint(0, min(room - 1, 6))  # leave one place for the new entry
     if name not in NO_PROTECTION and rng.random() < usual:
         given["recent"] = rng.randint(int(name in ("local", "duo")), min(room, rng.choice([5, 100])))
     while not fits(numbers(name, budget, given), budget):
@@ -111,7 +111,7 @@ def options(rng, name, budget):
 
 
 def shared_options(rng, name):
-    """what every row that evicts may be given"""
+    """Returns options that every evicting method accepts."""
     keys = ["order", "slack", "tie"] + ["chunk"] * (name not in ORACLES) + ["positions"] * (name not in NOT_BY_RANK)
     given = {key: value(rng, key, None) for key in keys if rng.random() < 0.3}
     if "order" in given and rng.random() < 0.3:
@@ -128,7 +128,7 @@ def budget_of(rng, total, prompt):
 
 
 def case_of(rng, name, long, shared=True):
-    """long ones reach the published windows, which a small budget reduces, and a second chunk"""
+    """Long cases reach the published windows, which a small budget reduces, and a second chunk."""
     if long:
         c = {"prompt": rng.randint(250, 290), "n": rng.randint(10, 60), "budget": rng.randint(100, 240)}
     else:
@@ -136,7 +136,7 @@ def case_of(rng, name, long, shared=True):
     if name in NO_BUDGET or name == "wgkv" and rng.random() < 0.3:
         c["budget"] = None if name != "full" else c["budget"]
     c["given"] = options(rng, name, c["budget"])
-    models = [k for k, m in enumerate(MODELS) if name != "seer" or "--window" not in m]  # which its gated blocks cannot follow
+    models = [k for k, m in enumerate(MODELS) if name != "seer" or "--window" not in m]  # its gated blocks do not support sliding windows
     c |= {"model": rng.choice(models), "seed": rng.randrange(1 << 30)}
     if name in NEEDS:
         c["gates"] = NEEDS[name]
@@ -154,8 +154,9 @@ def short_case(rng):
     return {"prompt": prompt, "n": n, "budget": budget_of(rng, total, prompt)}
 
 
-# Cases at borders that chance hardly meets: (name, case).  Pages of entries astride the cache's own of 64, shares of layers that
-# are equally near to the next whole number, a part of the candidates that is whole but for rounding.
+# Cases at limits that random cases hardly reach: (name, case). Pages of entries that cross the
+# cache's pages of 64, shares of layers with equal remainders, and a fraction of the candidates that
+# is an integer except for rounding.
 FIXED = [
     ("quest", {"prompt": 150, "n": 12, "budget": 30, "given": {"page": 3}, "model": 1, "seed": 1}),
     ("quest", {"prompt": 200, "n": 12, "budget": 21, "given": {"page": 7, "dense": 1}, "model": 2, "seed": 2}),
@@ -166,9 +167,10 @@ FIXED = [
                      "gates": "write"}),
     ("h2o", {"prompt": 130, "n": 20, "budget": 70, "given": {"every": 7}, "model": 1, "seed": 7}),
     ("window", {"prompt": 129, "n": 20, "budget": 65, "given": {"sinks": 3, "slack": 2}, "model": 2, "seed": 8}),
-    # Entries leave the window of the model in heads of one row, then in those of another.
+    # Entries leave the model's sliding window first in heads of one method, then in heads of
+    # another.
     ("full", {"prompt": 12, "n": 12, "budget": 17, "given": {}, "model": 9, "seed": 13, "overrides": [("L1K1", "random", {"budget": 11})]}),
-    # The full cache that runs ahead has one entry more than the pages of the prompt hold.
+    # The full cache that runs ahead has one entry more than the pages of the prompt can store.
     ("mass-greedy", {"prompt": 64, "n": 12, "budget": 20, "given": {}, "model": 1, "seed": 10, "force": True}),
     ("mass-greedy", {"prompt": 128, "n": 12, "budget": 40, "given": {"every": 4}, "model": 2, "seed": 11, "force": True}),
     ("next-topk", {"prompt": 64, "n": 12, "budget": 20, "given": {}, "model": 4, "seed": 12, "force": True}),
@@ -176,10 +178,11 @@ FIXED = [
 ]
 
 
-# ---- rows with another part; several rows in one run
+# ---- methods with another part; several methods in one run
 
 def parts_case(rng, long, score=None):
-    """(name, case): a row with another score (a given one, or any), another allocation, or another way to read"""
+    """Returns (name, case): a method with another score (a given one, or any), allocation, or way
+    to read."""
     what = "score" if score else rng.choice(["score", "score", "allocation", "read"])
     if what == "read":
         name = rng.choice(["quest", "seer-oracle", "wgkv-quest"])
@@ -208,7 +211,7 @@ def parts_case(rng, long, score=None):
 
 
 def of_the_run(rng, names):
-    """(what all rows of a run are given, the rows that take it)"""
+    """Returns (options that all methods of a run share, the methods that accept them)."""
     given = {}
     if rng.random() < 0.3:
         given["chunk"] = rng.choice([2, 7, 16])
@@ -219,7 +222,7 @@ def of_the_run(rng, names):
 
 
 def overrides_case(rng, long):
-    """(name, case): two or three rows, each with its own heads"""
+    """Returns (name, case): two or three methods for different heads."""
     some = [m for m in METHODS if m not in READS_ONLY and m not in ORACLES and
             m not in ("pyramidkv", "ada-pyramidkv", "cake", "tova")]
     shared, some = of_the_run(rng, some)

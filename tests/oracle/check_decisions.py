@@ -4,10 +4,11 @@
 usage: check_decisions.py KVFATE METHOD|parts|overrides|fixed|properties|contract|refusals|planted|
        planted-gates [--cases N] [--seed S] [-v]
 
-The oracle is a float64 model with a ragged cache (tiny_llama.py) whose methods are written from
-docs/reference/methods.md (rows.py, methods.py).  It is fed the token ids of the trace and has to cut the same entries at
-the same steps.  The program computes in f32, so two scores that differ by less than tolerance.py says may
-change places: such a decision is excused and counted, and the rest of its case is not compared.
+The oracle is a float64 model with a ragged cache (tiny_llama.py). Its methods are written from
+docs/reference/methods.md (rows.py, methods.py). It reads the token ids of the trace and must evict
+the same entries at the same steps. The program computes in f32, so two scores with a difference
+below the limits in tolerance.py may be exchanged. Such a decision is excused and counted, and the
+rest of its case is not compared.
 """
 import os
 
@@ -32,7 +33,7 @@ MAX_EXCUSED = 1e-3
 
 
 class Models:
-    """made when first asked for"""
+    """Models, made at first use."""
 
     def __init__(self, folder):
         self.folder, self.made = folder, {}
@@ -46,7 +47,7 @@ class Models:
 
 
 def same(a, b):
-    """numbers may be stored in f32"""
+    """Compares numbers that may be stored in f32."""
     return a == b or isinstance(a, (int, float)) and isinstance(b, (int, float)) and abs(a - b) <= 1e-7 * abs(b)
 
 
@@ -56,7 +57,7 @@ def tokens_of(c, vocab):
 
 
 def options_of(engine, name, c, path, llama):
-    """(more of the command line, what Session.gates is)"""
+    """Returns (further options of the command line, the value of Session.gates)."""
     more, known = ["--probes", "lean,nll", "-t", 1 + c["seed"] % 2], None
     if "gates" in c:
         known = gates.make(engine.path("gates.safetensors"), c["gates"], c["seed"], llama, c["prompt"] + c["n"])
@@ -70,7 +71,7 @@ def options_of(engine, name, c, path, llama):
 
 
 def record_case(engine, models, name, c):
-    """(trace, what the model is, what its gates are, effective numbers)"""
+    """Returns (trace, model, gates, effective numbers)."""
     path, llama = models.get(c["model"])
     more, known = options_of(engine, name, c, path, llama)
     out = engine.run(path, tokens_of(c, llama.vocab)[0], c["n"], method_text(name, c["given"]), c["budget"], *more)
@@ -78,7 +79,7 @@ def record_case(engine, models, name, c):
 
 
 def compare_recorded(tally, name, c, trace, llama, known, effective):
-    """the faults found, as lines"""
+    """Returns the faults found, as lines."""
     case = Case(tally, name, c, trace, llama, known)
     if trace.T != c["prompt"] + max(0, c["n"] - 1):
         case.fault(f"T is {trace.T}")
@@ -98,7 +99,8 @@ def compare_case(engine, models, tally, name, c):
 
 
 def draw_case(rng, part, long, shared=True, i=None):
-    """(row, case); i: which of the cases of `parts`, the first of which are one for each score"""
+    """Returns (method, case). i: number of the case. For `parts`, the first cases cover each score
+    once."""
     if part == "parts":
         return cases.parts_case(rng, long, cases.PART_SCORES[i] if i is not None and i < len(cases.PART_SCORES) else None)
     if part == "overrides":
@@ -110,7 +112,7 @@ def check_method(engine, models, part, a):
     tally, rng, passed, failed = Tally(), random.Random(f"{part} {a.seed}"), 0, 0
     least = {"fixed": len(cases.FIXED), "parts": max(a.cases, len(cases.PART_SCORES))}
     for i in range(least.get(part, a.cases)):
-        long = i % 10 == 9 or i + 1 == a.cases < 10  # every tenth is long, or the last of fewer
+        long = i % 10 == 9 or i + 1 == a.cases < 10  # every tenth case is long, or the last one of fewer cases
         name, c = cases.FIXED[i] if part == "fixed" else draw_case(rng, part, long, i=i)
         try:
             faults = compare_case(engine, models, tally, name, c)

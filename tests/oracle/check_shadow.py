@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""--shadow entries and --shadow model against a float64 model that keeps every key and value.
+"""Compares --shadow entries and --shadow model with a float64 model that keeps every key and value.
 
 usage: check_shadow.py KVFATE [-v]
 
-Which entries have left is read from the trace (check_decisions.py compares that); what each query would have given
-them, and what a full cache would have said, is computed here, densely.
+The evicted entries are read from the trace (check_decisions.py checks them). The attention that
+each query would have given them, and the output of a full cache, are computed here with dense
+matrices.
 """
 import os
 
@@ -24,7 +25,7 @@ from engine import Engine, EngineError
 from tiny_llama import Llama, generate_model, nll
 
 NEVER = 0xFFFFFFFF
-BOUND = {"kl": 5e-5, "nll": 5e-5}  # logits of these models are off by up to 5.4e-5; all else: 1e-5
+BOUND = {"kl": 5e-5, "nll": 5e-5}  # logits of these models have errors of up to 5.4e-5; all other bounds: 1e-5
 MODEL = "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 96 --seed 12"
 DEEP = "--layers 3 --heads 6 --kv-heads 2 --head-dim 16 --dim 64 --ffn 64 --seed 13"
 PACKED = "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 64 --seed 19 --type q4_1"
@@ -32,7 +33,8 @@ GATES = "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --d-model 64 --seed 5"
 
 
 class Dense:
-    """All keys and values of one sequence. sees(layer, g, t, q, keys): mask over 0 .. t of what query t sees."""
+    """All keys and values of one sequence. sees(layer, g, t, q, keys): mask over 0 .. t of the
+    entries that query t sees."""
 
     def __init__(self, model, sees, T):
         self.m, self.sees, self.t = model, sees, 0
@@ -59,7 +61,7 @@ class Dense:
         pass
 
     def feed(self, token):
-        """(logits, residual stream after each layer)"""
+        """Returns (logits, residual stream after each layer)."""
         m, streams = self.m, []
         x = m.w["token_embd.weight"][token]
         for layer in range(m.layers):
@@ -73,7 +75,8 @@ class Dense:
 
 
 class Missing(Dense):
-    """Writes down what queries miss. Hits are bounded: weights that f32 cannot tell apart may change places."""
+    """Collects the attention that queries lose. Hits have bounds, because f32 may exchange weights
+    that are almost equal."""
 
     def __init__(self, model, sees, T):
         super().__init__(model, sees, T)
@@ -119,13 +122,14 @@ class Columns:
 
 
 def by_steps(evict_step, heads):
-    """evicted: query t sees entry i while t < evict_step"""
+    """evicted: query t sees entry i while t < evict_step."""
     per = heads // evict_step.shape[1]
     return lambda layer, g, t, q, keys: t < evict_step[layer, g // per, : t + 1]
 
 
 def by_pages(prompt, budget, page, dense):
-    """quest, as docs/reference/methods.md has it, with nothing evicted: per query head the newest page and the best others"""
+    """quest as defined in docs/reference/methods.md, without eviction: per query head the newest
+    page and the best others."""
     def sees(layer, g, t, q, keys):
         n, k = t + 1, max(1, budget // page)
         if t < prompt or layer < dense or n <= budget or n <= k * page:
@@ -156,7 +160,7 @@ class Check:
 
 
 def compare_entries(check, c, run, text):
-    """Errors may be large: their bound is relative above 1, as is that of masses that sum over queries."""
+    """Errors may be large. Their bound is relative above 1, like that of sums over queries."""
     for name, want in (("kept_mass", run.kept), ("oracle_mass", run.oracle), ("output_error", run.error),
                        ("ghost_mass", run.mass)):
         check.near(name, c.get("shadow." + name), want, 1, text)
@@ -170,7 +174,7 @@ def compare_entries(check, c, run, text):
 
 
 def compare_model(check, c, own, full, ids, text):
-    """own, full: logits and streams of each step"""
+    """own, full: logits and streams of each step."""
     want = [kl(f[0], o[0]) for f, o in zip(full, own)]
     check.near("kl", c.run("shadow.kl"), np.array(want), 1, text)
     check.near("nll", c.run("shadow.nll")[1:], np.array([nll(f[0], i) for f, i in zip(full, ids[1:])]), 1, text)
@@ -224,14 +228,15 @@ def methods(check, path, llama):
 
 
 def long_prompt(check, path, llama):
-    """Entries that have left are removed every 256 positions of a prompt, and until then are hidden in the cache."""
+    """Evicted entries are removed every 256 positions of a prompt, and hidden in the cache until
+    then."""
     write = make_gates("wgkv", os.path.join(check.engine.folder, "wgkv.safetensors"))
     missed = compare(check, path, llama, 270, 6, "wgkv:local=5,tau=.3", 200, more=write)
     check.say(missed > 0.1, "wgkv misses something in a long prompt")
 
 
 def two_blocks(check, path, llama):
-    """columns are written every 1024 steps, and those that still change are written again"""
+    """Columns are written every 1024 steps, and those that still change are written again."""
     with open(path, "rb") as f:
         model = f.read()
     context = b"llama.context_length" + struct.pack("<I", 4)
@@ -242,7 +247,7 @@ def two_blocks(check, path, llama):
 
 
 def narrow(check, path, llama):
-    """f16 entries, quantised weights, 16-bit activations: the same numbers, less exactly"""
+    """f16 entries, quantised weights, 16-bit activations: the same numbers with larger errors."""
     check.engine.exact, check.slack = False, 1000
     for method, budget in (("h2o", 9), ("snapkv", 12)):
         compare(check, path, llama, 70, 20, method, budget)
@@ -255,7 +260,7 @@ def budgets(check, path, llama):
 
 
 def nothing_lost(check, path, llama):
-    """full, and a budget of all tokens: exact values, not near ones"""
+    """With full, and with a budget of all tokens, values are exact."""
     for method, budget in (("full", 1), ("h2o", 40)):
         ids = np.random.RandomState(3).randint(3, llama.vocab, 20)
         c = Columns(check.engine.run(path, ids, 20, method, budget, "--shadow", "model,entries"))
@@ -268,7 +273,8 @@ def nothing_lost(check, path, llama):
 
 
 def changes_nothing(check, path, llama):
-    """the rest of a trace is the same with and without shadows, and shadows do not depend on how a run is executed"""
+    """The rest of a trace is equal with and without shadows, and shadows do not depend on threads
+    and chunks."""
     e, ids = check.engine, np.random.RandomState(4).randint(3, llama.vocab, 90)
     for method, budget in (("h2o", 11), ("snapkv:chunk=32", 16), ("quest:page=4,dense=0", 16), ("streaming", 0),
                            ("next-topk", 12)):

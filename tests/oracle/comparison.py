@@ -1,4 +1,4 @@
-"""One case: the program's trace replayed by the oracle, decision by decision."""
+"""Compares one case: the oracle replays the program's trace decision by decision."""
 import itertools
 
 import numpy as np
@@ -9,7 +9,7 @@ from reading import Reader
 from rows import NO_BUDGET, READS_ONLY, Row
 from tiny_llama import Session, nll
 
-NLL_BOUND = 2e-4  # logits of these models are off by up to 5.4e-5 (tests/data/golden/README.md)
+NLL_BOUND = 2e-4  # logits of these models have errors of up to 5.4e-5 (tests/data/golden/README.md)
 
 
 class Tally:
@@ -27,18 +27,20 @@ class Tally:
 
 
 def is_level(cut, ranked=False):
-    """Two unit vectors make the same angle with their mean, and are as similar to each other: with two entries in a
-    head the scores may be equal by mathematics, and rounding alone decides, in f64 as in f32.  So may be the lengths
-    of keys of one token in layer 0, since rotation does not change them; and its keys, where they are not rotated."""
+    """Returns True if scores may be equal by mathematics, so that only rounding decides, in f64 and
+    in f32. Two unit vectors have equal angles to their mean and equal similarity to each other, so
+    this happens with two entries in a head. In layer 0, keys of equal tokens have equal lengths,
+    since rotation does not change them, and are equal without rotation."""
     if cut.kind in ("knorm", "key-norm") or ranked and cut.kind in ("rkv", "gkv"):
         return cut.gap < 1e-9
     if cut.kind == "mass-greedy" and cut.gap == 0:
-        return cut.least_kept == 0  # no query is left: nothing, but for what rounding leaves of it
+        return cut.least_kept == 0  # no query is left: the true value is zero, except for rounding
     return cut.alive == 2 and (cut.kind == "keydiff" or cut.kind in ("rkv", "gkv") and cut.gap < 1e-9)
 
 
 def rows_of(name, c, llama):
-    """[Row]: the run's own, and those that some heads have instead; of two the later"""
+    """Returns [Row]: the run's own method, and the overrides for some heads. The later override
+    wins."""
     layers, kv = llama.layers, llama.kv_heads
     owner = {(l, h): 0 for l in range(layers) for h in range(kv)}
     wanted = [(name, c["budget"], c["given"])]
@@ -63,10 +65,10 @@ class Case:
         ranked = {x for row in self.rows if row.p["positions"] == "cache" for x in row.heads}
         self.run = Session(llama, trace.T, ranked, gates, self.twin(name, llama), self.read)
         self.faults = []
-        self.over = False  # an excused decision: histories part
+        self.over = False  # after an excused decision, the histories diverge
 
     def twin(self, name, llama):
-        """the full cache, fed the same tokens"""
+        """Returns the full cache after the same tokens."""
         if not any(row.score in ("remaining-mass", "next-attention") for row in rows_of(name, self.c, llama)):
             return None
         run = Session(llama, self.trace.T)
@@ -84,7 +86,7 @@ class Case:
         self.faults.append(text)
 
     def replay(self):
-        """what happens between two queries, then the query"""
+        """Replays the events between two queries, then the query."""
         t, logits = self.trace, None
         for step in range(t.T + 1):
             self.compare(step, methods.due(self.rows, self.run, self.c["prompt"], step == t.T))
@@ -101,7 +103,7 @@ class Case:
             self.check_alive()
 
     def check_token(self, step, logits):
-        """the program's greedy choice, and its nll: they depend on what the last query saw"""
+        """Checks the program's greedy choice and its NLL, which depend on the last query."""
         token = self.trace.ids[step]
         free = step >= self.c["prompt"] and not self.c.get("force")
         if free and logits.max() - logits[token] > NLL_BOUND:
@@ -112,7 +114,7 @@ class Case:
             self.fault(f"token {step}: nll {self.trace.nll[step]}, oracle {nll(logits, token)}")
 
     def compare(self, step, events):
-        """events: what happened between query step - 1 and query step"""
+        """events: the evictions between query step - 1 and query step."""
         actual = self.trace.evict_step == step
         for layer, head in itertools.product(*map(range, actual.shape[:2])):
             found = [e[layer, head] for e in events if (layer, head) in e]
@@ -135,7 +137,7 @@ class Case:
         for x in gone:
             self.compare_gone(where, layer, head, x)
         if got == set(want) | expired:
-            # two entries that may change places may have gone at the other's cut of this step
+            # Two exchangeable entries may be evicted at each other's cut of this step.
             for cut in cuts if len(cuts) == 1 or not (close or level) else []:
                 self.compare_cut(where, layer, head, cut)
         elif close or level:
@@ -148,7 +150,7 @@ class Case:
                        f"its scores {show_scores(self.trace, layer, head, got - set(want) - expired)}")
 
     def compare_gone(self, where, layer, head, gone):
-        """entries that admission did not let stay"""
+        """Compares the entries that admission let expire."""
         t = self.trace
         for j, (score, margin) in gone.entries.items():
             if t.reason[layer, head, j] != gone.reason:

@@ -1,5 +1,5 @@
-"""What must hold for every row that the program lists, whatever its scores are: a row that this file or rows.py
-does not know fails.  Each check is one line of the report."""
+"""Checks properties that every method of the program must have for any scores. A method that is
+unknown to this file or rows.py fails. Each check is one line of the report."""
 import itertools
 import json
 import os
@@ -13,10 +13,10 @@ from rows import LIMITED_BY_BUDGET, NEEDS, NO_BUDGET, ORACLES, READS_ONLY, ROWS,
 from tiny_llama import Bytes, Llama, generate_model
 
 WIDE, DEEP, LOCAL = 4, 2, 10  # of cases.MODELS: 3 KV heads of 3 query heads; 3 layers of 2 KV heads of 3 query heads; two of 3 layers see 29 tokens
-SHOWN = "tokens", "survival", "retention"  # commands that show ids and nll, last_selected, mass
-WITHOUT_ORACLE = {"plan"}  # it repeats the steps of another trace
+SHOWN = "tokens", "survival", "retention"  # commands that show ids and NLL, last_selected, mass
+WITHOUT_ORACLE = {"plan"}  # repeats the steps of another trace
 NO_LIMIT = {"wgkv": {"tau": 0}, "wgkv-snapkv": {"tau": 0}, "wgkv-quest": {"tau": 0}, "duo": {"sparsity": 0}}
-HEADS_BY_NUMBER = {"random"}  # its hash has the head's number in it
+HEADS_BY_NUMBER = {"random"}  # its hash includes the head's number
 PROTECTION_IS_OWN = {"wgkv", "wgkv-snapkv", "full", "duo", "local", *READS_ONLY}
 
 
@@ -30,7 +30,7 @@ class Report:
 
 
 class Runs:
-    """records runs of any row on one model"""
+    """Records runs of any method on one model."""
 
     def __init__(self, engine, model):
         self.engine, (self.path, self.llama) = engine, model
@@ -39,11 +39,11 @@ class Runs:
         return np.random.RandomState(seed).randint(3, self.llama.vocab, n)
 
     def forced(self, n, seed):
-        """the same tokens for all rows"""
+        """Returns the same tokens for all methods."""
         return self.engine.forced(self.ids(n - 1, seed))
 
     def more(self, name, ids, n, kind=None, x=None, seed=1):
-        """what a row needs on the command line; x: its gates' numbers"""
+        """Returns what a method needs on the command line. x: its gate values."""
         out, kind = [], kind or NEEDS.get(name)
         if kind == "blocks":
             gates.network(self.engine.path("contract.safetensors"), kind, seed, self.llama)
@@ -57,7 +57,7 @@ class Runs:
         return out
 
     def record(self, name, ids, n, budget, given={}, *more, **gate):
-        """the path of a trace"""
+        """Records a trace and returns its path."""
         return self.engine.run(self.path, ids, n, method_text(name, given), None if name in NO_BUDGET else budget,
                                *self.more(name, ids, n, **gate), *more)
 
@@ -66,7 +66,8 @@ class Runs:
 
 
 def each(report, names):
-    """a check of one row, for all; what the program refuses is a fault of that row"""
+    """Runs a check for every method. If the program rejects a method, this is a fault of the
+    method."""
     def wrap(check):
         for name in names:
             try:
@@ -88,10 +89,11 @@ def every_row_is_known(engine, report):
     report.say(not set(ROWS) - set(listed(engine)), f"{len(ROWS)} rows of the oracle are there")
 
 
-# ---- with room for everything
+# ---- with a budget for all entries
 
 def full_if_unlimited(report, runs, names, factor):
-    """B >= T: nothing is cut; text, nll and attention statistics are those of full, bit for bit"""
+    """With B >= T no entry is evicted; text, NLL and attention statistics equal those of full bit
+    for bit."""
     ids, n, engine = runs.ids(37, 1), 20, runs.engine
     total, wanted = len(ids) + n - 1, {}
 
@@ -110,10 +112,11 @@ def full_if_unlimited(report, runs, names, factor):
     each(report, names)(check)
 
 
-# ---- the budget, and what is protected
+# ---- the budget, and protected entries
 
 def limited(row, seen):
-    """what the budget limits: entries per head, on average over the heads that share it; seen is [layer][head]"""
+    """Returns the quantity that the budget limits: entries per head, averaged over the heads that
+    share it. seen is [layer][head]."""
     if row["allocation"] == "global" or row["trigger"] == "fraction":
         return seen.mean()
     if row["allocation"] in ("pyramid", "cake", "adaptive-pyramid"):
@@ -124,11 +127,11 @@ def limited(row, seen):
 def budget_and_protection(report, runs, names):
     rows = listed(runs.engine)
     ways = [({}, 5), ({"order": "after"}, 40), ({"slack": 3}, 16), ({"order": "after", "slack": 2, "chunk": 16}, 20)]
-    every = 1 if os.environ.get("KVFATE_TESTS") == "long" else 3  # each row in every third way
+    every = 1 if os.environ.get("KVFATE_TESTS") == "long" else 3  # each method in every third way
     for way, (given, budget) in enumerate(ways):
         def check(name):
             if ("chunk" in given and name in ORACLES) or (way + names.index(name)) % every:
-                return  # the first is refused
+                return  # the first one is rejected
             keep = {} if name in PROTECTION_IS_OWN or budget < 16 else {"sinks": 2, "recent": 3}
             trace = runs.trace(name, runs.ids(50, budget), 30, budget, given | keep)
             p = numbers(name, budget, given | keep)
@@ -144,8 +147,9 @@ def budget_and_protection(report, runs, names):
 
 
 def places_are_used(report, engine, models):
-    """What a layer cannot fill, others do: at each step all heads together hold as many as with the budget each, in models whose layers
-    see different numbers of tokens too, before and after the text is as long as the largest share."""
+    """Other layers use the places that a layer cannot fill: at each step all heads together have as
+    many entries as with the budget for each. Includes models whose layers see different numbers of
+    tokens, before and after the text reaches the largest share."""
     for index in (DEEP, LOCAL):
         runs = Runs(engine, models.get(index))
 
@@ -159,7 +163,7 @@ def places_are_used(report, engine, models):
 
 
 def kept_where_due(report, text, p, trace):
-    """entries leave after their birth; sinks and the newest never do"""
+    """Entries are evicted after their own step; sinks and the newest entries never."""
     gone = np.argwhere(trace.evict_step >= 0)
     age = trace.evict_step[tuple(gone.T)] - gone[:, 2]
     cut = trace.reason[tuple(gone.T)] != "refused"
@@ -170,7 +174,8 @@ def kept_where_due(report, text, p, trace):
 # ---- ties
 
 def level_gates(report, runs):
-    """equal numbers: the oldest unprotected entry goes, as in window; with tie=older the newest"""
+    """With equal gate values, the oldest unprotected entry is evicted, as in window; with tie=older
+    the newest."""
     ids, n, shape = runs.ids(40, 3), 20, (runs.llama.layers, runs.llama.kv_heads, 1000)
     window = runs.trace("window", ids, n, 16, {"sinks": 2, "recent": 3}).evict_step
     for name, given, number in (("locret", {"positions": "original"}, 0.5), ("wgkv", {"local": 3}, 0.5), ("trimkv", {}, 0)):
@@ -194,10 +199,11 @@ def level_gates(report, runs):
     each(report, ["dbtrimkv"])(check)
 
 
-# ---- other names for the heads
+# ---- heads in another order
 
 def permuted(path, out, llama, order):
-    """the same f32 model with its KV heads, and the query heads that read them, in another order"""
+    """Writes the same f32 model with its KV heads, and the query heads that read them, in another
+    order."""
     group, d = llama.heads // llama.kv_heads, llama.head_dim
     queries = [h * group + i for h in order for i in range(group)]
     with open(path, "rb") as f:
@@ -216,7 +222,7 @@ def permuted(path, out, llama, order):
 
 
 def f32_tensors(data):
-    """(name, offset, shape) of the matrices of a GGUF file"""
+    """Returns (name, offset, shape) of the matrices of a GGUF file."""
     b = Bytes(data)
     _, _, n_tensors, n_meta = b.take("4sIQQ")
     for _ in range(n_meta):
@@ -231,7 +237,8 @@ def f32_tensors(data):
 
 
 def heads_by_any_name(report, engine, folder, names):
-    """with the heads in another order, their evict steps are too (no two scores of different heads are equal)"""
+    """With the heads in another order, their evict steps are also in that order (scores of
+    different heads are never equal)."""
     made = [os.path.join(folder, f"heads{i}.gguf") for i in range(2)]
     generate_model(MODELS[WIDE], made[0])
     order = [2, 0, 1]
@@ -263,7 +270,8 @@ def heads_by_any_name(report, engine, folder, names):
 # ---- all pairs
 
 def no_two_alike(report, runs, names):
-    """evict steps at B = 64; rows that evict nothing or the same differ in what their queries read"""
+    """Compares evict steps at B = 64. Methods with no or equal evictions must differ in the entries
+    that queries read."""
     ids, n, found = runs.ids(420, 5), 12, {}
 
     def check(name):
@@ -282,7 +290,7 @@ def no_two_alike(report, runs, names):
 
 
 def runs_again(report, runs, names):
-    """the same bytes again, with other threads and chunks"""
+    """A repeated run with other threads and chunks gives the same bytes."""
     ids = runs.ids(70, 6)
 
     def check(name):
@@ -305,6 +313,6 @@ def check(engine, models):
     places_are_used(report, engine, models)
     level_gates(report, deep)
     heads_by_any_name(report, engine, models.folder, names)
-    no_two_alike(report, deep, names)  # three layers: quest leaves two alone
+    no_two_alike(report, deep, names)  # three layers: quest does not apply to the first two
     runs_again(report, deep, names)
     return report.passed, report.failed

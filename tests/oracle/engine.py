@@ -1,4 +1,4 @@
-"""Runs the kvfate program and reads what its traces say (through its own commands)."""
+"""Runs the kvfate program and reads its traces (through its own commands)."""
 import json
 import os
 import subprocess
@@ -15,7 +15,8 @@ def method_text(name, given):
 
 
 class Trace:
-    """what one trace says: id, nll [T]; evict_step, reason, score, margin, tie [layer][head][T]"""
+    """The contents of a trace: id, nll [T]; evict_step, reason, score, margin, tie
+    [layer][head][T]."""
 
     def __init__(self, engine, path):
         self.path = path
@@ -29,7 +30,8 @@ class Trace:
         assert (e["token"].reshape(shape) == np.arange(self.T)).all()
 
     def visible(self, step):
-        """entries that each head's query of this step saw, by birth and evict_step alone"""
+        """Returns the entries that each head's query of this step saw, by append step and
+        evict_step only."""
         born = np.arange(self.T) <= step
         return (born & ((self.evict_step < 0) | (step < self.evict_step))).sum(axis=-1)
 
@@ -50,7 +52,7 @@ class Engine:
         return p.stdout
 
     def table(self, command, path):
-        """what attention left behind; not what gates said of the entries, nor how the method protects them"""
+        """Returns the entries after attention, without gate values and protection."""
         out = self.path("table.npz")
         self.call(command, path, *["--source", "last-use"] * (command == "retention"), "-o", out)
         with np.load(out) as z:
@@ -63,25 +65,25 @@ class Engine:
         return ["--ids", path] + ["--exact"] * self.exact
 
     def forced(self, ids):
-        """the tokens after the prompt, given"""
+        """Writes the given tokens after the prompt."""
         path = self.path("forced.txt")
         with open(path, "w") as f:
             f.write(" ".join(map(str, ids)))
         return ["--force", path]
 
     def planned(self, model, ids, after):
-        """the same tokens, and what attention the full cache gives them"""
+        """Records a plan for the same tokens, with their attention in the full cache."""
         full, out = self.path("planned.kvf"), self.path("plan.kvf")
         self.call("run", "--overwrite", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
         self.call("plan", "--overwrite", full, "-o", out)
         return ["--plan", out]
 
     def tokens_of_run(self, name, model, ids, after):
-        """what an oracle needs to know"""
+        """Returns what an oracle method needs to know."""
         return self.planned(model, ids, after) if name == "mass-greedy" else self.forced(after)
 
     def run(self, model, ids, n, method, budget, *more, name="trace.kvf"):
-        """records a run of n greedy tokens; the path of its trace"""
+        """Records a run of n greedy tokens; returns the path of its trace."""
         out = self.path(name)
         limit = ["--budget", budget] if method.partition(":")[0] != "full" and budget is not None else []
         said = self.call("run", "--overwrite", "-m", model, *self.prompt(ids), "-n", n, "--ignore-eos", "--method", method, *limit,
@@ -100,6 +102,6 @@ class Engine:
         return json.loads(self.call("info", "--json", path))["header"]
 
     def numbers(self, path):
-        """the method's effective numbers, as the trace's header has them"""
+        """Returns the method's effective numbers from the trace's header."""
         m = self.header(path)["method"]
         return {k.replace("_", "-"): v for k, v in m.items()}

@@ -1,5 +1,5 @@
-"""Gate files (docs/reference/gates.md) for cases: with given numbers, or networks with random weights; and what the oracle
-knows of them (gates_np.py evaluates networks)."""
+"""Makes gate files (docs/reference/gates.md) for cases, with given numbers or with networks of
+random weights. Also gives the oracle their values (gates_np.py evaluates networks)."""
 import json
 import os
 import struct
@@ -15,11 +15,11 @@ import make_gates
 
 RETENTION_GRID = 0.125
 NETWORKS = {"retention": ("rg", "rg2", "rg3", "rg10", "linear", "rgkv"), "write": ("wgkv",), "importance": ("locret",), "blocks": ("seer",)}
-ERROR = 1e-5  # of a network's number: relative to it, or to the largest of its kind where it may be of any sign
+ERROR = 1e-5  # of a network's value: relative to it, or to the largest of its kind if values can be negative
 
 
 def safetensors(path, tensors, metadata):
-    """tensors: {name: f32 array}; 8 bytes of header length, the header, the data"""
+    """Writes tensors {name: f32 array}: 8 bytes of header length, the header, the data."""
     header, data = {"__metadata__": metadata}, b""
     for name, x in tensors.items():
         raw = np.ascontiguousarray(x, "<f4").tobytes()
@@ -32,7 +32,8 @@ def safetensors(path, tensors, metadata):
 
 
 def draw(kind, seed, layers, heads, tokens):
-    """random numbers of a kind; in some draws many are equal, or at the edge of what is allowed"""
+    """Draws random numbers of a kind. In some draws many are equal or at the limit of the allowed
+    range."""
     rng = np.random.RandomState(seed)
     coarse = rng.rand() < 0.3
     if kind == "heads":
@@ -55,7 +56,7 @@ def draw(kind, seed, layers, heads, tokens):
 
 
 def write(path, kind, x, **more):
-    """a file with given numbers; more: metadata"""
+    """Writes a file with given numbers; more: metadata."""
     layout, name = ("duo", "duo.alpha") if kind == "heads" else ("values", "values")
     metadata = {"kvfate.kind": kind, "kvfate.layout": layout} | {f"kvfate.{k}": v for k, v in more.items()}
     safetensors(path, {name: x}, metadata)
@@ -63,7 +64,7 @@ def write(path, kind, x, **more):
 
 
 class Given:
-    """numbers by position, or alpha by head"""
+    """Given numbers by position, or alpha by head."""
 
     exact = True
 
@@ -77,7 +78,7 @@ class Given:
 
 
 class Network:
-    """computed from what the model computed, in f64"""
+    """Values computed in f64 from the model's activations."""
 
     exact = False
 
@@ -96,7 +97,7 @@ class Network:
                 "k_pre": k.swapaxes(0, 1), "v": v.swapaxes(0, 1), "k_post": turned}
 
     def values(self, run, layer, head, entries):
-        """fixed at birth: each is computed once in a run"""
+        """Returns values that are fixed at the append: each is computed once per run."""
         one = [int(i) for i in np.atleast_1d(entries)]
         new = [i for i in one if (layer, i) not in self.known]
         if new:
@@ -106,7 +107,7 @@ class Network:
         return x if np.ndim(entries) else x[0]
 
     def block_logits(self, run, layer, head, blocks):
-        """of every block for the newest query"""
+        """Returns the logit of every block for the newest query."""
         size = run.m.heads // self.heads
         q = gates_np.block_vector(self.net, layer, head, "q",
                                   run.queries[layer, head * size : (head + 1) * size, run.t], run.t)
@@ -120,7 +121,7 @@ class Network:
 
 
 def network(path, kind, seed, llama):
-    """writes a network with random weights"""
+    """Writes a network with random weights."""
     layout = NETWORKS[kind][seed % len(NETWORKS[kind])]
     o = SimpleNamespace(layout=layout, kind=None, layers=llama.layers, heads=llama.heads, kv_heads=llama.kv_heads,
                         head_dim=llama.head_dim, d_model=llama.w["token_embd.weight"].shape[1], hidden=24, gate_dim=16,
@@ -132,7 +133,7 @@ def network(path, kind, seed, llama):
 
 
 def make(path, kind, seed, llama, tokens):
-    """draws, writes, and says what Session.gates is"""
+    """Draws and writes a gate file; returns the value of Session.gates."""
     if kind == "blocks" or kind in NETWORKS and seed % 4 == 0:
         return network(path, kind, seed, llama)
     return write(path, kind, draw(kind, seed, llama.layers, llama.kv_heads, tokens))

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Gates in float64, written from the equations of docs/reference/gates.md: a reader and an evaluator of their own.
+"""An independent reader and evaluator of gates in float64, from the equations in
+docs/reference/gates.md.
 
-Entries of one layer: evaluate(Gates(path, shape), layer, inputs) -> [tokens, H].  Blocks: block_key, block_query.
-Run by itself: checks identities of its own functions.
+Entries of one layer: evaluate(Gates(path, shape), layer, inputs) -> [tokens, H]. Blocks: block_key,
+block_query. As a program, it checks identities of its own functions.
 """
 import json
 import math
@@ -12,7 +13,7 @@ import numpy as np
 
 
 def read_safetensors(path):
-    """(metadata, {name: float64 array})"""
+    """Returns (metadata, {name: float64 array})."""
     with open(path, "rb") as f:
         raw = f.read()
     n = struct.unpack_from("<Q", raw)[0]
@@ -32,13 +33,13 @@ def read_safetensors(path):
 
 
 def bf16(a):
-    """Nearest bf16 by exhaustive choice between the two neighbours, ties to the even one."""
+    """Rounds to the nearest bf16 by comparing both neighbours; ties go to the even one."""
     a = np.asarray(a, np.float64)
     low = (np.float32(a).view(np.uint32) & 0xffff0000)
     grid = [(low.astype(np.int64) + k * 0x10000).astype(np.uint32).view(np.float32).astype(np.float64) for k in (-1, 0, 1)]
     odd = [((low >> 16).astype(np.int64) + k) & 1 for k in (-1, 0, 1)]
     distance = np.stack([np.abs(g - a) * 4 for g in grid])
-    # a tie counts a little more for the odd neighbour; the step of the grid is far larger
+    # A tie adds a little to the distance of the odd neighbour, far less than the step of the grid.
     order = distance + np.stack(odd) * 1e-12 * np.abs(a)
     return np.take_along_axis(np.stack(grid), order.argmin(0)[None], 0)[0]
 
@@ -67,12 +68,13 @@ def rotate(x, pos, base):
 
 
 def to_halves(x):
-    """Channels 0 2 4 ... 1 3 5 ...: a head of neighbours as a file with key_order = halves sees it."""
+    """Returns channels 0 2 4 ... 1 3 5 ...: a head with neighbouring pairs in the order of a file
+    with key_order = halves."""
     return np.concatenate([x[..., 0::2], x[..., 1::2]], -1)
 
 
 def rotate_halves(x, pos, base):
-    """RoPE where channel j goes with channel j + n/2."""
+    """RoPE that pairs channel j with channel j + n/2."""
     n = x.shape[-1] // 2
     angle = pos * base ** (-np.arange(n) / n)
     a, b = x[..., :n], x[..., n:]
@@ -97,7 +99,7 @@ class Gates:
 
 
 def retention_z(g, layer, a):
-    """(z without the last bias, bias)"""
+    """Returns (z without the last bias, bias)."""
     def get(name):
         return g.get(layer, "retention_gate." + name)
     x = a["x"]
@@ -119,7 +121,7 @@ def retention_z(g, layer, a):
 
 
 def write_gate(g, layer, k_pre, k_post):
-    """k: [tokens, H, D]; a grouped 1x1 convolution is a matrix product for each head."""
+    """k: [tokens, H, D]. A grouped 1x1 convolution is a matrix multiplication for each head."""
     def get(name):
         return g.get(layer, "g_predictors." + name)
     H, out = g.s["kv_heads"], []
@@ -155,7 +157,7 @@ def evaluate(g, layer, a):
 
 
 def block_vector(g, layer, head, side, x, pos):
-    """In the order of the file; x: [parts, D]"""
+    """Returns the vector in the order of the file. x: [parts, D]."""
     v = g.get(layer, f"block_gate.{side}_proj.weight")[head] @ g.head_order(x).reshape(-1)
     norm = f"model.layers.{layer}.self_attn.block_gate.{side}_norm.weight"
     if norm in g.t:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares methods.py and allocation.py with what the published code of the methods decides
-(tests/data/golden/methods.json), wherever docs/reference/methods.md says that the rule is the published one, and rules_*.py with
-tests/data/golden/gates.json (golden_gates.py).
+"""Compares methods.py and allocation.py with the decisions of the methods' published code
+(tests/data/golden/methods.json), wherever docs/reference/methods.md states that the rule is the
+published one. Compares rules_*.py with tests/data/golden/gates.json (golden_gates.py).
 
 usage: golden.py [-v]     prints for each published method how many numbers and choices agree
 """
@@ -86,7 +86,7 @@ class Report:
 
 
     def differs(self, what, is_so):
-        """where another reading of the method would decide otherwise: counted, no error"""
+        """Counts decisions that another reading of the method would change; this is no error."""
         count, of = self.apart.get(what, (0, 0))
         self.apart[what] = count + bool(is_so), of + 1
 
@@ -102,13 +102,13 @@ def whole_run(spec, apart=False, layers=1):
 
 
 def scores_of(name, p, run, layer=0):
-    """[head]: {entry: score}"""
+    """Returns [head]: {entry: score}."""
     C = [methods.candidates(p, a, run.t - 1) for a in run.alive[layer]]
     return [methods.scored(name, p, run, layer, h, C[h])[0] for h in range(run.kv_heads)]
 
 
 def stays(score, places, run, layer, head):
-    """the best candidates and all that is protected"""
+    """Returns the best candidates and all protected entries."""
     cut = set(methods.lowest_first(score)[: max(0, len(score) - places)])
     return [j for j in run.alive[layer][head] if j not in cut]
 
@@ -120,7 +120,7 @@ def one_choice(report, label, name, p, run, want, places, layer=0, clear=True, f
         report.equal(label, [stays(s, places, run, layer, h) for h, s in enumerate(scores)], want["kept"])
 
 
-# ---- the prompt's end
+# ---- the end of the prompt
 
 def snapkv(report, case, label="snapkv", group=None):
     p, out = case["params"], case["out"]
@@ -137,7 +137,8 @@ def snapkv_group(report, case):
 
 
 def press_scores(spec, p):
-    """a mean over the window, then an average over neighbours, then a mean over the group: any order"""
+    """A mean over the window, an average over neighbours and a mean over the group, in any
+    order."""
     r = row(window=p["window"], recent=p["window"], pool=p["kernel"], pool_kind="avg")
     run = whole_run(spec)
     return run, scores_of("snapkv", r, run)
@@ -163,7 +164,7 @@ def adakv(report, case, label="adakv"):
     for layer, want in enumerate(layers):
         scores = scores_of("adakv", r, run, layer)
         report.close(label, np.concatenate([list(s.values()) for s in scores]), np.concatenate(want["scores"]))
-        # its budgets are rounded for each head, but where all or nothing is shared out
+        # Its budgets are rounded for each head, except if all or no places are shared.
         if p["alpha"] in (0, 1) and not p.get("normalize") and want["base"] < len(scores[0]):
             least = int(p["alpha"] * want["base"])
             chosen = allocation.dealt_out(scores, least, len(scores) * want["base"])
@@ -181,7 +182,7 @@ def kept_sets(run, layer, p, safe, rest):
 
 
 def adakv_press(report, case):
-    """its window is protected by scores, not apart from them"""
+    """Its window is protected by scores, not separately."""
     p, n = case["params"], case["in"]["n"]
     run, scores = press_scores(case["in"], p)
     top = max(max(s.values()) for s in scores) + 1
@@ -240,7 +241,8 @@ def cake(report, case):
 
 
 def shares_agree(got, published, p):
-    """our shares are within one of the exact parts of the published preference, and use up all places"""
+    """Our shares differ by at most one from the exact parts of the published preference, and use
+    all places."""
     places = p["layers"] * (p["capacity"] - p["window"])
     mine = allocation.whole([places * x / sum(got) for x in got], places)[0]
     exact = [places * x / sum(published) for x in published]
@@ -262,10 +264,10 @@ def tova_press(report, case):
     one_choice(report, "tova_press", "tova", row(window=1, recent=1), run, out, len(out["kept"][0]) - 1)
 
 
-# ---- again and again
+# ---- repeated evictions
 
 def rounds(report, label, name, p, case, budget, until, upto=None, kept=True, apart=False):
-    """feeds and cuts; every cut's scores and what stays"""
+    """Runs tokens and evictions; compares every eviction's scores and kept entries."""
     run = Replay([Inputs(case["in"])], apart)
     wanted = case["out"].get("rounds") or case["out"]["steps"]
     for t, want in list(zip(until, wanted))[:upto]:
@@ -283,8 +285,9 @@ def rounds(report, label, name, p, case, budget, until, upto=None, kept=True, ap
 
 
 def rkv(report, case):
-    """all rounds, with slots in the order of scores as there; not where column 0 is forgiven whatever is similar, nor where
-    keys are so short that its epsilon counts"""
+    """Compares all rounds, with slots in the order of scores as in the published code. Skips
+    cases where it ignores column 0 regardless of similarity, and keys so short that its epsilon
+    matters."""
     p, slots = case["params"], [[]] * Inputs(case["in"]).H
     if p["retain"] == "first" or any(0 < np.hypot(*k) < 1e-5 for k in case["in"].get("keys", [])):
         return
@@ -311,20 +314,20 @@ def rkv(report, case):
 
 
 def snapkv_decode(report, case):
-    """rkv with importance alone"""
+    """rkv with only importance."""
     p = case["params"]
     r = row(window=p["window"], recent=p["window"], pool=p["kernel"], group="max-logits") | {"lambda": 1}
     rounds(report, "snapkv_decode", "rkv", r, case, p["budget"], p["rounds"], upto=1)
 
 
 def gkv(report, case):
-    """its scores without redundancy are those of snapkv-global, and of gkv with lambda 1; without smoothing nothing is
-    normalised: the order is the same, the score not"""
+    """Its scores without redundancy are those of snapkv-global, and of gkv with lambda 1. Without
+    smoothing no normalisation occurs: the order is equal, the score is not."""
     p, until = case["params"], case["params"]["rounds"]
     if p["gamma"] or p["ratio"] or p["smooth"] is None or p["disable_norm"] or p["redundancy"] == "raw":
         return
     if any(b - a < p["window"] for a, b in zip(until, until[1:])) or "keys" in case["in"]:
-        return  # queries of before the last cut saw more than its slots; keys so short that its epsilon counts
+        return  # queries before the last eviction saw more than its slots; keys so short that its epsilon matters
     r = row(window=p["window"], recent=p["window"], group="max", history=p["alpha"], fold={"mean": "average"}.get(p["smooth"], p["smooth"]),
             pool=p["kernel"] if p["pooling"] else 1)
     r["lambda"] = p["lambda"] if p["redundancy"] else 1
@@ -345,7 +348,7 @@ def tova(report, case):
 
 
 def morphkv(report, case):
-    """each head by itself; the current query is left out, so the cut is the one before it comes"""
+    """Each head separately. The current query is excluded, so the eviction is the one before it."""
     p, spec = case["params"], case["in"]
     if spec["G"] != spec["H"] or p["fuse"] != "max" or p["evict_after"] != 1:
         return
@@ -367,7 +370,7 @@ def morphkv(report, case):
 CHECKS = {f.__name__: f for f in (snapkv, snapkv_group, snapkv_press, snapkv_decode, rkv, gkv, adakv, adakv_group,
                                   adakv_press, pyramidkv, pyramidkv_press, cake, tova, tova_press, h2o, morphkv)}
 CHECKS |= {"keydiff": all_scores("keydiff"), "knorm": all_scores("knorm")}
-# what has to be compared at least, so that no condition above silently leaves a method out
+# The minimum to compare, so that no condition above silently skips a method.
 EXPECTED = set(CHECKS) - {"gkv"} | {"rkv importance", "rkv redundancy", "cake preference", "cake shares", "snapkv-global",
                                     "gkv max", "gkv mean", "gkv sum"}
 

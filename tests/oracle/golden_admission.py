@@ -32,7 +32,7 @@ def wgkv_train(report, case):
 
 
 def wgkv_prefill(report, case):
-    """the kernel reads whole blocks of 64 columns up to the diagonal, and the listed columns"""
+    """The kernel reads complete blocks of 64 columns up to the diagonal, and the listed columns."""
     p, spec, out = case["params"], case["in"], case["out"]
     report.equal("wgkv_prefill", out["same_as_reference"], True)
     g = gates(dict(spec, L=1), p["tau"])[0]
@@ -91,7 +91,8 @@ def wgkv_quest(report, case):
 
 
 def wgkv_snapkv(report, case):
-    """tiers grow by promotion; when all together exceed the limit after a forward, each head loses its share"""
+    """Tiers grow by promotion. If all together exceed the limit after a forward pass, each head
+    loses its share."""
     run, p, out = Dual(case), case["params"], case["out"]
     cuts = {one["t"]: one for one in out["cuts"]}
     tier = {lane: [] for lane in run.lanes()}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Evaluates tests/data/golden/closed_forms.json, whose expected values were worked out on paper, with the oracle's own
-functions.
+"""Evaluates tests/data/golden/closed_forms.json with the oracle's functions. The expected values
+were derived by hand.
 
 usage: golden_closed.py      prints the number of cases of each kind
 """
@@ -35,20 +35,20 @@ def softmax(z):
 
 
 def kept(scores, count):
-    """by the oracle's order of eviction"""
+    """Returns the kept entries by the oracle's order of eviction."""
     score = dict(enumerate(scores))
     return sorted(set(score) - set(methods.lowest_first(score)[:max(0, len(score) - count)]))
 
 
 def kept_both(scores, count):
-    """two ways that must agree; methods.py never meets what is no number"""
+    """Computes in two ways that must agree; methods.py never processes NaN."""
     other = keep_best(scores, list(range(len(scores))), count)
     one = other if None in scores else kept(scores, count)
     return one if one == other else [one, other]
 
 
 def largest_logits(z):
-    """of one query, whose heads share a KV head"""
+    """Of one query whose heads share a KV head."""
     n = z.shape[1]
     run = SimpleNamespace(t=n, scaled=np.full((1, len(z), n, n), -np.inf))
     run.scaled[0, :, n - 1] = z
@@ -78,7 +78,7 @@ def keep(x):
 
 
 def window(x):
-    """the budget counts the newcomer"""
+    """The budget includes the new entry."""
     n, m = x["n"], x["incoming"]
     p = {"sinks": x["sinks"], "recent": x["recent"]}
     places = x["sinks"] + x["recent"] - m
@@ -112,7 +112,7 @@ def pyramid(x):
 
 
 def pyramid_reference(x):
-    """whole numbers rounded down throughout"""
+    """Integers, rounded down everywhere."""
     u, L = x["budget"] - x["window"], x["layers"]
     m = u // x["beta"]
     top, room = 2 * u - m, x.get("n", 10 ** 9) - x["window"]
@@ -148,7 +148,7 @@ def adakv(x):
 
 
 def adakv_reference(x):
-    """Python's round takes halves to the even number, as the published code does"""
+    """Python's round rounds ties to even, as in the published code."""
     H, lanes = len(x["scores"]), [x["scores"]]
     best = keep_best_of_all(lanes, [[list(range(len(s))) for s in x["scores"]]], H * x["each"])[0]
     least = int(x["each"] * x["floor"])
@@ -197,7 +197,8 @@ def cake_shares(x):
 
 
 def cake_limit(x):
-    """whole parts; what is above the limit in equal whole shares to the others; what is left one by one from below"""
+    """Integer parts. The excess over the limit goes to the other layers in equal integer shares;
+    the rest is distributed one by one from the first layer."""
     limit, n = x["limit"], len(x["preference"])
     out = [x["places"] * p // sum(x["preference"]) for p in x["preference"]]
     free = [l for l in range(n) if out[l] < limit]

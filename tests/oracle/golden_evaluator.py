@@ -1,6 +1,7 @@
-"""Compares gates_np.py, by which the engine's gates are tested, with the published gates (../data/golden/gates.json).
+"""Compares gates_np.py, the reference for the engine's gates, with the published gates
+(../data/golden/gates.json).
 
-Each check takes (report, case); golden_gates.py runs them beside its own.
+Each check takes (report, case). golden_gates.py runs them together with its own checks.
 """
 import numpy as np
 
@@ -9,7 +10,7 @@ from method_inputs import Draws, Inputs
 
 
 class Given(gates_np.Gates):
-    """tensors of one layer instead of a file"""
+    """The tensors of one layer, without a file."""
 
     def __init__(self, kind, layout, shape, tensors, act="silu", halves=False):
         self.meta, self.kind, self.layout, self.halves = {}, kind, layout, halves
@@ -18,7 +19,7 @@ class Given(gates_np.Gates):
 
 
 def agree(report, name, got, want):
-    """got [n, H], want [H][n]"""
+    """got [n, H], want [H][n]."""
     for a, b in zip(np.asarray(got).T, want):
         report.close(name, a, b)
 
@@ -61,7 +62,7 @@ def locret_gate(report, case):
 
 
 def neighbours(x):
-    """the order of channels of which to_halves() makes x"""
+    """Returns the order of channels that to_halves() would convert to x."""
     out = np.empty(x.shape)
     half = x.shape[-1] // 2
     out[..., 0::2], out[..., 1::2] = x[..., :half], x[..., half:]
@@ -69,7 +70,8 @@ def neighbours(x):
 
 
 def seer(report, case):
-    """the published projection of the query with the first step, where all full blocks are from the prompt"""
+    """Compares the published projection of the query with the first step, if all full blocks are
+    from the prompt."""
     spec, p, x = case["in"], case["params"], Inputs(case["in"])
     if p["query"] != "Qproj" or spec["L"] > 1:
         return

@@ -1,7 +1,9 @@
-"""Compares rules_*.py with what published code decides (tests/data/golden/gates.json); see golden.py, which runs this.
+"""Compares rules_*.py with the decisions of published code (tests/data/golden/gates.json);
+golden.py runs this.
 
-Each check takes (report, case); those of WG-KV are in golden_admission.py.  Where paper and code differ, the rule has
-both forms: the published one is compared, and the paper's is counted where it chooses otherwise (`report.differs`).
+Each check takes (report, case); the checks of WG-KV are in golden_admission.py. If paper and code
+differ, the rule has both forms: the published one is compared, and different choices of the paper's
+form are counted (`report.differs`).
 """
 import math
 
@@ -30,7 +32,7 @@ def trimkv_gate(report, case):
 
 
 class Lanes:
-    """positions of every layer and head, and their scores"""
+    """Positions of every layer and head, and their scores."""
 
     def __init__(self, case):
         spec, p = case["in"], case["params"]
@@ -65,7 +67,8 @@ class Lanes:
 
 
 def lane_rounds(report, case, due, choose, norm=False, readings={}):
-    """runs all forwards; what is cut, its scores, and how often the paper's ages or other readings choose otherwise"""
+    """Runs all forward passes. Compares the evicted entries and their scores, and counts how often
+    the paper's ages or other readings choose differently."""
     name, p, lanes = case["method"], case["params"], Lanes(case)
     steps, wanted = p.get("lookahead", 1), {one["t"]: one for one in case["out"]["steps"]}
     for t in range(p["prompt"], case["in"]["n"] + 1):
@@ -117,7 +120,8 @@ def trimkv_norm(report, case):
 
 
 def over_all(report, case, miscounted):
-    """the paper has no least per head; there the place of the miscount is counted"""
+    """The paper has no minimum per head. The code has one, with a miscount; its effect is
+    counted."""
     p, (L, H) = case["params"], (case["in"]["L"], case["in"]["H"])
     total, least = L * H * p["memory"], p["least"]
 
@@ -148,7 +152,7 @@ def dbtrimkv_paged(report, case):
 
 
 def dbtrimkv_floor(report, case):
-    """the share may not divide: the whole parts of both shares are taken"""
+    """The share may not divide: the integer parts of both shares are used."""
     p, (L, H) = case["params"], (case["in"]["L"], case["in"]["H"])
     places = H * p["memory"]
 
@@ -187,7 +191,7 @@ def locret(report, case):
     got = [list(chunk) for chunk in zip(*kept)]
     if p["stabilizers"]:
         report.equal("locret", got, case["out"]["kept"])
-    else:  # published: without stabilizers every entry counts as one, so that chance decides
+    else:  # published: without stabilizers all entries have equal scores, so the choice is random
         report.equal("locret", [[len(h) for h in c] for c in got], [[len(h) for h in c] for c in case["out"]["kept"]])
         report.differs("locret: no stabilizers", got != case["out"]["kept"])
 
@@ -243,7 +247,7 @@ def weights(z):
 
 
 def h2o_masked(report, case):
-    """each query head by itself; masked entries have no weight"""
+    """Each query head separately; masked entries have zero weight."""
     x, p, steps = Inputs(case["in"]), case["params"], case["out"]["steps"]
     for g in range(x.G):
         rule = heads.HeavyMask(p["prompt"], p["heavy"], p["recent"])
@@ -285,7 +289,7 @@ def quest_library(report, case):
 
 
 class Gate:
-    """SeerAttention-R's of one layer"""
+    """The gate of SeerAttention-R for one layer."""
 
     def __init__(self, case, layer):
         spec, self.p = case["in"], case["params"]
@@ -302,14 +306,15 @@ class Gate:
         return read.rotate(x, position, 100.0) if self.p["rope"] else x
 
     def block(self, h, b, quirk):
-        """`quirk`, as published: a block that became full while decoding turns with its last position"""
+        """`quirk`, as published: a block that became full while decoding is rotated by its last
+        position."""
         size = self.p["block"]
         at = (b + 1) * size - 1 if quirk and (b + 1) * size > self.p["prompt"] else b * size
         keys = self.x.k[h, b * size:(b + 1) * size]
         return self.turned(read.block_key(keys, self.p["pools"], self.weight[h], self.norms[1]), at)
 
     def scores(self, h, i, quirk):
-        """of the query at i: all its blocks"""
+        """Of the query at i: all its blocks."""
         x, size = self.x, self.p["block"]
         q = x.q[h * x.group:(h + 1) * x.group, i]
         q = self.turned(read.gate_query(q, self.query[h], self.norms[0], self.average), i)
@@ -340,8 +345,9 @@ def seer(report, case):
 
 
 def wrong_remainder(gate, p):
-    """as published: every layer but the first writes the keys of decoded tokens one place too far, so that in the
-    block that the prompt left open the first key is lost and a zero takes a place"""
+    """As published: every layer except the first writes the keys of decoded tokens one place too
+    far. In the block that the prompt left incomplete, the first key is lost and a zero replaces
+    it."""
     first = p["prompt"] // p["block"] * p["block"]
     gate.x.k[:, first] = 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The oracle's own definitions against closed forms, numbers worked out by hand, and brute force.
+"""Compares the oracle's definitions with closed forms, numbers computed by hand, and brute force.
 
 usage: identities.py
 """
@@ -28,7 +28,7 @@ class Report:
 
 
 def run_with(x, t, **more):
-    """a run of t tokens whose gates say x, [position]"""
+    """Returns a run of t tokens with gate values x, [position]."""
     m = SimpleNamespace(layers=1, heads=1, kv_heads=1, head_dim=4, freq=np.array([1.0, 0.1]))
     return SimpleNamespace(t=t, m=m, gates=gates.Given("retention", np.asarray(x, np.float32)[None, None]), **more)
 
@@ -63,7 +63,8 @@ def admission(report):
 
 
 def expected_attention(report):
-    """one query, one position ahead: that query's attention, had it the next position"""
+    """With one query and a horizon of one position, this is the query's attention at the next
+    position."""
     rng = np.random.RandomState(4)
     run = run_with(np.zeros(3), 3, queries=rng.normal(size=(1, 1, 3, 4)), keys=rng.normal(size=(1, 1, 3, 4)),
                    values=rng.normal(size=(1, 1, 3, 4)))
@@ -101,7 +102,7 @@ def pages(report):
 
 
 def shared_places(report):
-    """the best choice of all that keep so many, by trying all"""
+    """Compares with the best of all choices of the required number of entries."""
     rng = np.random.RandomState(6)
     good = True
     for _ in range(60):

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""The best that any schedule of evictions can keep, against the greedy oracles (docs/reference/methods.md, mass-greedy, next-topk).
+"""Computes the best that any schedule of evictions can keep, and compares it with the greedy
+oracles (docs/reference/methods.md, mass-greedy, next-topk).
 
-usage: mass_exact.py [KVFATE]     with the program: also the schedules that it records for models of one layer
+usage: mass_exact.py [KVFATE]     with the program: also the schedules that it records for models of one
+                                  layer
 
-Activations are fixed: rows[q][j] is the attention of query q on entry j in the full cache, summed over the query
-heads that share the entry.  A schedule keeps a set for each query after the prompt: what it kept before, less what
-it cuts, and the newcomer, at most B entries; what is gone stays gone.  Its worth is the mass of what its queries
-see.  `best` finds the optimum by dynamic programming over sets; only for short runs.
+Activations are fixed: rows[q][j] is the attention of query q on entry j in the full cache, summed
+over the query heads that share the entry. A schedule keeps a set for each query after the prompt:
+the previous set without the evicted entries, plus the new entry, with at most B entries. Evicted
+entries never return. Its value is the attention mass on the entries that its queries see. `best`
+finds the optimum by dynamic programming over sets, for short runs only.
 """
 import os
 
@@ -34,12 +37,13 @@ def subsets(held, most):
 
 
 def largest_subsets(held, most):
-    """to keep more is never worse"""
+    """Keeping more entries is never worse."""
     return map(frozenset, itertools.combinations(sorted(held), min(len(held), most)))
 
 
 def best(rows, prompt, budget):
-    """the greatest mass, by dynamic programming: worth[what a query saw] = the most up to it"""
+    """Returns the maximum mass by dynamic programming. worth[set seen by a query] = the maximum up
+    to this query."""
     worth = {frozenset(range(prompt)): 0.0}
     for q in range(prompt, len(rows)):
         after = {}
@@ -52,7 +56,7 @@ def best(rows, prompt, budget):
 
 
 def best_by_trial(rows, prompt, budget, held=None):
-    """the same, trying every schedule"""
+    """Returns the maximum mass by trying every schedule."""
     held = frozenset(range(prompt)) if held is None else held
     if prompt == len(rows):
         return 0.0
@@ -61,12 +65,13 @@ def best_by_trial(rows, prompt, budget, held=None):
 
 
 def bound(rows, prompt, budget):
-    """what could be kept if entries came back: each query its own best"""
+    """Returns the mass that could be kept if entries could return: each query keeps its own best
+    entries."""
     return sum(rows[q][q] + np.sort(rows[q][:q])[::-1][: budget - 1].sum() for q in range(prompt, len(rows)))
 
 
 def kept_by(name, rows, prompt, budget):
-    """the mass that a greedy oracle keeps, decided by methods.py"""
+    """Returns the mass that a greedy oracle keeps, with decisions by methods.py."""
     n = len(rows)
     run = SimpleNamespace(t=prompt, coming=0, unsure=False, remembered={}, alive=[[list(range(prompt))]],
                           m=SimpleNamespace(layers=1, heads=1, kv_heads=1),
@@ -84,7 +89,8 @@ def kept_by(name, rows, prompt, budget):
 
 
 def random_rows(rng, n):
-    """causal rows of sum 1, from flat to sharp; in some, entries matter again after a while"""
+    """Returns causal rows of sum 1, from flat to sharp; in some, entries matter again after a
+    while."""
     z = rng.normal(0, rng.choice([0.3, 1, 3]), (n, n))
     if rng.rand() < 0.5:
         z += rng.normal(0, 2, n)[None]
@@ -116,11 +122,13 @@ def optimum_is_right(report, rng):
 
 
 def a_known_schedule(report):
-    """B = 2: query 2 sees itself and one of entries 0 and 1; query 3 itself and one of what query 2 saw"""
+    """B = 2: query 2 sees itself and one of entries 0 and 1; query 3 sees itself and one of the
+    entries of query 2."""
     rows = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.1, 0.4, 0], [0.1, 0.0, 0.6, 0.3]])
     report.say(abs(best(rows, 2, 2) - (0.9 + 0.9)) < 1e-12, "B = 2: keep 0 for query 2, then 2 for query 3: mass 1.8")
     report.say(abs(kept_by("mass-greedy", rows, 2, 2) - 1.8) < 1e-12, "greedy finds it")
-    # the remaining mass of 0 is larger, but most of it comes after a newcomer has taken its place
+    # The remaining mass of entry 0 is larger, but most of it comes after a new entry has replaced
+    # it.
     rows = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.0, 0.3, 0.7, 0], [0.4, 0.0, 0.5, 0.1]])
     report.say(abs(best(rows, 2, 2) - (1.0 + 0.6)) < 1e-12, "B = 2: keep 1 for query 2, then 2 for query 3: mass 1.6")
     report.say(abs(kept_by("mass-greedy", rows, 2, 2) - 1.3) < 1e-12, "greedy keeps 0, and loses .3: mass 1.3")
@@ -142,7 +150,8 @@ def never_better(report, rng, cases=300):
 
 
 def of_the_program(report, rng, engine):
-    """one layer: its activations depend on no cache, so that the full cache's rows are those of every schedule"""
+    """One layer: its activations do not depend on the cache, so the full cache's rows are those of
+    every schedule."""
     path = engine.path("one.gguf")
     generate_model("--layers 1 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 64 --seed 31", path)
     llama, reached, total, above, differ = Llama(path), 0, 0, 0.0, 0.0

@@ -1,8 +1,9 @@
-"""The cache methods, written from docs/reference/methods.md and the papers it names, by brute force.
+"""The cache methods by brute force, from docs/reference/methods.md and the papers that it cites.
 
-Nothing is updated step by step (but for what a method has to remember): each decision is computed anew from all
-attention rows and keys that a Session of tiny_llama.py has kept.  Below, `alive` lists the positions that a head
-holds, rising, and C those of them that are not protected.
+Each decision is computed from scratch, from all attention rows and keys that a Session of
+tiny_llama.py has stored. Only the state that a method must remember is updated step by step. Below,
+`alive` lists the positions of a head in ascending order, and C those of them that are not
+protected.
 """
 import numpy as np
 
@@ -11,7 +12,7 @@ import methods_gates
 import methods_keys
 import methods_window
 import tolerance
-from rows import ADAPTIVE, METHODS, NEUTRAL, PYRAMID, Row, fits, numbers  # names that others use
+from rows import ADAPTIVE, METHODS, NEUTRAL, PYRAMID, Row, fits, numbers  # other files use these names from here
 
 SCORES = {
     "window": methods_keys.position, "h2o": methods_window.received, "snapkv": methods_window.snapkv,
@@ -24,7 +25,7 @@ SCORES = {
     "wgkv": methods_gates.given, "wgkv-snapkv": methods_window.snapkv, "locret": methods_gates.given,
     "expected-attention": methods_gates.expected_attention, "mass-greedy": methods_gates.remaining_mass,
     "next-topk": methods_gates.next_attention,
-    # parts that another row may be given
+    # Parts that a method may exchange.
     "position": methods_keys.position, "received": methods_window.received,
     "window-attention": methods_window.snapkv, "key-norm": methods_keys.knorm,
     "below-even": methods_window.scissorhands, "retention": methods_gates.retention,
@@ -36,8 +37,9 @@ SCORES = {
 # ---- the choice
 
 class Cut:
-    """What one decision did to one head: `score`, of the entries cut; `kept`, of the other candidates; how many
-    entries there were.  open: f32 may well decide otherwise.  error: what f32 may do to a score."""
+    """The effect of one decision on one head: `score`, of the evicted entries; `kept`, of the other
+    candidates; the number of entries before. open: f32 may well decide differently. error: the
+    error of a score in f32."""
 
     def __init__(self, kind, alive, score, error, stay):
         self.kind, self.alive, self.error = kind, len(alive), error
@@ -53,7 +55,7 @@ def candidates(p, alive, newest):
 
 
 def scored(name, p, run, layer, head, C):
-    """({entry: score}, {entry: bound of its error in f32})"""
+    """Returns ({entry: score}, {entry: bound of its error in f32})."""
     alive = sorted(run.alive[layer][head])
     if not C:
         return {}, {}
@@ -63,12 +65,13 @@ def scored(name, p, run, layer, head, C):
 
 
 def lowest_first(score, older=False):
-    """of equal scores the one that goes first: the smaller position, or the larger"""
+    """Returns the entries by ascending score. Among equal scores the smaller position comes first,
+    or the larger one."""
     return sorted(score, key=lambda j: (score[j], -j if older else j))
 
 
 def decide(name, p, run, layer, head, newest, share):
-    """{head: Cut}: brings a head below its share where it would exceed it"""
+    """Returns {head: Cut}: reduces a head that would exceed its share to below it."""
     alive = sorted(run.alive[layer][head])
     excess = len(alive) + newest + 1 - run.t - share
     if excess <= p["slack"]:
@@ -82,7 +85,7 @@ def decide(name, p, run, layer, head, newest, share):
 
 
 def decide_together(name, p, run, heads, newest, share):
-    """{(layer, head): Cut}: heads, [(layer, head)], deal out their shares among themselves"""
+    """Returns {(layer, head): Cut}. The heads, [(layer, head)], share their budgets."""
     alive = [sorted(run.alive[l][h]) for l, h in heads]
     coming = newest + 1 - run.t
     held = sum(map(len, alive))
@@ -104,13 +107,14 @@ def decide_together(name, p, run, heads, newest, share):
 
 
 def decide_layer(name, p, run, layer, newest, share, heads=None):
-    """{head: Cut}, of a layer"""
+    """Returns {head: Cut} of a layer."""
     heads = range(run.m.kv_heads) if heads is None else heads
     return {h: c for (_, h), c in decide_together(name, p, run, [(layer, h) for h in heads], newest, share).items()}
 
 
 def decide_rounds(name, p, run, heads, newest, share):
-    """{(layer, head): Cut}: every head drops a fraction of its candidates, again until all fit together"""
+    """Returns {(layer, head): Cut}. Every head evicts a fraction of its candidates repeatedly until
+    all fit together."""
     alive = [sorted(run.alive[l][h]) for l, h in heads]
     coming = newest + 1 - run.t
     held, limit = sum(map(len, alive)), len(heads) * (share - coming)
@@ -128,14 +132,15 @@ def decide_rounds(name, p, run, heads, newest, share):
 # ---- shares
 
 def layer_shares(row, p, run, newest, budget):
-    """(the budget of a head in each layer, how sure that is), at each cut from the first on"""
-    fixed = p["sinks"] + max(p["recent"], 1)  # a newcomer needs a place
+    """Returns (the budget of a head in each layer, how certain it is), at each eviction from the
+    first one."""
+    fixed = p["sinks"] + max(p["recent"], 1)  # one place for the new entry
     rooms = [max(0, min(newest + 1, window or newest + 1) - fixed) for window in run.m.windows]
     places = sum(min(room, budget - fixed) for room in rooms)
     if row.allocation in PYRAMID:
         parts = allocation.pyramid_parts(run.m.layers, places, p["beta"], max(rooms))
     elif row.allocation == "cake":
-        if row.weights is None:  # of the first cut
+        if row.weights is None:  # of the first eviction
             row.weights = allocation.cake_weights(run, p, [[candidates(p, sorted(a), newest) for a in heads] for heads in run.alive])
         parts = allocation.cake_parts(row.weights, places)
     else:
@@ -145,7 +150,7 @@ def layer_shares(row, p, run, newest, budget):
 
 
 def by_layer(row, p, run, newest):
-    """{(layer, head): Cut}, each layer by itself"""
+    """Returns {(layer, head): Cut}, each layer separately."""
     if not row.begun:
         if max(len(run.alive[l][h]) for l, h in row.heads) <= row.budget + p["slack"] - (newest + 1 - run.t):
             return {}
@@ -165,8 +170,8 @@ def by_layer(row, p, run, newest):
 
 
 def apply(row, p, run, newest, prompt):
-    """{(layer, head): Cut} over the heads of a row; the entries are gone afterwards.  newest: the last token that
-    was fed, or the one about to be appended; prompt: its length"""
+    """Evicts and returns {(layer, head): Cut} over the heads of a method. newest: the last token,
+    or the one about to be appended; prompt: its length."""
     if row.trigger == "none" or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
         return {}
     run.coming = newest + 1 - run.t
@@ -185,7 +190,8 @@ def apply(row, p, run, newest, prompt):
 
 
 def remember(name, p, run, layer, head, cut):
-    """gkv, snapkv-global: the global scores of what stays, before anything is cut; slots=score: where it stands"""
+    """Updates the state of gkv and snapkv-global: the global scores of the kept entries before the
+    eviction. With slots=score also their order."""
     if p["slots"] == "score":
         best = sorted(cut.kept, key=lambda j: (cut.kept[j], j), reverse=True)
         first = [j for j in sorted(run.alive[layer][head]) if j < p["sinks"]]
@@ -204,12 +210,12 @@ def is_prompt_cut(p, step, prompt):
 
 
 def due(rows, run, prompt, last):
-    """What happens between query run.t - 1 and query run.t: [{(layer, head): Gone or Cut}].  last: there is no
-    query run.t"""
+    """Returns the evictions between query run.t - 1 and query run.t: [{(layer, head): Gone or
+    Cut}]. last: there is no query run.t."""
     step, events = run.t, []
     for row in rows:
         after = row.p["order"] == "after" and step > prompt
-        if after:  # the cut of step - 1: what leaves now was still there
+        if after:  # the eviction of step - 1: these entries were still present
             events.append(apply(row, row.p, run, step - 1, prompt))
         if not last or step == prompt:
             events += methods_gates.expire(row, row.p, run)

@@ -1,7 +1,8 @@
-"""Admission, and the scores that come from gates, moments of queries and the full-cache twin, from docs/reference/methods.md.
+"""Admission, and the scores from gates, query moments and the full-cache mirror, as defined in
+docs/reference/methods.md.
 
-The arguments of scores are those of methods_window.py.  run.gates is what a gate file says (gates.py): values by
-entry, or alpha [layer][head].
+The arguments of scores are those in methods_window.py. run.gates has the values of a gate file
+(gates.py): by entry, or alpha [layer][head].
 """
 import numpy as np
 
@@ -9,11 +10,11 @@ import gates
 import methods_window
 
 
-NEAR = 1e-5  # a computed g this near to tau may be on its other side in f32
+NEAR = 1e-5  # a computed g this close to tau may be on its other side in f32
 
 
 def gate_head(run, head):
-    """gates are given for the model's KV heads; heads of their own read those of their KV head"""
+    """Gates belong to the model's KV heads; per-query caches read the gate of their KV head."""
     return head * run.gates.heads // run.m.kv_heads
 
 
@@ -22,7 +23,7 @@ def values(run, layer, head, entries):
 
 
 def block_scores(run, layer, head, held):
-    """(score of each page, how far f32 may be off)"""
+    """Returns (score of each page, its possible error in f32)."""
     u = run.gates.block_logits(run, layer, gate_head(run, head), held)
     return u, np.full(len(u), gates.ERROR * max(1, np.abs(u).max()))
 
@@ -30,14 +31,14 @@ def block_scores(run, layer, head, held):
 # ---- admission
 
 class Gone:
-    """entries that admission let live for so long: {position: (score, margin)}, NaN where there is none"""
+    """Entries that admission let expire: {position: (score, margin)}, NaN if there is none."""
 
     def __init__(self, reason, entries):
         self.reason, self.entries = reason, entries
 
 
 def threshold(run, p):
-    """the quantile of all alphas, linear between order statistics"""
+    """Returns the quantile of all alphas, linear between order statistics."""
     a = np.sort(run.gates.alpha.astype(float), axis=None)
     at = p["sparsity"] * (len(a) - 1)
     low = int(at)
@@ -50,7 +51,8 @@ def admitted(g, p):
 
 
 def until(row, p, run, layer, head, i):
-    """the first query that does not see entry i, whatever the budget; None: admission leaves it alone"""
+    """Returns the first query that does not see entry i, for any budget. None: admission does not
+    limit it."""
     if row.admission == "write-gate":
         g = values(run, layer, head, i)
         run.unsure |= not run.gates.exact and abs(g - p["tau"]) < NEAR
@@ -61,7 +63,8 @@ def until(row, p, run, layer, head, i):
 
 
 def expire(row, p, run):
-    """[{(layer, head): Gone}]: who is not seen by query run.t any more, by the layer's own window or by admission; gone afterwards"""
+    """Removes and returns [{(layer, head): Gone}]: entries that query run.t no longer sees, because
+    of the layer's sliding window or admission."""
     windows, events = {}, {}
     for layer, head in row.heads:
         own, gone = {}, {}
@@ -89,7 +92,7 @@ def kept_as_f32(x):
 
 
 def log_sum_of_powers(log_beta, n):
-    """log of 1 + beta + ... + beta^(n - 1), term by term"""
+    """Returns the log of 1 + beta + ... + beta^(n - 1), term by term."""
     powers = np.exp(np.outer(log_beta, np.arange(n)))
     return np.log(powers.sum(axis=1))
 
@@ -107,12 +110,12 @@ def retention(run, p, layer, head, alive, C):
 
 
 def given(run, p, layer, head, alive, C):
-    """what the gate said at birth"""
+    """Returns the gate value from the append."""
     return values(run, layer, head, C)
 
 
 def mean_rotation(run, p):
-    """the mean of the rotations of the next `horizon` positions, as a matrix"""
+    """Returns the mean of the rotations of the next `horizon` positions, as a matrix."""
     m = run.m
     turn = np.exp(1j * np.outer(np.arange(run.t, run.t + p["horizon"]), m.freq)).mean(axis=0)
     R = np.zeros((m.head_dim, m.head_dim))
@@ -122,7 +125,7 @@ def mean_rotation(run, p):
 
 
 def expected_logits(run, p, layer, g, keys, R=None):
-    """of the queries to come: normal, with the moments of those so far"""
+    """Returns the logits of future queries: normal, with the moments of the past queries."""
     q = run.queries[layer, g, p["sinks"] : run.t]
     d = run.m.head_dim
     R = mean_rotation(run, p) if R is None else R
@@ -146,12 +149,13 @@ def expected_attention(run, p, layer, head, alive, C):
 
 
 def remaining_mass(run, p, layer, head, alive, C):
-    """from the first query that would not see what is cut now, to the end of the run"""
+    """Returns the mass from the first query after the eviction to the end of the run."""
     rows = run.twin.rows[layer][list(methods_window.query_heads(run, head)), run.t :]
     return rows.sum(axis=(0, 1))[C]
 
 
 def next_attention(run, p, layer, head, alive, C):
-    """of the query of step run.t, where its token is known: before a newcomer; else of the last query"""
+    """Returns the attention of the query of step run.t if its token is known, which is before a new
+    entry; else of the last query."""
     query = run.t if run.coming else run.t - 1
     return run.twin.rows[layer][list(methods_window.query_heads(run, head)), query].mean(axis=0)[C]

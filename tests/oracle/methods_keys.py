@@ -1,6 +1,7 @@
-"""Scores from keys and positions, and the two that mix keys with attention, from docs/reference/methods.md by brute force.
+"""Scores from keys and positions, and the two that combine keys with attention, by brute force from
+docs/reference/methods.md.
 
-The arguments are those of methods_window.py.
+The arguments are those in methods_window.py.
 """
 import os
 import sys
@@ -20,7 +21,7 @@ def position(run, p, layer, head, alive, C):
 
 
 def unit_keys(run, layer, head, entries):
-    """a key of length 0 has no direction: 0"""
+    """A key of length 0 has no direction and becomes 0."""
     k = run.keys[layer, head, entries]
     size = np.sqrt((k * k).sum(axis=1, keepdims=True))
     return np.divide(k, size, out=np.zeros_like(k), where=size > 0)
@@ -48,13 +49,14 @@ def cosines(run, layer, head, alive):
 
 
 def forgiven(row):
-    """the newest entry similar to this one, or None"""
+    """Returns the newest entry similar to this one, or None."""
     similar = np.flatnonzero(row > SIMILAR)
     return similar[-1] if len(similar) else None
 
 
 def mean_cosine(c, otherwise=None):
-    """of each column, without the entries forgiven; otherwise: which of them a row forgives that has no similar one"""
+    """Returns the mean of each column, without the ignored entries. otherwise: the entry that a row
+    without a similar one ignores."""
     c = c.copy()
     for row in c:
         j = forgiven(row)
@@ -70,13 +72,14 @@ def softmax(r):
 
 
 def in_slots(run, p, layer, head, entries):
-    """slots=score: in the order that the last cut left, and what has come since behind it; else in order of time"""
+    """Returns the entries in slot order. With slots=score this is the order after the last
+    eviction, followed by newer entries; else the order of time."""
     past = run.slots.get((layer, head), []) if p["slots"] == "score" else []
     return [j for j in past if j in entries] + [j for j in entries if j not in past]
 
 
 def redundancy(run, layer, head, alive, C, otherwise=None):
-    """softmax over all that the head holds, in the order of its slots; then those of C"""
+    """Returns the softmax over all entries of the head, in slot order, restricted to C."""
     r = softmax(mean_cosine(cosines(run, layer, head, alive), otherwise))
     return r[[alive.index(j) for j in C]]
 

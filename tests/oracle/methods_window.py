@@ -1,7 +1,7 @@
-"""Scores from attention rows, written from docs/reference/methods.md by brute force.
+"""Scores from attention rows, by brute force from docs/reference/methods.md.
 
-Every function takes (run, p, layer, head, alive, C): `alive` the positions that the head holds, rising, C those
-of them that may be cut; it returns one number for each of C.
+Every function takes (run, p, layer, head, alive, C): `alive` has the positions of the head in
+ascending order, C those of them that may be evicted. It returns one number for each of C.
 """
 import numpy as np
 
@@ -12,19 +12,19 @@ def query_heads(run, head):
 
 
 def reduced(kind, a, axis=0):
-    """over an axis that holds query heads"""
+    """Reduces over an axis of query heads."""
     return {"sum": np.sum, "mean": np.mean, "max": np.max, "none": only}[kind](a, axis=axis)
 
 
 def only(a, axis):
-    """heads of their own: there is one"""
+    """For per-query caches: the axis has one element."""
     assert a.shape[axis] == 1
     return a.mean(axis=axis)
 
 
 def pooled(p, score):
-    """neighbours are the next candidates in time; the maximum ignores what lies beyond the edge, the
-    average counts it as 0"""
+    """Neighbours are the next candidates in time. The maximum ignores positions beyond the edge,
+    the average counts them as 0."""
     half = p["pool"] // 2
     out = np.empty_like(score)
     for i in range(len(score)):
@@ -34,23 +34,24 @@ def pooled(p, score):
 
 
 def window(run, p):
-    """the queries whose rows are the evidence"""
+    """Returns the queries with rows in the window."""
     return range(max(0, run.t - p["window"]), run.t)
 
 
 def window_rows(run, p, layer, heads, entries):
-    """a_tj as [query][query head][entry]"""
+    """Returns a_tj as [query][query head][entry]."""
     return np.array([[run.rows[layer, g, t, entries] for g in heads] for t in window(run, p)])
 
 
 def shares_of(a):
-    """a_tj over what query t gave to all of C; a query that gave them nothing says nothing"""
+    """Returns a_tj divided by the total that query t gave to C. A query with a total of zero counts
+    as zero."""
     total = a.sum(axis=2, keepdims=True)
     return np.divide(a, total, out=np.zeros_like(a), where=total > 0)
 
 
 def largest_logits(run, p, layer, heads, entries):
-    """[query][entry]: softmax over the entries of the largest logit of the group"""
+    """Returns [query][entry]: the softmax over the entries of the largest logit of the group."""
     out = []
     for t in window(run, p):
         z = run.scaled[layer, list(heads), t][:, entries].max(axis=0)
@@ -60,7 +61,8 @@ def largest_logits(run, p, layer, heads, entries):
 
 
 def of_group(run, p, layer, heads, C, shares):
-    """[query][entry]: the weights, or their shares within C, reduced over the query heads"""
+    """Returns [query][entry]: the weights, or their shares within C, reduced over the query
+    heads."""
     if p["group"] == "max-logits":
         return largest_logits(run, p, layer, heads, C)
     a = window_rows(run, p, layer, heads, C)
@@ -92,7 +94,8 @@ def tova(run, p, layer, head, alive, C):
 
 
 def below_even(run, p, layer, head, alive, C, scale=1.0):
-    """how many queries of the window gave an entry less than an even share (times scale)"""
+    """Returns how many queries of the window gave an entry less than a uniform share (times
+    scale)."""
     out = []
     for j in C:
         n = 0
@@ -108,7 +111,7 @@ def scissorhands(run, p, layer, head, alive, C):
 
 
 def variance(a):
-    """over the queries of the window, the first axis; unbiased"""
+    """Returns the unbiased variance over the queries of the window, the first axis."""
     return a.var(axis=0, ddof=1) if len(a) > 1 else np.zeros(a.shape[1:])
 
 
@@ -119,7 +122,7 @@ def cake(run, p, layer, head, alive, C):
 
 
 def importance(run, p, layer, head, C):
-    """of rkv: shares within C; neighbours are those of C as it is listed"""
+    """Importance of rkv: shares within C; neighbours are those in C as listed."""
     return pooled(p, of_group(run, p, layer, query_heads(run, head), C, True).mean(axis=0))
 
 
@@ -128,12 +131,13 @@ def morphkv(run, p, layer, head, alive, C):
 
 
 def normalised(x, top):
-    """by the largest, where that is positive"""
+    """Divides by the maximum, if it is positive."""
     return x / top if top > 0 else x
 
 
 def global_score(run, p, layer, head, C):
-    """F of gkv, G-KV's equations 3 to 5: the window's score with what is left of the one remembered from the last cut"""
+    """F of gkv, G-KV's equations 3 to 5: combines the window's score with the score stored at the
+    last eviction."""
     s = unpooled(run, p, layer, query_heads(run, head), C)
     s = normalised(s, s.max())
     past, alpha = run.remembered.get((layer, head), {}), p["history"]

@@ -1,4 +1,4 @@
-"""Proof that the comparison can fail: faults planted in the oracle, one at a time, have to be noticed."""
+"""Proves that the comparison can fail: each fault planted in the oracle must be noticed."""
 import random
 from unittest import mock
 
@@ -13,13 +13,13 @@ from planted_gates import gate_faults
 from planted_shared import golden_faults, shared_faults
 from tiny_llama import Session
 
-MOST_CASES = 60  # the faults that only show at an edge of a pool or in a tie need some
+MOST_CASES = 60  # faults that only show at the edge of pooling or in a tie need many cases
 
 decide, pooled, window_attention = methods.decide, methods_window.pooled, methods_window.window_attention
 
 
 def changed(fn, **change):
-    """fn(..., p, ...) with some numbers of its row changed"""
+    """Wraps fn(..., p, ...) and changes some numbers of the method."""
     def planted(*a):
         at = next(i for i, x in enumerate(a) if isinstance(x, dict) and "window" in x)  # the numbers
         p = a[at]
@@ -42,12 +42,12 @@ def budget_too_large(name, p, run, layer, head, newest, share):
 
 
 def one_cut_after_the_prompt(name, p, run, layer, head, newest, share):
-    """straight to B - 1, as if the newcomer were there"""
+    """Evicts directly to B - 1, as if the new entry were present."""
     return decide(name, p, run, layer, head, newest, share - 1 if newest < run.t else share)
 
 
 def smaller_stays(items, key=None):
-    """the tie rule turned round; reports its scores as before"""
+    """Reverses the tie rule; reports its scores as before."""
     return sorted(items, key=key and (lambda j: (key(j)[0], -j)))
 
 
@@ -63,7 +63,7 @@ def group_before_sum(run, p, layer, head, alive, C):
 
 
 def survivors_only(run, p, layer, head, alive, C):
-    """attention that a query gave to what is gone by now is counted as if it had never been"""
+    """Ignores the attention that a query gave to entries that are now evicted."""
     rows = run.rows[layer][list(methods_window.query_heads(run, head))][:, : run.t, alive]
     rows = rows / np.maximum(rows.sum(axis=2, keepdims=True), 1e-300)
     rows = rows[:, :, [alive.index(j) for j in C]]
@@ -97,18 +97,18 @@ def sum_of_sizes(run, p, layer, head, alive, C):
 
 
 def unborn_counted(run, p, layer, head, alive, C):
-    """a query before an entry's birth gave it nothing, less than any even share"""
+    """A query before an entry's append gave it 0, less than any uniform share."""
     early = np.array([len([t for t in methods_window.window(run, p) if t < j]) for j in C])
     return methods_window.scissorhands(run, p, layer, head, alive, C) - early
 
 
 def even_share_of_all(run, p, layer, head, alive, C):
-    """also of the entries that were gone already"""
+    """The uniform share also counts entries that were already evicted."""
     return -methods_window.below_even(run, p, layer, head, alive, C, run.seen[layer, head].max() / run.t)
 
 
 class Haunted(Session):
-    """Evicted entries are off the list but attention still reads them."""
+    """Evicted entries are not listed, but attention still reads them."""
 
     def __init__(self, *a):
         super().__init__(*a)
@@ -135,7 +135,7 @@ def replaced(what, fn, module=methods):
 
 
 def faults():
-    """(method, name, patch)"""
+    """Returns (method, name, patch)."""
     longer = changed(window_attention, window=lambda w: w + 1)
     shorter = changed(window_attention, window=lambda w: max(1, w - 1))
     return [
@@ -168,8 +168,8 @@ def faults():
 
 
 def noticed(checker, engine, models, method, patch, given):
-    """(number of cases until the comparison fails, what it says), or None.  Without the fault each of these
-    cases has to pass."""
+    """Returns (number of cases until the comparison fails, its message), or None. Without the fault
+    each of these cases must pass."""
     rng, tally = random.Random("planted"), comparison.Tally()
     for i in range(1, MOST_CASES + 1):
         name, c = checker.draw_case(rng, method, long=False, shared=False)
@@ -185,7 +185,8 @@ def noticed(checker, engine, models, method, patch, given):
 
 
 def check(checker, engine, models, part):
-    """planted: the rows of attention and keys; planted-gates: the others, and the options of all rows"""
+    """planted: attention rows and keys; planted-gates: the other scores, and the options of all
+    methods."""
     passed = failed = 0
     for name, patch in golden_faults() if part == "planted" else []:
         with patch:

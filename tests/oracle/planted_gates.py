@@ -1,4 +1,5 @@
-"""Faults for planted.py: gates, admission, reading, the oracles, and the options that all rows share."""
+"""Faults for planted.py: gates, admission, reading, the oracle methods, and the options of all
+methods."""
 from unittest import mock
 
 import numpy as np
@@ -72,7 +73,7 @@ def sinks_stream(row, p, run, layer, head, i):
 
 
 def median_below(run, p):
-    """no interpolation"""
+    """No interpolation."""
     a = np.sort(run.gates.alpha.astype(float), axis=None)
     return a[int(p["sparsity"] * (len(a) - 1))]
 
@@ -141,7 +142,7 @@ def last_query(run, p, layer, head, alive, C):
     return rows.mean(axis=0)[C]
 
 
-# ---- options of all rows
+# ---- options of all methods
 
 def never_after(rows, run, prompt, last):
     for row in rows:
@@ -166,7 +167,7 @@ def newer_stays(name, p, run, layer, head, newest, share):
 
 
 def query_far_away(self, layer, g, head):
-    """keys by rank, but the query at its place in the text"""
+    """Keys by rank, but the query at its position in the text."""
     if (layer, head) not in self.ranked:
         return logits(self, layer, g, head)
     m, seen = self.m, self.alive[layer][head]
@@ -175,7 +176,7 @@ def query_far_away(self, layer, g, head):
 
 
 def gate_faults():
-    """(method, name, patch), and what the cases are given besides"""
+    """Returns (method, name, patch), and further options of the cases."""
     return [
         ("trimkv", "exponent one too high", scored_by(one_older, "trimkv")),
         ("trimkv", "no decay", scored_by(no_decay, "trimkv")),

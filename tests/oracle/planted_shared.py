@@ -30,7 +30,7 @@ def reversed_pyramid(layers, places, beta, most=None):
 
 
 def floored_steps(layers, places, beta, most=None):
-    """as in the reference: another sum"""
+    """As in the reference: another sum."""
     u = places // layers
     m = int(u // beta)
     step = (2 * u - 2 * m) // max(1, layers - 1)
@@ -38,7 +38,7 @@ def floored_steps(layers, places, beta, most=None):
 
 
 def sinks_not_counted(row, p, run, newest, budget):
-    """u = B - recent"""
+    """u = B - recent."""
     shares, gap = layer_shares(row, p | {"sinks": 0}, run, newest, budget)
     return shares, gap
 
@@ -52,12 +52,12 @@ def entropy_alone(run, p, layer, candidates):
 
 
 def places_lost(parts, rooms, places):
-    """what a layer cannot fill is used by nobody"""
+    """Places that a layer cannot fill remain unused."""
     return [min(room, part) for room, part in zip(rooms, parts)]
 
 
 def spread_by_weight(parts, rooms, places):
-    """what a layer cannot fill goes to the others in proportion to their parts"""
+    """Places that a layer cannot fill go to the others in proportion to their parts."""
     full = [part >= room for room, part in zip(rooms, parts)]
     rest = places - sum(room for room, f in zip(rooms, full) if f)
     open_ = sum(part for part, f in zip(parts, full) if not f)
@@ -89,7 +89,7 @@ def variance_of_sample(a):
 
 
 def whole_rows(a):
-    """not renormalised to the candidates"""
+    """Not normalised to the candidates."""
     return a
 
 
@@ -107,7 +107,7 @@ def nothing_forgiven(row):
 
 
 def older_only(run, layer, head, alive, C):
-    """the mean over the candidates' rows alone"""
+    """The mean over the rows of the candidates only."""
     r = methods_keys.softmax(methods_keys.mean_cosine(methods_keys.cosines(run, layer, head, C)))
     return r
 
@@ -127,18 +127,18 @@ def always_largest(run, p, layer, head, C):
 
 
 def newcomers_averaged(run, p, layer, head, C):
-    """as if what was never scored had been remembered as 0"""
+    """Treats a missing score as a stored 0."""
     f, past = global_score(run, p, layer, head, C), run.remembered.get((layer, head), {})
     return np.array([x if j in past or p.get("fold") != "average" else (1 - p["history"]) * x for j, x in zip(C, f)])
 
 
 def pooled_before(run, p, layer, head, C):
-    """what is remembered is pooled"""
+    """Stores the pooled score."""
     return methods_window.pooled(p, global_score(run, p, layer, head, C))
 
 
 def share_then_largest(run, p, layer, heads, entries):
-    """softmax in each query head, then the largest"""
+    """Softmax in each query head, then the maximum."""
     a = methods_window.shares_of(methods_window.window_rows(run, p, layer, heads, entries))
     return methods_window.reduced("max", a, axis=1)
 
@@ -148,7 +148,7 @@ def slots_in_time(run, p, layer, head, entries):
 
 
 def shared_faults():
-    """(method, name, patch)"""
+    """Returns (method, name, patch)."""
     return [
         ("pyramidkv", "more for upper layers", replaced(allocation, "pyramid_parts", reversed_pyramid)),
         ("pyramidkv", "steps rounded down", replaced(allocation, "pyramid_parts", floored_steps)),
@@ -181,10 +181,10 @@ def shared_faults():
     ]
 
 
-# ---- against the published decisions
+# ---- compared with the published decisions
 
 def golden_faults():
-    """(name, patch)"""
+    """Returns (name, patch)."""
     return [
         ("variance by n", replaced(methods_window, "variance", variance_of_sample)),
         ("no floor", replaced(allocation, "dealt_out", floor_forgotten)),

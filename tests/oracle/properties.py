@@ -1,4 +1,4 @@
-"""What must hold for every method whatever its scores are; each check is one line of the report."""
+"""Properties that every method must have for any scores; each check is one line of the report."""
 import io
 import itertools
 import os
@@ -10,11 +10,11 @@ from rows import OLD as METHODS, numbers
 
 ADAPTIVE, PYRAMID = ("adakv", "ada-pyramidkv"), ("pyramidkv", "ada-pyramidkv")
 
-# of check_decisions.MODELS
+# Numbers in check_decisions.MODELS.
 WIDE = 4  # 1 layer, 3 KV heads with 3 query heads each
 DEEP = 2  # 3 layers, 2 KV heads with 3 query heads each
 PACKED = 8  # weights in q4_1: without --exact, activations are rounded to 8 bits
-SHOWN = "tokens", "survival", "retention"  # commands that show ids and nll, last_selected, mass
+SHOWN = "tokens", "survival", "retention"  # commands that show ids and NLL, last_selected, mass
 
 
 class Report:
@@ -41,7 +41,8 @@ def same_columns(a, b):
 
 
 def budget_of_all(engine, report, path, llama, factors):
-    """B >= T: nothing is cut; text, nll, attention statistics and logits are those of full, bit for bit"""
+    """With B >= T no entry is evicted; text, NLL, attention statistics and logits equal those of
+    full bit for bit."""
     ids, n = draw(llama, 37, 1), 20
     total = len(ids) + n - 1
     full = engine.run(path, ids, n, "full", 0, name="full.kvf")
@@ -62,14 +63,16 @@ def budget_of_all(engine, report, path, llama, factors):
 
 
 def shared(name, seen):
-    """entries per head, averaged over the heads that share a budget; seen is [layer][head]"""
+    """Returns the entries per head, averaged over the heads that share a budget. seen is
+    [layer][head]."""
     if name == "cake" or name in PYRAMID:
         return seen.mean()
     return seen.mean(axis=1) if name in ADAPTIVE else seen
 
 
 def budget_is_kept(engine, report, path, llama):
-    """B is what a query sees at most; always, unless more is cut at once or layers have more places than entries"""
+    """A query sees at most B entries, and always exactly B, unless more are evicted at once or
+    layers have more places than entries."""
     for name, budget in itertools.product(METHODS[1:], (1, 2, 7, 40)):
         ids = draw(llama, 50, budget)
         trace = Trace(engine, engine.run(path, ids, 30, name, budget))
@@ -83,8 +86,8 @@ def budget_is_kept(engine, report, path, llama):
 
 
 def cuts_come_apart(engine, report, path, llama):
-    """every = s: the next cut of a head comes s tokens later, and cuts s entries; the first after the prompt has no
-    newcomer, so the second comes one token sooner"""
+    """every = s: the next eviction of a head comes s tokens later and evicts s entries. The first
+    one after the prompt has no new entry, so the second comes one token earlier."""
     for name, s in itertools.product(METHODS[1:], (2, 5)):
         if name in ADAPTIVE or name in PYRAMID or name == "cake":
             continue  # shares of another size
@@ -97,7 +100,7 @@ def cuts_come_apart(engine, report, path, llama):
 
 
 def refuses(engine, report, path, llama):
-    """what cannot be kept within the budget"""
+    """Settings that do not fit into the budget are rejected."""
     ids = draw(llama, 20, 6)
     for name in METHODS[1:]:
         for given in ({"sinks": 8}, {"sinks": 4, "recent": 5}, {"recent": 9}, {"every": 0}, {"every": 9},
@@ -128,7 +131,7 @@ def presets_differ(engine, report, path, llama):
 
 
 def execution_only(engine, report, path, llama, exact):
-    """threads and --chunk change neither a trace's bytes nor a logit's bits"""
+    """Threads and --chunk change neither a trace's bytes nor a logit's bits."""
     engine.exact = exact
     ids = draw(llama, 200, 4)
     ways = [("-t", t, "--chunk", c) for t, c in ((1, 256), (1, 1), (2, 7), (2, 256), (1, 64))]
@@ -144,7 +147,7 @@ def execution_only(engine, report, path, llama, exact):
 
 
 def repeats(engine, report, path, llama):
-    """the same run twice; another seed of random is another run"""
+    """A repeated run is equal; another seed of random gives another run."""
     ids = draw(llama, 60, 5)
     once, again, other = (content(engine.run(path, ids, 10, m, 9, name=m[-1] + ".kvf"))
                           for m in ("random:seed=1", "random:seed=1", "random:seed=2"))

@@ -1,26 +1,28 @@
-"""Which entries a query reads where nothing is evicted for it: quest, seer and seer-oracle of docs/reference/methods.md."""
+"""Which entries a query reads without eviction: quest, seer and seer-oracle in
+docs/reference/methods.md."""
 import numpy as np
 
 import methods_gates
 import methods_window
 
 WEIGHT = 3e-5  # relative error of a weight in f32
-BOUND = 1e-5  # of an upper bound, relative to the sum of its terms' sizes
+BOUND = 1e-5  # of an upper bound, relative to the sum of its terms' magnitudes
 
 
 def pages(entries, size):
-    """in order of time"""
+    """Returns pages in order of time."""
     return [entries[i : i + size] for i in range(0, len(entries), size)]
 
 
 def forced(held, newest):
-    """pages that hold one of the newest entries"""
+    """Returns the pages with one of the newest entries."""
     fresh = set(sum(held, [])[-max(newest, 1) :])
     return [b for b, page in enumerate(held) if fresh & set(page)]
 
 
 def best(bound, error, must, count):
-    """(pages read, whether f32 may choose others): first those that must, then by bound, of equal ones the later"""
+    """Returns (pages read, True if f32 may choose others): first the forced pages, then by bound;
+    among equal bounds the later page."""
     others = sorted(set(range(len(bound))) - set(must), key=lambda b: (bound[b], b), reverse=True)
     free = max(0, count - len(must))
     chosen, rest = others[:free], others[free:]
@@ -30,13 +32,15 @@ def best(bound, error, must, count):
 
 
 def upper_bounds(q, keys):
-    """(largest product with any key inside the page's box, size of its terms), for each page"""
+    """Returns (maximum product with any key in the page's box, magnitude of its terms), for each
+    page."""
     low, high = keys.min(axis=0), keys.max(axis=0)
     return np.maximum(q * low, q * high).sum(), np.maximum(np.abs(q * low), np.abs(q * high)).sum()
 
 
 class Reader:
-    """What Session.read is, for a row: counts what queries read, and says when f32 may read something else."""
+    """The value of Session.read for a method. Counts the entries that queries read, and notes when
+    f32 may read others."""
 
     def __init__(self, row, prompt):
         self.row, self.p, self.prompt, self.unsure, self.choices = row, row.p, prompt, False, 0
@@ -64,7 +68,7 @@ class Reader:
         return chosen
 
     def bounds(self, run, layer, head, group, held, weights):
-        """of each page, and how far f32 may be off"""
+        """Returns the bound of each page, and its possible error in f32."""
         if self.row.read == "seer":
             return methods_gates.block_scores(run, layer, head, held)
         if self.row.read == "seer-oracle":

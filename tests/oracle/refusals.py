@@ -1,4 +1,4 @@
-"""What is refused: exit status 2 (1 for files that do not fit), one sentence, and no trace."""
+"""Rejected settings: exit status 2 (1 for files that do not fit), one sentence, and no trace."""
 import os
 import subprocess
 
@@ -28,7 +28,7 @@ class Attempt:
         return p.returncode, p.stderr.decode().strip(), os.path.exists(out)
 
     def accepts(self, method, budget, *more):
-        """what the next refusal is about has to be the only thing wrong"""
+        """The setting of the next rejection must be the only error."""
         self.say(method, budget, more, lambda code, said, made: code == 0 and made, "runs")
 
     def refuses(self, method, budget, *more, codes=(2,)):
@@ -42,7 +42,7 @@ class Attempt:
 
 
 def gate_file(a, kind, layers=None, heads=None, tokens=PROMPT + MORE, **metadata):
-    """the option that names a file with given numbers"""
+    """Returns the option with a file of given numbers."""
     layers, heads = layers or a.llama.layers, heads or a.llama.kv_heads
     path = a.engine.path(f"{kind}-{layers}-{heads}-{tokens}-{'-'.join(metadata)}.safetensors")
     gates.write(path, kind, gates.draw(kind, 2, layers, heads, tokens), **metadata)
@@ -112,7 +112,7 @@ def blocks(a, windowed):
 
 
 def protection(a):
-    """sinks + max(recent, 1) + every - 1 must fit into B"""
+    """sinks + max(recent, 1) + every - 1 must fit into B."""
     for name in ("trimkv", "dbtrimkv", "locret", "expected-attention", "next-topk", "local"):
         more = gate_file(a, NEEDS[name]) if name in NEEDS else ()
         a.accepts(f"{name}:sinks=3,recent=5", 8, *more)

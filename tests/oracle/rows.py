@@ -1,4 +1,5 @@
-"""The rows of docs/reference/methods.md: their parts, published numbers, and what becomes of these for a budget."""
+"""The methods (presets) of docs/reference/methods.md: their parts, published numbers, and the
+numbers for a budget."""
 
 # name: (admission, score, allocation, trigger, read)
 ROWS = {
@@ -45,7 +46,7 @@ LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] != "none"]
 PYRAMID = "pyramid", "adaptive-pyramid"
 ADAPTIVE = "adaptive", "adaptive-pyramid"
 
-# what the papers say; windows and intervals that do not fit are reduced
+# Published values; windows and intervals that do not fit are reduced.
 WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
           "morphkv": 200, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256}
 EVERY = {"rkv": 128, "gkv": 128, "snapkv-global": 128}
@@ -72,18 +73,19 @@ NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", 
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
            "tie": "newer", "stride": 0, "slots": "time", "divide": "none"}
 SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
-# with `score=`: numbers of that score which the row does not name
+# With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
 
-# rows that reduce over the query heads of a KV head, as an option
+# Methods with an option to reduce over the query heads of a KV head.
 GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv", "morphkv", "gkv",
            "snapkv-global", "wgkv-snapkv")
-SHARES = "rkv", "morphkv", "wgkv-snapkv"  # of these, the rows whose weights are shares within the candidates
+SHARES = "rkv", "morphkv", "wgkv-snapkv"  # of these, the methods whose weights are shares within the candidates
 
 
 def numbers(name, budget, given):
-    """the effective numbers of a row: published values, reduced to the budget, unless given; budget None: none"""
+    """Returns the effective numbers of a method: published values, reduced to the budget, unless
+    given. budget None: no budget."""
     given = dict(given)
     code = CODE.get(name, {}) if given.pop("variant", "paper") == "code" else {}
     p = NEUTRAL | SCORE_NUMBERS.get(given.get("score"), {}) | PUBLISHED.get(name, {})
@@ -104,7 +106,7 @@ def numbers(name, budget, given):
 
 
 def reduce(name, p, budget):
-    """published numbers that do not fit"""
+    """Reduces published numbers that do not fit."""
     quarter = max(1, budget // 4)
     if name in WINDOW:
         p["window"] = min(WINDOW[name], quarter)
@@ -117,7 +119,7 @@ def reduce(name, p, budget):
 
 
 def fits(p, budget):
-    """the newcomer needs a place even where it is not protected"""
+    """The new entry needs a place even if it is not protected."""
     return budget is None or p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
 
 
@@ -136,7 +138,8 @@ def derived_recent(name, p, budget):
 
 
 class Row:
-    """A row at work on some heads: name, numbers, budget, [(layer, head)], and the shares it has dealt out."""
+    """A method applied to some heads: name, numbers, budget, [(layer, head)], and the distributed
+    shares."""
 
     def __init__(self, name, budget, given, heads):
         self.name, self.budget, self.heads = name, budget, heads
@@ -151,7 +154,7 @@ class Row:
 
     @property
     def kind(self):
-        """whose score function it has: its own, unless it was given another"""
+        """Returns the name of its score function: its own, unless another one was given."""
         return self.name if self.score == ROWS[self.name][1] else self.score
 
     def of_layer(self, layer):

@@ -1,7 +1,7 @@
-"""WG-KV: a gate decides at birth who may stay after the local window.
+"""WG-KV: a gate decides at the append which entries stay after the local window.
 
-Sources: the paper's Eq. of m_ij and M_ij (sections 3.2 and 4.1), lazy promotion (4.2), App. K; where the published code
-differs, an argument says so.
+Sources: the paper's Eq. of m_ij and M_ij (sections 3.2 and 4.1), lazy promotion (4.2), App. K. An
+argument selects the form of the published code if it differs.
 """
 import math
 
@@ -24,8 +24,9 @@ def silu(x):
 
 
 def gate(pre, post, norms, inner, outer, act=gelu, least=0.0):
-    """[H, n] in (0, 1): pre and post [H, n, d], keys before and after rotation; norms: two weights [d]; inner: weight
-    [H, J, 2 d], bias [H, J]; outer: weight [H, J], bias [H].  The published code has a floor of 1e-3 where it trains"""
+    """Returns [H, n] in (0, 1). pre and post [H, n, d]: keys before and after rotation; norms: two
+    weights [d]; inner: weight [H, J, 2 d], bias [H, J]; outer: weight [H, J], bias [H]. In
+    training, the published code has a floor of 1e-3."""
     x = np.concatenate([rms_norm(pre, norms[0]), rms_norm(post, norms[1])], -1)
     hidden = act(np.einsum("hni,hji->hnj", x, np.asarray(inner[0], float)) + np.asarray(inner[1])[:, None])
     z = np.einsum("hnj,hj->hn", hidden, np.asarray(outer[0], float)) + np.asarray(outer[1])[:, None]
@@ -33,23 +34,24 @@ def gate(pre, post, norms, inner, outer, act=gelu, least=0.0):
 
 
 def admitted(g, tau, strict=False):
-    """paper: g >= tau; `strict`, as published: g > tau"""
+    """Paper: g >= tau; `strict`, as published: g > tau."""
     return np.asarray(g) > tau if strict else np.asarray(g) >= tau
 
 
 def bias(g, i, j, window):
-    """what training adds to the score of query i on key j: log m_ij"""
+    """Returns the term that training adds to the score of query i on key j: log m_ij."""
     return 0.0 if i - j < window else math.log(g[j])
 
 
 def visible(i, admits, window):
-    """what query i reads, in the prompt and while decoding: the last `window` entries, its own included, and those
-    admitted before; admits [n] booleans of one head"""
+    """Returns the entries that query i reads, in prefill and while decoding: the last `window`
+    entries including its own, and earlier admitted ones. admits [n]: booleans of one head."""
     return [j for j in range(i + 1) if i - j < window or admits[j]]
 
 
 def visible_in_blocks(i, admits, window, rows=64):
-    """as the published prefill has it: the window of a query is that of the first of its block of `rows`"""
+    """As in the published prefill: the window of a query is that of the first query of its block of
+    `rows`."""
     return visible_from(i, admits, max(0, i // rows * rows - window + 1))
 
 
@@ -58,13 +60,14 @@ def visible_from(i, admits, first):
 
 
 def promoted(i, admits, window):
-    """the global tier when query i runs, in order of birth"""
+    """Returns the global tier at query i, in order of append."""
     return [j for j in range(max(0, i - window + 1)) if admits[j]]
 
 
 def observed_scores(queries, keys, kernel, total=False):
-    """[m]: queries [group, w, d] of the last w steps, keys [m, d] of the tier alone.  Softmax over the tier, maximum
-    over the group, mean (the paper: sum) over the queries, maximum over `kernel` neighbours"""
+    """Returns [m]. queries [group, w, d] of the last w steps, keys [m, d] of only the tier. Softmax
+    over the tier, maximum over the group, mean (the paper: sum) over the queries, maximum over
+    `kernel` neighbours."""
     z = np.asarray(queries, float) @ np.asarray(keys, float).T / math.sqrt(np.shape(keys)[-1])
     a = np.exp(z - z.max(-1, keepdims=True))
     a = (a / a.sum(-1, keepdims=True)).max(0)
@@ -74,13 +77,14 @@ def observed_scores(queries, keys, kernel, total=False):
 
 
 def evicted_tier(scores, positions, ratio):
-    """the whole part of `ratio` of a head's tier goes"""
+    """Evicts the integer part of `ratio` of a head's tier."""
     return drop_worst(scores, positions, int(len(positions) * ratio))
 
 
 def page_reads(queries, keys, positions, page, budget, local):
-    """positions of the tier that are read: queries [group, d], keys [m, d] and positions [m] in the tier's order.
-    `budget` counts the `local` entries too; the last page, if not full, is always read when anything is"""
+    """Returns the positions of the tier that are read. queries [group, d], keys [m, d] and
+    positions [m] are in the tier's order. `budget` includes the `local` entries. The last page, if
+    not full, is read whenever any page is read."""
     room = -(-max(0, budget - local) // page)
     count = -(-len(positions) // page)
     room = min(room, count)

@@ -1,8 +1,9 @@
-"""Who stays, given scores.  Everywhere: the larger score; among equal scores the larger position, then the lower
-layer, then the lower head.  A score that is not a number counts as minus infinity.
+"""Chooses the entries that stay, given scores. Everywhere the larger score stays. Among equal
+scores, it is the larger position, then the lower layer, then the lower head. NaN counts as minus
+infinity.
 
-scores and positions are lists of the same length (one head), or [layer][head][] of such; what is kept comes back as
-rising positions in the same shape.
+scores and positions are lists of equal length (one head), or nested [layer][head][]. Kept positions
+are returned in ascending order in the same shape.
 """
 import math
 
@@ -12,13 +13,13 @@ def number(score):
 
 
 def keep_best(scores, positions, count):
-    """the `count` best entries of one head"""
+    """Returns the `count` best entries of one head."""
     order = sorted(zip(scores, positions), key=lambda x: (-number(x[0]), -x[1]))
     return sorted(int(j) for _, j in order[:max(0, count)])
 
 
 def keep_best_of_all(scores, positions, count):
-    """the `count` best entries of all layers and heads together"""
+    """Returns the `count` best entries of all layers and heads together."""
     every = [(-number(s), -j, l, h) for l, layer in enumerate(scores) for h, head in enumerate(layer)
              for s, j in zip(head, positions[l][h])]
     out = [[[] for _ in layer] for layer in scores]
@@ -28,7 +29,8 @@ def keep_best_of_all(scores, positions, count):
 
 
 def keep_best_with_least(scores, positions, count, least):
-    """every head keeps its `least` best; the other places go to the best of what is left, over all heads"""
+    """Every head keeps its `least` best entries; the remaining places go to the best of the rest,
+    over all heads."""
     sure = [[keep_best(s, j, least) for s, j in zip(*part)] for part in zip(scores, positions)]
     left = [[[(s, j) for s, j in zip(*head) if j not in held] for *head, held in zip(*part)]
             for part in zip(scores, positions, sure)]
@@ -39,9 +41,10 @@ def keep_best_with_least(scores, positions, count, least):
 
 
 def keep_best_counted(scores, positions, count, least, miscounted=False):
-    """as published: each head's places are `least` more than it has among the `count` - `least` * heads best of all,
-    so a head with few entries leaves places unused.  `miscounted`: the oldest entry of a head, if among those best,
-    counts for the head before it (for itself in the first head)"""
+    """As published: each head has `least` places more than its number of entries among the `count`
+    - `least` * heads best of all. A head with few entries leaves places unused. `miscounted`: the
+    oldest entry of a head, if among those best, counts for the previous head (for itself in the
+    first head)."""
     heads = sum(len(layer) for layer in scores)
     best = keep_best_of_all(scores, positions, count - least * heads)
     counts = [[len(head) for head in layer] for layer in best]
@@ -55,5 +58,5 @@ def keep_best_counted(scores, positions, count, least, miscounted=False):
 
 
 def drop_worst(scores, positions, count):
-    """the entries of one head without the `count` worst"""
+    """Returns the entries of one head without the `count` worst."""
     return keep_best(scores, positions, len(positions) - count)

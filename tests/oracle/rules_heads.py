@@ -7,9 +7,10 @@ from rules_choice import keep_best
 # ---- DuoAttention
 
 def full_heads(alphas, sparsity):
-    """[L][H] booleans: heads with alpha at or above the quantile `sparsity` of all alphas keep everything.  The
-    quantile lies between neighbours in proportion; 0 and less: all heads, 1 and more: none.  Equal alphas at the
-    quantile are all full (the published code parts them by noise)"""
+    """Returns [L][H] booleans. Heads with alpha at or above the quantile `sparsity` of all alphas
+    keep all entries. The quantile is interpolated linearly; 0 and less: all heads, 1 and more: no
+    head. Heads with alpha equal to the quantile are all full (the published code breaks ties by
+    noise)."""
     alphas = np.asarray(alphas, float)
     if sparsity <= 0 or sparsity >= 1:
         return np.full(alphas.shape, sparsity <= 0)
@@ -22,7 +23,8 @@ def full_heads(alphas, sparsity):
 
 
 def full_heads_counted(alphas, ratio):
-    """as a library has it: the nearest whole number of heads, halves to the even one, with the least alphas streams"""
+    """A library's form: the nearest integer number of heads, ties to even, with the smallest alphas
+    stream."""
     alphas = np.asarray(alphas, float)
     out = np.ones(alphas.size, bool)
     out[np.argsort(alphas.ravel(), kind="stable")[:round(alphas.size * ratio)]] = False
@@ -30,13 +32,14 @@ def full_heads_counted(alphas, ratio):
 
 
 def streaming_reads(i, sink, recent):
-    """the training mask: query i of a streaming head reads the first `sink` and the last `recent`, its own included"""
+    """The training mask: query i of a streaming head reads the first `sink` and the last `recent`
+    entries, including its own."""
     return [j for j in range(i + 1) if j < sink or j > i - recent]
 
 
 def streaming_cache(calls, sink, recent):
-    """what each call of so many tokens finds, itself included: the cache is cut after the call, so that a single
-    token reads one entry more than in training"""
+    """Returns the entries that each call of the given numbers of tokens reads, including its own.
+    The cache is cut after the call, so a single token reads one entry more than in training."""
     held, out, start = [], [], 0
     for m in calls:
         held = held + list(range(start, start + m))
@@ -54,15 +57,16 @@ def silu(x):
 
 
 def retained_scores(q, k, v, inner, outer):
-    """[H, n]: q [n, G d], k and v [n, H d] before rotation; inner [I, .], outer [H, I]; no biases, no squashing"""
+    """Returns [H, n]. q [n, G d], k and v [n, H d] before rotation; inner [I, .], outer [H, I]; no
+    biases, no squashing."""
     x = np.concatenate([np.asarray(y, float) for y in (q, k, v)], -1)
     return (silu(x @ np.asarray(inner, float).T) @ np.asarray(outer, float).T).T
 
 
 def chunked_keep(scores, budget, chunk, stabilizers, local):
-    """what one head holds after each chunk of the prompt, and the lengths of the chunks; scores [n], fixed at birth.
-    The last `local` tokens come after all chunks and are never cut; but for the last chunk the newest `stabilizers`
-    stay"""
+    """Returns the entries of one head after each chunk of the prompt, and the lengths of the
+    chunks. scores [n] are fixed at the append. The last `local` tokens come after all chunks and
+    are never evicted. In all chunks but the last, the newest `stabilizers` stay."""
     end = len(scores) - local
     held, out, lengths = [], [], []
     for start in range(0, end, chunk):
@@ -81,7 +85,8 @@ def chunked_keep(scores, budget, chunk, stabilizers, local):
 # ---- a library's Scissorhands
 
 def summed_keep(weights, window, budget, recent, sinks):
-    """scores and what stays of one head: weights [n, n] of all queries; the last `window` of them are summed"""
+    """Returns scores and kept entries of one head. weights [n, n] of all queries; the last `window`
+    of them are summed."""
     score = np.asarray(weights, float)[-window:].sum(0)
     n = len(score)
     safe = sorted(set(range(min(n, sinks))) | set(range(max(0, n - recent), n)))
@@ -96,17 +101,19 @@ def summed_keep(weights, window, budget, recent, sinks):
 # ---- H2O as a mask over a full cache
 
 class HeavyMask:
-    """one query head, as published: sums grow by what each query gives; `heavy` and `recent` are whole parts of shares
-    of the prompt's length.  The next query reads the best `heavy` of what came before the last `recent`, and the last
-    `recent` entries with its own, so that one entry in between is left out for one step.  With recent = 0 it
-    does not read itself, and the sums of the others are not forgotten"""
+    """One query head, as published: sums grow by the weights of each query. `heavy` and `recent`
+    are integer parts of fractions of the prompt's length. The next query reads the best `heavy` of
+    the entries before the last `recent`, and the last `recent` entries including its own. One entry
+    in between is therefore missing for one step. With recent = 0 it does not read itself, and the
+    sums of other entries are kept."""
 
     def __init__(self, prompt, heavy, recent):
         self.heavy, self.recent = int(heavy * prompt), int(recent * prompt)
         self.sums, self.reads = np.zeros(0), None
 
     def query(self, weights):
-        """weights [rows, n], summed over the rows of this forward; `reads`: positions of the next query"""
+        """weights [rows, n], summed over the rows of this forward pass. `reads`: positions that the
+        next query reads."""
         n = np.shape(weights)[-1]
         self.sums = np.concatenate([self.sums, np.zeros(n - len(self.sums))]) + np.sum(weights, axis=0)
         scores = self.sums.copy()

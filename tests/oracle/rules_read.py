@@ -1,4 +1,5 @@
-"""Methods that read a part and evict nothing: Quest (Tang et al. 2024) and SeerAttention-R (Gao et al. 2025)."""
+"""Methods that read a subset and evict no entry: Quest (Tang et al. 2024) and SeerAttention-R (Gao
+et al. 2025)."""
 import math
 
 import numpy as np
@@ -7,28 +8,29 @@ import numpy as np
 # ---- Quest
 
 def page_bounds(q, keys, page):
-    """[pages]: upper bounds of q . k within each page; q [d], keys [n, d] as stored"""
+    """Returns [pages]: upper bounds of q . k within each page. q [d], keys [n, d] as stored."""
     q, keys = np.asarray(q, float), np.asarray(keys, float)
     parts = [keys[b:b + page] for b in range(0, len(keys), page)]
     return np.array([np.maximum(q * k.min(0), q * k.max(0)).sum() for k in parts])
 
 
 def best_pages(bounds, places):
-    """the pages with the largest bounds; among equal ones the later page"""
+    """Returns the pages with the largest bounds; among equal bounds the later page."""
     order = sorted(range(len(bounds)), key=lambda b: (-bounds[b], -b))
     return sorted(order[:places])
 
 
 def quest_reads(q, keys, page, budget, least=3):
-    """positions that the query reads; the published evaluation takes at least 3 pages and forces none"""
+    """Returns positions that the query reads. The published evaluation reads at least 3 pages and
+    forces no page."""
     places = max(least, min(budget, len(keys)) // page)
     chosen = best_pages(page_bounds(q, keys, page), places)
     return [j for b in chosen for j in range(b * page, min(len(keys), (b + 1) * page))]
 
 
 def quest_reads_to_budget(q, keys, page, budget, recent):
-    """a library's reading: the newest `recent` apart; the pages of the rest in order of time, one more if the last is
-    not full, cut off where the budget ends"""
+    """A library's form: the newest `recent` entries are separate. Pages of the rest follow in order
+    of time, plus one if the last is not full, cut off at the budget."""
     n = len(keys)
     if budget >= n:
         return list(range(n))
@@ -43,7 +45,7 @@ def quest_reads_to_budget(q, keys, page, budget, recent):
 # ---- SeerAttention-R
 
 def rotate(x, position, base):
-    """channel i turns with channel i + d/2 by position * base^(-2 i / d)"""
+    """Channel i is paired with channel i + d/2 and rotated by position * base^(-2 i / d)."""
     half = len(x) // 2
     angle = position * base ** (-2 * np.arange(half) / len(x))
     a, b = x[:half], x[half:]
@@ -58,14 +60,15 @@ POOLS = {"max": lambda k: k.max(0), "min": lambda k: k.min(0), "avg": lambda k: 
 
 
 def block_key(keys, pools, weight, norm=None):
-    """one full block of one KV head: keys [block, d] before rotation, weight [len(pools) d, e]"""
+    """One full block of one KV head: keys [block, d] before rotation, weight [len(pools) d, e]."""
     out = np.concatenate([POOLS[name](np.asarray(keys, float)) for name in pools]) @ np.asarray(weight, float)
     return rms_norm(out, norm) if norm is not None else out
 
 
 def gate_query(queries, weight=None, norm=None, average=False):
-    """one KV head: queries [group, d] before rotation; weight [group, d, e] sums over the group (Qproj); with
-    `average` the mean of the group, through weight [d, e] if there is one (Qavgproj, Qavg)"""
+    """One KV head: queries [group, d] before rotation. weight [group, d, e] sums over the group
+    (Qproj). With `average`, the mean of the group is multiplied with weight [d, e] if there is one
+    (Qavgproj, Qavg)."""
     q = np.asarray(queries, float)
     if average:
         out = q.mean(0) if weight is None else q.mean(0) @ np.asarray(weight, float)
@@ -75,14 +78,14 @@ def gate_query(queries, weight=None, norm=None, average=False):
 
 
 def block_scores(query, block_keys):
-    """softmax over the blocks; a block that is not full yet has the key 0"""
+    """Softmax over the blocks; an incomplete block has the key 0."""
     z = np.array([query @ k for k in block_keys]) / math.sqrt(len(query))
     a = np.exp(z - z.max())
     return a / a.sum()
 
 
 def chosen_blocks(scores, places=None, threshold=None):
-    """the best `places` blocks, or those above the threshold; the last block always"""
+    """Returns the best `places` blocks, or those above the threshold, and always the last block."""
     if threshold is not None:
         chosen = {b for b, s in enumerate(scores) if s > threshold}
     else:

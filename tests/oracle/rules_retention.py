@@ -1,10 +1,12 @@
-"""TRIM-KV and DBTrimKV: a gate gives each token and KV head a retention beta in (0, 1]; it decays with age.
+"""TRIM-KV and DBTrimKV: a gate gives each token and KV head a retention beta in (0, 1], which
+decays with age.
 
-Sources: TRIM-KV (v2) Algorithm 1, DBTrimKV Eq. 9; the published code's ages differ from both and are named apart.
+Sources: TRIM-KV (v2) Algorithm 1, DBTrimKV Eq. 9. The published code's ages differ from both and
+have separate names.
 """
 import numpy as np
 
-# age of an entry at position p when n tokens have been seen (the newest has p = n - 1)
+# Age of an entry at position p after n tokens (the newest has p = n - 1).
 AGES = {"algorithm": -1, "equation": 0, "code": 1, "code-ahead": 2}
 
 
@@ -17,8 +19,8 @@ def log_sigmoid(x):
 
 
 def gate(x, layers, readout, bias):
-    """log beta [H, n]: x [n, d], the input of the attention layer after its norm; layers: pairs of weight [I, d] and
-    bias [I], each followed by SiLU; readout [H, I]"""
+    """Returns log beta [H, n]. x [n, d]: the input of the attention layer after its norm; layers:
+    pairs of weight [I, d] and bias [I], each followed by SiLU; readout [H, I]."""
     x = np.asarray(x, float)
     for weight, shift in layers:
         x = silu(x @ np.asarray(weight, float).T + shift)
@@ -30,7 +32,7 @@ def ages(seen, positions, convention="equation"):
 
 
 def score(log_beta, age, steps=1):
-    """log of sum_{k < steps} beta^(age + k); for beta = 1 the logarithm of `steps`"""
+    """Returns the log of sum_{k < steps} beta^(age + k); for beta = 1 the logarithm of `steps`."""
     log_beta = np.asarray(log_beta, float)
     one = log_beta == 0
     safe = np.where(one, -1, log_beta)
@@ -39,5 +41,5 @@ def score(log_beta, age, steps=1):
 
 
 def score_with_norm(log_beta, age, norms):
-    """the first release's second strategy"""
+    """The second strategy of the first release."""
     return np.asarray(log_beta, float) * age + np.log(norms)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A plain float64 Llama that decodes token by token over a ragged cache (numpy only).
 
-Every (layer, KV head) has its own list of surviving entries; whatever is evicted is overwritten with
-NaN, so that a later query which still reads it ruins the result instead of passing unnoticed.
+Every (layer, KV head) has its own list of cached entries. Evicted entries are overwritten with NaN,
+so that a later query that still reads one gives NaN instead of passing unnoticed.
 
 usage: tiny_llama.py     compares with tests/data/golden/tiny_golden.json
 """
@@ -59,12 +59,12 @@ def halves(raw, at):
 
 
 def nibbles(raw, at):
-    """16 bytes: the low halves are elements 0..15, the high halves 16..31"""
+    """16 bytes: the low halves are elements 0..15, the high halves 16..31."""
     return np.hstack([raw[:, at : at + 16] & 15, raw[:, at : at + 16] >> 4]).astype(np.float64)
 
 
 def dequantise(kind, raw, n):
-    """n float64 numbers from the bytes of one tensor"""
+    """Returns n float64 numbers from the bytes of one tensor."""
     if kind == 0:
         return raw[: 4 * n].view("<f4").astype(np.float64)
     if kind == 1:
@@ -83,7 +83,7 @@ def dequantise(kind, raw, n):
 
 
 def read_gguf(path):
-    """(metadata, {name: float64 array with rows first})"""
+    """Returns (metadata, {name: float64 array with rows first})."""
     with open(path, "rb") as f:
         data = f.read()
     b = Bytes(data)
@@ -124,11 +124,12 @@ class Llama:
         self.base = get("rope.freq_base")
         window = meta.get("llama.attention.sliding_window", 0)
         local = meta.get("llama.attention.sliding_window_pattern", [True] * self.layers)
-        self.windows = [window if here else 0 for here in local]  # 0: the layer sees everything
+        self.windows = [window if here else 0 for here in local]  # 0: the layer sees all entries
         self.freq = self.base ** (-np.arange(0, self.head_dim, 2) / self.head_dim)
 
     def apart(self):
-        """the same model with a KV head for every query head: keys and values once per query head"""
+        """Returns the same model with a KV head for every query head: keys and values are copied
+        per query head."""
         other, group = copy.copy(self), self.heads // self.kv_heads
         other.kv_heads, other.w = self.heads, dict(self.w)
         for layer in range(self.layers):
@@ -145,7 +146,8 @@ class Llama:
         return x / np.sqrt((x * x).mean() + self.eps) * weight
 
     def rope(self, x, position):
-        """turns the pairs (2i, 2i + 1) of every row; one position for all rows, or one for each"""
+        """Rotates the pairs (2i, 2i + 1) of every row, by one position for all rows or one for
+        each."""
         z = (x[:, 0::2] + 1j * x[:, 1::2]) * np.exp(1j * np.multiply.outer(position, self.freq))
         out = np.empty_like(x)
         out[:, 0::2], out[:, 1::2] = z.real, z.imag
@@ -155,16 +157,17 @@ class Llama:
 class Session:
     """One sequence. `alive[layer][head]` lists the positions that the next query will see.
 
-    For the methods everything that was ever computed is kept: rows[layer][g][t] is the attention row of
-    query t over all positions (0 where it saw nothing), scaled their logits (-inf there), seen[layer][head][t] how many it saw,
-    keys[layer][head][j] the key as stored, queries[layer][g][t] the query before rotation,
-    raw_keys the keys before theirs, values, inputs[layer][t] what the projections read.  unsure, remembered and slots
-    are what methods carry from cut to cut.
+    For the methods, all computed data are stored: rows[layer][g][t] is the attention row of query t
+    over all positions (0 for entries that it did not see), scaled their logits (-inf for these),
+    seen[layer][head][t] the number of entries seen, keys[layer][head][j] the key as stored,
+    queries[layer][g][t] the query before rotation, raw_keys the keys before rotation, values, and
+    inputs[layer][t] the inputs of the projections. unsure, remembered and slots are state of
+    methods between evictions.
 
-    ranked: (layer, head) whose keys are stored without rotation and turned by their rank when they are read.
-    gates, twin: what methods look at besides.  read(run, layer, queries, weights) says which entries each query
-    head reads, as {query head: list}; a query head that is not named reads everything.
-    """
+    ranked: the (layer, head) pairs with keys that are stored without rotation and rotated by rank
+    when they are read. gates, twin: further inputs of methods. read(run, layer, queries, weights)
+    returns the entries that each query head reads, as {query head: list}; an absent query head
+    reads all."""
 
     def __init__(self, model, tokens, ranked=(), gates=None, twin=None, read=None):
         m = self.m = model
@@ -180,11 +183,11 @@ class Session:
         self.values = self.keys.copy()
         self.queries = np.full((m.layers, m.heads, tokens, m.head_dim), np.nan)
         self.inputs = np.full((m.layers, tokens, m.w["token_embd.weight"].shape[1]), np.nan)
-        self.cache_k = self.keys.copy()  # what attention reads: NaN once evicted
+        self.cache_k = self.keys.copy()  # the copy that attention reads: NaN once evicted
         self.cache_v = self.keys.copy()
 
     def fork(self):
-        """the same run once more, which goes on by itself"""
+        """Returns an independent copy of the run."""
         return copy.deepcopy(self, {id(self.m): self.m})
 
     def evict(self, layer, head, position):
@@ -193,12 +196,12 @@ class Session:
         self.cache_v[layer, head, position] = np.nan
 
     def visible(self, layer, head):
-        """what is alive and inside the layer's own window"""
+        """Returns the entries that are alive and in the layer's sliding window."""
         window = self.m.windows[layer]
         return [i for i in self.alive[layer][head] if not window or i > self.t - window]
 
     def append(self, layer, x):
-        """the newcomer's key and value in every head, and its queries"""
+        """Appends the new entry's key and value in every head, and its queries."""
         m, t = self.m, self.t
         q, k, v = (m.weight(layer, "attn_" + c) @ x for c in "qkv")
         self.inputs[layer, t] = x
@@ -213,7 +216,8 @@ class Session:
         self.seen[layer, :, t] = [len(self.visible(layer, h)) for h in range(m.kv_heads)]
 
     def logits(self, layer, g, head):
-        """of all that the head holds; by rank, the query has the position of its own entry"""
+        """Returns the logits of all entries of the head; by rank, the query has the position of its
+        own entry."""
         m, seen = self.m, self.visible(layer, head)
         q, k = self.queries[layer, g, self.t][None], self.cache_k[layer, head, seen]
         if (layer, head) in self.ranked:
@@ -242,7 +246,7 @@ class Session:
         return m.weight(layer, "attn_output") @ out.reshape(-1)
 
     def feed(self, token):
-        """appends the token to every head, runs its query, returns its logits"""
+        """Appends the token to every head, runs its query, returns its logits."""
         m = self.m
         x = m.w["token_embd.weight"][token]
         for layer in range(m.layers):
@@ -267,7 +271,8 @@ def _fed(model, ids, tokens):
 
 
 def prompted(model, ids, tokens):
-    """(a run of its own that has been fed the prompt, the last logits), with room for so many tokens; a prompt is fed once"""
+    """Returns (a separate run after the prompt, the last logits), with capacity for this many
+    tokens. A prompt runs only once."""
     run, logits = _fed(model, tuple(ids), tokens)
     return run.fork(), logits
 
@@ -286,10 +291,10 @@ def generate_model(arguments, path):
     gen_tiny.main([*arguments.split(), "-o", path])
 
 
-# ---- against the golden dump of an independent implementation
+# ---- compared with the golden dump of an independent implementation
 
 def check_case(case, path):
-    """the greatest difference to the golden numbers"""
+    """Returns the largest difference from the golden numbers."""
     generate_model(case["args"], path)
     with open(path, "rb") as f:
         if hashlib.sha256(f.read()).hexdigest() != case["sha256"]:
@@ -309,7 +314,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
             worst = check_case(case, os.path.join(folder, "tiny.gguf"))
-            bad = not worst < 1e-4  # the golden is f32: its own distance to f64 is up to 5.4e-5
+            bad = not worst < 1e-4  # the golden is f32, which differs from f64 by up to 5.4e-5
             failed += bad
             print(f"{'FAIL' if bad else 'ok  '} {case['args']}, {len(case['ids'])} ids: {worst:.2g}")
     print(f"{len(cases) - failed} passed, {failed} failed, 0 skipped")

@@ -1,8 +1,9 @@
-"""What f32 may do to a score, and when two scores may change places.
+"""Bounds the error of scores in f32, and decides when two scores may be exchanged.
 
-Weights, activations and cache are f32 with --exact, so a logit of size 10..30 is off by some 1e-6 to 1e-5, and so
-is, relatively, an attention weight, and a sum, mean or maximum of such.  Unit keys are off by a few 2^-24 times
-the relative error of the key; a cosine is at most 1, its error absolute.
+Weights, activations and cache are f32 with --exact, so a logit of magnitude 10..30 has an error of
+about 1e-6 to 1e-5. An attention weight, or a sum, mean or maximum of weights, has a relative error
+of that magnitude. Unit keys have an error of a few 2^-24 times the relative error of the key. A
+cosine is at most 1; its error is absolute.
 """
 import numpy as np
 
@@ -14,10 +15,10 @@ import methods_window
 WEIGHT = 3e-5  # relative
 COSINE = 3e-6
 LENGTH = 5e-6  # relative
-ORDER = 1e-6  # of weights whose sums are added up in another order, relative
+ORDER = 1e-6  # of weights with sums in another order, relative
 MOMENTS = 2e-5  # of an expected logit, relative
-UNIT = 2.0**-44  # weights of a window are added in whole units
-SHARE = 1e-4  # of a layer's part in all places
+UNIT = 2.0**-44  # weights of a window are added as integers
+SHARE = 1e-4  # of a layer's fraction of all places
 
 
 def received(run, p, layer, head, alive, C, score):
@@ -37,7 +38,8 @@ def keydiff(run, p, layer, head, alive, C, score):
 
 
 def scissorhands(run, p, layer, head, alive, C, score):
-    """comparisons that may go either way; the first query sees itself alone, with weight 1 in any arithmetic"""
+    """Counts comparisons that may go either way. The first query sees only itself, with weight 1 in
+    any arithmetic."""
     args = run, p, layer, head, alive, C
     more = methods_window.below_even(*args, 1 + WEIGHT) - methods_window.below_even(*args, 1 - WEIGHT)
     return more - np.array([j == 0 and 0 in methods_window.window(run, p) for j in C])
@@ -51,7 +53,7 @@ def cake(run, p, layer, head, alive, C, score):
 
 
 def redundancy(run, layer, head, alive, C, otherwise=None):
-    """also from similarities so near the threshold that another entry may be the one forgiven"""
+    """Includes similarities so close to the threshold that another entry may be the ignored one."""
     c = methods_keys.cosines(run, layer, head, alive)
     r = methods_keys.mean_cosine(c, otherwise)
     error = np.full(len(c), COSINE)
@@ -61,7 +63,7 @@ def redundancy(run, layer, head, alive, C, otherwise=None):
         for j in ways - {None} if len(ways) > 1 else ():
             error[j] += abs(c[i, j]) / len(c)
     R = methods_keys.softmax(r)
-    # a change of the sum moves all others
+    # A change of the sum changes all others.
     out = R * np.expm1(error) + R * (R * np.expm1(error)).sum()
     return out[[alive.index(j) for j in C]]
 
@@ -81,12 +83,12 @@ def gkv(run, p, layer, head, alive, C, score):
 
 
 def snapkv_global(run, p, layer, head, alive, C, score):
-    """a quotient, and what is remembered is off by as much"""
+    """A quotient; the stored score has an error of the same size."""
     return 2 * WEIGHT * score
 
 
 def retention(run, p, layer, head, alive, C, score):
-    """a product of two short numbers is exact, and so is what f32 makes of it; a logarithm may be one step off"""
+    """A product of two short numbers is exact in f32 too; a logarithm may differ by one step."""
     rounding = 2.0**-23 * np.abs(score) * (p["lookahead"] > 1)
     if run.gates.exact:
         return rounding
@@ -95,7 +97,8 @@ def retention(run, p, layer, head, alive, C, score):
 
 
 def given_by_network(run, layer, head, score):
-    """an importance is a sum without a bound, which is as wrong where it comes near 0 as elsewhere in its head"""
+    """An importance is a sum without a bound. Its error near 0 is as large as elsewhere in its
+    head."""
     every = methods_gates.values(run, layer, head, range(run.t)) if run.gates.kind == "importance" and run.t else np.zeros(1)
     return gates.ERROR * np.maximum(np.abs(score), np.abs(every).max())
 
@@ -105,14 +108,14 @@ def given(run, p, layer, head, alive, C, score):
 
 
 def remaining_mass(run, p, layer, head, alive, C, score):
-    """what was received so far, taken from a total that a plan holds in f32, and whose run added up weights in another order
-    where the window of a model had let entries leave"""
+    """The mass received so far is subtracted from a total, which a plan stores in f32. The plan's
+    run added weights in another order if entries left a sliding window of the model."""
     total = run.twin.rows[layer][list(methods_window.query_heads(run, head))].sum(axis=(0, 1))[C]
     return WEIGHT * score + ORDER * total
 
 
 def expected_attention(run, p, layer, head, alive, C, score):
-    """from the sizes of what is added up for each logit"""
+    """From the magnitudes of the terms of each logit."""
     if run.t <= p["sinks"]:
         return np.zeros(len(C))
     worst = np.zeros(len(C))
@@ -131,14 +134,15 @@ ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention
 
 
 def of(name, *args):
-    """a bound of the error of each score"""
+    """Returns a bound of the error of each score."""
     return ERRORS.get(name, received)(*args)
 
 
 def exchangeable(name, p, cut, error_cut, kept, error_kept):
-    """Whether f32 may exchange an entry cut for one kept.  Equal scores are no such case: they are the same maximum,
-    seen by neighbours, and the larger position stays; but counts that are equal may each be off by one, and lengths
-    that are equal are so before rounding, as are means of all weights of a row."""
+    """Returns True if f32 may exchange an evicted entry with a kept one. Equal scores do not count:
+    they are the same maximum, pooled from neighbours, and the larger position stays. But equal
+    counts may each be off by one, and equal lengths and means of all weights of a row are equal
+    only before rounding."""
     if not cut or not kept:
         return False
     unequal = name in UNEQUAL or p.get("pool", 1) > 1 and p.get("pool-kind") == "avg"

@@ -1,5 +1,6 @@
-"""The commands of a snapshot.  What there is comes from the program: its commands, the options of each (-h), figures and methods as JSON,
-the keys of --style (from the message about one that is not known).  Here stand only values to give them."""
+"""Lists the commands of a snapshot. Commands, options (-h), figures and methods (as JSON) and the
+keys of --style (from the message about an unknown key) come from the program. This file only has
+values for them."""
 import concurrent.futures
 import json
 import os
@@ -7,7 +8,7 @@ import re
 
 TRACES = "rich full h2o gates hay code gqa mha half scripts long snapkv c1 tiny tiny-rg tiny-wgkv saliency plan".split()
 PAIRS = [("gates", "dbgates"), ("snapkv", "h2o"), ("c1", "c2"), ("full", "code"), ("adakv", "gkv")]
-MOST_TRACES = 2  # of those that an analysis takes, its options are tried on so many
+MOST_TRACES = 2  # number of traces on which an analysis tries its options
 COMMON = {"output", "json", "figure", "threads", "size", "dpi", "cmap", "vmin", "vmax", "title", "font", "style", "preview", "head", "tokens"}
 
 # Values of the options of analyses, by name; a flag needs none.  "NAME.OPTION" comes before "OPTION".
@@ -31,7 +32,7 @@ VALUES = {
     "block-exit.event": ["gone", "first-exit"], "decay.event": ["gone", "first-exit"],
 }
 
-# Keys of --style whose values the program does not list, "FIGURE.KEY" before "KEY".
+# Keys of --style for which the program does not list values, "FIGURE.KEY" before "KEY".
 STYLES = {
     "panel": ["head"], "criterion": ["mass.95", "top64"], "horizon": ["8"], "class": ["word", "special+number"], "occupancy.class": ["all+special"], "above": ["4"], "age": ["4"], "p": ["0.1"],
     "quantity": ["returns", "share"], "form": ["step"], "kind": ["alpha"], "at": ["end"], "steps": ["4:60"], "occupancy.steps": ["20:"],
@@ -113,14 +114,14 @@ RUN_OPTIONS = ["", "--chunk 7", "--kv-type f32", "--kv-type q8_0", "--activation
 
 
 def steady(name, data):
-    """The bytes without what tells times."""
+    """Returns the bytes without times."""
     if name.endswith((".jsonl", ".json")) or name == "stdout":
         data = re.sub(rb'("(?:seconds|[a-z_]*_seconds|seconds_[a-z_]*|tokens_per_second|[a-z_]*_per_second|time|[a-z_]*_ms)": ?)[0-9.e+-]+', rb"\1N", data)
     return re.sub(rb" tokens at [0-9.]+ per second", b" tokens at N per second", data)
 
 
 def options(text):
-    """(name, takes a value) of each long option of a -h page."""
+    """Returns (name, takes a value) of each long option of a -h page."""
     for line in text.splitlines():
         m = re.match(r"  (?:-\w,|   ) --([\w-]+)( \S+)?", line)
         if m:
@@ -128,7 +129,8 @@ def options(text):
 
 
 def tries(ask, command, leave_out):
-    """Arguments that try each option of a command; one of which nothing is known is an error of this file."""
+    """Returns arguments that try each option of a command. An option without known values is an
+    error in this file."""
     for name, takes in options(ask(f"kvfate {command} -h")[0]):
         if name in leave_out:
             continue
@@ -167,7 +169,7 @@ def of_analysis(ask, name, fixed):
 
 
 def tables(fixed, table):
-    """Command lines that end in a table of that name on which figures are drawn."""
+    """Returns command lines that end in a table of that name, from which figures are drawn."""
     made = {"effect": "in/effect.tsv", "saliency": "in/saliency.tsv", "eval": "in/tables/eval.tsv", "claims": "in/tables/claims.tsv", "predict": "in/predict.tsv",
             "predict-units": "in/predict-units.tsv", "training": "in/training.tsv", "causal": "in/causal.tsv"}
     if table == "difference":
@@ -215,7 +217,8 @@ def of_method(m, layouts):
 
 
 def of_device(m, layouts):
-    """A method's run on a CUDA device: by tests/cuda's kvfate_emulated where there is none, else a sentence."""
+    """Returns a method's run on a CUDA device. Without a device, tests/cuda's kvfate_emulated runs
+    it, or a message is printed."""
     gates = f" --gates in/{layouts[m['gates']]}.safetensors" if m["gates"] else ""
     plan = " --plan in/plan.kvf" if m["name"] == "plan" else ""
     line = f"kvfate run --device cuda -m in/tiny.gguf --raw -q -f in/salt.txt -n 6 --ignore-eos{gates}{plan} --method {m['name']} -B 24 -o x.kvf"
@@ -224,7 +227,7 @@ def of_device(m, layouts):
 
 
 def collect(ask, fixed, jobs):
-    """Every command line, in order."""
+    """Returns every command line, in order."""
     yield from FIXED.strip().split("\n")
     overview = ask("kvfate help")[0]
     names = re.findall(r"^  (\w[\w-]*) ", overview, re.M)
@@ -251,7 +254,7 @@ def collect(ask, fixed, jobs):
         yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method h2o -B 20 --exact --probes full -o x.kvf"
         yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method snapkv -B 20 -o x.kvf"
         yield f"kvfate train --device cuda -m in/{g}.gguf --data in/prose.txt --method trimkv --length 32 --steps 2 --check-every 0 -o x.safetensors"
-    # An analysis is what takes --tokens.
+    # Commands with --tokens are analyses.
     analyses = [n for n in names if "--tokens A:B" in ask(f"kvfate {n} -h")[0] and n != "corpus"]
     figures = list(enumerate(json.loads(ask("kvfate figures --json")[0])))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

@@ -1,4 +1,5 @@
-"""The fixed inputs of a snapshot: texts, models, gates, traces and tables, made once by one build and then read by each."""
+"""Makes the fixed inputs of a snapshot: texts, models, gates, traces and tables. One build makes
+them once, and then each build reads them."""
 import json
 import os
 import shutil
@@ -8,10 +9,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(ROOT, "tests", "data")
 DEFAULT = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the name by which the program finds its default model
-PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"  # the one that has NumPy
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"  # the Python with NumPy
 WATCH = "--watch 0,20,60@L3H0,L20H5 --watch-queries L1H0,L15H4"
 
-# Without the default model one of its shape, but tiny, takes its name.
+# Without the default model, a tiny model of its shape gets its name.
 SHAPE = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4 --dim 36 --ffn 32"
 MODELS = {
     "tiny": "--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 64 --ffn 96 --context 2048",
@@ -19,12 +20,12 @@ MODELS = {
     "mha": "--layers 2 --heads 4 --kv-heads 4 --head-dim 16 --dim 64 --ffn 32 --vocab 259 --seed 3 --arch qwen2 --type q4_1 --context 2048",
     "half": "--layers 2 --heads 4 --kv-heads 1 --head-dim 32 --dim 64 --ffn 64 --seed 5 --type bf16 --untied --context 2048",
 }
-with open(os.path.join(DATA, "golden", "family_golden.json")) as golden:  # one of each family of models
+with open(os.path.join(DATA, "golden", "family_golden.json")) as golden:  # one of each model family
     FAMILIES = {f"family{i}": case["args"] for i, case in enumerate(json.load(golden)["cases"])}
-# By the kind that `kvfate methods --json` names.
+# Gate files by the kind that `kvfate methods --json` prints.
 GATES = {"retention": "rg", "write": "wgkv", "importance": "locret", "blocks": "seer", "heads": "duo"}
 
-# Commands of the program in the folder of inputs; "=" stands for what every run has.
+# Commands of the program in the folder of inputs; "=" stands for the options that every run has.
 RUNS = """
 needle --tokens 200 -o hay
 needle --words 80 --keys 3 --seed 4 -o words
@@ -88,7 +89,7 @@ def texts(folder):
 
 
 def make(program, folder, environment):
-    """Fills the folder; what could not be made is said and left out."""
+    """Fills the folder; failures are printed and skipped."""
     os.makedirs(folder)
     texts(folder)
     os.makedirs(os.path.join(folder, "tables"))

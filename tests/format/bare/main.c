@@ -1,5 +1,6 @@
 /* main.c - runs the tests of a file without Criterion; see criterion/criterion.h.
- * usage: PROGRAM [NAME]   only tests whose name contains NAME */
+ *
+ * usage: PROGRAM [NAME]   only tests with NAME in their name */
 #include <criterion/criterion.h>
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
-/* criterion.h - so much of Criterion as the tests of traces, kernels, units and training use, for
- * machines that it does not run on: tests/big_endian.sh, tests/musl.sh and tests/amx.sh put this
- * folder in its place.  Each test runs in a process of its own. */
+/* criterion.h - the subset of Criterion that the tests of traces, kernels, units and training use,
+ * for machines on which Criterion does not run. tests/big_endian.sh, tests/musl.sh and tests/amx.sh
+ * use this folder as a replacement. Each test runs in a separate process. */
 #ifndef KVF_TESTS_BARE_CRITERION_H
 #define KVF_TESTS_BARE_CRITERION_H
 
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What runs before and after each test of a file. */
+/* Functions that run before and after each test of a file. */
 struct bare_suite {
     void (*init)(void), (*fini)(void);
     double timeout;
@@ -26,7 +26,8 @@ struct bare_test {
     struct bare_test *next;
 };
 
-/* All tests, for main.c; big_endian.sh makes a main that gives them to bare_run by name. */
+/* The list of all tests, for main.c. big_endian.sh generates a main function that passes them to
+ * bare_run() by name. */
 __attribute__((weak)) struct bare_test *bare_tests;
 __attribute__((weak)) struct bare_suite bare_around;
 __attribute__((weak)) int bare_failed;
@@ -64,7 +65,7 @@ static inline void bare_check(int good, int fatal, const char *file, int line, c
         exit(1);
 }
 
-/* Whether it failed. */
+/* Runs a test in a child process. Returns true if it failed. */
 static inline int bare_run(const char *name, void (*test)(void))
 {
     int status = 1;

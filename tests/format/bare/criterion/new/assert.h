@@ -2,7 +2,7 @@
 #ifndef KVF_TESTS_BARE_ASSERT_H
 #define KVF_TESTS_BARE_ASSERT_H
 
-/* Of numbers and pointers, or of texts. */
+/* Comparisons of numbers and pointers, and of strings. */
 #define BARE_COMPARE_str(a, op, b) (strcmp(a, b) op 0)
 #define BARE_COMPARE_int(a, op, b) ((a)op(b))
 #define BARE_COMPARE_i32(a, op, b) ((a)op(b))
@@ -21,7 +21,7 @@
 #define eq(type, a, b) BARE_COMPARE_##type(a, ==, b)
 #define ne(type, a, b) BARE_COMPARE_##type(a, !=, b)
 #define lt(type, a, b) BARE_COMPARE_##type(a, <, b)
-/* With two arguments it is a function of parse.h. */
+/* With two arguments, le() is a function of parse.h. */
 #define le(...) BARE_CHOSEN(__VA_ARGS__, BARE_LE, BARE_FUNCTION_LE, )(__VA_ARGS__)
 #define BARE_CHOSEN(a, b, c, chosen, ...) chosen
 #define BARE_LE(type, a, b) BARE_COMPARE_##type(a, <=, b)
