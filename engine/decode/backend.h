@@ -15,9 +15,14 @@
 
 #include <kvf/err.h>
 
+struct layer_run;
 struct engine;
 struct session;
 struct session_options;
+
+/* Runs step i of a block, and the steps behind it that it has one kernel for.  Returns how many
+ * steps ran, or an error. */
+typedef int (*step_fn)(struct layer_run *r, int i);
 
 enum { RUN_LAYERWISE = 1 }; /* of step and chunk */
 
@@ -36,14 +41,8 @@ struct backend {
 
     /* x = the embeddings of T tokens. */
     void (*embed)(struct session *s, const int32_t *ids, int T);
-    /* qkv, on the host: the projections of x behind its norm, with biases and norms of heads;
-     * normed too where gates read it. */
-    void (*project)(struct session *s, int layer, int T);
-    /* att of the T queries in qkv, at positions pos0 and on, which are turned by now, over the
-     * cache; rows of attention go to those who watch them.  KVF_OK or an error. */
-    int (*attend)(struct session *s, int layer, int T, int pos0);
-    /* x += the two branches of the layer; x on the host where it is compared. */
-    void (*finish)(struct session *s, int layer, int T);
+    /* The functions of the steps of a block, by enum block_op. */
+    const step_fn *steps;
     /* All of the above for T tokens of a prompt, whose entries are in the cache then, without the
      * host in between.  KVF_OK, an error, or STEP_ELSEWHERE: these tokens need the functions above.
      * NULL: they always do. */

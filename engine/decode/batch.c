@@ -18,7 +18,9 @@ struct batch {
     int32_t *id;         /* [most] */
     int *err;            /* [most] */
     float **logits;      /* [most] theirs */
-    int most, layer;
+    int most;
+    const struct layer_run *run; /* of the block at hand, */
+    int first;                   /* and its first step that concerns the cache */
 };
 
 int batch_create(struct engine *e, int most, struct batch **ret_batch)
@@ -108,7 +110,11 @@ static void attend_task(void *ctx, int i, int thread)
     struct batch *b = ctx;
     struct session *s = b->s[i];
     (void)thread;
-    b->err[i] = layer_attend(s, b->layer, 1, s->n_past);
+    struct layer_run r = {s, b->run->b, b->run->layer, 1, s->n_past, false, NULL};
+    int n = steps_cpu[r.b->step[b->first].op](&r, b->first);
+    b->err[i] = n < 0 ? n : steps_cpu[OP_ATTEND](&r, b->first + n);
+    if (b->err[i] > 0)
+        b->err[i] = KVF_OK;
 }
 
 static void end_task(void *ctx, int i, int thread)
@@ -137,22 +143,32 @@ static int first_error(const struct batch *b, int n)
     return KVF_OK;
 }
 
+/* The steps from rotation to attention, which each session runs with its own cache. */
+static int each_session(struct layer_run *r, int i)
+{
+    struct batch *b = r->ctx;
+    b->run = r;
+    b->first = i;
+    par_run(r->s->e->pool, r->T, attend_task, b);
+    int err = first_error(b, r->T);
+    return err ? err : steps_before(r->b, i, OP_ATTEND) + 1;
+}
+
 static int forward(struct batch *b, int n)
 {
     struct session *room = b->rows_session;
     const struct model_config *m = &room->e->config;
+    step_fn steps[BLOCK_OPS];
+    memcpy(steps, steps_cpu, sizeof steps);
+    steps[OP_ROPE] = steps[OP_GATES] = each_session;
     par_run(room->e->pool, n, begin_task, b);
     int err = first_error(b, n);
+    for (int l = 0; !err && l < m->n_layers; l++) {
+        struct layer_run r = {room, block_of(&room->e->weights->plan, l), l, n, 0, false, b};
+        err = run_block(steps, &r);
+    }
     if (err)
         return err;
-    for (b->layer = 0; b->layer < m->n_layers; b->layer++) {
-        layer_project(room, b->layer, n);
-        par_run(room->e->pool, n, attend_task, b);
-        err = first_error(b, n);
-        if (err)
-            return err;
-        layer_finish(room, b->layer, n);
-    }
     room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
                              m->norm_eps);
     const struct matmul_input in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};

@@ -1,8 +1,8 @@
-/* ffn.c - what the second branch of a layer multiplies last: activation(W_gate n) * W_up n.
+/* ffn.c - a product before an activation, of many rows: activation(W_gate n) * W_up n as the
+ * integers that the next product reads.
  *
- * Rows of quantised matrices take two rounds: a task multiplies a few channels of gate and up with
- * all rows, and makes their activations and the integers of these from sums that are in its
- * caches, as those of all channels are not. */
+ * A task multiplies a few channels of gate and up with all rows, and makes their activations and
+ * the integers of these from sums that are in its caches, as those of all channels are not. */
 #include <string.h>
 
 #include "engine/decode/session_state.h"
@@ -20,17 +20,6 @@ struct job {
 static swiglu_fn activation(const struct session *s)
 {
     return s->e->config.family->gelu ? s->e->kernels.geglu : s->e->kernels.swiglu;
-}
-
-/* The activation of gate and up. */
-static void make_gated(struct session *s, const void *how, int t0, int n, float *to, size_t ld)
-{
-    int d = s->e->config.d_ffn;
-    (void)how;
-    for (int t = t0; t < t0 + n; t++, to += ld) {
-        const float *gate = s->gate_up + (size_t)t * s->ld_ffn;
-        activation(s)(to, gate, gate + d, d);
-    }
 }
 
 /* Blocks of rows go where they belong in longer rows, from block `at` on, with the sums that the
@@ -69,7 +58,7 @@ static void place_activations(const struct job *j, int c0, int n, const float *g
         activation(s)(made, gate + from, up + from, many * n);
         s->e->kernels.quant_rows(&rows, made, many, n);
         place_blocks(&s->gated, (size_t)t * all + (size_t)(c0 / QBLOCK), &rows, (size_t)many,
-                     j->w->down.n_fine == 2);
+                     j->w->matrix[T_DOWN].n_fine == 2);
     }
 }
 
@@ -77,7 +66,7 @@ static void place_activations(const struct job *j, int c0, int n, const float *g
 static void gated_channels(const struct job *j, int c0, int n, float *tile)
 {
     struct session *s = j->s;
-    const struct packed *w = &j->w->gate_up;
+    const struct packed *w = &j->w->matrix[T_GATE_UP];
     const struct packed of_gate = packed_part(w, c0 / PANEL, n / PANEL),
                         of_up = packed_part(w, (s->e->config.d_ffn + c0) / PANEL, n / PANEL);
     float *up = tile + (size_t)j->T * (size_t)n;
@@ -95,11 +84,6 @@ static void gated_task(void *ctx, int task, int thread)
         gated_channels(j, c0, left < GATED ? left : GATED, s->tile + (size_t)thread * s->ld_tile);
 }
 
-static bool makes_integers(const struct layer_weights *w, int d_ffn)
-{
-    return packed_quantised(&w->gate_up) && packed_quantised(&w->down) && d_ffn % QBLOCK == 0;
-}
-
 /* The integers of the activations become those of s->q. */
 static void make_integers(struct session *s, int T, const struct layer_weights *w)
 {
@@ -107,20 +91,20 @@ static void make_integers(struct session *s, int T, const struct layer_weights *
     struct job j = {s, w, T, n_tasks};
     const struct qrows read = s->q;
     s->gated.K = d;
-    s->gated.lowest = w->down.lowest;
+    s->gated.lowest = w->matrix[T_DOWN].lowest;
     par_run(s->e->pool, n_tasks, gated_task, &j);
     s->q = s->gated;
     s->gated = read;
 }
 
-struct matmul_input gated_rows(struct session *s, const struct matmul_input *n, int T,
-                               const struct layer_weights *w)
+bool activate_as_integers(struct layer_run *r, const struct matmul_input *in)
 {
-    if (T == 1 || !makes_integers(w, s->e->config.d_ffn)) {
-        linear(s, s->gate_up, s->ld_ffn, n, T, &w->gate_up);
-        return (struct matmul_input){.x = s->gate_up, .ld = s->ld_ffn, .prologue = make_gated};
-    }
-    prepare_rows(s, n, T, &w->gate_up);
-    make_integers(s, T, w);
-    return (struct matmul_input){.ready = true};
+    const struct layer_weights *w = &r->s->e->weights->layer[r->layer];
+    const struct packed *gate_up = &w->matrix[T_GATE_UP], *down = &w->matrix[T_DOWN];
+    if (!packed_quantised(gate_up) || !packed_quantised(down)
+        || r->s->e->config.d_ffn % QBLOCK != 0)
+        return false;
+    prepare_rows(r->s, in, r->T, gate_up);
+    make_integers(r->s, r->T, w);
+    return true;
 }

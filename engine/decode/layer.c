@@ -1,8 +1,5 @@
-/* layer.c - one block of a model, in the order of its equations:
- *     x += W_O attention(rope(W_Q n), rope(W_K n), W_V n),   n = rmsnorm(x)
- *     x += W_down (silu(W_gate n) * W_up n),                 n = rmsnorm(x)
- * and what the row of its family (model/family.h) says: biases of the three projections, norms of
- * queries and keys before RoPE, n = x, a norm of what is added, gelu for silu. */
+/* layer.c - the steps of a block between the projections and attention: rotation, gates, and
+ * entries of the cache. */
 #include <math.h>
 #include <string.h>
 
@@ -13,28 +10,6 @@ struct job {
     int layer, T, pos0;
     const struct imported_token *x; /* that is stored; NULL: those in the session's own rows */
 };
-
-/* What becomes of a token's queries, keys and values before anything else sees them. */
-static void project_task(void *ctx, int t, int thread)
-{
-    const struct job *j = ctx;
-    struct session *s = j->s;
-    const struct kernels *k = &s->e->kernels;
-    const struct model_config *m = &s->e->config;
-    const struct layer_weights *w = &s->e->weights->layer[j->layer];
-    int D = m->head_dim, G = m->n_heads, H = m->n_kv_heads;
-    float *q = s->qkv + (size_t)t * s->ld_qkv, *key = q + (size_t)G * (size_t)D;
-    (void)thread;
-    if (w->qkv_bias)
-        k->add(q, w->qkv_bias, (G + 2 * H) * D);
-    if (w->q_norm && m->family->qk_norm_wide) {
-        k->rmsnorm(q, q, w->q_norm, 1, G * D, m->norm_eps);
-        k->rmsnorm(key, key, w->k_norm, 1, H * D, m->norm_eps);
-    } else if (w->q_norm) {
-        k->rmsnorm(q, q, w->q_norm, G, D, m->norm_eps);
-        k->rmsnorm(key, key, w->k_norm, H, D, m->norm_eps);
-    }
-}
 
 /* Turns n heads of rows [t0, t1), from channel c on. */
 static void turn_heads(const struct job *j, int t0, int t1, int c, int n)
@@ -71,7 +46,7 @@ static void rope_task(void *ctx, int task, int thread)
 /* Queries and keys before their rotation, for those who need them. */
 static void keep_unrotated(struct session *s, const struct job *j)
 {
-    if (!s->needs_unrotated)
+    if (!s->qk_unrotated)
         return;
     for (int t = 0; t < j->T; t++)
         memcpy(s->qk_unrotated + (size_t)t * s->ld_pre, s->qkv + (size_t)t * s->ld_qkv,
@@ -102,7 +77,8 @@ static void gate_task(void *ctx, int t, int thread)
     size_t D = (size_t)m->head_dim, k0 = (size_t)m->n_heads * D;
     const float *row = s->qkv + (size_t)t * s->ld_qkv;
     const float *pre = s->qk_unrotated ? s->qk_unrotated + (size_t)t * s->ld_pre : NULL;
-    struct gate_input in = {.x = s->normed + (size_t)t * (size_t)m->d_model,
+    const float *x = s->e->weights->layer[j->layer].vector[T_ATTN_NORM] ? s->normed : s->x;
+    struct gate_input in = {.x = x + (size_t)t * (size_t)m->d_model,
                             .q_pre = pre,
                             .k_pre = pre ? pre + k0 : NULL,
                             .v = row + k0 + (size_t)m->n_kv_heads * D,
@@ -171,13 +147,6 @@ static void store_task(void *ctx, int h, int thread)
     }
 }
 
-/* Where every head of the cache has keys of its own and nobody asks for them first, they are turned
- * by the task that stores them, beside the queries. */
-static bool turns_as_stored(const struct session *s)
-{
-    return !s->gate && s->cache_heads == s->e->config.n_kv_heads;
-}
-
 static void turn_or_store_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
@@ -190,17 +159,20 @@ static void turn_or_store_task(void *ctx, int task, int thread)
     store_task(ctx, task, thread);
 }
 
-/* Queries and keys are turned, who asks for them told, and entries stored. */
+/* Rotates queries and keys, tells probes, runs the gates and stores the entries.  If each head of
+ * the cache has its own keys and no gate reads them first, the task that stores them rotates them.
+ */
 static void turn_and_store(struct session *s, struct job *j)
 {
-    if (turns_as_stored(s)) {
+    bool gates = session_points(s) & POINT_GATES;
+    if (!gates && s->cache_heads == s->e->config.n_kv_heads) {
         par_run(s->e->pool, s->cache_heads + row_tasks(j->T), turn_or_store_task, j);
         record_queries(s, j, true);
         return;
     }
     par_run(s->e->pool, row_tasks(j->T), rope_task, j);
     record_queries(s, j, true);
-    if (s->gate)
+    if (gates)
         par_run(s->e->pool, j->T, gate_task, j);
     par_run(s->e->pool, s->cache_heads, store_task, j);
 }
@@ -236,63 +208,6 @@ static void learn_task(void *ctx, int task, int thread)
         notify_entry(j, h, first + t, j->pos0 + t, gate ? gate[(size_t)t * H] : NAN, NULL, thread);
 }
 
-/* x += the branch, behind its norm and times its scale where there are such. */
-static void add_rows(struct session *s, const float *post_norm, int t0, int n)
-{
-    const struct model_config *m = &s->e->config;
-    int d = m->d_model;
-    for (int t = t0; t < t0 + n; t++) {
-        float *row = s->branch + (size_t)t * s->ld_out;
-        if (post_norm)
-            s->e->kernels.rmsnorm(row, row, post_norm, 1, d, m->norm_eps);
-        for (int c = 0; m->residual_scale != 1 && c < d; c++)
-            row[c] *= m->residual_scale;
-        s->e->kernels.add(s->x + (size_t)t * (size_t)d, row, d);
-    }
-}
-
-struct branch {
-    struct session *s;
-    int T;
-    const float *post_norm;
-};
-
-static void branch_task(void *ctx, int task, int thread)
-{
-    const struct branch *b = ctx;
-    int t0 = task * ROWS_PER_TASK, left = b->T - t0;
-    (void)thread;
-    add_rows(b->s, b->post_norm, t0, left < ROWS_PER_TASK ? left : ROWS_PER_TASK);
-}
-
-static void add_branch(struct session *s, int T, const float *post_norm)
-{
-    struct branch b = {s, T, post_norm};
-    par_run(s->e->pool, row_tasks(T), branch_task, &b);
-}
-
-/* What a branch reads: x behind its norm, or x itself. */
-static void make_normed(struct session *s, const void *pre_norm, int t0, int n, float *to,
-                        size_t ld)
-{
-    const struct model_config *m = &s->e->config;
-    size_t d = (size_t)m->d_model;
-    const float *x = s->x + (size_t)t0 * d;
-    (void)ld; /* is d */
-    if (pre_norm)
-        s->e->kernels.rmsnorm(to, x, pre_norm, n, m->d_model, m->norm_eps);
-    else
-        memcpy(to, x, (size_t)n * d * sizeof *x);
-}
-
-/* What the second branch of a layer reads, once the first is added. */
-static void make_second(struct session *s, const void *layer, int t0, int n, float *to, size_t ld)
-{
-    const struct layer_weights *w = layer;
-    add_rows(s, w->attn_post, t0, n);
-    make_normed(s, w->ffn_norm, t0, n, to, ld);
-}
-
 struct embedding {
     struct session *s;
     const int32_t *ids;
@@ -313,20 +228,6 @@ void embed_tokens(struct session *s, const int32_t *ids, int T)
 {
     struct embedding j = {s, ids, T};
     par_run(session_pool(s), row_tasks(T), embed_task, &j);
-}
-
-void layer_project(struct session *s, int layer, int T)
-{
-    const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct matmul_input in = {.x = s->normed,
-                                    .ld = (size_t)s->e->config.d_model,
-                                    .prologue = make_normed,
-                                    .how = w->attn_norm,
-                                    .kept = s->normed_kept};
-    linear(s, s->qkv, s->ld_qkv, &in, T, &w->qkv);
-    struct job j = {s, layer, T, 0};
-    if (w->qkv_bias || w->q_norm)
-        par_run(s->e->pool, T, project_task, &j);
 }
 
 bool layers_learn_apart(const struct session *s)
@@ -368,62 +269,19 @@ void layers_import_pages(struct session *s, int layer, int n, int T, const struc
     par_run(s->e->pool, n * s->cache_heads, learn_task, &l);
 }
 
-int layer_attend(struct session *s, int layer, int T, int pos0)
+int step_store(struct layer_run *r, int i)
 {
-    struct job j = {s, layer, T, pos0};
-    int err = layer_reserve(s, layer, T);
+    struct session *s = r->s;
+    struct job j = {s, r->layer, r->T, r->pos0, NULL};
+    int err = layer_reserve(s, r->layer, r->T);
     if (err)
         return err;
     keep_unrotated(s, &j);
     record_queries(s, &j, false);
     turn_and_store(s, &j);
     if (s->stepping && s->chosen)
-        choose_pages(s, layer);
+        choose_pages(s, r->layer);
     if (s->stepping)
-        count_reads(s, layer);
-    return s->e->backend->attend(s, layer, T, pos0);
-}
-
-/* Of many rows a task adds its sums to x, unless all sums of a row have to be there first. */
-static bool added_at_once(int T, const float *post_norm)
-{
-    return T > 1 && !post_norm;
-}
-
-/* W times what a branch multiplies last: added to x, or left in s->branch. */
-static void end_branch(struct session *s, const struct matmul_input *in, int T,
-                       const struct packed *w, const float *post_norm)
-{
-    if (added_at_once(T, post_norm))
-        add_linear(s, in, T, w);
-    else
-        linear(s, s->branch, s->ld_out, in, T, w);
-}
-
-void layer_finish(struct session *s, int layer, int T)
-{
-    const struct layer_weights *w = &s->e->weights->layer[layer];
-    const struct matmul_input att = {.x = s->att, .ld = s->ld_att};
-    struct matmul_input in = {
-        .x = s->normed, .ld = (size_t)s->e->config.d_model, .prologue = make_second, .how = w};
-    end_branch(s, &att, T, &w->out, w->attn_post);
-    if (added_at_once(T, w->attn_post)) {
-        in.prologue = make_normed;
-        in.how = w->ffn_norm;
-    }
-    const struct matmul_input gated = gated_rows(s, &in, T, w);
-    end_branch(s, &gated, T, &w->down, w->ffn_post);
-    if (!added_at_once(T, w->ffn_post))
-        add_branch(s, T, w->ffn_post);
-}
-
-int layer_forward(struct session *s, int layer, int T, int pos0)
-{
-    const struct backend *b = s->e->backend;
-    b->project(s, layer, T);
-    int err = layer_attend(s, layer, T, pos0);
-    if (err)
-        return err;
-    b->finish(s, layer, T);
-    return b->check(s);
+        count_reads(s, r->layer);
+    return steps_before(r->b, i, OP_ATTEND);
 }

@@ -247,7 +247,10 @@ static int run_layers(struct session *s, const int32_t *ids, int T)
     s->e->backend->embed(s, ids, T);
     fill_chunk_turns(s, T);
     for (int l = 0; l < s->e->config.n_layers; l++) {
-        err = layer_forward(s, l, T, s->n_past);
+        struct layer_run r = {s, block_of(&s->e->weights->plan, l), l, T, s->n_past, false, NULL};
+        err = run_block(s->e->backend->steps, &r);
+        if (!err)
+            err = s->e->backend->check(s);
         if (err)
             return err;
         shadow_layer(s, l, T);

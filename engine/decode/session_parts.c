@@ -15,6 +15,36 @@ static int alloc_turns(struct session *s)
     return KVF_OK;
 }
 
+unsigned session_points(const struct session *s)
+{
+    bool queries = recorder_wants(s->recorder) & PROBE_QUERY;
+    bool methods = s->positions_in_cache || (s->stepping && s->chosen)
+                   || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
+    const struct {
+        enum block_point point;
+        bool read;
+    } all[] = {
+        {POINT_QK_UNROTATED, queries || methods},
+        {POINT_GATE_INPUTS, s->gate && gates_inputs(s->gates) & (GATE_IN_Q | GATE_IN_K_PRE)},
+        {POINT_QK_ROTATED, queries},
+        {POINT_GATES, s->gate},
+        {POINT_ATTENDED, s->evicted_entries},
+        {POINT_LAYER, s->shadow || s->twin_for},
+        {POINT_OBSERVERS, s->n_watchers > 0},
+    };
+    unsigned points = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        points |= all[i].read ? all[i].point : 0;
+    return points;
+}
+
+/* Returns whether queries and keys before rotation have a buffer. */
+static bool keeps_unrotated(const struct session *s, bool reads)
+{
+    return s->positions_in_cache || reads || session_points(s) & POINT_GATE_INPUTS
+           || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
+}
+
 int alloc_part_buffers(struct session *s)
 {
     const struct model_config *m = &s->e->config;
@@ -31,10 +61,7 @@ int alloc_part_buffers(struct session *s)
     s->until = mem_alloc(IMPORT_LAYERS * (size_t)s->cache_heads, C * sizeof *s->until);
     if (!s->scratch_per_thread || !s->visible || !s->until)
         return KVF_E_NOMEM;
-    bool gates_see = s->gate && gates_inputs(s->gates) & (GATE_IN_Q | GATE_IN_K_PRE);
-    s->needs_unrotated = s->positions_in_cache || gates_see || reads > 0
-                         || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
-    if (s->needs_unrotated) {
+    if (keeps_unrotated(s, reads > 0)) {
         s->qk_unrotated = mem_alloc(C, s->ld_pre * sizeof(float));
         if (!s->qk_unrotated)
             return KVF_E_NOMEM;

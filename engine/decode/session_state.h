@@ -55,7 +55,6 @@ struct session {
     const struct prompt_watch *watched; /* who is told of the prompt that is fed; NULL: nobody */
     bool stepping;           /* a token after the prompt: its queries may read a choice of pages */
     bool positions_in_cache; /* positions=cache: keys are kept unrotated */
-    bool needs_unrotated;    /* queries and keys are needed unrotated, too */
     const struct gates *gates;
     struct session *full_cache;   /* full cache, fed the same tokens first; NULL: none */
     struct method_state *twin_of; /* whom the rows of this twin go to; NULL: nobody */
@@ -164,9 +163,40 @@ static inline int apart_task(const struct par *pool, int task, int n_tasks)
     return task % threads * (n_tasks / threads) + task / threads;
 }
 
-/* What W_down reads: activation(W_gate n) * W_up n for T rows n (ffn.c). */
-struct matmul_input gated_rows(struct session *s, const struct matmul_input *n, int T,
-                               const struct layer_weights *w);
+/* The places in a block that somebody reads, as bits.  An executor that does not serve a place
+ * leaves the session to another one. */
+enum block_point {
+    POINT_QK_UNROTATED = 1, /* queries and keys before rotation: methods, page choice, probes */
+    POINT_GATE_INPUTS = 2,  /* the same for gates */
+    POINT_QK_ROTATED = 4,   /* rotated queries: probes */
+    POINT_GATES = 8,        /* numbers of gates */
+    POINT_ATTENDED = 16,    /* output of each head: --shadow entries */
+    POINT_LAYER = 32,       /* the residual stream behind a layer: --shadow model */
+    POINT_OBSERVERS = 64,   /* methods that observe: all that a method reads */
+};
+/* Returns the places that a session has readers for (session_parts.c). */
+unsigned session_points(const struct session *s);
+
+/* The rows that go through the steps of a block: a chunk of one session, or a row of each of
+ * several. */
+struct layer_run {
+    struct session *s; /* its buffers hold the rows */
+    const struct block *b;
+    int layer, T, pos0;
+    bool quantised; /* s->q holds the input of the next product as integers */
+    void *ctx;      /* of the executor */
+};
+/* Runs all steps of a block.  KVF_OK or the error of a step (run_cpu.c). */
+int run_block(const step_fn *steps, struct layer_run *r);
+extern const step_fn steps_cpu[BLOCK_OPS];
+/* Returns how many steps there are from step i to the next `op`. */
+int steps_before(const struct block *b, int i, enum block_op op);
+/* Runs OP_ROPE, OP_GATES and OP_STORE on the queries, keys and values in s->qkv of one session
+ * (layer.c). */
+int step_store(struct layer_run *r, int i);
+/* Runs OP_MATMUL and OP_ACT with integers as results; returns false if the matrices do not want
+ * them (ffn.c). */
+bool activate_as_integers(struct layer_run *r, const struct matmul_input *in);
 
 /* A table [2][rows][rope_dim] of cos and sin of pos * theta_j (turn.c): of the layers that see
  * everything, then of those with a window where their angles differ.  fill_turns sets a row of
@@ -175,11 +205,6 @@ void rope_fill(const struct session *s, float *table, int rows, int row, int pos
 void fill_chunk_turns(struct session *s, int T); /* cos_sin of the next T tokens */
 const float *rope_row(const struct session *s, int layer, const float *table, int rows, int row);
 
-/* One layer over T tokens at positions pos0 .. (layer.c), and its parts: what comes
- * before the cache and after it looks at rows alone, which may be of many sessions. */
-int layer_forward(struct session *s, int layer, int T, int pos0);
-void layer_project(struct session *s, int layer, int T);
-int layer_attend(struct session *s, int layer, int T, int pos0);
 /* The threads that what a session does may use: none where it is itself a task. */
 static inline struct par *session_pool(const struct session *s)
 {
@@ -199,7 +224,6 @@ int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d);
 
 void embed_tokens(struct session *s, const int32_t *ids, int T);
-void layer_finish(struct session *s, int layer, int T);
 /* A token of a step that ran elsewhere, in one layer: stores it, and tells who watches of it. */
 struct imported_token {
     const float *qkv;  /* [ld_qkv], queries and keys turned */

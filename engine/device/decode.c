@@ -17,12 +17,16 @@ static struct device_decode *device_decode_of(const struct session *s)
     return ((struct device_session *)s->device_state)->decode;
 }
 
-/* Whether nothing of a step needs the host in between. */
+/* The places that a step which stays on the device serves. */
+enum {
+    DECODE_POINTS = POINT_QK_UNROTATED | POINT_GATE_INPUTS | POINT_QK_ROTATED | POINT_GATES,
+};
+
+/* Returns whether a step can stay on the device. */
 static bool takes(const struct session *s)
 {
     const struct method *row = method_of(s->method);
-    bool others = s->full_cache || s->twin_for || s->twin_of || s->shadow || s->evicted_entries
-                  || s->n_watchers;
+    bool others = s->full_cache || s->twin_of || session_points(s) & ~(unsigned)DECODE_POINTS;
     bool gates = !s->gate || device_gates_can(s->gates);
     return s->device_state && !others && !s->positions_in_cache && gates && device_reads_can(s)
            && s->cache_heads == s->e->config.n_kv_heads && device_eviction_supported(s->method)
@@ -224,7 +228,7 @@ static void attend_exactly(struct session *s, int layer, const struct gpu_attent
 
 static bool wants_unturned(const struct session *s)
 {
-    return s->needs_unrotated || recorder_wants(s->recorder) & PROBE_QUERY;
+    return s->qk_unrotated || session_points(s) & POINT_QK_UNROTATED;
 }
 
 /* Whether the query of this step counts among the moments: those of the sinks do not. */

@@ -12,9 +12,9 @@ struct device_matrix {
     bool joined; /* the data of the first is followed by that of the others: one allocation */
 };
 
-struct device_layer {
-    struct device_matrix qkv, out, gate_up, down;
-    float *attn_norm, *ffn_norm, *attn_post, *ffn_post, *q_norm, *k_norm, *qkv_bias;
+struct device_layer { /* by enum tensor_role */
+    struct device_matrix matrix[LAYER_MATRICES];
+    float *vector[LAYER_TENSORS]; /* NULL: the model has no such tensor */
 };
 
 /* Pages on their way to the device, in pinned memory: one half is filled while the other is read
@@ -151,6 +151,7 @@ void page_positions_close(struct device_session *m);
  * device_session_hold_logits was asked for (1 without). */
 void device_project(struct session *s, int layer, int T, float *qkv);
 /* The functions of struct backend that run one operation of a layer (layer.c). */
+extern const step_fn steps_device[BLOCK_OPS];
 void device_embed(struct session *s, const int32_t *ids, int T);
 void device_project_to_host(struct session *s, int layer, int T);
 int device_final_norm(struct session *s, int first, int T);

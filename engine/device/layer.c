@@ -84,17 +84,18 @@ void device_project(struct session *s, int layer, int T, float *qkv)
     size_t d = (size_t)c->d_model;
     if (fuses(s)) {
         const struct gpu_dense how = dense_of(
-            &w->qkv, (struct gpu_dense){.norm = w->attn_norm,
-                                        .normed = w->attn_norm ? normed_of(s, layer) : NULL,
-                                        .eps = c->norm_eps});
+            &w->matrix[T_QKV],
+            (struct gpu_dense){.norm = w->vector[T_ATTN_NORM],
+                               .normed = w->vector[T_ATTN_NORM] ? normed_of(s, layer) : NULL,
+                               .eps = c->norm_eps});
         gpu_dense(m->gpu, qkv, s->ld_qkv, m->x, d, T, &how);
     } else {
-        multiply_chunk(s, qkv, s->ld_qkv, enter(s, normed_of(s, layer), w->attn_norm, T), d, T,
-                       &w->qkv);
+        multiply_chunk(s, qkv, s->ld_qkv, enter(s, normed_of(s, layer), w->vector[T_ATTN_NORM], T),
+                       d, T, &w->matrix[T_QKV]);
     }
-    if (w->qkv_bias)
-        gpu_add_row(m->gpu, qkv, s->ld_qkv, w->qkv_bias, T, (G + 2 * H) * D);
-    if (keeps(s) && !w->attn_norm)
+    if (w->vector[T_QKV_BIAS])
+        gpu_add_row(m->gpu, qkv, s->ld_qkv, w->vector[T_QKV_BIAS], T, (G + 2 * H) * D);
+    if (keeps(s) && !w->vector[T_ATTN_NORM])
         gpu_copy(m->gpu, normed_of(s, layer), m->x, (size_t)T * d * sizeof *m->x);
 }
 
@@ -105,12 +106,12 @@ void device_norm_heads(struct session *s, int layer, int T, float *qkv)
     const struct device_layer *w = &weights_of(s)->layer[layer];
     int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
     float *key = qkv + (size_t)G * (size_t)D;
-    if (w->q_norm) {
+    if (w->vector[T_Q_NORM]) {
         bool wide = c->family->qk_norm_wide;
-        gpu_rmsnorm(m->gpu, qkv, qkv, s->ld_qkv, w->q_norm, T, wide ? 1 : G, wide ? G * D : D,
-                    c->norm_eps);
-        gpu_rmsnorm(m->gpu, key, key, s->ld_qkv, w->k_norm, T, wide ? 1 : H, wide ? H * D : D,
-                    c->norm_eps);
+        gpu_rmsnorm(m->gpu, qkv, qkv, s->ld_qkv, w->vector[T_Q_NORM], T, wide ? 1 : G,
+                    wide ? G * D : D, c->norm_eps);
+        gpu_rmsnorm(m->gpu, key, key, s->ld_qkv, w->vector[T_K_NORM], T, wide ? 1 : H,
+                    wide ? H * D : D, c->norm_eps);
     }
 }
 
@@ -125,8 +126,8 @@ struct gpu_new_entries device_new_entries(const struct session *s, int layer, in
     return (struct gpu_new_entries){.T = T,
                                     .n_heads = c->n_heads,
                                     .n_rot = c->rope_dim,
-                                    .q_norm = wide ? NULL : w->q_norm,
-                                    .k_norm = wide ? NULL : w->k_norm,
+                                    .q_norm = wide ? NULL : w->vector[T_Q_NORM],
+                                    .k_norm = wide ? NULL : w->vector[T_K_NORM],
                                     .eps = c->norm_eps,
                                     .cos_sin = kind == ROPE_NONE ? NULL : turn};
 }
@@ -134,7 +135,7 @@ struct gpu_new_entries device_new_entries(const struct session *s, int layer, in
 const float *device_normed(const struct session *s, int layer)
 {
     const struct device_session *m = s->device_state;
-    return weights_of(s)->layer[layer].attn_norm || keeps(s) ? normed_of(s, layer) : m->x;
+    return weights_of(s)->layer[layer].vector[T_ATTN_NORM] || keeps(s) ? normed_of(s, layer) : m->x;
 }
 
 void device_project_to_host(struct session *s, int layer, int T)
@@ -181,16 +182,17 @@ static void feed(struct session *s, float *one, int T, const struct device_layer
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model;
-    if (!fuses(s) || !gpu_dense_gates(w->gate_up.part, w->gate_up.n)) {
-        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, m->normed, w->ffn_norm, T), d, T,
-                       &w->gate_up);
+    if (!fuses(s) || !gpu_dense_gates(w->matrix[T_GATE_UP].part, w->matrix[T_GATE_UP].n)) {
+        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, m->normed, w->vector[T_FFN_NORM], T), d,
+                       T, &w->matrix[T_GATE_UP]);
         gpu_gated(m->gpu, one, m->gate_up, s->ld_ffn, T, c->d_ffn, c->family->gelu);
         return;
     }
-    const struct gpu_dense how = dense_of(&w->gate_up, (struct gpu_dense){.norm = w->ffn_norm,
-                                                                          .eps = c->norm_eps,
-                                                                          .end = GPU_GATED,
-                                                                          .gelu = c->family->gelu});
+    const struct gpu_dense how = dense_of(&w->matrix[T_GATE_UP],
+                                          (struct gpu_dense){.norm = w->vector[T_FFN_NORM],
+                                                             .eps = c->norm_eps,
+                                                             .end = GPU_GATED,
+                                                             .gelu = c->family->gelu});
     gpu_dense(m->gpu, one, (size_t)c->d_ffn, m->x, d, T, &how);
 }
 
@@ -200,12 +202,37 @@ void device_finish(struct session *s, int layer, int T)
     const struct model_config *c = &s->e->config;
     const struct device_layer *w = &weights_of(s)->layer[layer];
     float *one = m->gate_up + device_session_rows(T) * s->ld_ffn;
-    branch(s, m->att, s->ld_att, T, &w->out, w->attn_post);
+    branch(s, m->att, s->ld_att, T, &w->matrix[T_OUT], w->vector[T_ATTN_POST]);
     feed(s, one, T, w);
-    branch(s, one, (size_t)c->d_ffn, T, &w->down, w->ffn_post);
+    branch(s, one, (size_t)c->d_ffn, T, &w->matrix[T_DOWN], w->vector[T_FFN_POST]);
     if (s->shadow || s->twin_for)
         gpu_get(m->gpu, s->x, m->x, (size_t)T * (size_t)c->d_model * sizeof *s->x);
 }
+
+/* The steps before rotation, and those behind attention. */
+static int rows_on_device(struct layer_run *r, int i)
+{
+    if (i > 0) {
+        device_finish(r->s, r->layer, r->T);
+        return r->b->n - i;
+    }
+    device_project_to_host(r->s, r->layer, r->T);
+    int rope = steps_before(r->b, i, OP_ROPE), gates = steps_before(r->b, i, OP_GATES);
+    return rope < gates ? rope : gates;
+}
+
+static int attend_on_device(struct layer_run *r, int i)
+{
+    int err = device_attend(r->s, r->layer, r->T, r->pos0);
+    (void)i;
+    return err ? err : 1;
+}
+
+const step_fn steps_device[BLOCK_OPS] = {[OP_NORM] = rows_on_device,
+                                         [OP_MATMUL] = rows_on_device,
+                                         [OP_ROPE] = step_store,
+                                         [OP_GATES] = step_store,
+                                         [OP_ATTEND] = attend_on_device};
 
 void device_norm(struct session *s, int T)
 {

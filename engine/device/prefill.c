@@ -48,22 +48,21 @@ static bool has_net(const struct session *s)
     return s->gate && gates_inputs(s->gates) != 0;
 }
 
-/* Whether nobody asks for queries, for keys before they are turned or for the residual stream, and
- * every head is one of the model's. */
+/* The places that a chunk which stays on the device serves. */
+enum { PREFILL_POINTS = POINT_GATES | POINT_GATE_INPUTS };
+
+/* Returns whether a chunk can stay on the device. */
 static bool takes(const struct session *s)
 {
     const struct model_config *c = &s->e->config;
     struct device_admission unused;
-    bool compared = s->twin_for || s->shadow || s->evicted_entries || s->n_watchers;
-    bool unturned = method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS)
-                    || recorder_wants(s->recorder) & PROBE_QUERY;
     bool gates = !has_net(s)
                  || (device_gates_can(s->gates)
                      && device_admission(s->method, &unused) != ADMITS_APART);
     bool open = false;
     for (int at = 0; at < s->cache_heads * c->n_layers; at++)
         open |= cache_gap(s->cache, at / s->cache_heads, at % s->cache_heads, NULL) == GAP_OPEN;
-    return s->device_state && !s->positions_in_cache && !compared && !unturned && gates && !open
+    return s->device_state && !(session_points(s) & ~(unsigned)PREFILL_POINTS) && gates && !open
            && s->cache_heads == c->n_kv_heads;
 }
 

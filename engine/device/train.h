@@ -18,7 +18,7 @@ struct device {
 /* A model's matrices: of a frozen one their own, in f32 where sums are exact, else in bf16; of one
  * that learns those of its twin. */
 struct device_model {
-    struct gpu_matrix *matrix; /* [n_layers][ROLE_HEAD] */
+    struct gpu_matrix *matrix; /* [n_layers][LAYER_MATRICES] */
     struct gpu_matrix head;
     float *vectors; /* all of them */
     bool owns;

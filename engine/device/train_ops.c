@@ -87,7 +87,7 @@ static void zero(const struct compute *c, void *there, size_t bytes)
 static const struct gpu_matrix *matrix_of(const struct matrix_use *w)
 {
     const struct device_model *m = w->f->there;
-    return &m->matrix[w->layer * ROLE_HEAD + (int)w->role];
+    return &m->matrix[w->layer * LAYER_MATRICES + (int)w->role];
 }
 
 static void product(const struct compute *c, const struct matrix_use *w, float *out, size_t ld_out,

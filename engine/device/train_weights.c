@@ -38,12 +38,9 @@ static int put_matrix(const struct compute *c, const struct packed *p, struct gp
 static int put_matrices(const struct compute *c, const struct weights *w, struct device_model *m)
 {
     int err = put_matrix(c, &w->head, &m->head);
-    for (int l = 0; !err && l < w->n_layers; l++) {
-        const struct layer_weights *a = &w->layer[l];
-        const struct packed *const of[] = {&a->qkv, &a->out, &a->gate_up, &a->down};
-        for (int role = 0; !err && role < ROLE_HEAD; role++)
-            err = put_matrix(c, of[role], &m->matrix[l * ROLE_HEAD + role]);
-    }
+    for (int l = 0; l < w->n_layers; l++)
+        for (int role = 0; !err && role < LAYER_MATRICES; role++)
+            err = put_matrix(c, &w->layer[l].matrix[role], &m->matrix[l * LAYER_MATRICES + role]);
     return err;
 }
 
@@ -61,21 +58,17 @@ static const float *put_vector(const struct compute *c, float **at, const float 
 static int put_vectors(const struct compute *c, struct frozen *f, struct device_model *m)
 {
     const struct model_config *k = f->config;
-    int d = k->d_model, D = k->head_dim, rows = trainable_rows(k, ROLE_QKV);
-    size_t of_layer = 2 * padded(d) + 2 * padded(D) + padded(rows);
-    size_t n = (size_t)k->n_layers * of_layer + padded(d);
+    size_t n = padded(k->d_model);
+    for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
+        n += (size_t)k->n_layers * padded(tensor_rows(k, (enum tensor_role)role));
     float *at = m->vectors = gpu_alloc(gpu_of(c), n, sizeof *at);
     if (!at)
         return KVF_E_NOMEM;
-    for (int l = 0; l < k->n_layers; l++) {
-        const struct layer_weights *w = &f->weights->layer[l];
-        f->vector[l] = (struct frozen_vectors){.attn_norm = put_vector(c, &at, w->attn_norm, d),
-                                               .ffn_norm = put_vector(c, &at, w->ffn_norm, d),
-                                               .q_norm = put_vector(c, &at, w->q_norm, D),
-                                               .k_norm = put_vector(c, &at, w->k_norm, D),
-                                               .qkv_bias = put_vector(c, &at, w->qkv_bias, rows)};
-    }
-    f->out_norm = put_vector(c, &at, f->weights->out_norm, d);
+    for (int l = 0; l < k->n_layers; l++)
+        for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
+            f->vector[l].of[role] = put_vector(c, &at, f->weights->layer[l].vector[role],
+                                               tensor_rows(k, (enum tensor_role)role));
+    f->out_norm = put_vector(c, &at, f->weights->out_norm, k->d_model);
     return KVF_OK;
 }
 
@@ -85,7 +78,7 @@ static struct device_model *create(const struct model_config *k, bool owns)
     if (!m)
         return NULL;
     m->owns = owns;
-    m->matrix = MEM_NEW(struct gpu_matrix, (size_t)k->n_layers * ROLE_HEAD);
+    m->matrix = MEM_NEW(struct gpu_matrix, (size_t)k->n_layers * LAYER_MATRICES);
     if (m->matrix)
         return m;
     mem_free(m);
@@ -116,7 +109,7 @@ void device_leave(const struct compute *c, struct frozen *f)
     struct device_model *m = f->there;
     if (!m)
         return;
-    for (int i = 0; m->owns && i < f->config->n_layers * ROLE_HEAD; i++)
+    for (int i = 0; m->owns && i < f->config->n_layers * LAYER_MATRICES; i++)
         gpu_free(gpu_of(c), (void *)(uintptr_t)m->matrix[i].data);
     if (m->owns)
         gpu_free(gpu_of(c), (void *)(uintptr_t)m->head.data);
@@ -142,15 +135,15 @@ int device_adopt(const struct compute *c, struct trainable *t)
     if (!m)
         return KVF_E_NOMEM;
     for (int l = 0; l < k->n_layers; l++) {
-        struct frozen_vectors *v = &f->vector[l];
-        for (int role = 0; role < ROLE_HEAD; role++)
-            m->matrix[l * ROLE_HEAD + role] = matrix(t->there + t->layer[l].matrix[role],
-                                                     WEIGHT_F32,
-                                                     trainable_rows(k, (enum weight_role)role),
-                                                     trainable_columns(k, (enum weight_role)role));
-        *v = (struct frozen_vectors){in_twin(t, v->attn_norm), in_twin(t, v->ffn_norm),
-                                     in_twin(t, v->q_norm), in_twin(t, v->k_norm),
-                                     in_twin(t, v->qkv_bias)};
+        const float **v = f->vector[l].of;
+        for (int i = 0; i < LAYER_MATRICES; i++) {
+            enum tensor_role role = (enum tensor_role)i;
+            m->matrix[l * LAYER_MATRICES + i] = matrix(t->there + t->layer[l].at[role], WEIGHT_F32,
+                                                       tensor_rows(k, role),
+                                                       tensor_columns(k, role));
+        }
+        for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
+            v[role] = in_twin(t, v[role]);
     }
     m->head = matrix(t->there + t->head, WEIGHT_F32, k->vocab, k->d_model);
     f->out_norm = in_twin(t, f->out_norm);

@@ -2,20 +2,9 @@
 #include "base/mem.h"
 #include "engine/device/device.h"
 
-static struct device_matrix *place_of(struct device_weights *w, int layer, enum weight_role role)
+static struct device_matrix *place_of(struct device_weights *w, int layer, enum tensor_role role)
 {
-    switch (role) {
-    case ROLE_QKV:
-        return &w->layer[layer].qkv;
-    case ROLE_OUT:
-        return &w->layer[layer].out;
-    case ROLE_GATE_UP:
-        return &w->layer[layer].gate_up;
-    case ROLE_DOWN:
-        return &w->layer[layer].down;
-    default:
-        return &w->head;
-    }
+    return role == T_HEAD ? &w->head : &w->layer[layer].matrix[role];
 }
 
 /* The form that a source takes there: types that the kernels do not read become f32. */
@@ -68,7 +57,7 @@ static void *place(char *room, size_t at)
     return room ? room + at : NULL;
 }
 
-static int take(void *ctx, int layer, enum weight_role role, const struct pack_source *src,
+static int take(void *ctx, int layer, enum tensor_role role, const struct pack_source *src,
                 int n_src, int K)
 {
     struct device_weights *w = ctx;
@@ -106,26 +95,11 @@ static int put_vector(struct gpu *g, const float *v, int n, float **ret)
 static int put_vectors(struct engine *e, struct device_weights *w)
 {
     const struct model_config *m = &e->config;
-    int G = m->n_heads, H = m->n_kv_heads, D = m->head_dim, d = m->d_model;
-    bool wide = m->family->qk_norm_wide;
-    int err = put_vector(w->gpu, e->weights->out_norm, d, &w->out_norm);
-    for (int l = 0; !err && l < m->n_layers; l++) {
-        const struct layer_weights *from = &e->weights->layer[l];
-        struct device_layer *to = &w->layer[l];
-        const struct {
-            const float *v;
-            int n;
-            float **to;
-        } all[] = {{from->attn_norm, d, &to->attn_norm},
-                   {from->ffn_norm, d, &to->ffn_norm},
-                   {from->attn_post, d, &to->attn_post},
-                   {from->ffn_post, d, &to->ffn_post},
-                   {from->q_norm, wide ? G * D : D, &to->q_norm},
-                   {from->k_norm, wide ? H * D : D, &to->k_norm},
-                   {from->qkv_bias, (G + 2 * H) * D, &to->qkv_bias}};
-        for (size_t i = 0; !err && i < sizeof all / sizeof *all; i++)
-            err = put_vector(w->gpu, all[i].v, all[i].n, all[i].to);
-    }
+    int err = put_vector(w->gpu, e->weights->out_norm, m->d_model, &w->out_norm);
+    for (int l = 0; l < m->n_layers; l++)
+        for (int role = LAYER_MATRICES; !err && role < LAYER_TENSORS; role++)
+            err = put_vector(w->gpu, e->weights->layer[l].vector[role],
+                             tensor_rows(m, (enum tensor_role)role), &w->layer[l].vector[role]);
     return err;
 }
 
@@ -164,14 +138,10 @@ void device_weights_close(struct engine *e)
     if (!w)
         return;
     for (int l = 0; w->layer && l < w->n_layers; l++) {
-        struct device_layer *a = &w->layer[l];
-        struct device_matrix *const matrices[] = {&a->qkv, &a->out, &a->gate_up, &a->down};
-        float *const vectors[] = {a->attn_norm, a->ffn_norm, a->attn_post, a->ffn_post,
-                                  a->q_norm,    a->k_norm,   a->qkv_bias};
-        for (int i = 0; i < 4; i++)
-            drop_matrix(w->gpu, matrices[i]);
-        for (int i = 0; i < 7; i++)
-            gpu_free(w->gpu, vectors[i]);
+        for (int role = 0; role < LAYER_MATRICES; role++)
+            drop_matrix(w->gpu, &w->layer[l].matrix[role]);
+        for (int role = 0; role < LAYER_TENSORS; role++)
+            gpu_free(w->gpu, w->layer[l].vector[role]);
     }
     if (w->gpu) {
         device_gates_close(w);

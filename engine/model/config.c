@@ -195,21 +195,3 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     *ret = m;
     return KVF_OK;
 }
-
-const char *model_beyond_plain(const struct model_config *m)
-{
-    const struct family *f = m->family;
-    if (m->window)
-        return "layers with an attention window";
-    if (m->attn_cap > 0 || m->logit_cap > 0)
-        return "capped logits";
-    if (f->post_norm || f->no_pre_norm || f->qk_norm_wide)
-        return "norms behind its branches";
-    if (f->gelu)
-        return "a GELU gate";
-    if (m->no_rope_every)
-        return "layers without rotations";
-    if (f->multipliers)
-        return "multipliers";
-    return NULL;
-}

@@ -59,8 +59,5 @@ int model_window(const struct model_config *m, int layer);
 bool model_has_local_rope(const struct model_config *m);
 /* How a layer rotates in a session of up to `length` tokens. */
 enum model_rope model_rope(const struct model_config *m, int layer, int length);
-/* What of the model is more than the plain block of Llama and Qwen: words for a sentence, or NULL.
- */
-const char *model_beyond_plain(const struct model_config *m);
 
 #endif

@@ -1,37 +1,101 @@
+/* tensors.c - the table of tensors, and the check that a file has no others. */
 #include "engine/model/tensors.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors of a layer and the families that have them, without "blk.N.". */
-static bool is_read(const struct family *f, const char *name)
+/* One row for each tensor of a GGUF file. */
+bool tensor_shape(const struct model_config *m, enum tensor_role role, struct tensor_shape *ret)
 {
+    const struct family *f = m->family;
+    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, d = m->d_model;
+    int q_norm = f->qk_norm_wide ? q : m->head_dim, k_norm = f->qk_norm_wide ? kv : m->head_dim;
+    bool fused = f->fused_qkv, pre = !f->no_pre_norm, post = f->post_norm;
     const struct {
-        const char *name;
-        bool read;
+        enum tensor_role role;
+        bool there;
+        int K;
+        struct tensor_part part;
     } rows[] = {
-        {"attn_norm.weight", !f->no_pre_norm},
-        {"ffn_norm.weight", !f->no_pre_norm},
-        {"post_attention_norm.weight", f->post_norm},
-        {"post_ffw_norm.weight", f->post_norm},
-        {"attn_q_norm.weight", f->qk_norm},
-        {"attn_k_norm.weight", f->qk_norm},
-        {"attn_q.bias", f->qkv_bias},
-        {"attn_k.bias", f->qkv_bias},
-        {"attn_v.bias", f->qkv_bias},
-        {"attn_qkv.weight", f->fused_qkv},
-        {"attn_q.weight", !f->fused_qkv},
-        {"attn_k.weight", !f->fused_qkv},
-        {"attn_v.weight", !f->fused_qkv},
-        {"attn_output.weight", true},
-        {"ffn_gate.weight", !f->fused_qkv},
-        {"ffn_up.weight", true},
-        {"ffn_down.weight", true},
+        {T_QKV, !fused, d, {"attn_q.weight", q, q}},
+        {T_QKV, !fused, d, {"attn_k.weight", kv, kv}},
+        {T_QKV, !fused, d, {"attn_v.weight", kv, 0}},
+        {T_QKV, fused, d, {"attn_qkv.weight", q + 2 * kv, q + kv}},
+        {T_OUT, true, q, {"attn_output.weight", d, 0}},
+        {T_GATE_UP, !fused, d, {"ffn_gate.weight", m->d_ffn, 0}},
+        {T_GATE_UP, true, d, {"ffn_up.weight", fused ? 2 * m->d_ffn : m->d_ffn, 0}},
+        {T_DOWN, true, m->d_ffn, {"ffn_down.weight", d, 0}},
+        {T_ATTN_NORM, pre, 0, {"attn_norm.weight", d, 0}},
+        {T_FFN_NORM, pre, 0, {"ffn_norm.weight", d, 0}},
+        {T_ATTN_POST, post, 0, {"post_attention_norm.weight", d, 0}},
+        {T_FFN_POST, post, 0, {"post_ffw_norm.weight", d, 0}},
+        {T_Q_NORM, f->qk_norm, 0, {"attn_q_norm.weight", q_norm, q_norm}},
+        {T_K_NORM, f->qk_norm, 0, {"attn_k_norm.weight", k_norm, k_norm}},
+        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_q.bias", q, q}},
+        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_k.bias", kv, kv}},
+        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_v.bias", kv, 0}},
+        {T_HEAD, true, d, {"output.weight", m->vocab, 0}},
     };
+    *ret = (struct tensor_shape){.n_parts = 0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return rows[i].read;
+        if (rows[i].role == role && rows[i].there) {
+            ret->part[ret->n_parts++] = rows[i].part;
+            ret->rows += rows[i].part.rows;
+            ret->K = rows[i].K;
+        }
+    return ret->n_parts > 0;
+}
+
+const char *tensor_name(enum tensor_role role)
+{
+    static const char *const name[] = {
+        [T_QKV] = "qkv",
+        [T_OUT] = "out",
+        [T_GATE_UP] = "gate_up",
+        [T_DOWN] = "down",
+        [T_ATTN_NORM] = "attn_norm",
+        [T_FFN_NORM] = "ffn_norm",
+        [T_ATTN_POST] = "attn_post",
+        [T_FFN_POST] = "ffn_post",
+        [T_Q_NORM] = "q_norm",
+        [T_K_NORM] = "k_norm",
+        [T_QKV_BIAS] = "qkv_bias",
+        [T_HEAD] = "head",
+    };
+    return name[role];
+}
+
+int tensor_rows(const struct model_config *m, enum tensor_role role)
+{
+    struct tensor_shape s;
+    tensor_shape(m, role, &s);
+    return s.rows;
+}
+
+int tensor_columns(const struct model_config *m, enum tensor_role role)
+{
+    struct tensor_shape s;
+    if (!tensor_shape(m, role, &s))
+        return 0;
+    return s.K ? s.K : 1;
+}
+
+size_t tensor_floats(const struct model_config *m, enum tensor_role role)
+{
+    return (size_t)tensor_rows(m, role) * (size_t)tensor_columns(m, role);
+}
+
+/* Returns whether a tensor is read; name: behind "blk.N.". */
+static bool is_read(const struct model_config *m, const char *name)
+{
+    struct tensor_shape s;
+    for (int role = 0; role < LAYER_TENSORS; role++) {
+        tensor_shape(m, (enum tensor_role)role, &s);
+        for (int i = 0; i < s.n_parts; i++)
+            if (strcmp(s.part[i].name, name) == 0)
+                return true;
+    }
     return false;
 }
 
@@ -114,7 +178,7 @@ int tensors_check(const struct gguf *g, const struct model_config *m, struct kvf
         const char *name = gguf_tensor_at(g, i)->name;
         long layer = 0;
         const char *part = of_layer(name, &layer);
-        if (part ? !is_read(m->family, part) : !is_read_once(g, name))
+        if (part ? !is_read(m, part) : !is_read_once(g, name))
             return refuse(g, m, name, d);
         if (part && layer >= m->n_layers)
             return kvf_fail(d, KVF_E_FORMAT,

@@ -9,22 +9,16 @@
 #include "base/par.h"
 #include "engine/kernels/pack_room.h"
 #include "engine/model/config.h"
+#include "engine/model/block.h"
 
 struct layer_weights {
-    float *attn_norm, *ffn_norm; /* [d_model] owned; NULL with no_pre_norm */
-    float *attn_post,
-        *ffn_post;          /* [d_model] owned, of what a branch gives; NULL without post_norm */
-    float *q_norm, *k_norm; /* [head_dim], wide [all heads' channels]; owned; NULL without
-                               qk_norm */
-    float *qkv_bias;        /* [rows of qkv] owned; NULL without qkv_bias */
-    struct packed qkv;      /* [(n_heads + 2 n_kv_heads) head_dim, d_model]: Q, K, V rows */
-    struct packed out;      /* [d_model, n_heads head_dim] */
-    struct packed gate_up;  /* [2 d_ffn, d_model]: gate rows, then up rows */
-    struct packed down;     /* [d_model, d_ffn] */
+    struct packed matrix[LAYER_MATRICES]; /* by enum tensor_role */
+    float *vector[LAYER_TENSORS];         /* owned; NULL: the model has no such tensor */
 };
 
 struct weights {
     int n_layers, d_model;
+    struct block_plan plan;
     struct layer_weights *layer;         /* [n_layers] */
     float *out_norm;                     /* [d_model], logit_scale divided out */
     struct packed head;                  /* [vocab, d_model]; the embedding when tied */
@@ -34,11 +28,10 @@ struct weights {
     struct pack_room room; /* of the matrices */
 };
 
-/* The matrices of a model, as its file holds them, rows in the order of the kernels: the sources of
- * a role lie one below the other. */
-enum weight_role { ROLE_QKV, ROLE_OUT, ROLE_GATE_UP, ROLE_DOWN, ROLE_HEAD };
+/* Receives the matrices of a model as its file holds them, rows in the order of the kernels: the
+ * sources of a role lie one below the other. */
 /* layer: -1 of the head.  src is borrowed for the call.  KVF_OK or KVF_E_NOMEM. */
-typedef int (*weight_sink)(void *ctx, int layer, enum weight_role role,
+typedef int (*weight_sink)(void *ctx, int layer, enum tensor_role role,
                            const struct pack_source *src, int n_src, int K);
 /* Hands over every matrix, one after the other.  KVF_OK, KVF_E_FORMAT naming a tensor, or what the
  * sink returned. */

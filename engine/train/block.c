@@ -1,4 +1,5 @@
-/* block.c - x += W_O attention(...), x += W_down (silu(W_gate n) * W_up n), and back. */
+/* block.c - the steps of a block (engine/model/block.h) over whole sequences, and their
+ * derivatives in reverse order. */
 #include <string.h>
 
 #include "engine/train/block.h"
@@ -8,20 +9,16 @@ static size_t at_least(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static size_t row_raw(const struct model_config *m)
-{
-    return m->family->qk_norm ? (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim) : 0;
-}
-
 static size_t row_qkv(const struct model_config *m)
 {
     return padded((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
 }
 
-/* Whether what branches give is added as it is. */
-static bool plain_branches(const struct model_config *m)
+/* Returns the input of the step that its derivative needs and that the step overwrites, in floats a
+ * row: that of a norm in place. */
+static size_t saved_row(const struct block_step *p)
 {
-    return !m->family->post_norm && m->residual_scale == 1;
+    return p->op == OP_NORM && p->src == p->dst ? (size_t)(p->heads * p->width) : 0;
 }
 
 /* Divides one allocation into areas, each on a cache line. */
@@ -54,20 +51,22 @@ int tape_create(const struct frozen *f, const struct net *net, int most, struct 
     t->ld_qkv = row_qkv(m);
     t->ld_att = padded(m->n_heads * m->head_dim);
     t->ld_ffn = padded(2 * m->d_ffn);
-    const struct area areas[] = {{&t->normed, T * d},
-                                 {&t->qkv, T * t->ld_qkv},
-                                 {&t->k_pre, T * H * (size_t)m->head_dim},
-                                 {&t->att, T * t->ld_att},
-                                 {&t->lse, T * (size_t)m->n_heads},
-                                 {&t->att_raw, m->family->post_norm ? T * d : 0},
-                                 {&t->ffn_raw, m->family->post_norm ? T * d : 0},
-                                 {&t->mid, T * d},
-                                 {&t->gate_up, T * t->ld_ffn},
-                                 {&t->net, net ? net_tape(net, most) : 0},
-                                 {&t->value, T * H},
-                                 {&t->number, T * H},
-                                 {&t->raw, T * row_raw(m)}};
-    return divide(&f->c, areas, sizeof areas / sizeof *areas, &t->memory);
+    struct area areas[10 + BLOCK_STEPS] = {{&t->normed, T * d},
+                                           {&t->qkv, T * t->ld_qkv},
+                                           {&t->k_pre, T * H * (size_t)m->head_dim},
+                                           {&t->att, T * t->ld_att},
+                                           {&t->lse, T * (size_t)m->n_heads},
+                                           {&t->mid, T * d},
+                                           {&t->gate_up, T * t->ld_ffn},
+                                           {&t->net, net ? net_tape(net, most) : 0},
+                                           {&t->value, T * H},
+                                           {&t->number, T * H}};
+    const struct block *b = block_of(&f->weights->plan, 0); /* all layers have the same norms */
+    int n = 10;
+    for (int i = 0; i < b->n; i++)
+        if (saved_row(&b->step[i]) > 0)
+            areas[n++] = (struct area){&t->saved[b->step[i].w], T * saved_row(&b->step[i])};
+    return divide(&f->c, areas, n, &t->memory);
 }
 
 void tape_finish(const struct compute *c, struct tape *t)
@@ -95,7 +94,7 @@ int block_scratch_create(const struct frozen *f, const struct net *net, int most
         {&s->wide, T * at_least(s->ld_ffn, s->ld)},
         {&s->narrow, T * s->ld},
         {&s->branch, T * s->ld},
-        {&s->d_branch, plain_branches(m) ? 0 : T * (size_t)m->d_model},
+        {&s->d_branch, m->residual_scale == 1 ? 0 : T * (size_t)m->d_model},
         {&s->d_att, T * padded(m->n_heads * m->head_dim)},
         {&s->d_number, T * H},
         {&s->d_value, T * H},
@@ -112,75 +111,91 @@ void block_scratch_finish(const struct compute *c, struct block_scratch *s)
     memset(s, 0, sizeof *s);
 }
 
-/* ---- what the steps below are called with ---- */
+/* ---- what the steps below share ---- */
 
-static struct matrix_use matrix(const struct block_run *r, int layer, enum weight_role role)
+struct rows {
+    float *p;
+    size_t ld;
+};
+
+/* A layer on its way through its steps. */
+struct walk {
+    const struct block_run *r;
+    const struct block *b;
+    int layer;
+    float *x, *y; /* input and output of the layer; y: NULL backward */
+    struct tape *t;
+    struct block_scratch *s;
+    /* Backward: */
+    float *dx;
+    struct rows d_branch;   /* by the output of the branch at hand */
+    const float *d_value;   /* derivatives by the gates' values from losses on them, or NULL */
+    float *grad, *d_number; /* as in block_backward */
+    bool from_gates;        /* s->wide holds the derivative by the gates' inputs */
+};
+
+static size_t channels(const struct walk *w)
 {
-    return (struct matrix_use){r->f, layer, role, r->T};
+    return (size_t)w->r->f->config->d_model;
 }
 
-static void product(const struct block_run *r, int layer, enum weight_role role, float *out,
-                    size_t ld_out, const float *x, size_t ld_x)
+/* Returns the residual stream before step i. */
+static float *stream(const struct walk *w, int i)
 {
-    struct matrix_use w = matrix(r, layer, role);
-    ops(r->c)->product(r->c, &w, out, ld_out, x, ld_x);
+    float *const at[] = {w->x, w->t->mid, w->y};
+    int added = 0;
+    for (int k = 0; k < i; k++)
+        added += w->b->step[k].op == OP_ADD;
+    return at[added];
 }
 
-static void product_back(const struct block_run *r, int layer, enum weight_role role, float *dx,
-                         size_t ld_dx, const float *dy, size_t ld_dy)
+/* Returns the rows that step i finds in a slot. */
+static struct rows value(const struct walk *w, int i, enum block_slot slot)
 {
-    struct matrix_use w = matrix(r, layer, role);
-    ops(r->c)->product_back(r->c, &w, dx, ld_dx, dy, ld_dy);
+    const struct tape *t = w->t;
+    const struct block_scratch *s = w->s;
+    const struct rows at[SLOTS] = {
+        [SLOT_X] = {stream(w, i), channels(w)},   [SLOT_NORMED] = {t->normed, channels(w)},
+        [SLOT_QKV] = {t->qkv, t->ld_qkv},         [SLOT_ATT] = {t->att, t->ld_att},
+        [SLOT_BRANCH] = {s->branch, s->ld},       [SLOT_FFN_IN] = {s->narrow, channels(w)},
+        [SLOT_GATE_UP] = {t->gate_up, t->ld_ffn}, [SLOT_FFN] = {s->wide, s->ld_ffn},
+    };
+    return at[slot];
 }
 
-/* A norm of the residual stream. */
-static struct norm whole(const struct block_run *r, const float *w)
+/* Returns the rows that hold the derivative by a slot. */
+static struct rows derivative(const struct walk *w, enum block_slot slot)
 {
-    const struct model_config *m = r->f->config;
-    return (struct norm){.T = r->T, .heads = 1, .C = m->d_model, .eps = m->norm_eps, .w = w};
+    const struct tape *t = w->t;
+    const struct block_scratch *s = w->s;
+    const struct rows at[SLOTS] = {
+        [SLOT_X] = {w->dx, channels(w)},       [SLOT_NORMED] = {s->branch, s->ld},
+        [SLOT_QKV] = {s->narrow, t->ld_qkv},   [SLOT_ATT] = {s->d_att, t->ld_att},
+        [SLOT_BRANCH] = w->d_branch,           [SLOT_FFN_IN] = {s->branch, s->ld},
+        [SLOT_GATE_UP] = {s->wide, s->ld_ffn}, [SLOT_FFN] = {s->wide, s->ld_ffn},
+    };
+    return at[slot];
 }
 
-/* The norms of a token's queries, or of its keys, before RoPE. */
-static struct norm by_head(const struct block_run *r, const float *w, int heads)
+static struct matrix_use matrix(const struct walk *w, enum tensor_role role)
 {
-    const struct model_config *m = r->f->config;
-    bool wide = m->family->qk_norm_wide;
-    return (struct norm){.T = r->T,
-                         .heads = wide ? 1 : heads,
-                         .C = wide ? heads * m->head_dim : m->head_dim,
-                         .eps = m->norm_eps,
-                         .w = w,
-                         .set = true};
+    return (struct matrix_use){w->r->f, w->layer, role, w->r->T};
 }
 
-static void normed(const struct block_run *r, float *y, const float *x, const float *w)
+static const float *vector(const struct walk *w, const struct block_step *p)
 {
-    struct norm n = whole(r, w);
-    size_t d = (size_t)n.C;
-    if (w)
-        ops(r->c)->norm(r->c, &n, y, d, x, d);
-    else
-        ops(r->c)->copy(r->c, y, x, (size_t)r->T * d * sizeof *y);
+    return w->r->f->vector[w->layer].of[p->w];
 }
 
-/* y = x + branch, behind its norm, whose input goes to raw, and times its scale. */
-static void residual(const struct block_run *r, float *y, const float *x, const float *post,
-                     float *raw, const struct block_scratch *s)
+static struct norm norm_of(const struct walk *w, const struct block_step *p)
 {
-    const struct model_config *m = r->f->config;
-    size_t d = (size_t)m->d_model;
-    if (post) {
-        struct norm n = whole(r, post);
-        ops(r->c)->copy_rows(r->c, raw, d, s->branch, s->ld, r->T, n.C);
-        ops(r->c)->norm(r->c, &n, s->branch, s->ld, raw, d);
-    }
-    if (m->residual_scale != 1)
-        ops(r->c)->scale_add(r->c, s->branch, NULL, (size_t)r->T * s->ld, m->residual_scale);
-    ops(r->c)->copy(r->c, y, x, (size_t)r->T * d * sizeof *y);
-    ops(r->c)->add_rows(r->c, y, d, s->branch, s->ld, r->T, (int)d);
+    return (struct norm){.T = w->r->T,
+                         .heads = p->heads,
+                         .C = p->width,
+                         .eps = w->r->f->config->norm_eps,
+                         .w = vector(w, p),
+                         .set = p->src == p->dst};
 }
-
-/* ---- forward ---- */
 
 /* Where keys and values begin in a row of qkv. */
 static size_t k_at(const struct model_config *m)
@@ -193,11 +208,103 @@ static size_t v_at(const struct model_config *m)
     return (size_t)((m->n_heads + m->n_kv_heads) * m->head_dim);
 }
 
-static struct attention attention_of(const struct block_run *r, int layer, const struct tape *t)
+/* ---- forward ---- */
+
+static void norm_run(struct walk *w, int i)
 {
+    const struct ops *on = ops(w->r->c);
+    const struct block_step *p = &w->b->step[i];
+    struct rows x = value(w, i, p->src), y = value(w, i, p->dst);
+    struct norm n = norm_of(w, p);
+    size_t row = saved_row(p);
+    if (row > 0) {
+        float *saved = w->t->saved[p->w];
+        on->copy_rows(w->r->c, saved, row, x.p + p->offset, x.ld, w->r->T, (int)row);
+        on->norm(w->r->c, &n, y.p + p->offset, y.ld, saved, row);
+    } else {
+        on->norm(w->r->c, &n, y.p, y.ld, x.p, x.ld);
+    }
+}
+
+static void matmul_run(struct walk *w, int i)
+{
+    const struct block_step *p = &w->b->step[i];
+    struct rows x = value(w, i, p->src), y = value(w, i, p->dst);
+    struct matrix_use m = matrix(w, p->w);
+    ops(w->r->c)->product(w->r->c, &m, y.p, y.ld, x.p, x.ld);
+}
+
+static void bias_run(struct walk *w, int i)
+{
+    const struct block_step *p = &w->b->step[i];
+    struct rows y = value(w, i, p->dst);
+    ops(w->r->c)->add_row(w->r->c, y.p, y.ld, vector(w, p), w->r->T, p->width);
+}
+
+/* Rotates queries and keys as the layer does. */
+static void turn(const struct walk *w, float *qkv, const float *turns)
+{
+    const struct block_run *r = w->r;
+    const struct model_config *m = r->f->config;
+    enum model_rope kind = model_rope(m, w->layer, r->max_tokens);
+    size_t from = (size_t)kind * (size_t)r->max_tokens * (size_t)m->rope_dim;
+    ops(r->c)->rope(r->c, qkv, w->t->ld_qkv, turns + from, r->first, r->T,
+                    m->n_heads + m->n_kv_heads, m->head_dim, m->rope_dim);
+}
+
+/* Keeps the keys before their rotation, which gates may read. */
+static void rope_run(struct walk *w, int i)
+{
+    const struct model_config *m = w->r->f->config;
+    int kv = m->n_kv_heads * m->head_dim;
+    (void)i;
+    ops(w->r->c)->copy_rows(w->r->c, w->t->k_pre, (size_t)kv, w->t->qkv + k_at(m), w->t->ld_qkv,
+                            w->r->T, kv);
+    turn(w, w->t->qkv, w->r->rope);
+}
+
+static struct net_input net_input_of(const struct walk *w)
+{
+    const struct model_config *m = w->r->f->config;
+    const struct tape *t = w->t;
+    return (struct net_input){.x = t->normed,
+                              .k_pre = t->k_pre,
+                              .k_post = t->qkv + k_at(m),
+                              .v = t->qkv + v_at(m),
+                              .ld_pre = (size_t)(m->n_kv_heads * m->head_dim),
+                              .ld_post = t->ld_qkv,
+                              .ld_v = t->ld_qkv,
+                              .T = w->r->T};
+}
+
+static void gates_run(struct walk *w, int i)
+{
+    const struct block_run *r = w->r;
+    struct tape *t = w->t;
+    (void)i;
+    if (r->gating == GATING_NONE)
+        return;
+    if (r->net) {
+        struct net_input in = net_input_of(w);
+        ops(r->c)->net(r->c, r->net, w->layer, &in, t->net, t->value, w->s->net);
+    }
+    ops(r->c)->gates(r->c, t->number, t->value, (size_t)r->T * (size_t)r->f->config->n_kv_heads,
+                     r->gating == GATING_WRITE);
+}
+
+/* Nothing is stored: attention reads the keys and values of all tokens where they are. */
+static void store_run(struct walk *w, int i)
+{
+    (void)w;
+    (void)i;
+}
+
+static struct attention attention_of(const struct walk *w)
+{
+    const struct block_run *r = w->r;
+    const struct tape *t = w->t;
     const struct model_config *m = r->f->config;
     size_t entries = (size_t)r->T * (size_t)m->n_kv_heads;
-    size_t k0 = k_at(m), kv = (size_t)(m->n_kv_heads * m->head_dim);
     return (struct attention){.kernels = &r->c->k,
                               .T = r->T,
                               .n_heads = m->n_heads,
@@ -208,304 +315,236 @@ static struct attention attention_of(const struct block_run *r, int layer, const
                               .gating = r->gating,
                               .window = r->window,
                               .q = t->qkv,
-                              .k = t->qkv + k0,
-                              .v = t->qkv + k0 + kv,
+                              .k = t->qkv + k_at(m),
+                              .v = t->qkv + v_at(m),
                               .ld = t->ld_qkv,
-                              .first = model_window(m, layer) ? r->local : r->first,
-                              .gone = r->evicted_at ? r->evicted_at + (size_t)layer * entries
+                              .first = model_window(m, w->layer) ? r->local : r->first,
+                              .gone = r->evicted_at ? r->evicted_at + (size_t)w->layer * entries
                                                     : NULL,
                               .gate = r->gating ? t->number : NULL};
 }
 
-static struct net_input net_input_of(const struct block_run *r, const struct tape *t)
+static void attend_run(struct walk *w, int i)
 {
-    const struct model_config *m = r->f->config;
-    return (struct net_input){.x = t->normed,
-                              .k_pre = t->k_pre,
-                              .k_post = t->qkv + k_at(m),
-                              .v = t->qkv + v_at(m),
-                              .ld_pre = (size_t)(m->n_kv_heads * m->head_dim),
-                              .ld_post = t->ld_qkv,
-                              .ld_v = t->ld_qkv,
-                              .T = r->T};
+    struct attention a = attention_of(w);
+    (void)i;
+    ops(w->r->c)->attention(w->r->c, &a, w->t->att, w->t->ld_att, w->t->lse, w->s->attention);
 }
 
-static void gates_forward(const struct block_run *r, int layer, struct tape *t,
-                          struct block_scratch *s)
+static void act_run(struct walk *w, int i)
 {
-    size_t n = (size_t)r->T * (size_t)r->f->config->n_kv_heads;
-    if (r->net) {
-        struct net_input in = net_input_of(r, t);
-        ops(r->c)->net(r->c, r->net, layer, &in, t->net, t->value, s->net);
-    }
-    ops(r->c)->gates(r->c, t->number, t->value, n, r->gating == GATING_WRITE);
+    const struct ops *on = ops(w->r->c);
+    const struct model_config *m = w->r->f->config;
+    struct rows x = value(w, i, SLOT_GATE_UP), y = value(w, i, SLOT_FFN);
+    (m->family->gelu ? on->geglu : on->swiglu)(w->r->c, y.p, y.ld, x.p, x.ld, w->r->T, m->d_ffn);
 }
 
-/* Rotates queries and keys as the layer does. */
-static void turn(const struct block_run *r, int layer, float *qkv, size_t ld, const float *turns)
+static void add_run(struct walk *w, int i)
 {
-    const struct model_config *m = r->f->config;
-    enum model_rope kind = model_rope(m, layer, r->max_tokens);
-    size_t from = (size_t)kind * (size_t)r->max_tokens * (size_t)m->rope_dim;
-    if (kind != ROPE_NONE)
-        ops(r->c)->rope(r->c, qkv, ld, turns + from, r->first, r->T, m->n_heads + m->n_kv_heads,
-                        m->head_dim, m->rope_dim);
+    const struct ops *on = ops(w->r->c);
+    float scale = w->r->f->config->residual_scale;
+    size_t d = channels(w), T = (size_t)w->r->T;
+    float *x = stream(w, i), *y = stream(w, i + 1);
+    struct rows branch = value(w, i, SLOT_BRANCH);
+    if (scale != 1)
+        on->scale_add(w->r->c, branch.p, NULL, T * branch.ld, scale);
+    on->copy(w->r->c, y, x, T * d * sizeof *y);
+    on->add_rows(w->r->c, y, d, branch.p, branch.ld, w->r->T, (int)d);
 }
 
-/* Biases and norms of queries and keys, where the model has them, and RoPE; the keys before it are
- * kept when gates see them. */
-static void finish_projection(const struct block_run *r, int layer, struct tape *t)
-{
-    const struct ops *on = ops(r->c);
-    const struct model_config *m = r->f->config;
-    const struct frozen_vectors *v = &r->f->vector[layer];
-    int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
-    float *key = t->qkv + k_at(m);
-    if (v->qkv_bias)
-        on->add_row(r->c, t->qkv, t->ld_qkv, v->qkv_bias, r->T, q + 2 * kv);
-    if (v->q_norm) {
-        struct norm of_q = by_head(r, v->q_norm, m->n_heads);
-        struct norm of_k = by_head(r, v->k_norm, m->n_kv_heads);
-        on->copy_rows(r->c, t->raw, row_raw(m), t->qkv, t->ld_qkv, r->T, q + kv);
-        on->norm(r->c, &of_q, t->qkv, t->ld_qkv, t->qkv, t->ld_qkv);
-        on->norm(r->c, &of_k, key, t->ld_qkv, key, t->ld_qkv);
-    }
-    on->copy_rows(r->c, t->k_pre, (size_t)kv, key, t->ld_qkv, r->T, kv);
-    turn(r, layer, t->qkv, t->ld_qkv, r->rope);
-}
-
-static void attend(const struct block_run *r, int layer, const float *x, struct tape *t,
-                   struct block_scratch *s)
-{
-    size_t d = (size_t)r->f->config->d_model;
-    normed(r, t->normed, x, r->f->vector[layer].attn_norm);
-    product(r, layer, ROLE_QKV, t->qkv, t->ld_qkv, t->normed, d);
-    finish_projection(r, layer, t);
-    if (r->gating)
-        gates_forward(r, layer, t, s);
-    struct attention a = attention_of(r, layer, t);
-    ops(r->c)->attention(r->c, &a, t->att, t->ld_att, t->lse, s->attention);
-    product(r, layer, ROLE_OUT, s->branch, s->ld, t->att, t->ld_att);
-    residual(r, t->mid, x, r->f->vector[layer].attn_post, t->att_raw, s);
-}
-
-/* What the last product reads. */
-static void gated(const struct block_run *r, const struct tape *t, const struct block_scratch *s)
-{
-    const struct ops *on = ops(r->c);
-    bool gelu = r->f->config->family->gelu;
-    (gelu ? on->geglu : on->swiglu)(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T,
-                                    r->f->config->d_ffn);
-}
+typedef void (*walk_fn)(struct walk *w, int i);
+static const walk_fn forward_steps[BLOCK_OPS] = {
+    [OP_NORM] = norm_run,     [OP_MATMUL] = matmul_run, [OP_BIAS] = bias_run,
+    [OP_ROPE] = rope_run,     [OP_GATES] = gates_run,   [OP_STORE] = store_run,
+    [OP_ATTEND] = attend_run, [OP_ACT] = act_run,       [OP_ADD] = add_run,
+};
 
 void block_forward(const struct block_run *r, int layer, const float *x, float *y, struct tape *t,
                    struct block_scratch *s)
 {
-    size_t d = (size_t)r->f->config->d_model;
-    attend(r, layer, x, t, s);
-    normed(r, s->narrow, t->mid, r->f->vector[layer].ffn_norm);
-    product(r, layer, ROLE_GATE_UP, t->gate_up, t->ld_ffn, s->narrow, d);
-    gated(r, t, s);
-    product(r, layer, ROLE_DOWN, s->branch, s->ld, s->wide, s->ld_ffn);
-    residual(r, y, t->mid, r->f->vector[layer].ffn_post, t->ffn_raw, s);
-}
-
-/* The derivative by what it read, in its place. */
-static void gated_back(const struct block_run *r, const struct tape *t,
-                       const struct block_scratch *s)
-{
-    const struct ops *on = ops(r->c);
-    bool gelu = r->f->config->family->gelu;
-    (gelu ? on->geglu_back : on->swiglu_back)(r->c, s->wide, s->ld_ffn, t->gate_up, t->ld_ffn, r->T,
-                                              r->f->config->d_ffn);
-}
-
-/* ---- derivatives by the weights ---- */
-
-static bool learns(const struct block_run *r, enum weight_role role)
-{
-    return r->d_w && trainable_learns(r->trainable, role);
-}
-
-/* dW of a matrix += dy^T x, where it learns. */
-static void learn(const struct block_run *r, int layer, enum weight_role role, const float *dy,
-                  size_t ld_dy, const float *x, size_t ld_x)
-{
-    const struct model_config *m = r->f->config;
-    if (learns(r, role))
-        ops(r->c)->weight_grad(r->c, r->d_w + r->trainable->layer[layer].matrix[role], dy, ld_dy,
-                               trainable_rows(m, role), x, ld_x, trainable_columns(m, role), r->T);
-}
-
-/* Of the norms of queries and keys; s->branch has derivatives by what they gave. */
-static void learn_head_norms(const struct block_run *r, const struct norm *q, const struct norm *k,
-                             int layer, const struct tape *t, const struct block_scratch *s)
-{
-    const struct model_config *m = r->f->config;
-    size_t k0 = k_at(m), raw = row_raw(m);
-    if (!learns(r, ROLE_HEAD))
-        return;
-    const struct trainable_layer *at = &r->trainable->layer[layer];
-    ops(r->c)->norm_weight_grad(r->c, q, r->d_w + at->q_norm, t->raw, raw, s->branch, s->ld);
-    ops(r->c)->norm_weight_grad(r->c, k, r->d_w + at->k_norm, t->raw + k0, raw, s->branch + k0,
-                                s->ld);
-}
-
-static void learn_qkv(const struct block_run *r, int layer, const struct tape *t,
-                      const float *d_qkv)
-{
-    const struct model_config *m = r->f->config;
-    learn(r, layer, ROLE_QKV, d_qkv, t->ld_qkv, t->normed, (size_t)m->d_model);
-    if (learns(r, ROLE_HEAD) && r->f->vector[layer].qkv_bias)
-        ops(r->c)->sum_rows(r->c, r->d_w + r->trainable->layer[layer].bias, d_qkv, t->ld_qkv, r->T,
-                            trainable_rows(m, ROLE_QKV));
+    struct walk w = {.r = r, .layer = layer, .x = (float *)(uintptr_t)x, .y = y, .t = t, .s = s};
+    w.b = block_of(&r->f->weights->plan, layer);
+    for (int i = 0; i < w.b->n; i++)
+        forward_steps[w.b->step[i].op](&w, i);
 }
 
 /* ---- backward ---- */
 
-/* The derivative by what a branch gives, from that by the residual stream: dx itself where it is
- * added as it is.  post and at: of its norm, whose input is raw. */
-static const float *branch_back(const struct block_run *r, const float *post, const size_t *at,
-                                const float *raw, const float *dx, const struct block_scratch *s)
+static bool learns(const struct walk *w, enum tensor_role role)
 {
-    const struct ops *on = ops(r->c);
-    const struct model_config *m = r->f->config;
-    struct norm n = whole(r, post);
-    size_t d = (size_t)n.C;
-    float *to = post ? s->branch : s->d_branch;
-    if (plain_branches(m))
-        return dx;
-    on->copy(r->c, to, dx, (size_t)r->T * d * sizeof *to);
-    if (m->residual_scale != 1)
-        on->scale_add(r->c, to, NULL, (size_t)r->T * d, m->residual_scale);
-    if (!post)
-        return to;
-    n.set = true;
-    if (learns(r, ROLE_HEAD))
-        on->norm_weight_grad(r->c, &n, r->d_w + *at, raw, d, to, d);
-    on->norm_back(r->c, &n, s->d_branch, d, raw, d, to, d);
-    return s->d_branch;
+    return w->r->d_w && trainable_learns(w->r->trainable, role);
 }
 
-/* dx += through the norm of x, if there is one, from s->branch; and the norm's own derivatives, at
- * float `at` of d_w. */
-static void norm_back(const struct block_run *r, const float *w, const size_t *at, const float *x,
-                      float *dx, const struct block_scratch *s)
+/* Returns where the derivative by a tensor of the layer lies. */
+static float *d_weight(const struct walk *w, enum tensor_role role)
 {
-    struct norm n = whole(r, w);
-    size_t d = (size_t)n.C;
-    if (!w) {
-        ops(r->c)->add_rows(r->c, dx, d, s->branch, s->ld, r->T, n.C);
+    return w->r->d_w + w->r->trainable->layer[w->layer].at[role];
+}
+
+/* The derivative by the branch is that by the residual stream, times the scale. */
+static void add_back(struct walk *w, int i)
+{
+    const struct ops *on = ops(w->r->c);
+    float scale = w->r->f->config->residual_scale;
+    size_t n = (size_t)w->r->T * channels(w);
+    (void)i;
+    w->d_branch = (struct rows){w->dx, channels(w)};
+    if (scale == 1)
         return;
+    w->d_branch.p = w->s->d_branch;
+    on->copy(w->r->c, w->d_branch.p, w->dx, n * sizeof *w->dx);
+    on->scale_add(w->r->c, w->d_branch.p, NULL, n, scale);
+}
+
+/* A norm in place replaces the derivative; another one adds to that by the residual stream. */
+static void norm_back(struct walk *w, int i)
+{
+    const struct ops *on = ops(w->r->c);
+    const struct block_step *p = &w->b->step[i];
+    struct rows dy = derivative(w, p->dst), dx = derivative(w, p->src), x = value(w, i, p->src);
+    struct norm n = norm_of(w, p);
+    size_t row = saved_row(p);
+    if (row > 0)
+        x = (struct rows){w->t->saved[p->w], row};
+    if (row > 0 && p->src == SLOT_QKV) {
+        dx.p += p->offset;
+        on->copy_rows(w->r->c, w->s->branch, w->s->ld, dx.p, dx.ld, w->r->T, (int)row);
+        dy = (struct rows){w->s->branch, w->s->ld};
+    } else if (row > 0) {
+        dx = w->d_branch = (struct rows){w->s->branch, channels(w)};
     }
-    if (learns(r, ROLE_HEAD))
-        ops(r->c)->norm_weight_grad(r->c, &n, r->d_w + *at, x, d, s->branch, s->ld);
-    ops(r->c)->norm_back(r->c, &n, dx, d, x, d, s->branch, s->ld);
+    if (learns(w, p->w))
+        on->norm_weight_grad(w->r->c, &n, d_weight(w, p->w), x.p, x.ld, dy.p, dy.ld);
+    on->norm_back(w->r->c, &n, dx.p, dx.ld, x.p, x.ld, dy.p, dy.ld);
 }
 
-static void feed_forward_back(const struct block_run *r, int layer, float *dx, const struct tape *t,
-                              struct block_scratch *s)
+/* The input of a product, of which only that of attention was kept, is made again if the weights
+ * learn. */
+static void matmul_back(struct walk *w, int i)
 {
-    const struct frozen_vectors *v = &r->f->vector[layer];
-    size_t d = (size_t)r->f->config->d_model;
-    const struct trainable_layer *at = r->d_w ? &r->trainable->layer[layer] : NULL;
-    const float *dy = branch_back(r, v->ffn_post, at ? &at->ffn_post : NULL, t->ffn_raw, dx, s);
-    if (learns(r, ROLE_DOWN))
-        gated(r, t, s);
-    learn(r, layer, ROLE_DOWN, dy, d, s->wide, s->ld_ffn);
-    product_back(r, layer, ROLE_DOWN, s->wide, s->ld_ffn, dy, d);
-    gated_back(r, t, s);
-    if (learns(r, ROLE_GATE_UP))
-        normed(r, s->narrow, t->mid, v->ffn_norm);
-    learn(r, layer, ROLE_GATE_UP, s->wide, s->ld_ffn, s->narrow, d);
-    product_back(r, layer, ROLE_GATE_UP, s->branch, s->ld, s->wide, s->ld_ffn);
-    norm_back(r, v->ffn_norm, at ? &at->ffn_norm : NULL, t->mid, dx, s);
+    const struct ops *on = ops(w->r->c);
+    const struct block_step *p = &w->b->step[i];
+    struct rows dy = derivative(w, p->dst), dx = derivative(w, p->src), x = value(w, i, p->src);
+    const struct model_config *m = w->r->f->config;
+    struct matrix_use use = matrix(w, p->w);
+    if (learns(w, p->w)) {
+        if (p->src == SLOT_FFN_IN || p->src == SLOT_FFN)
+            forward_steps[w->b->step[i - 1].op](w, i - 1);
+        on->weight_grad(w->r->c, d_weight(w, p->w), dy.p, dy.ld, tensor_rows(m, p->w), x.p, x.ld,
+                        tensor_columns(m, p->w), w->r->T);
+    }
+    if (p->src == SLOT_X)
+        dx = derivative(w, SLOT_NORMED);
+    on->product_back(w->r->c, &use, dx.p, dx.ld, dy.p, dy.ld);
+    if (p->w == T_QKV && w->from_gates)
+        on->add_rows(w->r->c, dx.p, dx.ld, w->s->wide, channels(w), w->r->T, m->d_model);
+    if (p->src == SLOT_X)
+        on->add_rows(w->r->c, w->dx, channels(w), dx.p, dx.ld, w->r->T, m->d_model);
 }
 
-/* Derivatives by queries and keys after their norms become those before; the branch holds
- * the former meanwhile. */
-static void head_norms_back(const struct block_run *r, int layer, const struct tape *t,
-                            struct block_scratch *s, float *d_qkv)
+static void bias_back(struct walk *w, int i)
 {
-    const struct ops *on = ops(r->c);
+    const struct block_step *p = &w->b->step[i];
+    struct rows dy = derivative(w, p->dst);
+    if (learns(w, p->w))
+        ops(w->r->c)->sum_rows(w->r->c, d_weight(w, p->w), dy.p, dy.ld, w->r->T, p->width);
+}
+
+/* Returns whether gates learn that read keys before their rotation. */
+static bool gates_read_keys(const struct walk *w)
+{
+    return w->grad && w->r->net && w->r->net->layout->inputs & GATE_IN_K_PRE;
+}
+
+static void rope_back(struct walk *w, int i)
+{
+    const struct model_config *m = w->r->f->config;
+    struct rows d = derivative(w, SLOT_QKV);
+    int kv = m->n_kv_heads * m->head_dim;
+    (void)i;
+    turn(w, d.p, w->r->rope_inverse);
+    if (gates_read_keys(w))
+        ops(w->r->c)->add_rows(w->r->c, d.p + k_at(m), d.ld, w->s->wide, (size_t)kv, w->r->T, kv);
+}
+
+/* Parameters of the gates, and derivatives by their inputs: into s->wide [T, d_model] of the
+ * branch's input, or [T, H * D] of keys before their rotation; and added to keys after it and
+ * values. */
+static void gates_back(struct walk *w, int i)
+{
+    const struct block_run *r = w->r;
     const struct model_config *m = r->f->config;
-    const struct frozen_vectors *v = &r->f->vector[layer];
-    struct norm q = by_head(r, v->q_norm, m->n_heads), k = by_head(r, v->k_norm, m->n_kv_heads);
-    size_t k0 = k_at(m), raw = row_raw(m);
-    on->copy_rows(r->c, s->branch, s->ld, d_qkv, t->ld_qkv, r->T, (int)raw);
-    on->norm_back(r->c, &q, d_qkv, t->ld_qkv, t->raw, raw, s->branch, s->ld);
-    on->norm_back(r->c, &k, d_qkv + k0, t->ld_qkv, t->raw + k0, raw, s->branch + k0, s->ld);
-    learn_head_norms(r, &q, &k, layer, t, s);
-}
-
-/* Gates' parameters and what flows on through their inputs: into wide [T, d] of x or [T, H * D]
- * of keys before RoPE, and into d_qkv's keys after it and values. */
-static void gates_back(const struct block_run *r, int layer, const struct tape *t,
-                       const float *d_value_more, float *grad, float *wide, float *d_qkv,
-                       struct block_scratch *s)
-{
-    const struct model_config *m = r->f->config;
+    struct block_scratch *s = w->s;
     size_t n = (size_t)r->T * (size_t)m->n_kv_heads;
-    struct net_input in = net_input_of(r, t);
-    struct net_grads to = {.grad = grad,
-                           .dx = wide,
-                           .dk_pre = wide,
-                           .dk_post = d_qkv + k_at(m),
-                           .dv = d_qkv + v_at(m)};
-    ops(r->c)->gates_back(r->c, s->d_value, s->d_number, t->value, d_value_more, n,
+    struct rows d = derivative(w, SLOT_QKV);
+    bool keys = gates_read_keys(w);
+    (void)i;
+    if (!w->grad || !r->net)
+        return;
+    struct net_input in = net_input_of(w);
+    struct net_grads to = {.grad = w->grad,
+                           .dx = s->wide,
+                           .dk_pre = s->wide,
+                           .dk_post = d.p + k_at(m),
+                           .dv = d.p + v_at(m)};
+    size_t row = keys ? (size_t)(m->n_kv_heads * m->head_dim) : channels(w);
+    ops(r->c)->zero(r->c, s->wide, (size_t)r->T * row * sizeof *s->wide);
+    ops(r->c)->gates_back(r->c, s->d_value, s->d_number, w->t->value, w->d_value, n,
                           r->gating == GATING_WRITE);
-    ops(r->c)->net_back(r->c, r->net, layer, &in, t->net, s->d_value, &to, s->net);
+    ops(r->c)->net_back(r->c, r->net, w->layer, &in, w->t->net, s->d_value, &to, s->net);
+    w->from_gates = !keys;
 }
 
-/* d_qkv: [T, ld_qkv]. */
-static void attention_back(const struct block_run *r, const float *dx, int layer,
-                           const struct tape *t, struct block_scratch *s, float *d_qkv)
+static void attend_back(struct walk *w, int i)
 {
+    const struct block_run *r = w->r;
     const struct model_config *m = r->f->config;
-    struct attention a = attention_of(r, layer, t);
-    const float *post = r->f->vector[layer].attn_post;
-    const size_t *at = r->d_w ? &r->trainable->layer[layer].attn_post : NULL;
-    size_t d = (size_t)m->d_model;
-    const float *dy = branch_back(r, post, at, t->att_raw, dx, s);
-    learn(r, layer, ROLE_OUT, dy, d, t->att, t->ld_att);
-    product_back(r, layer, ROLE_OUT, s->d_att, t->ld_att, dy, d);
-    struct attention_grads g = {.out = t->att,
-                                .d_out = s->d_att,
-                                .ld_out = t->ld_att,
-                                .lse = t->lse,
-                                .d_q = d_qkv,
-                                .d_k = d_qkv + k_at(m),
-                                .d_v = d_qkv + v_at(m),
-                                .d_gate = r->gating ? s->d_number : NULL};
-    ops(r->c)->attention_back(r->c, &a, &g, s->attention);
+    struct attention a = attention_of(w);
+    struct rows d = derivative(w, SLOT_QKV), d_att = derivative(w, SLOT_ATT);
+    struct attention_grads g = {.out = w->t->att,
+                                .d_out = d_att.p,
+                                .ld_out = d_att.ld,
+                                .lse = w->t->lse,
+                                .d_q = d.p,
+                                .d_k = d.p + k_at(m),
+                                .d_v = d.p + v_at(m),
+                                .d_gate = r->gating ? w->s->d_number : NULL};
+    (void)i;
+    ops(r->c)->attention_back(r->c, &a, &g, w->s->attention);
+    if (w->d_number && r->gating)
+        ops(r->c)->copy(r->c, w->d_number, w->s->d_number,
+                        (size_t)r->T * (size_t)m->n_kv_heads * sizeof *w->d_number);
 }
 
-void block_backward(const struct block_run *r, int layer, const float *x, float *dx,
-                    const struct tape *t, const float *d_value_more, float *grad, float *d_number,
+static void act_back(struct walk *w, int i)
+{
+    const struct ops *on = ops(w->r->c);
+    const struct model_config *m = w->r->f->config;
+    struct rows x = value(w, i, SLOT_GATE_UP), d = derivative(w, SLOT_FFN);
+    (m->family->gelu ? on->geglu_back : on->swiglu_back)(w->r->c, d.p, d.ld, x.p, x.ld, w->r->T,
+                                                         m->d_ffn);
+}
+
+static const walk_fn backward_steps[BLOCK_OPS] = {
+    [OP_NORM] = norm_back,     [OP_MATMUL] = matmul_back, [OP_BIAS] = bias_back,
+    [OP_ROPE] = rope_back,     [OP_GATES] = gates_back,   [OP_STORE] = store_run,
+    [OP_ATTEND] = attend_back, [OP_ACT] = act_back,       [OP_ADD] = add_back,
+};
+
+void block_backward(const struct block_run *r, int layer, const float *x, float *dx, struct tape *t,
+                    const float *d_value_more, float *grad, float *d_number,
                     struct block_scratch *s)
 {
-    const struct ops *on = ops(r->c);
-    const struct model_config *m = r->f->config;
-    const struct frozen_vectors *v = &r->f->vector[layer];
-    int d = m->d_model, H = m->n_kv_heads, kv = H * m->head_dim;
-    float *d_qkv = s->narrow, *d_in = s->wide; /* d_in: by the gates' inputs */
-    bool gates = grad && r->net, keys = gates && r->net->layout->inputs & GATE_IN_K_PRE;
-    feed_forward_back(r, layer, dx, t, s);
-    attention_back(r, dx, layer, t, s, d_qkv);
-    if (d_number && r->gating)
-        on->copy(r->c, d_number, s->d_number, (size_t)r->T * (size_t)H * sizeof *d_number);
-    if (gates) {
-        on->zero(r->c, d_in, (size_t)r->T * (size_t)(keys ? kv : d) * sizeof *d_in);
-        gates_back(r, layer, t, d_value_more, grad, d_in, d_qkv, s);
-    }
-    turn(r, layer, d_qkv, t->ld_qkv, r->rope_inverse);
-    if (keys)
-        on->add_rows(r->c, d_qkv + k_at(m), t->ld_qkv, d_in, (size_t)kv, r->T, kv);
-    if (v->q_norm)
-        head_norms_back(r, layer, t, s, d_qkv);
-    learn_qkv(r, layer, t, d_qkv);
-    product_back(r, layer, ROLE_QKV, s->branch, s->ld, d_qkv, t->ld_qkv);
-    if (gates && !keys)
-        on->add_rows(r->c, s->branch, s->ld, d_in, (size_t)d, r->T, d);
-    norm_back(r, v->attn_norm, r->d_w ? &r->trainable->layer[layer].attn_norm : NULL, x, dx, s);
+    struct walk w = {.r = r,
+                     .layer = layer,
+                     .x = (float *)(uintptr_t)x,
+                     .t = t,
+                     .s = s,
+                     .dx = dx,
+                     .d_value = d_value_more,
+                     .grad = grad,
+                     .d_number = d_number};
+    w.b = block_of(&r->f->weights->plan, layer);
+    for (int i = w.b->n - 1; i >= 0; i--)
+        backward_steps[w.b->step[i].op](&w, i);
 }

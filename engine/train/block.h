@@ -28,18 +28,17 @@ struct block_run {
 };
 
 struct tape {
-    float *normed;            /* [T, d] after the attention norm */
-    float *qkv;               /* [T, ld_qkv] after RoPE */
-    float *k_pre;             /* [T, H * D] before RoPE */
-    float *raw;               /* [T, (G + H) D] queries and keys before their norms (qk_norm) */
-    float *att;               /* [T, ld_att] */
-    float *lse;               /* [G, T] */
-    float *att_raw, *ffn_raw; /* [T, d] what branches give before their norms (post_norm) */
-    float *mid;               /* [T, d] the residual stream between attention and feed-forward */
-    float *gate_up;           /* [T, ld_ffn] */
-    float *net;               /* net_tape */
-    float *value;             /* [T, H] log beta or max(g, least) */
-    float *number;            /* [T, H] what attention uses: log beta or log of value */
+    float *normed;               /* [T, d] after the attention norm */
+    float *qkv;                  /* [T, ld_qkv] after RoPE */
+    float *k_pre;                /* [T, H * D] before RoPE */
+    float *att;                  /* [T, ld_att] */
+    float *lse;                  /* [G, T] */
+    float *saved[LAYER_TENSORS]; /* [T, channels] inputs of norms in place, by their weight */
+    float *mid;                  /* [T, d] the residual stream between attention and feed-forward */
+    float *gate_up;              /* [T, ld_ffn] */
+    float *net;                  /* net_tape */
+    float *value;                /* [T, H] log beta or max(g, least) */
+    float *number;               /* [T, H] what attention uses: log beta or log of value */
     size_t ld_qkv, ld_att, ld_ffn;
     float *memory; /* owns all of the above, there */
 };
@@ -53,7 +52,7 @@ struct block_scratch {
     float *wide;               /* [most, ld_ffn], and no less than [most, ld] */
     float *narrow;             /* [most, d padded or ld_qkv, whichever is larger] */
     float *branch;             /* [most, as narrow] */
-    float *d_branch;           /* [most, d] where branches have norms or a scale */
+    float *d_branch;           /* [most, d] if branches have a scale */
     float *d_att;              /* [most, ld_att] */
     float *d_number, *d_value; /* [most, H] */
     float *net;
@@ -73,8 +72,8 @@ void block_forward(const struct block_run *r, int layer, const float *x, float *
  * d_value_more [T, H]: derivatives by the gates' values from losses on them, or NULL.
  * Parameters' derivatives are added to grad (NULL: they are not wanted).  d_number, when
  * not NULL, gets the derivative by what attention uses, [T, H]. */
-void block_backward(const struct block_run *r, int layer, const float *x, float *dx,
-                    const struct tape *t, const float *d_value_more, float *grad, float *d_number,
+void block_backward(const struct block_run *r, int layer, const float *x, float *dx, struct tape *t,
+                    const float *d_value_more, float *grad, float *d_number,
                     struct block_scratch *s);
 
 #endif

@@ -6,7 +6,7 @@
 
 int frozen_check(const struct model_config *config, struct kvf_diag *d)
 {
-    const char *beyond = model_beyond_plain(config);
+    const char *beyond = executor_lacks(config, 0);
     if (!beyond)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,

@@ -9,12 +9,12 @@
 #include "engine/train/quality.h"
 
 struct frozen_layer {
-    struct packed qkv, out, gate_up, down; /* of the transposed matrices: dx = W^T dy */
+    struct packed matrix[LAYER_MATRICES]; /* of the transposed matrices: dx = W^T dy */
 };
 
-/* Norms and biases of a layer, as weights.h has them, there. */
+/* The vectors of a layer by enum tensor_role, there; NULL: the model has no such tensor. */
 struct frozen_vectors {
-    const float *attn_norm, *ffn_norm, *q_norm, *k_norm, *qkv_bias, *attn_post, *ffn_post;
+    const float *of[LAYER_TENSORS];
 };
 
 struct frozen {

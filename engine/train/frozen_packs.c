@@ -41,14 +41,14 @@ static int turn(const struct packed *p, struct packed *ret)
 
 struct job {
     struct frozen *f;
-    int *err; /* [4 L + 1] */
+    int *err; /* [LAYER_MATRICES L + 1] */
 };
 
 static void build_task(void *ctx, int task, int thread)
 {
     struct job *j = ctx;
     struct frozen *f = j->f;
-    int l = task / 4;
+    int l = task / LAYER_MATRICES, role = task % LAYER_MATRICES;
     (void)thread;
     if (l == f->weights->n_layers) {
         float *w = unpack(&f->weights->head);
@@ -57,26 +57,19 @@ static void build_task(void *ctx, int task, int thread)
         mem_free(w);
         return;
     }
-    const struct layer_weights *w = &f->weights->layer[l];
-    struct frozen_layer *b = &f->back[l];
-    const struct packed *from[] = {&w->qkv, &w->out, &w->gate_up, &w->down};
-    struct packed *to[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
-    j->err[task] = turn(from[task % 4], to[task % 4]);
+    j->err[task] = turn(&f->weights->layer[l].matrix[role], &f->back[l].matrix[role]);
 }
 
 void frozen_point(struct frozen *f)
 {
-    for (int l = 0; l < f->weights->n_layers; l++) {
-        const struct layer_weights *w = &f->weights->layer[l];
-        f->vector[l] = (struct frozen_vectors){w->attn_norm, w->ffn_norm,  w->q_norm,  w->k_norm,
-                                               w->qkv_bias,  w->attn_post, w->ffn_post};
-    }
+    for (int l = 0; l < f->weights->n_layers; l++)
+        memcpy(f->vector[l].of, f->weights->layer[l].vector, sizeof f->vector[l].of);
     f->out_norm = f->weights->out_norm;
 }
 
 int frozen_transpose(struct frozen *f, struct par *pool)
 {
-    int L = f->weights->n_layers, n = 4 * L + 1, err = KVF_OK;
+    int L = f->weights->n_layers, n = LAYER_MATRICES * L + 1, err = KVF_OK;
     f->back = MEM_NEW(struct frozen_layer, (size_t)L);
     struct job j = {f, MEM_NEW(int, (size_t)n)};
     if (!f->back || !j.err) {
@@ -93,12 +86,9 @@ int frozen_transpose(struct frozen *f, struct par *pool)
 
 void frozen_drop(struct frozen *f)
 {
-    for (int l = 0; f->back && l < f->weights->n_layers; l++) {
-        struct packed *p[] = {&f->back[l].qkv, &f->back[l].out, &f->back[l].gate_up,
-                              &f->back[l].down};
-        for (int i = 0; i < 4; i++)
-            packed_finish(p[i]);
-    }
+    for (int l = 0; f->back && l < f->weights->n_layers; l++)
+        for (int role = 0; role < LAYER_MATRICES; role++)
+            packed_finish(&f->back[l].matrix[role]);
     mem_free(f->back);
     output_matrix_finish(&f->output);
 }

@@ -35,14 +35,14 @@ int lora_parse_targets(const char *text, unsigned *ret, struct kvf_diag *d)
 }
 
 /* Which matrix a target lies in, and its rows there. */
-static enum weight_role rows_of(const struct model_config *m, enum lora_target t, int *ret_first,
+static enum tensor_role rows_of(const struct model_config *m, enum lora_target t, int *ret_first,
                                 int *ret_n)
 {
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
     const int first[] = {0, q, q + kv, 0, 0, m->d_ffn, 0};
     const int n[] = {q, kv, kv, m->d_model, m->d_ffn, m->d_ffn, m->d_model};
-    static const enum weight_role role[] = {ROLE_QKV,     ROLE_QKV,     ROLE_QKV, ROLE_OUT,
-                                            ROLE_GATE_UP, ROLE_GATE_UP, ROLE_DOWN};
+    static const enum tensor_role role[] = {T_QKV,     T_QKV,     T_QKV, T_OUT,
+                                            T_GATE_UP, T_GATE_UP, T_DOWN};
     *ret_first = first[t];
     *ret_n = n[t];
     return role[t];
@@ -60,15 +60,14 @@ static size_t place(struct lora *l)
                 continue;
             struct lora_pair *p = &l->pair[l->n_pairs++];
             int first;
-            enum weight_role role = rows_of(m, (enum lora_target)t, &first, &p->rows);
+            enum tensor_role role = rows_of(m, (enum lora_target)t, &first, &p->rows);
             p->layer = layer;
             p->target = (enum lora_target)t;
-            p->columns = trainable_columns(m, role);
+            p->columns = tensor_columns(m, role);
             l->trainable->learns |= 1u << role;
             p->a = l->n;
             p->b = p->a + (size_t)l->opt.rank * (size_t)p->columns;
-            p->matrix = l->trainable->layer[layer].matrix[role]
-                        + (size_t)first * (size_t)p->columns;
+            p->matrix = l->trainable->layer[layer].at[role] + (size_t)first * (size_t)p->columns;
             l->n = p->b + (size_t)l->opt.rank * (size_t)p->rows;
             matrices += (size_t)p->rows * (size_t)p->columns;
         }

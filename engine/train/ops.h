@@ -32,7 +32,7 @@ struct norm {
 struct matrix_use {
     const struct frozen *f;
     int layer;
-    enum weight_role role;
+    enum tensor_role role;
     int T;
 };
 

@@ -107,17 +107,13 @@ static void by_packed(const struct compute *c, float *out, size_t ld_out, const 
 static void product(const struct compute *c, const struct matrix_use *w, float *out, size_t ld_out,
                     const float *x, size_t ld_x)
 {
-    const struct layer_weights *l = &w->f->weights->layer[w->layer];
-    const struct packed *const of[] = {&l->qkv, &l->out, &l->gate_up, &l->down};
-    by_packed(c, out, ld_out, x, ld_x, w->T, of[w->role]);
+    by_packed(c, out, ld_out, x, ld_x, w->T, &w->f->weights->layer[w->layer].matrix[w->role]);
 }
 
 static void product_back(const struct compute *c, const struct matrix_use *w, float *dx,
                          size_t ld_dx, const float *dy, size_t ld_dy)
 {
-    const struct frozen_layer *l = &w->f->back[w->layer];
-    const struct packed *const of[] = {&l->qkv, &l->out, &l->gate_up, &l->down};
-    by_packed(c, dx, ld_dx, dy, ld_dy, w->T, of[w->role]);
+    by_packed(c, dx, ld_dx, dy, ld_dy, w->T, &w->f->back[w->layer].matrix[w->role]);
 }
 
 /* Tasks are squares of dw, so that each sum is made by one thread in the order of rows. */

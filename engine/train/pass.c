@@ -437,7 +437,7 @@ static void run_backward(struct pass *p, const struct pack *pack, float *grad, f
 /* Whether the embedding, the output matrix and norms learn. */
 static bool ends_learn(const struct pass *p)
 {
-    return p->d_w && trainable_learns(p->tuned, ROLE_HEAD);
+    return p->d_w && trainable_learns(p->tuned, T_HEAD);
 }
 
 /* Derivatives by the student's last hidden states, through the final norm, in p->dx. */

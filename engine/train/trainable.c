@@ -4,19 +4,6 @@
 #include "engine/train/ops.h"
 #include "engine/train/trainable.h"
 
-int trainable_rows(const struct model_config *m, enum weight_role role)
-{
-    const int rows[] = {(m->n_heads + 2 * m->n_kv_heads) * m->head_dim, m->d_model, 2 * m->d_ffn,
-                        m->d_model, m->vocab};
-    return rows[role];
-}
-
-int trainable_columns(const struct model_config *m, enum weight_role role)
-{
-    const int columns[] = {m->d_model, m->n_heads * m->head_dim, m->d_model, m->d_ffn, m->d_model};
-    return columns[role];
-}
-
 /* Claims n floats, whole cache lines. */
 static size_t claim(struct trainable *t, size_t n)
 {
@@ -25,38 +12,15 @@ static size_t claim(struct trainable *t, size_t n)
     return at;
 }
 
-static size_t matrix_floats(const struct model_config *m, enum weight_role role)
-{
-    return (size_t)trainable_rows(m, role) * (size_t)trainable_columns(m, role);
-}
-
-int trainable_norm_floats(const struct model_config *m, int heads)
-{
-    if (!m->family->qk_norm)
-        return 0;
-    return m->family->qk_norm_wide ? heads * m->head_dim : m->head_dim;
-}
-
 static void place(struct trainable *t, bool tied)
 {
     const struct model_config *m = t->config;
-    size_t d = (size_t)m->d_model, pre = m->family->no_pre_norm ? 0 : d;
-    size_t post = m->family->post_norm ? d : 0;
-    t->embedding = claim(t, matrix_floats(m, ROLE_HEAD));
-    t->head = tied ? t->embedding : claim(t, matrix_floats(m, ROLE_HEAD));
-    t->out_norm = claim(t, d);
-    for (int l = 0; l < m->n_layers; l++) {
-        struct trainable_layer *at = &t->layer[l];
-        for (int role = 0; role < ROLE_HEAD; role++)
-            at->matrix[role] = claim(t, matrix_floats(m, (enum weight_role)role));
-        at->attn_norm = claim(t, pre);
-        at->ffn_norm = claim(t, pre);
-        at->attn_post = claim(t, post);
-        at->ffn_post = claim(t, post);
-        at->q_norm = claim(t, (size_t)trainable_norm_floats(m, m->n_heads));
-        at->k_norm = claim(t, (size_t)trainable_norm_floats(m, m->n_kv_heads));
-        at->bias = claim(t, m->family->qkv_bias ? (size_t)trainable_rows(m, ROLE_QKV) : 0);
-    }
+    t->embedding = claim(t, tensor_floats(m, T_HEAD));
+    t->head = tied ? t->embedding : claim(t, tensor_floats(m, T_HEAD));
+    t->out_norm = claim(t, (size_t)m->d_model);
+    for (int l = 0; l < m->n_layers; l++)
+        for (int role = 0; role < LAYER_TENSORS; role++)
+            t->layer[l].at[role] = claim(t, tensor_floats(m, (enum tensor_role)role));
 }
 
 /* Copies n floats of a norm or a bias to its place; returns that place, NULL where there is none.
@@ -71,45 +35,31 @@ static float *take(struct trainable *t, size_t at, const float *from, int n)
 
 static void take_layer(struct trainable *t, const struct layer_weights *from, int layer)
 {
-    const struct model_config *m = t->config;
-    const struct trainable_layer *at = &t->layer[layer];
-    struct layer_weights *to = &t->weights.layer[layer];
-    const struct packed *matrix[] = {&from->qkv, &from->out, &from->gate_up, &from->down};
-    for (int role = 0; role < ROLE_HEAD; role++)
-        frozen_unpack(matrix[role], t->w + at->matrix[role]);
-    to->attn_norm = take(t, at->attn_norm, from->attn_norm, m->d_model);
-    to->ffn_norm = take(t, at->ffn_norm, from->ffn_norm, m->d_model);
-    to->attn_post = take(t, at->attn_post, from->attn_post, m->d_model);
-    to->ffn_post = take(t, at->ffn_post, from->ffn_post, m->d_model);
-    to->q_norm = take(t, at->q_norm, from->q_norm, trainable_norm_floats(m, m->n_heads));
-    to->k_norm = take(t, at->k_norm, from->k_norm, trainable_norm_floats(m, m->n_kv_heads));
-    to->qkv_bias = take(t, at->bias, from->qkv_bias, trainable_rows(m, ROLE_QKV));
+    const size_t *at = t->layer[layer].at;
+    for (int role = 0; role < LAYER_MATRICES; role++)
+        frozen_unpack(&from->matrix[role], t->w + at[role]);
+    for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
+        t->weights.layer[layer].vector[role] = take(t, at[role], from->vector[role],
+                                                    tensor_rows(t->config, (enum tensor_role)role));
 }
 
 /* The packs of a layer's matrix in both directions. */
-static struct both_ways packs_of(const struct trainable *t, int layer, enum weight_role role)
+static struct both_ways packs_of(const struct trainable *t, int layer, int role)
 {
-    const struct layer_weights *w = &t->weights.layer[layer];
-    const struct frozen_layer *b = &t->frozen.back[layer];
-    const struct packed *to[] = {&w->qkv, &w->out, &w->gate_up, &w->down};
-    const struct packed *back[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
-    return (struct both_ways){*to[role], *back[role]};
+    return (struct both_ways){t->weights.layer[layer].matrix[role],
+                              t->frozen.back[layer].matrix[role]};
 }
 
 static int create_packs(struct trainable *t, int layer)
 {
-    struct layer_weights *w = &t->weights.layer[layer];
-    struct frozen_layer *b = &t->frozen.back[layer];
-    struct packed *to[] = {&w->qkv, &w->out, &w->gate_up, &w->down};
-    struct packed *back[] = {&b->qkv, &b->out, &b->gate_up, &b->down};
-    for (int role = 0; role < ROLE_HEAD; role++) {
+    for (int role = 0; role < LAYER_MATRICES; role++) {
         struct both_ways packs;
-        int err = both_ways_create(trainable_rows(t->config, (enum weight_role)role),
-                                   trainable_columns(t->config, (enum weight_role)role), &packs);
+        int err = both_ways_create(tensor_rows(t->config, (enum tensor_role)role),
+                                   tensor_columns(t->config, (enum tensor_role)role), &packs);
         if (err)
             return err;
-        *to[role] = packs.to;
-        *back[role] = packs.back;
+        t->weights.layer[layer].matrix[role] = packs.to;
+        t->frozen.back[layer].matrix[role] = packs.back;
     }
     return KVF_OK;
 }
@@ -117,22 +67,22 @@ static int create_packs(struct trainable *t, int layer)
 static void refresh_task(void *ctx, int task, int thread)
 {
     struct trainable *t = ctx;
-    bool head = task == ROLE_HEAD * t->config->n_layers;
+    bool head = task == LAYER_MATRICES * t->config->n_layers;
     (void)thread;
-    if (!trainable_learns(t, head ? ROLE_HEAD : (enum weight_role)(task % ROLE_HEAD)))
+    if (!trainable_learns(t, head ? T_HEAD : (enum tensor_role)(task % LAYER_MATRICES)))
         return;
     if (head) {
         output_matrix_fill(t->w + t->head, &t->frozen.output);
         return;
     }
-    int layer = task / ROLE_HEAD, role = task % ROLE_HEAD;
-    struct both_ways packs = packs_of(t, layer, (enum weight_role)role);
-    both_ways_fill(&packs, t->w + t->layer[layer].matrix[role]);
+    int layer = task / LAYER_MATRICES, role = task % LAYER_MATRICES;
+    struct both_ways packs = packs_of(t, layer, role);
+    both_ways_fill(&packs, t->w + t->layer[layer].at[role]);
 }
 
 static int refresh_tasks(const struct trainable *t)
 {
-    return ROLE_HEAD * t->config->n_layers + 1;
+    return LAYER_MATRICES * t->config->n_layers + 1;
 }
 
 void trainable_refresh(struct trainable *t, struct par *pool)
@@ -175,9 +125,10 @@ static int finish(struct trainable *t)
         .dim = {(uint64_t)t->config->d_model, (uint64_t)t->config->vocab, 1, 1},
         .type = WEIGHT_F32,
         .data = t->w + t->embedding,
-        .bytes = matrix_floats(t->config, ROLE_HEAD) * sizeof(float)};
+        .bytes = tensor_floats(t->config, T_HEAD) * sizeof(float)};
     t->weights.n_layers = t->config->n_layers;
     t->weights.d_model = t->config->d_model;
+    block_plan_build(t->config, &t->weights.plan);
     t->weights.embedding = &t->rows;
     t->weights.embedding_scale = t->config->embedding_scale;
     t->weights.head = t->frozen.output.logits;
@@ -197,7 +148,7 @@ int trainable_create(const struct compute *c, const struct model_config *config,
     if (t) {
         t->c = *c;
         t->config = config;
-        t->learns = (1u << (ROLE_HEAD + 1)) - 1;
+        t->learns = ~0u;
         t->layer = MEM_NEW(struct trainable_layer, (size_t)config->n_layers);
     }
     int err = KVF_E_NOMEM;
@@ -221,8 +172,8 @@ void trainable_destroy(struct trainable *t)
     if (!t)
         return;
     for (int l = 0; t->weights.layer && t->frozen.back && l < t->config->n_layers; l++)
-        for (int role = 0; role < ROLE_HEAD; role++) {
-            struct both_ways packs = packs_of(t, l, (enum weight_role)role);
+        for (int role = 0; role < LAYER_MATRICES; role++) {
+            struct both_ways packs = packs_of(t, l, role);
             both_ways_finish(&packs);
         }
     output_matrix_finish(&t->frozen.output);

@@ -8,15 +8,14 @@
 #include "engine/train/compute.h"
 #include "engine/train/frozen.h"
 
+/* The first float of each tensor of a layer (tensors.h) in w. */
 struct trainable_layer {
-    size_t matrix[ROLE_HEAD]; /* qkv, out, gate_up, down: [N, K] as weights.h has them */
-    size_t attn_norm, ffn_norm, attn_post, ffn_post, q_norm, k_norm, bias; /* of models that have
-                                                                              them */
+    size_t at[LAYER_TENSORS];
 };
 
 struct trainable {
     const struct model_config *config; /* borrowed */
-    struct trainable_layer *layer;     /* [n_layers] where they begin in w */
+    struct trainable_layer *layer;     /* [n_layers] */
     size_t embedding;                  /* rows before their scale */
     size_t out_norm;                   /* the model's divided by logit_scale */
     size_t head; /* the embedding's where the model has no output matrix of its own */
@@ -24,7 +23,7 @@ struct trainable {
     float *w;     /* [n] here */
     float *there; /* [n] its twin */
     size_t n;
-    unsigned learns; /* 1 << enum weight_role: matrices whose derivatives are wanted, ROLE_HEAD with
+    unsigned learns; /* 1 << enum tensor_role: matrices whose derivatives are wanted, T_HEAD with
                         all that is no matrix of a layer; all of them at the start */
 
     struct gguf_tensor rows; /* of the embedding, in w */
@@ -44,15 +43,10 @@ void trainable_refresh(struct trainable *t, struct par *pool);
  * trainable.
  */
 bool trainable_fill(void *tuned, const struct gguf_tensor *tensor, float *out);
-/* Whether derivatives by the matrices of a role are wanted; ROLE_HEAD: by the rest. */
-static inline bool trainable_learns(const struct trainable *t, enum weight_role role)
+/* Returns whether derivatives by the tensors of a role are wanted. */
+static inline bool trainable_learns(const struct trainable *t, enum tensor_role role)
 {
-    return t->learns & 1u << role;
+    return t->learns & 1u << (role < LAYER_MATRICES ? role : T_HEAD);
 }
-/* Numbers of the norm of the queries or keys of so many heads. */
-int trainable_norm_floats(const struct model_config *m, int heads);
-/* Rows and columns of a layer's matrix. */
-int trainable_rows(const struct model_config *m, enum weight_role role);
-int trainable_columns(const struct model_config *m, enum weight_role role);
 
 #endif

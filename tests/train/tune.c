@@ -81,9 +81,10 @@ static void describe_layers(const struct run *r)
                 "%s{\"qkv\": %zu, \"out\": %zu, \"gate_up\": %zu, \"down\": %zu, "
                 "\"attn_norm\": %zu, \"ffn_norm\": %zu, \"attn_post\": %zu, \"ffn_post\": %zu, "
                 "\"q_norm\": %zu, \"k_norm\": %zu, \"bias\": %zu, \"window\": %d, \"turn\": %d}",
-                l ? ", " : "", a->matrix[0], a->matrix[1], a->matrix[2], a->matrix[3], a->attn_norm,
-                a->ffn_norm, a->attn_post, a->ffn_post, a->q_norm, a->k_norm, a->bias,
-                model_window(m, l), (int)model_rope(m, l, r->pack.n + MORE));
+                l ? ", " : "", a->at[T_QKV], a->at[T_OUT], a->at[T_GATE_UP], a->at[T_DOWN],
+                a->at[T_ATTN_NORM], a->at[T_FFN_NORM], a->at[T_ATTN_POST], a->at[T_FFN_POST],
+                a->at[T_Q_NORM], a->at[T_K_NORM], a->at[T_QKV_BIAS], model_window(m, l),
+                (int)model_rope(m, l, r->pack.n + MORE));
     }
     fprintf(r->out, "]");
 }
