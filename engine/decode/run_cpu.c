@@ -159,11 +159,3 @@ int run_block(const step_fn *steps, struct layer_run *r)
     }
     return KVF_OK;
 }
-
-int steps_before(const struct block *b, int i, enum block_op op)
-{
-    int n = 0;
-    while (i + n < b->n && b->step[i + n].op != op)
-        n++;
-    return n;
-}

@@ -189,8 +189,6 @@ struct layer_run {
 /* Runs all steps of a block.  KVF_OK or the error of a step (run_cpu.c). */
 int run_block(const step_fn *steps, struct layer_run *r);
 extern const step_fn steps_cpu[BLOCK_OPS];
-/* Returns how many steps there are from step i to the next `op`. */
-int steps_before(const struct block *b, int i, enum block_op op);
 /* Runs OP_ROPE, OP_GATES and OP_STORE on the queries, keys and values in s->qkv of one session
  * (layer.c). */
 int step_store(struct layer_run *r, int i);

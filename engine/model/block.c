@@ -90,3 +90,11 @@ const char *executor_lacks(const struct model_config *m, unsigned supported)
             return all[i].what;
     return NULL;
 }
+
+int steps_before(const struct block *b, int i, enum block_op op)
+{
+    int n = 0;
+    while (i + n < b->n && b->step[i + n].op != op)
+        n++;
+    return n;
+}

@@ -81,4 +81,7 @@ enum block_feature {
  * NULL: nothing. */
 const char *executor_lacks(const struct model_config *m, unsigned supported);
 
+/* Returns how many steps there are from step i to the next `op`. */
+int steps_before(const struct block *b, int i, enum block_op op);
+
 #endif
