@@ -6,7 +6,7 @@
 #include "engine/cache/store.h"
 
 /* Drops a reference to a page; returns true if it was the last one. */
-static bool let_go(const struct cache *c, unsigned char *page)
+static bool drop_reference(const struct cache *c, unsigned char *page)
 {
     return atomic_fetch_sub_explicit(holders(c, page), 1, memory_order_acq_rel) == 1;
 }
@@ -44,7 +44,7 @@ void cache_destroy(struct cache *c)
     for (int i = 0; c->head && i < c->cfg.n_layers * c->cfg.n_heads; i++) {
         struct head *h = &c->head[i];
         for (int p = 0; p < h->n_pages; p++)
-            if (let_go(c, h->page[p]))
+            if (drop_reference(c, h->page[p]))
                 page_room_give(&c->room, h->page[p]);
         mem_free(h->page);
         mem_free(h->news);
@@ -73,11 +73,11 @@ int store_grow_head(struct head *h, int slots)
         cap *= 2;
     if (cap == h->cap)
         return KVF_OK;
-    int32_t *pos = grow_ints(h->pos, held(h), cap);
+    int32_t *pos = grow_ints(h->pos, used_slots(h), cap);
     if (!pos)
         return KVF_E_NOMEM;
     h->pos = pos;
-    int32_t *until = grow_ints(h->until, held(h), cap);
+    int32_t *until = grow_ints(h->until, used_slots(h), cap);
     if (!until)
         return KVF_E_NOMEM;
     h->until = until;
@@ -163,7 +163,7 @@ int cache_stock(struct cache *c, int now, int ahead, struct par *pool)
 /* Puts a page on the free list if this cache was its last user. */
 static void return_page(struct cache *c, unsigned char *page)
 {
-    if (let_go(c, page)) {
+    if (drop_reference(c, page)) {
         atomic_store_explicit(holders(c, page), 1, memory_order_relaxed);
         c->free[c->n_free++] = page;
     } else {
@@ -212,7 +212,7 @@ static void move_run(const struct cache *c, struct head *h, int from, int to, in
 }
 
 /* Moves keys and values after compaction. */
-static void catch_up(const struct cache *c, struct head *h)
+static void move_up(const struct cache *c, struct head *h)
 {
     const int32_t *gone = c->gone + (h - c->head) * FEW_GONE;
     int end = h->n + h->n_gone, to = gone[0];
@@ -228,7 +228,7 @@ struct head *store_whole(const struct cache *c, int layer, int head)
 {
     struct head *h = head_at(c, layer, head);
     if (h->n_gone)
-        catch_up(c, h);
+        move_up(c, h);
     return h;
 }
 
@@ -258,7 +258,7 @@ int cache_reserve(struct cache *c, int layer, int head, int n)
     if (err)
         return err;
     int room = h->n_pages * PAGE_SLOTS; /* appends may continue in a shared page */
-    err = cache_own(c, layer, head, held(h), h->n + n < room ? h->n + n : room);
+    err = cache_own(c, layer, head, used_slots(h), h->n + n < room ? h->n + n : room);
     if (err)
         return err;
     if (h->gap == GAP_OPEN && h->hole < h->n) {
@@ -295,7 +295,7 @@ static void note_leading(struct head *h, int n, int slot, int32_t until)
 }
 
 /* Returns space for one number per slot, in the half of the list that order[] does not use. */
-static int32_t *room_for_names(struct head *h)
+static int32_t *number_buffer(struct head *h)
 {
     if (h->order + h->n > h->list + h->cap) {
         memmove(h->list, h->order, (size_t)h->n * sizeof *h->list);
@@ -305,7 +305,7 @@ static int32_t *room_for_names(struct head *h)
 }
 
 /* Registers a newcomer and returns its slot. */
-static int enter(struct head *h, int32_t pos, int32_t until)
+static int add_newcomer(struct head *h, int32_t pos, int32_t until)
 {
     int n = h->n++, slot = h->gap == GAP_OPEN ? h->hole : n;
     h->pos[slot] = pos;
@@ -327,7 +327,7 @@ int cache_append(struct cache *c, const struct kernels *k, int layer, int head,
                  const struct cache_entry *e)
 {
     struct head *h = store_whole(c, layer, head);
-    int slot = enter(h, e->pos, e->expires_at);
+    int slot = add_newcomer(h, e->pos, e->expires_at);
     unsigned char *page = news_to_write(c, h, slot / PAGE_SLOTS);
     k->kv_store(page, page + c->half_bytes, c->cfg.type, slot % PAGE_SLOTS, e->key, e->value,
                 c->cfg.head_dim);
@@ -350,12 +350,12 @@ void cache_append_pages(struct cache *c, int layer, int head, int32_t pos, const
             kv_copy(pages, s, own, s, c->cfg.type, c->cfg.head_dim);
     }
     for (int i = 0; i < n; i++)
-        enter(h, pos + i, until[i]);
+        add_newcomer(h, pos + i, until[i]);
 }
 
 static void release_pages(struct cache *c, struct head *h)
 {
-    while ((h->n_pages - 1) * PAGE_SLOTS >= held(h) && h->n_pages > 0) {
+    while ((h->n_pages - 1) * PAGE_SLOTS >= used_slots(h) && h->n_pages > 0) {
         return_page(c, h->page[--h->n_pages]);
         c->stats.pages--;
     }
@@ -366,7 +366,7 @@ static void find_soonest(struct head *h)
     int32_t soonest = NEVER_EXPIRES;
     while (h->firm < h->n && h->until[h->firm] == NEVER_EXPIRES)
         h->firm++;
-    for (int s = h->firm; s < held(h); s++) /* includes an open slot */
+    for (int s = h->firm; s < used_slots(h); s++) /* includes an open slot */
         soonest = h->until[s] < soonest ? h->until[s] : soonest;
     h->soonest = soonest;
 }
@@ -389,7 +389,7 @@ static int place_of(const struct head *h, int slot)
 }
 
 /* Removes an element of order[]; moves the shorter side. */
-static void strike(struct head *h, int at)
+static void remove_from_order(struct head *h, int at)
 {
     int behind = h->n - 1 - at;
     if (at < behind) {
@@ -406,7 +406,7 @@ void cache_evict(struct cache *c, int layer, int head, int slot)
     bool some_go = h->soonest != NEVER_EXPIRES;
     bool first_to_go = some_go && h->until[slot] == h->soonest;
     assert(h->gap == GAP_NONE);
-    strike(h, place_of(h, slot));
+    remove_from_order(h, place_of(h, slot));
     h->n--;
     h->gap = GAP_OPEN;
     h->hole = slot;
@@ -475,7 +475,7 @@ int cache_list_gone(const unsigned char *keep, int n, int most, int32_t *ret_gon
 
 /* Returns true if keys and values can move later: few entries are evicted and no page becomes
  * free. */
-static bool put_off(const struct cache *c, struct head *h, const unsigned char *keep, int end)
+static bool defer_moves(const struct cache *c, struct head *h, const unsigned char *keep, int end)
 {
     int m = cache_list_gone(keep, end, FEW_GONE, c->gone + (h - c->head) * FEW_GONE);
     bool all_pages = m >= 0 && (h->n_pages - 1) * PAGE_SLOTS < end - m;
@@ -503,11 +503,11 @@ static void rename_order(struct head *h, const int32_t *renamed, int first, int 
 void cache_close_ranks(struct cache *c, int layer, int head, const unsigned char *keep)
 {
     struct head *h = store_whole(c, layer, head);
-    int end = held(h);
+    int end = used_slots(h);
     const unsigned char *goes = memchr(keep, 0, (size_t)end);
     int first = goes ? (int)(goes - keep) : end, n = first;
-    int32_t *renamed = room_for_names(h);
-    bool later = put_off(c, h, keep, end);
+    int32_t *renamed = number_buffer(h);
+    bool later = defer_moves(c, h, keep, end);
     for (int s = first, run; s < end; s += run) {
         for (run = 1; s + run < end && !keep[s + run] == !keep[s];)
             run++;

@@ -10,8 +10,8 @@ static int fork_head(const struct cache *c, const struct head *from, struct head
     int err = from->cap ? store_grow_head(to, from->cap) : KVF_OK;
     if (err || !from->cap)
         return err;
-    memcpy(to->pos, from->pos, (size_t)held(from) * sizeof *to->pos);
-    memcpy(to->until, from->until, (size_t)held(from) * sizeof *to->until);
+    memcpy(to->pos, from->pos, (size_t)used_slots(from) * sizeof *to->pos);
+    memcpy(to->until, from->until, (size_t)used_slots(from) * sizeof *to->until);
     memcpy(to->order, from->order, (size_t)from->n * sizeof *to->order);
     for (int p = 0; p < from->n_pages; p++) {
         to->page[p] = from->page[p];

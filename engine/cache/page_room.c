@@ -33,13 +33,13 @@ static size_t pages_of_next(const struct page_room *r)
 }
 
 /* Returns n pages of a piece, and frees the piece with its last page. */
-static void leave(struct page_piece *piece, size_t n)
+static void return_pages(struct page_piece *piece, size_t n)
 {
     if (atomic_fetch_sub_explicit(&piece->held, n, memory_order_acq_rel) == n)
         mem_free(piece);
 }
 
-static bool buy(struct page_room *r, size_t n)
+static bool add_piece(struct page_room *r, size_t n)
 {
     unsigned char *piece = mem_alloc_huge(MEM_ALIGN + n * stride(r), 1);
     if (!piece)
@@ -69,7 +69,7 @@ int page_room_stock(struct page_room *r, size_t n, struct par *pool)
 #ifdef __SANITIZE_ADDRESS__ /* see pages_of_next */
     n = 1;
 #endif
-    if (!buy(r, n))
+    if (!add_piece(r, n))
         return KVF_E_NOMEM;
     size_t bytes = MEM_ALIGN + n * stride(r);
     par_run(pool, (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES), zeros_task, r);
@@ -79,7 +79,7 @@ int page_room_stock(struct page_room *r, size_t n, struct par *pool)
 
 unsigned char *page_room_take(struct page_room *r)
 {
-    if (r->n_left == 0 && !buy(r, pages_of_next(r)))
+    if (r->n_left == 0 && !add_piece(r, pages_of_next(r)))
         return NULL;
     unsigned char *page = r->next;
     r->next += stride(r);
@@ -98,12 +98,12 @@ void page_room_clear(const struct page_room *r, unsigned char *page)
 
 void page_room_give(const struct page_room *r, unsigned char *page)
 {
-    leave(page_tail(r, page)->piece, 1);
+    return_pages(page_tail(r, page)->piece, 1);
 }
 
 void page_room_close(struct page_room *r)
 {
     if (r->n_left > 0)
-        leave(r->piece, r->n_left);
+        return_pages(r->piece, r->n_left);
     r->n_left = 0;
 }

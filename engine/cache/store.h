@@ -48,7 +48,7 @@ static inline struct head *head_at(const struct cache *c, int layer, int head)
 enum { FEW_GONE = 8 };
 
 /* Returns the number of slots up to the last entry, including an open one. */
-static inline int held(const struct head *h)
+static inline int used_slots(const struct head *h)
 {
     return h->n + (h->gap == GAP_OPEN && h->hole < h->n);
 }

@@ -7,7 +7,7 @@
 
 enum { STEP_ROWS = 8 };
 
-struct held {
+struct collected {
     bool open; /* for blocks of a thread: rows stay in place */
     struct probe_rows rows;
     struct row_cut cut[PROBE_GROUP_ROWS][KVF_N_CRITERIA];
@@ -17,9 +17,9 @@ struct gather {
     struct probe_state *state;
     int n_states;
     const struct probe_config *cfg;
-    struct held *block; /* [n_threads] */
-    struct held *step;  /* [L*G] */
-    float *copy;        /* [L*G][STEP_ROWS][cap]; NULL: rows of steps are not collected */
+    struct collected *block; /* [n_threads] */
+    struct collected *step;  /* [L*G] */
+    float *copy;             /* [L*G][STEP_ROWS][cap]; NULL: rows of steps are not collected */
 };
 
 int gather_create(struct probe_state *state, int n, const struct probe_config *cfg, int n_threads,
@@ -35,8 +35,8 @@ int gather_create(struct probe_state *state, int n, const struct probe_config *c
         any |= state[i].probe->rows != NULL;
     bool steps = any && !cfg->evicts;
     if (any) {
-        g->block = MEM_NEW(struct held, (size_t)n_threads);
-        g->step = MEM_NEW(struct held, heads);
+        g->block = MEM_NEW(struct collected, (size_t)n_threads);
+        g->step = MEM_NEW(struct collected, heads);
     }
     if (steps) /* unused pages occupy no physical memory */
         g->copy = mem_alloc_raw(heads * STEP_ROWS, (size_t)cfg->cap * sizeof *g->copy);
@@ -58,7 +58,7 @@ void gather_free(struct gather *g)
     mem_free(g);
 }
 
-static void tell(struct gather *g, struct held *h)
+static void report_rows(struct gather *g, struct collected *h)
 {
     if (h->rows.w.n_rows == 0)
         return;
@@ -70,7 +70,7 @@ static void tell(struct gather *g, struct held *h)
 }
 
 /* Returns true if the row follows the collected rows. */
-static bool follows(const struct held *h, const struct probe_row *row)
+static bool follows(const struct collected *h, const struct probe_row *row)
 {
     const struct probe_rows *b = &h->rows;
     int n = b->w.n_rows;
@@ -79,7 +79,7 @@ static bool follows(const struct held *h, const struct probe_row *row)
 }
 
 /* Returns true if the row continues the rows in place, which are at equal strides. */
-static bool in_place(const struct held *h, const struct probe_row *row)
+static bool in_place(const struct collected *h, const struct probe_row *row)
 {
     int n = h->rows.w.n_rows;
     return n == 1 ? row->p > h->rows.w.p : row->p == h->rows.w.p + (size_t)n * h->rows.w.ld;
@@ -95,7 +95,7 @@ void gather_close(struct gather *g, int thread)
 {
     if (!g->block)
         return;
-    tell(g, &g->block[thread]);
+    report_rows(g, &g->block[thread]);
     g->block[thread].open = false;
 }
 
@@ -104,17 +104,17 @@ void gather_expect(struct gather *g, struct probe_row *row, int thread)
     row->gathered = false;
     if (!g->block)
         return;
-    struct held *block = &g->block[thread];
-    struct held *step = &g->step[probe_query_index(g->cfg, row->layer, row->head)];
+    struct collected *block = &g->block[thread];
+    struct collected *step = &g->step[probe_query_index(g->cfg, row->layer, row->head)];
     bool stays = block->open, copied = !stays && row->stepping && g->copy;
     if (!stays || row->pos || !follows(block, row) || !in_place(block, row))
-        tell(g, block);
+        report_rows(g, block);
     if (!copied || row->pos || !follows(step, row))
-        tell(g, step);
+        report_rows(g, step);
     row->gathered = !row->pos && (stays || copied);
 }
 
-static void add_row(struct held *h, const struct probe_row *row, const float *p, size_t ld)
+static void add_row(struct collected *h, const struct probe_row *row, const float *p, size_t ld)
 {
     struct weight_rows *w = &h->rows.w;
     if (w->n_rows == 0)
@@ -130,7 +130,7 @@ void gather_take(struct gather *g, const struct probe_row *row, int thread)
 {
     if (!row->gathered)
         return;
-    struct held *h = &g->block[thread];
+    struct collected *h = &g->block[thread];
     size_t cap = (size_t)g->cfg->cap;
     int most = PROBE_GROUP_ROWS;
     if (h->open) {
@@ -147,12 +147,12 @@ void gather_take(struct gather *g, const struct probe_row *row, int thread)
             g->copy[(at * STEP_ROWS + (size_t)r) * cap + (size_t)row->n - 1] = 0;
     }
     if (h->rows.w.n_rows == most)
-        tell(g, h);
+        report_rows(g, h);
 }
 
 void gather_settle(struct gather *g)
 {
     size_t heads = (size_t)g->cfg->shape.n_layers * (size_t)g->cfg->shape.n_heads;
     for (size_t i = 0; g->step && i < heads; i++)
-        tell(g, &g->step[i]);
+        report_rows(g, &g->step[i]);
 }

@@ -88,7 +88,7 @@ static void do_task(struct pen *p, const struct pen_task *t)
 }
 
 /* Returns the next task that may start. Call with the lock. */
-static struct pen_task *take(struct pen *p)
+static struct pen_task *next_task(struct pen *p)
 {
     struct pen_task *t = p->n_ready > 0 ? p->first : NULL;
     if (!t)
@@ -112,7 +112,7 @@ static void *work(void *arg)
     struct pen *p = arg;
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        struct pen_task *t = take(p);
+        struct pen_task *t = next_task(p);
         if (!t && p->quit)
             break;
         if (!t) {

@@ -201,7 +201,7 @@ static void free_recorder(struct recorder *r)
 
 /* Waits for the device copies and releases the held tasks, or discards them if the copies
  * failed. */
-static int let_go(struct recorder *r)
+static int release_held(struct recorder *r)
 {
     int err = r->held ? r->elsewhere.settle(r->elsewhere.ctx) : KVF_OK;
     if (err)
@@ -214,7 +214,7 @@ static int let_go(struct recorder *r)
 
 void recorder_settle(struct recorder *r)
 {
-    int err = let_go(r);
+    int err = release_held(r);
     gather_settle(r->gather);
     r->err = r->err ? r->err : err;
     (void)pen_settle(r->sink.pen); /* pen_error keeps its error */
@@ -366,7 +366,7 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
 
 /* Holds later tasks of the pen until device copies complete, which is after a later step. Waits
  * first until the pen has read the preceding copies. */
-static void hold(struct recorder *r, int32_t t1)
+static void hold_pen(struct recorder *r, int32_t t1)
 {
     if (!r->elsewhere.bring)
         return;
@@ -390,7 +390,7 @@ static int write_probes(struct recorder *r, bool snapshots, int32_t t0, int32_t 
 {
     gather_settle(r->gather);
     if (snapshots || streams_away(r)) {
-        hold(r, t1);
+        hold_pen(r, t1);
         if (r->elsewhere.bring)
             r->elsewhere.bring(r->elsewhere.ctx, snapshots, t0, t1);
     }
@@ -444,7 +444,7 @@ static int write_streams(struct recorder *r, int32_t t0, int32_t t1)
 static int stream(struct recorder *r, int32_t t1, bool snapshot_follows)
 {
     if (snapshot_follows)
-        hold(r, t1);
+        hold_pen(r, t1);
     int err = write_streams(r, r->streamed, t1);
     r->streamed = t1 > r->streamed ? t1 : r->streamed;
     return err;
@@ -490,7 +490,7 @@ static int write_tail(struct recorder *r, int32_t n_steps)
     if (err)
         return err;
     r->sink.epoch = 0;
-    hold(r, n_steps);
+    hold_pen(r, n_steps);
     err = write_streams(r, r->streamed, n_steps);
     if (!err)
         err = snapshot(r, n_steps);
@@ -560,7 +560,7 @@ static int write_note(const struct pen_task *t, struct kvf_writer *w)
 }
 
 /* Queues the remaining data. Returns the error of the run, if any. */
-static int put_rest(struct recorder *r, const char *result_json)
+static int queue_rest(struct recorder *r, const char *result_json)
 {
     if (r->err)
         return r->err;
@@ -581,7 +581,7 @@ static int put_rest(struct recorder *r, const char *result_json)
 /* Writes the remaining data and ends the pen; returns the first error of the recording. */
 static int write_rest(struct recorder *r, const char *result_json)
 {
-    int err = put_rest(r, result_json);
+    int err = queue_rest(r, result_json);
     recorder_settle(r);
     err = err ? err : recorder_err(r);
     pen_destroy(r->sink.pen);

@@ -50,15 +50,15 @@ static int add_pair(struct watch *w, const struct watch_pair *p, struct kvf_diag
     return KVF_OK;
 }
 
-/* Sets the flags take[L * G] of the heads in a set; text: the argument for messages. */
+/* Sets the flags chosen[L * G] of the heads in a set; text: the argument for messages. */
 static int mark(const char *option, const char *text, const char *set,
-                const struct probe_config *cfg, unsigned char **ret_take, struct kvf_diag *d)
+                const struct probe_config *cfg, unsigned char **ret_chosen, struct kvf_diag *d)
 {
     const struct method_shape *m = &cfg->shape;
-    *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_heads);
-    if (!*ret_take)
+    *ret_chosen = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_heads);
+    if (!*ret_chosen)
         return out_of_memory(d);
-    int marked = headset_mark(set, 'K', m->n_layers, m->n_heads, *ret_take);
+    int marked = headset_mark(set, 'K', m->n_layers, m->n_heads, *ret_chosen);
     if (marked > 0)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -68,13 +68,13 @@ static int mark(const char *option, const char *text, const char *set,
                     option, text);
 }
 
-/* Adds the pairs of token t with the heads in take. */
-static int add_token(struct watch *w, const unsigned char *take, int32_t t,
+/* Adds the pairs of token t with the heads in chosen. */
+static int add_token(struct watch *w, const unsigned char *chosen, int32_t t,
                      const struct probe_config *cfg, struct kvf_diag *d)
 {
     int n_heads = cfg->shape.n_heads;
     for (int i = 0; i < cfg->shape.n_layers * n_heads; i++) {
-        if (!take[i])
+        if (!chosen[i])
             continue;
         int err = add_pair(w, &(struct watch_pair){{i / n_heads, i % n_heads}, t}, d);
         if (err)
@@ -87,7 +87,7 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
                      struct kvf_diag *d)
 {
     const char *heads = strchr(text, '@'), *s = text;
-    unsigned char *take = NULL;
+    unsigned char *chosen = NULL;
     long lo = 0, hi = 0;
     if (!heads || heads == text || !heads[1])
         return kvf_fail(d, KVF_E_ARG,
@@ -98,7 +98,7 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
         w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS);
     if (!w->pair)
         return out_of_memory(d);
-    int err = mark("--watch", text, heads + 1, cfg, &take, d);
+    int err = mark("--watch", text, heads + 1, cfg, &chosen, d);
     if (err)
         goto done;
     while (s < heads) {
@@ -115,7 +115,7 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
             goto done;
         }
         for (long t = lo; t <= hi; t++) {
-            err = add_token(w, take, (int32_t)t, cfg, d);
+            err = add_token(w, chosen, (int32_t)t, cfg, d);
             if (err)
                 goto done;
         }
@@ -123,7 +123,7 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
 
 done:
     qsort(w->pair, (size_t)w->n_pairs, sizeof *w->pair, compare_pairs);
-    mem_free(take);
+    mem_free(chosen);
     return err;
 }
 
@@ -142,7 +142,7 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
     size_t n = strcspn(text, "@");
     const char *when = text[n] ? text + n + 1 : "pre";
     int n_heads = cfg->shape.n_heads, all = cfg->shape.n_layers * n_heads;
-    unsigned char *take = NULL;
+    unsigned char *chosen = NULL;
     if (strcmp(when, "pre") != 0 && strcmp(when, "post") != 0)
         return kvf_fail(d, KVF_E_ARG,
                         "--watch-queries: vectors are taken @pre or @post RoPE, "
@@ -152,7 +152,7 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
         return kvf_fail(d, KVF_E_ARG, "--watch-queries needs query heads such as L10H3,L20H*");
     memcpy(set, text, n);
     set[n] = 0;
-    int err = mark("--watch-queries", text, set, cfg, &take, d);
+    int err = mark("--watch-queries", text, set, cfg, &chosen, d);
     if (err)
         goto done;
     mem_free(w->query);
@@ -164,12 +164,12 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
         goto done;
     }
     for (int i = 0; i < all; i++)
-        if (take[i])
+        if (chosen[i])
             w->query[w->n_queries++] = (struct watch_head){i / n_heads, i % n_heads};
     err = too_many_queries(w->n_queries, cfg, d);
 
 done:
-    mem_free(take);
+    mem_free(chosen);
     return err;
 }
 
