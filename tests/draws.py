@@ -1,10 +1,11 @@
-"""The numbers that base/rng.h draws, from the papers that it cites: for tests that must know what was drawn."""
+"""The random numbers of base/rng.h, from the papers that it cites, for tests that must know
+them."""
 
 MASK = 2**64 - 1
 
 
 def splitmix(x):
-    """What splitmix64 gives from the state x."""
+    """Returns the output of splitmix64 for the state x."""
     z = (x + 0x9E3779B97F4A7C15) & MASK
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
@@ -19,7 +20,7 @@ def hashed(seed, a, b, c):
 
 
 class Draws:
-    """xoshiro256**, its state four numbers of splitmix64."""
+    """xoshiro256** with a state of four numbers from splitmix64."""
 
     def __init__(self, seed):
         self.s = [splitmix((seed + i * 0x9E3779B97F4A7C15) & MASK) for i in range(4)]
@@ -45,7 +46,7 @@ class Draws:
                 return v % n
 
     def shuffled(self, items):
-        """Fisher and Yates from the front."""
+        """Fisher-Yates shuffle from the front."""
         items = list(items)
         for i in range(len(items)):
             j = i + self.below(len(items) - i)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The long proofs of docs/reference/reliability.md: what a trace promises, tried many times.
+"""The long proofs of docs/reference/reliability.md: guarantees of traces, tested many times.
 
 usage: endure.py WHAT [--count N] [--state FILE] [--seed S] [--build DIR]
 
@@ -9,9 +9,10 @@ usage: endure.py WHAT [--count N] [--state FILE] [--seed S] [--build DIR]
   writers       two to eight writers of one name
   power         losses of power: recorded writes dropped, reordered and torn
 
-Prints its counts and what it found, and ends with 1 when it found something.  Without --count it does all that the page tells of.  With
---state FILE the numbers are kept: a command that was stopped goes on where it stood, and one that is done says so again.  The program
-and the helpers are those of --build (default: build).
+Prints counts and findings, and ends with 1 if there are findings. Without --count it runs all cases
+described on the page. With --state FILE the counts are stored: an interrupted command continues,
+and a finished one prints its result again. The program and the helpers are those of --build
+(default: build).
 """
 import argparse
 import importlib

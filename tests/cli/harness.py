@@ -1,4 +1,4 @@
-"""What the command-line tests share: running kvfate, judging its answer, hostile model files."""
+"""Shared by the command-line tests: running kvfate, checking its answer, hostile model files."""
 import argparse
 import hashlib
 import os
@@ -12,12 +12,12 @@ import tempfile
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import check  # noqa: E402
 
-os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that Python runs: the one that has NumPy
+os.environ.setdefault("KVFATE_PYTHON", sys.executable)  # for commands that run Python: the Python with NumPy
 GOLDEN_TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "golden", "tools")
 
 
 class Suite:
-    """Counts cases; every failure is printed with what was run and what came back."""
+    """Counts cases. Every failure is printed with the command and its output."""
 
     def __init__(self):
         parser = argparse.ArgumentParser()
@@ -28,8 +28,8 @@ class Suite:
         self.write_kvf = os.path.abspath(args.write_kvf)
         self.exe, self.models = os.path.abspath(args.kvfate), os.path.abspath(args.models)
         self.work = tempfile.TemporaryDirectory(prefix="kvfate-cli-")
-        self.spoiled = set()  # digests of files and folders that were refused
-        self.most = self.longest = 0  # memory in bytes and time in seconds of what was bounded
+        self.spoiled = set()  # digests of rejected files and folders
+        self.most = self.longest = 0  # maximum memory in bytes and time in seconds of bounded commands
         sys.path.insert(0, GOLDEN_TOOLS)
 
     def path(self, name):
@@ -44,7 +44,7 @@ class Suite:
         return self.path(name)
 
     def count(self, path):
-        """A bad file, or a folder with its files, counts once however often it is given."""
+        """Counts a bad file, or a folder with its files, once, however often it is used."""
         digest = hashlib.sha256()
         for folder, _, names in os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [os.path.basename(path)])]:
             for name in sorted(names):
@@ -64,7 +64,8 @@ class Suite:
         check.check(name, ok, *(f"\n    {x}" for x in details))
 
     def refused(self, name, argv, code, *words, **more):
-        """Exit status `code`, one line on stderr that holds all the words, nothing on stdout."""
+        """Checks for exit status `code`, one line on stderr that contains all the words, and an
+        empty stdout."""
         r = self.run(argv, **more)
         err = r.stderr.decode("utf-8", "replace")
         ok = r.returncode == code and err.endswith("\n") and err.count("\n") == 1 and 20 < len(err) < 700
@@ -79,7 +80,7 @@ class Suite:
         return r
 
     def survives(self, name, argv, codes=(0, 1, 2, 3), **more):
-        """No crash and, when it fails, one line that says why."""
+        """Checks for no crash and, if the command fails, one line with the reason."""
         r = self.run(argv, **more)
         err = r.stderr.decode("utf-8", "replace")
         ok = r.returncode in codes and (r.returncode == 0 or (err.count("\n") >= 1 and err.startswith("kvfate")))
@@ -87,8 +88,9 @@ class Suite:
         return r
 
     def bounded(self, name, argv, codes=(1,), seconds=10, words=(), memory=400 << 20):
-        """Ends by itself with a sentence, in `seconds` of the processor and within `memory`.  Returns its exit status.
-        Under the sanitizers of tests/sanitize.sh both are twenty times as much."""
+        """Checks that the command ends by itself with a message, within `seconds` of CPU time and
+        within `memory`. Returns its exit status. Under the sanitizers of tests/sanitize.sh both
+        limits are twenty times as large."""
         if "ASAN_OPTIONS" in os.environ:
             seconds, memory = 20 * seconds, 20 * memory
         p = subprocess.Popen([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -110,7 +112,7 @@ class Suite:
 
 
 class Gguf:
-    """A tiny model as lists that a test may spoil before it is written."""
+    """A tiny model as lists that a test may change before it is written."""
 
     def __init__(self, **options):
         import gen_tiny
@@ -153,7 +155,7 @@ class Gguf:
         return path
 
     def head_bytes(self):
-        """Where the tensor entries begin, and the bytes of the whole file."""
+        """Returns the start of the tensor entries, and the bytes of the file."""
         with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
             self.write(f.name)
             data = open(f.name, "rb").read()

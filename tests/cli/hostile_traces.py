@@ -1,5 +1,5 @@
-"""Traces that say what cannot be or declare what they do not hold, for tests of commands that read them.  tests/data/hostile has those that
-no program here would write:
+"""Makes traces with impossible contents, or with declarations that their contents do not match, for
+tests of commands that read them. tests/data/hostile has those that no program here would write:
 
     t24.kvf    2^24 steps in 6 KB: every column is one number, repeated
     huge.kvf   4096 layers of 4096 heads and 2^24 steps, and no values
@@ -22,7 +22,7 @@ rng = np.random.default_rng(1)
 
 
 def honest():
-    """Columns that no rule has anything against."""
+    """Returns columns that every rule accepts."""
     left = np.arange(T)[::-1] * np.ones((L, G, 1))
     return [Column("tokens.id", "i32", "run", rng.integers(0, 99, T)), Column("tokens.role", "u8", "run", rng.integers(0, 3, T)),
             Column("nll", "f32", "run", rng.random(T)), Column("evict_step", "u32", "kv", np.full((L, H, T), T)),
@@ -47,7 +47,7 @@ def spoiled(s, column, value, at=(0, 0, 7), name="bad.kvf"):
 
 
 def beyond_integers(s):
-    """Numbers that no integer holds, where integers belong."""
+    """Numbers outside the range of integers in integer columns."""
     columns = honest()
     for c in columns:
         if c.name in ("evict_step", "shadow.ghost_hits"):
@@ -63,7 +63,7 @@ def bomb(s, n):
 
 
 def every(s):
-    """All of them: name and file."""
+    """Makes all traces: name and file."""
     for path in sorted(glob.glob(os.path.join(DATA, "*.kvf"))):
         yield os.path.basename(path)[:-4], path
     yield "ages", spoiled(s, "shadow.first_hit", 4294967294, name="ages.kvf")
@@ -81,5 +81,5 @@ def every(s):
     yield "torn", made(s, "torn.kvf", honest(), unclosed=True)
     heads = [Column(c.name, c.dtype, c.space, np.resize(c.values[..., :2], (T,) if c.space == "run" else (256, 64, T)), c.axis, c.flags) for c in honest()]
     yield "heads", make(s.write_kvf, s.path("heads.kvf"), heads, (256, 64, 64, T))
-    for n in (60, 66):  # of less and of more than what is decoded of any file
+    for n in (60, 66):  # below and above the amount that is decoded of any file
         yield f"blobs-{n}", bomb(s, n)

@@ -1,11 +1,16 @@
-"""Random rows of methods, right and wrong ones, on tiny models: what must hold whatever the row.
+"""Runs random valid and invalid methods on tiny models and checks properties that hold for every
+method.
 
-usage: random_methods.py KVFATE MODELS [--cases N] [--seconds S] [--seed K] [--only CASE] [--verbose] [--emulated KVFATE_EMULATED]
+usage: random_methods.py KVFATE MODELS [--cases N] [--seconds S] [--seed K] [--only CASE] [--verbose]
+                         [--emulated KVFATE_EMULATED]
 
-A case is a model, a prompt, a budget, a method with options, overrides and gates, numbers of cache and products, probes and shadows.  The run ends with 0, or with 2 and one
-sentence; its trace passes `verify` and does not depend on threads and chunks; queries see no more than the row allows; sinks
-and recent entries stay; evict_step > birth.  With --emulated all are exact, and instead of other threads and chunks the trace is that of
-the emulated device.  A case depends on (seed, its number) alone: --only repeats one.
+A case is a model, a prompt, a budget, a method with options, overrides and gates, types of the
+cache and of matrix multiplications, probes and shadows. The run ends with 0, or with 2 and one
+sentence. Its trace passes `verify` and does not depend on threads and chunks. Queries see no more
+entries than the method allows, sinks and recent entries stay, and evict_step is after the append.
+With --emulated all cases are exact, and the trace is compared with that of the emulated device
+instead of other threads and chunks. A case depends only on (seed, its number): --only repeats one
+case.
 """
 import argparse
 import ast
@@ -39,7 +44,7 @@ READS = "all quest seer seer-oracle".split()
 
 SCORED = ["sinks", "recent", "every", "order", "slack", "chunk", "positions", "tie"]
 WINDOW = ["window", "pool", "pool-kind", "group", "across", "support"]
-OWN = {  # options that count for a row as it stands
+OWN = {  # options that count only for the unchanged method
     "h2o": ["group"], "snapkv": WINDOW, "tova": WINDOW, "scissorhands": ["window"], "pyramidkv": WINDOW + ["beta"],
     "adakv": WINDOW + ["floor"], "ada-pyramidkv": WINDOW + ["beta", "floor"], "cake": ["window", "pool", "pool-kind", "gamma"],
     "rkv": WINDOW + ["history", "fold", "lambda"], "morphkv": WINDOW, "gkv": WINDOW + ["history", "fold", "lambda"], "snapkv-global": WINDOW + ["history", "fold"],
@@ -52,7 +57,7 @@ UNSCORED = {"full", "wgkv-quest", "quest", "seer", "seer-oracle", "duo", "local"
 
 
 def value(r, key, T):
-    """A value in range, small ones likelier."""
+    """Returns a value in range; small values are more likely."""
     near = r.choice([0, 1, 2, 3, 5, T // 8, T // 4, T // 2, T, 2 * T])
     some = {"order": ["before", "after"], "positions": ["original", "cache"], "tie": ["newer", "older"],
             "pool-kind": ["max", "avg"], "group": ["mean", "max", "sum", "none", "max-logits"], "across": ["mean", "max"],
@@ -72,7 +77,7 @@ WRONG = ["pool=4", "every=0", "window=-1", "budget=0", "budget=x", "tau=2", "tau
 
 
 def method(r, presets, T):
-    """One row as text."""
+    """Returns a method as text."""
     name = r.choice(presets)
     own = (SCORED if name not in UNSCORED else []) + OWN.get(name, [])
     options = [f"{k}={value(r, k, T)}" for k in r.sample(own, min(len(own), r.choice([0, 0, 1, 1, 2, 4])))]
@@ -93,7 +98,7 @@ def method(r, presets, T):
 
 
 def heads(r, m, per_query):
-    """A set of heads of the model, sometimes a wrong one."""
+    """Returns a set of heads of the model, sometimes an invalid one."""
     L, H, kind = m["layers"], m["heads" if per_query else "kv-heads"], "H" if per_query else "K"
     some = [f"L*{kind}*", f"L{r.randrange(L)}{kind}{r.randrange(H)}", f"L0{kind}*", f"L{L - 1}{kind}*", f"{r.randrange(L)}.{r.randrange(H)}",
             f"L0{kind}*,L{L - 1}{kind}0", f"L0-{L}{kind}0", f"L*{kind}{H - 1}"]
@@ -102,7 +107,7 @@ def heads(r, m, per_query):
 
 
 def numbers(r):
-    """What numbers a run computes with."""
+    """Returns the types of numbers in a run."""
     if r.random() < 0.15:
         return ["--exact"]
     argv = ["--kv-type", r.choice(["f16", "f32", "q8_0", "i16", "i16"])] if r.random() < 0.6 else []
@@ -123,7 +128,7 @@ class Case:
         self.model = r.choice(campaign.models)
         self.P = r.choice([1, 2, 3, r.randint(1, 20), r.randint(10, 80), r.randint(1, 200)])
         self.n = r.choice([0, 1, 2, r.randint(3, 12), r.randint(0, 40)])
-        T = self.T = self.P + max(self.n - 1, 0)  # the last token sampled is not fed
+        T = self.T = self.P + max(self.n - 1, 0)  # the last sampled token is not fed back
         text = method(r, campaign.presets, T)
         self.argv = ["--method", text]
         if text != "full" and not text.startswith("duo") and r.random() < 0.97:
@@ -158,7 +163,7 @@ class Case:
         return out, self.campaign.call(self.command)
 
     def play(self):
-        """What went wrong, or None; counts accepted runs."""
+        """Returns the problem found, or None; counts accepted runs."""
         threads, chunk = self.r.choice([2, 2, 3, 4]), self.r.choice([1, 2, 7, 33, 64, 8192])
         out, p = self.run(1, 256, "a.kvf")
         err = p.stderr.decode("utf-8", "replace")
@@ -192,7 +197,7 @@ class Case:
             return f"on a device, chunk {max(chunk, 7)}: exit {q.returncode}: {said[-2000:]}"
         return None if read(out) == read(other) else f"a device, chunk {max(chunk, 7)}, gives another trace"
 
-    # ---- what the trace says
+    # ---- contents of the trace
 
     def judge(self, path):
         info = json.loads(self.campaign.call([self.campaign.exe, "info", "--json", path]).stdout)
@@ -231,7 +236,7 @@ class Case:
                 if window and (step > i + window or reason == "architecture" and step == i + window):
                     if step > i + window:
                         return f"{head}: entry {i} leaves at {step}, and no query sees it after {window}"
-                    continue  # of the model, whatever the row
+                    continue  # evicted by the model's sliding window, for any method
                 if reason in fixed:
                     life = p["local"] if reason == "refused" else p["recent"]
                     if step != i + life or (reason == "window" and i < p["sinks"]):
@@ -250,7 +255,7 @@ class Case:
 
     @staticmethod
     def seen(entries):
-        """Entries that each query sees."""
+        """Returns the entries that each query sees."""
         change = [0] * (len(entries) + 1)
         for i, (step, _) in enumerate(entries):
             change[i] += 1
@@ -282,7 +287,7 @@ def shares(p):
 
 
 def in_set(head, text):
-    """Whether "L0-1K*,1.0" names the head."""
+    """Returns True if "L0-1K*,1.0" includes the head."""
     def within(x, span):
         lo, _, hi = span.partition("-")
         return span == "*" or int(lo) <= x <= int(hi or lo)
@@ -333,7 +338,7 @@ class Campaign:
         env.setdefault("ASAN_OPTIONS", "detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1")
         env.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
         env.setdefault("TSAN_OPTIONS", "halt_on_error=1:exitcode=66")
-        if self.emulated:  # the processor's kernels that a device sums like
+        if self.emulated:  # CPU kernels with the device's order of sums
             env["KVFATE_CPU_MASK"] = "0"
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, env=env)
 
@@ -342,8 +347,8 @@ class Campaign:
             return json.load(f)["cases"][::2]
 
     def tiny(self, folder):
-        """(file, its generator's options): grouped, packed weights, one KV head, as many KV heads as query heads, a sliding window, norms of queries
-        and keys."""
+        """Returns (file, options of its generator): grouped, packed weights, one KV head, as many
+        KV heads as query heads, a sliding window, norms of queries and keys."""
         cases, qwen = self.golden("tiny"), self.golden("qwen")
         made = [(self.path(name), args) for name, args in (("mha.gguf", MHA), ("windowed.gguf", WINDOWED))]
         for path, args in made:

@@ -1,4 +1,4 @@
-"""Results of `kvfate eval --state` that a test changes: their checksums are made right again."""
+"""Corrects the checksums of `kvfate eval --state` results that a test changes."""
 import os
 import sys
 
@@ -7,7 +7,8 @@ from kvfate import files  # noqa: E402
 
 
 def signed(lines, at):
-    """The lines of a file of results with right checksums, by the package's own function; its columns are those of line `at`."""
+    """Returns the lines of a file of results with correct checksums, computed by the package. Line
+    `at` has the columns."""
     head = "".join(line + "\n" for line in lines[:at - 1]).encode()
     lines = [*lines[:at - 1], "# head_checksum: " + files.checksum_text(files.checksum(head)), *lines[at:]]
     seed = files.checksum("".join(line + "\n" for line in lines[:at + 1]).encode())

@@ -1,6 +1,7 @@
-"""A trace of all kinds of columns with values that are known, and the comparison of others with it.
+"""A trace of all kinds of columns with known values, and a comparison of other traces with it.
 
-The comparison goes through the package kvfate; a piece is told by its tokens and by the layers and heads that it kept."""
+The comparison uses the package kvfate. A piece is given by its tokens and by its layers and
+heads."""
 import os
 import sys
 
@@ -38,8 +39,8 @@ def sample(s, name, seed=5, **more):
 
 
 def differences(path, a=0, b=T, kept=None, named=None, seed=5):
-    """What is not as it must be in a trace of the tokens a .. b - 1 with the KV heads kept (lists of heads by layer); named: the columns of
-    the run that are renamed (None: left out)."""
+    """Returns the errors in a trace of the tokens a .. b - 1 with the KV heads `kept` (lists of
+    heads by layer). named: renamed columns of the run (None: removed)."""
     t, wrong = kvfate.open(path), []
     kept = kept or {l: list(range(H)) for l in range(L)}
     query = {l: [h * (G // H) + k for h in kept[l] for k in range(G // H)] for l in kept}

@@ -1,4 +1,5 @@
-"""Prompts whose answers are known, made of the words of the tiny models, and what their tokens are."""
+"""Prompts with known answers, made of the words of the tiny models, and the meaning of their
+tokens."""
 import json
 import os
 import random
@@ -13,7 +14,7 @@ WORDS = "the thing in there and other one is of an it he she ran red bit top hat
 
 
 def make_task(s, name, seed):
-    """A prompt of words with evidence in two places, a question and a reply; written as files."""
+    """Writes a prompt of words with evidence in two places, a question and a reply."""
     rng = random.Random(seed)
 
     def words(n):
@@ -36,14 +37,14 @@ def make_task(s, name, seed):
 
 
 def prepare(s, t, path, sinks=0):
-    """Its ids, the answer's query, which predictions count, and what each entry is."""
+    """Returns its ids, the answer's query, the scored predictions, and the kind of each entry."""
     meta = tiny_llama.read_gguf(path)[0]
     whole = s.file("whole.txt", t["text"] + t["reply"])
     s.run(["run", "--overwrite", "-m", path, "--raw", "-f", whole, "-n", "1", "-q", "--probes", "lean", "-o", s.path("ids.kvf")])
     rows = [r.split("\t") for r in s.run(["tokens", s.path("ids.kvf"), "-o", "-"]).stdout.decode("utf-8", "replace").splitlines() if not r.startswith("#")]
     at, role = rows[0].index("id"), rows[0].index("role")
     t["ids"] = [int(r[at]) for r in rows[1:] if r[role] == "prompt"]
-    ends = np.cumsum([len(meta["tokenizer.ggml.tokens"][i]) for i in t["ids"]])  # a letter of such a token is a byte
+    ends = np.cumsum([len(meta["tokenizer.ggml.tokens"][i]) for i in t["ids"]])  # each letter of such a token is one byte
     assert ends[-1] == len(t["text"] + t["reply"])
     starts = np.concatenate([[0], ends[:-1]])
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every damaged or foreign folder of a model is refused with one line that says what is wrong, and where."""
+"""Every damaged or foreign model folder is rejected with one line that names the problem and the
+place."""
 import copy
 import json
 import os
@@ -33,7 +34,7 @@ DATA = WEIGHTS[8 + struct.unpack_from("<Q", WEIGHTS)[0]:]
 
 
 def folder(**files):
-    """A folder of the files: names with __ for a dot; None: it is not there."""
+    """Makes a folder of files; names have __ for a dot; None: the file is absent."""
     path = s.path("m")
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(GOOD, path)
@@ -54,7 +55,7 @@ def refused(name, path, *words):
 
 
 def changed(file, *keys, value="drop"):
-    """The plain JSON of a file with one value put, or dropped."""
+    """Returns the JSON of a file with one value replaced or removed."""
     out = copy.deepcopy(PLAIN[file])
     at = out
     for key in keys[:-1]:
@@ -81,7 +82,7 @@ def tensor(name, **more):
 s.accepted("the plain folder works", generate(folder()))
 s.accepted("with a slash behind", generate(folder() + "/"))
 
-# ---- what is no folder of a model
+# ---- not a model folder
 EMPTY = s.path("empty")
 os.makedirs(EMPTY)
 s.refused("an empty folder", generate(EMPTY), 1, EMPTY, "config.json", ".gguf")
@@ -108,7 +109,7 @@ for file in ("config.json", "tokenizer.json", "model.safetensors", "generation_c
     os.mkfifo(name)
     s.refused(f"{file} is a pipe", generate(path), 1, path, file, "not a regular file")
 
-# ---- texts that are no JSON
+# ---- invalid JSON
 DEEP = b"[" * 100 + b"]" * 100
 for file in JSONS:
     for what, data, word in (("empty", b"", "json"), ("not JSON", b"{nothing", "json"), ("cut off", json.dumps(PLAIN[file]).encode()[:-9], "json"),
@@ -275,7 +276,7 @@ for pattern in ("(a", "a)", "[a", "a{2", "[[a]b]", "[a&&b]", "(?<name>a)", "(?R)
                 "(?C1)a", "(?{code})", "\\1(a)", "[]a]", "\\u12", "*", "\\Qa\\E", "(?P>x)"):
     step = {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, LEVEL]}
     path = folder(tokenizer__json=changed(TOK, "pre_tokenizer", value=step))
-    if pattern == "a{2":  # a literal text to both libraries
+    if pattern == "a{2":  # a literal text for both libraries
         s.survives(f"pattern {pattern}", generate(path))
     else:
         refused(f"pattern {pattern}", path, "pattern")
@@ -283,7 +284,7 @@ for behavior in ("MergedWithNext", "Contiguous", "Removed", "", None):
     step = {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"String": "x"}, "behavior": behavior, "invert": False}, LEVEL]}
     refused(f"behavior {behavior}", folder(tokenizer__json=changed(TOK, "pre_tokenizer", value=step)), TOK, "behavior")
 
-# a pattern that takes more steps the longer the text is ends with a sentence, not with hours
+# A pattern with super-linear time in the text length ends with a message, not after hours.
 step = {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(?:a+)+b"}, "behavior": "Isolated", "invert": False}, LEVEL]}
 slow = folder(tokenizer__json=changed(TOK, "pre_tokenizer", value=step))
 s.bounded("a slow pattern", ["generate", "-m", slow, "--raw", "-p", "a" * 4000, "-n", "1", "-q", "-t", "1"], codes=(0, 1))
@@ -319,7 +320,7 @@ for key, value in (("x", {"content": "a"}), ("-1", {"content": "zz"}), ("300", {
     refused(f"added_tokens_decoder {key}: {value}", pieces(GOOD_MODEL, tokenizer_config__json={"added_tokens_decoder": {key: value}}), "tokenizer")
 s.survives("added_tokens_decoder is a list", generate(pieces(GOOD_MODEL, tokenizer_config__json={"added_tokens_decoder": [1]})), codes=(0,))
 
-# ---- odd, but usable: no crash
+# ---- unusual, but valid: no crash
 rng = random.Random(3)
 for name, files in (("no tokenizer_config.json", {"tokenizer_config__json": None}), ("no generation_config.json", {"generation_config__json": None}),
                     ("an empty template", {"chat_template__jinja": b""}), ("marks out of range", {"generation_config__json": {"eos_token_id": [1 << 40, -1, "x", None, 299]}}),

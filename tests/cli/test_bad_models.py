@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every damaged or foreign model file is refused with one line that says what is wrong."""
+"""Every damaged or foreign model file is rejected with one line that names the problem."""
 import os
 import random
 import struct
@@ -49,7 +49,7 @@ for n in ((1 << 64) - 1, (1 << 64) - 8, 1 << 63, 1 << 32, 0):
     refused(f"first key of {n} bytes", patched(good, 24, "<Q", n), "metadata entry 0")
 refused("value type 13", patched(good, 24 + 8 + 20, "<I", 13), "metadata entry 0")
 
-# the first tensor's entry: name, number of dimensions, dimensions, type, offset
+# The first tensor's entry: name, number of dimensions, dimensions, type, offset.
 entry = table + 8 + len("token_embd.weight")
 for n in (0, 5, 1 << 31, 0xffffffff):
     refused(f"{n} dimensions", patched(good, entry, "<I", n), "tensor 0")
@@ -128,7 +128,8 @@ refused("long tensor name", g, "tensor")
 
 
 def parts(n, spoil=None):
-    """A model in n files: the path of the first.  spoil(i, g) may change part i, or return False so that it is not written."""
+    """Writes a model in n files; returns the path of the first. spoil(i, g) may change part i, or
+    return False to skip it."""
     whole = Gguf()
     for name in os.listdir(s.work.name):
         if name.startswith("part-"):
@@ -188,7 +189,8 @@ refused("another pre-tokenizer", Gguf().set("tokenizer.ggml.pre", "deepseek"), "
 
 
 def pieces(**keys):
-    """The tiny model with a SentencePiece vocabulary: marks, bytes, letters and a few words; keys of tokenizer.ggml."""
+    """Returns the tiny model with a SentencePiece vocabulary: control tokens, bytes, letters and a
+    few words; keys of tokenizer.ggml."""
     words = ["\u2581", "\u2581h", "el", "lo", "\u2581hel", *"abcdefghijklmnopqrstuvwxyz", "or", "ld", "wo", "\u2581wo", "\u2581world", "  ", "xy"]
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *words, "\u2581\u2581", "ab", "cd"]
     g = Gguf().set("tokenizer.ggml.model", "llama").drop("tokenizer.ggml.merges").drop("tokenizer.ggml.pre").set("tokenizer.ggml.tokens", tokens + [f"q{i}" for i in range(300 - len(tokens))])
@@ -243,7 +245,7 @@ s.refused("messages without a chat template", ["generate", "-m", g, "--chat", s.
 g = Gguf().set("tokenizer.chat_template", "[INST] {{ x }} [/INST]").write(s.path("plain.gguf"))
 s.refused("foreign chat template", ["generate", "-m", g, "-p", "x", "-q"], 1, "chat template", "--raw")
 
-# odd, but usable: no crash
+# Unusual, but valid: no crash.
 for name, g in (
         ("equal tokens", Gguf().set("tokenizer.ggml.tokens", (lambda t: t[:-1] + [t[5]])(Gguf().get("tokenizer.ggml.tokens")))),
         ("no token types", Gguf().drop("tokenizer.ggml.token_type")),
@@ -256,7 +258,7 @@ for name, g in (
         ("context of 1", Gguf().set("llama.context_length", 1))):
     s.survives(name, generate(g.write(s.path("odd.gguf"))))
 
-# weights that are no numbers: the run ends, with any text
+# NaN and infinite weights: the run ends, with any text.
 for name, value in (("NaN", 0x7fc00000), ("infinity", 0x7f800000), ("huge", 0x7f7fffff)):
     for tensor in ("token_embd.weight", "blk.0.attn_k.weight", "blk.0.attn_norm.weight", "output_norm.weight"):
         g = Gguf()
@@ -268,12 +270,13 @@ for name, value in (("NaN", 0x7fc00000), ("infinity", 0x7f800000), ("huge", 0x7f
             s.survives(f"{name} in {tensor}, recorded, {method}", ["run", "--overwrite", "-m", model, "--raw", "-p", "hello " * 20, "-n", "3", "-q", "-o", out,
                                                                    "-t", "1", "--method", method, "-B", "12"])
 
-for i in range(60):  # single wrong bytes in the part before the tensors
+for i in range(60):  # single wrong bytes before the tensors
     data = bytearray(good)
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(4, len(good) - 60000)] = rng.randrange(256)
     s.survives(f"wrong bytes {i}", generate(s.file("wrong.gguf", bytes(data))))
-# the default system message stands behind branches that have code in its place (Qwen2.5), or nowhere (Qwen3)
+# The default system message follows branches with code instead of it (Qwen2.5), or there is no such
+# message (Qwen3).
 BRANCHES = ("{%- if tools %}{{- '<|im_start|>system\\n' }}{{- messages[0]['content'] }}{{- '<|im_end|>\\n' }}{%- elif messages[0]['role'] == "
             "'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}MORE{%- endif %}"
             "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}{{- '<|im_start|>assistant\\n' }}")

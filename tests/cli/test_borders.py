@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What only longer runs and odd surroundings show: prompts over several commits of the recorder, spans that overlap and nest, gates
-whose names almost fit."""
+"""Cases that only longer runs and unusual inputs reach: prompts over several commits of the
+recorder, overlapping and nested spans, and gates with similar names."""
 import json
 import os
 import re
@@ -25,7 +25,8 @@ def header(trace):
 
 
 def commits():
-    """A method that cuts every 300 tokens: the recorder still sees each of its boundaries, however the prompt is cut."""
+    """A method that evicts every 300 tokens: the recorder sees each of its boundaries, for any
+    chunk size of the prompt."""
     ids, model = s.file("long.ids", " ".join(map(str, IDS)).encode()), s.path("long.gguf")
     subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), "--layers", "1", "--heads", "2", "--kv-heads", "1",
                     "--head-dim", "16", "--dim", "32", "--ffn", "32", "--context", "4096", "-o", model], check=True)
@@ -39,7 +40,8 @@ def commits():
 
 
 def long_steps():
-    """One query over long heads is computed in rounds for the heads that share keys: the bits are those of a chunk, however many threads there are."""
+    """A query over long heads is computed in rounds for the heads that share keys. The bits equal
+    those of a chunk for any number of threads."""
     ids, model = s.file("steps.ids", " ".join(map(str, IDS[:560])).encode()), s.path("steps.gguf")
     subprocess.run([sys.executable, os.path.join(DATA, "golden", "tools", "gen_tiny.py"), "--layers", "2", "--heads", "6", "--kv-heads", "2",
                     "--head-dim", "48", "--dim", "32", "--ffn", "32", "--context", "1024", "-o", model], check=True)
@@ -76,7 +78,7 @@ def find(tree, key):
 
 
 def gates_by_name():
-    """Shipped gates are found by the method at the end of their name, not by a part of it."""
+    """Shipped gates are found by the complete method name at the end of their name."""
     trace, folder = s.path("model.kvf"), s.path("gates")
     run = ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict"]
     s.accepted("model", [*run, "-o", trace])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate cat: parts are the whole again, by the package kvfate's digest and values; what is no part, or does not follow, is refused."""
+"""kvfate cat: joined parts equal the complete trace, by the digest and values of the package
+kvfate. Invalid and non-consecutive parts are rejected."""
 import os
 
 from harness import Suite

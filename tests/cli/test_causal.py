@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""causal: against a float64 model that loses, head by head, what the definition says; its invariants; bad input."""
+"""causal: compared with a float64 model with head-by-head removals by definition; its invariants;
+bad input."""
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from tasks import make_task, prepare  # noqa: E402
 
 s = Suite()
 GROUPS = ["all", "looking", "other"]
-# what leaves, its dose (None: the matched mass), the row that it is compared with
+# removed entries, their dose (None: the matched mass), the row to compare with
 ROWS = [("nothing", 0, None), ("evidence", 1, None), ("evidence", None, 3), ("distractors", None, 4), ("random", None, None),
         *(("distractors", d, 9 + i) for i, d in enumerate((.25, .5, .75, 1))),
         *(("random", d, None) for d in (.25, .5, .75, 1)), ("sham", None, None)]
@@ -25,7 +26,8 @@ SINKS = 3
 
 
 def weights_of(model, t):
-    """[layer][KV head][position]: attention of the answer's query, the mean over the query heads of each."""
+    """Returns [layer][KV head][position]: attention of the answer's query, averaged over the query
+    heads of each."""
     run = tiny_llama.Session(model, len(t["ids"]))
     for i in t["ids"][: t["query"] + 1]:
         run.feed(i)
@@ -34,7 +36,8 @@ def weights_of(model, t):
 
 
 def lost_by(t, w, row, seed, head):
-    """Positions that a head loses in a row: the matched mass is that of a random part of the evidence which fits into the distractors' mass."""
+    """Returns the positions that a head loses in a row. The matched mass is that of a random subset
+    of the evidence that fits into the distractors' mass."""
     def fill(among, mass):
         out, total = [], 0
         for i in among:
@@ -67,7 +70,8 @@ def log_softmax(z):
 
 
 def answer(model, t, lost):
-    """(ln p of the answer, all of it right) when head (layer, KV head) loses lost[layer][head]."""
+    """Returns (ln p of the answer, True if all of it is right) when head (layer, KV head) loses
+    lost[layer][head]."""
     run, logp, right = tiny_llama.prompted(model, t["ids"][: t["query"]], len(t["ids"]))[0], 0, True
     for layer in range(model.layers):
         for head in range(model.kv_heads):
@@ -83,7 +87,7 @@ def answer(model, t, lost):
 
 
 def groups_of(shares, task, looking):
-    """Heads of the three groups; shares [tasks][heads]."""
+    """Returns the heads of the three groups; shares [tasks][heads]."""
     others = [x for k, x in enumerate(shares) if k != task] or shares
     total = sum(others)
     order = sorted(range(len(total)), key=lambda h: (-total[h], h))
@@ -102,7 +106,7 @@ def number(x):
     return float("nan") if x == "nan" else float(x)
 
 
-T_975 = {4: 3.182446305284263}  # quantile 0.975 of Student's t for so many tasks, from tables; fewer have no interval
+T_975 = {4: 3.182446305284263}  # quantile 0.975 of Student's t for each number of tasks, from tables; fewer tasks have no interval
 
 
 def brute_force(model_number, looking, seed, n_tasks=3):
@@ -150,7 +154,7 @@ def brute_force(model_number, looking, seed, n_tasks=3):
             want = (v - dlogp[:, g, against]).mean() if fair else float("nan")
             s.check(f"contrast, {GROUPS[g]}, {what} {dose}", x["against"] == ("" if against is None else ROWS[against][0]) and
                     (abs(c - want) < 1e-4 if fair else math.isnan(c)), x, want)
-            if what != "random" and dose is None:  # in each head, so in their mean; nothing but random entries can be too few
+            if what != "random" and dose is None:  # in each head, so in their mean; only random entries can be too few
                 s.check(f"no more than distractors, {GROUPS[g]}, {what}", not np.any(took[:, g, row] > took[:, g, 8] + 1e-9), took[:, g, row], took[:, g, 8])
     s.check("evidence and distractors count for something", np.abs(dlogp[:, 0, [1, 8]]).min() > 1e-4, dlogp[:, 0])
     return argv
@@ -182,7 +186,8 @@ def invariants(argv):
 
 
 def of_needle():
-    """What `kvfate needle` writes is a task, and its reply has the answers where it says."""
+    """The output of `kvfate needle` is a task, and its reply has the answers at the stated
+    places."""
     s.accepted("needle", ["needle", "--words", "200", "--keys", "3", "--queries", "2", "--values", "2", "-o", s.path("hay")])
     with open(s.path("hay.json")) as f:
         j = json.load(f)

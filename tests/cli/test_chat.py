@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Chat templates from the command line: the switch for thinking, the date, who says what in a trace, and prompts that a template changes."""
+"""Chat templates on the command line: the switch for thinking, the date, roles in a trace, and
+prompts that a template changes."""
 import gzip
 import json
 import os
@@ -28,7 +29,7 @@ def run(m, *prompt):
     return json.loads(s.accepted("info", ["info", "--json", out]).stdout), out
 
 
-# what the template makes of a prompt is what one types for --raw
+# The rendered prompt equals the text that a user types for --raw.
 m = model("thoughts", chat_templates.THOUGHTS)
 asked = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
 s.check("plain", said(m, "-p", "hello") == said(m, "--raw", "-p", asked))
@@ -38,7 +39,7 @@ s.refused("both", ["generate", "-m", m, "-p", "x", "--think", "--no-think"], 2, 
 r = s.accepted("no switch", ["generate", "-m", model("turns", chat_templates.TURNS), "-p", "x", "--think", *END])
 s.check("a template without the switch is noted", b"no switch for thinking" in r.stderr, r.stderr)
 
-# the day is the caller's
+# The date comes from the caller.
 m = model("modes", chat_templates.MODES)
 s.refused("no date", ["generate", "-m", m, "-p", "x", *END], 2, "--date", "line 18")
 for bad in ("2026-13-01", "2026-00-10", "26-1-1", "2026-11-23x", "today", ""):
@@ -46,7 +47,7 @@ for bad in ("2026-13-01", "2026-00-10", "26-1-1", "2026-11-23x", "today", ""):
 day = chat_templates.MODES.replace("strftime_now(\"%A %d %B %Y, %a %m\")", "'Monday 23 November 2026, Mon 11'")
 s.check("the date given", said(m, "-p", "x", "--date", "2026-11-23") == said(model("day", day), "-p", "x"))
 
-# who says what
+# Roles.
 chat = s.file("chat.json", json.dumps([{"role": "system", "content": "be"}, {"role": "user", "content": "hello there"},
                                        {"role": "assistant", "content": "<think>so</think>yes"}, {"role": "user", "content": "again"}]).encode())
 info, trace = run(model("turns", chat_templates.TURNS), "--chat", chat)
@@ -57,7 +58,8 @@ s.check("turns rise and stay apart", turns and all(t["tokens"][0] < t["tokens"][
 info, _ = run(model("turns", chat_templates.TURNS), "--raw", "-p", "hello")
 s.check("no turns without a template", "turns" not in json.dumps(info))
 
-# every member of a message reaches the template, from an array and from an object, with a byte-order mark or without
+# Every member of a message reaches the template, from an array and from an object, with or without
+# a byte-order mark.
 members = model("members", "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}{{ '\\n' }}"
                 "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}{% endif %}"
                 "{{ m.reasoning_content or '' }}{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor %}{{ m.tool_call_id or '' }}{% endfor %}"
@@ -84,7 +86,7 @@ for name, data, words in (("UTF-16", "hello there".encode("utf-16"), ("UTF-16",)
                           ("a model", open(members, "rb").read(), ("GGUF", "-m")), ("a Parquet table", b"PAR1\x15" + bytes(40), ("Parquet",))):
     s.refused("prompt: " + name, ["generate", "-m", members, "-f", s.file("bad.txt", data), *END], 1, "bad.txt", *words)
 
-# an answer that begins within a thought is one until the thought ends
+# An answer that begins in a thought is a thought until it ends.
 _, trace = run(model("open", chat_templates.OPEN_THOUGHT), "-p", "hello")
 roles = s.accepted("tokens", ["tokens", trace, "-o", "-"]).stdout.decode()
 s.check("the answer is a thought", "\tthink\t" in roles and "\tanswer\t" not in roles, roles[-300:])
@@ -92,7 +94,7 @@ _, trace = run(model("turns", chat_templates.TURNS), "-p", "hello")
 roles = s.accepted("tokens", ["tokens", trace, "-o", "-"]).stdout.decode()
 s.check("and here it is none", "\tthink\t" not in roles and "\tanswer\t" in roles, roles[-300:])
 
-# prompts that the template changes or leaves out
+# Prompts that the template changes or omits.
 spans = s.file("spans.json", json.dumps({"spans": [{"name": "a", "start": 1, "end": 3}]}).encode())
 m = model("strips", chat_templates.BRACKETS)
 s.accepted("spans of a prompt as it stands", ["run", "-m", m, "-p", "hello", "--spans", spans, "-o", s.path("a.kvf"), *END])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate checksum: the digest against that computed in Python, and each way to fail."""
+"""kvfate checksum: the digest compared with the one computed in Python, and all errors."""
 import os
 import struct
 import sys
@@ -39,7 +39,7 @@ y = make(s.write_kvf, s.path("y.kvf"), columns, (L, H, G, T))
 s.check("another value", digest(y) == [computed(kvfate.open(y))] != [want])
 
 data = bytearray(open(x, "rb").read())
-data[-24] ^= 1  # of the digest in the footer, whose checksum is made right
+data[-24] ^= 1  # of the digest in the footer, which gets a correct checksum
 struct.pack_into("<I", data, len(data) - 4, crc32c(bytes(data[-64:-4])))
 told = s.file("told.kvf", bytes(data))
 s.refused("another digest told", ["checksum", told], 1, "its writer told")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""python/kvfate/claims.sh with a stand-in for kvfate that writes empty files: it makes every table that the register asks for, goes on
-where it was stopped, and does nothing twice.  Then with kvfate itself and a tiny random model: every claim finds its rows and columns.
-What the commands compute is tested elsewhere.
+"""Runs python/kvfate/claims.sh with a fake kvfate that writes empty files. It must make every table
+that the register asks for, continue after an interruption, and do no work twice. Then runs it with
+kvfate and a tiny random model: every claim finds its rows and columns. Other tests check the
+results of the commands.
 
 usage: test_claims_script.py KVFATE SOURCE_ROOT"""
 import hashlib
@@ -50,7 +51,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     os.mkdir(ablate)
 
     def script(out, **more):
-        """What was asked of the program."""
+        """Returns the calls of the program."""
         open(log, "w").close()
         env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "1", "LENGTH": "256", "ABLATE": ablate, **more}
         r = subprocess.run([os.path.join(ROOT, "python", "kvfate", "claims.sh"), os.path.join(work, out)], env=env, capture_output=True, text=True, timeout=100)
@@ -74,7 +75,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("the rest of a text", open(os.path.join(work, "one", "text", "code-1.rest")).read().split() == [str(i) for i in range(10, 20)])
 
     trained -= {"trained-shuffled"}
-    for name in trained | {"seed-tying-helps"}:  # of one seed: it is in another table already
+    for name in trained | {"seed-tying-helps"}:  # with one seed: another table already has it
         with open(os.path.join(ablate, f"eval-docs.{name}.tsv"), "w", encoding="utf-8") as f:
             f.write("# a: b\ndoc_hash\tsource\tseed\tmethod\tbudget\tkl\n" + "".join(f"{d}\t{d}\t{s}\tm\t32\t1\n" for d in "xy" for s in "01"))
     script("one")
@@ -87,7 +88,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         check("the table of " + name, os.path.exists(os.path.join(work, "one", f"eval-docs.{name}.tsv")))
 
     done = []
-    for at in (20, 6, 15):  # calls until the stand-in fails
+    for at in (20, 6, 15):  # calls until the fake program fails
         if os.path.exists(log + ".n"):
             os.remove(log + ".n")
         r, calls = script("two", FAIL_AT=str(at))
@@ -100,7 +101,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
           len(steady), len(set(steady)), r.stderr[-300:])
     check("leaves no halves", not [n for _, _, names in os.walk(os.path.join(work, "two")) for n in names if n.startswith("part-") and not n.startswith("part-prose")])
 
-    # Which texts are taken: a part, some sources, the first of each; and the source of a document's scores.
+    # The selected texts: a part, some sources, the first of each; and the source of a document's
+    # scores.
     own = os.path.join(work, "own")
     os.mkdir(own)
     for name in ("law-1", "law-2", "law-3", "song-1", "song-2"):
@@ -115,7 +117,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         got = [c.split("full.")[1].split(".kvf")[0] for c in calls if c.startswith("run ") and "part-full." in c]
         check(f"texts of {more}", sorted(got) == expected.split(), got, r.stderr[-300:])
 
-    # Texts of sources, of which a third is held out by the digests of their names.
+    # Texts of sources, a third of them held out by the digests of their names.
     article, maths = os.path.join(work, "articles"), os.path.join(work, "maths")
     with open(article, "w", encoding="utf-8") as f:
         f.write("A line of an article about é.\n" * 1000)
@@ -134,7 +136,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     with open(os.path.join(made, "texts.tsv"), encoding="utf-8") as f:
         parts = {line.split("\t")[0]: line.split("\t")[1:] for line in f.read().splitlines()[1:]}
     check("the held-out third", parts == {n: [n.rsplit("-", 1)[0], "held-out" if n in held else "development"] for n in names}, parts)
-    # ---- the program itself; tiny models have a context of 512, in which overlap has no earliest window
+    # ---- the real program; with the context of 512 of tiny models, overlap has no earliest window
 
     def make(tool, name, *argv):
         path = os.path.join(work, name)

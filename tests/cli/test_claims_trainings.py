@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""gates/claims_trainings.py with a stand-in for kvfate whose scores are known: which trainings and texts it asks for, that seeds pair,
-that it goes on where it was stopped, its tables, and the seed that it takes for the control.
+"""Runs gates/claims_trainings.py with a fake kvfate with known scores. Checks the requested
+trainings and texts, the pairing of seeds, continuation after an interruption, its tables, and the
+control seed.
 
 usage: test_claims_trainings.py KVFATE SOURCE_ROOT"""
 import hashlib
@@ -13,7 +14,8 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
 
 ROOT = os.path.abspath(sys.argv[2])
-# KL is 1 for the reference, and more by ten times the seed less 5 for all else; the write gates hold 100 entries times 1 - tau.
+# KL is 1 for the reference, and larger by ten times the seed minus 5 for all others. The write
+# gates keep 100 entries times 1 - tau.
 STAND_IN = r'''#!/usr/bin/python3
 import hashlib, json, os, sys
 argv = sys.argv[1:]
@@ -52,7 +54,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-trainings-") as work:
             f.write("a line\n" * 100)
 
     def script(out, *names, **env):
-        """What was asked of the program."""
+        """Returns the calls of the program."""
         open(log, "w").close()
         r = subprocess.run([sys.executable, os.path.join(ROOT, "gates", "claims_trainings.py"), os.path.join(work, "text.txt"),
                             os.path.join(work, "questions.jsonl"), texts, os.path.join(work, out), *names],

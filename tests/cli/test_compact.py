@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate compact: the same content, by the package kvfate, in fewer bytes."""
+"""kvfate compact: equal content, compared by the package kvfate, in fewer bytes."""
 import os
 import zipfile
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Work that is shared: by the ranks that mpirun starts, some of which are killed, and by shards that are put together in any order.  What comes
-of it must be the bytes that one process makes.
+"""Distributed work: by ranks that mpirun starts, some of which are killed, and by shards that are
+joined in any order. The results must have the bytes of one process.
 
-KVFATE_TESTS=long kills a hundred ranks, and tries 1, 2 and 4 of them with every command."""
+KVFATE_TESTS=long kills a hundred ranks, and runs every command with 1, 2 and 4 ranks."""
 import itertools
 import os
 import random
@@ -30,7 +30,7 @@ asked = s.file("asked.jsonl", "".join('{"prompt": "%s", "n": 400}\n' % " ".join(
 SAY = ["generate", "-m", s.model(6), "--jsonl", asked, "--methods", "h2o,window,tova,keydiff", "--budgets", "16,24", "--ignore-eos", "-t", "1"]
 RUN = ["run", "-m", s.model(6), "--jsonl", prompts, "--ignore-eos", "--method", "h2o", "-B", "16", "-t", "1"]
 
-EFFECTS = {  # several documents, and one prompt whose cells are parted
+EFFECTS = {  # several documents, and one prompt with its cells distributed
     "documents": ["effect", "-m", s.model(6), "--data", data, "--docs", "4", "--prompt-tokens", "60", "--score-tokens", "8", "--recent", "8", "-t", "1"],
     "cells": ["effect", "-m", s.model(6), "-p", " ".join(words), "--raw", "--ignore-eos", "--score-tokens", "8", "--recent", "8", "-t", "1"]}
 TRAIN = ["train", "-m", s.model(6), "--data", data, "--length", "48", "--steps", "4", "--save-every", "2", "--check-every", "0",
@@ -87,7 +87,8 @@ s.accepted("a line that was not finished", ["merge", s.path("torn"), s.path("par
 s.check("the rest of it is whole", read("whole") == read("all0"))
 s.check("nothing else was written", not os.path.exists(s.path("no")) and not os.path.exists(s.path("no.tsv")))
 
-# The array of jobs, and what it leaves; options of eval without the word itself.  The second job stands alone, as one that is done again does.
+# The job array and its output; options of eval without the command name. The second job runs alone,
+# like a repeated job.
 root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 for i, told in ((2, {"PART": "2", "PARTS": "2"}), (1, {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "1"})):
     r = subprocess.run([os.path.join(root, "cluster_array.sh"), s.path("array"), *EVAL[1:]], env={**os.environ, "KVFATE": s.exe, **told}, capture_output=True, text=True)
@@ -114,7 +115,7 @@ def told(p):
 
 
 def children(pid):
-    """The processes of kvfate that an mpirun started."""
+    """Returns the kvfate processes that an mpirun started."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
             found = [int(x) for x in f.read().split()]
@@ -157,7 +158,8 @@ else:
         r = told(ranks(n, [*RUN, "-o", s.path(f"d{n}")]))
         s.check(f"traces by {n}", r[0] == 0 and same_folder("one", f"d{n}"), r)
         s.check(f"shared by {n}", n == 1 or sum(f"rank {k}: " in r[2] for k in range(n)) == n, r)
-        # Answers of 8 methods are a long write each: in a pipe that all ranks share they would be cut apart.
+        # Answers of 8 methods are a long write each. In a pipe shared by all ranks they would be
+        # interleaved.
         p = ranks(n, SAY)
         made, why = p.communicate(timeout=120)
         s.check(f"answers by {n}", p.returncode == 0 and sorted(made.splitlines()) == sorted(said.splitlines()), (len(made), len(said), why[-900:]))
@@ -194,7 +196,7 @@ else:
     left = sorted(x for x in os.listdir(s.work.name) if ".rank" in x)
     s.check("no file of a rank is left", not left, left)
 
-    # All of them are killed, and the same command goes on.
+    # All ranks are killed, and the command is run again.
     for k in range(20 if LONG else 1):
         for name in ("k.tsv", "k.state"):
             if os.path.exists(s.path(name)):
@@ -204,14 +206,15 @@ else:
         for pid in [*children(p.pid), p.pid]:
             os.kill(pid, signal.SIGKILL)
         told(p)
-        for _ in range(100):  # a rank that was just begun ends by itself: its file is locked until then
+        for _ in range(100):  # a rank that just started ends by itself: its file is locked until then
             if not any(s.path("k.state").encode() in read_proc(x) for x in os.listdir("/proc") if x.isdigit()):
                 break
             time.sleep(0.1)
         r = told(ranks(chance.choice([2, 4]), [*EVAL, "--state", s.path("k.state"), "-o", s.path("k.tsv")]))
         s.check(f"goes on after the death of all, {k}", r[0] == 0 and read("k.tsv") == read("one.tsv"), r)
 
-    # One of them is killed once something is done; the others do its work.  (Death while MPI starts ends all: MPI has no way around it.)
+    # One rank is killed after some work is done; the others do its work. (A death during MPI
+    # start-up ends the job: MPI cannot avoid this.)
     killed, rounds = 0, (100 if LONG else 2) * ("Open MPI" in version)
     for k in range(rounds):
         shutil.rmtree(s.path("kd"), ignore_errors=True)

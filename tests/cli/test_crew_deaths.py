@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks that are killed, one at a time and at any moment, under the commands whose ranks go in step, and under a study: the same command goes on, or
-begins anew, and its result has the bytes that one process makes.
+"""Kills ranks one at a time at random moments, in commands with synchronised ranks and in a study.
+The repeated command continues or starts again, and its result has the bytes of one process.
 
 KVFATE_TESTS=long kills a hundred ranks; otherwise a few."""
 import json
@@ -32,7 +32,7 @@ s.file("sums.jsonl", "".join(json.dumps({"question": " ".join(chance.choices(wor
 
 
 def command(name, out, n):
-    """(argv, the files that it makes) of a command by n ranks."""
+    """Returns (argv, output files) of a command with n ranks."""
     before = [mpirun, "-n", str(n), s.exe] if n > 1 else [s.exe]
     if name == "effect":
         return [*before, *EFFECT, "-o", s.path(out + ".tsv")], [out + ".tsv"]
@@ -71,7 +71,7 @@ def is_rank(pid):
 
 
 def ranks_of(pid):
-    """The living processes below one that are ranks of kvfate."""
+    """Returns the living descendants of a process that are ranks of kvfate."""
     return [y for x in below(pid) for y in ([x] if is_rank(x) else ranks_of(x))]
 
 
@@ -82,7 +82,8 @@ def forget(out):
 
 
 def ended(p):
-    """What a command said until its end.  An mpirun whose ranks are all gone may wait for ever, where one died while MPI was starting: it is killed."""
+    """Returns the output of a command. If a rank died during MPI start-up, an mpirun without ranks
+    may wait forever: it is killed."""
     alone = 0
     while True:
         try:
@@ -94,7 +95,7 @@ def ended(p):
 
 
 def launchers(pid):
-    """The mpirun that a process is, or has begun."""
+    """Returns the mpirun that is the process or one of its children."""
     return [x for x in (pid, *below(pid)) if program_of(x) in ("mpirun", "orterun", "mpiexec.hydra", "prterun")]
 
 
@@ -106,7 +107,8 @@ def program_of(pid):
 
 
 def one_dies(name, out, want):
-    """Runs the command by some ranks, kills one of them at a random moment, and calls again until it comes to its end; how many were killed."""
+    """Runs the command with several ranks, kills one at a random moment, and repeats until it
+    succeeds. Returns how many were killed."""
     killed = 0
     while True:
         argv, made = command(name, out, chance.choice([2, 3, 4]))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate devices and --device on this machine, which may have none (tests/cuda/test_program.py has one that is emulated)."""
+"""kvfate devices and --device on this machine, with or without a device (tests/cuda/test_program.py
+has an emulated one)."""
 import json
 
 from harness import Suite

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate diff: every way that columns, texts and headers can differ, made by hand."""
+"""kvfate diff: all kinds of differences in columns, texts and headers, made by hand."""
 import os
 import random
 import sys
@@ -25,7 +25,7 @@ def trace(*columns, shape=(L, H, G, T), name=None, **more):
 
 
 def values(space, change=()):
-    """running numbers; change: (layer, head, index, value)"""
+    """Returns consecutive numbers; change: (layer, head, index, value)."""
     n = {"run": (1, 1), "kv": (L, H), "query": (L, G)}[space]
     v = np.arange(n[0] * n[1] * T, dtype=float).reshape(*n, T)
     for l, h, i, x in change:
@@ -34,7 +34,7 @@ def values(space, change=()):
 
 
 def rows(a, b, *more):
-    """{(kind, name): row} of a comparison, and its exit status"""
+    """Returns {(kind, name): row} of a comparison, and its exit status."""
     r = s.run(["diff", a, b, *more, "--json"])
     data, meta = table(s.exe, "diff", a, b, *more, code=r.returncode)
     s.check("equal is what the status says", (meta["equal"] == "yes") == (r.returncode == 0) and r.returncode in (0, 1), meta, r.returncode)
@@ -117,7 +117,7 @@ deep = "[" * 60 + "1" + "]" * 60
 found, status = rows(trace(plain(), meta='{"a":%s}' % deep), trace(plain(), meta='{"a":%s}' % deep.replace("1", "2")))
 s.check("deep", status == 1 and found["header", "a" + "[0]" * 60]["b"] == "2", found)
 
-# ---- text for people, files, refusals
+# ---- text output, files, rejections
 a, b = trace(plain(), Column("x-y", "u8", "kv", values("kv")), name="a.kvf", meta=one), trace(plain(change=[(1, 0, 2, 20)]), name="b.kvf", meta=two)
 r = s.run(["diff", a, b])
 for words in ("  method.budget          16 | 32\n", "  more                   - | \"5\"\n", "  x-x                    1 of 20 differ, first at L1K0 2: 12 | 20; largest difference 8\n",
@@ -151,7 +151,8 @@ for i in range(40):
     for _ in range(rng.randrange(1, 6)):
         data[rng.randrange(len(data))] = rng.randrange(256)
     bad = s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 2 else data))
-    # 0: what was hit is padding, a checkpoint or the index, without which the records are found, too
+    # 0: the damage hit padding, a checkpoint or the index, without which the records are also
+    # found.
     s.survives(f"damage {i}", ["diff", s.path("h2o.kvf"), bad], (0, 1, 2, 3))
     s.survives(f"damage {i} with itself", ["diff", bad, bad], (0, 2, 3))
 s.finish()

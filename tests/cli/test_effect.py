@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""effect: against a float64 model that loses entries by hand, its invariants, and bad input."""
+"""effect: compared with a float64 model with entries removed by hand; its invariants; bad input."""
 import json
 import os
 import random
@@ -31,13 +31,13 @@ def read(path):
 
 
 def effect(*argv, model=0, name="out.tsv"):
-    """The rows of the table, as dictionaries, and its metadata."""
+    """Returns the rows of the table as dictionaries, and its metadata."""
     s.accepted("effect " + " ".join(argv), ["effect", "-m", s.model(model), *argv, "-o", s.path(name)])
     return read(s.path(name))
 
 
 def precise(*argv, **more):
-    """As effect, in 32 bits: near enough to float64."""
+    """Like effect, in 32 bits, close enough to float64."""
     return effect(*argv, "--exact", **more)
 
 
@@ -49,7 +49,7 @@ def log_softmax(z):
 
 
 def prompts_of(model):
-    """Ids of the documents in the order of the file."""
+    """Returns the ids of the documents in the order of the file."""
     trace = s.path("ids.kvf")
     ids = []
     for article in open(TEXT).read().split(" = Title ")[1:]:
@@ -63,7 +63,8 @@ def prompts_of(model):
 
 
 def queries(model, ids, lose, prompt=P):
-    """log p after each query behind the prompt; lose(run, layer, head) is what a head gives up before a query."""
+    """Returns log p after each query following the prompt. lose(run, layer, head): the entries that
+    a head loses before a query."""
     run, out = tiny_llama.prompted(model, ids[:prompt], len(ids))[0], []
     for i in ids[prompt:-1]:
         for layer in range(model.layers):
@@ -75,7 +76,8 @@ def queries(model, ids, lose, prompt=P):
 
 
 def held(recent=W, sinks=K):
-    """What leaves a head so that the next query sees `sinks` first and `recent` last entries, itself among these."""
+    """Returns the entries to remove so that the next query sees the `sinks` first and `recent` last
+    entries, including its own."""
     def lose(run, layer, head):
         return [p for p in run.alive[layer][head] if sinks <= p <= run.t - recent]
     return lose
@@ -94,7 +96,7 @@ def nothing(run, layer, head):
 
 
 def steps_of(full, fork, ids, prompt=P):
-    """KL, delta NLL and agreement of every step."""
+    """Returns KL, delta NLL and agreement of every step."""
     target = np.array(ids[prompt + 1 :])
     kl = (np.exp(full) * (full - fork)).sum(axis=1)
     dnll = np.take_along_axis(full - fork, target[:, None], 1)[:, 0]
@@ -109,7 +111,7 @@ def near(found, wanted, what):
 
 
 def judge(what, rows, steps, forks, documents):
-    """Rows of the table and its steps against forks[row] = what is lost."""
+    """Compares rows of the table and its steps with forks[row] = the removed entries."""
     for r, (name, oracle, lose) in enumerate(forks):
         row, all_kl, means = rows[r], [], []
         s.check(f"{what}: row {r} is {name}", name in row.values(), row)
@@ -148,8 +150,8 @@ def measured(what, forks_of, documents, *argv, model=0):
 def brute_force(model):
     oracle = tiny_llama.Llama(s.model(model))
     heads = [(l, h) for l in range(oracle.layers) for h in range(oracle.kv_heads)]
-    # which documents, and in what order: their ids are those of the steps' targets
-    n = "3" if model == 6 else "4"  # float32 of model 6 is 3e-5 off in the fourth; with 4 there is an interval
+    # The chosen documents and their order: their ids are those of the steps' targets.
+    n = "3" if model == 6 else "4"  # for model 6, float32 is off by 3e-5 in the fourth; with 4 there is an interval
     steps, _ = precise(*DATA, "--docs", n, *HELD, "--head", "L0K0", "--per-token", model=model)
     tails = [[int(x["id"]) for x in steps if x["head"] == "L0K0" and int(x["doc"]) == d] for d in range(int(n))]
     texts = {tuple(ids[P + 1 :]): ids for ids in prompts_of(model)}
@@ -175,7 +177,7 @@ def brute_force(model):
         measured(f"model {model}, class {name}", [("class=" + name, without(positions))], one, *data, *HELD, "--entries", "class=" + name, model=model)
 
 
-# ---- a prompt of its own, continued greedily
+# ---- a separate prompt, continued greedily
 
 def greedy():
     ids = [1, *(3 + 7 * i % 200 for i in range(29))]
@@ -195,7 +197,7 @@ def greedy():
     rows, meta = precise(*argv)
     s.check("greedy: metadata", (meta["continuation"], meta["prompt_tokens"], meta["docs"]) == ("greedy", "30", "1") and "steps" in meta["interval"], meta)
     s.check("every head has a row", [r["head"] for r in rows] == [f"L{l}K{h}" for l in range(oracle.layers) for h in range(oracle.kv_heads)] + ["all"])
-    # random entries: as many as asked for, behind the sinks, by the seed alone
+    # Random entries: as many as requested, after the sinks, determined by the seed.
     drawn = {}
     for seed in (0, 1):
         rows, _ = effect("--ids", path, "--score-tokens", "2", "--entries", "random:7", "--each", "--ignore-eos", "--seed", str(seed), "--sinks", "5")
@@ -212,7 +214,7 @@ def greedy():
 # ---- invariants
 
 def same(name, *argv, model=0):
-    """Equal bytes for any number of threads and any chunk."""
+    """Checks for equal bytes with any number of threads and any chunk."""
     outs = []
     for i, more in enumerate((["-t", "1"], ["-t", "2", "--chunk", "7"])):
         effect(*argv, *more, model=model, name=f"same{i}.tsv")
@@ -263,7 +265,7 @@ GREY = (217, 217, 217)
 
 
 def cells(*argv):
-    """Colours of the cells of the map, layers and heads rising."""
+    """Returns the colours of the cells of the map by ascending layer and head."""
     out = s.path("map.svg")
     s.accepted("the map " + " ".join(argv), ["effect", "-m", s.model(), *DATA, "--docs", "1", *argv, "-o", out])
     found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", open(out).read())
@@ -277,7 +279,8 @@ def the_map():
         s.check(what + ": least and most have the ends", [found[kl.argmin()], found[kl.argmax()]] == VIRIDIS_ENDS, found, kl)
         s.check(what + ": brighter is more", list(np.argsort([sum(f) for f in found])) == list(np.argsort(kl)), found, kl)
     s.check("the scales differ between", log != linear, log)
-    # a range from the least to the second: the logarithm of what lies above is clipped to the last colour
+    # With a range from the smallest to the second value, larger logarithms are clipped to the last
+    # colour.
     order = np.sort(kl)
     cut = cells(*HELD, "--vmin", repr(np.log10(order[0])), "--vmax", repr(np.log10(order[1])))
     s.check("the range is in units of the bar", sorted(cut) == sorted([VIRIDIS_ENDS[0], *3 * [VIRIDIS_ENDS[1]]]), cut)

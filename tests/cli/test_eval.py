@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""eval: against a float64 model that cuts by hand, its invariants, resuming, and bad input."""
+"""eval: compared with a float64 model with evictions by hand; its invariants; resuming; bad
+input."""
 import gzip
 import json
 import os
@@ -51,11 +52,11 @@ def fnv(ids):
     return f"{h:016x}"
 
 
-left_out = set()  # of all methods, by the program's own words
+left_out = set()  # of all methods, as the program reports it
 
 
 def evaluate(*argv, model=0, data=(TEXT,), name="out.tsv", shape=SHAPE):
-    """The rows of the table, as dictionaries."""
+    """Returns the rows of the table as dictionaries."""
     out = s.path(name)
     files = [a for path in data for a in ("--data", path)]
     r = s.accepted("eval " + " ".join(argv), ["eval", "-m", s.model(model), *files, *shape, *argv, "-o", out])
@@ -108,7 +109,8 @@ def log_softmax(z):
 
 
 def replay(model, ids, victims, recent):
-    """log p of each of the S tokens' positions [S, vocab], entries held, decisions that cut."""
+    """Returns log p of each of the S tokens' positions [S, vocab], cached entries, decisions that
+    evict."""
     run, logits = tiny_llama.prompted(model, ids[:P], len(ids))
     out, held, cuts = [], [], 0
     cuts += cut(run, victims, B, P - recent)
@@ -153,7 +155,7 @@ def brute_force(model):
 
 
 def intervals():
-    """Student's t over 4 documents, whose values are those of the state file."""
+    """Student's t over 4 documents, with the values in the state file."""
     row = evaluate("--methods", "window", "--budgets", str(B), "--docs", "4", "--state", s.path("four.state"))[0]
     for key in ("nll", "kl"):
         v = np.array([float(r[key]) for r in state_rows(s.path("four.state"))])
@@ -163,7 +165,8 @@ def intervals():
 
 
 def of_tasks():
-    """prompts with answers: only the answer's tokens are scored, and it is right when all of them are the likeliest"""
+    """Prompts with answers: only the answer's tokens are scored, and it is right if all of them are
+    the most likely."""
     global P, S
     oracle, shape = tiny_llama.Llama(s.model()), (P, S)
     tasks = [prepare(s, make_task(s, f"task{i}", 40 + i), s.model()) for i in range(4)]
@@ -211,7 +214,8 @@ def of_tasks():
 
 
 def against_full(argv, state, fed):
-    """above, below and p_full of answers that are put into the file of results, against all splits one by one; and what right ones kept of the tokens fed"""
+    """Compares above, below and p_full of answers in the file of results with all splits one by
+    one, and the entries that right answers kept of the tokens."""
     lines = open(s.path("tasks.state"), encoding="utf-8").read().split("\n")
     at = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     name = lines[at].split("\t")
@@ -251,23 +255,23 @@ def invariants():
     for r in big:
         exact = r["kl"] == "0" and r["top1_agree"] == "1" and r["nll"] == big[0]["nll"] and r["triggers"] == "0"
         s.check(f"{r['method']} with room for all is full", exact, r)
-    # own settings of execution change no byte
+    # Execution options change no byte.
     outs = []
     for i, more in enumerate((["-t", "1"], ["-t", "2", "--chunk", "7"])):
         evaluate("--budgets", "12,20", "--docs", "3", *more, model=6, name=f"same{i}.tsv")
         with open(s.path(f"same{i}.tsv"), "rb") as f:
             outs.append(f.read())
     s.check("threads and chunks change nothing", outs[0] == outs[1])
-    # alone, or beside others
+    # Separately, and together with others.
     together = {(r["method"], r["budget"]): r for r in table(s.path("same0.tsv"))}
     for name in ("h2o", "snapkv", "random"):
         for r in evaluate("--budgets", "20", "--docs", "3", "--methods", name, model=6):
             s.check(f"{name} alone", r == together[(name, "20")], r, together[(name, "20")])
-    # the first documents of a longer choice are the same
+    # The first documents of a longer selection are equal.
     evaluate("--budgets", "12", "--methods", "window", "--docs", "2", "--state", s.path("few.tsv"))
     evaluate("--budgets", "12", "--methods", "window", "--docs", "3", "--state", s.path("many.tsv"))
     s.check("more documents continue fewer", state_rows(s.path("many.tsv"))[:2] == state_rows(s.path("few.tsv")))
-    # options of a method hold commas
+    # Options of a method contain commas.
     rows = evaluate("--budgets", "12", "--methods", "snapkv:window=2,pool=3,tova,h2o:recent=2", "--docs", "2")
     s.check("a list of methods with options", [r["method"] for r in rows] == ["snapkv:window=2,pool=3", "tova", "h2o:recent=2"], rows)
     r = s.accepted("--json", ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--methods", "full,h2o", "--budgets", "12", "--docs", "1", "--json"])
@@ -278,7 +282,8 @@ def invariants():
 # ---- gates
 
 def gated():
-    """Rows with random gates: alone or together, for any threads, and with room for all."""
+    """Methods with random gates: separately or together, for any number of threads, and with a
+    budget for all entries."""
     maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
     meta = s.run(["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "1", "--methods", "full", "--json"])
     meta = json.loads(meta.stdout)["meta"]
@@ -295,7 +300,7 @@ def gated():
     s.check("threads and chunks change nothing", open(s.path("gates1.tsv")).read() == open(s.path("gates2.tsv")).read())
     for r in rows:
         if r["method"] in ("trimkv", "dbtrimkv", "locret"):
-            # locret keeps keys unrotated: equal but for the rounding of the stored numbers
+            # locret stores keys without rotation: equal except for rounding of the stored numbers.
             room = float(r["kl"]) < 1e-4 if r["method"] == "locret" else r["kl"] == "0"
             less = float(r["kl"]) > 1e-3 and float(r["kv_end"]) <= 12
             s.check(f"{r['method']} at {r['budget']}", room if r["budget"] == "52" else less, r)
@@ -306,7 +311,8 @@ def gated():
 
 
 def shipped():
-    """Without --gates, each row takes the file of its own name and model; the record names which."""
+    """Without --gates, each method uses the file for its name and model; the record includes the
+    file."""
     maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
     meta = json.loads(s.run(["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "1", "--methods", "full", "--json"]).stdout)["meta"]
     os.mkdir(s.path("shipped"))
@@ -333,23 +339,24 @@ def shipped():
     s.check("all rows, and a note for each file", len(rows) == 6 and len(state) == 12 and sorted(re.findall("note: --gates (.*), which are shipped for this model", err)) == sorted(path.values()), err)
     every, _, _ = play("all", "--methods", "all")
     s.check("all takes them, too", [r for r in every if r["method"] in served] and all(r["gates"] == digest.get(served.get(r["method"]), "") for r in every), every)
-    # one row at a time with its file given is the same row
+    # One method at a time with its file given has the same row.
     for name in ("trimkv", "dbtrimkv", "wgkv-snapkv"):
         alone, _, err = play(name, "--methods", name, "--gates", path[served[name]])
         s.check(f"{name}: as with --gates", alone == [r for r in rows if r["method"] == name] and "note: --gates" not in err, alone, err)
-    # a file of each kind; what is not given is shipped
+    # A file of each kind; the shipped file is used for a missing one.
     both, _, err = play("both", "--methods", "dbtrimkv,wgkv,trimkv", "--gates", path["trimkv"], "--gates", "tiny-wgkv")
     s.check("a file of each kind", [r["gates"] for r in both] == [digest["trimkv"], digest["wgkv"], digest["trimkv"]] and "note: --gates" not in err, both)
     one, _, err = play("one", "--methods", "dbtrimkv,wgkv", "--gates", path["trimkv"])
     s.check("and shipped ones of another", [r["gates"] for r in one] == [digest["trimkv"], digest["wgkv"]] and err.count("note: --gates") == 1, one, err)
     s.refused("two of a kind", [*argv, "--methods", "trimkv", "--gates", path["trimkv"], "--gates", path["dbtrimkv"]], 2, "tiny-trimkv", "tiny-dbtrimkv", "one file of each kind")
-    # a state keeps rows of other gates apart
+    # A state separates rows with other gates.
     again, state, _ = play("both", "--methods", "trimkv", "--gates", path["dbtrimkv"])
     s.check("other gates are another row", again[0]["gates"] == digest["dbtrimkv"] and again[0]["kl"] != both[2]["kl"] and len(state) == 8, again, state)
 
 
 def loss_against_size():
-    """Rows of one method with other options: told apart, and with the entries that they held."""
+    """Rows of one method with different options are distinguished, and list their cached
+    entries."""
     argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "2", "--gates", s.path("wgkv.safetensors"),
             "--methods", "wgkv:tau=0.05,wgkv:tau=0.5,wgkv:local=4,tau=0.95,h2o", "--budgets", "12"]
     labels = ["wgkv:tau=0.05", "wgkv:tau=0.5", "wgkv:local=4,tau=0.95", "h2o"]
@@ -372,7 +379,8 @@ def loss_against_size():
 
 
 def equal_budgets():
-    """Rows of one budget that do not cache equally many entries are told, and settings that follow from the budget are columns."""
+    """Rows of one budget with unequal numbers of cached entries are reported, and settings derived
+    from the budget are columns."""
     argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--docs", "2", "--budgets", "8,12"]
 
     def play(methods):
@@ -385,7 +393,7 @@ def equal_budgets():
             for k, what in enumerate(("on average", "at most")) for b in ("8", "12") if held["snapkv", b][k] > 1.02 * held["rkv:every=4", b][k]]
     s.check("unequal memory is told", len(want) >= 2 and told == "; ".join(want) and told in err and "note:" in err, told, want, err)
     setting = {(x["method"], x["budget"], k): x[k] for x in rows for k in ("sinks", "recent", "window", "every", "local")}
-    # a quarter of the budget, at most what is published; the rest as given
+    # A quarter of the budget, limited to the published value; the rest as given.
     wanted = {("snapkv", "8", "window"): "2", ("snapkv", "12", "window"): "3", ("snapkv", "12", "recent"): "3", ("rkv:every=4", "12", "every"): "4",
               ("h2o", "12", "recent"): "6", ("h2o", "12", "window"): "nan", ("full", "0", "every"): "nan", ("snapkv", "8", "local"): "nan"}
     s.check("settings that follow from the budget", all(setting[k] == v for k, v in wanted.items()), {k: setting[k] for k in wanted})
@@ -455,7 +463,8 @@ def resuming():
     p.send_signal(signal.SIGKILL)
     p.wait()
     s.check("killed, then resumed", play("killed") == whole)
-    # a finished evaluation runs nothing, so it is as good without the rows of other methods
+    # A finished evaluation runs no model, so the result is the same without the rows of other
+    # methods.
     rows = table(s.path("whole.tsv"))
     s.accepted("a part of it", [*argv[:-4], "--budgets", "20", "--docs", "3", "--state", s.path("whole.state"), "-o", s.path("part.tsv")])
     s.check("a part of it is the same", table(s.path("part.tsv")) == [r for r in rows if r["budget"] in ("0", "20")])

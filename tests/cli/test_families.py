@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Every family of models from run to report: what leaves a layer's own window is recorded as that, whatever the method, and is no choice of
-the method; a recording with all probes goes through every analysis and every figure; a plan repeats a run; what cannot be done with a
-family, and which families there are not, is said in one sentence.
-KVFATE_TESTS=long: every figure of every family, otherwise of a third of them."""
+"""Tests every model family from run to report. Evictions by a layer's sliding window are recorded
+as such for every method, and not as choices of the method. A recording with all probes works with
+every analysis and figure, and a plan repeats a run. Unsupported features and unsupported families
+are reported in one sentence. KVFATE_TESTS=long tests every figure of every family, otherwise a
+third of them."""
 import json
 import os
 import subprocess
@@ -26,7 +27,7 @@ with open(os.path.join(HERE, "../data/golden/family_golden.json")) as f:
     GOLDEN = json.load(f)["cases"]
 CASES = [case["args"].split() for case in GOLDEN if "rope_scale" not in case]
 IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
-STEPS, T = 9, 128  # the last token of the answer is not fed
+STEPS, T = 9, 128  # the last token of the answer is not fed back
 
 
 def option(words, name, otherwise=0):
@@ -45,7 +46,8 @@ def table(path):
 
 
 def window_of(words, layer):
-    """The window of a layer, as the families have them: Gemma 2 every second, Gemma 3 every sixth, OLMo 3 every fourth without one."""
+    """Returns the window of a layer as defined by the families: Gemma 2 has one in every second
+    layer; Gemma 3 has none in every sixth, and OLMo 3 none in every fourth."""
     every = {"gemma2": 2, "gemma3": 6, "olmo2": 4}.get(words[words.index("--arch") + 1])
     if layer < option(words, "--local-from"):
         return 0
@@ -106,7 +108,7 @@ for i, words in enumerate(CASES):
     said = s.accepted(name + ": ghosts", ["ghosts", shadow]).stdout.decode()
     s.check(name + ": nobody misses what the window leaves behind", "no query missed an entry" in said, said)
 
-# ---- every analysis and figure; those that need gates or more traces say so for all families alike
+# ---- every analysis and figure; those that need gates or more traces report it for all families
 ran = {}
 for i in range(len(CASES)):
     trace = s.path(f"{i}.kvf")
@@ -121,7 +123,7 @@ for i in range(len(CASES)):
     s.accepted(f"family {i}: report", ["report", trace, "-o", s.path("r.html")])
 s.check("an analysis works on all families or on none", set(ran.values()) <= {0, len(CASES)} and sum(n > 0 for n in ran.values()) > 20, ran)
 
-# ---- the one size of Gemma 2 whose attention is scaled by the width of the model is known by its depth
+# ---- the size of Gemma 2 with attention scaled by the model width is recognised by its depth
 def last_logits(**more):
     model = Gguf(arch="gemma2", layers=46, dim=32, ffn=32, heads=2, kv_heads=1, head_dim=32)
     model.metadata += [["gemma2." + key, 6, value] for key, value in more.items()]
@@ -133,7 +135,7 @@ def last_logits(**more):
 plain, by_width, by_head = last_logits(), last_logits(**{"attention.scale": 16 ** -.5}), last_logits(**{"attention.scale": 32 ** -.5})
 s.check("46 layers: by the width", (plain == by_width).all() and (plain != by_head).any())
 
-# ---- what is refused
+# ---- rejections
 for arch, words in (("qwen3moe", "a mixture of experts"), ("deepseek2", "latent attention"), ("mamba2", "recurrent layers"),
                     ("granitehybrid", "recurrent layers"), ("gpt2", "gemma2")):
     model = Gguf().set("general.architecture", arch).write(s.path("m.gguf"))
@@ -152,7 +154,7 @@ for arch in ("granite", "qwen2"):
     window.metadata.append([arch + ".attention.sliding_window", 4, 64])
     s.refused("refused: a window of " + arch, ["generate", "-m", window.write(s.path("m.gguf")), "--raw", "-p", "a", "-n", "1"], 1, "window", arch)
 
-# ---- scaled rotations: longer contexts, another header and run, and what is refused
+# ---- scaled RoPE: longer contexts, another header and run, and rejections
 LONG = s.file("over.txt", " ".join(str(i % 290 + 3) for i in range(700)).encode())  # the context is 512
 model = Gguf().write(s.path("short.gguf"))
 plain, scaled = s.path("plain.kvf"), s.path("scaled.kvf")
@@ -183,7 +185,7 @@ for i, words in ((1, "window"), (5, "window"), (7, "norms behind"), (8, "multipl
     model = os.path.join(s.models, f"family{i}.gguf")
     s.refused(f"no derivatives of family {i}", ["saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
 
-# ---- which layers have a window, by a number and by a list, in a file and in a folder
+# ---- layers with a window, given by a number and by a list, in a file and in a folder
 def pattern(kind=None, value=None, folder=None, file="m.gguf"):
     model = Gguf(arch="gemma3", layers=6, window=16)
     if kind is not None:

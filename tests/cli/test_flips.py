@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Files that kvfate writes and reads again: a flipped bit is refused in one sentence, or what it was part of is made anew; the result is never another.
-Of each kind of file some bits of all kinds of bytes; KVFATE_TESTS=long: every bit.  The like of single formats, every bit: tests/unit/test_table.c,
-tests/train/test_safetensors_write.c, test_checkpoint.c, tests/format."""
+"""Files that kvfate writes and reads again: a flipped bit is rejected in one sentence, or the
+damaged part is made again; the result never changes. For each kind of file, some bits of all kinds
+of bytes are flipped; KVFATE_TESTS=long: every bit. Tests of single formats with every bit:
+tests/unit/test_table.c, tests/train/test_safetensors_write.c, test_checkpoint.c, tests/format."""
 import os
 import random
 import sys
@@ -27,13 +28,14 @@ def read(path):
 
 
 def kind(byte):
-    """Of a byte of text: a digit, a letter, what parts fields, ..., of others whether it is zero."""
+    """Returns the kind of a byte. For text: a digit, a letter, a separator, ...; else zero or
+    not."""
     c = chr(byte)
     return "digit" if c.isdigit() else "letter" if c.isalpha() else c if c in "\t\n ,:.\"{}[]#=-" else byte == 0
 
 
 def some_bits(data, n):
-    """Bits of each kind of byte, and others; all of them in the long tests."""
+    """Returns bits of each kind of byte, and others; in the long tests all bits."""
     if LONG:
         return range(8 * len(data))
     places = {}
@@ -44,7 +46,7 @@ def some_bits(data, n):
 
 
 def flips(name, path, run, result, n=60, also=()):
-    """run(): the command, which reads the file; result(): what it made.  also: files that it changes."""
+    """run(): the command that reads the file; result(): its output. also: files that it changes."""
     good, kept = read(path), {p: read(p) for p in also}
     run_good = run()
     want = result()
@@ -105,7 +107,7 @@ def gates():
     out = s.path("g.tsv")
     use = ["eval", *M, "--data", TEXT, "--prompt-tokens", "40", "--score-tokens", "8", "--methods", "trimkv", "--budgets", "16", "--docs", "1", "--gates", s.path("g.safetensors"), "-o", out]
 
-    def rows():  # but for the hash of the file of gates
+    def rows():  # except the hash of the gate file
         return [line.split(b"\t")[:-1] for line in read(out).splitlines() if not line.startswith(b"#")]
     flips("gates", s.path("g.safetensors"), lambda: s.run(use), rows, 40)
 
@@ -119,7 +121,7 @@ def tasks():
 
 
 def answers():
-    """The states of mathematics and choices: every bit, by the package's own class."""
+    """The states of mathematics and choices: every bit, by the package's class."""
     path, name = s.path("a.state"), '# kvfate tasks: {"seed": 1}'
     state = study_tasks.State(path, name)
     for i, text in enumerate(("it is 12", 'a "quoted", "checksum": "x"} line\n\u00e9')):

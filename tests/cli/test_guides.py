@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every command of the guides first-figures, own-model and own-method runs, with a tiny random model in place of the default one, and
-the score that own-method writes in C compiles.
+"""Runs every command of the guides first-figures, own-model and own-method with a tiny random model
+instead of the default one, and compiles the score that own-method writes in C.
 
 usage: test_guides.py KVFATE ROOT GEN_TINY
 """
@@ -16,13 +16,13 @@ from check import check, finish  # noqa: E402
 
 kvfate, root, gen_tiny = map(os.path.abspath, sys.argv[1:4])
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# The heads that the pages name are there: 30 layers of 3 KV heads.
+# The model has the heads that the pages use: 30 layers of 3 KV heads.
 SHAPE = "--layers 30 --heads 9 --kv-heads 3 --head-dim 4 --dim 36 --ffn 48 --context 2048 --seed 5".split()
 COMMAND = re.compile(r"(kvfate (?!run: )|grep |printf |/usr/bin/python3 )")
 
 
 def blocks(page):
-    """The indented blocks of a page, each a list of lines, with lines that a backslash ends joined to the next."""
+    """Returns the indented blocks of a page as lists of lines; continuation lines are joined."""
     with open(os.path.join(root, "docs", "guide", page), encoding="utf-8") as f:
         text = f.read().replace("\\\n", "")
     return [[line[4:] for line in block.split("\n") if line.startswith("    ")]
@@ -39,7 +39,8 @@ def shell(line, folder):
 
 
 def run_page(page, folder):
-    """Runs the commands of a page in order; lines that begin with `model` are what the command before them prints."""
+    """Runs the commands of a page in order. Lines that begin with `model` are the output of the
+    previous command."""
     printed, n = "", 0
     for line in (x for block in blocks(page) for x in block):
         if COMMAND.match(line) and "value-norm" not in line:
@@ -50,7 +51,7 @@ def run_page(page, folder):
 
 
 def check_refusal(folder):
-    """The sentence that own-model quotes is what the program says."""
+    """The message that own-model quotes must be the program's."""
     said = [x for block in blocks("own-model.md") for x in block if x.startswith("kvfate run: ")]
     argv = [kvfate, *"run -m tiny.gguf --raw -p a --method trimkv --budget 8 -o none.kvf".split()]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True)
@@ -58,7 +59,8 @@ def check_refusal(folder):
 
 
 def check_heads_gates(folder):
-    """The recipe of WG-KV's figure 7 in paper-figures.md: gates of `duo` from an effect, with heads in the order of their KL."""
+    """The recipe of WG-KV's figure 7 in paper-figures.md: gates of `duo` from an effect, with heads
+    in the order of their KL."""
     with open(os.path.join(root, "docs/guide/paper-figures.md"), encoding="utf-8") as f:
         row = next(line for line in f if line.startswith("| Figure 7, Figure 14 | accuracy on HELMET"))
     effect, gates, score = [x for x in re.findall(r"`([^`]+)`", row) if x.startswith(("kvfate effect", "examples/", "kvfate eval"))]
@@ -80,7 +82,8 @@ def check_heads_gates(folder):
 
 
 def check_score():
-    """The two diffs of own-method: the file compiles without a warning, the lines around the new line are those of the list."""
+    """The two diffs of own-method: the file compiles without a warning, and the lines around the
+    new line are those of the list."""
     diffs = {m[1]: b for b in blocks("own-method.md") for line in b if (m := re.match(r"\+\+\+ b/(.*)", line))}
     check("two diffs", sorted(diffs) == ["engine/method/score_value_norm.c", "engine/method/scores.list"], sorted(diffs))
     new = [x[1:] for x in diffs["engine/method/score_value_norm.c"] if re.match(r"\+(?!\+\+)", x)]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Traces that declare what they do not hold, hold what cannot be, or would steer a terminal: every command ends in time and within its
-memory, with a sentence.  hostile_traces.py says which there are.
+"""Traces with declarations that their contents do not match, with impossible contents, or with
+control characters for a terminal. Every command ends in bounded time and memory, with a message.
+hostile_traces.py makes them.
 """
 import json
 import os
@@ -25,7 +26,7 @@ def operands(a, path):
     return [path] * max(a["min_traces"], 1)
 
 
-# ---- more declared than is held
+# ---- more data declared than stored
 for name in ("huge", "t24"):
     for a in ANALYZERS:
         bounded(f"{name}: {a['name']}", [a["name"], *operands(a, trace(name))], words=("in a file of",))
@@ -38,7 +39,7 @@ for name in ("huge", "t24"):
     bounded(f"{name}: verify --full", ["verify", "--full", trace(name)], seconds=30)
 bounded("huge: what is missing", ["verify", trace("huge")], words=("tokens.id lacks 16777216 of the 16777216 values",))
 
-# ---- what no run says: heads, ages, numbers
+# ---- impossible contents: heads, ages, numbers
 for a in ANALYZERS:
     bounded(f"no KV heads: {a['name']}", [a["name"], *operands(a, trace("fpe01"))], (0, 1, 2))
 bounded("no KV heads: verify", ["verify", trace("fpe01")], words=("KV heads",))
@@ -81,7 +82,7 @@ big = beyond_integers(s)
 for a in ANALYZERS:
     bounded(f"numbers that no integer holds: {a['name']}", [a["name"], *operands(a, big)], (0, 1, 2))
 
-# ---- tables that are drawn: a few rows can name any head, step and age
+# ---- tables for figures: a few rows can have any head, step and age
 def table(name, columns, rows):
     return s.file(name + ".tsv", "\n".join([f"# table: {name}", columns.replace(" ", "\t"), *("\t".join(map(str, r)) for r in rows)]).encode() + b"\n")
 
@@ -101,7 +102,7 @@ few = table("eviction", "head layer index token birth evict_step age reason scor
 bounded("drawn: more pixels than a PNG may have", ["draw", few, "--size", "1690x1690", "-o", s.path("x.png")], words=("million pixels", "of at most 64"))
 bounded("drawn: as many as it may have", ["draw", few, "--size", "676x676", "-o", s.path("x.png")], (0,), memory=(400 + 256) << 20)
 
-# ---- less than a whole run
+# ---- an incomplete run
 empty = make(s.write_kvf, s.path("empty.kvf"), [Column(c.name, c.dtype, c.space, c.values[..., :0], c.axis, c.flags) for c in honest()], (L, H, G, 0))
 torn = make(s.write_kvf, s.path("torn.kvf"), honest(), (L, H, G, T), texts=["x"] * T, unclosed=True)
 for name, path, words in (("empty", empty, b"holds no steps"), ("unfinished", torn, b"was not closed")):
@@ -124,7 +125,7 @@ for argv in (["survival", good, "--criterion", "top64", "-o", "-"], ["tokens", g
     err = p.stderr.read()
     s.check(f"a pipe that nobody reads: {argv[0]}", p.wait() == -signal.SIGPIPE and not err, p.returncode, err)
 
-# ---- what is no regular file, and one that shrinks
+# ---- no regular file, and a file that shrinks
 fifo = s.path("fifo.kvf")
 os.mkfifo(fifo)
 for argv in (["survival", fifo], ["info", fifo], ["verify", fifo], ["generate", "-m", fifo, "-p", "x"],
@@ -137,7 +138,7 @@ bounded("data without an end", ["eval", "-m", s.model(0), "--data", "/dev/zero",
                                 "-o", s.path("e.tsv")], words=("may have no end",))
 bounded("a list without an end of lines", ["corpus", "survival", "@/dev/zero"], words=("a line is too long",))
 p = subprocess.Popen([s.exe, "corpus", "survival", "@" + fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-try:  # it waits for who writes the list
+try:  # waits for the reader of the list
     p.wait(1)
 except subprocess.TimeoutExpired:
     p.terminate()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Every command that reads a trace over every hostile trace: it ends by itself, without a signal, within 400 MiB and within 10 seconds of
-the processor, and where it takes longer it says how far it is on a terminal.  The commands come from `kvfate describe`.
-KVFATE_TESTS=long: every analysis (otherwise a fifth of them) and every figure of every trace, which test_hostile.py does for some,
-and what takes seconds; KVFATE_HOSTILE=FOLDER: the traces of a folder, too."""
+"""Runs every command that reads a trace on every hostile trace. It must end by itself, without a
+signal, within 400 MiB and 10 seconds of CPU time. If it takes longer, it must show its progress on
+a terminal. The commands come from `kvfate describe`. KVFATE_TESTS=long: every analysis (otherwise a
+fifth of them), every figure of every trace (test_hostile.py tests some), and slow cases.
+KVFATE_HOSTILE=FOLDER: also the traces of a folder."""
 import glob
 import json
 import os
@@ -17,7 +18,7 @@ s = Suite()
 TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
 ANALYZERS = {a["name"]: a for a in TOLD["analyzers"]}
 OUT = s.path("out.kvf")
-# What a command needs beside the traces; a list for each way to call it.
+# Arguments that a command needs in addition to the traces; one list for each form of the call.
 MORE = {"info": [[], ["--json"]], "verify": [[], ["--full"]], "checksum": [[], ["--stored"]], "trim": [["--tokens", "0:1"], ["--head", "L0K0"]],
         "split": [["--parts", "2"], ["--steps", "7"]], "plan": [[]], "report": [[]], "corpus": [[]]}
 OUTPUT = {"repair": OUT, "compact": OUT, "trim": OUT, "cat": OUT, "plan": OUT, "split": s.path("part-%d.kvf"), "report": s.path("x.html"),
@@ -46,7 +47,8 @@ def left_over():
 
 
 def longest_silence(argv, ends):
-    """The exit status of a command with a terminal as its standard error, and the longest time in which it wrote nothing there."""
+    """Returns the exit status of a command with a terminal as standard error, and the longest time
+    without output there."""
     master, terminal = ends
     p = subprocess.Popen([s.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal)
     os.close(terminal)
@@ -56,7 +58,7 @@ def longest_silence(argv, ends):
         most, last = max(most, time.monotonic() - last), time.monotonic()
         try:
             data = os.read(master, 1 << 16) if ready else b""
-        except OSError:  # the terminal has ended with the program
+        except OSError:  # the terminal ended with the program
             data = b""
         said += data
         if not data:
@@ -80,7 +82,7 @@ for i, (name, path) in enumerate(traces):
             continue
         for argv in calls(command, path):
             s.longest = 0
-            # Of heads, export checks 200,000 records one by one in Python.
+            # For heads, export checks 200,000 records one by one in Python.
             long = name == "blobs-60" or (name, command["name"]) == ("heads", "export")
             s.bounded(f"{name}: {' '.join(a for a in argv if '/' not in a)}", argv, (0, 1, 2, 3), seconds=60 if long else 10)
             count += 1
@@ -88,7 +90,7 @@ for i, (name, path) in enumerate(traces):
 s.check("nothing is left of what failed", not left_over(), left_over())
 print(f"{len(traces)} traces, {count} commands: at most {s.most >> 20} MiB, and {', '.join(f'{t:.1f} s {a} of {n}' for t, (n, a) in sorted(slowest.items())[-5:])}")
 
-# ---- progress: what decodes nearly as much as may be, or a third of that
+# ---- progress: decoding the maximum allowed amount, or a third of it
 LAST = s.path("blobs-60.kvf") if LONG else bomb(s, 20)
 LASTING = (["verify", "--full", LAST], ["compact", LAST, "-o", OUT, "--overwrite"], ["checksum", LAST], ["repair", LAST, "-o", OUT, "--overwrite"])
 for argv in LASTING[:None if LONG else 2]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Options that would change nothing are rejected by name, and so are names of output that end as another format does, and variables of the
-environment that cannot be read."""
+"""Rejects by name: options without an effect, output names with the ending of another format, and
+invalid environment variables."""
 import json
 import os
 import sys
@@ -19,7 +19,7 @@ s.accepted("a trace", [*RUN, "-o", TRACE])
 
 
 def idle(option, argv, *more, words=(), code=2):
-    """The command is rejected with the option; the message names it."""
+    """The command must be rejected with the option, and the message must name it."""
     r = s.refused(f"{argv[0]} {option}", [*argv, option, *more], code, option, *words)
     return r
 
@@ -100,7 +100,7 @@ for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"),
 s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")
 s.refused("causal reads the size", ["causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
 
-# ---- one summary for each trace, and whose budget is exceeded
+# ---- one summary for each trace, and the trace that exceeds its budget
 for name, method in (("b", "window"), ("c", "snapkv")):
     s.accepted(name, ["run", *MODEL, "--force", TRACE, "--method", method, "-B", "16", "-q", "-o", s.path(name + ".kvf")])
 text = s.run(["tokens", TRACE, s.path("b.kvf"), s.path("c.kvf")]).stdout.decode().splitlines()
@@ -113,7 +113,7 @@ said = s.run(["run", *MODEL, *P, "-n", "60", "--ignore-eos", "--method", "h2o", 
 s.check("an override that exceeds it", [x for x in said.splitlines() if "over the budget" in x]
         == ["after the prompt a query saw up to 23 entries of a head, 3 over the budget, as window:budget=20,slack=3 asks for"], said)
 
-# ---- names that end as another format does
+# ---- names with the ending of another format
 for argv, shown in ((RUN, "OUT.kvf"), (["logits", *MODEL, *P], "OUT.npy"), (["trim", TRACE, "--tokens", "0:5"], "OUT.kvf"), (["compact", TRACE], "OUT.kvf"), (["plan", TRACE], "P.kvf"),
                     (["report", TRACE], "FILE.html"), (["quiz"], "FILE.jsonl"), (["train", *MODEL, "--data", DATA], "GATES.safetensors"),
                     (["tune", *MODEL, "--data", DATA], "MODEL.gguf"), (["split", TRACE, "--parts", "2"], "PATTERN.kvf"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""kvfate info: what it says of blobs, one by one and when they are many, of the run and of the digest, against the package kvfate.
-tests/format/check_reader.py compares it with stored files, intervals among them."""
+"""kvfate info: its output about blobs (one by one, and if there are many), the run and the digest,
+compared with the package kvfate. tests/format/check_reader.py compares it with stored files,
+including intervals."""
 import json
 import sys
 import zipfile
@@ -44,7 +45,7 @@ many = make(s.write_kvf, s.path("many.kvf"), columns(), (L, H, 4, T), blobs=[f"x
 told, lines = info(many)
 s.check("of many kinds the first are told", len(told["blobs"]) == 64 and lines[-1] == "  and 36 of other kinds", lines[-1])
 
-# ---- without what is not there
+# ---- absent data
 told, lines = info(sample(s, "torn.kvf", unclosed=True), 3)
 s.check("no digest of one that was not closed", "digest" not in told and "run" in told and not [x for x in lines if x.startswith("digest")], told)
 s.check("no blobs", told["blobs"] == [] and "blobs" not in lines)
@@ -52,7 +53,7 @@ with zipfile.ZipFile(os.path.join(HERE, "..", "format/golden/format-0.1.zip")) a
     told, lines = info(s.file("old.kvf", z.read("run.kvf")))
 s.check("of format 0.1", told["format"] == "0.1" and "run" not in told and "digest" not in told and "format    0.1" in lines, told)
 
-# ---- a run header and a result that are no JSON are shown as texts
+# ---- a run header and a result that are not JSON are shown as text
 sys.path.insert(0, os.path.join(HERE, "..", "format"))
 from write_kvf import Writer  # noqa: E402
 
@@ -64,9 +65,9 @@ for text in ("", "[1,2", '{"a":1}x'):
     told = info(s.path("odd.kvf"))[0]
     s.check("what is no JSON is a text", (told["header"], told["result"]) == (text, text), text, told)
 
-# ---- what is printed is JSON whatever the texts are, and verify tells of those that are none
+# ---- the output is JSON for any texts, and verify reports texts that are not JSON
 def strict(text):
-    """The value of a text if it is JSON as RFC 8259 has it; Python's own reader takes NaN."""
+    """Returns the value of a text if it is JSON by RFC 8259; Python's own reader accepts NaN."""
     def refuse(word):
         raise ValueError(word)
     return json.loads(text, parse_constant=refuse)
@@ -96,7 +97,7 @@ w.close()
 r = s.run(["verify", s.path("odd.kvf")])
 s.check("a zero byte in the header", r.returncode == 1 and b"no JSON object" in r.stderr, r)
 
-# ---- an analysis rejects a run header that it cannot read, and says what is wrong with it
+# ---- an analysis rejects an unreadable run header, and names the error
 for n, (meta, word) in enumerate((("{\"method\":", "the run header: not valid JSON near byte"), ('{"run":{"prompt_tokens":1,"prompt_tokens":2}}', "the run header: JSON repeats the key \"prompt_tokens\""),
                                   ('{"method":{"budget":"8"}}', "method.budget of the run header is not a whole number"), ('{"run":{"prompt_tokens":2.5}}', "run.prompt_tokens of the run header is not a whole number"))):
     path = make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta=meta)
@@ -105,7 +106,8 @@ for n, (meta, word) in enumerate((("{\"method\":", "the run header: not valid JS
 r = s.run(["info", make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta="[1,2")])
 s.check("info shows the rest and tells", r.returncode == 0 and b"not valid JSON near byte 4" in r.stderr and b"format" in r.stdout, r)
 
-# ---- names of blobs: those of the schema and one's own; others are shown and copied, and verify tells of them
+# ---- names of blobs: those of the schema and private ones; others are shown and copied, and verify
+# reports them
 for name, good in (("q", True), ("attention", True), ("x-", True), ("x-lab.k", True), ("keys", False), ("Q", False), ("x", False), ("attention2", False)):
     w = Writer(s.path("named.kvf"), b"{}", [(1, 1)], [])
     w.blob(name, 1, 0, 0, 0, (2,), b"ab")
@@ -117,7 +119,7 @@ for name, good in (("q", True), ("attention", True), ("x-", True), ("x-lab.k", T
     s.accepted(f"a blob {name} is copied", ["compact", s.path("named.kvf"), "-o", s.path("copied.kvf"), "--overwrite"])
     s.check(f"a blob {name} is kept", s.run(["checksum", s.path("copied.kvf")]).stdout.split()[:1] == s.run(["checksum", s.path("named.kvf")]).stdout.split()[:1])
 
-# ---- a blob that is damaged: all else is shown
+# ---- a damaged blob: all other data are shown
 data = bytearray(open(x, "rb").read())
 r = [r for r in records(t) if r["type"] == 10][-1]
 data[r["offset"] + 88 + 3] ^= 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run that is stopped: by SIGINT or SIGTERM it closes its trace, by SIGKILL the trace stays readable.
-A table that is being written then leaves nothing behind."""
+"""Interrupted runs: after SIGINT or SIGTERM a run closes its trace, after SIGKILL the trace is
+readable. An interrupted write of a table leaves no file."""
 import contextlib
 import glob
 import itertools
@@ -14,9 +14,9 @@ from harness import Gguf, Suite
 
 s = Suite()
 LONG = os.environ.get("KVFATE_TESTS") == "long"
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # nohup ignores the first, which children would inherit
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # nohup ignores the first one, which children would inherit
     signal.signal(number, signal.SIG_DFL)
-N, BLOCK = 6000, 1024  # tokens asked for; steps between the recorder's commits
+N, BLOCK = 6000, 1024  # number of tokens; steps between the recorder's commits
 MODEL = Gguf(layers=2, heads=4, kv_heads=2).set("llama.context_length", 8192).write(s.path("long.gguf"))
 
 
@@ -26,7 +26,7 @@ def start(out, n, *more):
 
 
 def wait_for(out, size, process, suffix=".unfinished"):
-    """Until the file beside the trace has so many bytes."""
+    """Waits until the unfinished file of the trace has this many bytes."""
     part = out + suffix
     for _ in range(3000):
         if process.poll() is not None or (os.path.exists(part) and os.path.getsize(part) >= size):
@@ -60,7 +60,7 @@ def stopped_by(number):
 
 
 def killed(after):
-    """Epochs are committed at 1, 2, 4, ... blocks: what was committed must be there."""
+    """Epochs are committed at 1, 2, 4, ... blocks: committed data must be present."""
     out = s.path(f"killed{after}.kvf")
     p = start(out, N, "--raw", "-p", "the thing", "--temp", "1")
     wait_for(out, after, p)
@@ -91,7 +91,8 @@ def killed(after):
 
 
 def killed_early():
-    """The first tail comes after a second, whatever was fed: it is readable, and gone when a run is done."""
+    """The first tail is written after one second, for any number of tokens. It is readable, and
+    removed when a run ends."""
     out = s.path("early.kvf")
     p = start(out, N, "--raw", "-p", "the thing", "--temp", "1", "--probes", "full")
     wait_for(out, 1, p, ".tail")
@@ -125,7 +126,7 @@ def killed_early():
 
 
 def during_the_prompt():
-    """Stops between chunks of the prompt, which are fed one by one here."""
+    """Stops between chunks of the prompt, which are processed one by one here."""
     out = s.path("prompt.kvf")
     text = s.file("prompt.txt", b"\xff" * 8000)
     p = start(out, 4, "--raw", "-f", text, "--chunk", "1", "--json")
@@ -143,7 +144,7 @@ def during_the_prompt():
 
 
 def parts(out):
-    """The sizes of what is being written for out."""
+    """Returns the sizes of the temporary files of out."""
     sizes = []
     for path in glob.glob(os.path.join(os.path.dirname(out), f".{os.path.basename(out)}.*.part")):
         with contextlib.suppress(FileNotFoundError):
@@ -152,7 +153,8 @@ def parts(out):
 
 
 def table_stopped_by(trace, number, name, was):
-    """While its part grows; was: what stood at X before, or None.  False: it was written first, try again."""
+    """Interrupts while the temporary file grows; was: the earlier content of X, or None. Returns
+    False if the write finished first: try again."""
     out = s.path(name)
     if was is not None:
         s.file(name, was)

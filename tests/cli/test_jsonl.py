@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Files of prompts (--jsonl): the bytes of single runs, what is skipped, made anew and gone on with, shards, and lines that are refused."""
+"""Files of prompts (--jsonl): the bytes equal those of single runs. Tests skipped, repeated and
+continued lines, shards, and rejected lines."""
 import fcntl
 import gzip
 import json
@@ -21,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import make_gates  # noqa: E402
 
 s = Suite()
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of a shell in the background would inherit that it is ignored
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of a background shell would inherit that it is ignored
 MODEL = Gguf().set("tokenizer.chat_template", chat_templates.TURNS).set("llama.context_length", 2048).write(s.path("m.gguf"))
 HOW = ["-m", MODEL, "-t", "1", "--ignore-eos", "--method", "window", "-B", "12", "--temp", "1"]
 MESSAGES = [{"role": "system", "content": "be \u00e9"}, {"role": "user", "content": "hello \"there\""}]
@@ -52,7 +53,7 @@ def batch(name, file, out, *more, code=0):
     return r.stderr.decode()
 
 
-# each line is the single run with the same options
+# Each line equals the single run with the same options.
 PROMPTS = lines("p.jsonl", {"prompt": "hello"}, {"id": "b.2", "messages": MESSAGES, "n": 5}, {"id": "c_3", "text": "once upon", "seed": 7},
                 {"id": "d-4", "prompt": "hello", "n": 1, "seed": 3})
 chat = s.file("chat.json", json.dumps(MESSAGES).encode())
@@ -85,12 +86,13 @@ after = lines("after.jsonl", {"text": "one", "n": 3, "seed": 5}, {"id": "b", "te
 batch("n and seed are of their line", after, s.path("after"), "-n", "9", "-s", "7")
 s.check("those of the options come again", read(s.path("after/b.kvf")) == expected["c_3.kvf"])
 
-# what is there is skipped, and made anew when that is asked for
+# Existing traces are skipped, and made again on request.
 os.unlink(os.path.join(OUT, "b.2.kvf"))
 err = batch("again", PROMPTS, OUT, "-n", "9")
 s.check("skipped", err.endswith("1 made, 3 skipped, 0 failed\n") and folder(OUT) == expected, err)
 
-# a writer that was killed when its file was whole has left its lock, or a part; what a living one holds stays
+# A writer that was killed after its file was complete leaves its lock, or a temporary file. Files
+# of a living writer stay.
 left = [os.path.join(OUT, x) for x in (".c_3.kvf.lock", ".c_3.kvf.0123456789abcdef.part")]
 for name in left:
     s.file(name, b"")
@@ -101,7 +103,7 @@ with open(left[0], "rb") as held:
 batch("after a kill", PROMPTS, OUT, "-n", "9")
 s.check("what a killed writer left is gone", not any(os.path.exists(x) for x in left) and folder(OUT) == expected, os.listdir(OUT))
 
-# what is there of another run, or no trace at all, is told and stays
+# An existing trace of another run, or a file that is no trace, is reported and stays.
 s.file("out/c_3.kvf", b"other bytes")
 err = batch("no trace", PROMPTS, OUT, "-n", "9", code=1)
 s.check("it is told", "p.jsonl: line 3: " in err and "c_3.kvf: not a kvfate trace" in err and "--overwrite" in err and "3 skipped, 1 failed" in err, err)
@@ -113,7 +115,8 @@ err = batch("another prompt", others, OUT, "-n", "9", code=1)
 s.check("the token is told", "line 1: " in err and ("of the prompt is" in err or "prompt_tokens is" in err) and "1 made, 0 skipped, 1 failed" in err, err)
 s.check("the line behind it is made", read(os.path.join(OUT, "c_4.kvf")) == expected["c_3.kvf"])
 os.unlink(os.path.join(OUT, "c_4.kvf"))
-# a run with another model, other gates or another adapter is another run: the header says so, and what is there stays
+# A run with another model, other gates or another adapter is another run: the header shows it, and
+# the existing trace stays.
 TWO = lines("two.jsonl", {"id": "a", "text": "once upon"}, {"id": "b", "text": "two"})
 SHAPE = ["--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64"]
 for i in (1, 2):
@@ -138,7 +141,7 @@ for key, first, second in (("model.hash", [], ["-m", OTHER]), ("model.hash", ["-
     err = batch(name + ": other", TWO, out, "-n", "3", *second, code=1)
     s.check(name + ": names the key", err.count(f"is of another run: {key} is ") == 2 and "0 made, 0 skipped, 2 failed" in err and folder(out) == there, err)
 
-# a line never overwrites an input
+# A line never overwrites an input.
 own = s.path("own")
 os.makedirs(own)
 for what, name, argv in (("model", "m", ["-m"]), ("gates", "g", ["--method", "trimkv", "--gates"]), ("adapter", "l", ["--lora"])):
@@ -151,7 +154,7 @@ err = batch("anew", PROMPTS, OUT, "-n", "9", "--overwrite")
 s.check("made anew", err.endswith("4 made, 0 skipped, 0 failed\n") and folder(OUT) == expected, err)
 s.check("quiet", batch("quiet", PROMPTS, OUT, "-n", "9", "-q") == "")
 
-# every line is in one shard
+# Every line is in one shard.
 parts = [s.path(f"part{i}") for i in (1, 2, 3)]
 for i, part in enumerate(parts, 1):
     batch(f"shard {i}", PROMPTS, part, "-n", "9", "--shard", f"{i}/3", "-q")
@@ -159,14 +162,14 @@ names = [sorted(os.listdir(p)) for p in parts]
 s.check("shards", names == [["000001.kvf", "d-4.kvf"], ["b.2.kvf"], ["c_3.kvf"]], names)
 s.check("shards have the same bytes", {k: v for p in parts for k, v in folder(p).items()} == expected)
 
-# a prompt over the context fails alone
+# Only the prompt over the context fails.
 long = lines("long.jsonl", {"id": "a", "text": "one"}, {"id": "b", "text": "word " * 3000}, {"id": "c", "text": "two"})
 err = batch("too long", long, s.path("long"), "-n", "4", code=1)
 s.check("the others are made", sorted(os.listdir(s.path("long"))) == ["a.kvf", "c.kvf"], os.listdir(s.path("long")))
 s.check("it is told", "long.jsonl: line 2: the prompt has" in err and "2 made, 0 skipped, 1 failed" in err
         and err.splitlines()[-1].endswith("lines that failed: 1, the first is line 2"), err)
 
-# generate writes the same answers, in order
+# generate writes the same answers, in order.
 r = s.accepted("generate", ["generate", "--jsonl", PROMPTS, *HOW, "-n", "9", "-q"])
 said = [json.loads(x) for x in r.stdout.splitlines()]
 s.check("ids in order", [x["id"] for x in said] == ["000001", "b.2", "c_3", "d-4"] and all(set(x) == {"id", "text", "tokens", "stop"} for x in said), said)
@@ -187,7 +190,7 @@ s.check("every second line", [json.loads(x)["id"] for x in r.stdout.splitlines()
 r = s.run(["generate", "--jsonl", long, *HOW, "-n", "2", "-q"])
 s.check("generate: one fails", r.returncode == 1 and [json.loads(x)["id"] for x in r.stdout.splitlines()] == ["a", "c"] and b"line 2" in r.stderr, r)
 
-# a batch that is stopped goes on, and gives the same set
+# An interrupted batch can be continued, and gives the same set.
 many = lines("many.jsonl", *({"id": f"x{i}", "text": "the thing", "seed": i} for i in range(8)))
 batch("undisturbed", many, s.path("whole"), "-n", "300", "-q")
 for number in (signal.SIGKILL, signal.SIGINT):
@@ -208,14 +211,14 @@ for number in (signal.SIGKILL, signal.SIGINT):
 
 GOOD = b'{"id":"a","prompt":"x"}\n'
 
-# a byte-order mark is not part of the first line, and messages take tools
+# A byte-order mark is not part of the first line, and messages support tools.
 s.check("a byte-order mark", batch("with a mark", s.file("mark.jsonl", b"\xef\xbb\xbf" + GOOD), s.path("mark"), "-n", "1").startswith("")
         and sorted(os.listdir(s.path("mark"))) == ["a.kvf"])
 batch("messages with tools", lines("tools.jsonl", {"messages": MESSAGES, "tools": [{"name": "f"}]}), s.path("tools"), "-n", "1")
 for name, data, word in (("UTF-16", GOOD.decode().encode("utf-16"), "UTF-16"), ("gzip", gzip.compress(GOOD), "gzip"), ("a zip", b"PK\3\4" + bytes(30), "zip")):
     s.refused(name, ["run", "--jsonl", s.file("bad.jsonl", data), *HOW, "-o", s.path("none")], 1, "bad.jsonl", word)
 
-# lines that are refused before anything runs
+# Lines that are rejected before the first run.
 for name, line, *words in (
         ("no JSON", b"{prompt", "line 2"), ("cut off", b'{"prompt":"x"', "line 2"), ("two values", b'{"prompt":"x"} {"prompt":"y"}', "line 2"),
         ("no object", b'["x"]', "object"), ("no text at all", b"{}", "is none"), ("none", b'{"id":"b"}', "is none"),
@@ -243,7 +246,7 @@ s.refused("no file", ["run", "--jsonl", s.path("nowhere"), *HOW, "-o", s.path("n
 batch("blank lines, ids of 100 bytes, an escaped backslash", s.file("blank.jsonl", b'\n{"text":"a\\\\u0000"}\r\n\n{"id":"' + b"i" * 100 + b'","text":"x"}'), s.path("blank"), "-n", "1")
 s.check("the number of a line counts blank ones", sorted(os.listdir(s.path("blank"))) == ["000002.kvf", "i" * 100 + ".kvf"], os.listdir(s.path("blank")))
 
-# what does not go with it
+# Incompatible options.
 for more in (["-p", "x"], ["-f", chat], ["--chat", chat], ["--ids", chat], ["--raw"], ["--force", chat], ["--plan", chat], ["--spans", chat], ["--resume"]):
     s.refused("beside " + more[0], ["run", "--jsonl", PROMPTS, *HOW, "-o", OUT, *more], 2, more[0], "exclude")
 for shard in ("0/2", "3/2", "1", "1/", "/2", "a/b", "1/0"):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Texts of tens of thousands of tokens: in time that grows with their length where a method bounds the cache, in memory that does always,
-with the right entries left; beyond the context of a model only with --rope-scale; prompts from files of many megabytes."""
+"""Texts of tens of thousands of tokens: the time is linear if a method bounds the cache, the memory
+is always linear, and the correct entries stay. Contexts beyond that of the model work only with
+--rope-scale. Also prompts from files of many megabytes."""
 import os
 
 import numpy as np
@@ -10,10 +11,11 @@ from harness import Gguf, Suite
 s = Suite()
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 B, SINKS, CHUNK = 512, 4, 256
-# Bytes for each token of two layers of four query heads and two KV heads: 48 a query head for --probes paper with steps of 4 bytes, 18 a KV head
-# for evictions, 157 a thread for rows of scores, 64 for tokens, texts and what is being written, and half of it all again for lists that double.
+# Bytes per token for two layers of four query heads and two KV heads: 48 per query head for
+# --probes paper with steps of 4 bytes, 18 per KV head for evictions, 157 per thread for rows of
+# scores, 64 for tokens, texts and data to write. Half of it is added for lists that double.
 PER_TOKEN = 1.5 * (8 * 48 + 4 * 18 + 2 * 157 + 64)
-HUGE_PAGE = 2 << 20  # what memory may come in
+HUGE_PAGE = 2 << 20  # the unit in which memory may be allocated
 
 
 def ids(n):
@@ -37,7 +39,7 @@ def peak(argv, name, seconds):
 
 
 def alive():
-    """[layer][head] positions that are left at the end"""
+    """Returns [layer][head] positions that are cached at the end."""
     out = s.path("e.npz")
     s.accepted("eviction", ["eviction", s.path("out.kvf"), "-o", out])
     with np.load(out) as z:
@@ -45,7 +47,7 @@ def alive():
         return {(l, h): z["token"][left & (z["layer"] == l) & (z["index"] == h)] for l in set(z["layer"]) for h in set(z["index"])}
 
 
-# ---- bounded caches: what is left follows from the method, memory from the length
+# ---- bounded caches: the method determines the kept entries, the length determines the memory
 lengths = (16384, 32768, 131072) if LONG else (16384, 32768)
 peaks = []
 for n in lengths:
@@ -58,7 +60,8 @@ def growth():
     return [(b - a - HUGE_PAGE) / (m - n) for a, b, n, m in zip(peaks, peaks[1:], lengths, lengths[1:])]
 
 
-# What waits to be written is more where other work slows the writer down: the least of three runs is the run's own need.
+# Unwritten data grow if other work slows the writer down, so the minimum of three runs is the run's
+# own need.
 for again in range(2):
     if max(growth()) > PER_TOKEN:
         peaks = [min(p, peak(run(n, f"window:sinks={SINKS},chunk={CHUNK}"), f"window, {n} tokens again", 60)) for p, n in zip(peaks, lengths)]
@@ -77,7 +80,7 @@ s.refused("32768 tokens in 8192", run(32768, "window", context=8192), 1, "32768"
 s.accepted("32768 tokens in 4 x 8192", run(32768, f"window:chunk={CHUNK}", "--rope-scale", "yarn:4", "--probes", "evict", context=8192))
 s.refused("32769 tokens in 4 x 8192", run(32769, "window", "--rope-scale", "yarn:4", context=8192), 1, "32769", "32768", "factor")
 
-# ---- large files: every digit is a token of its own, so that the number of tokens is known
+# ---- large files: every digit is one token, so that the number of tokens is known
 size = 50_000_000 if LONG else 5_000_000
 digits = s.file("digits.txt", (b"31415926535897932384 "[:20] * (size // 20)))
 say = ["generate", "-m", model(8192), "--raw", "-n", "1", "-f"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate ls: its table against the headers that the traces were made with, conditions against the same in Python, and each way to fail."""
+"""kvfate ls: its table compared with the headers of the traces, conditions compared with equal ones
+in Python, and all errors."""
 import fnmatch
 import json
 import operator
@@ -53,7 +54,7 @@ ids = [tuple((np.arange(made[p][1] - 1) + int(p[-6:-4]) // 2).tolist()) for p in
 s.check("documents", all((a == b) == (x == y) for a, x in zip(ids, t["document"]) for b, y in zip(ids, t["document"])))
 s.check("some share a document", len(set(ids)) < len(ids))
 
-# ---- conditions, against the same in Python
+# ---- conditions, compared with equal ones in Python
 
 SIGNS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -84,7 +85,7 @@ for i in range(120):
     seen.add(min(len(want), 2))
 s.check("conditions of all kinds", seen == {0, 1, 2})
 
-# ---- what is listed, and how
+# ---- listed traces and the format
 
 r = s.run(["ls", folder, "-w", "method=h2o seed>=2"])
 lines = r.stdout.decode().splitlines()
@@ -117,20 +118,20 @@ s.check("nothing steers a terminal", b"\x1b" not in r.stdout and r.stdout.count(
 r = s.run(["ls", text, first, "-w", "state=closed", "--paths"])
 s.check("files that are no traces do not hide the others", r.stdout.decode().split() == [first] and r.returncode == 3, r)
 
-# A trace that a run has not closed is listed by the name that it will have, once.
+# An unclosed trace is listed once, by its final name.
 left = s.path("left")
 os.mkdir(left)
 make(s.write_kvf, f"{left}/a.kvf", [Column("nll", "f32", "run", np.ones(3))], (L, H, G, 3))
 make(s.write_kvf, f"{left}/b.kvf", [Column("nll", "f32", "run", np.ones(3))], (L, H, G, 3), unclosed=True)
 names = sorted(os.listdir(left))
-if "b.kvf" in names:  # the maker leaves it at its name
+if "b.kvf" in names:  # the maker writes it to its final name
     os.rename(f"{left}/b.kvf", f"{left}/b.kvf.unfinished")
 t = table(s.exe, "ls", left)[0]
 s.check("what is not closed is listed", list(zip(t["trace"], t["state"])) == [(f"{left}/a.kvf", "closed"), (f"{left}/b.kvf.unfinished", "unfinished")], t["trace"], t["state"], names)
 os.link(f"{left}/b.kvf.unfinished", f"{left}/a.kvf.unfinished")
 s.check("beside a closed one it is not", table(s.exe, "ls", left)[0]["trace"] == [f"{left}/a.kvf", f"{left}/b.kvf.unfinished"])
 
-# ---- the same conditions choose what a corpus adds up
+# ---- the same conditions select the traces of a corpus
 
 
 def documents(*argv):
@@ -149,7 +150,7 @@ s.check("and the list of them", s.run(["corpus", "eviction", evict, "-w", "budge
         == s.run(["corpus", "eviction", *(f"{evict}/{i}.kvf" for i in range(3)), "--json"]).stdout.split(b'"meta"')[0])
 s.refused("a corpus of none", ["corpus", "eviction", evict, "--where", "budget>1000"], 1, "--where holds of no trace")
 
-# ---- refusals
+# ---- rejections
 
 for name, text, words in (("a key that is none", "metod=h2o", "did you mean 'method'"), ("a text in order", "method<h2o", "= or !="),
                           ("a number that is none", "budget=many", "is a number"), ("blanks", "budget = 4", "no condition"),

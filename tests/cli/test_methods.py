@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate methods: what it says of a row is what a run of the row has."""
+"""kvfate methods: its description of a method equals the settings of a run."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ s = Suite()
 PROMISED = ["name", "admission", "score", "allocation", "trigger", "selection", "summary", "source"]
 MORE = ["gates", "code", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
 BUDGET = 40
-TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none"}  # what a trace does not tell of them
+TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none"}  # not recorded in a trace
 
 
 def ask(*args):
@@ -19,7 +19,7 @@ def ask(*args):
 
 
 def effective(method, budget):
-    """the numbers in the header of a trace"""
+    """Returns the numbers in the header of a trace."""
     out = s.path("x.kvf")
     limit = ["--budget", str(budget)] if budget else []
     s.accepted(method + ": run", ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "2", "--method", method, *limit, "--probes", "evict",
@@ -43,7 +43,7 @@ for r in rows:
     line = next(line for line in table.splitlines() if line.startswith(name + " "))
     s.check(name + ": the parts in the table", line.split()[:6] == [r[k] for k in PROMISED[:6]] and line.endswith(r["summary"]), line)
 
-# As they run; rows that need a file cannot run here.
+# As they run; methods that need a file cannot run here.
 for r in rows:
     if r["gates"] or "plan" in r["needs"] or "twin" in r["needs"]:
         continue
@@ -53,7 +53,7 @@ for r in rows:
     s.check(r["name"] + ": parts as it runs", [ran[k] for k in ("name", "admission", "score", "allocation", "trigger", "read", "budget")]
             == [r[k] for k in PROMISED[:6]] + [r["budget"]], ran)
 
-# What is listed may be given, within its range and not beyond; what is not listed is refused.
+# Listed options are accepted within their range and not beyond; unlisted options are rejected.
 keys = sorted({o["key"] for r in rows for o in r["options"]})
 s.check("35 options in all", len(keys) == 35, keys)
 for n, key in enumerate(keys):
@@ -70,14 +70,15 @@ for n, key in enumerate(keys):
         limit = ["-B", "100000"] if r["budget"] else []
         s.refused(f"{r['name']}: {key}", ["methods", f"{r['name']}:{key}={have[0]['options'][0]['value']}", *limit], 2, "would change nothing")
 
-# variant=code is what `code` says, and nothing where it is null.
+# variant=code has the values in `code`, and no effect if it is null.
 for r in rows:
     limit = ["-B", BUDGET] if r["budget"] else []
     code = json.loads(ask(r["name"] + ":variant=code", "--json", *limit))
     given = json.loads(ask(r["name"] + (":" + r["code"] if r["code"] else ""), "--json", *limit))
     s.check(r["name"] + ": code", code == given and (r["code"] is None) == (code == r), code)
 
-# Published numbers shrink with the budget (docs/reference/methods.md), and bytes follow from them: g = 3, D = 64.
+# Published numbers shrink with the budget (docs/reference/methods.md), and bytes follow from them:
+# g = 3, D = 64.
 by = {r["name"]: r for r in json.loads(ask("--json", "-B", 100))}
 value = lambda name, key: next(o["value"] for o in by[name]["options"] if o["key"] == key)
 for name, key, want in (("snapkv", "window", 25), ("snapkv", "recent", 25), ("pyramidkv", "window", 8), ("window", "recent", 96), ("h2o", "recent", 50),
@@ -85,7 +86,7 @@ for name, key, want in (("snapkv", "window", 25), ("snapkv", "recent", 25), ("py
                         ("expected-attention", "floor", 0.2), ("local", "sinks", 25), ("wgkv-quest", "local", 25),
                         ("quest", "group", "none"), ("seer", "page", 64), ("duo", "sinks", 64), ("locret", "positions", "cache")):
     s.check(f"{name}: {key} at 100", value(name, key) == want, value(name, key))
-rows_of = lambda w: 4 * 3 * (w + 1) + 8 + 4  # a row more than the window; their sum in double and the birth
+rows_of = lambda w: 4 * 3 * (w + 1) + 8 + 4  # one row more than the window; their sum in double and the append step
 for name, want in (("full", 0), ("h2o", 3 * 8), ("snapkv", rows_of(25)), ("pyramidkv", rows_of(8)), ("tova", rows_of(1)), ("knorm", 4),
                    ("keydiff", 4 * 64 + 4 + 1), ("rkv", rows_of(8) + 4 * 64 + 4), ("trimkv", 4 + 8), ("wgkv", 4), ("wgkv-snapkv", rows_of(25) + 4),
                    ("quest", 2 * 4 * 64 / 16), ("wgkv-quest", 4 + 2 * 4 * 64 / 16), ("next-topk", 3 * 12)):
@@ -96,7 +97,7 @@ s.check("cost by what is reduced", [json.loads(ask("snapkv" + o, "--json"))["cos
 s.check("no budget where none is needed", [by[n]["budget"] for n in ("full", "duo", "wgkv")] == [0, 0, 100] and json.loads(ask("wgkv", "--json"))["budget"] == 0)
 s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o", "quest", "full")] == [256, 256, 0])
 
-# docs/reference/methods.md: the overview, and the lines of options and cost below each row.
+# docs/reference/methods.md: the overview, and the lines of options and cost below each method.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "methods.md")) as f:
     page = f.read()
 COMMON = {"sinks", "recent", "every", "order", "slack", "stride", "chunk", "positions", "tie"}
@@ -110,7 +111,7 @@ for r in by.values():
     s.check(name + ": bytes in the overview", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
     section = re.search(rf"^## [^\n]*(?<![\w-]){name}(?![\w-])[^\n]*\n(.*?)(?=^## )", page, re.M | re.S).group(1)
     said = re.search(r"^\* Options: (.*)$", section, re.M).group(1)
-    both = {"beta"} if name == "adakv" else set()  # its section is that of ada-pyramidkv as well
+    both = {"beta"} if name == "adakv" else set()  # its section also describes ada-pyramidkv
     listed = set(re.findall(r"`(\w+)`", said.replace("ada-pyramidkv", ""))) - both
     s.check(name + ": options in the docs", listed | (COMMON if "common" in said else set()) == set(own), said, sorted(own))
     s.check(name + ": cost in the docs", re.search(r"^\* Cost: .", section, re.M))
@@ -123,7 +124,8 @@ for key, o in options.items():
     s.check(key + ": in the table of options", listed.get(key) == [o["help"], values], listed.get(key), o)
 s.check("no other option in the table", set(listed) - set(options) <= {"option", "___"}, sorted(set(listed) - set(options)))
 
-# The sources of the defaults: all that are not neutral, with the values that the program has, and each with its source.
+# The sources of the defaults: all defaults that are not neutral, with the program's values and a
+# source each.
 NEUTRAL = {"order": "before", "positions": "original", "tie": "newer", "pool_kind": "max", "group": "mean", "across": "mean", "support": "all", "fold": "max",
            "divide": "none", "slots": "time", "compare": "ge", "every": 1, "pool": 1, "lookahead": 1}
 B = 100000

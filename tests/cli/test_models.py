@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate models: what loads is what the goldens and the code have; what it says of a model is counted here again."""
+"""kvfate models: the supported models are those of the goldens and the code, and its numbers about
+a model are recounted here."""
 import json
 import math
 import os
@@ -21,14 +22,14 @@ def ask(*args, **more):
 
 
 def bits(name):
-    """Bits per weight in memory, as the guide's table has them."""
+    """Returns the bits per weight in memory, from the guide's table."""
     guide = open(os.path.join(DATA, "..", "..", "docs", "guide", "own-model.md"), encoding="utf-8").read()
     head, _, row = re.search(r"(\| type in the file .*)\n(.*)\n(\| bits in memory .*)\n", guide).groups()
     types, numbers = ([c.strip() for c in line.strip("|").split("|")][1:] for line in (head, row))
     return next(float(n) for t, n in zip(types, numbers) if name in t.split(", "))
 
 
-# Everything that loads.
+# All supported models.
 known, text = json.loads(ask("--json")), ask()
 for f in known["families"]:
     s.check(f["arch"] + ": in the text", re.search(rf"^  {f['arch']} +{re.escape(f['models'])}$", text, re.M))
@@ -43,7 +44,7 @@ s.check("tokenizers", set(known["tokenizers"]) == {"gpt2", "llama", "t5"} and {"
 s.check("no line is long", max(map(len, text.splitlines())) <= 105, max(text.splitlines(), key=len))
 
 
-# Large shapes: a file with holes is answered at once and in little memory.
+# Large shapes: a file with holes is answered quickly and in little memory.
 def limits():
     resource.setrlimit(resource.RLIMIT_AS, (12 * GIB, 12 * GIB))
 
@@ -72,7 +73,7 @@ large("qwen3-4b", 9728, 151936, {"ngocbh/TrimKV-Qwen3-4B-Math", "WG-KV/checkpoin
 large("llama-3.1-8b", 14336, 128256, {"ngocbh/TrimKV-DeepSeek-R1-Distill-Llama-8B", "hyx21/Locret-llama-3.1-8B-instruct"},
       {"mit-han-lab/duo-attention: attn_patterns/Mistral-7B-Instruct-v0.2"})
 
-# A tiny model: what a run says of it.
+# A tiny model: compared with the output of a run.
 tiny, out = s.model(), s.path("x.kvf")
 s.accepted("run", ["run", "-m", tiny, "--raw", "-p", "abc", "-n", "2", "-q", "-o", out])
 ran = json.loads(s.accepted("info", ["info", out, "--json"]).stdout)["header"]["model"]
@@ -83,7 +84,7 @@ s.check("lengths", [m["length"] for m in found["memory"]][-1] == found["context"
 s.check("template", found["template"] and "template_error" not in found and "template   for chats" in ask(tiny))
 s.check("no gates", found["gates"] == [] and "kvfate train makes some" in ask(tiny))
 
-# What is wrong.
+# Errors.
 s.refused("no file", ["models", s.path("none.gguf")], 1, "none.gguf")
 s.refused("not a model", ["models", out], 1, "not a gguf file")
 s.refused("an empty folder", ["models", s.work.name], 1, "config.json")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""needle: variable tracking solved from the text alone, the chance of a guess, and the floor that eval makes of it."""
+"""needle: variable tracking solved from only the text, the chance of a guess, and the floor that
+eval computes from it."""
 import itertools
 import json
 import math
@@ -21,10 +22,11 @@ def read(name):
 
 
 def holders(text):
-    """{number: names that hold it} and the order of all names, from the sentences alone."""
+    """Returns {number: names with this value} and the order of all names, from only the
+    sentences."""
     held, order = {}, []
     for name, source in re.findall(r"VAR ([A-Z]{5}) = (?:VAR )?([A-Z]{5}|\d+)\.", text.decode()):
-        held[name] = held[source] if source in held else source  # a name that is not set yet fails here
+        held[name] = held[source] if source in held else source  # a name without a value fails here
         order.append(name)
     return held, order
 
@@ -55,7 +57,7 @@ def of_chains():
 
 
 def of_chance():
-    """One of all ordered answers of different numbers is right: counted where they are few."""
+    """One of all ordered answers of different numbers is right: counted if they are few."""
     for digits, keys, queries, values in ((1, 1, 1, 1), (1, 2, 2, 1), (1, 1, 1, 3), (2, 2, 1, 2)):
         s.accepted("chance", ["needle", "--words", "200", "--digits", str(digits), "--keys", str(keys), "--queries", str(queries), "--values", str(values),
                               "-o", s.path("chance")])
@@ -70,7 +72,8 @@ def of_chance():
 
 
 def of_floor():
-    """The floor is the mean chance; a full cache whose interval reaches it ranks nothing."""
+    """The floor is the mean chance. A full cache with an interval that includes it ranks no
+    method."""
     chances = (.2, .4, .6)
     def tasks(shift):
         for i, chance in enumerate(chances):
@@ -85,7 +88,7 @@ def of_floor():
     with open(s.path("t.state"), "w", encoding="utf-8") as f:  # all are right
         f.write("\n".join(signed([x if i <= at or not x else "\t".join([*x.split("\t")[:-2], "1", ""]) for i, x in enumerate(lines)], at)))
     z2 = 1.959963984540054 ** 2
-    low = 1 / (1 + z2 / 3)  # Wilson's lower end of 3 of 3
+    low = 1 / (1 + z2 / 3)  # Wilson's lower bound for 3 of 3
     for shift, none in ((0, False), (low - .4 + 1e-6, True), (low - .4 - 1e-6, False)):
         tasks(shift)
         s.accepted("floor", argv)

@@ -34,7 +34,7 @@ def seen(name, prompt):
     return [sum(i <= q < step for i, step in entries) for entries in heads.values() for q in range(prompt, T)]
 
 
-# ---- an answer of one token has no step whose speed could be told
+# ---- an answer of one token has no step with a measurable speed
 said = s.accepted("one token", ["run", *MODEL, *P, "-n", "1", "-o", kvf("one")]).stderr.decode()
 s.check("one token: its summary", "; decode 1 token; cache " in said and "nan" not in said, said)
 
@@ -69,7 +69,7 @@ s.check("-n 2", notes == [] and seen("two", prompt) == [12] * len(seen("two", pr
 _, notes = run("local", "--method", "local", "-B", 12, n=1)
 s.check("what leaves in the prompt is missed", notes == [], notes)
 
-# ---- dilution under a retention that never acted
+# ---- dilution with a retention that never acted
 for name, acts in {"one": False, "two": True}.items():
     run(name, "--method", "h2o", "-B", 12, "--probes", "evict,dilution", n=1 + acts)
     text = s.accepted(f"dilution {name}", ["dilution", kvf(name)]).stdout.decode()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Columns of one's own: names that begin with x- go through every command, other unknown names are refused when a trace is written, and
-traces of earlier versions that have such names are read and copied."""
+"""User-defined columns: names that begin with x- work in every command, other unknown names are
+rejected when a trace is written, and traces of earlier versions with such names can be read and
+copied."""
 import json
 import subprocess
 
@@ -20,7 +21,7 @@ older = make(s.write_kvf, s.path("older.kvf"), [*columns(), Column("surprise", "
 
 
 def copies(path, name):
-    """The trace itself and what every command that copies makes of it."""
+    """Returns the trace and the output of every command that copies it."""
     made = {}
     for command, *more in (["repair"], ["compact"], ["trim", "--tokens", "5:20"], ["split", "--parts", "2"], ["cat"]):
         out = s.path(f"{name}-{command}{'%d' if command == 'split' else ''}.kvf")
@@ -30,7 +31,7 @@ def copies(path, name):
     return made
 
 
-# ---- x- goes through everything
+# ---- x- works everywhere
 own = next(c for c in columns() if c.name == OWN).values
 for command, path in copies(x, "own").items():
     a, b = {"trim": (5, 20), "split": (0, 20)}.get(command, (0, T))
@@ -42,7 +43,7 @@ s.check("info --json names it", OWN in [c["name"] for c in json.loads(s.run(["in
 for argv in (["survival", "--criterion", "top64"], ["occupancy"], ["tokens"]):
     s.check(f"{argv[0]} is not changed by it", table(s.exe, *argv, x)[0] == table(s.exe, *argv, without)[0])
 
-# ---- other names are not written, and are read where they are
+# ---- other names cannot be written, but can be read
 for name in ("surprise", "X-lab.surprise", "nll.mine", "mass", "x_lab"):
     lines = f"meta {{}}\nshape {L} {H} 4 0\ncolumn {name} f32 kv token 0 0 /dev/null\n"
     r = subprocess.run([s.write_kvf, s.path("none.kvf")], input=lines, text=True, capture_output=True)

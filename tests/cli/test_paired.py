@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench/paired.py: against sums over all sign patterns by hand; names of rows; two files; what it refuses."""
+"""bench/paired.py: compared with sums over all sign patterns by hand; names of rows; two files;
+errors."""
 import itertools
 import os
 import re
@@ -30,7 +31,7 @@ def paired(*argv):
 
 
 def judged(what, line, name, x):
-    """The line names the row, its mean, its p by all sign patterns, and an interval."""
+    """The line has the name of the row, its mean, its p over all sign patterns, and an interval."""
     m = re.fullmatch(re.escape(name) + r": ([-+.\d]+) \((.[.\d]+|.nan)\.\.(.[.\d]+|.nan)\)( \*)? p = ([.\d]+)", line)
     s.check(what + ": form", m is not None, line, name)
     if not m:
@@ -39,7 +40,7 @@ def judged(what, line, name, x):
     s.check(what + ": mean", abs(mean - np.mean(x)) <= 5.1e-4, line, np.mean(x))
     sums = [abs(np.dot(signs, x)) for signs in itertools.product((1, -1), repeat=len(x))]
     s.check(what + ": p", abs(p - np.mean([v >= abs(sum(x)) * (1 - 1e-9) for v in sums])) <= 5.1e-5, line)
-    half, n = 1.96 * np.std(x) / np.sqrt(len(x)), len(x)  # of the normal approximation
+    half, n = 1.96 * np.std(x) / np.sqrt(len(x)), len(x)  # by the normal approximation
     if n < 10:  # Student's t, from tables
         half = {4: 3.1824463, 5: 2.7764451, 6: 2.5705818, 7: 2.4469118, 8: 2.3646243, 9: 2.3060041}.get(n, np.nan) * np.std(x, ddof=1) / np.sqrt(n)
         ends = [np.mean(x) - half, np.mean(x) + half]
@@ -70,7 +71,7 @@ def one_file():
 
 
 def typed_alike():
-    """Gates are not typed: rows that differ in them are told apart all the same."""
+    """Gates are not typed by the user: rows that differ in them are still distinguished."""
     a, b = documents(6), documents(6, shift=1)
     path = state("alike.state", {("trimkv", "sinks=0,gates=11", 8): a, ("trimkv", "sinks=0,gates=22", 8): b})
     code, lines, err = paired(path, "trimkv[gates=22]-trimkv[gates=11]")
@@ -84,7 +85,7 @@ def two_files():
     a, b = documents(8), documents(8, first=2, shift=1)
     other = dict(reversed(list(b.items())))  # in another order
     one = state("a.state", {("trimkv", "g=1", 8): a, ("h2o", "", 8): b})
-    two = state("b.state", {("trimkv", "g=2", 8): other}, tail="3\t00ff\ttrimkv\tg=2\t8\t3.5")  # a row that was cut off
+    two = state("b.state", {("trimkv", "g=2", 8): other}, tail="3\t00ff\ttrimkv\tg=2\t8\t3.5")  # a truncated row
     code, lines, err = paired(one, two, "trimkv-trimkv")
     s.check("two files", code == 0 and len(lines) == 1 and not err, lines, err)
     both = [d for d in a if d in b]
@@ -102,7 +103,7 @@ def two_files():
 
 
 def by_source():
-    """Documents of a source are one number; sources that are left out; a row by itself."""
+    """Documents of a source are one number; excluded sources; a single row."""
     a, b = documents(10, shift=1), documents(10)
     path = state("s.state", {("trimkv", "", 8): a, ("h2o", "", 8): b})
     source = dict(zip(a, "uuuvvwxyzz"))
@@ -122,7 +123,7 @@ def by_source():
 
 
 def many():
-    """More documents than patterns can be listed: p of a mean far from 0, and of one at it."""
+    """More documents than sign patterns can be listed: p of a mean far from 0, and of one at 0."""
     a = documents(40)
     path = state("many.state", {("a", "", 1): {d: x + 3 for d, x in a.items()}, ("b", "", 1): a, ("c", "", 1): {d: x + (-1) ** i for i, (d, x) in enumerate(a.items())}})
     _, lines, _ = paired(path, "a-b", "c-b")
@@ -131,7 +132,7 @@ def many():
 
 
 def from_eval():
-    """A file that eval wrote."""
+    """A file written by eval."""
     words = "the thing in there and other one is of an it he she ran red bit top hat ".split()
     text = s.file("t.txt", "".join(f" = T{k} = \n\n " + " ".join(words[(i * i + k) % len(words)] for i in range(80)) + " \n" for k in range(4)).encode())
     s.accepted("eval", ["eval", "-m", s.model(), "--data", text, "--methods", "h2o:recent=2,h2o:recent=6", "--budgets", "10,14", "--docs", "3",

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate part against brute force on all visible sets, on made-up traces and on runs."""
+"""kvfate part compared with a brute force over all visible sets, on artificial traces and on
+runs."""
 import os
 import random
 import sys
@@ -17,7 +18,7 @@ REASONS = ["alive", "budget", "window", "refused", "architecture", "plan"]
 
 
 def trace(name, ids, evict, reason=None, score=None, margin=None, space="kv", **more):
-    """evict [L][heads][T], -1 = alive"""
+    """evict [L][heads][T], -1 = never evicted."""
     evict = np.asarray(evict)
     L, H, T = evict.shape
     columns = [Column("evict_step", "u32", space, np.where(evict < 0, ALIVE, evict), flags=SNAPSHOT)]
@@ -30,14 +31,15 @@ def trace(name, ids, evict, reason=None, score=None, margin=None, space="kv", **
 
 
 def visible(evict, T):
-    """[L][H][T + 1][T]: query t sees entry i; the row T is what is left after the last query"""
+    """Returns [L][H][T + 1][T]: query t sees entry i; row T has the entries after the last
+    query."""
     e = np.where(np.asarray(evict) < 0, 10**9, evict)
     t, i = np.arange(T + 1)[:, None], np.arange(T)
     return (i <= t) & (t < e[:, :, None, :])
 
 
 def expected(a, b, T, end=True):
-    """per head: first_step, differ, only_a, only_b, earlier_a, earlier_b, equal_steps"""
+    """Returns per head: first_step, differ, only_a, only_b, earlier_a, earlier_b, equal_steps."""
     va, vb = visible(a, T), visible(b, T)
     rows = []
     for l in range(va.shape[0]):
@@ -75,7 +77,8 @@ pa = trace("a.kvf", range(6), a, reason=[[[0, 1, 1, 0, 0, 0]]], score=[[[np.nan,
            margin=[[[np.nan, .1, .125, np.nan, np.nan, np.nan]]])
 pb = trace("b.kvf", range(6), b, reason=[[[0, 1, 2, 5, 0, 0]]])
 rows, meta = compare("by hand", a, b, pa, pb, 6)
-# entry 2 is gone at 4 in A and at 5 in B: step 4 alone differs; entry 3 is cut after the last query of B
+# Entry 2 is evicted at 4 in A and at 5 in B: only step 4 differs; entry 3 is evicted after the last
+# query of B.
 s.check("by hand: row", rows == [[4, 2, 0, 1, 1, 0, 5]], rows)
 r = s.accepted("by hand: text", ["part", pa, pb])
 out = r.stdout.decode()
@@ -102,7 +105,7 @@ bare = trace("bare.kvf", None, a)
 r = s.accepted("no tokens", ["part", pa, bare])
 s.check("no tokens: says so", b"tokens are not compared" in r.stdout and b"equal: no difference of tokens known" in r.stdout, r.stdout)
 
-# ---- at random, against all visible sets
+# ---- random traces, compared with all visible sets
 for case in range(40):
     L, H, T = rng.randrange(1, 4), rng.randrange(1, 4), rng.randrange(1, 30)
     a = np.array([[[rng.choice([-1, rng.randrange(i + 1, T + 1)]) for i in range(T)] for _ in range(H)] for _ in range(L)])
@@ -153,7 +156,7 @@ s.refused("figure", ["part", pa, pa, "-o", s.path("x.png")], 2, ".tsv")
 s.refused("head set", ["part", pa, pa, "--head", "L9K0"], 2, "--head")
 r = s.run(["part", pa, trace("open.kvf", range(T), a, unclosed=True)])
 s.check("not closed", r.returncode == 3 and b"was not closed" in r.stderr and b"equal" in r.stdout, r)
-for steps in ([[[4 * T, T + 1, 0]]], [[[2, 0, 1]]]):  # impossible ones: beyond the end, before the birth
+for steps in ([[[4 * T, T + 1, 0]]], [[[2, 0, 1]]]):  # impossible ones: beyond the end, before the append
     odd = trace("odd.kvf", range(3), np.array(steps))
     s.survives("impossible steps", ["part", odd, trace("fine.kvf", range(3), [[[-1, 2, 3]]])], (0,))
     s.survives("impossible steps, the other way round", ["part", s.path("fine.kvf"), odd, "--entries", "-o", "-"], (0,))
@@ -169,7 +172,7 @@ for i in range(40):
     s.survives(f"damage {i}", ["part", pa, bad], (0, 1, 2, 3))
     s.survives(f"damage {i} with itself", ["part", bad, bad, "--entries", "-o", "-"], (0, 1, 2, 3))
 
-# ---- runs: two methods, against their eviction tables
+# ---- runs: two methods, compared with their eviction tables
 for method in ("h2o", "window"):
     s.accepted(method, ["run", "--overwrite", "-m", s.model(0), "-t", "1", "-q", "--raw", "-p", "the thing in there and there again", "-n", "40", "--ignore-eos",
                         "--method", method, "-B", "16", "-o", s.path(method + ".kvf")])

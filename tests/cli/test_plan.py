@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans: what they hold, forced tokens, repeated runs of every method, and hostile plans."""
+"""Plans: their contents, forced tokens, repeated runs of every method, and hostile plans."""
 import json
 import os
 import random
@@ -34,7 +34,7 @@ def info(name):
 
 
 def diff(a, b):
-    """{column: state} of two traces, their texts too"""
+    """Returns {column: state} of two traces, including their texts."""
     r = s.run(["diff", "--no-header", kvf(a), kvf(b), "--json"])
     s.check(f"diff {a} {b}", r.returncode in (0, 1), r)
     data = json.loads(r.stdout)["data"]
@@ -55,7 +55,7 @@ def ids_of(name):
     return table(s.exe, "tokens", kvf(name))[0]["id"]
 
 
-# ---- what a plan holds
+# ---- the contents of a plan
 run("h2o", "--method", "h2o", "-B", str(B))
 s.accepted("plan", ["plan", "--overwrite", kvf("h2o"), "-o", kvf("plan")])
 whole, plan = info("h2o"), info("plan")
@@ -92,7 +92,7 @@ s.accepted("plan of masses", ["plan", "--overwrite", kvf("mass"), "-o", kvf("par
 make(s.write_kvf, kvf("wide"), [Column("plan.mass", "f64", "query", mass[0].values)], (2, 2, 4, 5))
 s.check("masses are widened", diff("part", "wide")["plan.mass"] == "equal")
 
-# ---- refusals of `plan`
+# ---- rejections of `plan`
 s.refused("nothing is left", ["plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
 s.refused("--head without evictions", ["plan", "--overwrite", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
 s.refused("query heads", ["plan", "--overwrite", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
@@ -105,7 +105,7 @@ early = [Column("evict_step", "u32", "kv", np.zeros((2, 2, 5)))]
 s.refused("impossible steps", ["plan", "--overwrite", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
 s.check("no refused plan is left", not os.path.exists(kvf("x")) and not os.path.exists(kvf("x") + ".part"))
 
-# ---- forced tokens: the same method on the same tokens is the same run
+# ---- forced tokens: the same method on the same tokens gives the same run
 for source in ("h2o", "plan"):
     run("forced", "--method", "h2o", "-B", str(B), "--force", kvf(source), prompt=(), n=None)
     same(f"forced by {source}", "h2o", "forced")
@@ -141,7 +141,7 @@ s.check("another method on the same tokens", ids_of("fullforced") == all_ids and
 run("none", "--force", s.file("none.ids", b" \n"), n=None)
 s.check("no forced tokens", len(ids_of("none")) == n_prompt)
 
-# ---- refusals of --force
+# ---- rejections of --force
 FORCE = ["run", "--overwrite", *MODEL, "-o", kvf("x")]
 s.refused("ids as text, no prompt", [*FORCE, "--force", answer], 2, "no prompt", "answer.ids")
 s.refused("another prompt", [*FORCE, "--raw", "-p", "the other", "--force", kvf("h2o")], 2, "does not begin with this prompt")
@@ -156,7 +156,7 @@ bare = make(s.write_kvf, kvf("bare"), [Column("evict_step", "u32", "kv", np.full
 s.refused("a trace without tokens", [*FORCE, *P, "--force", bare], 1, "no token ids")
 s.refused("generate has no --force", ["generate", *MODEL, *P, "--force", answer], 2, "--force")
 
-# ---- hostile plans: made column by column
+# ---- hostile plans, made column by column
 T, header = 20, plan["header"]
 good = {"tokens.id": np.arange(T), "tokens.role": np.arange(T) >= 12, "evict_step": np.full((2, 2, T), ALIVE), "plan.mass": np.ones((2, 4, T))}
 TYPES = {"tokens.id": ("i32", "run"), "tokens.role": ("u8", "run"), "evict_step": ("u32", "kv"), "plan.mass": ("f64", "query")}
@@ -235,14 +235,14 @@ for i in range(60):
 MAKE_GATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
 LAYOUTS = {"trimkv": "rg", "dbtrimkv": "rg10", "locret": "locret", "wgkv": "wgkv", "wgkv-snapkv": "wgkv", "wgkv-quest": "wgkv", "seer": "seer", "duo": "duo"}
 WHY = {"evict_reason", "evict_score", "evict_margin", "evict_tie", "evict_rank"}
-GATES = {"write_gate", "log_beta", "importance", "block_gate", "head_gate"}  # there are no gates in a repeated run
+GATES = {"write_gate", "log_beta", "importance", "block_gate", "head_gate"}  # a repeated run has no gates
 LONG = ("--raw", "-p", "the thing in there and there again, in or out of it; " * 3)
 rows = json.loads(s.run(["methods", "--json"]).stdout)
 hash_of = whole_header = info("h2o")["header"]["model"]["hash"]
 
 
 def gates(method, seed=3):
-    """options that give a method the gates it needs"""
+    """Returns options with the gates that a method needs."""
     layout = LAYOUTS.get(method)
     path = s.path(f"{layout}{seed}.safetensors")
     if layout and not os.path.exists(path):
@@ -252,7 +252,8 @@ def gates(method, seed=3):
 
 
 def repeat(name, *options, replays=((),), by_choice=False):
-    """records a run, repeats its plan in several ways, compares; returns how many entries left"""
+    """Records a run, repeats its plan in several ways, and compares; returns how many entries were
+    evicted."""
     run("first", *options, prompt=LONG)
     s.accepted(name + ": plan", ["plan", "--overwrite", kvf("first"), "-o", kvf("its")])
     for more in replays:
@@ -287,7 +288,8 @@ for row in rows:
 stays = {r["name"] for r in rows if r["admission"] == "all" and r["score"] == "none"} | {"plan"}
 s.check("all the others evict", all((n == 0) == (name in stays) for name, n in left.items()), left)
 
-# cuts after a query, within the prompt, of several rows, of query heads; gates that refuse and a budget; pages of entries
+# Evictions after a query, in the prompt, of several methods, of query heads; gates that reject with
+# a budget; pages of entries.
 for options in (["h2o:order=after", "-B", "14"], ["snapkv:order=after,every=5", "-B", "18"], ["h2o:chunk=16", "-B", "14"], ["tova:chunk=16,order=after", "-B", "14"],
                 ["h2o:positions=cache", "-B", "14"], ["keydiff:positions=cache,chunk=32", "-B", "14"], ["snapkv:group=none", "-B", "14"], ["h2o:slack=6,order=after", "-B", "14"],
                 ["adakv", "-B", "40"], ["random", "-B", "1"], ["random", "-B", "64"], ["h2o", "-B", str(N)], ["window:sinks=2", "-B", "9"],
@@ -299,7 +301,7 @@ for options in (["h2o:order=after", "-B", "14"], ["snapkv:order=after,every=5", 
     s.check(name + ": something leaves", repeat(name, "--method", *options) > 0)
 repeat("exact", "--method", "h2o", "-B", "14", "--exact", replays=(("--exact",), ("--exact", "-t", "2")))
 
-# entries cut after the last query
+# Entries evicted after the last query.
 run("after", "--method", "h2o:order=after", "-B", "14", prompt=LONG)
 T = len(ids_of("after"))
 s.check("a cut after the last query", T in steps("after"))
@@ -308,7 +310,7 @@ s.accepted("plan of a prompt alone", ["plan", "--overwrite", kvf("ends"), "-o", 
 s.accepted("again", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
 same("a prompt alone", "ends", "again", but=WHY)
 
-# parts of plans
+# Parts of plans.
 s.accepted("evictions of one head", ["plan", "--overwrite", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
 run("onehead", "--plan", kvf("one"), prompt=(), n=None)
 e, want = np.array(steps("onehead")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
@@ -338,7 +340,7 @@ s.check("a plan as an override", (e[2] == want[2]).all() and (e[[0, 1, 3]] == -1
 run("queries", "--method", "snapkv:group=none", "-B", "14", prompt=LONG)
 s.accepted("plan of query heads", ["plan", "--overwrite", kvf("queries"), "-o", kvf("its")])
 s.refused("evictions of query heads beside others", [*FORCE, "--plan", kvf("its"), "--method", "full", "--override", "L1K0=plan"], 2, "plan")
-for length in (9, 40):  # another end of the prompt: the same entries are seen
+for length in (9, 40):  # another end of the prompt: the same entries are visible
     few = s.file("few.ids", " ".join(map(str, all_ids[:length])).encode())
     run("moved", "--plan", kvf("plan"), prompt=("--ids", few), n=None)
     s.check(f"a prompt of {length}", steps("moved") == steps("h2o") and ids_of("moved") == all_ids)

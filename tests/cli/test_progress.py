@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What takes longer than a moment tells on a terminal how far it is and how long it will still take, and nothing of it elsewhere."""
+"""Commands that take longer than a moment show progress and the remaining time on a terminal, and
+only there."""
 import fcntl
 import os
 import re
@@ -19,7 +20,7 @@ LINE = re.compile(rb"\r(\S+) +\[[#.]{24}\] ([\d.]+)/(\d+)  [\d.e+-]+ ([a-zA-Z]+)
 
 
 def on_terminal(*argv, columns=0):
-    """What a terminal of so many columns shows of the standard error, and the status."""
+    """Returns the standard error as shown on a terminal with this many columns, and the status."""
     ours, theirs = check.open_terminal()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, columns, 0, 0))
     p = subprocess.Popen([s.exe, *argv], stdout=subprocess.DEVNULL, stderr=theirs)
@@ -38,14 +39,15 @@ def on_terminal(*argv, columns=0):
 
 
 def shown(what, label, unit, *argv, least=3):
-    """Among what a command tells there is a line of this label, of which several states are seen."""
+    """Checks that a command's output has a line with this label, in several states."""
     said, status = on_terminal(*argv)
     states = {m[2] for m in LINE.finditer(said) if (m[1], m[4]) == (label, unit)}
     s.check(f"{what}: is told", status == 0 and len(states) >= least, status, states, said[-300:])
 
 
 def told(what, label, unit, *argv, elsewhere=False):
-    """The line rises up to the whole, once or more; it tells the time left, and is gone at the end.  elsewhere: nothing of it is in a pipe."""
+    """The line rises to the total, once or more; it shows the remaining time, and is removed at the
+    end. elsewhere: a pipe gets no such output."""
     shown, status = on_terminal(*argv)
     lines = [(m[1], float(m[2]), int(m[3]), m[4]) for m in LINE.finditer(shown)]
     s.check(f"{what}: ends well", status == 0, status, shown[-400:])
@@ -58,7 +60,7 @@ def told(what, label, unit, *argv, elsewhere=False):
         s.check(f"{what}: silent elsewhere", r.returncode == 0 and b"\r" not in r.stderr + r.stdout, r.stderr)
 
 
-# Of many heads, so that there is something to wait for on a quick machine, too.
+# Many heads, so that a fast machine also needs some time.
 WIDE = Gguf(layers=16, heads=8, kv_heads=8).set("llama.context_length", 8192).write(s.path("wide.gguf"))
 ids = s.file("ids.txt", b" ".join(b"%d" % (i * 7 % 90 + 3) for i in range(2700)))
 short = s.file("short.txt", b" ".join(b"%d" % (i * 7 % 90 + 3) for i in range(2400)))

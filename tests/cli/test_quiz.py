@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""quiz: questions solved from their words alone, parts that never meet, and the same bytes for the same options."""
+"""quiz: questions solved from only their words, disjoint parts, and equal bytes for equal
+options."""
 import json
 import re
 
@@ -17,7 +18,7 @@ def make(name, *more):
 
 
 def facts(question):
-    """The thing of the one who is asked for."""
+    """Returns the thing of the person in question."""
     has = dict(re.findall(r"(\w+) has (a \w+ \w+)\.", question))
     return has[re.search(r"What does (\w+) have\?$", question)[1]], len(has)
 
@@ -43,7 +44,7 @@ for kind, solve, levels in (("facts", facts, (1, 5, 16)), ("copy", copy, (1, 4, 
         s.check(f"{kind} {level}: an answer ends with it", all(x["answer"].rstrip(".").endswith(x["value"]) for x in made))
         s.check(f"{kind} {level}: as hard as asked for", all(n == level if kind != "sums" else n <= level for _, n in solved), solved[:3])
         s.check(f"{kind} {level}: what is said", all(x["kind"] == kind and x["level"] == level and 0 < x["chance"] <= 0.5 for x in made))
-# Few questions exist at this level, so that parts with one meeting place would share some.
+# At this level there are few questions, so that overlapping parts would share some.
 train = [make(f"train{i}.jsonl", "--kind", "sums", "--level", "3", "-n", "3000", "-s", str(i)) for i in (0, 1)]
 test = make("test.jsonl", "--kind", "sums", "--level", "3", "-n", "3000", "--part", "test")
 seen = {x["question"] for part in train for x in part}

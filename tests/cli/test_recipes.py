@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every command of docs/guide/trimkv-figures.md runs, with tiny models and gates in place of the published ones, and its files are what the page says.
+"""Runs every command of docs/guide/trimkv-figures.md with tiny models and gates instead of the
+published ones, and checks that its files are as described on the page.
 
 usage: test_recipes.py KVFATE ROOT GEN_TINY
 """
@@ -23,7 +24,7 @@ N, BUDGET = 110, 40
 
 
 def commands(page):
-    """Lines of the indented blocks of a page."""
+    """Returns the lines of the indented blocks of a page."""
     with open(page, encoding="utf-8") as f:
         return [line[4:] for line in f.read().split("\n") if line.startswith("    ")]
 
@@ -36,7 +37,7 @@ def shell(line, folder, variables):
 
 
 def table(path):
-    """Columns of a TSV file as lists of texts."""
+    """Returns the columns of a TSV file as lists of texts."""
     with open(path, encoding="utf-8") as f:
         rows = [x.rstrip("\n").split("\t") for x in f if not x.startswith("# ")]
     return {name: [r[i] for r in rows[1:]] for i, name in enumerate(rows[0])}
@@ -54,7 +55,7 @@ def is_picture(path):
 
 
 def gguf(path):
-    """{name: array} of an f32 file of gen_tiny.py, by the sizes that it was made with."""
+    """Returns {name: array} of an f32 file of gen_tiny.py, by the sizes with which it was made."""
     import argparse
     import gen_tiny as gen
     a = argparse.Namespace(**SHAPE, ffn=48, vocab=300, seed=21, type="f32", rope_base=1e6, untied=False, arch="qwen3", eps=1e-6)
@@ -62,7 +63,8 @@ def gguf(path):
 
 
 def first_layer(folder, ids):
-    """log beta of layer 0, from the embedding, the norm and the gates that NumPy makes of the same seed: [tokens, 8]."""
+    """Returns log beta of layer 0, [tokens, 8], from the embedding, the norm and the gates that
+    NumPy makes from the same seed."""
     sys.path.insert(0, os.path.join(root, "tests", "data"))
     import make_gates
     o = make_gates.options("--layout rg --layers 36 --heads 16 --kv-heads 8 --head-dim 4 --d-model 32 --hidden 6 --seed 7 -o -".split())
@@ -140,6 +142,6 @@ def trimkv_figures(folder):
 
 with tempfile.TemporaryDirectory(prefix="kvfate-recipes-") as folder:
     trimkv_figures(folder)
-    if len(sys.argv) > 4:  # to look at
+    if len(sys.argv) > 4:  # keeps the files for inspection
         shutil.copytree(folder, sys.argv[4], dirs_exist_ok=True)
 finish()

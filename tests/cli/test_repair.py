@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate repair: each record damaged in turn, cuts, broken chains and lost headers; what is kept by the package kvfate."""
+"""kvfate repair: each record damaged in turn, truncations, broken chains and lost headers; the kept
+data compared by the package kvfate."""
 import os
 import struct
 
@@ -17,7 +18,7 @@ HEADS = {"run": 1, "kv": H, "query": G}
 
 
 def repaired(name, bad, code):
-    """Runs repair on these bytes; (what was said, what was made)."""
+    """Runs repair on these bytes; returns (its messages, the repaired trace)."""
     r = s.run(["repair", s.file("bad.kvf", bytes(bad)), "-o", out, "--overwrite"])
     s.check(name, r.returncode == code, r.returncode, r.stderr.decode(), r.stdout.decode())
     if code != 1 and r.returncode == code:
@@ -81,7 +82,7 @@ s.check("nothing is lost", digest(t) == digest(whole), said)
 said, t = repaired("the footer is damaged", flipped(len(data) - 30), 3)
 s.check("all values are kept", differences(out) == [] and t.notes["repaired"]["closed"] is False and "not closed" in said, said)
 
-# ---- a record that is exchanged for another: all checksums are right but the link behind it
+# ---- a record exchanged for another: all checksums are right except the next link
 r = next(r for r in records(whole) if r["type"] == COLUMN and names[r["column"]] == "nll")
 bad, at = bytearray(data), r["offset"]
 values = bytearray(payload(whole, r))
@@ -94,7 +95,7 @@ said, t = repaired("the chain is broken", bad, 3)
 s.check("the place is told", f"chain of checksums is broken at byte {after(whole, r)}" in said, said)
 s.check("and noted", t.notes["repaired"]["breaks"] > 0, t.notes)
 
-# ---- cuts
+# ---- truncations
 ends = [after(whole, r) for r in records(whole)]
 commit = next(after(whole, r) for r in records(whole) if r["type"] == COMMIT)
 for cut in range(0, len(data), 997):
@@ -106,7 +107,7 @@ for cut in range(0, len(data), 997):
 said, t = repaired("not closed", data[:commit], 3)
 s.check("kept up to the last commit", "kept up to step 40" in said and differences(out) == [], said)
 
-# ---- refusals
+# ---- rejections
 os.remove(out)
 s.refused("no trace", ["repair", s.file("text", b"text" * 99), "-o", out], 1, "text")
 s.refused("an empty file", ["repair", s.file("empty", b""), "-o", out], 1, "empty")

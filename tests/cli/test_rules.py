@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Rules that hold for every command that `kvfate describe` lists: an empty -o, traces without steps, and control characters in the names of
-files."""
+"""Rules for every command in `kvfate describe`: an empty -o, traces without steps, and control
+characters in file names."""
 import json
 import os
 import subprocess
@@ -19,7 +19,8 @@ assert {*MADE, "info", "verify", "checksum", "report", "diff", "corpus", "surviv
 
 
 def call(command, path, out):
-    """A call of a command over one trace; out: the folder and the beginning of the names that it writes."""
+    """Returns a call of a command on one trace; out: the folder and the prefix of its output
+    names."""
     name = command["name"]
     least = next((a["min_traces"] for a in TOLD["analyzers"] if a["name"] == name), max(command["operands"]["least"], 1))
     file, more = PATTERN.get(name, ("x.kvf" if name in MADE else "x.html" if name == "report" else None, []))
@@ -27,14 +28,14 @@ def call(command, path, out):
     return [name, *traces, *more, *(["-o", out + file] if file else []), *(["--overwrite"] if name in MADE else [])]
 
 
-# ---- an output has a name, of every command that writes
+# ---- an output must have a name, in every command that writes
 writers = [c for c in COMMANDS.values() if any(o.get("short") == "o" for o in c["options"])]
 assert len(writers) > 30
 for command in writers:
     for option in (["-o", ""], ["--output", ""], ["--output="]):
         s.refused(f"{command['name']} {option}", [command["name"], *option], 2, "the name of what is written is empty")
 
-# ---- a trace without steps is less than a whole run, whoever reads it
+# ---- a trace without steps is incomplete, for every command
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "format"))
 from write_kvf import Writer  # noqa: E402
 
@@ -42,7 +43,7 @@ w = Writer(s.path("empty.kvf"), b"{}", [(H, G)] * L, [])
 w.commit(1, 0)
 w.close()
 for command in READERS:
-    if command["name"] == "ls":  # a list of traces fails for none of them: a column says which are empty (test_ls.py)
+    if command["name"] == "ls":  # a list of traces does not fail for them: a column shows which are empty (test_ls.py)
         continue
     argv = call(command, s.path("empty.kvf"), s.path("of-empty-"))
     r = s.run(argv)
@@ -58,7 +59,7 @@ for argv in (["trim", s.path("empty.kvf"), "--tokens", "0:1"], ["trim", s.path("
              ["split", s.path("empty.kvf"), "--parts", "1"]):
     s.refused("no piece of no steps", [*argv, "-o", s.path("piece-%d.kvf")], 1, "holds no steps")
 
-# ---- a tail that is there and cannot be read is told of
+# ---- an unreadable tail is reported
 left = made(s, "left.kvf", honest(), unclosed=True)
 name = left[:-len(".unfinished")] if left.endswith(".unfinished") else left
 os.symlink(name + ".tail", name + ".tail")
@@ -69,7 +70,7 @@ r = s.run(["verify", name])
 s.check("verify tells of a tail", r.returncode == 1 and b"left.kvf.tail: " in r.stderr, r)
 os.unlink(name + ".tail")
 
-# ---- names with control characters are shown, not sent
+# ---- names with control characters are escaped
 NAME = "a\nb\x1b[31m\x7f\t.kvf"
 os.mkdir(s.path("odd"))
 odd = os.path.join(s.path("odd"), NAME)

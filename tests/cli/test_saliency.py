@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""saliency: against finite differences of a float64 model, its identities, its trace, and bad input."""
+"""saliency: compared with finite differences of a float64 model; its identities; its trace; bad
+input."""
 import json
 import os
 import sys
@@ -23,10 +24,11 @@ IDS_FILE = s.file("ids.txt", " ".join(map(str, IDS)).encode())
 TINY = ["--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64"]
 
 
-# ---- by definition: entry i of a head gets ln w_i on its logit from every query t >= i + W
+# ---- by definition: ln w_i is added to the logit of entry i of a head for every query t >= i + W
 
 class Shifted(tiny_llama.Session):
-    """shift[layer][head][entry] for entries older than the window, own[layer][head] for the query's own."""
+    """shift[layer][head][entry] for entries older than the window, own[layer][head] for the query's
+    own entry."""
 
     def __init__(self, model, tokens, window, shift, own=None):
         super().__init__(model, tokens)
@@ -53,7 +55,7 @@ def loss(kind, model, ids, full, start, *how):
 
 
 def differences(kind, model, ids, window, shift, start=0):
-    """-d loss / d ln w of every entry, and the loss."""
+    """Returns -d loss / d ln w of every entry, and the loss."""
     full = log_p(model, ids, window, np.zeros_like(shift))
     out = np.zeros_like(shift)
     for at in np.ndindex(shift.shape):
@@ -67,7 +69,7 @@ def differences(kind, model, ids, window, shift, start=0):
     return out, loss(kind, model, ids, full, start, window, shift)
 
 
-# ---- what the program says
+# ---- the program's output
 
 def read(path):
     with open(path) as f:
@@ -87,7 +89,7 @@ def cube(values, model):
 
 
 def near(what, found, wanted):
-    bound = 1e-4 * np.abs(wanted).max()  # f32 against f64: 3e-6 was seen
+    bound = 1e-4 * np.abs(wanted).max()  # f32 against f64: 3e-6 was observed
     worst = np.abs(found - wanted).max() if found.shape == wanted.shape else np.inf
     s.check(what, worst <= bound and np.abs(wanted).max() > 1e-5, f"off by {worst:.3g}, allowed {bound:.3g}", found, wanted)
 
@@ -137,7 +139,7 @@ def weakened_points():
 
 
 def later_queries():
-    """Predictions from a query on, which are those that `effect` scores when it is the first after the prompt."""
+    """Predictions from a query on, which `effect` scores if it is the first after the prompt."""
     oracle = tiny_llama.Llama(s.model(0))
     half = np.full((oracle.layers, oracle.kv_heads, T), np.log(.5))
     for start in (1, 9, T - 2):
@@ -175,8 +177,9 @@ def recorded_gates():
 # ---- identities
 
 def one_head_together():
-    """A softmax does not change when all its logits move: moving all older entries of a head by c is moving the
-    query's own entry by -c.  So the sum over a head's entries at W = 1 is d loss / d (own logit)."""
+    """A softmax does not change if all its logits are shifted: shifting all older entries of a head
+    by c equals shifting the query's own entry by -c. So the sum over a head's entries at W = 1 is d
+    loss / d (own logit)."""
     oracle = tiny_llama.Llama(s.model(0))
     zero = np.zeros((oracle.layers, oracle.kv_heads, T))
     table, meta, _ = saliency("--ids", IDS_FILE)
@@ -196,7 +199,7 @@ def one_head_together():
     s.check("no entry is old enough: all 0", not cube(none["saliency"], oracle).any())
 
 
-# ---- a run's own numbers beside it
+# ---- compared with the numbers recorded in a run
 
 def ranks(x):
     x = np.asarray(x)
@@ -232,7 +235,7 @@ def beside_a_run():
             s.check(pre + name, np.allclose(got[""], wanted, atol=1e-9), got[""], wanted)
             s.check(pre + name + ": its interval", (got["_low"] <= wanted).all() and (wanted <= got["_high"]).all(), got)
             s.check(pre + name + ": the mean over heads", abs(float(meta[pre + name]) - wanted.mean()) < 1e-6, meta)
-            ends = [float(meta[pre + name + c]) for c in ("_low", "_high")]  # of two layers a quarter of the draws has the one alone
+            ends = [float(meta[pre + name + c]) for c in ("_low", "_high")]  # with two layers, a quarter of the samples contains only one of them
             s.check(pre + name + ": its interval by layers", np.allclose(ends, [wanted.mean(1).min(), wanted.mean(1).max()], atol=1e-6), ends, wanted)
     s.check("the summary says both", "with evict_step" in text and "with log_beta" in text, text)
 
@@ -245,14 +248,16 @@ def gates_file(name, seed=1, *more):
 
 
 def wanted_rhos(v, beta, last):
-    """Per head, and of all entries as one: of saliency and of its size."""
+    """Returns, per head and for all entries together, the correlation of saliency and of its
+    magnitude."""
     for pre, side in (("rho_", v), ("abs_rho_", np.abs(v))):
         each = np.array([[spearman(side[l, h, :last], beta[l, h, :last]) for h in range(v.shape[1])] for l in range(v.shape[0])])
         yield pre, each, spearman(side[:, :, :last].ravel(), beta[:, :, :last].ravel())
 
 
 def beside_gates():
-    """log beta of gates, without a run: that of the hidden states of a float64 model's f32 twin, which a run records."""
+    """log beta of gates without a run: computed from the hidden states of a float64 model's f32
+    copy, which a run records."""
     path = gates_file("other.safetensors", 9)
     other = s.path("full.kvf")
     s.accepted("a run that evicts nothing", ["run", "--overwrite", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
@@ -273,7 +278,7 @@ def beside_gates():
         s.check(pre + "log_beta: all entries as one", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
         s.check(pre + ": these are different numbers", abs(pooled - each.mean()) > 1e-4, pooled, each)
     s.check("the summary says it", "with log_beta" in text and "as one" in text and "evict_step" not in text, text)
-    # gates that are given stand in for those of the run, whose evictions stay
+    # Given gates replace those of the run; its evictions stay.
     table, _, _ = saliency("--of", s.path("trim.kvf"), "--gates", path)
     t = kvfate.open(s.path("trim.kvf"))
     own = np.asarray(t.log_beta, float)
@@ -281,7 +286,7 @@ def beside_gates():
 
 
 def shipped_gates():
-    """--method takes the file of its own name and model."""
+    """--method uses the file for its name and model."""
     model_hash = saliency("--ids", IDS_FILE)[1]["model_hash"]
     folder = s.path("shipped")
     os.mkdir(folder)
@@ -306,7 +311,7 @@ def shipped_gates():
 
 
 def chosen_heads():
-    """--head leaves rows out and changes none of the others; means are over what is left."""
+    """--head removes rows and changes none of the others; means are over the remaining heads."""
     path, last = s.path("other.safetensors"), T - 2
     base = ["--ids", IDS_FILE, "--gates", path]
     whole, _, _ = saliency(*base)
@@ -341,7 +346,7 @@ def chosen_heads():
 # ---- forms of the result
 
 def one_list():
-    """The options of the prompt are the same in every command that takes a prompt."""
+    """The options of the prompt are equal in every command with a prompt."""
     want = {"--model", "--prompt", "--file", "--chat", "--ids", "--raw"}
 
     def lines(command):

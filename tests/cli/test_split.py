@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate split: every part by the package kvfate, and each way to be refused."""
+"""kvfate split: every part compared by the package kvfate, and all rejections."""
 import glob
 import os
 import sys
@@ -14,7 +14,7 @@ x = sample(s, "x.kvf")
 
 
 def named(a):
-    """Columns whose names tell a token count from the part's first."""
+    """Columns with a token in their name count from the part's first token."""
     return {n: f"{n[:n.rindex('.')]}.{int(n[n.rindex('.') + 1:]) - a}" for n in ("received.L1H3.6", "received.L2H0.21")}
 
 
@@ -47,7 +47,8 @@ s.refused("more parts than tokens", ["split", x, "--parts", "41", *q], 2, "40 to
 s.refused("no step", ["split", x, "--steps", "0", *q], 2, "--steps")
 s.refused("not closed", ["split", sample(s, "open.kvf", unclosed=True), "--parts", "2", *q], 1, "not closed", "repair")
 s.refused("no trace", ["split", s.file("text", b"text"), "--parts", "2", *q], 1, "text")
-# Chunks over all tokens would be decoded for each part: 192 MiB of one number in a file of some hundred bytes, 512 times.
+# Chunks over all tokens would be decoded for each part: 192 MiB of one number in a file of some
+# hundred bytes, 512 times.
 sys.path.insert(0, os.path.join(HERE, "..", "format"))
 from write_kvf import Column, Writer  # noqa: E402
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tables in a database: every cell, unit and line of provenance against the same table as JSON, tables beside each other, and each way to fail."""
+"""Tables in a database: every cell, unit and line of provenance compared with the same table as
+JSON, several tables in one database, and all errors."""
 import json
 import os
 import resource
@@ -24,7 +25,7 @@ db = s.path("study.sqlite")
 
 
 def compare(name, argv, table):
-    """The table of a command in the database against its JSON."""
+    """Compares the table of a command in the database with its JSON."""
     r = s.run([*argv, "--json"])
     want = json.loads(r.stdout)
     base = sqlite3.connect(db)

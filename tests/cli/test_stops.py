@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Why answers end, in text, JSON, JSONL and traces; budgets and contexts that would change nothing; generations beyond the context."""
+"""Why answers end, in text, JSON, JSONL and traces; budgets and contexts without an effect;
+generation beyond the context."""
 import json
 import os
 import re
@@ -26,19 +27,19 @@ def argv(command, model, n, *more):
 
 
 def told(name, command, model, n, *more):
-    """What --json says."""
+    """Returns the output of --json."""
     return json.loads(s.accepted(name, [*argv(command, model, n, *more), "--json", "-q"]).stdout)
 
 
 def run(name, model, n, *more):
-    """(the tokens of a trace, its note of the result)"""
+    """Returns (the tokens of a trace, its note of the result)."""
     out = s.path(name + ".kvf")
     s.accepted(name, [*argv("run", model, n, *more), "-q", "--overwrite", "-o", out])
     text = s.run(["info", out]).stdout.decode()
     return table(s.exe, "tokens", out)[0]["id"], re.search(r"^answer +(\d+) tokens, stop: (\w+)", text, re.M)
 
 
-# ---- budgets that no method takes
+# ---- budgets that no method uses
 for command, more in (("generate", []), ("run", ["-o", s.path("x.kvf")])):
     s.refused(f"{command}: no method", argv(command, WIDE, 3, "-B", "64", *more), 2, "-B 64", "--method")
     s.refused(f"{command}: full", argv(command, WIDE, 3, "-B", "64", "--method", "full", *more), 2, "-B 64", "full")
@@ -66,7 +67,7 @@ s.check("the summary", r.stderr.endswith(b"; stop: length\n"), r.stderr)
 r = s.accepted("quiet, no context", argv("generate", WIDE, 9, "--ignore-eos", "-q"))
 s.check("says nothing", r.stderr == b"", r.stderr)
 
-# ---- beyond the context: the weights of the two files are the same, and ranks never leave the narrow one
+# ---- beyond the context: both files have the same weights, and ranks stay within the short one
 for name, how in {"window": BY_RANK, "snapkv": ["--method", "snapkv:positions=cache,window=4", "-B", "16"],
                   "chunks": ["--method", "knorm:positions=cache,chunk=8", "-B", "16"]}.items():
     (near, stop), (far, _) = run("near", NARROW, 200, "--ignore-eos", *how), run("far", WIDE, 200, "--ignore-eos", *how)
@@ -86,7 +87,7 @@ s.accepted("its tokens can be forced", ["run", "-m", NARROW, "--force", forced, 
 s.check("they are the same", table(s.exe, "tokens", s.path("again.kvf"))[0]["id"] == far)
 s.refused("shadow model", ["run", *argv("run", NARROW, 200, *BY_RANK)[1:], "--ignore-eos", "--shadow", "model", "-q", "-o", s.path("s.kvf")], 2, "--shadow model", "64")
 
-# ---- the end token: the second of the answer becomes it
+# ---- the end token: the second token of the answer becomes it
 free, _ = run("free", WIDE, 9, "--ignore-eos")
 answer = free[len(PROMPT):]
 at = next(i for i in range(1, 8) if answer[i] not in answer[:i])
@@ -122,7 +123,7 @@ s.check("as alone", many["text"] == alone["text"] and single["stop"] == "length"
 scored = json.loads(s.accepted("scored", ["generate", "--jsonl", s.file("c.jsonl", b'{"text": "the", "continuation": " thing"}\n'), "-m", NARROW]).stdout)
 s.check("what is scored is no answer", "stop" not in scored, scored)
 
-# ---- traces that are there: one that -n ended is not the answer of a larger -n
+# ---- existing traces: one that ended by -n is not the answer for a larger -n
 FOLDER = s.path("folder")
 KEPT = ["run", "--jsonl", s.file("kept.jsonl", b'{"text": "the thing"}\n'), "-m", ENDS, "-t", "1", "-o", FOLDER]
 s.accepted("short", [*KEPT, "-n", "2"])

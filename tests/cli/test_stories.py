@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Every command that `kvfate describe --json` names on a model that was really trained: stories260K (Llama's block, a vocabulary of 512 pieces of
-SentencePiece), or on traces and tables of it.
+"""Runs every command in `kvfate describe --json` on a trained model, stories260K (Llama's block, a
+vocabulary of 512 SentencePiece tokens), or on its traces and tables.
 
-A command that has no line here fails the test.  Each must end with 0 and leave what its line says: a trace that verifies, a table with rows
-whose numbers lie where they must, a picture, or words.  Without ~/.cache/kvfate/stories260K.gguf the test says so and tries nothing."""
+A command without a line here fails the test. Each must end with 0 and write the output named in its
+line: a trace that verifies, a table with numbers in range, a picture, or text. Without
+~/.cache/kvfate/stories260K.gguf the test is skipped with a message."""
 import csv
 import json
 import os
@@ -43,7 +44,8 @@ for seed, name in enumerate(("rg", "others")):
     subprocess.run([sys.executable, os.path.join(DATA, "make_gates.py"), *f"--layout rg --layers {LAYERS} --heads {HEADS} --kv-heads {KV} --head-dim 8 "
                     f"--d-model {DIM} --hidden 8 --seed {seed} -o {name}.safetensors".split()], check=True)
 
-# Command: lines of it, in this order; M stands for the model.  What a line writes behind -o is judged by its name (look below).
+# Command: its lines, in this order; M stands for the model. The output of a line after -o is
+# checked by its name (see look()).
 M = f"-m {MODEL} --raw -q"
 RUN = f"run {M} -f story.txt -n 30 --ignore-eos --probes full --shadow entries,model"
 LINES = {
@@ -91,7 +93,7 @@ LINES = {
     "figures": ["figures"],
     "describe": ["describe --json"],
 }
-# Analyses take h2o.kvf, or these.
+# Analyses use h2o.kvf, or these.
 TRACES = {"retention": "betas.kvf", "calibration": "betas.kvf", "agreement": "betas.kvf others.kvf", "variance": "betas.kvf", "compare": "h2o.kvf gates.kvf full.kvf",
           "tokens": "gates.kvf", "overlap": "long.kvf", "received": "full.kvf", "dynamics": "full.kvf"}
 for name in ANALYSES:
@@ -104,7 +106,7 @@ def rows(path):
 
 
 def look(name, path):
-    """What a line wrote, judged by its name."""
+    """Checks the output of a line by its name."""
     if name in ("needle", "split"):  # several files, which the next commands read
         return not os.path.exists(path)
     if path.endswith(".kvf"):
@@ -134,7 +136,7 @@ for name in [n for n in LINES if n not in ANALYSES] + list(ANALYSES):
 for name in COMMANDS:
     s.check(f"{name} has a line", name in LINES, f"give LINES of {os.path.basename(__file__)} a line of kvfate {name}")
 
-# What the model says, and what the tables must hold, whatever the numbers are.
+# The model's output, and properties of the tables for any numbers.
 text = said[LINES["generate"][0]].decode()
 s.check("a story", len(text.split()) > 5 and text.isascii(), text)
 shape = json.loads(said[f"models {MODEL} --json"])

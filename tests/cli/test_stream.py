@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces through pipes: `kvfate run -o -`, and `-` where a command reads a trace."""
+"""Traces through pipes: `kvfate run -o -`, and `-` as the trace that a command reads."""
 import os
 import subprocess
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/04_synergy.sh on tiny models: its table against the traces, read apart from it."""
+"""examples/04_synergy.sh on tiny models: its table compared with the traces, which are read
+independently."""
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def script(*args):
 
 
 class Run:
-    """What a trace says, and what follows from it alone."""
+    """The contents of a trace, and numbers derived only from it."""
 
     def __init__(self, path, reads=None):
         t = kvfate.open(path)
@@ -47,8 +48,9 @@ class Run:
         self.seen = (i <= q) & (q < self.evict[:, :, None, :])  # [L][H][query][entry]
 
     def twice_at_prompt(self, W):
-        """Whether the first token after the prompt finds too little room although the prompt's own cut made some:
-        by the rule that each head drops a tenth of its candidates in every round, on their numbers alone."""
+        """Returns True if the first token after the prompt does not fit although the prompt itself
+        was cut. The rule is that each head evicts a tenth of its candidates in every round, and
+        uses only their numbers."""
         there = self.seen[:, :, self.P - 1] & (self.gate_until(W) > self.P)
         n = there.sum(axis=-1)
         m = n - there[:, :, self.P - W:self.P].sum(axis=-1)
@@ -80,7 +82,7 @@ s.check("rows", [tuple(r[:2]) for r in rows[1:]] == wanted, rows)
 with open(os.path.join(out, "synergy.tsv")) as f:
     s.check("the file is the output", f.read() == done.stdout)
 
-# Each line against the trace of the same run with the numbers of gates and reads beside it.
+# Compares each line with the trace of the same run, including the numbers of gates and reads.
 for method, tau, admitted, triggers, cut, held_end, held_peak, read in rows[1:]:
     name = f"{method}-{tau}" if tau != "-" else method
     again = s.path("again.kvf")
@@ -95,8 +97,9 @@ for method, tau, admitted, triggers, cut, held_end, held_peak, read in rows[1:]:
     s.check(name + ": reads", read == reads, read, reads)
     s.check(name + ": peak", float(held_peak) >= float(held_end), held_peak, held_end)
 
-# What the mechanism must show, whatever the gates: nothing is refused at 0, all at a threshold above
-# every g; where all is refused nothing is ever cut, and without admission the cut comes more often.
+# The mechanism must hold for any gates: no entry is rejected at 0, and all are rejected at a
+# threshold above every g. If all entries are rejected, no eviction happens, and without admission
+# there are more evictions.
 by = {(r[0], r[1]): r for r in rows[1:]}
 snap, quest = by["wgkv-snapkv", "0"], by["wgkv-snapkv", "1"]
 s.check("all admitted", snap[2] == "1.000" and int(snap[3]) > 1 and float(snap[5]) <= BUDGET, snap)

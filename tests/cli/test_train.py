@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""train: the same bytes whatever stops it, what it learns, what it refuses, and what it leaves behind."""
+"""train: the same bytes after any interruption, the learned gates, rejections, and the files that
+remain."""
 import fcntl
 import json
 import os
@@ -43,7 +44,7 @@ def read(name):
 
 
 def result(name):
-    """Gates, checkpoint and record; None for what is not there."""
+    """Returns gates, checkpoint and record; None for absent files."""
     return [read(name + end) if os.path.exists(s.path(name + end)) else None for end in ENDS]
 
 
@@ -67,7 +68,7 @@ def equal(what, a, b):
 
 
 def no_negative_divergence():
-    """Where the gates keep everything the divergence is 0 but for rounding, which has both signs."""
+    """If the gates keep all entries, the divergence is 0 except for rounding of both signs."""
     train("kept.st", method="trimkv:hidden=8,bias=18,M=16", steps=12, length=64)
     log = [x["fwkl"] for x in record("kept.st")]
     s.check("no divergence is below 0", len(log) == 12 and all(0 <= x < 1e-6 for x in log), log)
@@ -92,7 +93,7 @@ LONG_MORE = ("--save-every", "7", "--check-docs", "1", "--budgets", "16,32")
 
 
 def stop(name, number, after):
-    """One command that a signal may end; its exit status."""
+    """Runs a command that a signal may end; returns its exit status."""
     p = subprocess.Popen([s.exe, *argv(name, *LONG_MORE, **LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(after)
     p.send_signal(number)
@@ -132,7 +133,8 @@ def any_stop():
 
 
 def left_behind():
-    """A run that is taken up when all of it is done leaves its own gates and record, whatever stood there."""
+    """A continued run with all work done writes its own gates and record, whatever files were
+    there."""
     one = train("left.st")
     for end in ("", ".log.jsonl"):
         s.file("left.st" + end, b"older")
@@ -142,7 +144,7 @@ def left_behind():
 
 
 def kept_ids():
-    """The cache of token ids changes nothing but time; a damaged one is made again."""
+    """The cache of token ids changes only the time; a damaged one is made again."""
     folder = s.path("cache/tokens")
     shutil.rmtree(folder, ignore_errors=True)
     first = train("cold.st")
@@ -162,7 +164,8 @@ def kept_ids():
 
 
 def kept_teacher():
-    """The teacher's states change nothing but time, whoever wrote them; damaged or foreign ones are made again."""
+    """The teacher's states change only the time, whichever process wrote them; damaged or foreign
+    ones are made again."""
     folder = s.path("cache/teacher")
     shutil.rmtree(folder, ignore_errors=True)
     first, other = train("warm.st", length=64), train("warm.st", "--fresh", length=48)
@@ -174,7 +177,7 @@ def kept_teacher():
     s.check("they were not written again", [os.stat(x).st_mtime_ns for x in files] == before)
     equal("packs of other lengths are others", train("warm.st", "--fresh", "--keep-teacher", length=48), other)
     swap = [open(x, "rb").read() for x in files]
-    for i, x in enumerate(files):  # of another pack, short, with one bit flipped
+    for i, x in enumerate(files):  # from another pack, too short, with one bit flipped
         data = swap[(i + 1) % len(swap)] if i % 3 == 0 else swap[i][:-1] if i % 3 == 1 else bytes([swap[i][0] ^ 1]) + swap[i][1:]
         with open(x, "wb") as f:
             f.write(data)
@@ -187,7 +190,8 @@ def kept_teacher():
 
 
 def teacher_train(what, name, *more, warns=None, length=64, **how):
-    """One training that keeps states; whether it says in one line that it keeps no more; its result."""
+    """Runs a training that stores states. warns: it reports in one line that it stores no more.
+    Returns its result."""
     r = s.accepted(what, argv(name, "--fresh", "--keep-teacher", *more, length=length), **how)
     lines = [x for x in r.stderr.decode().splitlines() if "keep-teacher" in x]
     s.check(f"{what}: {'a line' if warns else 'no line'}", len(lines) == (1 if warns else 0) and all(w in lines[0] for w in warns or ()), r.stderr)
@@ -195,7 +199,8 @@ def teacher_train(what, name, *more, warns=None, length=64, **how):
 
 
 def teacher_limit():
-    """The folder of states stays below its limit, whoever fills it; a full disk is one warning, and the same gates."""
+    """The folder of states stays below its limit, whichever process fills it. A full disk gives one
+    warning, and the same gates."""
     folder = s.path("cache/teacher")
     shutil.rmtree(folder, ignore_errors=True)
     first = train("bound.st", length=64)
@@ -209,7 +214,7 @@ def teacher_limit():
     s.check("6 packs of 64 rows of 64 numbers, and a hash", sizes == [64 * 64 * 4 + 16] * 6, sizes)
     one = os.path.join(folder, sorted(os.listdir(folder))[0])
     os.remove(one)
-    with open(os.path.join(folder, "." + os.path.basename(one) + ".lock"), "w") as lock:  # as another training does that has come to the same pack
+    with open(os.path.join(folder, "." + os.path.basename(one) + ".lock"), "w") as lock:  # as another training at the same pack does
         fcntl.flock(lock, fcntl.LOCK_EX)
         equal("another writes it", teacher_train("another writes it", "bound.st"), first)
         s.check("another writes it: it is left to it", not os.path.exists(one) and os.path.exists(lock.name), os.listdir(folder))
@@ -251,10 +256,10 @@ def teacher_limit():
     shutil.rmtree(s.path("cache"))
 
 
-# ---- what is learned, and what it is for
+# ---- learning, and use of the result
 
 def learns():
-    """With lambda = 0 and gates that start low, the divergence from full attention falls."""
+    """With lambda = 0 and gates that start low, the divergence from full attention decreases."""
     for method in ("trimkv:hidden=8,bias=1,lambda=0,ntp=0,lr=0.05,deviation=0.3", "wgkv:hidden=8,lambda=0,window=4,bias=-2,lr=0.02"):
         train("toy.st", "--fresh", method=method, steps=80, length=64)
         term = "mse" if method[0] == "w" else "fwkl"
@@ -286,7 +291,8 @@ def every_method():
 
 
 def every_net():
-    """Gates of each layout are trained, shown and used; the record names the layout where it is not the method's own."""
+    """Gates of each layout are trained, shown and used; the record names the layout if it is not
+    the method's default."""
     shapes = {"rg": 1, "rg10": 1, "linear": 0, "rgkv": 1}  # has a hidden layer
     for method, net, more in (("trimkv", "rg", ",hidden=8"), ("trimkv", "linear", ""), ("trimkv", "linear", ",tied=1"), ("trimkv", "rgkv", ",hidden=8"), ("dbtrimkv", "rg10", ",hidden=8"),
                               ("dbtrimkv", "rg", ",hidden=8"), ("dbtrimkv", "linear", ""), ("dbtrimkv", "rgkv", ",hidden=8")):
@@ -326,7 +332,7 @@ def options():
     s.check("settings are listed", all(k in r.stdout for k in (b"variant", b"lambda", b"accumulate", b"min-lr")), r.stdout)
 
 
-# ---- refusals
+# ---- rejections
 
 def bad_data():
     for what, data, words in (("empty", b"", ["give no"]), ("binary", bytes(range(256)) * 40, ["line 1"]), ("NUL", b"the thing\n\0\n" * 30, ["line 2"]),
@@ -396,7 +402,7 @@ def bad_checkpoints():
 
 
 def no_numbers():
-    """Steps that lead nowhere: one sentence; what was saved stays."""
+    """Diverging steps: one sentence; saved data stay."""
     wild = dict(method="trimkv:hidden=8,lr=10,clip=0,schedule=constant,deviation=10,beta1=0,beta2=0,decay=10", steps=600, length=64)
     s.refused("no number", argv("wild.st", "--warmup", "0", "--save-every", "1", **wild), 1, "finite", "lr", "clip")
     s.check("some steps were saved before", os.path.exists(s.path("wild.st.state")))
@@ -470,8 +476,9 @@ def shipped():
 
 
 def recipe():
-    """The shipped recipe: refuses test sets, by name and through links; trains with the others."""
-    env = {**os.environ, "KVFATE": "false", "KVFATE_MODEL": MODEL}  # nothing trains here
+    """The shipped recipe rejects test sets, by name and through links, and trains with other
+    data."""
+    env = {**os.environ, "KVFATE": "false", "KVFATE_MODEL": MODEL}  # here, no model is trained
 
     def script(*args, **more):
         return subprocess.run(["sh", SCRIPT, *args], env={**env, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
@@ -486,7 +493,7 @@ def recipe():
     s.check("usage", script(valid).returncode == 2 and b"usage" in script(valid).stderr)
     s.check("missing file", script(valid, s.path("none.jsonl")).returncode == 1)
     s.check("unknown method", script(valid, questions, s.path("recipe"), "h2o").returncode == 2)
-    # what it passes to the program, method by method
+    # The arguments that it passes to the program, method by method.
     fake = s.file("fake", b'#!/bin/sh\nprintf "%s\\n" "$*" >> "$FAKE_LOG"\n')
     os.chmod(fake, 0o755)
     r = script(valid, questions, s.path("recipe"), KVFATE=fake, FAKE_LOG=s.path("fake.log"))
@@ -500,7 +507,7 @@ def recipe():
         words[i + 1] = "1"
         words[words.index("--check-every") + 1] = "0"
         words[words.index("--length") + 1] = "32"
-        for option in ("--check-docs", "--budgets", "--patience"):  # of checks, which are left out here
+        for option in ("--check-docs", "--budgets", "--patience"):  # options of checks, which are omitted here
             if option in words:
                 del words[words.index(option):words.index(option) + 2]
         s.accepted("its settings are known", words)

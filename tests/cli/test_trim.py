@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate trim: values of what is kept by the package kvfate, and analyses that give the numbers of the whole trace for it."""
+"""kvfate trim: kept values compared by the package kvfate, and analyses of the piece with the
+numbers of the complete trace."""
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from sample_trace import L, T, differences, digest, kvfate, sample
 s = Suite()
 x, out = sample(s, "x.kvf"), s.path("out.kvf")
 
-CASES = [  # --head, --tokens, what is kept, columns that are renamed (None: left out)
+CASES = [  # --head, --tokens, kept heads, renamed columns (None: removed)
     ("L1-2K*", None, (0, T), {1: [0, 1], 2: [0, 1]}, {"received.L1H3.6": "received.L0H3.6", "received.L2H0.21": "received.L1H0.21"}),
     ("L2K1,L0K0", None, (0, T), {0: [0], 2: [1]}, {"received.L1H3.6": None, "received.L2H0.21": None}),
     ("L1K1,L2K0", None, (0, T), {1: [1], 2: [0]}, {"received.L1H3.6": "received.L0H1.6", "received.L2H0.21": "received.L1H0.21"}),
@@ -31,7 +32,7 @@ for heads, tokens, (a, b), kept, named in CASES:
     s.accepted("verifies", ["verify", "--full", out])
 
 
-# ---- analyses: a row of the piece has the numbers of the row of the whole
+# ---- analyses: a row of the piece has the numbers of the row of the complete trace
 
 
 def table(command, path, *more):
@@ -41,7 +42,7 @@ def table(command, path, *more):
 
 
 def rows(data, places):
-    """{the places of a row: its other values}; lengths of one row are those of all."""
+    """Returns {the places of a row: its other values}; all rows have equal lengths."""
     n = max(len(v) for v in data.values())
     return {tuple(data[p][i] for p in places): {k: v[i] for k, v in data.items() if k not in places and k != "head"} for i in range(n)}
 
@@ -53,7 +54,7 @@ def same(a, b):
 
 
 def compare(name, piece, whole, places, to_whole, but=()):
-    """Every row of the piece, at its place in the whole."""
+    """Compares every row of the piece with the row at its place in the complete trace."""
     piece, whole, wrong = rows(piece, places), rows(whole, places), []
     for place, values in piece.items():
         place = to_whole(place)
@@ -80,8 +81,8 @@ for a, b in ((0, 25), (10, 30)):
     compare(f"retention of tokens {a} to {b}", table("retention", piece), table("retention", x), ("layer", "index", "token"),
             lambda p: p[:2] + (p[2] + a,), but=("birth",))
     compare(f"tokens {a} to {b}", table("tokens", piece), table("tokens", x), ("token",), lambda p: (p[0] + a,),
-            but=("mean_residency", "state"))  # shares of the steps up to the end
-    if a == 0:  # later entries are counted in the whole, and are not there in the piece
+            but=("mean_residency", "state"))  # fractions of the steps up to the end
+    if a == 0:  # the complete trace also counts later entries, which the piece lacks
         compare("occupancy at the first steps", table("occupancy", piece), table("occupancy", x), ("layer", "index", "step", "class"), lambda p: p)
 
 s.refused("nothing is said", ["trim", x, "-o", s.path("none.kvf")], 2, "--head", "--tokens")

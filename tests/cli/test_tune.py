@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tune: the same bytes whatever stops it, files that others read, what it learns, and what it refuses."""
+"""tune: the same bytes after any interruption, files that other programs read, the learned weights,
+and rejections."""
 import json
 import os
 import random
@@ -47,7 +48,7 @@ def record(name):
     return [json.loads(line) for line in read(name + ".log.jsonl").splitlines()]
 
 
-# ---- files, read without the program
+# ---- files, read by code of this test
 
 class File:
     """A GGUF file: metadata, and tensors as (type, dims, bytes)."""
@@ -92,12 +93,14 @@ class File:
 
 
 def running(x):
-    """Sums over the last axis in f32, one after the other."""
+    """Returns sequential sums over the last axis in f32."""
     return np.cumsum(x, axis=-1, dtype=np.float32)[..., -1]
 
 
 def fitted(x):
-    """Scales and offsets [n] of spans [n, 32] of Q4_K: of least weighted error among the roundings by 15 / range and (14 + k / 10) / range, k = 0 to 20, each from the best start so far."""
+    """Returns scales and offsets [n] of spans [n, 32] of Q4_K. They minimise the weighted error
+    over the roundings by 15 / range and (14 + k / 10) / range, k = 0 to 20, each from the best
+    start so far."""
     f, w = np.float32, np.sqrt(running(x * x) / np.float32(32))[:, None] + np.abs(x)
     least, most = np.minimum(x.min(1), 0), x.max(1)
     flat = most == least
@@ -144,7 +147,7 @@ def quantised_k(x):
 
 
 def quantised(x, kind):
-    """Rows of f32 by the formulas of ggml's reference quantisers."""
+    """Quantises rows of f32 by the formulas of ggml's reference quantisers."""
     x = x.astype(np.float32)
     if kind == 1:
         return x.astype("<f2").tobytes()
@@ -171,7 +174,7 @@ def logits(model, *more):
 
 
 def models():
-    """Rotations of pairs and of halves, norms of heads, biases, an output matrix of its own."""
+    """RoPE on pairs and on halves, norms of heads, biases, a separate output matrix."""
     return [MODEL, *(os.path.join(sys.argv[2], x) for x in ("tiny1.gguf", "qwen0.gguf", "qwen1.gguf"))]
 
 
@@ -181,7 +184,7 @@ def families():
 
 
 def same_model():
-    """A rate of next to nothing: the new file is the old model, whatever its layout."""
+    """With a learning rate close to 0, the new file is the old model, for every layout."""
     for i, model in enumerate([*models(), *families()]):
         with open(model, "rb") as f:
             old = File(f.read())
@@ -229,7 +232,8 @@ NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
 
 
 def adapters():
-    """The whole model less the base is alpha / rank B A of the adapter, rows as Hugging Face has them."""
+    """The complete model minus the base is alpha / rank B A of the adapter, with rows in Hugging
+    Face's order."""
     more = ("--rank", "3", "--alpha", "5", "--targets", "q,k,v,o,gate,up,down", "--lr", "1e-2")
     for i, (model, heads, kv_heads, halves) in enumerate(((MODEL, 4, 2, False), (models()[2], 4, 2, True))):
         with open(model, "rb") as f:
@@ -250,7 +254,7 @@ def adapters():
             layer, module = re.fullmatch(r"base_model\.model\.model\.layers\.(\d+)\.(.*)\.lora_A\.weight", name).groups()
             change = 5 / 3 * pairs[name.replace("lora_A", "lora_B")] @ pairs[name]
             n = {"attn_q": heads, "attn_k": kv_heads}.get(NAMES[module])
-            if n and not halves:  # the file has pairs of channels side by side
+            if n and not halves:  # the file has pairs of neighbouring channels
                 change = change.reshape(n, 2, -1, change.shape[1]).swapaxes(1, 2).reshape(change.shape)
             tensor = f"blk.{layer}.{NAMES[module]}.weight".encode()
             off = np.abs(new.floats(tensor) - old.floats(tensor) - change).max()
@@ -271,7 +275,7 @@ def stored(tensors, notes):
 
 
 def foreign_adapters():
-    """What PEFT writes: a folder with a configuration, f16, other prefixes; and what is refused."""
+    """The output of PEFT: a folder with a configuration, f16, other prefixes; and rejections."""
     r = np.random.default_rng(3)
     with open(MODEL, "rb") as f:
         old = File(f.read())
@@ -334,7 +338,7 @@ def any_threads():
 
 
 def in_two_calls():
-    """--until writes what there is, and the same command without it ends where one call does."""
+    """--until writes the state so far, and the command without it ends like a single call."""
     whole = tune("once.gguf", steps=5)
     half = tune("twice.gguf", "--until", "2", steps=5)
     s.check("--until: so many steps", [x["step"] for x in record("twice.gguf")] == [1, 2] and half != whole)
@@ -365,7 +369,7 @@ def any_stop():
         s.check(f"the same after {stops} of {number.name}", read(name) == whole and read(name + ".log.jsonl") == read("whole.gguf.log.jsonl"))
 
 
-# ---- what it learns
+# ---- learning
 
 def learns():
     for more, rate in (((), "3e-3"), (("--rank", "8", "--targets", "q,k,v,o,gate,up,down"), "3e-2")):
@@ -389,7 +393,8 @@ def learns():
 
 
 def recorded():
-    """A plan's tokens and evictions: the first step is that of the method that made it, on the same text."""
+    """A plan's tokens and evictions: the first step equals that of the method that made it, on the
+    same text."""
     ids = s.file("ids.txt", " ".join(str(rng.randrange(3, 300)) for _ in range(48)).encode())
     for method in ("window", "h2o", "knorm"):
         s.accepted("run", ["run", "-m", MODEL, "--exact", "--ids", ids, "-n", "1", "--method", f"{method}:budget=16,chunk=1", "--probes", "evict,nll", "--overwrite", "-o", s.path("r.kvf")])
@@ -419,7 +424,8 @@ def questions(name, lines):
 
 
 def reward(name, *more, steps=4, method="window", check=2, model=MODEL):
-    """A record of steps and checks on questions that the tiny model answers with anything."""
+    """Returns a record of steps and checks on questions that the tiny model answers with any
+    text."""
     few = questions("few.jsonl", [{"question": f"the red {a} {b} in there and other one is", "answer": "of an it", "value": "t"} for a in "abc" for b in "de"])
     s.accepted(f"reward {name} {' '.join(map(str, more))}",
                ["tune", "-m", model, "--reward", few, "--data", few, "--method", method, "-B", "8", "--steps", str(steps), "--length", "96", "--accumulate", "2",
@@ -428,7 +434,8 @@ def reward(name, *more, steps=4, method="window", check=2, model=MODEL):
 
 
 def rewarded():
-    """A model that knows two answers learns the right one, and what it does is the same whatever stops it."""
+    """A model that knows two answers learns the right one, with the same result after any
+    interruption."""
     two = questions("two.jsonl", [{"question": "the red hat", "answer": x} for x in ("top", "bit")] * 20)
     right = questions("right.jsonl", [{"question": "the red hat", "answer": "bit"}])
     tune("two.gguf", "--control", "--share", "1", "--lr", "1e-2", "--type", "f32", data=two, steps=80, length=32, method="full")

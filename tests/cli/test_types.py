@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every quantised type of weights in a whole model: with --exact the logits of a file are those of the same values in f32,
-decoded apart from the program; the default path stays close, with activations of 8 bits less so; mixes of types within one matrix do so, too.
-Floats are multiplied as floats, and as integers of 16 bits where --activations 16 asks for it."""
+"""Every quantised weight type in a complete model. With --exact the logits equal those of the same
+values in f32, decoded independently. The default path stays close, less so with 8-bit activations.
+This also holds for mixed types in one matrix. Floats are multiplied as floats, and as 16-bit
+integers with --activations 16."""
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ MIXES = {"q4_k_m": ("q4_k", "q6_k"), "q4_k and q8_0": ("q4_k", "q8_0"), "q5_0 an
 
 
 def quantised(kind, n, columns):
-    """Random blocks whose values have a deviation of 1 / sqrt(columns)."""
+    """Returns random blocks with values of deviation 1 / sqrt(columns)."""
     data = blocks_numpy.random_blocks(kind, n // blocks_numpy.FORMATS[kind][1], rng, False)
     b = np.frombuffer(bytearray(data), np.uint8).reshape(-1, blocks_numpy.FORMATS[kind][2])
     factor = 1 / np.sqrt(columns) / blocks_numpy.decode(kind, data).std()
@@ -31,7 +32,8 @@ def quantised(kind, n, columns):
 
 
 def models(kinds, untied):
-    """The path of a model whose matrices take the types in turn, and of the same in f32."""
+    """Returns the paths of a model whose matrices use the types in turn, and of the same model in
+    f32."""
     g, plain = (Gguf(heads=4, kv_heads=2, head_dim=64, dim=256, ffn=512, untied=untied) for _ in range(2))
     i = 0
     for t, p in zip(g.tensors, plain.tensors):
@@ -68,7 +70,7 @@ for name, kinds in {**{k: (k,) for k in blocks_numpy.FORMATS}, **MIXES}.items():
     same = logits(what, g).tobytes() == logits(what, g, "--activations", "16").tobytes()
     s.check(f"{what}: 16 bits are the default of quantised weights", same)
 
-# ---- what the header says of bits: a model of floats, and one of q4_0 that has no floats
+# ---- the precision in the header: a model of floats, and one of q4_0 without floats
 PRECISION = {"auto": "weights as stored, 16-bit activations where quantised", "8": "weights as stored, 8-bit activations where quantised",
              "16": "float weights as 16-bit integers, 16-bit activations"}
 for kinds in ((), ("q4_0",)):
@@ -79,7 +81,8 @@ for kinds in ((), ("q4_0",)):
         header = json.loads(s.run(["info", "--json", out]).stdout)["header"]
         s.check(f"{bits} bits, {kinds}: precision", header["run"]["precision"] == (PRECISION["auto"] if kinds and bits == "16" else told), header["run"])
 
-# ---- types of the cache: what the header says, bytes of pages by kv_page.h, and a row of every way to look at keys and values
+# ---- types of the cache: the header, bytes of pages by kv_page.h, and a method for every way to
+# use keys and values
 L, H, D, T = 2, 2, 16, 140
 ids = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(T)).encode())
 BYTES = {"f32": 4 * D, "f16": 2 * D, "q8_0": D + 2 * -(-D // 32), "i16": 2 * D + 4}

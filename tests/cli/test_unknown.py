@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A model file with a tensor or a key that the loader does not know is refused by that name, whatever is in it; a number counts whatever type it is
-stored in; what has no effect does no harm."""
+"""A model file with an unknown tensor or key is rejected by that name, whatever its value. A number
+has the same meaning in every stored type. Keys without an effect are accepted."""
 import json
 import os
 import struct
@@ -40,7 +40,7 @@ for key, arch, file, meant in unknown_parts.cases(Gguf):
         s.check(f"{arch}: {key} is read right", (got == want).all())
 s.check("files that are refused", refused > 60, refused)
 
-# ---- the meanings differ from a file without the key
+# ---- the result differs from a file without the key
 for arch, name, kind, value, meant in unknown_parts.MEANT:
     if not meant:
         continue
@@ -57,7 +57,7 @@ s.check("gemma3: the cap of a folder", (bytes_of("a folder's cap", s.path("f")) 
 hf_folder.write(plain, s.path("f"), attn_logit_softcapping=3.0)
 s.refused("gemma3: capped scores", logits(s.path("f")), 1, "config.json", "attn_logit_softcapping")
 
-# ---- a key twice, keys that disagree
+# ---- a duplicate key, contradicting keys
 g = Gguf()
 g.metadata.append(["llama.rope.freq_base", 6, 500.0])
 s.refused("a key twice", logits(g.write(s.path("m.gguf"))), 1, "llama.rope.freq_base", "twice")
@@ -79,7 +79,7 @@ for change, words in (({"is_causal": False}, ("is_causal",)),
     hf_folder.write_json(s.path("f"), "config.json", {**config, **change})
     s.refused(f"config.json with {change}", logits(s.path("f")), 1, "config.json", *words)
 
-# ---- linear scaling: a longer context may be asked for, or is told
+# ---- linear scaling: a longer context may be requested, or is reported
 LONG = s.file("long.txt", " ".join(str(i * 37 % 297 + 3) for i in range(700)).encode())
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An honest trace of every method, with every probe, is whole and says what can be: verify --full has nothing against it."""
+"""verify --full has no findings for a valid trace of every method with every probe."""
 import json
 import os
 import subprocess

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Files that are written: whole or not at all, by one of several writers, through no planted link, and never at the cost of an older one.
-KVFATE_TESTS=long: 160 kills; `tests/endure.py writers` has the 2,000 rounds."""
+"""Files are written completely or not at all, by one of several writers, never through a planted
+link, and never at the cost of an older file. KVFATE_TESTS=long: 160 kills; `tests/endure.py
+writers` has 2,000 rounds."""
 import contextlib
 import os
 import random
@@ -33,7 +34,7 @@ def read(path):
 
 
 def beside(path):
-    """What lies beside a file under a name made from its own."""
+    """Returns the files with names derived from the name of a file."""
     name = os.path.basename(path)
     return sorted(x for x in os.listdir(os.path.dirname(path)) if x != name and x.lstrip(".").startswith(name + "."))
 
@@ -41,7 +42,7 @@ def beside(path):
 TRACE = s.path("trace.kvf")
 s.accepted("a trace", run_argv(TRACE, "--method", "window", "--budget", "16", n=60))
 assert read(TRACE), "no trace, no test"
-# What writes a file; the name comes last.
+# Commands that write a file; the name comes last.
 PROMPT = ["-m", MODEL, "--raw", "-p", "the thing"]
 WRITERS = {f"x.{ext}": ["eviction", TRACE, "-o"] for ext in ("tsv", "csv", "json", "npz", "png", "svg", "pdf")}
 WRITERS |= {"x.kvf": ["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o"], "plan.kvf": ["plan", TRACE, "--overwrite", "-o"],
@@ -72,7 +73,7 @@ def refusals():
 
 
 def planted():
-    """Links at every name that could be guessed lead nowhere; a link at the name itself stays."""
+    """Links at all guessable names are not followed; a link at the name itself stays."""
     for name, argv in WRITERS.items():
         out, victim, far = s.path("planted-" + name), s.file("victim", b"precious"), s.path("far-" + name)
         for guess in (out + ".part", os.path.join(os.path.dirname(out), "." + os.path.basename(out) + ".part")):
@@ -90,7 +91,8 @@ def planted():
 
 
 def full_disks():
-    """A failed writer keeps the older file, says so in one line and leaves nothing but an unfinished trace."""
+    """A failed writer keeps the older file, reports it in one line and leaves only an unfinished
+    trace."""
     for name, argv in WRITERS.items():
         out = s.file("full-" + name, b"older")
         size = 300
@@ -101,7 +103,8 @@ def full_disks():
 
 
 def devices():
-    """Written as they are.  The device is one of our own: a fault must cost nobody else's."""
+    """Devices are written directly. The test uses a private device node, so that a fault does not
+    damage a shared one."""
     null = s.path("null")
     try:
         os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -110,7 +113,7 @@ def devices():
         print("skipped: no device can be made here")
         null = None
     for name, argv in WRITERS.items():
-        if null and name in ("x.npy", "x.kvf"):  # others tell their format from the name, and a trace must be a file
+        if null and name in ("x.npy", "x.kvf"):  # other formats follow from the name, and a trace must be a file
             (s.accepted if name == "x.npy" else s.survives)(f"{name} onto a device", [*argv, null])
             s.check(f"{name}: it stays a device", stat.S_ISCHR(os.lstat(null).st_mode))
     with open(s.file("log", b"before\n"), "ab") as log:
@@ -137,7 +140,7 @@ def kills():
 
 
 def resumed():
-    """A run that was killed ends with the bytes of one that was not."""
+    """A killed and resumed run has the bytes of an uninterrupted one."""
     whole, out = s.path("whole.kvf"), s.path("resumed.kvf")
     options = ("--temp", "1", "--method", "h2o", "--budget", "64", "--probes", "full")
     s.accepted("the whole run", run_argv(whole, *options, n=3000))
@@ -175,7 +178,8 @@ def resumed():
 
 
 def race(rounds):
-    """Two to eight writers of one name: the file is whole, and who did not write it says so."""
+    """Two to eight writers of one name: the file is complete, and each writer that did not write it
+    reports so."""
     crowds = Crowds(s.exe, s.path("race"), {name: WRITERS[name] for name in ("x.tsv", "x.npz", "x.kvf")})
     told = {"won": 0, "refused": 0}
     for i in range(rounds):

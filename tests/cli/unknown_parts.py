@@ -1,7 +1,8 @@
-"""Model files with one tensor or key more than the loader's own families have, as published files have them.
+"""Model files with one more tensor or key than the loader's families have, as in published files.
 
-CASES: (name of the tensor or key, the file's own options for gen_tiny, what is added, what it means).  The meaning is None where the file must be
-refused by that name, and otherwise the keys of a plain file with the same logits.
+CASES: (name of the tensor or key, the file's options for gen_tiny, the addition, its meaning). The
+meaning is None if the file must be rejected by that name, and otherwise the keys of a plain file
+with the same logits.
 """
 import numpy as np
 
@@ -24,7 +25,7 @@ TENSORS = [  # (architecture, tensor, its shape)
     ("qwen3", "blk.2.attn_norm.weight", 64), ("gemma3", "v.patch_embd.bias", 8), ("llama", "blk.0.attn_gate.weight", 64),
     ("llama", "blk.0.layer_output_scale.weight", 1),
 ]
-KEYS = [  # (architecture, key, its type, its value): refused
+KEYS = [  # (architecture, key, its type, its value): rejected
     ("llama", "attention.clamp_kqv", F32, 0.5), ("llama", "logit_scale", F32, 0.5), ("llama", "embedding_scale", F32, 12.0),
     ("qwen2", "residual_scale", F32, 0.25), ("llama", "attention.causal", BOOL, False), ("llama", "use_parallel_residual", BOOL, True),
     ("gemma3", "attn_logit_softcapping", F32, 3.0), ("qwen3", "final_logit_softcapping", F32, 3.0), ("llama", "attention.max_alibi_bias", F32, 8.0),
@@ -42,7 +43,7 @@ KEYS = [  # (architecture, key, its type, its value): refused
 ]
 LINEAR = {"rope.scaling.type": (STRING, "linear"), "rope.scaling.factor": (F32, 4.0)}
 BASE = {"rope.freq_base": (F32, 500000.0)}
-MEANT = [  # (architecture, key, its type, its value, what it means)
+MEANT = [  # (architecture, key, its type, its value, its meaning)
     ("llama", "rope.scale_linear", F32, 4.0, LINEAR), ("llama", "rope.scaling.factor", F32, 4.0, LINEAR), ("qwen2", "rope.scaling.factor", U32, 4, LINEAR),
     *(("llama", "rope.freq_base", kind, 500000, BASE) for kind in (U32, I32, U64, I64, F64)),
     ("llama", "attention.layer_norm_rms_epsilon", F64, 0.015625, {"attention.layer_norm_rms_epsilon": (F32, 0.015625)}),
@@ -69,7 +70,7 @@ def plain(gguf_class, arch, keys=()):
 
 
 def cases(gguf_class):
-    """(name, architecture, the file, None or the plain file with the same meaning)"""
+    """Returns (name, architecture, the file, None or the plain file with the same meaning)."""
     for arch, name, n in TENSORS:
         g = plain(gguf_class, arch)
         g.tensors.append([name, [n], 0, vector(n).tobytes()])

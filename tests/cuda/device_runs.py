@@ -1,6 +1,6 @@
-"""What tests of the program on a device share: how it is run, their files, and what they look for in what it said.
+"""Shared by tests of the program on a device: running it, files, and checks of its messages.
 
-An emulated device is what the environment variable KVF_EMULATED says (emulation.hh)."""
+The environment variable KVF_EMULATED describes an emulated device (emulation.hh)."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ from check import expect  # noqa: E402
 
 work = tempfile.TemporaryDirectory(prefix="kvfate-device-")
 TEXT = "She sells sea shells by the sea shore. "
-LIMIT = 120  # seconds of a run
+LIMIT = 120  # time limit of a run in seconds
 
 
 def path(name):
@@ -26,7 +26,7 @@ def read(name):
 
 
 def environment(more):
-    """The portable kernels of the processor: those that a device sums like."""
+    """Selects the portable CPU kernels, which have the device's order of sums."""
     return {**os.environ, "KVFATE_CPU_MASK": "0", **more}
 
 
@@ -41,7 +41,7 @@ def run(exe, argv, env=None, **more):
 
 
 def told(name, r, *words, code=1):
-    """One sentence that has the words, and nothing on the standard output."""
+    """Checks for one sentence with the words, and an empty standard output."""
     ok = r.returncode == code and r.said.count("\n") == 1 and not r.stdout
     return expect(ok and all(w in r.said for w in words), name, r.returncode, r.said, words)
 

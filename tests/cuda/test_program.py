@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The program on an emulated device against the same on the processor.  What it says of devices that fail is in tests/gpu/failures.py.
+"""Compares the program on an emulated device with the program on the CPU. tests/gpu/failures.py
+tests its messages about failing devices.
 
 usage: test_program.py KVFATE_EMULATED FOLDER_OF_TINY_MODELS KVFATE"""
 import json
@@ -24,7 +25,8 @@ def run(exe, argv, device=""):
 
 
 def both(name, argv, out=None):
-    """The same answer of both, on the standard output or in the file -o; that of the processor."""
+    """Checks that both give the same answer, on standard output or in the file -o; returns that of
+    the CPU."""
     answers = []
     for exe, device in ((KVFATE, "cpu"), (EMULATED, "cuda")):
         to = ["-o", path(f"{device}-{out}"), *(["--overwrite"] if out.endswith(".kvf") else [])] if out else []
@@ -57,7 +59,8 @@ def answers_are_equal():
 
 
 def pool_grows():
-    """256 heads fill the 256 pages that a pool begins with; each needs another in a step, and what lies in those moves with them."""
+    """256 heads fill the initial 256 pages of the pool. Each needs another page in a step, and the
+    data in the pages move with the pool."""
     wide = Gguf(layers=8, heads=32, kv_heads=32, head_dim=8, dim=16, ffn=16).write(path("wide.gguf"))
     ids = path("ids.txt")
     with open(ids, "w", encoding="utf-8") as f:
@@ -66,7 +69,8 @@ def pool_grows():
 
 
 def rounds_apart():
-    """Sequences side by side whose rounds come at different steps: one without a round loses nothing in that of another."""
+    """Sequences decoded together with eviction rounds at different steps: a sequence without a
+    round loses no entry in the round of another."""
     prompts = path("apart.jsonl")
     with open(prompts, "w", encoding="utf-8") as f:
         f.write("".join(json.dumps({"id": f"a{i}", "text": "Shells by the shore. " * (1 + i % 2), "n": 5 + 3 * (i % 3) + i}) + "\n" for i in range(5)))
@@ -79,7 +83,8 @@ def rounds_apart():
 
 
 def what_useful_entries_get():
-    """The probe dilution: of tokens that are named and of a plan, and of sequences side by side, whose bytes are those of the processor."""
+    """The dilution probe, for named tokens, for those of a plan, and for sequences decoded
+    together, has the bytes of the CPU."""
     spans, plan = path("spans.json"), path("h2o.plan.kvf")
     with open(spans, "w", encoding="utf-8") as f:
         json.dump({"spans": [{"name": "start", "useful": True, "start": 3, "end": 40}, {"name": "end", "useful": True, "start": 80, "end": 90}]}, f)
@@ -128,7 +133,7 @@ def numbers(text):
 
 
 def alike(name, a, b, share):
-    """Two lists of numbers, by the largest of them."""
+    """Compares two lists of numbers relative to the largest one."""
     top = max(map(abs, a), default=0)
     expect(a and len(a) == len(b) and all(abs(x - y) <= share * top for x, y in zip(a, b)), name, a[:8], b[:8])
 
@@ -146,7 +151,7 @@ def derivatives_by_entries():
 
 
 def trainings(name, argv, out, precisions=((["--exact"], 1e-4), ([], 5e-2))):
-    """The same losses of both, from the command line to the file."""
+    """Compares the losses of both, from the command line to the file."""
     argv = [*argv, "-m", MODEL, "--data", train_data(), "--length", 24, "-t", 1, "--check-every", 0, "--save-every", 1, "--steps", 2, "-o"]
     run(KVFATE, [*argv, path(f"cpu-{out}")])
     for words, share in precisions:
@@ -165,7 +170,8 @@ def derivatives():
 
 
 def lost_before_anything_is_asked():
-    """Whatever is asked first afterwards says that the device failed.  In the second half of this run that is once a question for memory."""
+    """The first call after the loss reports that the device failed. In the second half of this run,
+    this call once asks for memory."""
     for n in range(112) if os.environ.get("KVFATE_TESTS") == "long" else range(40, 70):
         r = run(EMULATED, ["run", "-m", MODEL, "--raw", "-p", "She", "-n", 3, "--ignore-eos", "--device", "cuda", "-q", "-o", path("lost.kvf"), "--overwrite"], f"lost={n}")
         r.stdout = b""  # the answer

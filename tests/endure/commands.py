@@ -1,7 +1,8 @@
 """The commands that write files, each with small inputs, for kills.py and power.py.
 
-Every command that `kvfate describe` gives an option -o is here: those of one trace that make a table by themselves, the others by
-the list below.  One that is in neither is an error of this file."""
+Every command with an option -o in `kvfate describe` must be covered: those that make a table from
+one trace automatically, the others by the list below. A command that is in neither is an error in
+this file."""
 import json
 import os
 import re
@@ -10,14 +11,14 @@ import subprocess
 
 from proof import PATIENCE
 
-# What tells times is taken out before bytes are compared.
+# Times are removed before bytes are compared.
 CLOCK = re.compile(rb'("(?:seconds|[a-z_]*_seconds|tokens_per_second|time)": ?)[0-9.e+-]+')
 OLDER = b"an older file that must not be lost\n" * 40
 
 
 class Writer:
-    """One command.  outs: the files that it makes.  goes_on: those that a killed one leaves to be gone on with; what is in them shows in the
-    outs of the next run."""
+    """One command. outs: its output files. goes_on: files that a killed command leaves to be
+    continued; their contents appear in the outs of the next run."""
 
     def __init__(self, name, argv, outs, goes_on=()):
         self.name, self.argv, self.outs, self.goes_on = name, argv, outs, goes_on
@@ -36,7 +37,7 @@ def model(bed):
 
 
 def inputs(bed):
-    """The files that the commands read, in the folder that they work in."""
+    """Makes the files that the commands read, in their working folder."""
     model(bed)
     text = "The camel drank from the well. A stone fell into it, and nobody knew. " * 12
     for i in range(3):
@@ -66,7 +67,7 @@ TUNE = ["tune", "-m", "m.gguf", "--data", "t0.txt", "--method", "window", "-B", 
         "-t", "1"]
 PROMPT = ["-m", "m.gguf", "--raw", "-p", "the thing"]
 EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--methods", "h2o,window", "--budgets", "8", "--docs", "2", "--prompt-tokens", "20", "--score-tokens", "4", "-t", "1"]
-# Arguments, ended by -o and the file; where the file is of several, all that are made.
+# Arguments before -o and the file. If there are several files, all of them are listed.
 LIST = {
     "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "logits": ([["logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
@@ -96,8 +97,8 @@ LIST = {
     "draw": ([["draw", "e.tsv", "-o", f"x.{ext}"] for ext in ("svg",)], ["x.svg"]),
     "report": ([["report", "a.kvf", "-o", "x.html"]], ["x.html"]),
 }
-FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, beside the tables in TSV of all
-# Without a small input of their own: they write tables by the same call as every analysis.
+FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, in addition to the TSV tables of all analyses
+# Commands without small inputs. They write tables by the same function as every analysis.
 LEFT_OUT = {"claims", "predict", "atlas", "agreement"}
 
 
@@ -107,7 +108,7 @@ def try_out(bed, argv):
 
 
 def writers(bed):
-    """All of them; makes their inputs."""
+    """Returns all commands; makes their inputs."""
     inputs(bed)
     said = json.loads(bed.kvfate("describe", "--json"))["commands"]
     out = []

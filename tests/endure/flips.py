@@ -1,4 +1,5 @@
-"""Single bits flipped and files cut: flips.c judges them; here are its files, and the case that ended it is found."""
+"""Flips single bits and cuts files. flips.c checks them; this file makes the traces and finds the
+case that crashed it."""
 import os
 import re
 import subprocess
@@ -11,7 +12,8 @@ class Flips:
     BATCH = 4000
 
     def __init__(self, bed):
-        """The files: every type of record, codec, element, head space and axis, both formats, with and without an end."""
+        """Makes files with every type of record, codec, element, head space and axis, in both
+        formats, closed and unclosed."""
         from harness import Gguf
         self.bed, self.folder = bed, bed.path("files")
         os.mkdir(self.folder)
@@ -32,7 +34,8 @@ class Flips:
         return subprocess.run([self.bed.helper("flips"), what, self.folder, *map(str, more)], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
 
     def cases(self, first, n):
-        """A batch that the program does not survive is done again in halves, down to the case."""
+        """If the program crashes in a batch, halves of the batch are repeated until the case is
+        found."""
         counts, found, parts = {}, [], [(first, n)]
         while parts:
             at, k = parts.pop()
@@ -41,7 +44,7 @@ class Flips:
                 ended = r.returncode in (0, 1)
             except subprocess.TimeoutExpired:
                 r, ended = None, False
-            if not ended:  # what was damaged last is damaged still
+            if not ended:  # the last damage is still in the file
                 for name, data in self.files.items():
                     write(os.path.join(self.folder, name), data)
             if not ended and k > 1:

@@ -1,9 +1,9 @@
-"""kill -9 of commands that write files over older ones: the older file stays whole or the new one is there whole, nothing acknowledged is
-lost, and the next command finds nothing in its way.
+"""kill -9 of commands that overwrite older files. The older file stays complete or the new one is
+complete, no acknowledged data are lost, and the next command is not blocked.
 
-Half of the kills come at a random moment of the time that the command takes, half between two random operations on files, which
-record.c counts: a rename takes microseconds, and no random moment would meet it.  A command that ended before its kill is not counted
-and is tried again."""
+Half of the kills come at a random time of the command, half between two random file operations,
+which record.c counts. A rename takes microseconds, and random times would not hit it. A command
+that ended before its kill is not counted and is repeated."""
 import collections
 import os
 import random
@@ -18,14 +18,14 @@ from proof import PATIENCE, read, write
 import recording
 
 LEFT = re.compile(r"\.(.+)\.(lock|[0-9a-f]{16}\.part)$")
-TRIES, CLEAN = 60, 8  # of one kill; every so many of them the command is let end
-SECONDS = 4           # a kill comes within so many
-NOTFOUND = -6         # of <kvf/err.h>
+TRIES, CLEAN = 60, 8  # attempts per kill; after every CLEAN attempts the command may finish
+SECONDS = 4           # a kill comes within this time
+NOTFOUND = -6         # from <kvf/err.h>
 PROMPT = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "--overwrite"]
 
 
 class Target:
-    """A command that is killed, what it makes undisturbed, and how long that takes."""
+    """A command to kill, its undisturbed output, and its run time."""
 
     def __init__(self, bed, writer, folder):
         self.bed, self.w, self.folder = bed, writer, folder
@@ -63,7 +63,7 @@ class Target:
         return self.start(env).wait(timeout=PATIENCE)
 
     def finish(self):
-        """What is wrong after a command that nobody disturbs; the older files come back."""
+        """Returns problems after an undisturbed command; restores the older files."""
         start = time.monotonic()
         code = self.run(self.env)
         self.took.append(time.monotonic() - start)
@@ -74,12 +74,12 @@ class Target:
         return wrong
 
     def beside(self):
-        """What lies about beside files that have a name."""
+        """Returns the files whose names derive from a known file."""
         known = {*self.w.outs, *self.w.goes_on}
         return [x for x in os.listdir(self.folder) if x not in known and x not in self.bed.given]
 
     def killed(self, rng, by_operation):
-        """Whether the kill came before the end."""
+        """Returns True if the kill came before the end."""
         if by_operation:
             env = dict(self.env, LD_PRELOAD=self.bed.helper("record.so"), KVFATE_RECORD_KILL=str(rng.randint(1, self.n_operations)))
             return self.run(env) == -signal.SIGKILL
@@ -89,7 +89,7 @@ class Target:
         return p.wait() == -signal.SIGKILL
 
     def judge(self, counts):
-        """What is wrong after a kill."""
+        """Returns problems after a kill."""
         wrong = []
         for o in self.w.outs:
             now = read(self.at(o))
@@ -109,7 +109,7 @@ class Target:
         return any(name in (o + ".unfinished", o + ".tail") for o in self.w.outs if o.endswith(".kvf"))
 
     def after(self, counts):
-        """What is wrong, and everything is put back."""
+        """Returns problems, and restores all files."""
         wrong = self.judge(counts)
         for o in self.w.outs:
             if self.now(o) in self.whole[o]:
@@ -135,7 +135,7 @@ class Target:
 
 
 class Run(Target):
-    """kvfate run: what it leaves opens, holds all that was committed, and can be gone on with."""
+    """kvfate run: its remains open, contain all committed data, and can be continued."""
 
     def __init__(self, bed, name, steps, folder, *more):
         super().__init__(bed, Writer(name, [*PROMPT, "-n", str(steps), *more, "-o", "x.kvf"], ["x.kvf"]), folder)
@@ -158,7 +158,7 @@ class Run(Target):
         if left != want[:len(left)]:
             wrong.append(f"x.kvf.unfinished, {len(left)} bytes, is not how the trace begins")
         committed = max([n for end, n in self.commits if end <= len(left)], default=0)
-        readable = self.commits[0][0] <= len(left)  # its run header and schema are whole
+        readable = self.commits[0][0] <= len(left)  # its run header and schema are complete
         v = self.shown()
         if v is None:
             return [*wrong, "the reader ended"]
@@ -166,7 +166,7 @@ class Run(Target):
         counts["tails read"] += v[4] > committed
         if readable and (v[0] != 0 or not v[3] or v[4] < committed or v[5] or v[9]):
             wrong.append(f"x.kvf.unfinished with {committed} steps committed: {v}")
-        of_tail = NOTFOUND if v[1] else 0  # one that was closed, and had no time to get its name, needs no tail
+        of_tail = NOTFOUND if v[1] else 0  # a closed trace that was not yet renamed needs no tail
         if os.path.exists(self.at("x.kvf.tail")) and v[2] != of_tail:
             wrong.append(f"x.kvf.tail: verify returns {v[2]}")
         return wrong
@@ -185,7 +185,7 @@ class Run(Target):
 
 
 def commits_of(trace):
-    """(where it ends, steps) of the schema and of each commit."""
+    """Returns (end offset, steps) of the schema and of each commit."""
     out, at = [], 64
     while at + 88 <= len(trace) and trace[at:at + 4] == b"\xc5ZFR":
         kind, (stored,) = trace[at + 6], struct.unpack_from("<Q", trace, at + 16)
@@ -199,7 +199,7 @@ def commits_of(trace):
 
 
 class Kills:
-    """Cases are dealt out to the targets that make() returns."""
+    """Cases are distributed over the targets that make() returns."""
     BATCH = 20
 
     def __init__(self, bed):
@@ -207,7 +207,7 @@ class Kills:
         self.targets = self.make()
 
     def folder(self, i):
-        """One for each command, with the inputs: what is left is of this one."""
+        """Makes a folder for each command, with the inputs: all remains belong to this command."""
         path = self.bed.path(f"w{i}")
         os.mkdir(path)
         for name in os.listdir(self.bed.folder.name):
@@ -227,7 +227,7 @@ class Kills:
 
 
 class RunKills(Kills):
-    """Most runs are short, a quarter commit, and one in twenty lasts long enough for tails."""
+    """Most runs are short, a quarter commit, and one in twenty is long enough for tails."""
     COUNT = 10000
 
     def make(self):

@@ -1,11 +1,13 @@
-"""Losses of power while files are written: recording.py tells the model.
+"""Losses of power while files are written; recording.py defines the model.
 
-A case is one recording: a command runs once under record.c, and after each of its operations several of the disks are built that a loss of
-power may leave there.  On each of them
-  * a name that held a file holds that file whole or a newer whole one, and one that held none holds nothing or a whole one;
-  * what the program had said was safe is there: a newer file once its folder was synced, the steps of a trace once a commit or a tail was;
-  * nothing that can be read of an unfinished trace is wrong, and no reader ends over it.
-Before the first case fsync is made to do nothing, and the loss that follows must be seen: that is the control."""
+A case is one recording: a command runs once under record.c. After each of its operations, several
+disk states are built that a loss of power may leave there. In each of them:
+  * a name with an earlier file has this file or a newer complete one, and a name without a file has
+    no file or a complete one;
+  * data that the program reported as safe are present: a newer file after an fsync of its folder,
+    the steps of a trace after a commit or a tail;
+  * all readable data of an unfinished trace are correct, and no reader crashes.
+As a control, fsync is disabled before the first case, and the resulting loss must be detected."""
 import collections
 import os
 import random
@@ -19,17 +21,17 @@ from proof import PATIENCE, read, write
 from recording import Disk, parse
 
 STYLES = [("none", "all"), ("all", "none"), ("any", "any"), ("any", "prefix"), ("prefix", "any"), ("all", "late"), ("all", "any")]
-MOST_CUTS = 1200  # of longer recordings only so many, evenly; the run with tails alone is as long
+MOST_CUTS = 1200  # maximum number of states, evenly spaced, for longer recordings; only the run with tails is that long
 
 
 class Judge:
-    """judge.c as a process: one is begun anew when a file has ended it."""
+    """judge.c as a process; it is restarted if a file crashed it."""
 
     def __init__(self, bed, whole):
         self.argv, self.process = [bed.helper("judge"), whole], None
 
     def ask(self, path):
-        """What judge.c answers; None: the reader ended."""
+        """Returns the answer of judge.c; None if the reader crashed."""
         if self.process is None:
             self.process = subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdin.write(path + "\n")
@@ -48,7 +50,7 @@ class Judge:
 
 
 class Recording:
-    """A command under record.c.  before: {name: bytes} of the files that it finds and may change."""
+    """A command under record.c. before: {name: bytes} of existing files that it may change."""
 
     def __init__(self, bed, writer, before, others):
         self.bed, self.w, self.before = bed, writer, before
@@ -70,7 +72,8 @@ class Recording:
         return Disk(self.folder, self.before, lies)
 
     def missed(self):
-        """Whether the operations lead to what is in the folder: else record.c has not seen them all."""
+        """Returns True if the operations do not lead to the contents of the folder: then record.c
+        missed some."""
         disk = self.disk()
         for op in self.operations:
             disk.apply(op)
@@ -81,14 +84,14 @@ class Recording:
 
 
 class Promises:
-    """What must hold after the operations so far."""
+    """The guarantees after the operations so far."""
 
     def __init__(self, recording):
         self.r, w = recording, recording.w
-        self.stood = {o: [recording.before.get(o)] for o in w.outs}  # all that was at the name, oldest first
-        self.least = {o: 0 for o in w.outs}                          # the oldest that may be there
-        self.steps = 0                                               # of the trace, that are safe
-        self.lines = {o: b"" for o in w.goes_on}                     # of a list that grows
+        self.stood = {o: [recording.before.get(o)] for o in w.outs}  # all files that had the name, oldest first
+        self.least = {o: 0 for o in w.outs}                          # the oldest that is allowed
+        self.steps = 0                                               # safe steps of the trace
+        self.lines = {o: b"" for o in w.goes_on}                     # of a growing list
         self.trace = next((o for o in w.outs if o.endswith(".kvf")), None)
 
     def note(self, disk, op):
@@ -120,7 +123,7 @@ class Losses:
         self.bed, self.r, self.rng, self.lies = bed, recording, rng, lies
         self.counts, self.found = collections.Counter(), []
         self.disk, self.promises = recording.disk(lies), Promises(recording)
-        self.real = recording.disk() if lies else self.disk  # the program believes what fsync returned
+        self.real = recording.disk() if lies else self.disk  # the program believes the result of fsync
         self.place = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.judge = None
         if self.promises.trace:
@@ -227,7 +230,7 @@ class Power:
         return lambda: Recording(self.bed, w, {o: w.older(o) for o in w.outs} if older else {}, self.others)
 
     def resumed(self):
-        """A run that is gone on with: another was killed in the middle of it."""
+        """A continued run: an earlier run was killed in the middle."""
         argv = [*PROMPT, "-n", "1300", "--temp", "1", "-o", "x.kvf"]
         whole = Recording(self.bed, Writer("whole", argv, ["x.kvf"]), {}, self.others)
         disk = whole.disk()

@@ -1,8 +1,9 @@
-"""What the long proofs share: numbered cases that are done in batches, and a file that keeps how far they are.
+"""Shared by the long proofs: numbered cases that run in batches, and a file with the progress.
 
-A proof is a class with COUNT (cases of the whole) and BATCH (cases between two writings of the state); made with a Bed, its
-method `cases(first, n)` does the cases first .. first + n - 1 and returns their counts and what was found, a sentence each.  What a case does
-follows from its number and the seed alone, as far as it does not hang on the clock."""
+A proof is a class with COUNT (total number of cases) and BATCH (cases between two updates of the
+state). It is made with a Bed. Its method `cases(first, n)` runs the cases first .. first + n - 1
+and returns their counts and the findings, one sentence each. A case is determined by its number and
+the seed only, except for timing."""
 import collections
 import json
 import os
@@ -12,11 +13,11 @@ import tempfile
 import time
 
 MOST_TOLD = 50
-PATIENCE = 3600  # seconds for a command to end: the machine may have much else to do
+PATIENCE = 3600  # seconds that a command may take, because the machine may be busy
 
 
 class Bed:
-    """Where a proof works: the programs of a build, a folder of its own, and models."""
+    """The environment of a proof: the programs of a build, a separate folder, and models."""
 
     def __init__(self, args):
         self.build, self.seed, self.count = os.path.abspath(args.build), args.seed, args.count
@@ -32,7 +33,7 @@ class Bed:
         return os.path.join(self.folder.name, name)
 
     def kvfate(self, *argv, **more):
-        """Runs the program to a good end."""
+        """Runs the program, which must succeed."""
         r = subprocess.run([self.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name, timeout=PATIENCE, **more)
         if r.returncode not in (0, 3):
             sys.exit(f"kvfate {' '.join(argv)}: exit {r.returncode}: {r.stderr.decode(errors='replace')}")
@@ -79,7 +80,7 @@ class State:
 
 
 def go(what, proof, args):
-    """The exit status."""
+    """Runs the proof; returns the exit status."""
     state, bed = State(args.state, what, args.seed), Bed(args)
     count = args.count if args.count is not None else state.held.get("count")
     work = proof(bed) if count is None or state.held["done"] < count else None

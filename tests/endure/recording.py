@@ -1,13 +1,15 @@
-"""What record.c wrote down of a program, and the disks that a loss of power may leave of it.
+"""The operations that record.c recorded, and the disk states that a loss of power may leave.
 
-The model is what POSIX promises, and no more:
+The model has only the guarantees of POSIX:
 
-* What was written to a file is on the disk once fsync or fdatasync of the file has returned.  Of what was written since, every sector of
-  512 bytes may be there or not, whatever came before or after it; where the file has grown, what is not there reads as zeros or as anything.
-* The size of the file is any that it has had since.
-* A name that was made, renamed or removed is so on the disk once fsync of the folder has returned.  Each of these operations since may have happened or
-  not, whatever came before or after it; one by itself happens as a whole.
-* Sectors are written whole, and what was synced stays."""
+* Data written to a file are on the disk after an fsync or fdatasync of the file. Of later data,
+  every sector of 512 bytes may be present or not, regardless of order. If the file has grown,
+  absent data read as zeros or as anything.
+* The size of the file is any size that it has had since then.
+* A name that was made, renamed or removed is so on the disk after an fsync of the folder. Each
+  later operation on names may have happened or not, regardless of order. A single operation is
+  atomic.
+* Sectors are written completely, and synced data stay."""
 import os
 import struct
 
@@ -33,7 +35,8 @@ def parse(log):
 
 
 class File:
-    """What is on the disk for sure, and what came since: (offset, bytes), or (size, None)."""
+    """The data that are surely on the disk, and the changes since then: (offset, bytes), or (size,
+    None)."""
 
     def __init__(self, data=b""):
         self.durable, self.pending = data, []
@@ -76,7 +79,7 @@ class File:
 
 
 def put(out, at, data):
-    """A write, or a new size, as a file takes it."""
+    """Applies a write, or a new size, to a file."""
     if len(out) < at:
         out.extend(bytes(at - len(out)))
     if data is None:
@@ -86,10 +89,10 @@ def put(out, at, data):
 
 
 class Disk:
-    """One folder.  files: {name: bytes} that were there before, and are on the disk."""
+    """One folder. files: {name: bytes} that existed before, and are on the disk."""
 
     def __init__(self, folder, files, lies=False):
-        self.folder, self.lies = os.path.realpath(folder), lies  # lies: fsync of a file does nothing
+        self.folder, self.lies = os.path.realpath(folder), lies  # lies: fsync of a file has no effect
         self.names = {name: File(data) for name, data in files.items()}
         self.now, self.pending, self.by_number = dict(self.names), [], {}
 
@@ -129,7 +132,8 @@ class Disk:
             self.rename_to(name, None)
 
     def after_loss(self, rng, of_names, of_data):
-        """{name: bytes} of one of the disks that may be left; styles are none, all, prefix, late and any."""
+        """Returns {name: bytes} of a possible disk state. The styles are none, all, prefix, late
+        and any."""
         names = dict(self.names)
         upto = {"none": 0, "prefix": rng.randint(0, len(self.pending))}.get(of_names, len(self.pending))
         for name, file, old in self.pending[:upto]:
@@ -149,7 +153,7 @@ class Disk:
 
 
 def versions(operations, folder, files, name):
-    """All that stood whole at a name: what was renamed to it."""
+    """Returns all complete files that had the name, by renames."""
     disk, out = Disk(folder, files), []
     for op in operations:
         disk.apply(op)

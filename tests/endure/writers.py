@@ -1,6 +1,8 @@
-"""Two to eight writers of one name at once: of tables and traces by the program, and of traces by processes that use the library.
+"""Two to eight writers of one name at once: of tables and traces by the program, and of traces by
+processes that use the library.
 
-tests/cli/test_writers.py has a few rounds of the first, tests/format/test_unfinished.c of the second, which is run from here."""
+tests/cli/test_writers.py has a few rounds of the first, tests/format/test_unfinished.c of the
+second, which is run from here."""
 import os
 import re
 import subprocess
@@ -11,7 +13,8 @@ REFUSALS = (b"another process is writing it", b"is there already", b"--resume")
 
 
 class Crowds:
-    """Rounds of writers.  argv: by file name the arguments of a command that makes it, without the name, which comes last."""
+    """Rounds of writers. argv: by file name the arguments of a command that makes it, without the
+    name, which comes last."""
 
     def __init__(self, exe, folder, argv):
         os.mkdir(folder)
@@ -22,7 +25,7 @@ class Crowds:
             self.want[name] = read(alone)
 
     def round(self, i):
-        """(writers that won, that were refused, what was wrong or None)."""
+        """Returns (number of successful writers, number of rejected ones, the problem or None)."""
         name = list(self.argv)[i % len(self.argv)]
         out = os.path.join(self.folder, f"{i}-{name}")
         argv = [x for x in self.argv[name] if x != "--overwrite"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Make the tiny models of tiny_golden.json, qwen_golden.json and family_golden.json and check that they are those they were made from.
+"""Makes the tiny models of tiny_golden.json, qwen_golden.json and family_golden.json and checks
+that they are the models from which these were made.
 
 usage: make_tiny.py GOLDEN_FOLDER OUT_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Folders of the transformers library: the logits are those of the same checkpoint as a GGUF file, byte by byte, and tokens under a
-tokenizer.json are those of the tokenizers library.
+"""Folders of the transformers library: the logits equal those of the same checkpoint as a GGUF file
+byte for byte, and tokens by a tokenizer.json equal those of the tokenizers library.
 
 usage: test_folder.py build/cli/kvfate build/tests/engine/tokenize
 """
@@ -31,7 +31,7 @@ def path(name):
 
 
 def logits(model, prompt, *more):
-    """The bytes of the array, or what went wrong."""
+    """Returns the bytes of the array, or the problem."""
     out = path("logits.npy")
     r = subprocess.run([sys.argv[1], "logits", "-m", model, "--raw", "-p", prompt, "-t", "1", "-o", out, *more],
                        capture_output=True, stdin=subprocess.DEVNULL)
@@ -79,14 +79,15 @@ def families():
     hf_folder.write(gguf, path("mistral"), model_type="mistral")
     with open(os.path.join(path("mistral"), "config.json")) as f:
         config = json.load(f)
-    del config["head_dim"], config["num_key_value_heads"]  # the width over the heads, and a head for each
+    del config["head_dim"], config["num_key_value_heads"]  # defaults: the width divided by the heads, and a KV head for each head
     config.update(rope_parameters={"rope_theta": config.pop("rope_theta"), "rope_type": "default"}, sliding_window=None, rope_scaling=None)
     hf_folder.write_json(path("mistral"), "config.json", config)
     same_logits("mistral as transformers 5 writes its config.json", gguf, path("mistral"))
 
 
 def template():
-    """chat_template.jinja goes before tokenizer_config.json; a list of templates has one with the name default."""
+    """chat_template.jinja has precedence over tokenizer_config.json; a list of templates has one
+    with the name default."""
     gguf, folder = tiny("--seed 3"), path("template")
     hf_folder.write(gguf, folder)
     config = os.path.join(folder, "tokenizer_config.json")
@@ -102,7 +103,7 @@ def template():
 
 
 def stories():
-    """A trained model with a SentencePiece vocabulary, where it is at hand."""
+    """A trained model with a SentencePiece vocabulary, if it is available."""
     gguf = os.path.expanduser("~/.cache/kvfate/stories260K.gguf")
     if not os.path.exists(gguf):
         print("stories260K.gguf is not in ~/.cache/kvfate: left out")
@@ -123,7 +124,8 @@ def tokens():
 
 
 def pieces():
-    """tokenizer.model instead of tokenizer.json: the ids of the same vocabulary in a GGUF file."""
+    """tokenizer.model instead of tokenizer.json: the ids equal those of the same vocabulary in a
+    GGUF file."""
     with zipfile.ZipFile(os.path.join(GOLDEN, "vocabularies.zip")) as z:
         for name in sorted(n[:-5] for n in z.namelist() if n.endswith(".gguf")):
             with open(path("v.gguf"), "wb") as f:
@@ -141,7 +143,7 @@ def pieces():
 
 
 def pieces_added():
-    """Tokens that tokenizer_config.json adds behind the pieces, and marks among them."""
+    """Tokens that tokenizer_config.json adds after the pieces, including control tokens."""
     hf_folder.write(tiny("--seed 4"), path("added"))
     os.remove(os.path.join(path("added"), "tokenizer.json"))
     texts = [b"<unk>", b"<s>", b"</s>", b"\xe2\x96\x81", b"a", b"b", b"ab", b"\xe2\x96\x81a", b"<0x41>"]
@@ -153,15 +155,16 @@ def pieces_added():
     decoder = {"1": {"content": "<s>", "special": True}, "9": {"content": "<|x|>", "special": True, "rstrip": True}, "10": {"content": "ba", "special": False}}
     hf_folder.write_json(path("added"), "tokenizer_config.json", {"added_tokens_decoder": decoder, "legacy": False})
     texts = ["ab", "a ab", "<|x|>  ab", "bab", "<s>a"]
-    # the piece of a space and an a has the best score, and legacy false puts that space before the start alone; <|x|> takes the blanks behind it,
-    # and ba is cut out first
+    # The piece of a space and an a has the best score, and legacy false adds that space only before
+    # the start. <|x|> includes the blanks after it, and ba is cut out first.
     want = [[7, 5], [7, 7, 5], [9, 6], [10, 5], [1, 4]]
     got = vocabularies.ours(sys.argv[2], path("added"), texts, True)
     check.check("added tokens", got == want, got, want)
     same_output("a run on pieces", path("added"), path("added"), "--raw", "-p", "ab")
 
 
-# What published vocabularies are known by: the number of merges, and a special token with its id.
+# Features that identify published vocabularies: the number of merges, and a special token with its
+# id.
 KNOWN = (("gpt-2", 50000, "<|endoftext|>", 50256), ("starcoder", 48872, "<fim_prefix>", 1), ("smollm", 48900, "<|im_start|>", 1),
          ("llama-bpe", 280147, "<|begin_of_text|>", 128000), ("qwen2", 151387, "<|endoftext|>", 151643),
          ("deepseek-llm", 99757, "<\uff5cbegin\u2581of\u2581sentence\uff5c>", 100000),
@@ -170,7 +173,8 @@ HARD = ["In 2024, 123456 cannot", "can't CAN'T", "a\n\n  b\n", "x;\n(y)", "\u4f6
 
 
 def levels(merges, mark, at, pre):
-    """A byte-level vocabulary of this size whose merges join any two digits, spaces or marks, so that the rules for words decide."""
+    """A byte-level vocabulary of this size with merges of any two digits, spaces or marks, so that
+    the rules for words decide."""
     letters = gen_tiny.byte_spelling()
     some = [*"0123456789", letters[32], letters[10], *"();'"]
     pairs = [(a, b) for a in some for b in some]
@@ -186,7 +190,8 @@ def levels(merges, mark, at, pre):
 
 
 def nameless():
-    """A GGUF file without tokenizer.ggml.pre: published vocabularies are known, others are refused."""
+    """A GGUF file without tokenizer.ggml.pre: published vocabularies are recognised, others are
+    rejected."""
     seen = {}
     for pre, merges, mark, at in KNOWN:
         for name in (pre, None):
@@ -201,7 +206,8 @@ def nameless():
 
 
 def given():
-    """--pre NAME: the ids are those of a file with that name, and its tokenizer has another hash than without."""
+    """--pre NAME: the ids equal those of a file with that name, and its tokenizer has another hash
+    than without it."""
     plain, text = path("plain.gguf"), "In 2024, 123456 can't:\n\n  x"
     for pre in ("gpt-2", "qwen2"):
         harness.Gguf().set("tokenizer.ggml.pre", pre).write(path(f"{pre}.gguf"))
@@ -227,7 +233,8 @@ def given():
 
 
 def decoder():
-    """added_tokens_decoder of tokenizer_config.json beside a tokenizer.json, as transformers has it: it goes before added_tokens."""
+    """added_tokens_decoder of tokenizer_config.json next to a tokenizer.json, as in transformers:
+    it has precedence over added_tokens."""
     hf_folder.write(tiny("--seed 4"), path("decoded"))
     with open(os.path.join(path("decoded"), "tokenizer_config.json")) as f:
         plain = json.load(f)
@@ -236,7 +243,7 @@ def decoder():
     known = {t["content"]: t["id"] for t in vocab["added_tokens"]}
     letter = vocab["model"]["vocab"]
     end, space, free = known["<|im_end|>"], letter["\u0120"], 299
-    last = next(t for t, i in letter.items() if i == free)  # its id is that of a token which only the decoder has
+    last = next(t for t, i in letter.items() if i == free)  # its id is that of a token in only the decoder
     del letter[last], vocab["model"]["merges"][-1]
     hf_folder.write_json(path("decoded"), "tokenizer.json", vocab)
     decoded = {str(end): {"content": "<|im_end|>", "special": True, "lstrip": True, "rstrip": True},
@@ -254,7 +261,8 @@ def decoder():
 
 
 def escaped():
-    """tokenizer.json as Python's json.dump writes it by default: all characters beyond ASCII are escapes."""
+    """tokenizer.json in the default format of Python's json.dump: all characters beyond ASCII are
+    escapes."""
     with zipfile.ZipFile(os.path.join(GOLDEN, "tokenizers.zip")) as z:
         for name in sorted(n[:-5] for n in z.namelist() if n.endswith(".json")):
             text = json.dumps(json.loads(z.read(name + ".json")))
@@ -265,7 +273,8 @@ def escaped():
 
 
 def ends():
-    """Every id of eos_token_id ends a generation: of generation_config.json, or for want of it of config.json; in a file eos_token_ids."""
+    """Every id of eos_token_id ends a generation: of generation_config.json, or, if it is absent,
+    of config.json; in a file eos_token_ids."""
     gguf = tiny("--seed 5")
     hf_folder.write(gguf, path("ends"))
     with open(os.path.join(path("ends"), "config.json")) as f:

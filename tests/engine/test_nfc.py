@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Normal form C as Python's unicodedata has it: every character alone, between others, and random rows of marks and parts.
+"""Normal form C compared with Python's unicodedata: every character on its own, between others, and
+random rows of marks and parts.
 
 usage: test_nfc.py build/tests/engine/normal_form
 """
@@ -24,7 +25,7 @@ def same(name, text):
 
 
 rng = random.Random(1)
-# Characters that both know: the Unicode of the library and that of this Python can differ.
+# Characters that both know: the library and this Python can have different Unicode versions.
 known = [c for c in map(chr, map(int, subprocess.check_output([sys.argv[1], "assigned"]).split())) if unicodedata.category(c) != "Cn"]
 check.check("characters", len(known) > 200000, len(known))
 marks = [c for c in known if unicodedata.combining(c)]

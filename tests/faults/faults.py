@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Every command that writes a file while the world fails it: allocations, writes, syncs, renames, opens, one by one and from one on.
+"""Runs every command that writes a file with failing system calls: allocations, writes, syncs,
+renames, opens, single ones and all from one on.
 
-usage: faults.py KVFATE FAULTS.so MODELS WRITE_KVF [--command NAME] [--kind KIND] [--every | --sample N]
+usage: faults.py KVFATE FAULTS.so MODELS WRITE_KVF [--command NAME] [--kind KIND]
+                 [--every | --sample N]
 
-A first run counts the calls of a kind that the program makes, and tells the stacks that they come from; then it runs again for each call that
-is to fail.  Of memory these are the first and the last call of each stack (--every: all calls), of all else every call; --sample N: N of
-them, drawn at random.  What is judged:
+A first run counts the program's calls of a kind and their stacks. Then it runs again for each call
+to fail. For memory these are the first and the last call of each stack (--every: all calls), for
+other kinds every call. --sample N: N random calls of them. It checks that the program:
 
-* it ends by itself, without a signal;
-* it ends with 0 and the right bytes, or with another status and one line that begins with "kvfate";
-* the older file is there still, or the new one whole; no other file is left but an unfinished trace;
-* it gives back all memory that it took (counted by the library that makes the faults; with allocations failed).
+* ends by itself, without a signal;
+* ends with 0 and correct bytes, or with another status and one line that begins with "kvfate";
+* keeps the older file, or writes the new one completely, and leaves no other file except an
+  unfinished trace;
+* frees all memory that it allocated (counted by the library that makes the faults; with failed
+  allocations).
 """
 import argparse
 import ctypes
@@ -30,16 +34,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_CALLS = 1 << 18
 SIZE = 24 + 8 * MOST_CALLS
 SHORT = -1
-# kind: the ways in which it fails (errno, whether all calls behind it fail too)
+# kind: how it fails (errno, whether all later calls also fail)
 KINDS = {"alloc": [(errno.ENOMEM, 0), (errno.ENOMEM, 1)],
          "write": [(errno.ENOSPC, 0), (errno.ENOSPC, 1), (errno.EIO, 0), (errno.EIO, 1), (errno.EINTR, 0), (SHORT, 0), (SHORT, 1)],
          "sync": [(errno.EIO, 0), (errno.EIO, 1), (errno.ENOSPC, 0)], "rename": [(errno.EACCES, 0), (errno.EIO, 1)],
          "open": [(errno.EMFILE, 0), (errno.EACCES, 1)], "cut": [(errno.EIO, 0), (errno.EIO, 1)]}
-HARMLESS = (errno.EINTR, SHORT)  # a program goes on after these
+HARMLESS = (errno.EINTR, SHORT)  # a program continues after these
 
 
 class World:
-    """A folder in which commands run, and the file through which the library tells."""
+    """A folder in which commands run, and the file with the library's results."""
 
     def __init__(self, args, folder):
         self.args, self.folder, self.stage = args, folder, os.path.join(folder, "stage")
@@ -77,16 +81,17 @@ class World:
 
 
 class Command:
-    """argv in an empty folder; older: what lies there before; its standard output is not judged.  saves: it writes its files several times,
-    and what a fault leaves is right when the same command, once more, ends as if there had been none.  lines: it may say more than one, of
-    traces that it cannot open and leaves out, also from then on."""
+    """argv in an empty folder; older: files that exist before; its standard output is not checked.
+    saves: it writes its files several times, and the remains after a fault are correct if a
+    repeated command gives the result without a fault. lines: it may print several lines about
+    traces that it cannot open and skips, also when all later calls fail."""
 
     def __init__(self, name, argv, older=None, saves=False, lines=1):
         self.name, self.argv, self.older, self.saves, self.lines = name, argv, older or {}, saves, lines
 
 
 def trouble(command, r, files, want, live, most_live, how):
-    """What is wrong after a run with a fault; None: nothing."""
+    """Returns the problem after a run with a fault; None if there is no problem."""
     err = r.stderr.decode("utf-8", "replace")
     lines = [line for line in err.split("\n") if line]
     older = command.older
@@ -115,7 +120,7 @@ def wrong(files, want):
 
 
 def chosen(world, kind, calls, args, rng):
-    """The calls that are made to fail."""
+    """Returns the calls to fail."""
     if kind == "alloc" and not args.every:
         places = {}
         for k, stack in enumerate(world.stacks(calls), 1):
@@ -129,7 +134,7 @@ def chosen(world, kind, calls, args, rng):
 def walk(world, command, args, rng):
     told, started = {}, time.time()
     try:
-        world.run(command)  # once more: caches of fonts and such are made
+        world.run(command)  # once more: the first run made caches of fonts and the like
         r = world.run(command)
     except subprocess.TimeoutExpired:
         sys.exit(f"{command.name} does not end")
@@ -235,7 +240,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args()
     rng = random.Random(args.seed)
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where syncs cost nothing
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where syncs are cheap
     with tempfile.TemporaryDirectory(prefix="kvfate-faults-", dir=memory) as folder:
         world = World(args, folder)
         for command in commands(args, folder):

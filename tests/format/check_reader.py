@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""docs/reference/format.md against the library: the reader in Python, the listing, and what kvfate says.
+"""Compares docs/reference/format.md with the library: the reader in Python, the listing, and
+kvfate's output.
 
 usage: check_reader.py KVFATE WRITE_DUMP SOURCE_ROOT
-       check_reader.py --list WRITE_DUMP SOURCE_ROOT      puts the listing of section 15 anew
+       check_reader.py --list WRITE_DUMP SOURCE_ROOT      replaces the listing of section 15
 """
 import hashlib
 import json
@@ -46,7 +47,7 @@ def refused(what, data, path):
 
 
 def page_of(root):
-    """The page, and where its listing begins."""
+    """Returns the page, and where its listing begins."""
     with open(os.path.join(root, "docs/reference/format.md")) as f:
         page = f.read()
     return page, page.index("    # file header\n")
@@ -62,7 +63,8 @@ def list_anew(write_dump, root):
 
 
 def check_listing(kvfate, write_dump, root, path):
-    """Section 15: its bytes are a trace, with these values, and the library writes the same."""
+    """Section 15: its bytes are a trace with these values, and the library writes the same
+    bytes."""
     listed = {}
     page, begins = page_of(root)
     for line in page[begins:].split("\n"):
@@ -94,7 +96,7 @@ def check_listing(kvfate, write_dump, root, path):
     with open(path, "rb") as f:
         equal("bytes of the library and of docs/reference/format.md", f.read() == data, True)
     equal("digest", t.digest, digest(t))
-    for i in range(len(data)):  # the reader of the document notices every byte but padding
+    for i in range(len(data)):  # the reader of the document detects a change of every byte except padding
         if listed_padding(data, i):
             continue
         if i >= 128 and i % 7:  # a sample is enough here
@@ -124,10 +126,11 @@ def listed_padding(data, i):
     return False
 
 
-# ---- the trace of tests/format/tiny.c, whose values follow from their places
+# ---- the trace of tests/format/tiny.c, with values that depend on their places
 
 def check_frozen(kvfate, root, version):
-    """Files of every kind that a version wrote, whose hashes are stored too: both readers read them for ever."""
+    """Files of every kind that a version wrote, with stored hashes: both readers must always be
+    able to read them."""
     golden = os.path.join(root, "tests/format/golden")
     with open(os.path.join(golden, "SHA256")) as f:
         hashes = dict(reversed(line.split()) for line in f)
@@ -159,7 +162,7 @@ def check_frozen(kvfate, root, version):
                 held = {c.name: sum(len(v) for l in range(c.layers) for h in c[l] for v in h) for c in t.schema if c.intervals}
                 equal(name + ": intervals", held, {c["name"]: c["intervals"] for c in shown["columns"] if "intervals" in c})
             code = subprocess.run([kvfate, "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-            invented = name.startswith(("closed", "unfinished"))  # numbers are any: verify says that ids cannot be negative
+            invented = name.startswith(("closed", "unfinished"))  # arbitrary numbers: verify reports that ids cannot be negative
             equal(name + ": exit of verify", code, 1 if invented else 0 if t.closed else 3)
             if t.closed:
                 told = subprocess.run([kvfate, "checksum", path], check=True, stdout=subprocess.PIPE).stdout.split()[0].decode()
@@ -187,7 +190,7 @@ def check_corpus(root):
                           struct.pack("<Q", v)[:c.dtype.itemsize])
 
 
-# ---- a run of a random tiny model, against kvfate's own tables
+# ---- a run of a random tiny model, compared with kvfate's own tables
 
 def table(kvfate, path, name, *options):
     out = path + "." + name + ".npz"
@@ -245,7 +248,8 @@ def check_run(kvfate, root, folder):
 
 
 def check_cuts(kvfate, path):
-    """Cut anywhere, both readers tell the same, and the same as `kvfate verify`."""
+    """Cut at any length, both readers report the same, which equals the report of `kvfate
+    verify`."""
     with open(path, "rb") as f:
         data = f.read()
     places = [r["offset"] for r in records(package.open(path))[2:]]

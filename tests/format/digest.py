@@ -1,5 +1,6 @@
-"""What tests know of a trace beyond what the package kvfate reads: its records in the order of the file, the identity of its run and
-the digest of its content, from docs/reference/format.md alone, with libxxhash for the hashes.  Importing this finds the package."""
+"""Properties of a trace beyond those that the package kvfate reads: its records in file order, the
+identity of its run and the digest of its contents. They are computed from only
+docs/reference/format.md, with libxxhash for the hashes. Importing this module finds the package."""
 import ctypes
 import os
 import struct
@@ -26,7 +27,7 @@ def hash64(data):
 
 
 def hash128(data, seed=0):
-    """The low and the high half."""
+    """Returns the low and the high half."""
     h = XXH.XXH3_128bits_withSeed(data, len(data), seed)
     return h.low, h.high
 
@@ -36,27 +37,27 @@ def hexadecimal(halves):
 
 
 def run_id(meta, prompt):
-    """The identity of a run: section 2."""
+    """Returns the identity of a run: section 2."""
     return hash128(struct.pack("<Q", len(meta)) + meta + b"".join(struct.pack("<i", i) for i in prompt))
 
 
 def records(trace):
-    """The headers of all records but INDEX, in the order of the file, as dicts."""
+    """Returns the headers of all records except INDEX, in file order, as dicts."""
     return list(trace._file.walk())
 
 
 def after(trace, r):
-    """Where the record after this one begins."""
+    """Returns the offset of the record after this one."""
     return trace._file.after(r)
 
 
 def entry_of(trace, r):
-    """What the index says of a record whose header is known."""
+    """Returns the index entry of a record with a known header."""
     return next(e for e in trace._file.records if e["offset"] == r["offset"])
 
 
 def payload(trace, r):
-    """The stored bytes of a record, whose checksum is compared."""
+    """Returns the stored bytes of a record after checking its checksum."""
     data = trace._file.whole_payload(r)
     if data is None:
         raise ValueError("the record at byte %d is damaged" % r["offset"])
@@ -79,12 +80,12 @@ KEYS = [np.array([mix(2 * j + k) for j in range(1024)], np.uint64) for k in rang
 
 
 def digest_of_values(name, layer, head, t0, values):
-    """What a head's values at t0, t0 + 1, ... give: two numbers."""
+    """Returns the contribution of a head's values at t0, t0 + 1, ...: two numbers."""
     place = mix(hash64(name.encode()) + (layer << 32) + head & ONES)
     end = t0 + len(values)
     total = [mix(place + 4 * end + 2 + k & ONES) - mix(place + 4 * t0 + 2 + k & ONES) for k in range(2)]
     at = t0 * values.itemsize
-    data = bytes(at % 4096) + values.tobytes()  # from the beginning of a block on
+    data = bytes(at % 4096) + values.tobytes()  # from the beginning of a block
     words = np.frombuffer(data + bytes(-len(data) % 4096), "<u4").astype(np.uint64).reshape(-1, 1024)
     for b, row in enumerate(words):
         for k in range(2):
@@ -94,13 +95,13 @@ def digest_of_values(name, layer, head, t0, values):
 
 
 def digest_of_list(name, layer, head, token, pairs):
-    """What the intervals of a token give: two numbers."""
+    """Returns the contribution of a token's intervals: two numbers."""
     seed = mix(mix(hash64(name.encode()) + (layer << 32) + head & ONES) + token & ONES)
     return hash128(b"".join(struct.pack("<II", *p) for p in pairs), seed)
 
 
 def lists(trace, e):
-    """{(head, token): [(first, last), ...]} of an INTERVALS record."""
+    """Returns {(head, token): [(first, last), ...]} of an INTERVALS record."""
     column = trace.schema[e["column"]]
     ends, pairs = (v.tolist() for v in trace.values.decoded(e, column))
     n = int(e["n"])
@@ -108,12 +109,12 @@ def lists(trace, e):
 
 
 def stored_texts(trace):
-    """{token: text} of all that is stored."""
+    """Returns {token: text} of all stored texts."""
     return {int(e["t0"]) + k: text for e in trace._file.of_type(TOKENS) for k, text in enumerate(trace._texts_of(e))}
 
 
 def digest(trace):
-    """The digest of the content, 32 digits; of a closed trace."""
+    """Returns the digest of the contents of a closed trace, 32 digits."""
     file = trace._file
     schema, meta = bytes(file.payload(file.of_type(SCHEMA)[0])), trace.meta_bytes
     table = 4 + 4 * len(trace.heads)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A trace byte by byte, as section 15 of docs/reference/format.md prints it.
+"""Prints a trace byte by byte, as in section 15 of docs/reference/format.md.
 
 usage: listing.py X.kvf
 """
@@ -25,7 +25,7 @@ class Listing:
         self.out += ["", "    # " + text]
 
     def put(self, n, text="", per=16):
-        """The next n bytes, `per` in a line; the text stands at the first."""
+        """Prints the next n bytes, `per` per line, with the text next to the first line."""
         for k in range(0, n, per):
             part = self.data[self.at + k:self.at + min(k + per, n)]
             line = "    %08x  %s" % (self.at + k, part.hex(" "))
@@ -151,7 +151,7 @@ def footer(p, t):
 
 
 def listing(path):
-    """The text, whose lines are indented by four."""
+    """Returns the text with lines indented by four."""
     t = kvfate.open(path)
     with open(path, "rb") as f:
         p = Listing(f.read())

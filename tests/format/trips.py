@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Random traces from the library to the reader in Python, and from the writer in Python to the library.
+"""Random traces from the library to the reader in Python, and from the writer in Python to the
+library.
 
 usage: trips.py TRIPS [--count N] [--seed S] [--keep FOLDER] [--golden ROOT]
 
-TRIPS is the program made of trips.c.  A trip is a random trace: all types, spaces, axes and codecs, snapshots, intervals, blobs, notes,
-names that mean no good, NaN with payloads, values and texts that are missing, nothing at all, and the greatest there is.  The library
-writes it, and so does write_kvf.py with other chunks and codecs; each file is read by the package kvfate and by the library, which verifies it in
-full.  What they show must be, byte for byte, what was to be written; so must be the digest, and the files' own digests.
-With --keep all files stay in the folder.  With --golden the files that were stored of each version of the format are
-read as well: by the library as files and as memory, and by the package.
+TRIPS is the program made from trips.c. A trip is a random trace with all types, spaces, axes and
+codecs, snapshots, intervals, blobs, notes, malicious names, NaN with payloads, missing values and
+texts, empty data, and maximum sizes. The library writes it, and so does write_kvf.py with other
+chunks and codecs. The package kvfate and the library read each file, and the library verifies it
+completely. The contents must equal those that were to be written, byte for byte; so must the
+digest, and the files' stored digests. With --keep all files stay in the folder. With --golden the
+stored files of each version of the format are also read: by the library as files and as memory, and
+by the package.
 """
 import argparse
 import os
@@ -42,15 +45,15 @@ def sized(data):
 
 
 def name(r, most, before=""):
-    """At most so many bytes of UTF-8, with nothing of zero."""
+    """Returns a random UTF-8 string of at most `most` bytes without zeros."""
     text = before + "".join(r.choice(ODD) for _ in range(r.randint(1, 3))) + r.choice(["", "%d" % r.randint(0, 99)])
     return text.encode()[:most].decode("utf-8", "ignore")
 
 
 def values(r, n, width):
-    """n elements of so many bytes, as bytes: of all kinds."""
+    """Returns n random elements of the width, as bytes, of all kinds."""
     kind, size = r.randint(0, 6), n * width
-    if kind == 0:  # any bits: of floats, NaN with payloads
+    if kind == 0:  # any bits: floats include NaN with payloads
         return r.randbytes(size)
     if kind == 1:
         return r.randbytes(width) * n
@@ -65,20 +68,20 @@ def values(r, n, width):
                 8: [0x7FF << 52, 0xFFF << 52, 0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF, 1 << 63, 1]}.get(width, [])
     if kind == 5:
         return b"".join(r.choice(extreme).to_bytes(width, "little") for _ in range(n))
-    run = [r.choice(extreme).to_bytes(width, "little")] * n  # all but one are equal
+    run = [r.choice(extreme).to_bytes(width, "little")] * n  # all equal except one
     if n:
         run[r.randrange(n)] = r.randbytes(width)
     return b"".join(run)
 
 
 def cut(r, a, b):
-    """[a, b) in pieces."""
+    """Splits [a, b) into pieces."""
     at = sorted({a, b, *(r.randint(a, b) for _ in range(r.choice([0, 0, 1, 3])))}) if b > a else []
     return list(zip(at, at[1:]))
 
 
 class Trip:
-    """What is to be written: calls, and what must be read."""
+    """The calls to make, and the contents that must be read."""
 
     def __init__(self, seed):
         r = self.r = random.Random(seed)
@@ -93,11 +96,11 @@ class Trip:
         self.data = [{} for _ in self.columns]    # (layer, head) -> {index: value}, of streams and the newest snapshot
         self.texts, self.blobs, self.notes = {}, [], {}
         self.steps = self.epoch = 0
-        if self.columns and r.random() < 0.003:   # more than a chunk holds
+        if self.columns and r.random() < 0.003:   # more than a chunk can store
             self.large()
         for epoch in range(1, r.choice([1, 2, 2, 3, 4])):
             self.go_on(epoch)
-        if r.random() < 0.3:                      # and something behind the last commit
+        if r.random() < 0.3:                      # and data after the last commit
             self.streams(self.steps, self.steps + r.randint(0, 5))
 
     def add_column(self):
@@ -111,16 +114,16 @@ class Trip:
             self.columns.append(c)
 
     def places(self, column):
-        """Layers with their heads."""
+        """Returns the layers with their heads."""
         space = self.columns[column].space
         return [(0, 1)] if space == 0 else [(l, h[space - 1]) for l, h in enumerate(self.heads) if h[space - 1]]
 
     def pieces(self, column, a, b):
-        """What is written at once: layer, heads and indices."""
+        """Returns the data of single calls: layer, heads and indices."""
         for layer, heads in self.places(column):
             for h0, h1 in cut(self.r, 0, heads):
                 for t0, t1 in cut(self.r, a, b):
-                    if self.r.random() > 0.04:    # else it is missing
+                    if self.r.random() > 0.04:    # otherwise it is missing
                         yield layer, h0, h1 - h0, t0, t1 - t0
 
     def streams(self, a, b):
@@ -143,7 +146,7 @@ class Trip:
         k = self.columns[c]
         if self.places(c) and not k.flags & SNAPSHOT:
             n = (512 << 10) // WIDTH[k.dtype] + self.r.randint(0, 9)
-            self.chunk(c, self.places(c)[0][0], 0, 1, 1000, n, 0)  # behind all steps
+            self.chunk(c, self.places(c)[0][0], 0, 1, 1000, n, 0)  # after all steps
 
     def lists(self, c, layer, h0, heads, t0, n, epoch, steps):
         lists = []
@@ -201,7 +204,7 @@ class Trip:
     # ---- writers
 
     def script(self, path):
-        """For trips.c."""
+        """Writes the script for trips.c."""
         out = [b"O", sized(path.encode()), sized(self.meta), sized(struct.pack("<%di" % len(self.prompt), *self.prompt)),
                number_of(self.flags, len(self.heads)), *(number_of(*h) for h in self.heads), U32(len(self.columns)),
                *(c.entry() for c in self.columns)]
@@ -231,7 +234,7 @@ class Trip:
         return self.r.choice(codecs)
 
     def write(self, path):
-        """With write_kvf.py."""
+        """Writes the trace with write_kvf.py."""
         w = Writer(path, self.meta, self.heads, self.columns, self.prompt)
         for kind, *c in self.calls:
             if kind == "C":
@@ -256,7 +259,7 @@ class Trip:
         else:
             w.leave()
 
-    # ---- what must be read, as trips.c shows it
+    # ---- the expected contents, in the format of trips.c
 
     def held(self, c, layer, head):
         return self.data[c].get((layer, head), {})
@@ -290,7 +293,7 @@ class Trip:
 
     @staticmethod
     def shown(path, keys):
-        """The same by the package: another Trip that has what was read."""
+        """Reads the contents with the package into another Trip."""
         t = kvfate.open(path)
         got = object.__new__(Trip)
         got.meta, got.closed, got.steps, got.epoch, got.heads = t.meta_bytes, t.closed, t.steps, t.epoch, t.heads
@@ -309,9 +312,9 @@ class Trip:
 
 
 def held(column, layer, head):
-    """{index: value} of one head: the bytes, or the list of intervals."""
+    """Returns {index: value} of one head: the bytes, or the list of intervals."""
     there = np.flatnonzero(column.present(layer, head)).tolist()
-    if len(there) < column.trace.steps:  # what is missing is said to be, and the rest is read one by one
+    if len(there) < column.trace.steps:  # missing values are reported, and the rest is read one by one
         try:
             column[layer, head] if column.space != "run" else column[:]
             raise SystemExit("column %s: values are missing, and that is not said" % column.name)
@@ -329,7 +332,7 @@ def compare(what, seed, got, want):
 
 
 def batch(program, seeds, folder):
-    """Trips of these seeds, each of which gives two files."""
+    """Runs the trips of these seeds, which give two files each."""
     trips, questions, want = [], [], []
     path = lambda who, seed: os.path.join(folder, "%s-%d.kvf" % (who, seed))  # noqa: E731
     with open(os.path.join(folder, "write"), "wb") as f:
@@ -357,7 +360,7 @@ def batch(program, seeds, folder):
 
 
 def golden(program, root, folder):
-    """All stored files, each of them read and mapped; what the library shows goes to golden.out."""
+    """Reads all stored files, each read and mapped; the library's output goes to golden.out."""
     files, out = [], os.path.join(folder, "golden.out")
     for version in ("0.1", "1.0"):
         with zipfile.ZipFile(os.path.join(root, "tests/format/golden/format-%s.zip" % version)) as z:

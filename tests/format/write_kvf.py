@@ -1,4 +1,4 @@
-"""An independent writer of kvfate traces, written from docs/reference/format.md alone, for tests.
+"""An independent writer of kvfate traces for tests, written from only docs/reference/format.md.
 
     w = Writer(path, b'{"run":{}}', heads=[(1, 2)], columns=[Column("x-mine.n", 3)])
     w.chunk(0, 0, 0, 0, 0, np.array([[1, 2, 3]], "<u4"))
@@ -35,7 +35,7 @@ class Column:
 
 
 def zstd(data):
-    """A frame that tells its content size, by the module or by the program."""
+    """Returns a frame with its content size, made by the module or by the program."""
     try:
         import zstandard
         return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(data)
@@ -44,7 +44,7 @@ def zstd(data):
 
 
 def encode(data, width, codec):
-    """The stored bytes under a codec of section 5; codec 1 needs elements that are all equal."""
+    """Returns the bytes stored under a codec of section 5. Codec 1 requires equal elements."""
     if codec == 0:
         return data
     if codec == 1:
@@ -140,7 +140,7 @@ class Writer:
         return total
 
     def close(self):
-        """Index and footer; and the file."""
+        """Writes index and footer, and closes the file."""
         table = sorted(self.records, key=lambda r: [r[k] for k in ORDER])
         at, n = self.at, len(table)
         self.record(INDEX, np.array([tuple(r[k] for k in ENTRY.names) for r in table], ENTRY).tobytes())
@@ -149,6 +149,6 @@ class Writer:
         self.leave()
 
     def leave(self):
-        """The file, as a crash would leave it."""
+        """Closes the file as a crash would leave it."""
         with open(self.path, "wb") as f:
             f.write(b"".join(self.out))

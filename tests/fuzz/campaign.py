@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Fuzz every target in turns, for days if need be, and keep the count.
+"""Fuzzes every target in turns, for days if needed, and counts executions.
 
 usage: campaign.py [-j JOBS] [--seconds S | --total N] [--turn S] [--only NAME,...] BUILD STATE
-       campaign.py --show STATE         the table of what was done so far
-       campaign.py --minimise BUILD STATE   the stored archives become the smallest inputs that reach what all reach
+       campaign.py --show STATE         the table of the results so far
+       campaign.py --minimise BUILD STATE   reduces the stored archives to the smallest inputs with
+                                            equal coverage
 
-BUILD is a folder that meson set up as HACKING.md says for fuzzing: clang, AddressSanitizer, UndefinedBehaviorSanitizer, and
--fno-sanitize-recover, so that nothing that they find is passed over.  STATE keeps corpora, inputs that fail, and counts.json: a
-campaign that was stopped or killed goes on there, and executions add up.  An execution is one input given to a target.
-Each target has turns of --turn seconds (60), fast targets more of them; the campaign ends after --seconds, or when all
-executions together are --total.  A finding is a file in STATE/TARGET/found; its target goes on.
+BUILD is a folder that meson set up as described in HACKING.md for fuzzing: clang, AddressSanitizer,
+UndefinedBehaviorSanitizer, and -fno-sanitize-recover, so that every finding ends the run. STATE
+stores corpora, failing inputs, and counts.json. An interrupted campaign continues there, and
+executions add up. An execution is one input for a target. Each target has turns of --turn seconds
+(60), fast targets more of them. The campaign ends after --seconds, or after --total executions. A
+finding is a file in STATE/TARGET/found; its target continues.
 """
 import argparse
 import concurrent.futures
@@ -27,8 +29,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import corpora  # noqa: E402
 
-LOOSE = ("figures",)  # fontconfig and pango keep caches to the end: leaks are not looked for
-# name: (most bytes of an input, share of the time)
+LOOSE = ("figures",)  # fontconfig and pango keep caches until the end: no leak detection
+# name: (maximum bytes of an input, fraction of the time)
 TARGETS = {
     "analyze": (1024, 6),
     "chat": (4096, 2),
@@ -53,12 +55,13 @@ TARGETS = {
     "trace": (8192, 2),
     "vocabulary": (2048, 4),
 }
-SLOW = 5  # seconds of the processor that no input may take
+SLOW = 5  # CPU seconds that no input may use
 LIMITS = ["-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]
 
 
 class State:
-    """What counts.json has: {target: {"executions", "seconds", "turns", "findings": [file]}}."""
+    """The contents of counts.json: {target: {"executions", "seconds", "turns", "findings":
+    [file]}}."""
 
     def __init__(self, folder):
         self.folder, self.path, self.lock = folder, os.path.join(folder, "counts.json"), threading.Lock()
@@ -100,7 +103,8 @@ def environment(name):
 
 
 def is_finding(build, name, path):
-    """Whether an input that a turn put aside is more than one that a busy machine was slow with: those take seconds of the processor."""
+    """Returns True if a reported input is a real finding and not only slow on a busy machine: real
+    slow inputs use seconds of CPU time."""
     if not os.path.basename(path).startswith(("timeout-", "slow-unit-")):
         return True
     p = subprocess.Popen([program(build, name), "-timeout=600", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(name))
@@ -112,7 +116,7 @@ def is_finding(build, name, path):
 
 
 def turn(build, state, name, seconds):
-    """One run of a target: its executions and findings go to the state."""
+    """One run of a target: its executions and findings are added to the state."""
     most = TARGETS[name][0]
     corpus, found = (os.path.join(state.folder, name, part) for part in ("corpus", "found"))
     os.makedirs(corpus, exist_ok=True)
@@ -168,14 +172,15 @@ def campaign(o):
 
 
 def thinned(files, most):
-    """So many of the inputs, of all sizes; of those over 4 KB none."""
+    """Returns `most` of the inputs, of all sizes up to 4 KB."""
     names = sorted((f for f in files if len(files[f]) <= 4096), key=lambda f: (len(files[f]), f))
     step = max(len(names) / most, 1)
     return {names[int(k * step)]: files[names[int(k * step)]] for k in range(min(most, len(names)))}
 
 
 def minimise(o):
-    """What libFuzzer keeps of the state's and the stored inputs, smallest first, becomes the archive."""
+    """Writes the inputs that libFuzzer keeps of the state's and the stored ones, smallest first, to
+    the archive."""
     for name, (most, _) in TARGETS.items():
         sources = [os.path.join(o.state, name, "corpus"), os.path.join(o.build, "tests", "fuzz", "corpus", name)]
         sources = [s for s in sources if os.path.isdir(s)]
@@ -185,7 +190,7 @@ def minimise(o):
             subprocess.run([program(o.build, name), "-merge=1", *LIMITS, f"-max_len={most}", out, *sources], check=True,
                            env=environment(name), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             files = {f: open(os.path.join(out, f), "rb").read() for f in os.listdir(out)}
-        kept = {n: data for n, data in corpora.read(name).items() if not re.fullmatch("[0-9a-f]{40}", n)}  # named ones stay
+        kept = {n: data for n, data in corpora.read(name).items() if not re.fullmatch("[0-9a-f]{40}", n)}  # named inputs stay
         kept |= thinned({f: data for f, data in files.items() if data not in kept.values()}, o.most)
         corpora.write(name, kept)
         print(f"{name:12} {len(kept):6} inputs, {os.path.getsize(corpora.archive(name)):8} bytes")

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The corpora of the fuzz targets, one archive each: tests/fuzz/corpus/TARGET.zip.
 
-usage: corpora.py unpack OUT [TARGET.zip...]     files into OUT/TARGET/, as fuzzers and replays take them (the build does this)
-       corpora.py pack TARGET FILE...            adds files to an archive, such as an input that a fuzzer found
+usage: corpora.py unpack OUT [TARGET.zip...]     files into OUT/TARGET/, for fuzzers and replays (done by
+                                                 the build)
+       corpora.py pack TARGET FILE...            adds files to an archive, such as an input that a fuzzer
+                                                 found
 """
 import os
 import shutil
@@ -17,7 +19,7 @@ def archive(target):
 
 
 def read(target):
-    """{name: bytes} of what is stored."""
+    """Returns {name: bytes} of the stored inputs."""
     if not os.path.exists(archive(target)):
         return {}
     with zipfile.ZipFile(archive(target)) as z:
@@ -25,7 +27,8 @@ def read(target):
 
 
 def write(target, files):
-    """The archive in order of names and without times: equal files give equal bytes."""
+    """Writes the archive in order of names and without times, so that equal files give equal
+    bytes."""
     with zipfile.ZipFile(archive(target), "w") as z:
         for name in sorted(files):
             z.writestr(zipfile.ZipInfo(name), files[name], zipfile.ZIP_DEFLATED)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the seeds of the fuzz targets: small inputs that reach every branch worth starting from.
+"""Writes the seeds of the fuzz targets: small inputs that reach the important branches.
 
-usage: make_corpus.py     (writes below its own folder: into corpus/TARGET.zip, whose other files stay, and vocabulary.gguf)
+usage: make_corpus.py     (writes below its own folder: corpus/TARGET.zip, where other files stay, and
+                           vocabulary.gguf)
 """
 import base64
 import json
@@ -85,7 +86,7 @@ def texts():
 
 
 def vocabularies():
-    """As fuzz_vocabulary.c reads them."""
+    """In the format of fuzz_vocabulary.c."""
     def make(model, tokens, merges=(), bits=1, rules=b"", text="", pre=0):
         out = bytes([bits, model, pre, len(tokens)])
         for spelling, kind, score in tokens:
@@ -162,7 +163,7 @@ def gates():
 
 
 def training():
-    """Token caches of T = 8 and 256 ids under a key of zeros; foreign and cut checkpoints."""
+    """Token caches of T = 8 and 256 ids with a key of zeros; foreign and truncated checkpoints."""
     def cache(n, ids, first, count=None, tokens=None):
         head = b"\x89KVFids\n" + struct.pack("<IIIIQQ", 1, 8, 256, 0, len(n) if count is None else count, len(ids) if tokens is None else tokens)
         return head + bytes(32) + struct.pack(f"<{len(n) + 2 * len(ids)}i", *n, *ids, *first)
@@ -183,7 +184,7 @@ def training():
     for key in meta:
         put("checkpoint", "no_" + key, checkpoint({k: v for k, v in meta.items() if k != key}))
     put("checkpoint", "foreign", checkpoint({"layout": "rg"}))
-    put("checkpoint", "empty", b"")  # "good" was written by checkpoint_write
+    put("checkpoint", "empty", b"")  # checkpoint_write made "good"
 
 
 def states():
@@ -295,7 +296,7 @@ def tokenizer_jsons():
 
 
 def prompts():
-    """Files of prompts, good lines and bad ones."""
+    """Files of prompts, valid and invalid lines."""
     good = [{"prompt": "hello"}, {"id": "b.2", "text": "\u00e9 \"x\"\n", "n": 5}, {"id": "c_3", "messages": [{"role": "user", "content": "hi"}], "seed": 7}, {"text": ""}]
     put("jsonl", "good", b"".join(json.dumps(x, ensure_ascii=i % 2 == 0).encode() + b"\n" for i, x in enumerate(good)))
     put("jsonl", "blank", b" \t\r\n" + json.dumps(good[1]).encode() + b"\r\n\n" + json.dumps(good[2]).encode())
@@ -310,7 +311,7 @@ def prompts():
 
 
 def pieces():
-    """tokenizer.model behind its length, and a text."""
+    """The length of tokenizer.model, the model, and a text."""
     import hf_folder
     import vocabularies
     f, mark = hf_folder.field, "\u2581".encode()

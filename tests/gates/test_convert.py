@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""`kvfate gates convert`: files of torch.save give the tensors that NumPy wrote, bit for bit.  Pickles and archives that torch would not write
-are rejected with a sentence that says what is wrong; nothing of them runs, and none takes memory that the file does not have.
+"""`kvfate gates convert`: files of torch.save give the tensors that NumPy wrote, bit for bit.
+Pickles and archives that torch would not write are rejected with a message that names the problem.
+None of their code runs, and none uses memory that the file does not have.
 
 usage: test_convert.py KVFATE DATA     (DATA: tests/data/torch)
 """
@@ -26,7 +27,7 @@ sys.path += [os.path.join(ROOT, "tests"), os.path.join(ROOT, "python")]
 from check import check, finish, refused  # noqa: E402
 from kvfate import torch_file  # noqa: E402
 
-MEMORY = 1 << 30  # bytes of address space that all of this may take
+MEMORY = 1 << 30  # limit of the address space in bytes
 
 P = "model.layers.0.self_attn.retention_gate."
 
@@ -65,15 +66,16 @@ def top(**members):
 
 
 def gate(**changed):
-    """One layer of rg: d 2, I 2, H 2; what is not changed is right."""
+    """One layer of rg: d 2, I 2, H 2; unchanged parts are valid."""
     part = {"linear1_weight": tensor([2, 2], [2, 1]), "linear1_bias": tensor([2], [1]), "linear2_weight": tensor([2, 2], [2, 1]), "bias": tensor([2], [1], 6)}
     part.update(changed)
     return archive(top(**part), {"0": struct.pack("<8f", *range(8))})
 
 
-# A case is its name, a pickle or a file, and words of the error; None: it is read; False: either, but with the right tensors.
+# A case is its name, a pickle or a file, and words of the error. None: it is read. False: either,
+# but with correct tensors.
 def calls():
-    """Ways of running something, with the word that the refusal must have."""
+    """Ways to run code, with the expected word in the message."""
     touch = b"touch \"$KVFATE_CANARY\""
     cmd = b"X" + struct.pack("<I", len(touch)) + touch
     yield "system", b"\x80\x02cos\nsystem\n(" + cmd + b"tR.", "os.system at offset 2"
@@ -103,7 +105,7 @@ def calls():
 
 
 def machines():
-    """Pickles that strain the machine."""
+    """Pickles that use much time or memory."""
     yield "empty", b"", "no end"
     yield "no stop", b"\x80\x02}", "no end"
     yield "stop alone", b".", "stack is empty"
@@ -145,7 +147,7 @@ def machines():
 
 
 def tensors():
-    """Tensors of a file that is good without the change."""
+    """Changed tensors of an otherwise valid file."""
     def one(name, word, **changed):
         return name, gate(**changed), word
     yield one("good", None)
@@ -191,7 +193,7 @@ def tensors():
 
 
 def central(data, change):
-    """The archive with every central record passed through change(bytearray)."""
+    """Returns the archive with every central record changed by change(bytearray)."""
     b = bytearray(data)
     at = b.find(b"PK\1\2")
     while at >= 0:
@@ -224,7 +226,7 @@ def archives():
     for field, size in (("method", 10), ("flags", 8), ("name", 28), ("extra", 30), ("comment", 32)):
         for value in (1, 8, 99, 0xffff):
             yield f"{field} {value}", central(good, lambda b, at, s=size, v=value: struct.pack_into("<H", b, at + s, v)), False
-    both = bytearray(good)  # sizes that lie in both headers alike
+    both = bytearray(good)  # sizes that are wrong in both headers
     for mark, at in ((b"PK\1\2", 20), (b"PK\3\4", 18)):
         i = both.find(mark)
         while i >= 0:
@@ -244,7 +246,8 @@ MAX16, MAX32 = 0xffff, 0xffffffff
 
 
 class Entry:
-    """Headers of an entry, which can lie; `local` and `record` set fields of one header alone."""
+    """Headers of an entry, which can be wrong; `local` and `record` set fields of only one
+    header."""
     FIELDS = {"made": 20, "need": 20, "flags": 0, "method": 0, "time": 0, "date": 33, "crc": None, "size": None, "unpacked": None}
 
     def __init__(self, name, data=b"", /, extra=b"", record_extra=b"", at=None, name_n=None, local=(), record=(), **both):
@@ -286,7 +289,7 @@ def zip64(*numbers, kind=1):
 
 
 def headers():
-    """Archives of which one number or name is not what it should be."""
+    """Archives with one wrong number or name."""
     body = top(linear1_weight=tensor([2, 2], [2, 1]), linear1_bias=tensor([2], [1]), linear2_weight=tensor([2, 2], [2, 1]), bias=tensor([2], [1], 6))
     eight = struct.pack("<8f", *range(8))
 
@@ -333,7 +336,7 @@ def headers():
         yield f"place {at}", with_0(at=at), False
     for kind in (1, 9):
         yield f"extra field {kind} too long", with_0(record_extra=struct.pack("<HH", kind, 9) + bytes(8)), False
-    # shared bytes: each storage holds the headers of all behind it
+    # Shared bytes: each storage contains the headers of all later ones.
     keys, shared, found = [f"{i:02}" for i in range(20)], bytes(40), []
     for key in reversed(keys):
         found.append(Entry(f"a/data/{key}", shared, extra=b"\2\0\1\0\0"))
@@ -403,7 +406,7 @@ def zip_twice(body, data):
 
 
 def convert(data):
-    """(tensors, None), or (None, the error); any other exception ends the test."""
+    """Returns (tensors, None), or (None, the error); any other exception ends the test."""
     try:
         return torch_file.tensors(io.BytesIO(data), "f.pth"), None
     except torch_file.TorchFileError as e:
@@ -411,12 +414,13 @@ def convert(data):
 
 
 def content(tensors):
-    """{name: (type, shape, bytes)}"""
+    """Returns {name: (type, shape, bytes)}."""
     return {t.name: (t.type, t.shape, t.bytes()) for t in tensors}
 
 
 def hostile():
-    """Every case gives its error, or is read; where either may be, a file that is read has the tensors of the good one."""
+    """Every case gives its error, or is read. If both are allowed, a file that is read has the
+    tensors of the valid one."""
     good, cases = content(convert(gate())[0]), [(n, archive(p, {"0": bytes(32)}), w) for make in (calls, machines) for n, p, w in make()]
     for name, data, words in [*cases, *tensors(), *archives(), *headers(), *headers64()]:
         found, error = convert(data)
@@ -427,7 +431,7 @@ def hostile():
 
 
 def views():
-    """A view of a storage has the elements that its sizes, strides and offset name."""
+    """A view of a storage has the elements given by its sizes, strides and offset."""
     for stride in ((2, 1), (1, 2), (3, 1), (4, 1), (4, 2), (1, 3), (2, 3), (6, 1), (0, 1), (5, 0)):
         for offset in (0, 8 - 1 - sum(stride)):
             want = struct.pack("<4f", *(offset + i * stride[0] + k * stride[1] for i in (0, 1) for k in (0, 1)))
@@ -436,7 +440,7 @@ def views():
 
 
 def twin(path):
-    """The tensors of a safetensors file, read with json alone."""
+    """Reads the tensors of a safetensors file with only json."""
     with open(path, "rb") as f:
         data = f.read()
     n = int.from_bytes(data[:8], "little")
@@ -449,7 +453,7 @@ TWINS = {"rg_protocol4.pth": "rg", "rg_strides.pth": "rg", "rg10_inner.pth": "rg
 
 
 def stored(folder):
-    """{name: bytes} of the files of torch.save that have a twin which NumPy wrote."""
+    """Returns {name: bytes} of the files of torch.save that NumPy also wrote."""
     found = {}
     for name in sorted(os.listdir(folder)):
         if name.endswith((".pth", ".pt")) and not name.startswith("published"):
@@ -470,8 +474,8 @@ def same(folder):
 
 
 def damaged(folder):
-    """A file that is cut is rejected.  A file with a wrong byte is rejected, or gives the same tensors: padding, times and versions have no
-    checksum."""
+    """A truncated file is rejected. A file with a wrong byte is rejected, or gives equal tensors:
+    padding, times and versions have no checksum."""
     files = stored(folder)
     for name, data in files.items():
         uncut = [n for n in range(len(data)) if convert(data[:n])[1] is None]
@@ -490,7 +494,8 @@ def damaged(folder):
 
 
 def random_pickles(folder):
-    """Random changes of a pickle, under right checksums, are rejected or give tensors within the file's size; nothing else happens."""
+    """Random changes of a pickle, with correct checksums, are rejected or give tensors within the
+    file's size, without other effects."""
     rng = random.Random(1)
     kept = 0
     for name, data in stored(folder).items():
@@ -514,7 +519,7 @@ def run(*argv, **options):
 
 
 def command(folder, work):
-    """The command, and how the program names it."""
+    """The command, and how the program refers to it."""
     def there():
         return sorted(os.listdir(work))
 
@@ -554,7 +559,7 @@ def command(folder, work):
 
 
 def configs(folder, work):
-    """The config.json beside the file decides between rg and rg2, which have the same names."""
+    """The config.json next to the file distinguishes rg from rg2, which have the same names."""
     cases = [("rg2.pth", None, {}), ("rg2.pth", {"retention_gate": "rg2"}, {"kvfate.kind": "retention", "kvfate.layout": "rg2", "kvfate.key_order": "halves"}),
              ("rg.pth", {"retention_gate": "rg"}, {"kvfate.kind": "retention", "kvfate.layout": "rg"}), ("rg2.pth", {"hidden_size": 16}, {}),
              ("rg2.pth", {"retention_gate": 2}, {}), ("rg2.pth", [1], {}), ("rg3.pth", {"retention_gate": "rg"}, {}), ("wgkv.pt", {"retention_gate": "rg"}, {}),
@@ -587,7 +592,7 @@ def configs(folder, work):
         header = json.loads(f.read()[8:].partition(b"}}")[0] + b"}}")
     places = [(x["data_offsets"][0], kinds[x["dtype"]]) for k, x in header.items() if k != "__metadata__"]
     check("aligned", r.returncode == 0 and len(places) == 3 and all(at % n == 0 for at, n in places), r, places)
-    for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # of retention gates alone
+    for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # only for retention gates
         run("gates", "convert", os.path.join(folder, name), "-o", out, "--overwrite")
         words = run("info", out).stdout
         check(name + ": readout", "weights" in words and ("readout" in words) == bool(readout) and (readout or "") in words, words)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""gates/learned.py on tables made by hand: a head of each kind, and on both sides of each of the limits that
-docs/studies/gates.md states; windows, sinks, and words with the highest and the lowest means.
+"""gates/learned.py on tables made by hand: a head of each kind, and values on both sides of each
+limit in docs/studies/gates.md; windows, sinks, and words with the highest and the lowest means.
+
 usage: test_learned.py LEARNED"""
 import math
 import os
@@ -17,11 +18,11 @@ N = 300  # entries without the first: 1 % of them are 3, 10 % are 30
 
 
 def rate(half_life):
-    """log_beta of an entry whose beta^n is 1/2 at n = half_life"""
+    """Returns log_beta of an entry with beta^n = 1/2 at n = half_life."""
     return -math.log(2) / half_life
 
 
-# Text of the tokens 1 .. N by what they are for; the rest are words of their own, each seen once
+# Texts of the tokens 1 .. N by their purpose; the rest are unique words.
 TEXTS = {**{i: " of" for i in range(1, 21)}, **{i: "," for i in range(21, 36)}, **{i: "\\n" for i in range(36, 41)},
          **{i: " eye" for i in range(41, 44)}, 44: " rare", 45: " rare", **{i: f" s{(i - 260) // 3}" for i in range(260, 299)}}
 CLASS = {" of": "word", ",": "punctuation", "\\n": "whitespace", " eye": "word"}
@@ -29,7 +30,8 @@ tokens = [(" of", "word")] + [(TEXTS.get(i, f" w{i}"), CLASS.get(TEXTS.get(i), "
 
 
 def head(lasting, first=10.0, short=8.0, long=100.0):
-    """log_beta of an entry each: half-life `long` for those that last, `short` for others, `first` for token 0"""
+    """Returns log_beta of each entry: half-life `long` for lasting entries, `short` for others,
+    `first` for token 0."""
     return [rate(first)] + [rate(long if i in lasting else short) for i in range(1, N + 1)]
 
 
@@ -37,7 +39,7 @@ def words(n, start=100):
     return set(range(start, start + n))
 
 
-# kind, whether it is a sink, and how many last, by the rules in words, not by the program
+# Kind, sink or not, and number of lasting entries, by the rules in the text, not by the program.
 HEADS = {
     "L0K0": (head(set()), "window", False, 0),
     "L0K1": (head(words(2), first=1e9), "window", True, 2),                              # under 1 %: 2 of 300
@@ -49,9 +51,9 @@ HEADS = {
     "L2K1": (head(set(range(1, 6)) | words(6)), "words", False, 11),                     # 5 of 11 are not
     "L2K2": (head(set(range(21, 24)) | set(range(36, 39)) | words(6)), "marks", False, 12),  # half are commas or line ends, 3 of each
     "L3K0": (head(set(range(21, 24)) | set(range(36, 38)) | words(6)), "words", False, 11),  # 5 of 11 are
-    "L3K1": (head(set(range(21, 31))), "one string", False, 10),                         # commas alone: one string comes before marks
+    "L3K1": (head(set(range(21, 31))), "one string", False, 10),                         # only commas: one string comes before marks
     "L3K2": (head(words(40), long=64.0), "window", False, 0),                            # beta^64 = 1/2 is not above it
-    "L4K0": (head(set(), first=1023.0), "window", False, 0),                             # a sink has 1,024
+    "L4K0": (head(set(), first=1023.0), "window", False, 0),                             # a sink needs 1,024
     "L4K1": (head(set(), first=1100.0), "window", True, 0),
     "L4K2": (head(set(), first=1100.0, short=60.0), "window", True, 0),                  # 16 times 60 is 960
     "L5K0": (head(set(), first=1100.0, short=63.0), "window", True, 0),                  # 1008
@@ -60,7 +62,8 @@ HEADS = {
 
 
 def window(log_beta):
-    """the first age at which the mean of beta^n over the entries but the first is below 1/2, by counting up"""
+    """Returns the first age at which the mean of beta^n over all entries but the first is below
+    1/2, by counting up."""
     n = 0
     while sum(math.exp(n * b) for b in log_beta[1:]) / N >= .5:
         n += 1
@@ -82,7 +85,8 @@ def ask(folder, heads):
 
 
 def kinds(text):
-    """{head: (kind, window, how many last, the strings)} and what each kind's line counts"""
+    """Returns {head: (kind, window, number of lasting entries, the strings)} and the counts in each
+    kind's line."""
     found, counts, kind = {}, {}, None
     for line in text.splitlines():
         if m := re.fullmatch(r"(window|one string|marks|words|wide): (\d+)", line):
@@ -113,14 +117,15 @@ def check_heads(text):
 
 
 def check_one_sink(folder):
-    """Each limit of a sink by itself: one head, yes or no."""
+    """Each limit of a sink separately: one head, yes or no."""
     for name, (log_beta, _, sink, _) in HEADS.items():
         twice = {"L0K0": log_beta, "L0K1": log_beta}
         check(f"{name}: sink", f"sink: {2 * sink} of 2 heads\n" in ask(folder, twice), sink)
 
 
 def check_strings(folder):
-    """Means over heads and places of the strings seen 3 times or more, the first token left out."""
+    """Means over heads and places of the strings that occur 3 times or more, without the first
+    token."""
     first = {" of": -.1, ",": -.3, "\\n": -.015, " eye": -.01, **{f" s{k}": -.5 - .05 * (k * 5 % 13) for k in range(13)}}
     a = [-9.0] + [first.get(t, -5.0) for t, _ in tokens[1:]]
     a[41] = -.04  # one ` eye`: its median stays above that of line ends, its mean falls below theirs

@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""Gates with the names and shapes of the published ones load against models of the shapes that they were trained for, and no others.
+"""Gates with the names and shapes of the published ones load for models of the shapes for which
+they were trained, and for no others.
 
 usage: test_published_shapes.py GATES_FIT ROOT
 
-Models are GGUF files with all tensors of the published shapes, whose matrices are holes (tests/data/gen_large.py); gates are
-safetensors files, whose tensors have the published names, shapes and types: with the metadata that `kvfate gates convert` writes, or those
-that docs/reference/gates.md asks for.  Two are files of torch.save that are converted.  Their numbers are zeros, again holes, but for the biases of
-the readout, from which follows what every layer must give for inputs of zeros.
+Models are GGUF files with all tensors of the published shapes, with holes as matrices
+(tests/data/gen_large.py). Gates are safetensors files with the published names, shapes and types,
+and with the metadata that `kvfate gates convert` writes, or the metadata in
+docs/reference/gates.md. Two are torch.save files that are converted. Their numbers are zeros, also
+holes, except for the biases of the readout, which determine the output of every layer for inputs of
+zeros.
 """
 import functools
 import json
@@ -37,13 +40,13 @@ def count(shape):
 
 
 def packed(values, dtype):
-    """Numbers that bf16 holds exactly."""
+    """Numbers that are exact in bf16."""
     b = struct.pack(f"<{len(values)}f", *values)
     return b if dtype == "F32" else b"".join(b[i + 2:i + 4] for i in range(0, len(b), 4))
 
 
 def content(t, dtype):
-    """(length, bytes or None for a hole)"""
+    """Returns (length, bytes or None for a hole)."""
     shape, values = t
     return count(shape) * SIZE[dtype], None if values is None else packed(values, dtype)
 
@@ -54,7 +57,8 @@ def crc_of_zeros(n):
 
 
 def write_torch(path, tensors, dtype):
-    """As torch.save writes a dict of tensors: an archive of stored entries, each a storage."""
+    """Writes a dict of tensors like torch.save: an archive of uncompressed entries, one per
+    storage."""
     members = b""
     entries = []
     for key, (name, t) in enumerate(tensors.items()):
@@ -154,9 +158,10 @@ EXPECTED = {"rg": lambda s, i, h: log_sigmoid(bias(i, s["kv_heads"])[h]), "rg10"
 VL = "model.language_model.layers."
 
 PYTORCH = {"format": "pt"}  # of a converted file
-CONVERTED = ("TrimKV-Qwen3-4B", "WG-KV qwen3-4b")  # through a file of torch.save
+CONVERTED = ("TrimKV-Qwen3-4B", "WG-KV qwen3-4b")  # through a torch.save file
 
-# Gates, the model that they are for, their tensors, type and metadata, what must be said of them, and a model that they are not for.
+# Gates, their model, their tensors, type and metadata, the expected output, and a model for which
+# they must be rejected.
 CASES = [
     ("TrimKV-Qwen3-1.7B", "qwen3-1.7b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-4b"),
     ("TrimKV-Qwen3-4B", "qwen3-4b", trimkv, "BF16", PYTORCH, "retention rg 512", "qwen3-8b"),
@@ -177,7 +182,7 @@ CASES = [
      "blocks seer 128", "phi-3-mini-128k"),
 ]
 
-# Every layout, every shape, both ways to store them; the others in the long tests.
+# Every layout, every shape, both ways of storage; the others in the long tests.
 QUICK = CASES[1::2] + [CASES[0], CASES[4], next(c for c in CASES if c[5].startswith("heads"))]
 
 
@@ -191,7 +196,7 @@ def refused(name, model, gates, *words):
 
 
 def numbers(name, s, layout, lines):
-    """Of every layer and head what the biases say, to a few steps of f32."""
+    """Compares every layer and head with the values of the biases, to a few steps of f32."""
     want = [[EXPECTED[layout](s, i, h) for h in range(s["kv_heads"])] for i in range(s["layers"])] if layout in EXPECTED else []
     have = [[float(x) for x in line.split()] for line in lines]
     near = [len(a) == len(b) and all(abs(x - y) <= 1e-6 * abs(y) for x, y in zip(a, b)) for a, b in zip(have, want)]
@@ -208,7 +213,7 @@ def write(path, tensors, dtype, metadata, convert=False):
 
 
 def one(work, case, models, lacking):
-    """lacking: whether the last tensor is also left out, for which all others are loaded again"""
+    """lacking: also tests the gates without the last tensor."""
     name, shape, make, dtype, metadata, facts, other = case
     s = sizes(gen_large.SHAPES[shape])
     path = os.path.join(work, "gates")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What gates see of a Qwen3 model: keys and queries after their norms, before RoPE or after it, channels in the order of the file.
+"""The inputs of gates in a Qwen3 model: keys and queries after their norms, before RoPE or after
+it, channels in file order.
 
 usage: test_qwen_inputs.py KVFATE TRACE_DUMP ROOT
 
-The numbers of the first layer, as recorded by a run, against the gates in float64 (tests/oracle/gates_np.py) on queries and keys computed
-here from the weights that gen_tiny.py draws.
+Compares the gate values of the first layer, as recorded by a run, with the gates in float64
+(tests/oracle/gates_np.py). Their queries and keys are computed here from the weights of
+gen_tiny.py.
 """
 import argparse
 import os
@@ -40,7 +42,8 @@ def call(*argv):
 
 
 def pairs(x):
-    """Channels 0, D/2, 1, D/2 + 1, ...: as the program sees a model that turns j and j + D/2."""
+    """Returns channels 0, D/2, 1, D/2 + 1, ...: the program's order for a model that pairs j with j
+    + D/2."""
     return np.stack([x[..., :D // 2], x[..., D // 2:]], -1).reshape(x.shape)
 
 

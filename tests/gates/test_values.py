@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Gates of every layout against the float64 evaluator, with every set of kernels that the CPU has.
+"""Gates of every layout compared with the float64 evaluator, with every set of kernels of the CPU.
 
 usage: test_values.py GATES_DUMP
 """
@@ -18,7 +18,7 @@ import gates_np  # noqa: E402
 import make_gates  # noqa: E402
 
 TOKENS = 9
-FLAGS = (0, 1, 3)  # plain C, AVX2, AVX-512; what the CPU lacks falls back
+FLAGS = (0, 1, 3)  # plain C, AVX2, AVX-512; unsupported sets fall back
 # layers, query heads, KV heads, head_dim, d_model, hidden, gate_dim
 SHAPES = [(2, 4, 2, 8, 32, 24, 16), (1, 1, 1, 2, 1, 1, 2), (3, 3, 3, 6, 19, 17, 10), (2, 9, 3, 64, 576, 128, 32),
           (2, 6, 2, 10, 33, 31, 6), (1, 2, 2, 16, 48, 192, 128), (1, 34, 17, 4, 40, 16, 8)]
@@ -43,7 +43,7 @@ class Case:
     def inputs(self, rng):
         s = self.s
         kv = (TOKENS, s["kv_heads"], s["head_dim"])
-        # the last token is so small that the norms' epsilon matters
+        # The last token is so small that the norms' epsilon matters.
         size = np.array([1.0] * (TOKENS - 2) + [4.0, 1e-3])[:, None, None]
         a = {"x": rng.normal(size=(TOKENS, s["d_model"])), "q": rng.normal(size=(TOKENS, s["heads"], s["head_dim"])) * size}
         for name in ("k_pre", "v", "k_post"):
@@ -95,7 +95,8 @@ class Case:
         return bad
 
     def difference(self, have):
-        """Largest error: of log beta and g relative, of scores and vectors to the largest one."""
+        """Returns the largest error: relative for log beta and g, relative to the largest one for
+        scores and vectors."""
         s = self.s
         if self.g.kind == "blocks":
             return self.blocks(have)
@@ -110,7 +111,8 @@ class Case:
         return (np.abs(have - want) / np.abs(want)).max()
 
     def rounded(self, have):
-        """z may be rounded the other way where its exact value is within 2e-6 of a tie: counted as equal."""
+        """z may be rounded differently if its exact value is within 2e-6 of a tie: counted as
+        equal."""
         best = np.full(have.shape, np.inf)
         for i in range(self.s["layers"]):
             z, bias = gates_np.retention_z(self.g, i, self.a)
@@ -121,7 +123,7 @@ class Case:
 
     def check(self):
         worst = 0.0
-        limit = 4e-5 if self.g.layout == "rg3" else 1e-5  # rg3 multiplies two outputs: 16 times as large for inputs of size 4
+        limit = 4e-5 if self.g.layout == "rg3" else 1e-5  # rg3 multiplies two outputs: 16 times as large for inputs of magnitude 4
         for flags in FLAGS:
             facts, have = self.dump(flags)
             self.facts(facts)
@@ -132,7 +134,7 @@ class Case:
 
 
 def spread(case):
-    """The generator keeps its promise."""
+    """Checks the distribution of the generator."""
     x = np.random.default_rng(3)
     s, kind = case.s, case.g.kind
     a = {"x": x.normal(size=(200, s["d_model"]))} | {k: x.normal(size=(200, s["kv_heads"], s["head_dim"])) for k in ("k_pre", "k_post", "v")}

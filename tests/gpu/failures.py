@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The program with a device that cannot be used, is full, or is lost: one sentence, status 1, and nothing of the work is lost.
+"""The program with a device that is unusable, full, or lost: one sentence, status 1, and no loss of
+work.
 
 usage: failures.py KVFATE FOLDER_OF_TINY_MODELS [TOOLS]
 
-TOOLS is the folder of hold, liblose.so and libdriver.so, which make a device of this machine fail; without it KVFATE runs on an emulated
-device.  What a device is needed for is left out where there is none.  Each part ends with a row of a table."""
+TOOLS is the folder of hold, liblose.so and libdriver.so, which make a device of this machine fail.
+Without it KVFATE runs on an emulated device. Parts that need a device are skipped without one. Each
+part ends with a row of a table."""
 import json
 import os
 import resource
@@ -22,8 +24,8 @@ from device_runs import LIMIT, TEXT, check, environment, expect, judged, losses,
 KVFATE, MODELS = map(os.path.abspath, sys.argv[1:3])
 MODEL = os.path.join(MODELS, "tiny4.gguf")
 PROMPT = ["-m", MODEL, "--raw", "-p", TEXT * 4]
-BLOCK = 1024  # tokens after which a trace is written
-FIRST = 4096  # bytes: a trace that is longer has its first block
+BLOCK = 1024  # tokens between writes of a trace
+FIRST = 4096  # bytes: a longer trace has its first block
 MIB = 1 << 20
 
 
@@ -31,7 +33,7 @@ def on_device(argv, env=None, **more):
     return run(KVFATE, [*argv, "--device", "cuda"], lever.env if env is None else env, **more)
 
 
-# ---- what cannot be used
+# ---- unusable devices
 
 def cannot_be_used():
     seen = []
@@ -59,7 +61,8 @@ KINDS = {"cannot be used": "the device", "room for the weights": "weights", "roo
 
 
 def kind_of(name, argv, out, free, whole):
-    """What had no room with so much memory, by what was said; "": all had, and the answer is that of a device with all its memory."""
+    """Returns which allocation failed with this much memory, from the message; "" if all succeeded
+    and the answer equals that with all memory."""
     lever.leave(free)
     r = on_device([*argv, "-o", out])
     lever.leave(None)
@@ -74,7 +77,7 @@ def kind_of(name, argv, out, free, whole):
 
 
 def edges(name, argv, out, grain, wanted):
-    """Each amount of memory at which something else has no room, from none to enough."""
+    """Finds each amount of memory at which a different allocation fails, from none to enough."""
     out = path(out)
 
     def look(free):
@@ -108,7 +111,7 @@ def described(name, most):
 
 
 def run_without_a_session(argv, free):
-    """It can be asked for again as it was: no trace is in its way."""
+    """The command can be repeated unchanged: no trace blocks it."""
     lever.leave(free)
     r = on_device(["run", *argv, "-n", 1, "-q", "-o", path("x.kvf")])
     lever.leave(None)
@@ -117,7 +120,7 @@ def run_without_a_session(argv, free):
 
 
 def little_memory():
-    """With a model whose weights a device's memory can be short of."""
+    """With a model whose weights can exceed the device's memory."""
     model, text = MODEL, "She sells."
     if lever.name == "real":
         model, text = path("large.gguf"), TEXT * 36
@@ -133,10 +136,10 @@ def little_memory():
     return described("logits", logits) + "; " + described("saliency", saliency)
 
 
-# ---- in the midst of the work
+# ---- failures during the work
 
 def broken(argv, reached, fail):
-    """A program that is stopped as soon as it has reached something, until the device has failed."""
+    """Stops a program as soon as it has reached a state, until the device has failed."""
     argv = [*map(str, argv), "--device", "cuda"]
     p = subprocess.Popen([KVFATE, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment(lever.env))
     try:
@@ -170,9 +173,9 @@ def tokens_kept(name, trace):
 
 
 def run_is_kept(name, argv, fail, mend, *words):
-    """What was recorded until then begins a trace that ends with the bytes of one run."""
+    """The data recorded so far begin a trace that ends with the bytes of one run."""
     argv = ["run", "-m", MODEL, "--raw", "--rope-scale", "linear:64", "-n", lever.tokens, "--ignore-eos", "--exact", "--probes", "lean", "-q", *argv, "-o"]
-    backend = "cpu" if lever.name == "emulated" else "cuda"  # the former's bytes are those of the emulated device, and sooner there
+    backend = "cpu" if lever.name == "emulated" else "cuda"  # the bytes of "cpu" equal those of the emulated device, and it is faster there
     out, whole = path(f"{name}.kvf"), path(f"{name}-whole.kvf")
     r = run(KVFATE, [*argv, whole, "--device", backend])
     expect(r.returncode == 0, f"{name}: undisturbed", r.said)
@@ -182,7 +185,7 @@ def run_is_kept(name, argv, fail, mend, *words):
     if not expect(os.path.exists(out + ".unfinished") and not os.path.exists(out), f"{name}: the trace is kept", os.listdir(work.name)):
         return sentence(r)
     kept = tokens_kept(name, out)
-    if backend == "cuda" and "window" in argv:  # the whole cache is long for the processor
+    if backend == "cuda" and "window" in argv:  # a full cache takes long on the CPU
         other = path(f"{name}-other.kvf")
         shutil.copy(out + ".unfinished", other + ".unfinished")
         r2 = run(KVFATE, [*argv, other, "--resume", "--device", "cpu"])
@@ -201,7 +204,8 @@ def full_run():
 
 
 def training_is_kept(name, argv, out):
-    """The checkpoint of the last step is taken up by what wrote it, to the bytes of one training."""
+    """The training continues from the checkpoint of the last step, with the bytes of one
+    training."""
     argv = [*argv, "-m", MODEL, "--data", train_data(), "--length", 24, "-t", 1, "--check-every", 0, "--save-every", 1, "--steps", lever.steps, "--exact", "-o"]
     lost, whole = path(f"lost-{out}"), path(f"whole-{out}")
     expect(on_device([*argv, whole]).returncode == 0, f"{name}: undisturbed")
@@ -248,7 +252,7 @@ def tell(part, function):
 
 
 lever = levers.Real(work.name, os.path.abspath(sys.argv[3])) if len(sys.argv) > 3 else levers.Emulated(work.name)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends what was started
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also ends the child processes
 try:
     tell("a device that cannot be used", cannot_be_used)
     tell("a run whose device is lost", lost_run)

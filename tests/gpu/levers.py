@@ -1,8 +1,9 @@
-"""How a device is made to fail: an emulated one by KVF_EMULATED, one of this machine by what TOOLS holds.
+"""Makes a device fail: an emulated one by KVF_EMULATED, one of this machine by the tools in TOOLS.
 
-Both have the same levers.  `env` is what a program is started with so that they act on it; `leave` has the device only so many bytes free
-(None: all), `lose` loses it in the midst of a program, `mend` takes that back.  `without` is what to start a program with for which there is
-no driver and the like; a sentence where that cannot be had."""
+Both have the same functions. `env` is the environment for programs that they affect. `leave` leaves
+only this many bytes of the device free (None: all), `lose` loses it during a program, and `mend`
+undoes that. `without` is the environment without a driver and similar cases; a message if that is
+not possible."""
 import contextlib
 import os
 import subprocess
@@ -10,8 +11,8 @@ import subprocess
 
 class Emulated:
     name = "emulated"
-    grain, room, most = 1 << 13, 1 << 22, 1 << 26  # bytes: the edges of what fits are found as finely, up to so much
-    tokens, steps = 500, 3  # of a run and a training that end undisturbed long after they can be disturbed
+    grain, room, most = 1 << 13, 1 << 22, 1 << 26  # bytes: precision, capacity and maximum of the search for memory limits
+    tokens, steps = 500, 3  # of a run and a training that take long after the point of failure
     missing = None
 
     def __init__(self, folder):
@@ -57,7 +58,7 @@ class Real:
             os.remove(library)
         env = {"LD_LIBRARY_PATH": ":".join(filter(None, (first, os.environ.get("LD_LIBRARY_PATH"))))}
         if what == "driver":
-            write(library, "")  # which is no library
+            write(library, "")  # not a library
         elif what == "device":
             env = {"CUDA_VISIBLE_DEVICES": "-1"}
         else:
@@ -66,13 +67,13 @@ class Real:
         return f"there is no device: {self.missing}" if self.missing and what in ("device", "bf16") else env
 
     def driver(self):
-        """The file of the driver that the holder has loaded."""
+        """Returns the file of the driver that the holder has loaded."""
         with contextlib.suppress(OSError), open(f"/proc/{self.holder.pid}/maps", encoding="utf-8") as f:
             return next((line.split()[-1] for line in f if "/libcuda.so" in line), None)
         return None
 
     def leave(self, n):
-        """The bytes that are free then; None: there is no device."""
+        """Returns the bytes that are then free; None: there is no device."""
         with contextlib.suppress(BrokenPipeError):
             self.holder.stdin.write(f"{1 << 62 if n is None else n}\n")
             self.holder.stdin.flush()

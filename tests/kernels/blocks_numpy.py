@@ -1,7 +1,8 @@
-"""Decoders of GGUF's quantised block formats in NumPy, written from the published row formulas and
-sharing nothing with the C ones: a cursor walks through the numbers of a block as the formulas do.
+"""Decoders of GGUF's quantised block formats in NumPy, written from the published row formulas
+and independent of the C ones: a cursor walks through the numbers of a block as in the formulas.
 
-decode(name, data) gives float32, each operation rounded to float32 in the published order.
+decode(name, data) returns float32, with each operation rounded to float32 in the published
+order.
 """
 import numpy as np
 
@@ -10,7 +11,7 @@ FORMATS = {
     "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q5_1": (7, 32, 24), "q8_0": (8, 32, 34),
     "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144), "q5_k": (13, 256, 176),
     "q6_k": (14, 256, 210), "iq4_nl": (20, 32, 18), "iq4_xs": (23, 256, 136)}
-# where the f16 numbers of a block lie
+# Offsets of the f16 numbers in a block.
 HALVES = {
     "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q2_k": [80, 82], "q3_k": [108], "q4_k": [0, 2],
     "q5_k": [0, 2], "q6_k": [208], "iq4_nl": [0], "iq4_xs": [0]}
@@ -30,7 +31,7 @@ def f32(x):
 
 
 def halves_of_bytes(b):
-    """Low nibbles of all bytes, then the high ones."""
+    """Returns the low nibbles of all bytes, then the high ones."""
     return np.concatenate([b & 15, b >> 4], axis=1).astype(int)
 
 
@@ -71,7 +72,7 @@ def q2_k(b):
 
 
 def q3_k(b):
-    """The 12 bytes of scales are unpacked by words of 32 bits, as in the reference."""
+    """The 12 bytes of scales are unpacked as 32-bit words, as in the reference."""
     d, out, scale, bit = half(b, 108), [], 0, 1
     a0, a1, a2 = (word(b, 96 + 4 * i) for i in range(3))
     low, high = np.uint32(0x0f0f0f0f), np.uint32(0x03030303)
@@ -92,7 +93,7 @@ def q3_k(b):
 
 
 def six_bits(b, j):
-    """Scale and offset j of the 12 bytes that Q4_K and Q5_K share."""
+    """Returns scale and offset j from the 12 bytes of Q4_K and Q5_K."""
     q = b[:, 4:16].astype(int)
     if j < 4:
         return q[:, j:j + 1] & 63, q[:, j + 4:j + 5] & 63
@@ -145,14 +146,15 @@ def iq4_xs(b):
 
 
 def decode(name, data):
-    """The float32 values of whole blocks of bytes."""
+    """Returns the float32 values of complete blocks of bytes."""
     blocks = np.frombuffer(data, np.uint8).reshape(-1, FORMATS[name][2])
     with np.errstate(all="ignore"):
         return globals()[name](blocks).reshape(-1)
 
 
 def random_blocks(name, n, rng, extreme):
-    """n blocks of random bytes; the f16 scales are ordinary ones, or any bits, zeros, subnormals and ends of the range."""
+    """Returns n blocks of random bytes. The f16 scales are ordinary numbers, or any bits, zeros,
+    subnormals and limits of the range."""
     data = rng.integers(0, 256, (n, FORMATS[name][2]), dtype=np.uint8)
     ends = np.array([0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0x3c00, 0xbc00], "<u2")
     for at in HALVES[name]:

@@ -1,5 +1,8 @@
-"""Quantised types of GGUF: values dequantised from random blocks equal the published formulas to the bit.
-usage: test_blocks.py DEQUANT [--peer]    (--peer: also compares the formulas with the gguf package's decoders)"""
+"""Quantised types of GGUF: values dequantised from random blocks equal the published formulas bit
+for bit.
+
+usage: test_blocks.py DEQUANT [--peer]    (--peer: also compares the formulas with the gguf package's
+                                          decoders)"""
 import os
 import subprocess
 import sys
@@ -13,7 +16,7 @@ from check import check, finish  # noqa: E402
 
 
 def same(got, want):
-    """Equal bits; one NaN is as good as another."""
+    """Returns True for equal bits; all NaNs are equal."""
     bits = got.view(np.uint32) == want.view(np.uint32)
     return got.shape == want.shape and bool(np.all(bits | (np.isnan(got) & np.isnan(want))))
 

@@ -1,4 +1,5 @@
-"""What the tests of capture share: how they begin, what stands in for a library, and how an exception is judged."""
+"""Shared by the tests of capture: how they start, replacements for libraries, and checks of
+exceptions."""
 import importlib
 import importlib.util
 import os
@@ -9,8 +10,9 @@ KVFATE, LIBRARY, ROOT = map(os.path.abspath, sys.argv[1:4])
 
 
 def begin(what, *libraries):
-    """Starts the test again with the library of traces where it is looked for (that happens when a program starts), and with the Python that
-    KVFATE_TORCH_PYTHON names when it needs libraries; skips where one is not installed or does not fit."""
+    """Restarts the test so that the loader finds the trace library (its path is read at program
+    start), and with the Python in KVFATE_TORCH_PYTHON if it needs libraries. Skips if a library is
+    absent or incompatible."""
     other = os.environ.pop("KVFATE_TORCH_PYTHON", None) if libraries else None
     wanted = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
     if other or os.environ.get("LD_LIBRARY_PATH") != wanted["LD_LIBRARY_PATH"]:
@@ -21,7 +23,7 @@ def begin(what, *libraries):
     try:
         for name in libraries:
             importlib.import_module(name)
-    except Exception as e:  # what is installed for another release of transformers fails in its own ways
+    except Exception as e:  # packages for another release of transformers fail in various ways
         print("SKIP: %s: %s" % (what, str(e).splitlines()[0] if str(e) else type(e).__name__))
         sys.exit(77)
     if "torch" in libraries:
@@ -32,7 +34,7 @@ def begin(what, *libraries):
 
 
 def fitting(package):
-    """Skips where the transformers that is installed is not one that the package asks for."""
+    """Skips if the installed transformers is not a version that the package requires."""
     import kvfate
     from kvfate.adapters import fits
     try:
@@ -43,7 +45,7 @@ def fitting(package):
 
 
 def stand_in(name):
-    """A module whose every name is a decorator that does nothing."""
+    """Returns a module in which every name is a decorator without effect."""
     def nothing(*args, **kwargs):
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else nothing
     def look(attribute):
@@ -59,7 +61,7 @@ def stand_in(name):
 
 
 def refused(name, words, call):
-    """Whether the call raises kvfate's exception, with these words in its sentence."""
+    """Checks that the call raises kvfate's exception, with these words in its message."""
     import kvfate
     from check import check
     try:

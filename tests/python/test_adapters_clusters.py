@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """usage: test_adapters_clusters.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-kvfate.adapters.clusters and positions: compressors that stand at attention modules, as the authors of R-KV and of G-KV publish them.  What
-stays is told by values that hold the position of each entry, so that evictions are known beside the adapters, which look at keys, and at the
-positions that G-KV's caches keep.  KVFATE_RKV names a checkout of R-KV, or KVFATE_GKV one of G-KV, whose own compressors, attention and
-generation run then with the transformers that KVFATE_CLUSTERS_PYTHON has (4.51); without them a small compressor made after theirs.
-Skips where torch and transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
+Tests kvfate.adapters.clusters and positions with compressors that are attached to attention
+modules, as the authors of R-KV and of G-KV publish them. The kept entries are identified by values
+that store their positions, independently of the adapters, which compare keys, and of the positions
+in G-KV's caches. If KVFATE_RKV names a checkout of R-KV, or KVFATE_GKV one of G-KV, its
+compressors, attention and generation run with the transformers in KVFATE_CLUSTERS_PYTHON (4.51).
+Otherwise a small compressor in their style runs. Skips if torch and transformers are not installed;
+KVFATE_TORCH_PYTHON names a Python that has them."""
 import os
 import subprocess
 import sys
@@ -31,7 +33,8 @@ SIZES = dict(vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_la
 
 
 class Longest:
-    """A compressor after R-KV's pattern: of each head the entries with the longest keys stay, and the last 8."""
+    """A compressor in R-KV's pattern: each head keeps the entries with the longest keys, and the
+    last 8."""
     budget = BUDGET
 
     def update_kv(self, key_states, query_states, value_states):
@@ -42,7 +45,8 @@ class Longest:
 
 
 def small():
-    """Compressors that cut after the prompt and every 16 steps, when the attention of the step was computed."""
+    """Compressors that evict after the prompt and every 16 steps, after the attention of the
+    step."""
     model = LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
 
     def cut(module, args, kwargs, out):
@@ -57,7 +61,7 @@ def small():
 
 
 def of_rkv(method):
-    """R-KV's own classes in place of transformers' for Llama."""
+    """R-KV's classes instead of transformers' for Llama."""
     sys.path.insert(0, RKV)
     import rkv.monkeypatch
     rkv.monkeypatch.replace_llama({"method": method, "method_config": {"budget": BUDGET, "window_size": 8, "first_tokens": 4}, "compression": None, "update_kv": True,
@@ -68,7 +72,7 @@ def of_rkv(method):
 
 
 def of_gkv(options):
-    """G-KV's own Llama, whose caches tell positions."""
+    """G-KV's Llama, whose caches store positions."""
     from gkv.model.modeling_llama import LlamaForCausalLM as Theirs
     method = {"budget": BUDGET, "window_size": 8, "divide_length": 16, "method": "score", "enable_score_cache": False, "smooth_method": "max", **options}
     config = LlamaConfig(**SIZES, method="score", method_config=method, divide_length=16, record_pos_ids=True, return_sparse_mask=False)
@@ -77,8 +81,8 @@ def of_gkv(options):
 
 
 def marked(model, took):
-    """Wraps the compressors so that each is asked once more, with values that hold positions, and what stays is noted, {layer: [(tokens fed,
-    positions [batch][heads][n])]}."""
+    """Wraps the compressors so that each runs a second time with values that store positions.
+    Records the kept entries as {layer: [(tokens so far, positions [batch][heads][n])]}."""
     for layer, block in enumerate(model.model.layers):
         cluster, known, took[layer] = block.self_attn.kv_cluster, [], []
 
@@ -104,7 +108,7 @@ def texts(rows):
 
 
 def by_steps(model, path):
-    """The trace of a run whose tokens are given, and what its compressors left."""
+    """Returns the trace of a run with given tokens, and the entries that its compressors kept."""
     took, cache = {}, DynamicCache()
     marked(model, took)
     with torch.no_grad(), kvfate.capture(model, None, out=path, probes="full,shadow", existing="overwrite") as c, clusters.follow(c):
@@ -117,7 +121,8 @@ def by_steps(model, path):
 
 
 def by_generate(model, path):
-    """The traces of a batch of two that G-KV's own generation makes, and of each sequence what the compressors left."""
+    """Returns the traces of a batch of two from G-KV's own generation, and the entries that the
+    compressors kept of each sequence."""
     took, ids = {}, texts(2)[:, :PROMPT]
     model.fed = None
     marked(model, took)
@@ -127,7 +132,7 @@ def by_generate(model, path):
 
 
 def judged(name, t, took):
-    """A trace against what compressors left, of each layer and head."""
+    """Compares a trace with the kept entries, for each layer and head."""
     left = 0
     for layer in range(LAYERS):
         for head in range(HEADS):
@@ -163,7 +168,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
         patch_sample()
         redundancy = {"suppressing_redundancy": True, "triton_similarity": False}
         for name, more in (("G-KV", {"enable_score_cache": True, "alpha": .8, "mix_lambda": .5, **redundancy}), ("R-KV", {"enable_pooling": True, "mix_lambda": .1, **redundancy}),
-                           ("SnapKV", {"enable_pooling": True}),  # their H2O takes no prompt that is longer than the budget
+                           ("SnapKV", {"enable_pooling": True}),  # their H2O accepts no prompt longer than the budget
                            ("H2O", {"enable_score_cache": True, "smooth_method": "sum", "alpha": 1, "window_size": 1, "budget": PROMPT + 4})):
             for sequence, (trace, left) in enumerate(by_generate(of_gkv(more), name + ".kvf")):
                 judged("%s as G-KV's authors run it, sequence %d" % (name, sequence), trace, left)

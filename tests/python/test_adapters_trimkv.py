@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """usage: test_adapters_trimkv.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-kvfate.adapters.trimkv with the package trimkv itself: a small random model of TrimKVQwen3 runs with its three caches.  Evictions are held
-against the positions that the caches report after each step, scores against the sum that they stand for, and rows must sum to one.
-Where triton and flash-attn are not installed, which need a device, plain torch stands in for the one kernel of each that the caches call.
-Skips where torch, transformers or trimkv are not installed, or do not fit; KVFATE_TORCH_PYTHON names a Python that has them."""
+Tests kvfate.adapters.trimkv with the package trimkv: a small random model of TrimKVQwen3 runs with
+its three caches. Evictions are compared with the positions that the caches report after each step,
+scores with the sums that they represent, and rows must sum to one. Without triton and flash-attn,
+which need a device, plain torch replaces the one kernel of each that the caches call. Skips if
+torch, transformers or trimkv are not installed, or incompatible; KVFATE_TORCH_PYTHON names a Python
+that has them."""
 import importlib.util
 import os
 import subprocess
@@ -23,7 +25,7 @@ for needed, within in (("triton", "triton.language"), ("flash_attn", "flash_attn
     if importlib.util.find_spec(needed) is None:
         stand_in(needed)
         stand_in(within)
-        torch.compile = lambda function=None, **_: function or (lambda f: f)  # it would look for triton
+        torch.compile = lambda function=None, **_: function or (lambda f: f)  # it would search for triton
 begin("caches of trimkv under capture", "trimkv")
 import numpy as np  # noqa: E402
 import trimkv.attn  # noqa: E402
@@ -40,13 +42,13 @@ T, MORE, NEVER = 60, 30, 2**32 - 1
 
 
 def inserted(cache, state, lengths, _):
-    """New rows [1][H][s][D] behind those of each head in [sum of lengths][D]."""
+    """Inserts new rows [1][H][s][D] after those of each head in [sum of lengths][D]."""
     parts = zip(cache.split(lengths.tolist()), state[0])
     return torch.cat([x for pair in parts for x in pair])
 
 
 def attention(q, k, v):
-    """q: [n][G][D], k and v: [m][D], of one head; the queries are the last n of the m."""
+    """q: [n][G][D], k and v: [m][D], of one head. The queries are the last n of the m positions."""
     n, m = len(q), len(k)
     s = torch.einsum("ngd,md->gnm", q, k) / q.shape[-1]**0.5
     seen = torch.arange(m)[None] <= torch.arange(m - n, m)[:, None]
@@ -71,13 +73,14 @@ def model():
     config._attn_implementation = "sdpa"
     out = TrimKVQwen3ForCausalLM(config).eval().float()
     for layer in out.model.layers:
-        layer.self_attn.retention_gate.linear1.weight.data.normal_(0, 2)  # log beta that differ
+        layer.self_attn.retention_gate.linear1.weight.data.normal_(0, 2)  # different values of log beta
         layer.self_attn.retention_gate.linear2.weight.data.normal_(0, 0.5)
     return out
 
 
 def run(subject, cache, path):
-    """A captured run, and what the cache held of each (layer, head) after each step, with log beta of every position."""
+    """Returns a captured run, and the entries of each (layer, head) in the cache after each step,
+    with log beta of every position."""
     ids, states, betas = torch.arange(20, 20 + T)[None], [], {}
 
     def after(*_):
@@ -96,7 +99,8 @@ def run(subject, cache, path):
 
 
 def told(what, t, states, betas, ahead):
-    """Evictions against the states, and scores: log beta^age, or the log of the sum of its powers from age + 1 on."""
+    """Compares evictions with the states. Scores are log beta^age, or the log of the sum of its
+    powers from age + 1 on."""
     for layer in range(2):
         for head in range(2):
             want, score = np.full(t.steps, NEVER, np.int64), np.full(t.steps, np.nan)
@@ -121,7 +125,7 @@ def told(what, t, states, betas, ahead):
 
 
 def given(subject, cache, ids, path):
-    """A captured run of given tokens [batch][T + MORE]."""
+    """Captures a run of given tokens [batch][T + MORE]."""
     with torch.no_grad(), kvfate.capture(subject, None, out=path, probes="full,shadow", existing="overwrite") as c, follow(c, cache):
         for a, b in [(0, T), *((t, t + 1) for t in range(T, T + MORE))]:
             place = torch.arange(a, b)
@@ -130,7 +134,7 @@ def given(subject, cache, ids, path):
 
 
 def batches(what, subject, cache):
-    """Each sequence of a batch has the columns that it has alone."""
+    """Each sequence of a batch has the columns that it has in a separate run."""
     ids = torch.randint(1, 200, (2, T + MORE), generator=torch.Generator().manual_seed(2))
     together = given(subject, cache(), ids, "batch.kvf")
     for k, b in enumerate(together):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """usage: test_adapters_wgkv.py KVFATE LIBKVFTRACE SOURCE_ROOT [--theirs]
 
-kvfate.adapters.wgkv with a small model made after WG-KV's published interface, and with WG-KV's own model files where KVFATE_WGKV names a
-checkout of them and KVFATE_WGKV_PYTHON a Python with the transformers that it asks for, torch and einops.  Attention is plain and notes
-whom each query saw: sums of weights, evictions and their reasons are held against that, what stays against the lengths that the cache
-reports after each step, and scores against the gates.  Skips where torch or transformers are not installed; KVFATE_TORCH_PYTHON names a
-Python that has them."""
+Tests kvfate.adapters.wgkv with a small model with WG-KV's published interface, and with WG-KV's
+model files if KVFATE_WGKV names a checkout of them and KVFATE_WGKV_PYTHON a Python with the
+required transformers, torch and einops. Attention is plain and records the entries that each query
+saw. Sums of weights, evictions and their reasons are compared with these records, kept entries with
+the lengths that the cache reports after each step, and scores with the gates. Skips if torch or
+transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
 import importlib.util
 import os
 import subprocess
@@ -44,7 +45,7 @@ def small(seen, **options):
 
 
 def loaded(name, file):
-    """A file of the checkout in place of transformers' own."""
+    """Loads a file of the checkout instead of transformers' own."""
     spec = importlib.util.spec_from_file_location("transformers." + name, os.path.join(os.environ["KVFATE_WGKV"], "src", file + ".py"))
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -67,12 +68,13 @@ def theirs(family, seen, **options):
     sys.modules["transformers.modeling_layers.wgkv"].flash_attn_with_kvcache = seen.token
     for layer in out.model.layers:
         layer.self_attn.prefill_kernel = seen.prompt
-        layer.self_attn.g_predictors.conv2.weight.data.normal_(0, 2)  # gates that differ
+        layer.self_attn.g_predictors.conv2.weight.data.normal_(0, 2)  # different gate values
     return out
 
 
 def run(make, path, **options):
-    """A captured run: (the trace, what its queries saw, the lengths after each step, the gates of each layer [H][T])."""
+    """Returns a captured run: (the trace, the entries that its queries saw, the lengths after each
+    step, the gates of each layer [H][T])."""
     torch.manual_seed(1)
     seen, gates, lengths = Seen(LAYERS, PROMPT + MORE), {}, []
     subject = make(seen, **options).eval().float()
@@ -96,14 +98,16 @@ def run(make, path, **options):
 
 
 def leaving(admitted):
-    """The step at which each entry [n] leaves by admission alone: queries of a prompt see in blocks of 64."""
+    """Returns the step at which each entry [n] expires by admission only. Queries of a prompt see
+    entries in blocks of 64."""
     i = np.arange(PROMPT + MORE)
     step = np.where(i + W < PROMPT, np.minimum(-(-(i + W) // 64) * 64, PROMPT), i + W)
     return np.where(admitted | (step >= PROMPT + MORE), NEVER, step)
 
 
 def told(what, t, seen, lengths, gates, defer=False, packs=False, quest=False, silent=False):
-    """defer: gates speak again later; packs: SnapKV chooses, too; quest: queries read some pages; silent: gates do not decide."""
+    """defer: gates decide again later; packs: SnapKV also chooses; quest: queries read some pages;
+    silent: gates do not decide."""
     T, fed = PROMPT + MORE, PROMPT + np.arange(MORE + 1)[:, None]
     entry = np.arange(T)
     for layer in range(LAYERS):

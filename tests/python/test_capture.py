@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_capture.py KVFATE LIBKVFTRACE SOURCE_ROOT MODEL...
 
-What kvfate.capture makes of attention rows, without torch.  The program records whole rows of a tiny model (--watch of every token); the
-same rows, given to capture in blocks of any size, must give the program's own columns: sets, steps and counts exactly.  Scoring is
-held against sums in long double.  MODEL: of two layers or more, with and without a window."""
+Tests how kvfate.capture converts attention rows, without torch. The program records complete rows
+of a tiny model (--watch of every token). capture gets these rows in blocks of any size, and must
+give the program's columns: sets, steps and counts exactly. Scores are compared with sums in long
+double. MODEL: models of two layers or more, with and without a window."""
 import os
 import random
 import subprocess
@@ -21,11 +22,12 @@ from kvfate.capture_rows import PROBES, NumpyArrays, weigh  # noqa: E402
 from kvfate.capture_trace import Recording, chosen, watched  # noqa: E402
 
 T = 500
-OURS = [p for p in PROBES if p not in ("nll", "keys", "shadow")]  # those that come from rows alone, and evictions by the window
+OURS = [p for p in PROBES if p not in ("nll", "keys", "shadow")]  # probes computed from rows only, and evictions by the window
 
 
 def recorded(folder, model, layer, heads):
-    """The run of the program with rows of some heads, and these rows [heads][T][T]: -1 where a query does not see."""
+    """Runs the program with recorded rows of some heads. Returns the run and the rows
+    [heads][T][T]: -1 if a query does not see the entry."""
     path, ids = os.path.join(folder, "engine.kvf"), os.path.join(folder, "ids")
     r = random.Random(5)
     with open(ids, "w") as f:
@@ -46,7 +48,7 @@ def equal(name, got, want):
 
 
 def columns(folder, model, layer, heads, seed):
-    """Rows of the query heads of one KV head, which are a layer of a trace of its own."""
+    """Converts the rows of the query heads of one KV head, as a layer of a separate trace."""
     trace, rows = recorded(folder, model, layer, heads)
     group = trace.meta["model"]["query_heads"] // trace.meta["model"]["kv_heads"]
     kv, path, r = heads[0] // group, os.path.join(folder, "capture.kvf"), random.Random(seed)
@@ -77,7 +79,7 @@ def columns(folder, model, layer, heads, seed):
             elif c.space != "run":
                 heads_of = slice(heads[0], heads[-1] + 1) if c.space == "query" else slice(kv, kv + 1)
                 want = trace[name][layer][heads_of]
-                if name.startswith("evict"):  # the program also cuts behind the last query of a prompt, which no query notices
+                if name.startswith("evict"):  # the program also evicts after the last query of a prompt, which no query shows
                     want = np.where(trace.evict_step[layer][heads_of] == T, trace[name][layer][heads_of][:, -1:], want)
                 equal(what, c[0], want)
     r = subprocess.run([KVFATE, "verify", "--full", path], capture_output=True, text=True)
@@ -85,7 +87,8 @@ def columns(folder, model, layer, heads, seed):
 
 
 def ties():
-    """Among equal weights the larger position comes first, and all are selected of a row that has no more."""
+    """Among equal weights the larger position comes first, and a row with no more entries is
+    selected completely."""
     rec = Recording(os.path.join(FOLDER, "ties.kvf"), NumpyArrays(), [(1, 1)], "survival", None, {}, (), None, 200, 1e9, "overwrite")
     rec.feed(range(100), [0] * 100)
     w = np.tril(np.ones((100, 100), np.float32))
@@ -96,7 +99,8 @@ def ties():
 
 
 def scores():
-    """Weights, log-sum-exp and entropy of random queries against sums in long double, with a cap and with a window."""
+    """Compares weights, log-sum-exp and entropy of random queries with sums in long double, with a
+    cap and with a window."""
     rng = np.random.default_rng(2)
     for softcap, window, i0, t0 in ((None, None, 0, 0), (None, None, 0, 30), (3.0, None, 0, 7), (None, 8, 0, 0), (None, 8, 13, 20)):
         q, k = rng.normal(size=(2, 3, 10, 16)).astype(np.float32), rng.normal(size=(2, t0 + 10 - i0, 16)).astype(np.float32)
@@ -125,7 +129,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     refused("a head", ["L0H2", "2 query heads"], lambda: watched("3@L0H2", [(1, 2)], 9))
     refused("a list", ["383,400-410@L10H19"], lambda: watched("x@L0H0", [(1, 2)], 9))
     refused("a token", ["token 6", "6 tokens"], lambda: watched("3-6@L0H0", [(1, 2)], 6))
-    sys.modules["torch"] = None  # as where it is not installed
+    sys.modules["torch"] = None  # as if it were not installed
     try:
         kvfate.capture
         check("without torch", False, "nothing was raised")

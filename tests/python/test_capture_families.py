@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """usage: test_capture_families.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-Small random models of families that the program does not decode: what each entry receives under kvfate.capture against the attention that
-transformers itself returns, or a refusal that names what was found.  A family that the installed release cannot make is left out.  Skips
-where torch or transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
+Runs small random models of families that the program does not decode under kvfate.capture. The
+attention that each entry receives must equal the attention that transformers returns, or the model
+is rejected with a message that names the feature. Families that the installed release does not have
+are skipped. Skips if torch or transformers are not installed; KVFATE_TORCH_PYTHON names a Python
+that has them."""
 import os
 import tempfile
 
@@ -28,13 +30,13 @@ IDS = torch.arange(3, 33)[None]
 
 
 def made(kind):
-    """A model, or None where the release has no such family or cannot run it so."""
+    """Returns a model, or None if the release has no such family or cannot run it this way."""
     try:
         torch.manual_seed(0)
         model = getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**SIZES)).eval()
         generated(model)
         return model
-    except Exception as e:  # each release has mistakes of its own
+    except Exception as e:  # each release has different bugs
         print("%s is left out: %s" % (kind, str(e).splitlines()[0][:90] if str(e) else type(e).__name__))
 
 

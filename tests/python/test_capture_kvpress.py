@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""usage: test_capture_kvpress.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--default-model]
+"""usage: test_capture_kvpress.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS
+                               [--default-model]
 
-kvfate.adapters.kvpress: what presses keep, head by head, against the program's own run of the same method after the same prompt; and a
-press that cuts while tokens are generated.  Skips where torch, transformers, gguf or kvpress are not installed; KVFATE_TORCH_PYTHON names
-a Python that has them.  --default-model: with SmolLM2 from the cache folder instead of a tiny model."""
+Tests kvfate.adapters.kvpress. The entries that presses keep in each head are compared with the
+program's run of the same method after the same prompt. Also tests a press that evicts during
+generation. Skips if torch, transformers, gguf or kvpress are not installed; KVFATE_TORCH_PYTHON
+names a Python that has them. --default-model: with SmolLM2 from the cache folder instead of a tiny
+model."""
 import os
 import subprocess
 import sys
@@ -25,8 +28,8 @@ from kvfate.adapters.kvpress import follow  # noqa: E402
 fitting("kvpress")
 TINY = os.path.abspath(sys.argv[4])
 WINDOW = "window=64,recent=64,pool=5,pool_kind=avg"
-# The library protects the newest entry (tova), and counts what it keeps anyway, the window or the sinks, into the share that AdaKV
-# guarantees a head.
+# The library protects the newest entry (tova). It counts entries that are always kept, the window
+# or the sinks, as part of the minimum that AdaKV guarantees to a head.
 CASES = [("observed", lambda: kvpress.ObservedAttentionPress(.5), lambda n: "h2o:divide=queries,recent=0"),
          ("snapkv", lambda: kvpress.SnapKVPress(.5), lambda n: "snapkv:" + WINDOW), ("keydiff", lambda: kvpress.KeyDiffPress(.5), lambda n: "keydiff"),
          ("tova", lambda: kvpress.TOVAPress(.5), lambda n: "tova:recent=1"),
@@ -51,7 +54,7 @@ def model_and_text():
 
 
 def floor(n, kept):
-    """of n entries that a head keeps, `kept` whatever their scores"""
+    """Returns the minimum for n kept entries of a head, of which `kept` are kept for any scores."""
     return max(0, int(.2 * n) - kept) / (n - kept)
 
 
@@ -62,7 +65,7 @@ def followed(model, ids, press, more, path):
 
 
 def prompt(model, where, ids):
-    """Kept sets after the prompt."""
+    """Compares the kept sets after the prompt."""
     T, layers = len(ids), model.config.num_hidden_layers
     for name, press, method in CASES:
         model.set_attn_implementation("eager" if name in EAGER else "sdpa")
@@ -84,8 +87,8 @@ def prompt(model, where, ids):
 
 
 def decoding(model, ids):
-    """Every 4 tokens the cache is cut to 60 of the longest keys' opposite.  Keys of the first layer are equally long where a token comes
-    again, so that either may leave."""
+    """Every 4 tokens the cache is cut to the 60 entries with the shortest keys. Keys of the first
+    layer have equal lengths for repeated tokens, so that either may be evicted."""
     model = model.double()
 
     def press():
@@ -106,10 +109,11 @@ def decoding(model, ids):
 
 
 def batches(model, ids):
-    """Each sequence of a batch has the columns that it has alone; texts of different length are refused."""
+    """Each sequence of a batch has the columns that it has in a separate run; texts of different
+    lengths are rejected."""
     two, names = torch.tensor([ids[:120], ids[120:240]]), ("evict_step", "evict_score", "mass.sum", "kept.top64")
 
-    def columns(t, name):  # the window's scores are the largest of the whole batch
+    def columns(t, name):  # the window's scores are the maximum over the complete batch
         return [t[name][layer][:, :56 if name == "evict_score" else None] for layer in range(model.config.num_hidden_layers)]
 
     for press in (lambda: kvpress.SnapKVPress(.5), lambda: kvpress.AdaKVPress(kvpress.SnapKVPress(.5)),
@@ -130,7 +134,7 @@ def batches(model, ids):
 
 
 def places():
-    """Kept rows are found again, whatever the number of rows, and a changed one is not."""
+    """Kept rows are found again, for any number of rows, and a changed one is not."""
     from kvfate.adapters import places_of as _places
     for n in range(30, 200):
         given = torch.randn(3, n, 64)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test_capture_newest.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS
 
-The tests of capture with the newest release of transformers, which pip installs into an environment of its own over the torch that
-KVFATE_TORCH_PYTHON names.  Skips without such a Python, and where pip reaches no index."""
+Runs the tests of capture with the newest release of transformers, which pip installs into a
+separate environment on top of the torch in KVFATE_TORCH_PYTHON. Skips without such a Python, and if
+pip reaches no index."""
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
 from check import check, finish  # noqa: E402
 from kvfate.capture_names import TESTED  # noqa: E402
 
-# How pip says that there is no network; any other failure of pip is one of this test.
+# pip's messages about a missing network; any other failure of pip is a failure of this test.
 UNREACHED = re.compile("NewConnectionError|ConnectTimeoutError|Connection refused|name resolution|ProxyError|Network is unreachable")
 
 
@@ -31,14 +32,14 @@ def main():
         subprocess.run([base, "-m", "venv", folder], check=True)
         python = os.path.join(folder, "bin", "python")
         paths = [subprocess.run([p, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True).stdout.strip() for p in (base, python)]
-        with open(os.path.join(paths[1], "base.pth"), "w") as f:  # what is not installed anew is that of the other
+        with open(os.path.join(paths[1], "base.pth"), "w") as f:  # other packages come from that Python
             f.write(paths[0] + "\n")
         r = subprocess.run([python, "-m", "pip", "install", "-q", "--upgrade", "--ignore-installed", "--no-deps", "transformers"], capture_output=True, text=True)
         if r.returncode and UNREACHED.search(r.stderr):
             skip("pip does not reach an index: %s" % r.stderr.strip().splitlines()[-1])
         if not check("pip installs transformers", r.returncode == 0, r.stderr):
             finish()
-        r = subprocess.run([python, "-m", "pip", "install", "-q", "transformers"], capture_output=True, text=True)  # what it needs and is missing
+        r = subprocess.run([python, "-m", "pip", "install", "-q", "transformers"], capture_output=True, text=True)  # and dependencies
         said = subprocess.run([python, "-c", "import transformers, torch; print(transformers.__version__)"], capture_output=True, text=True)
         if not check("transformers and torch are loaded", said.returncode == 0, r.stderr, said.stderr):
             finish()

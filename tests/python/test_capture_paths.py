@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """usage: test_capture_paths.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-kvfate.capture by each attention function of transformers: eager, SDPA, flex_attention and flash-attn give the same trace of a padded batch, of
-a model with a window and of one without.  flash-attn's two kernels, which need a device, are plain torch here; all that transformers does
-around them is its own.  Skips where torch and transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
+Tests kvfate.capture with each attention function of transformers: eager, SDPA, flex_attention and
+flash-attn give the same trace of a padded batch, for a model with a window and for one without.
+Plain torch replaces flash-attn's two kernels, which need a device; the surrounding code of
+transformers is unchanged. Skips if torch and transformers are not installed; KVFATE_TORCH_PYTHON
+names a Python that has them."""
 import os
 import subprocess
 import sys
@@ -25,7 +27,8 @@ CALLED = []
 
 
 def plain(q, k, v, scale, causal, window, softcap):
-    """softmax(scale q k) v over what each query sees, of one sequence: q [n][heads][D], k and v [m][KV heads][D]."""
+    """Returns softmax(scale q k) v over the entries that each query sees, for one sequence: q
+    [n][heads][D], k and v [m][KV heads][D]."""
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     products = torch.einsum("qhd,khd->hqk", q, k) * scale
     products = torch.tanh(products / softcap) * softcap if softcap else products
@@ -47,7 +50,8 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
 
 
 def choose(model, how):
-    """As set_attn_implementation does, which would look for a device where flash-attn is asked for."""
+    """Sets the function as set_attn_implementation does, which would search for a device for
+    flash-attn."""
     if how != "flash_attention_2":
         return model.set_attn_implementation(how)
     flash._flash_fn, flash._flash_varlen_fn, flash._pad_fn, flash._unpad_fn = flash_attn_func, flash_attn_varlen_func, flash._pad_input, flash._unpad_input
@@ -56,7 +60,7 @@ def choose(model, how):
 
 
 def columns(model, how, ids, mask):
-    """All columns of each sequence of a batch."""
+    """Returns all columns of each sequence of a batch."""
     choose(model, how)
     with kvfate.capture(model, None, out="x.kvf", probes="full", existing="overwrite") as c:
         model.generate(ids, attention_mask=mask, max_new_tokens=5, min_new_tokens=5, do_sample=False, pad_token_id=0)
@@ -68,12 +72,13 @@ def columns(model, how, ids, mask):
 
 
 def compiles(model, ids, mask):
-    """Whether this release of torch can compile flex_attention for such a batch, without a capture."""
+    """Returns True if this release of torch can compile flex_attention for such a batch, without a
+    capture."""
     choose(model, "flex_attention")
     try:
         model.generate(ids, attention_mask=mask, max_new_tokens=5, min_new_tokens=5, do_sample=False, pad_token_id=0)
     except Exception as e:
-        if not type(e).__module__.startswith(("torch._dynamo.", "torch._inductor.")):  # the compiler's own errors
+        if not type(e).__module__.startswith(("torch._dynamo.", "torch._inductor.")):  # errors of the compiler
             raise
         print("flex_attention is left out: torch %s does not compile it: %s" % (torch.__version__, type(e).__name__))
         return False
@@ -81,7 +86,7 @@ def compiles(model, ids, mask):
 
 
 def each(model, ids, mask, functions=("sdpa", "flash_attention_2")):
-    """The same columns by every attention function: counts equal, numbers within 1e-5."""
+    """Every attention function must give the same columns: counts equal, numbers within 1e-5."""
     want = columns(model, "eager", ids, mask)
     for how in functions:
         for k, (a, b) in enumerate(zip(want, columns(model, how, ids, mask))):
@@ -93,7 +98,7 @@ def each(model, ids, mask, functions=("sdpa", "flash_attention_2")):
 
 
 def others(model, ids):
-    """A function of flex_attention's that is neither causal nor a window is refused."""
+    """A function of flex_attention that is neither causal nor a window is rejected."""
     from torch.nn.attention.flex_attention import create_block_mask
     odd = create_block_mask(lambda b, h, q, k: (k <= q) & (k != 5), 2, None, 40, 40, device="cpu")
     choose(model, "flex_attention")

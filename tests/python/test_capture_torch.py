@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """usage: test_capture_torch.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--default-model]
 
-kvfate.capture around transformers models: the same weights under the program and under capture, in float32, give equal tokens and equal
-columns.  Where a set differs, attention in float64 must show that two weights, or the mass at the cut, are as near as rounding.  Also
-batches with padding, chunks of a given text, a kill, and each way to be refused.  Skips where torch, transformers or gguf are not
-installed; KVFATE_TORCH_PYTHON names a Python that has them.  --default-model: SmolLM2 from the cache folder, too (minutes)."""
+Tests kvfate.capture around transformers models. The same weights in the program and under capture,
+in float32, give equal tokens and equal columns. If a set differs, attention in float64 must show
+that the difference of two weights, or of the mass at the cut, is within rounding. Also tests
+batches with padding, chunks of a given text, a kill, and each rejection. Skips if torch,
+transformers or gguf are not installed; KVFATE_TORCH_PYTHON names a Python that has them.
+--default-model: also SmolLM2 from the cache folder (minutes)."""
 import inspect
 import os
 import re
@@ -36,8 +38,8 @@ MODELS = [("tiny0", "Llama", "sdpa"), ("family1", "Mistral", "eager"), ("family3
           ("family10", "Qwen2", "eager"), ("family11", "Qwen3", "sdpa"), ("family12", "Olmo3", "eager")]
 TABLES = ["survival", "attention-sparsity", "overlap", "dilution", "received"]
 WATCH = "3,50@L0H1,L1H*"
-LOOSE = {"Phi3 sdpa": 5e-4}  # the program's own float32 is 1.3e-4 from float64 in the likelihoods of this model, whose factors magnify rounding
-NEAR = 1e-4  # of weights, relative: what rounding of float32 makes of them through some layers
+LOOSE = {"Phi3 sdpa": 5e-4}  # its factors magnify rounding: the program's float32 likelihoods are off by 1.3e-4
+NEAR = 1e-4  # of weights, relative: the effect of float32 rounding over some layers
 
 
 def load(name, kind, how):
@@ -47,7 +49,7 @@ def load(name, kind, how):
 
 
 def engine(path, model, ids, n, *more):
-    """The program's run of these tokens, and n more."""
+    """Runs the program with these tokens, and n more."""
     with open("ids", "w") as f:
         f.write(" ".join(map(str, ids)))
     subprocess.run([KVFATE, "run", *(["-m", model] if model else []), "--ids", "ids", "-n", str(n), "--ignore-eos", "--method", "full", "--probes", "full",
@@ -62,7 +64,8 @@ def generate(model, ids, n, path, **options):
 
 
 def excused(dense, criterion, layer, head, i, ages, size):
-    """A cell of last_selected that differs: whether the query of the larger age had weights too near to part."""
+    """Returns True if a different cell of last_selected is excused: the weights of the query of the
+    larger age are too close."""
     t = i + max(int(a) for a in ages if a != size)
     w = dense(layer, head, t)
     order = np.sort(w)[::-1]
@@ -77,7 +80,7 @@ def excused(dense, criterion, layer, head, i, ages, size):
 
 
 def compare(what, a, b, n_layers, dense):
-    """Every column of the program's trace a and of the captured b."""
+    """Compares every column of the program's trace a and of the captured trace b."""
     check(what + ": tokens", np.array_equal(a["tokens.id"][:], b["tokens.id"][:]) and np.array_equal(a["tokens.role"][:], b["tokens.role"][:]))
     check(what + ": columns", set(a.columns) == set(b.columns), set(a.columns) ^ set(b.columns))
     cells = off = sets_off = 0
@@ -98,7 +101,7 @@ def compare(what, a, b, n_layers, dense):
                 error = np.where(x == y, 0, np.abs(x - y) / np.maximum(1, np.abs(x)))
                 worst[name] = max(worst.get(name, 0), float(np.nanmax(error)) if not np.isnan(error).all() else 0)
                 check("%s: %s" % (what, name), worst[name] < 1e-4, worst[name])
-            else:  # counts, and shares of sets, which follow the sets
+            else:  # counts, and shares of sets, which follow from the sets
                 bad = (np.abs(x - y) > 1e-5) & (x != y) if x.dtype.kind == "f" else x != y
             cells, off = cells + x.size, off + int(bad.sum())
     check(what + ": counts and numbers", off <= max(3, cells * LOOSE.get(what, 1e-4)), off, cells)
@@ -107,7 +110,7 @@ def compare(what, a, b, n_layers, dense):
 
 
 def tables(what, a, b, names=TABLES):
-    """Tables of the program of both traces: the same words, and numbers within 1e-4 of each other."""
+    """Compares the program's tables of both traces: equal text, and numbers within 1e-4."""
     for name in names:
         said = [subprocess.run([KVFATE, name, path], capture_output=True, text=True) for path in (a, b)]
         rows = [[re.split(r"[,\t ]+", line) for line in r.stdout.splitlines() if not line.startswith("#")] for r in said]
@@ -142,7 +145,8 @@ def families(n=230, more=15):
 
 
 def chunks_and_batches():
-    """A text in chunks, and the sequences of a padded batch, have the columns of the same text alone."""
+    """A text in chunks, and the sequences of a padded batch, have the columns of the text in a
+    separate run."""
     rng = np.random.default_rng(4)
     for name, kind in (("tiny0", "Llama"), ("family1", "Mistral")):
         model = load(name, kind, "sdpa")
@@ -164,9 +168,10 @@ def chunks_and_batches():
 
 
 def missed(shadow, model, where, ids, only=None):
-    """A cache that lets chosen entries go, of each head others and twice: the program repeats the captured evictions as a plan and keeps
-    what left aside, with shadow.  Columns and tables of both, those of what queries missed and what became of dilution among them.
-    only: columns that are compared; others of a large model are off by more than rounding of one operation."""
+    """A cache evicts chosen entries, different ones in each head, at two times. The program repeats
+    the captured evictions as a plan and keeps copies of evicted entries with shadow. Compares
+    columns and tables of both, including lost attention and dilution. only: the compared columns;
+    in a large model, others differ by more than the rounding of one operation."""
     rng, T = np.random.default_rng(6), len(ids)
     header = engine("engine.kvf", where[-1] if where else None, ids[:9], 0).meta
     with kvfate.capture(model, None, out="capture.kvf", probes="full,shadow" if shadow else "full", existing="overwrite",
@@ -180,7 +185,7 @@ def missed(shadow, model, where, ids, only=None):
                     keep = torch.tensor(np.sort(np.stack([rng.permutation(held.keys.shape[2] - 1)[:60] for _ in range(held.keys.shape[1])])))
                     c.kept(module, keep)
                     held.keys, held.values = (x.gather(2, keep[None, ..., None].expand(-1, -1, -1, x.shape[3])) for x in (held.keys, held.values))
-            place = torch.tensor([[t]])  # a cache that is cut does not count its tokens
+            place = torch.tensor([[t]])  # a cache with evictions does not count its tokens
             cache = model(torch.tensor([[ids[t]]]), past_key_values=cache, position_ids=place, **({"cache_position": place[0]})).past_key_values
     for words in (["plan", "capture.kvf", "-o", "plan.kvf"], ["run", *where, "--plan", "plan.kvf", "--exact", "--probes",
                   "full", *(["--shadow", "entries"] if shadow else []), "-o", "engine.kvf", "-q"]):
@@ -202,8 +207,9 @@ def missed(shadow, model, where, ids, only=None):
 
 
 def positions():
-    """A cache made after G-KV's published code: every 16 steps, within the attention and after it was computed, each head keeps 40 entries of its
-    choice and the last 8, and pos_ids_cache says which."""
+    """A cache in the style of G-KV's published code: every 16 steps, during and after attention,
+    each head keeps 40 entries of its choice and the last 8, and pos_ids_cache has their
+    positions."""
     from kvfate.adapters.positions import follow
     model, ids, left = load("tiny0", "Llama", "sdpa"), torch.arange(3, 103)[None], {}
     rng = np.random.default_rng(8)
@@ -248,7 +254,8 @@ def positions():
 
 
 def two_rows(model, follow):
-    """A cache that keeps other positions of each sequence of a batch: each has the columns that it has alone."""
+    """A cache that keeps different positions of each sequence of a batch: each has the columns that
+    it has in a separate run."""
     ids = torch.tensor(np.random.default_rng(9).integers(3, 300, (2, 60)))
 
     def run(rows, path):
@@ -321,7 +328,7 @@ def odd_things():
     wrong.config.num_key_value_heads = 4
     refused("a wrong shape", ["LlamaAttention", "4 and 4 heads", "kvfate.Writer"], lambda: within(lambda c: c.read(ids), wrong))
 
-    def cut_unseen(c):  # a window that the library's function is not told of
+    def cut_unseen(c):  # a window that is not passed to the library's function
         odd_window = transformers.DynamicCache()
         c.read(ids)
         model(ids[:, :1], past_key_values=odd_window)
@@ -338,7 +345,7 @@ def odd_things():
 
 
 def arguments():
-    """What no model of a user's would be given."""
+    """Arguments that no real model would get."""
     model, ids = load("tiny0", "Llama", "eager"), torch.arange(3, 23)[None]
 
     def within_watch(watch):
@@ -371,7 +378,7 @@ def refusals():
                 c.read(ids)
 
     class Odd(torch.nn.Module):
-        """An attention of somebody's own."""
+        """A user-defined attention."""
 
         def __init__(self, inner):
             super().__init__()
@@ -407,7 +414,7 @@ def refusals():
 
 
 def again():
-    """A cell of a notebook that failed once runs again, and one that left a trace says how."""
+    """A notebook cell that failed once runs again, and one that left a trace reports how."""
     model, ids = load("tiny0", "Llama", "sdpa"), torch.arange(3, 23)[None]
 
     class Fails(transformers.LogitsProcessor):
@@ -449,13 +456,14 @@ def again():
 
 
 def names_of_caches():
-    """The cache is found by each name that the installed release takes, and a decoder that takes none is refused before it runs."""
+    """The cache is found by each name that the installed release accepts. A decoder that accepts
+    none of them is rejected before it runs."""
     ids = torch.arange(3, 23)[None]
     model = load("tiny0", "Llama", "sdpa")
     with kvfate.capture(model, None, out="whole.kvf", existing="overwrite") as c:
         c.read(ids)
     takes = inspect.signature(model.model.forward).parameters
-    for name in [n for n in ("cache", "past_key_values") if n == "past_key_values" or n in takes]:  # a release with the new name takes the older one, too
+    for name in [n for n in ("cache", "past_key_values") if n == "past_key_values" or n in takes]:  # the old name is always accepted
         with kvfate.capture(model, None, out="name.kvf", existing="overwrite"):
             cache = transformers.DynamicCache(config=model.config)
             for a in (0, 8, 16):
@@ -473,7 +481,8 @@ def names_of_caches():
 
 
 def beside_others():
-    """Captures that open and close in turns, or at the same time on threads, and other models that run meanwhile, do not disturb each other."""
+    """Captures that open and close alternately or at the same time in threads, and other models
+    that run meanwhile, do not disturb each other."""
     ids = torch.arange(3, 43)[None]
     for how in ("sdpa", "eager"):
         first, second = (load("tiny0", "Llama", how) for _ in range(2))
@@ -510,8 +519,8 @@ def beside_others():
 
 
 def exact_angles(model):
-    """Angles of rotary positions in float64, as the program has them: transformers rounds them to float32, also in a model of float64, which
-    is off by up to 1.5e-5 at position 400."""
+    """Sets RoPE angles in float64, as in the program. transformers rounds them to float32, also in
+    a float64 model, with an error of up to 1.5e-5 at position 400."""
     inner, theta = model.model.rotary_emb, model.config.rope_parameters["rope_theta"]
     frequency = theta**(-torch.arange(0, model.config.head_dim, 2, dtype=torch.float64) / model.config.head_dim)
 
@@ -522,7 +531,8 @@ def exact_angles(model):
 
 
 def default_model():
-    """SmolLM2 in transformers from the GGUF file: 480 tokens of text and 20 more, both in float32."""
+    """SmolLM2 in transformers from the GGUF file: 480 tokens of text and 20 more, both in
+    float32."""
     folder = os.path.expanduser("~/.cache/kvfate")
     file = "SmolLM2-135M-Instruct.Q4_1.gguf"
     if not os.path.exists(os.path.join(folder, file)):

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """usage: test_columns.py KVFATE LIBKVFTRACE SOURCE_ROOT MODEL
 
-What analyses say of the columns that they read is so.  From runs that recorded everything one column after the other is taken away, by
-export and import: what an analysis always needs is refused by its name, with what supplies it; what it can do without it names in one line;
-of what only helps it says nothing.  A trace without all that an analysis does not declare gives the same table, byte for byte."""
+Checks the declarations of analyses about the columns that they read. From runs with all columns,
+one column after the other is removed by export and import. If an analysis always needs a column, it
+is rejected with the column's name and its source. An optional column is named in one line. A column
+that only helps is not mentioned. A trace with only the declared columns gives the same table, byte
+for byte."""
 import json
 import os
 import re
@@ -28,7 +30,8 @@ def said(*argv):
 
 
 def recorded():
-    """Two runs of the same tokens, which hold everything: one that evicts, and one with gates that keeps all."""
+    """Records two runs of the same tokens with all columns: one with evictions, and one with gates
+    that keep all entries."""
     with open("ids", "w") as f:
         f.write(" ".join(str(3 + i * i % 290) for i in range(T)))
     about = json.loads(said("models", MODEL, "--json").stdout)
@@ -49,7 +52,7 @@ def matches(name, pattern):
 
 
 def without(path, gone, out):
-    """The trace without the columns that gone(name) tells."""
+    """Writes the trace without the columns for which gone(name) is true."""
     with kvfate.open(path) as t:
         about = exports.about(t)
         about["columns"] = {n: w for n, w in about["columns"].items() if not gone(n)}
@@ -69,7 +72,8 @@ def table(analysis, path, option):
 
 
 def judge(analysis, path, option):
-    """Whether the analysis takes this trace at all; then all that it says of columns."""
+    """Returns False if the analysis rejects this trace; otherwise checks all its declarations about
+    columns."""
     name, uses = analysis["name"], analysis["columns"]
     r, whole = table(analysis, path, option)
     if r.returncode:
@@ -100,7 +104,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     paths = recorded()
     for a in told["analyzers"]:
         check("%s declares columns" % a["name"], a["columns"] and all(c["note"] or c["need"] == "always" for c in a["columns"]))
-        taken = any(judge(a, path, DEFAULTS.get(a["name"], [])) for path in paths)  # the first that it takes
+        taken = any(judge(a, path, DEFAULTS.get(a["name"], [])) for path in paths)  # the first trace that it accepts
         check("%s takes one of the runs" % a["name"], taken, said(a["name"], *[paths[1]] * a["min_traces"]).stderr)
     names = set().union(*(kvfate.open(p).columns for p in paths))
     for name in names:

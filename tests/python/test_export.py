@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_export.py KVFATE LIBKVFTRACE TRIPS SOURCE_ROOT [--count N] [--seed S]
 
-Random traces with all that the format allows (tests/format/trips.py), exported in one form after the other and imported again: what both traces hold is
-equal, byte for byte, and so is their digest.  Parquet and Feather where pyarrow is installed.  Then the ways to be refused, and that nothing
-is replaced without being told to.  `--count 10000` is the long proof."""
+Random traces with all features of the format (tests/format/trips.py) are exported in every form and
+imported again. Both traces must have equal contents, byte for byte, and equal digests. Parquet and
+Feather are tested if pyarrow is installed. Also tests rejections, and that no file is replaced
+without permission. `--count 10000` is the long proof."""
 import argparse
 import os
 import subprocess
@@ -28,7 +29,7 @@ except ImportError:
 
 
 def content(trace):
-    """All that a trace holds, to be compared."""
+    """Returns all contents of a trace for the comparison."""
     return {"meta": trace.meta_bytes, "steps": trace.steps, "heads": trace.heads,
             "schema": sorted((c.name, c.dtype.str, c.space, c.axis, c.flags, c.unit) for c in trace.schema),
             "values": {(c.name, l, h): held(c, l, h) for c in trace.schema for l in range(c.layers) for h in range(c.heads(l))},
@@ -37,7 +38,8 @@ def content(trace):
 
 
 def whole(trip):
-    """Whether nothing lies behind the last commit, so that the file's digest is that of what can be read."""
+    """Returns True if no data follow the last commit, so that the file's digest is that of the
+    readable data."""
     return all(i < trip.steps for data in trip.data for values in data.values() for i in values) and all(i < trip.steps for i in trip.texts)
 
 

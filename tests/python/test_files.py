@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_files.py KVFATE WRITE_KVF SOURCE_ROOT
 
-How the package writes files (kvfate.files), by the calls that people use: figures, reports, exports, studies.  Whole or not at all, by one of several
-writers, through no planted link, with the permissions of the older file, synced, and with equal bytes at any time."""
+Tests how the package writes files (kvfate.files), through the functions that users call: figures,
+reports, exports, studies. Files are written completely or not at all, by one of several writers,
+never through a planted link, with the permissions of the older file, with fsync, and with equal
+bytes at any time."""
 import contextlib
 import json
 import os
@@ -27,7 +29,7 @@ from maker import ALIVE, SNAPSHOT, Column, make  # noqa: E402
 import kvfate  # noqa: E402
 from kvfate import files  # noqa: E402
 
-warnings.simplefilter("ignore")  # of columns that the trace lacks
+warnings.simplefilter("ignore")  # warnings about columns that the trace lacks
 L, H, G, T = 2, 2, 4, 30
 FORMS = (("x.npz", None), ("x.jsonl", None), ("x", "npy"), ("x", "tsv"))
 work = tempfile.TemporaryDirectory(prefix="kvfate-files-")
@@ -55,13 +57,13 @@ def mode_of(path):
 
 
 def content(path):
-    """Bytes of a file, or of all files of a folder."""
+    """Returns the bytes of a file, or of all files in a folder."""
     return {n: read(os.path.join(path, n)) for n in os.listdir(path)} if os.path.isdir(path) else read(path)
 
 
 @contextlib.contextmanager
 def place(name):
-    """An own folder, which is left with nothing but what the names say."""
+    """Makes a new folder, which must contain only the given names at the end."""
     os.mkdir(name)
     before = os.getcwd()
     os.chdir(name)
@@ -80,13 +82,13 @@ def failed(call, *words):
 
 
 FIGURE = kvfate.figure("eviction", X)
-FIGURE.svg, FIGURE.png, FIGURE.pdf  # made now: what follows is about their files
+FIGURE.svg, FIGURE.png, FIGURE.pdf  # computed now, because the following tests concern their files
 REPORT = kvfate.report(X)
 REPORT.html
 WRITERS = {"x.svg": FIGURE.save, "x.html": REPORT.save, **{name if form is None else form: lambda p, f=form: kvfate.export(X, p, f, overwrite=True) for name, form in FORMS}}
 SINGLE = [name for name in WRITERS if "." in name]
 
-# A disk that is full: first a limit of sizes, then a real one where it can be mounted.
+# A full disk: first a limit on file sizes, then a real full disk if it can be mounted.
 for name in SINGLE:
     with place("limit-" + name):
         put(name, b"older")
@@ -112,7 +114,7 @@ else:
     check("a tmpfs can be mounted, or not allowed", re.search("permission denied|not permitted|superuser", mounted.stderr), mounted.stderr)
 check("OSError is caught as before", issubclass(files.WriteError, OSError))
 
-# Links: planted ones lead nowhere, and a link at the name stays.
+# Planted links are not followed, and a link at the name itself stays.
 for name, write in WRITERS.items():
     with place("planted-" + name):
         victim = put("victim", b"precious")
@@ -144,7 +146,7 @@ for name, write in WRITERS.items():
 os.umask(before)
 with place("read-only"):
     put("x.svg", b"older", 0o444)
-    if os.geteuid() == 0:  # root may write all: another user is asked
+    if os.geteuid() == 0:  # root may write everywhere: run as another user
         os.chmod(".", 0o777)
         child = os.fork()
         if child == 0:
@@ -156,7 +158,7 @@ with place("read-only"):
         failed(lambda: FIGURE.save("x.svg"), "Permission denied")
     check("its mode stays", mode_of("x.svg") == 0o444 and read("x.svg") == b"older")
 
-# One writer of several.
+# One of several writers.
 for name, write in WRITERS.items():
     with place("crowd-" + name):
         write(name)
@@ -180,7 +182,7 @@ with place("crowd-processes"):
             shutil.rmtree("again")
         shutil.rmtree(name) if os.path.isdir(name) else os.unlink(name)
 
-# What a killed process left is taken away by the next.
+# Files left by a killed process are removed by the next one.
 with place("killed"):
     child = os.fork()
     if child == 0:
@@ -196,7 +198,7 @@ with place("killed"):
     check("they are gone, and files of others stay", sorted(os.listdir(".")) == [".x.svg.notours.part", "x.svg"], os.listdir("."))
     os.unlink(".x.svg.notours.part")
 
-# Synced before the name changes, and the folder after it.
+# fsync runs before the name changes, and on the folder after it.
 order = []
 sync, rename = os.fsync, os.rename
 os.fsync = lambda fd: (order.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"), sync(fd))[1]
@@ -222,7 +224,7 @@ with place("clock"):
             check(f"{form or name}: equal bytes", content("1-" + (form or name)) == content("0-" + (form or name)))
 time.time, time.localtime = clock
 
-# Folders: only what an export wrote is replaced.
+# Folders: only files of an export are replaced.
 with place("folders"):
     for name in ("npy", "tsv"):
         kvfate.export(X, name, name)
@@ -246,7 +248,7 @@ with place("folders"):
     check("a folder is not replaced by a file", read("x.npz/keep") == b"x")
     failed(lambda: kvfate.export(X, "npy", "npy"), "exists")
 
-# Devices and pipes are written as they are.
+# Devices and pipes are written directly.
 with place("pipes"):
     got = subprocess.run([sys.executable, "-c", "import sys; sys.path.append(sys.argv[1])\nfrom kvfate import files\nfiles.write('/dev/stdout', b'data')", os.path.join(ROOT, "python")],
                          stdout=subprocess.PIPE).stdout
@@ -266,7 +268,7 @@ with place("lines"):
     os.mkfifo("fifo")
     failed(lambda: files.Lines("fifo"), "it is no file")
 
-# The checksum against that of the program: TSV, and the comment of NPZ.
+# The checksum compared with the program's: TSV, and the comment of NPZ.
 with place("checksums"):
     subprocess.run([KVFATE, "eviction", X, "-o", "t.tsv"], check=True, stdout=subprocess.DEVNULL)
     data = read("t.tsv")
@@ -286,7 +288,7 @@ with place("checksums"):
             pass
     check("no flipped bit of what an NPZ says of itself is read", wrong == 0, wrong)
 
-# A study writes through no planted link.
+# A study does not write through planted links.
 with place("study"):
     model = os.environ.get("KVF_TINY_MODEL")
     if model:

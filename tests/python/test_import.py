@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_import.py KVFATE LIBKVFTRACE SOURCE_ROOT MODEL
 
-What import makes of other programs' data.  A run of a tiny model says what is true: its attention rows and evictions, written as another
-program would in each form, must give the run's own columns again.  Kept entries that come and go are held against a brute force.  Then
-texts, roles, retention, the analyses of a trace with evictions alone, and a sentence for each mistake."""
+Tests how import converts data of other programs. A run of a tiny model is the reference: its
+attention rows and evictions, written in each form as another program would, must give the run's
+columns again. Kept entries that return are compared with a brute force. Also tests texts, roles,
+retention, the analyses of a trace with only evictions, and the message for each mistake."""
 import json
 import os
 import random
@@ -33,7 +34,8 @@ def said(*argv):
 
 
 def recorded(method):
-    """A run, and the attention of the two query heads of its first KV head in layer 1: [2][T][T], 0 where a query does not see."""
+    """Returns a run, and the attention of the two query heads of its first KV head in layer 1:
+    [2][T][T], 0 if a query does not see the entry."""
     r = random.Random(5)
     with open("ids", "w") as f:
         f.write(" ".join(str(r.randint(3, 299)) for _ in range(PROMPT)))
@@ -49,7 +51,7 @@ def recorded(method):
 
 
 def attention(method):
-    """The columns that attention rows leave, from rows in each shape that they may have."""
+    """Compares the columns from attention rows in each supported shape."""
     trace, rows = recorded(method)
     left = trace.evict_step[1][:1]
     fields = {"evict_step": left[None], "tokens.id": trace["tokens.id"][:]}
@@ -57,7 +59,7 @@ def attention(method):
     np.savez_compressed("layer.npz", **{"attention@L0": rows}, **fields)
     kvfate.import_trace("rows.npz", "rows.kvf", probes=ROWS, overwrite=True)
     kvfate.import_trace("layer.npz", "layer.kvf", probes=ROWS, overwrite=True)
-    steps = [[rows[None, :, :40, :40]], *([rows[None, :, t:t + 1, :t + 1]] for t in range(40, T))]  # as transformers' generate gives them
+    steps = [[rows[None, :, :40, :40]], *([rows[None, :, t:t + 1, :t + 1]] for t in range(40, T))]  # as returned by transformers' generate
     kvfate.import_trace({"attention": steps, **fields}, "steps.kvf", probes=ROWS, overwrite=True)
     for name in ("rows", "layer", "steps"):
         with kvfate.open(name + ".kvf") as mine:
@@ -76,7 +78,7 @@ def attention(method):
 # ---- kept entries
 
 def sets_of(left, steps):
-    """The entries that each of the queries sees, of one head."""
+    """Returns the entries that each query of one head sees."""
     return [[i for i in range(s + 1) if s < left[i]] for s in steps]
 
 
@@ -86,7 +88,7 @@ def padded(sets):
 
 
 def kept():
-    """The evictions of the run, from what its caches held, in each form."""
+    """The evictions of the run, from the contents of its caches, in each form."""
     trace, _ = recorded(["--method", "h2o", "-B", "24"])
     left = [trace.evict_step[layer] for layer in range(len(trace.heads))]
     H = trace.heads[0][0]
@@ -115,14 +117,14 @@ def kept():
         if not check("import of %s" % files, r.returncode == 0, r.stderr):
             continue
         with kvfate.open("kept.kvf") as mine:
-            want = [np.where(layer == T, NEVER, layer) for layer in left]  # no query tells of a cut behind the last
+            want = [np.where(layer == T, NEVER, layer) for layer in left]  # no query shows an eviction after the last one
             ok = mine.heads == [(H, H)] * len(left) and all(np.array_equal(mine.evict_step[l], want[l]) for l in range(len(left)))
             check("evictions of %s" % files, ok)
             check("nothing came back in %s" % files, "seen" not in mine)
 
 
 def returns():
-    """Kept entries that come and go, at random steps, against the definition."""
+    """Kept entries that leave and return at random steps, compared with the definition."""
     r = random.Random(3)
     for case in range(40):
         n = r.choice([5, 17])
@@ -136,7 +138,8 @@ def returns():
         with kvfate.open("r.kvf") as mine:
             came_back, sets = False, sets if after else [sorted({*one, s}) for s, one in zip(steps, sets)]  # a query sees its own entry
             for i in range(n):
-                # What is known of the queries behind its own: the last set before each of them, by which it is seen or not.
+                # The knowledge about later queries: the last set before each of them determines if
+                # it sees the entry.
                 known = {q: [i in one for s, one in zip(steps, sets) if i < s + after <= q or s + after == q][-1:] for q in range(i + 1, n + 1)}
                 seen = [q for q in range(i + 1, n + 1) if known[q] != [False]]
                 gone = [q for q in known if known[q] == [False]]
@@ -152,7 +155,7 @@ def returns():
             check("case %d: seen is there where one came back" % case, ("seen" in mine) == came_back, steps, sets)
 
 
-# ---- all else
+# ---- other properties
 
 def fields():
     n = 12
@@ -171,7 +174,7 @@ def fields():
         meta = t.meta
         check("meta", meta["model"] == {"name": "mine"} and meta["method"] == {"budget": 6} and meta["run"] == {"prompt_tokens": 4}, meta)
     class Tensor:
-        """What import asks of a tensor, of a type that NumPy has not."""
+        """The tensor interface that import uses, with a type that NumPy lacks."""
         detach = cpu = lambda self: self
         is_floating_point, element_size = lambda self: True, lambda self: 2
         float = lambda self: beta.astype(np.float32)[0].view(Floats)  # noqa: E731
@@ -217,7 +220,7 @@ def refused(name, fields, *words, out="no.kvf", **options):
 
 
 def never():
-    """Rows of a table that are not there, or have no step, are of entries that never left."""
+    """Absent rows of a table, and rows without a step, are entries that were never evicted."""
     with open("left.tsv", "w") as f:
         f.write("layer\thead\ttoken\tevict_step\n0\t0\t1\t4\n0\t0\t3\t\n0\t1\t2\t3\n")
     kvfate.import_trace("left.tsv", "left.kvf", overwrite=True)
@@ -271,13 +274,13 @@ def mistakes():
 
 
 def limited(*argv):
-    """An import that may have 3 GiB."""
+    """Runs an import with a limit of 3 GiB."""
     return subprocess.run(["sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh", KVFATE, "import", *argv, "-o", "no.kvf"], capture_output=True, text=True,
                           env={**os.environ, "KVFATE_PYTHON": sys.executable, "OPENBLAS_NUM_THREADS": "1"})
 
 
 def sizes():
-    """Small files that say that they hold much."""
+    """Small files that declare large contents."""
     for name, member, head in (("about.npz", "about.json", b'{"notes": "'), ("array.npz", "x-a.npy", b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 1, 2147483648), }".ljust(117) + b"\n")):
         with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as z, z.open(member, "w", force_zip64=True) as f:
             f.write(head)
@@ -298,7 +301,7 @@ def sizes():
 
 
 def hostile():
-    """Files that were made to break the reader: each is refused by a sentence, and nothing of them is run."""
+    """Malicious files: each is rejected with a message, and no code in it is executed."""
     head = "{'descr': '<i4', 'fortran_order': False, 'shape': %s, }"
     for k, text in enumerate([head % "(2, 3", head % "(-1,)", head % ("(%d,)" % 2**60), head.replace("'<i4'", "__import__('os').mkdir('hacked')") % "(6,)", "9" * 40]):
         with zipfile.ZipFile("odd.npz", "w") as z:
@@ -343,7 +346,7 @@ def hostile():
 
 
 def package():
-    """The program and the package hand each other what is theirs, with equal words."""
+    """The program and the package call each other for their own formats, with equal messages."""
     env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PATH": os.path.dirname(KVFATE) + os.pathsep + os.environ["PATH"]}
 
     def python(*argv):
@@ -370,7 +373,7 @@ def package():
     check("no NumPy", r.returncode == 1 and "NumPy" in r.stderr and "pip install numpy" in r.stderr and r.stderr.count("\n") == 1, r)
 
 
-with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as FOLDER:  # every import waits for the disk
+with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as FOLDER:  # faster than a disk
     os.chdir(FOLDER)
     attention([])
     attention(["--method", "h2o", "-B", "24"])

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """usage: test_import_types.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-Values that reach import through types of other programs.  Each mark for "never" that a type can hold becomes all ones of the column, also
-where it passed through a narrower type; whole numbers that a type has rounded, and values that do not fit, are refused by name.  The expected
-values follow from the marks and the steps that the test writes.  KVFATE_TORCH_PYTHON names a Python with torch, which then runs it as well, with
-its own NumPy: NumPy 1 and 2 do not promote in the same way."""
+Tests values that reach import through types of other programs. Each mark for "never" that a type
+can represent becomes all ones in the column, also after conversion through a narrower type.
+Integers that a type has rounded, and values out of range, are rejected by name. The expected values
+follow from the marks and the steps that the test writes. KVFATE_TORCH_PYTHON names a Python with
+torch, which then also runs the test with its own NumPy: NumPy 1 and 2 have different promotion
+rules."""
 import json
 import os
 import subprocess
@@ -22,7 +24,7 @@ import kvfate  # noqa: E402
 from kvfate.import_values import NEVER_IN  # noqa: E402
 
 T, MARKED = 12, (1, 4, 7)
-# A step or an age that token i can have in a run of T steps, by libtrace/include/kvf/schema.h.
+# The maximum step or age of token i in a run of T steps, by libtrace/include/kvf/schema.h.
 COLUMNS = {"evict_step": lambda i, T: T, "evict_rank": lambda i, T: i, "last_selected.top64": lambda i, T: T - 1 - i,
            "first_unselected.mass.95": lambda i, T: T - 1 - i, "shadow.first_hit": lambda i, T: T - 1}
 MARKS = {"f": [np.nan, np.inf, -1, 2**32 - 1, 65535], "i": [-1, 2**32 - 1, 2**31 - 1], "u": [2**64 - 1, 2**32 - 1, 2**31 - 1]}
@@ -34,7 +36,7 @@ except ImportError:
 
 
 def through(mark, kind):
-    """A mark as a program gets it that casts an array of 64 bits; None where the type makes something else of it."""
+    """Returns a mark after a cast from 64 bits; None if the type cannot represent it."""
     kind = np.dtype(kind)
     if kind.kind == "f":
         with np.errstate(over="ignore"):
@@ -45,7 +47,7 @@ def through(mark, kind):
 
 
 def forms(columns):
-    """Fields {name: [T] of one head} in each form that import reads."""
+    """Returns fields {name: [T] of one head} in each form that import reads."""
     yield "dict", {name: values[None, None] for name, values in columns.items()}
     np.savez("v.npz", **{name: values[None, None] for name, values in columns.items()})
     yield "npz", "v.npz"
@@ -107,7 +109,7 @@ def marks():
 
 
 def again():
-    """What an export gives, as other programs keep it, is the same trace."""
+    """An export in the form of other programs gives the same trace."""
     values = {name: np.array([[[2**32 - 1 if i in MARKED else valid(i, T) for i in range(T)]]]) for name, valid in COLUMNS.items()}
     kvfate.import_trace(values, "first.kvf", overwrite=True)
     kvfate.export("first.kvf", "first.npz", overwrite=True)
@@ -133,7 +135,7 @@ def refused(name, source, *words, **options):
 
 
 def rounded():
-    """Whole numbers that have been rounded on the way look like others."""
+    """Rounded integers look like other integers."""
     n = 3000
     steps = np.full((1, 1, n), n, np.float16)
     refused("steps in half precision", {"evict_step": steps}, "evict_step", "token 0", "2048", "int32")
@@ -153,7 +155,8 @@ def rounded():
 
 
 def wide():
-    """A run of more steps than 16 bits have: its ages have 32, in which 65535 is an age."""
+    """A run with more steps than 16 bits can count: its ages have 32 bits, in which 65535 is an
+    age."""
     n = 70000
     ages = np.minimum(n - 1 - np.arange(n), 65535)
     ages[3], ages[4] = 65534, -1
@@ -165,7 +168,7 @@ def wide():
 
 
 def padding():
-    """Sets of kept entries, padded by each mark: entry 0 leaves when the query of step 2 comes."""
+    """Sets of kept entries, padded by each mark: entry 0 is evicted before the query of step 2."""
     sets = [[0], [0, 1], [1, 2], [1, 2, 3]]
     for kind, mark in [(k, m) for k in TYPES for m in ([-1, np.nan, 2**32 - 1] if k[0] == "f" else [-1])]:
         with np.errstate(over="ignore"):
@@ -197,7 +200,7 @@ def misfits():
 
 
 def schema():
-    """The columns in which all ones says never are those of the trace library, with its bounds."""
+    """The columns in which all ones mean never are those of the trace library, with its bounds."""
     with open(os.path.join(ROOT, "libtrace", "schema_rules.h")) as f:
         lines = [line[:line.rindex(")")].split("X(")[1].split(", ") for line in f if line.lstrip().startswith("X(") and line.split(")")[-2].endswith(", 1")]
     check("columns", {line[0].strip('"') for line in lines} == set(NEVER_IN), lines, list(NEVER_IN))
@@ -208,7 +211,7 @@ def schema():
         check("bounds of " + line[0], all(np.array_equal(m, bounds[b](np.arange(9), 9)) for m, b in zip(mine, line[3:5])), line)
 
 
-with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as FOLDER:  # every import waits for the disk
+with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as FOLDER:  # faster than a disk
     os.chdir(FOLDER)
     marks()
     again()

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""usage: test_notebooks.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--keep FOLDER] [--default-model]
+"""usage: test_notebooks.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS [--keep FOLDER]
+                         [--default-model]
 
-The notebooks of examples/notebooks, their cells run in turn in one namespace, as Jupyter does, and by nbclient too where it is
-installed.  The cell with the tag `parameters` gives way to a tiny random model.  What cells show is kept in FOLDER, to be looked at.
---default-model: SmolLM2 from the cache folder instead.  Skips where torch and its friends are not installed; KVFATE_TORCH_PYTHON names a
+Runs the cells of the notebooks in examples/notebooks in one namespace, as Jupyter does, and also
+with nbclient if it is installed. A tiny random model replaces the cell with the tag `parameters`.
+The output of cells is stored in FOLDER for inspection. --default-model: SmolLM2 from the cache
+folder instead. Skips if torch and related packages are not installed; KVFATE_TORCH_PYTHON names a
 Python that has them."""
 import ast
 import json
@@ -39,7 +41,7 @@ KEEP = os.path.abspath(sys.argv[sys.argv.index("--keep") + 1]) if "--keep" in sy
 
 
 def cells(path):
-    """The notebook, and the source of its cells of code, the model replaced."""
+    """Returns the notebook, and the source of its code cells with the model replaced."""
     with open(path) as f:
         book = json.load(f)
     own = DEFAULT if "--default-model" in sys.argv else TINY
@@ -50,7 +52,7 @@ def cells(path):
 
 
 def shown(value, stem):
-    """What a notebook would show of the value of a cell's last line."""
+    """Returns what a notebook would show for the value of a cell's last line."""
     for method, end in (("_repr_png_", ".png"), ("_repr_html_", ".html")):
         show = getattr(value, method, None)
         data = show() if show else None
@@ -74,7 +76,8 @@ def run(name, source):
 
 
 def plain(name):
-    """A notebook is kept without outputs, its lines are short, and links lead to files."""
+    """A notebook is stored without outputs, its lines are short, and links have existing
+    targets."""
     path = os.path.join(ROOT, "examples/notebooks", name + ".ipynb")
     with open(path) as f:
         book = json.load(f)
@@ -100,7 +103,7 @@ def by_nbclient(path):
 
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
-    os.environ["PYTHONPATH"] = os.path.join(ROOT, "python")  # of the kernel that nbclient starts
+    os.environ["PYTHONPATH"] = os.path.join(ROOT, "python")  # for the kernel that nbclient starts
     if KEEP:
         os.makedirs(KEEP, exist_ok=True)
     for name, needs in (("model_to_figures", None), ("kvpress_head_by_head", "kvpress")):

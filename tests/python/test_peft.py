@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_peft.py KVFATE LIBKVFTRACE SOURCE_ROOT FOLDER_OF_TINY_MODELS
 
-Adapters that PEFT makes and saves, added by --lora, against PEFT's own model: the logits of small models of five families.  The file of the
-first has the rows of queries and keys in another order than Hugging Face.  And the other way: what `kvfate tune` makes, opened by PEFT.  Skips where torch, transformers, gguf or peft are not installed;
-KVFATE_TORCH_PYTHON names a Python that has them."""
+Compares adapters that PEFT makes and saves, applied with --lora, with PEFT's own model: the logits
+of small models of five families. The file of the first model has the rows of queries and keys in
+another order than Hugging Face. Also opens the output of `kvfate tune` with PEFT. Skips if torch,
+transformers, gguf or peft are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
 import os
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def compare(name, kind, targets, rslora):
 
 
 def opened(name, kind):
-    """An adapter of tune, in PEFT."""
+    """Opens an adapter of tune in PEFT."""
     path = os.path.join(TINY, name + ".gguf")
     with open("text.txt", "w") as f:
         f.write("".join(f" = Title {i} = \n the thing in there and other one is of an it he she ran red bit top hat {i} \n" for i in range(40)))

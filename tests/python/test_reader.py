@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test_reader.py SOURCE_ROOT
 
-The package's reader: its checksums against tables made bit by bit and libxxhash, how columns are indexed, what is not copied, what is
-missing, and files that say what cannot be.  tests/format/trips.py and check_reader.py compare it with the C library."""
+Tests the package's reader: its checksums compared with bit-by-bit tables and libxxhash, indexing of
+columns, data that are not copied, missing data, and files with impossible contents.
+tests/format/trips.py and check_reader.py compare it with the C library."""
 import os
 import random
 import resource
@@ -27,7 +28,7 @@ MIB = 1 << 20
 
 
 def by_bits(data):
-    """CRC-32C as RFC 3720 defines it, a bit at a time."""
+    """CRC-32C as defined in RFC 3720, bit by bit."""
     r = 0xFFFFFFFF
     for byte in data:
         r ^= byte
@@ -48,7 +49,7 @@ def checksums():
 
 
 def refused(name, call, *words, kind=kvfate.TraceError):
-    """A sentence of one line that has the words."""
+    """Checks for a one-line message with the words."""
     try:
         got = call()
     except kind as e:
@@ -120,7 +121,7 @@ def columns(folder):
 
 
 def no_copies(t, kv):
-    """What the file holds as it is lies in the file; it stays when the trace is closed."""
+    """Uncompressed data are views of the file, and stay valid after the trace is closed."""
     space = np.frombuffer(t._file.map, np.uint8)
     a = t["x-kv"][0, 1]
     check("a raw column is not copied", np.shares_memory(a, space))
@@ -131,7 +132,7 @@ def no_copies(t, kv):
 
 
 def damaged(folder):
-    """A byte of a value: found when it is read, or not, as one asks."""
+    """A damaged byte of a value is found on reading, depending on an option."""
     path = os.path.join(folder, "d.kvf")
     w = Writer(path, b"{}", [(1, 1)], [Column("x-a", 3), Column("x-b", 3)])
     w.chunk(0, 0, 0, 0, 0, np.array([[1, 2, 3]], "<u4"))
@@ -157,7 +158,7 @@ u32 = struct.Struct("<I").pack
 
 
 def everything(path):
-    """Asks for all that a trace has; only TraceError is allowed.  The sentences."""
+    """Reads all contents of a trace; only TraceError is allowed. Returns the messages."""
     try:
         t = kvfate.open(path)
     except kvfate.TraceError as e:
@@ -176,7 +177,7 @@ def everything(path):
 
 
 def schemas(folder):
-    """Schemas whose checksums are right, and which cannot be."""
+    """Invalid schemas with correct checksums."""
     entry = Column("x-a", 3, 1).entry()
     of = {
         "4 billion layers": (SCHEMA, u32(0xFFFFFFFF) + bytes(8)), "too many heads": (SCHEMA, u32(1) + b"\xff" * 4 + u32(0)),
@@ -194,7 +195,7 @@ def schemas(folder):
 
 
 def hostile(folder):
-    """Records whose checksums are right, and which cannot be."""
+    """Invalid records with correct checksums."""
     path = os.path.join(folder, "h.kvf")
 
     def make(calls, columns=(), heads=((4096, 4096),) * 3, steps=1 << 24, meta=b"{}"):
@@ -206,9 +207,9 @@ def hostile(folder):
 
     wide = [Column("x-a", 6, 1), Column("x-b", 3, 1, 0, SNAPSHOT | LISTS), Column("x-c", 1)]
     one = {"column": 0, "n": 1, "n_heads": 1}
-    silent = bytes.fromhex("28b52ffd0000410000") + bytes(8)  # a frame of eight bytes that does not tell so
+    silent = bytes.fromhex("28b52ffd0000410000") + bytes(8)  # a frame of eight bytes without its size
     steps = {"no value": 1 << 24, "texts that are not there": 1 << 24, "constant values": 2 * MIB}
-    cases = {  # what is written, and what is said
+    cases = {  # the contents, and the expected message
         "no value": (lambda w: None, "not in the trace"),
         "texts that are not there": (lambda w: w.record(TOKENS, b"", t0=0, n=1 << 24), "declares 16777216 steps"),
         "constant values": (lambda w: [w.record(COLUMN, bytes(8), 16 * MIB, column=0, head0=h, n=2 * MIB, n_heads=1, codec=1) for h in range(300)],
@@ -244,7 +245,7 @@ def hostile(folder):
 
 
 def patched(path, record, at, data):
-    """Changes bytes of the header of a record, and makes its checksum right."""
+    """Changes bytes of the header of a record, and corrects its checksum."""
     with open(path, "r+b") as f:
         f.seek(record)
         head = bytearray(f.read(88))
@@ -255,7 +256,8 @@ def patched(path, record, at, data):
 
 
 def contradictions(folder):
-    """What is right alone, and not together: index and header, links, two notes of a key, texts whose ends fall."""
+    """Parts that are valid separately but not together: index and header, links, two notes of a
+    key, texts with descending ends."""
     path = os.path.join(folder, "k.kvf")
 
     def make(closed=True, forget=False):
@@ -277,12 +279,12 @@ def contradictions(folder):
     check("the last note of a key", t.notes == {"a": 2}, t.notes)
     check("texts whose ends fall are none", t.texts == [None] * 3, t.texts)
     t.verify()
-    patched(path, at[2], 40, b"\1")  # t0: the hash in the index is another
+    patched(path, at[2], 40, b"\1")  # t0: the hash in the index differs
     refused("the index names another header", lambda: kvfate.open(path)["x-a"][:], f"byte {at[2]} is damaged")
     equal("the other column", kvfate.open(path)["x-b"][:], [1, 2, 3])
     refused("the chain is broken", lambda: kvfate.open(path).verify(), f"damaged at byte {at[3]}")
     _, at = make(closed=False)
-    patched(path, at[2], 66, b"\1")  # reserved bytes: the next link does not fit
+    patched(path, at[2], 66, b"\1")  # reserved bytes: the next link does not match
     refused("the chain of one that was not closed", lambda: kvfate.open(path), f"damaged at byte {at[3]}")
     t, _ = make(forget=True)
     equal("an index that leaves out a record is not believed", t["x-a"][:], [1, 2, 3])
@@ -290,7 +292,8 @@ def contradictions(folder):
 
 
 def mutations(folder, count=400):
-    """Stored files with random bytes changed, and their lengths: no other exception, whatever they say."""
+    """Stored files with random changes of bytes and length: no other exception, for any
+    contents."""
     r, files = random.Random(9), []
     for name in ("tests/format/golden/format-0.1.zip", "tests/format/golden/format-1.0.zip", "tests/fuzz/corpus/trace.zip"):
         with zipfile.ZipFile(os.path.join(ROOT, name)) as z:
@@ -327,7 +330,7 @@ def other_files(folder):
 
 
 def no_zstd(folder):
-    """A machine without libzstd: a sentence when it is needed, and not before."""
+    """A machine without libzstd: an error when it is needed, and not before."""
     program = "import ctypes, ctypes.util, sys\nsys.path.insert(0, sys.argv[1])\nimport kvfate\n" \
         "def none(*a): raise OSError\nctypes.CDLL, ctypes.util.find_library = none, lambda n: None\n" \
         "t = kvfate.open(sys.argv[2])\nprint(t['x-kv'][0, 0][0])\ntry: t.entropy[0]\nexcept kvfate.Error as e: print(e)"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """usage: test_scorers.py SOURCE_ROOT
 
-Scores of answers against their definitions: every draw of k samples, every split, every choice, numbers read by hand."""
+Compares scores of answers with their definitions: every draw of k samples, every split, every
+choice, numbers read by hand."""
 import itertools
 import math
 import os
@@ -22,7 +23,7 @@ for n in range(1, 9):
             want = sum(map(any, draws)) / len(draws)
             got = scorers.pass_at_k(n, right, k)
             check(f"pass@{k} of {right} in {n}", abs(got - want) < 1e-12, got, want)
-got = scorers.pass_at_k(200, 3, 100)  # the product of the paper's program, in another order
+got = scorers.pass_at_k(200, 3, 100)  # the product in the paper's program, in another order
 want = 1 - math.prod(1 - 100 / i for i in range(200 - 3 + 1, 201))
 check("pass@100 of 200", abs(got - want) < 1e-12, got, want)
 chance = random.Random(5)
@@ -55,7 +56,7 @@ for above in range(6):
         n = above + below
         want = sum(abs(2 * bin(x).count("1") - n) >= abs(above - below) for x in range(1 << n)) / (1 << n)
         check(f"p of {above} and {below}", abs(scorers.mcnemar(above, below) - want) < 1e-12)
-for right in range(8):  # the ends solve |p - x| = z sqrt(x (1 - x) / n)
+for right in range(8):  # the bounds solve |p - x| = z sqrt(x (1 - x) / n)
     low, high = scorers.wilson(right, 7)
     at = [abs((right / 7 - x) ** 2 - 1.959963984540054 ** 2 * x * (1 - x) / 7) for x in (low, high)]
     check(f"interval of {right} in 7", max(at) < 1e-12 and low <= right / 7 <= high and (low, high) != (right / 7,) * 2, at)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test_scores.py KVFATE MODELS SOURCE_ROOT
 
-Log-probabilities of continuations against the logits that `kvfate logits` gives for each prefix, answers that end before a text, the
-class for lm-evaluation-harness where that is installed, and each way to fail."""
+Compares log-probabilities of continuations with the logits that `kvfate logits` gives for each
+prefix. Also tests answers that end before a text, the class for lm-evaluation-harness if it is
+installed, and all errors."""
 import json
 import os
 import subprocess
@@ -31,7 +32,7 @@ def path(name, text=None):
 
 
 def ids_of(text):
-    """The tokens of a raw text, from a trace of it."""
+    """Returns the tokens of a raw text, from a trace of it."""
     subprocess.run([KVFATE, "run", "-m", MODEL, "--raw", "-f", path("x.txt", text), "-n", "0", "-q", "--overwrite", "-o", path("x.kvf")],
                    check=True, capture_output=True)
     with kvfate.open(path("x.kvf")) as t:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""kvfate study: the tables of one file are those of the commands that it stands for, whether it ran alone, in parts, by ranks, or was killed."""
+"""kvfate study: the tables of one file equal those of the commands that it replaces, whether it
+runs alone, in parts, with ranks, or was killed."""
 import csv
 import json
 import os
@@ -106,7 +107,7 @@ r = run("parts.toml")
 c.check("parts together", r.returncode == 0 and not same("parts-study"), r, same("parts-study"))
 
 write("killed.toml", PLAN)
-for k in range(6):  # each lives a little longer
+for k in range(6):  # each run is killed a little later
     p = subprocess.Popen([exe, "study", "killed.toml"], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     time.sleep(0.15 + 0.12 * k)
     try:
@@ -136,7 +137,8 @@ write("needles.toml", NEEDLES + PLAN[PLAN.index("[[text]]"):])
 r = run("needles.toml")
 c.check("needles", r.returncode == 0 and "right" in open("needles-study/study.tsv", encoding="utf-8").read(), r)
 
-# Rows of two texts side by side: by the example's SQL in SQLite and, where they are installed, DuckDB and pandas, against the rows of study.tsv.
+# Rows of two texts side by side: the example's SQL in SQLite and, if installed, DuckDB and pandas,
+# compared with the rows of study.tsv.
 lines = list(csv.DictReader((x for x in open("needles-study/study.tsv", encoding="utf-8") if not x.startswith("#")), delimiter="\t"))
 at = {(x["text"], x["method"], int(x["budget"])): x for x in lines}
 want = [(m, b, float(at["prose", m, b]["kl"]), float(at["needle", m, b]["right"])) for t, m, b in sorted(at) if t == "prose"]

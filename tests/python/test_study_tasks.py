@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """usage: test_study_tasks.py KVFATE MODELS SOURCE_ROOT
 
-Mathematics, choices and samples of `kvfate study`: the table against one that is made by hand of kvfate.Scores; parts, ranks and kills; with the
-default model, where it is there, a cache that loses what is asked for is at the floor, and one that loses nothing has the full cache's score."""
+Tests mathematics, choices and samples of `kvfate study`: the table is compared with one made by
+hand from kvfate.Scores; parts, ranks and kills. If the default model is present, a cache that
+loses the requested fact scores at the floor, and one that keeps all entries has the full cache's
+score."""
 import csv
 import itertools
 import json
@@ -83,7 +85,7 @@ for row, (method, budget) in zip(rows, CELLS):
         c.check("against the full cache", [int(row["above"]), int(row["below"])] == [sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)], row)
 c.check("a cache that holds all has the full one's score", all(rights[m, 400] == rights["full", None] for m in ("window", "h2o:recent=4")))
 
-# Samples, by every draw of k of the five.
+# Samples, over every draw of k of the five.
 said = {}
 for line in read("one-study/jobs/tiny6-sums-s0.state").decode().split("\n")[1:-1]:
     x = json.loads(line)
@@ -108,7 +110,7 @@ for row in table("one-study/jobs/tiny6-sums-s0.tsv"):
     kept = float(row["kept"])
     c.check(f"kept of right answers, {row['method']} at {row['budget']}", abs(kept - sum(held) / len(held)) < 1e-12 if held else kept != kept, row, held)
     c.check("a full cache keeps all, a small one less", not held or (kept == 1 if row["budget"] in ("0", "400") else kept < 0.6), row)
-    most = PLAN["text"][1]["most_tokens"]  # an answer that has as many tokens was cut off
+    most = PLAN["text"][1]["most_tokens"]  # an answer of the maximum length was cut off
     mine = [x for x in whole if (x["method"], str(x["budget"])) == (row["method"], row["budget"])]
     cut = sum(x["tokens"] == most for x in mine)
     c.check(f"answers that were cut off, {row['method']} at {row['budget']}", (row["answers"], row["answers_cut"]) == (str(len(mine)), str(cut)) and cut > 0, row, cut)
@@ -145,7 +147,7 @@ before = read("one-study/jobs/tiny6-sums-s0.state")
 r = study("one.json")
 c.check("what is done is not done again", r.returncode == 0 and read("one-study/jobs/tiny6-sums-s0.state") == before and not same("one-study") and "made" not in r.stderr, r)
 
-# A fault: an answer that is another, with a right checksum, changes the score.
+# A fault: a different answer with a correct checksum changes the score.
 def signed(name, x):
     text = json.dumps({k: v for k, v in x.items() if k != "checksum"})[:-1]
     return '%s, "checksum": "%016x"}' % (text, files.checksum(text.encode(), files.checksum(name.encode())))
@@ -157,7 +159,7 @@ write("one-study/jobs/tiny6-sums-s0.state", "\n".join([*fault[:at], signed(fault
 r = study("one.json")
 c.check("a planted answer counts", r.returncode == 0 and same("one-study") == ["study.tsv", "jobs/tiny6-sums-s0.tsv"], r)
 with open("one-study/jobs/tiny6-sums-s0.state", "wb") as f:
-    f.write(before[:len(before) // 2])  # as a kill leaves it
+    f.write(before[:len(before) // 2])  # as after a kill
 r = study("one.json")
 c.check("a state that was cut off", r.returncode == 0 and not same("one-study"), r)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """usage: test_tables.py KVFATE WRITE_KVF SOURCE_ROOT
 
-Tables, figures and reports from Python are the program's own, with its sentences; with pandas where it is installed, and without."""
+Tables, figures and reports from Python equal the program's own, with its messages. Tests pandas if
+it is installed, and without it."""
 import json
 import os
 import re
@@ -46,7 +47,7 @@ def refused(name, call, sentence, kind=kvfate.ProgramError, code=None):
 
 
 def same(name, got, want):
-    """A table against the JSON that the program prints; null is what is not finite."""
+    """Compares a table with the JSON that the program prints; null means not finite."""
     check(name + ": columns", list(got.columns) == [c["name"] for c in want["columns"]], list(got.columns))
     check(name + ": metadata", got.attrs == {"table": want["name"], "units": {c["name"]: c["unit"] for c in want["columns"] if c["unit"]}, **want["meta"]},
           got.attrs)
@@ -74,7 +75,8 @@ def tables(x):
 
 
 def csv(x, folder):
-    """Cells that look like something else, by the strictest reader at hand and by pandas."""
+    """Cells that look like another type, read with the strictest available reader and with
+    pandas."""
     import csv as reader
     path = os.path.join(folder, "x.csv")
     subprocess.run([KVFATE, "tokens", x, "-o", path], stdout=subprocess.DEVNULL, check=True)
@@ -93,11 +95,11 @@ def csv(x, folder):
         got = pandas.read_csv(path, **more)
         words = [w for w in want["text"] if w not in ("", "nan")]
         check(f"pandas {more}", list(got.columns) == list(want.columns) and len(got) == T and list(got["text"].dropna()) == words
-              and np.allclose(got["nll"], want["nll"].astype(float), rtol=1e-14, atol=0, equal_nan=True), got)  # before pandas 3, read_csv rounds a last bit
+              and np.allclose(got["nll"], want["nll"].astype(float), rtol=1e-14, atol=0, equal_nan=True), got)  # pandas before 3 rounds the last bit
 
 
 def arrow(x, folder):
-    """Parquet and Feather hold the table and what is known of it."""
+    """Parquet and Feather contain the table and its metadata."""
     try:
         import pyarrow
     except ImportError:
@@ -148,7 +150,7 @@ def drawn(x, folder):
 
 
 def typed():
-    """What editors are told of is what there is, and each public function has types."""
+    """The declared types match the implementation, and each public function has types."""
     with open(os.path.join(ROOT, "python/kvfate/__init__.pyi")) as f:
         told = {re.sub(r".* as ", "", one): module for module, names in re.findall(r"from \.(\w+) import (.*)", f.read()) for one in names.split(", ")}
     check("the stub", told == kvfate._PLACES, set(told.items()) ^ set(kvfate._PLACES.items()))

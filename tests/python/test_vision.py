@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """usage: test_vision.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-Vision-language models under kvfate.capture: small random models of Qwen2-VL's, Qwen2.5-VL's and LLaVA's families look at a picture that is
-drawn here.  Roles, grids, attention columns against rows of the eager attention, evictions of patches, occupancy and survival by
-modality against what is counted from evict_step and from dense attention, and the figure of patches, pixel by pixel.  Skips where torch
-or transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
+Runs vision-language models under kvfate.capture: small random models of the Qwen2-VL, Qwen2.5-VL
+and LLaVA families process a picture drawn here. Checks roles and grids; attention columns compared
+with rows of the eager attention; evictions of patches; occupancy and survival by modality compared
+with counts from evict_step and dense attention; and the figure of patches, pixel by pixel. Skips if
+torch or transformers are not installed; KVFATE_TORCH_PYTHON names a Python that has them."""
 import inspect
 import os
 import tempfile
@@ -28,7 +29,7 @@ AGE, MORE = 25, 12
 
 
 def drawn():
-    """A disc and a block before a slope of blue, 112 x 168 pixels."""
+    """Returns a disc and a block on a blue gradient, 112 x 168 pixels."""
     y, x = np.mgrid[:112, :168]
     out = np.zeros((112, 168, 3), np.uint8)
     out[..., 2] = np.linspace(60, 255, 168)[None]
@@ -38,7 +39,8 @@ def drawn():
 
 
 def qwen(kind, how):
-    """A model of Qwen's family, and what its processor would give it of the picture: patches of 14 x 14 pixels, 2 x 2 of which are merged."""
+    """Returns a model of Qwen's family, and the inputs that its processor would make of the
+    picture: patches of 14 x 14 pixels, merged 2 x 2."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
     vision = dict(depth=2, patch_size=14, spatial_merge_size=2, temporal_patch_size=2)
     vision |= dict(embed_dim=32, hidden_size=64, num_heads=2, mlp_ratio=2) if kind == "Qwen2VL" else dict(
@@ -65,7 +67,7 @@ def llava(how):
         vision_config=dict(model_type="clip_vision_model", hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, image_size=56, patch_size=14, projection_dim=32))
     model = transformers.LlavaForConditionalGeneration(config).eval()
     for layer in model.get_decoder().layers:
-        layer.self_attn.q_proj.weight.data *= 60  # attention with favourites
+        layer.self_attn.q_proj.weight.data *= 60  # attention with strong preferences
     model.set_attn_implementation(how)
     pixels = torch.tensor(drawn()[:112:2, :112:2] / 255).float().permute(2, 0, 1)[None]
     return model, torch.tensor([[5, 6, 7] + [IMAGE] * 16 + list(range(10, 60))]), {"pixel_values": pixels}, (4, 4)
@@ -78,7 +80,8 @@ def captured(model, ids, given, path, **options):
 
 
 def whole(name, model, ids, given, grid):
-    """A run that evicts nothing: tokens, roles and grid, and columns against attention that the library itself returns."""
+    """A run without evictions: tokens, roles and grid, and columns compared with the attention that
+    the library returns."""
     said = model.generate(ids, max_new_tokens=MORE, min_new_tokens=MORE, do_sample=False, **given)
     t, out = captured(model, ids, given, "whole.kvf", probes="paper")
     n, first = grid[0] * grid[1], int((ids[0] == IMAGE).int().argmax())
@@ -97,7 +100,8 @@ def whole(name, model, ids, given, grid):
 
 
 def survival(t, dense):
-    """Survival of text and of patches at one age, from the ages themselves: the last query among whose 90 % of the mass a token is."""
+    """Returns the survival of text and of patches at one age, from the ages: the last query for
+    which a token is in the set with 90 % of the mass."""
     with open("classes.json", "w") as f:
         f.write('{"patch": "patch"}')
     table = kvfate.table("survival", "texts.kvf", by="class", criterion="mass.90", horizons=AGE, classes="classes.json", space="query")
@@ -118,7 +122,7 @@ def survival(t, dense):
 
 
 class Words:
-    """A tokenizer whose patches are called so."""
+    """A tokenizer that marks the patches."""
     backend_tokenizer = None
 
     def convert_ids_to_tokens(self, ids):
@@ -126,7 +130,8 @@ class Words:
 
 
 def evicting(model, ids, given, grid):
-    """A cache that lets every second patch go after the prompt, and half of the rest eight steps later: occupancy and panels must say so."""
+    """A cache that evicts every second patch after the prompt, and half of the rest eight steps
+    later. Occupancy and panels must show it."""
     first, n, T = int((ids[0] == IMAGE).int().argmax()), grid[0] * grid[1], ids.shape[1]
     with kvfate.capture(model, Words(), out="cut.kvf", existing="overwrite", probes="paper") as c:
         c.follows, cache = True, None
@@ -143,7 +148,7 @@ def evicting(model, ids, given, grid):
     t = kvfate.open("cut.kvf")
     place = np.arange(first, first + n)
     want = np.where(place % 2 == 1, T, 2**32 - 1)
-    slots = [i for i in range(T) if not (first <= i < first + n and i % 2)]  # what the cache held, by place
+    slots = [i for i in range(T) if not (first <= i < first + n and i % 2)]  # positions in the cache, by slot
     gone = [slots[k] for k in range(first, first + n // 2) if k % 2]
     for i in gone:
         if first <= i < first + n:
@@ -167,7 +172,7 @@ def evicting(model, ids, given, grid):
 
 
 def figures(t, seen, steps):
-    """A patch that is held has the picture's own pixels, and one that is gone is mostly white."""
+    """A cached patch has the picture's pixels, and an evicted one is mostly white."""
     picture = drawn() / 255
     one = washed(picture, seen[1].astype(float))
     rows, columns = seen[1].shape
@@ -192,7 +197,7 @@ def figures(t, seen, steps):
 
 
 def grids():
-    """Where pictures are and how they are cut, by hand."""
+    """Places of pictures and their grids, by hand."""
     class Config:
         image_token_id = 9
         vision_config = type("V", (), {"spatial_merge_size": 2})()

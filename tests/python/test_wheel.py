@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """usage: test_wheel.py KVFATE SOURCE_ROOT BUILD
 
-The wheel is built, installed without an index into an empty environment, and makes tables and figures there with no compiler on PATH and
-no library path.  BUILD keeps what the wheel's program is compiled into.  NumPy is the one that the system has."""
+Builds the wheel, installs it without an index into an empty environment, and makes tables and
+figures there without a compiler on PATH and without a library path. BUILD stores the compiled
+program of the wheel. NumPy is that of the system."""
 import os
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def ran(name, *argv, **options):
 
 
 def loaded(program, env):
-    """The libraries outside the C library that a program gets from elsewhere than its own folders."""
+    """Returns the libraries outside the C library that a program loads from other folders than its
+    own."""
     own = os.path.dirname(os.path.dirname(os.path.realpath(program)))
     said = subprocess.run(["ldd", program], stdout=subprocess.PIPE, universal_newlines=True, env=env).stdout
     at = {line.split()[0]: os.path.realpath(line.split()[2]) for line in said.splitlines() if "=>" in line}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: test_writer.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-kvfate.Writer: what it writes is what the package reads and what `kvfate verify --full` finds whole; what a killed or failing program
-leaves; and each way to be refused."""
+Tests kvfate.Writer: the package reads its files back equal, and `kvfate verify --full` accepts
+them. Also tests the files of a killed or failed program, and all rejections."""
 import os
 import random
 import shutil
@@ -14,7 +14,7 @@ import tempfile
 import numpy as np
 
 KVFATE, LIBRARY, ROOT = map(os.path.abspath, sys.argv[1:4])
-if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):  # it is looked at when a program starts
+if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):  # it is read at program start
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)})
 sys.path += [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
 from check import check, finish  # noqa: E402
@@ -48,7 +48,7 @@ def lists(r, T):
 
 
 def trip(path, seed):
-    """A random trace, in pieces, with one to three commits; what was written is what is read."""
+    """Writes a random trace in pieces, with one to three commits, and reads it back equal."""
     r, rng = random.Random(seed), np.random.default_rng(seed)
     T = r.randint(1, 50)
     ids = rng.integers(0, 2**31, T)
@@ -75,7 +75,7 @@ def trip(path, seed):
                 stream["evict_step", layer], stream["last_selected.top64", layer], stream["seen", layer] = evict.astype("<u4"), age.astype("<u2"), seen
             if b < T or r.random() < 0.5:
                 w.commit()
-            for layer, (h, g) in enumerate(HEADS):  # a later commit has its own
+            for layer, (h, g) in enumerate(HEADS):  # a later commit has other snapshots
                 for name in ("evict_step", "last_selected.top64", "seen"):
                     if b < T:
                         del stream[name, layer]
@@ -97,7 +97,8 @@ def trip(path, seed):
 
 
 def killed(folder):
-    """SIGKILL after a commit and more; and an exception: what the last commit counted is there."""
+    """SIGKILL after a commit and further data, and an exception: the data of the last commit are
+    present."""
     path = os.path.join(folder, "killed.kvf")
     program = "import os, signal, sys\nimport numpy as np\nsys.path.insert(0, sys.argv[1])\nimport kvfate\n" \
         "w = kvfate.Writer(sys.argv[2], [(1, 1)], {'tokens.id': 'i32 run', 'evict_step': 'u32 kv snapshot'})\n" \
@@ -125,7 +126,7 @@ def killed(folder):
         pass
     check("a program that fails", kvfate.open(path).steps == 5 and not kvfate.open(path).closed)
     for name, options in (("early.kvf", {}), ("whole.kvf", {"only_whole": True})):
-        for again in range(2):  # the second one is not refused for what the first left
+        for again in range(2):  # the files of the first one must not block the second one
             try:
                 with kvfate.Writer(os.path.join(folder, name), [(1, 1)], {"tokens.id": "i32 run"}, **options) as w:
                     w.write("tokens.id", range(5))
@@ -138,7 +139,7 @@ def killed(folder):
 
 
 def beside(folder):
-    """The library is found beside the program that PATH has, in a build and in an installation."""
+    """The library is found next to the program on PATH, in a build and in an installation."""
     program = "import os, sys\nsys.path.insert(0, sys.argv[1])\nimport kvfate\nwith kvfate.Writer(sys.argv[2], [(1, 1)], {'tokens.id': 'i32 run'}) as w: w.write('tokens.id', [5])"
     own = os.path.join(folder, "installed", "bin")
     os.makedirs(own)

@@ -1,12 +1,14 @@
-"""Plain attention in place of WG-KV's kernels, which notes what every query saw.
+"""Plain attention that replaces WG-KV's kernels and records the entries that every query saw.
 
-Whom a query of the prompt sees is read off the blocks and columns that the kernel is given; the entries of a later step are told by their
-keys, each of which is known since its own step.  Nothing of it comes from the adapter under test."""
+The entries that a query of the prompt sees follow from the blocks and columns passed to the kernel.
+The entries of a later step are identified by their keys, which are known since their own step. No
+code of the adapter under test is used."""
 import torch
 
 
 class Seen:
-    """what: {layer: [KV heads][T][T], whether a query saw an entry}; mass: {layer: [query heads][T], the weight that an entry received}."""
+    """what: {layer: [KV heads][T][T], true if a query saw an entry}; mass: {layer: [query
+    heads][T], the weight that an entry received}."""
 
     def __init__(self, layers, T):
         self.layers, self.T, self.calls = layers, T, 0
@@ -31,7 +33,8 @@ class Seen:
         return w @ v.float()
 
     def prompt(self, q, k, v, block_count, block_offset, column_count, column_index, softmax_scale, **_):
-        """As the kernel of the prompt is called: [1][n][heads][D], and per 64 queries the first entries of blocks, and single ones."""
+        """Has the signature of the prefill kernel: [1][n][heads][D], and per 64 queries the first
+        entries of blocks, and single ones."""
         q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
         layer, n = self._next(), q.shape[1]
         sees, entry = torch.zeros(len(k), n, n, dtype=torch.bool), torch.arange(n)
@@ -47,7 +50,8 @@ class Seen:
         return out.transpose(0, 1)[None].to(q.dtype)
 
     def token(self, q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, **_):
-        """As flash-attn's kernel is called: [KV heads][1][group][D], each head as a sequence of its own."""
+        """Has the signature of flash-attn's kernel: [KV heads][1][group][D], each head as a
+        separate sequence."""
         layer, (H, _, group, D), out = self._next(), q.shape, []
         t = self.keys[layer].shape[1]
         fresh = []

@@ -1,12 +1,13 @@
-"""A small model made after WG-KV's published interface: the names and shapes by which an adapter knows it, and the least code that does
-what they stand for.  Everything is done entry by entry, where the authors move tensors."""
+"""A small model with WG-KV's published interface: the names and shapes by which an adapter
+recognises it, with minimal implementations. All work is done entry by entry, where the original
+moves tensors."""
 import torch
 from torch import nn
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 
 class Gates(nn.Module):
-    """One number for each entry, from its key."""
+    """Computes one number for each entry, from its key."""
 
     def __init__(self, heads, size):
         super().__init__()
@@ -17,7 +18,7 @@ class Gates(nn.Module):
 
 
 def prepare(cache, config, key):
-    """An empty pool: the windows of all heads at its front, pages behind."""
+    """Makes an empty pool: the windows of all heads first, then pages."""
     L, H, D = config.num_hidden_layers, config.num_key_value_heads, key.shape[-1]
     W, size, blocks = config.local_window_size, config.block_size, config.max_total_tokens // config.block_size
     cache.block_pool_k, cache.block_pool_v = (torch.zeros(blocks * size, D) for _ in "kv")
@@ -35,7 +36,7 @@ def page_slot(cache, config, layer, head, n):
 
 
 def append(cache, config, layer, head, key, value):
-    """One more entry in the pages of a head."""
+    """Appends an entry to the pages of a head."""
     n = int(cache.global_lengths[layer, head])
     if n % config.block_size == 0:
         cache.block_table[layer, head, (config.local_window_size + n) // config.block_size] = cache.free.pop(0)
@@ -82,7 +83,7 @@ def decode_wrapper(self, cache, query, pre_key, key, value, device, admitted, bl
 
 
 def snapkv_evict(self, cache, device, blocks):
-    """Long keys stay."""
+    """Keeps the entries with long keys."""
     for layer in range(self.config.num_hidden_layers):
         for head in range(self.config.num_key_value_heads):
             n = int(cache.global_lengths[layer, head])
@@ -116,7 +117,7 @@ def self_attn_forward_patch(self, cache, query, key, value):
 
 
 class Attention(nn.Module):
-    """In place of LlamaAttention, of which it takes the projections."""
+    """Replaces LlamaAttention and uses its projections."""
 
     def __init__(self, old, config, seen):
         super().__init__()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the models of train.json and check that they are the ones it was made from.
+"""Makes the models of train.json and checks that they are the models from which it was made.
 
 usage: make_models.py GOLDEN_FOLDER OUT_FOLDER
 """

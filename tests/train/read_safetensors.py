@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""A second reader of safetensors: prints what is in a file, or fails.
+"""A second reader of safetensors: prints the contents of a file, or fails.
 
 usage: read_safetensors.py FILE
-One line each: "meta KEY VALUE" as JSON, then "NAME DTYPE SHAPE HEX..." in order of the file,
-numbers as the bits of their f32; the checksum that kvfate adds is "@".
+
+One line each: "meta KEY VALUE" as JSON, then "NAME DTYPE SHAPE HEX..." in file order, with numbers
+as the bits of their f32. The checksum that kvfate adds is "@".
 """
 import json
 import struct

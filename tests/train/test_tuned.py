@@ -1,6 +1,6 @@
-"""Derivatives by all weights of a model, evictions included, and steps of AdamW on them and on low-rank weights, against a model
-written from its equations in float64: by numeric differences along random directions in NumPy, and where PyTorch is
-installed by its autograd and its AdamW.
+"""Derivatives by all weights of a model with evictions, and AdamW steps on them and on low-rank
+weights. They are compared with a float64 model written from its equations: by numeric differences
+along random directions in NumPy, and, if PyTorch is installed, by its autograd and AdamW.
 
 usage: test_tuned.py TUNE NAME=MODEL...
 """
@@ -23,12 +23,14 @@ except ImportError:
 
 
 LONG = os.environ.get("KVFATE_TESTS") == "long"
-# masked, next-token loss (otherwise KL), rank of what learns; every second one of a model where tests are not long
+# Masked, next-token loss (otherwise KL), rank of the trained weights. Every second case of a model,
+# except in the long tests.
 CASES = ((False, True, 0), (True, False, 0), (True, False, 3), ("policy", True, 0))
 
 
 class Model:
-    """The forward pass and losses; xp is numpy or torch, weights one vector of float64, rows in the order of the kernels."""
+    """The forward pass and losses. xp is numpy or torch; weights is one vector of float64, rows in
+    the order of the kernels."""
 
     def __init__(self, facts, case, xp):
         self.f, self.case, self.xp = facts, case, xp
@@ -43,7 +45,7 @@ class Model:
         return x / self.xp.sqrt((x * x).mean(-1)[..., None] + self.f["eps"]) * w
 
     def turn(self, x, layer):
-        """x [T, heads, D]: channels 2j and 2j + 1 turn"""
+        """x [T, heads, D]: channels 2j and 2j + 1 are rotated."""
         kind, n = self.f["layer"][layer]["turn"], self.f["rope_dim"]
         if kind == len(self.f["turns"]):
             return x
@@ -59,7 +61,7 @@ class Model:
         return cap * self.xp.tanh(x / cap) if cap else x
 
     def attention(self, q, k, v, layer):
-        """The weight of a key that has left the window, is evicted or of another document is 0."""
+        """The weight of a key outside the window, evicted or of another document is 0."""
         xp, c, share, window = self.xp, self.case, self.f["heads"] // self.f["kv_heads"], self.f["layer"][layer]["window"]
         i = np.arange(len(c["ids"]))
         seen = (i[:, None] >= i) & (c["first"][:, None] == c["first"])
@@ -74,14 +76,14 @@ class Model:
         return xp.einsum("gij,jgd->igd", e / e.sum(-1)[..., None], v[:, head]).reshape(len(i), -1)
 
     def head_norm(self, x, w, at):
-        """x [T, heads, D]: over each head, or over all"""
+        """x [T, heads, D]: over each head, or over all."""
         if not self.f["norms"]:
             return x
         T, heads, D = x.shape
         return self.norm(x.reshape(T, heads * D), self.part(w, at, heads * D)).reshape(T, heads, D) if self.f["wide"] else self.norm(x, self.part(w, at, D))
 
     def added(self, x, branch, w, at):
-        """The residual stream behind a branch."""
+        """Returns the residual stream after a branch."""
         f = self.f
         return x + f["residual_scale"] * (self.norm(branch, self.part(w, at, f["d"])) if f["behind"] else branch)
 
@@ -118,7 +120,7 @@ class Model:
         return z - xp.log(xp.exp(z).sum(-1))[:, None]
 
     def loss(self, w, teacher):
-        """teacher: log-probabilities"""
+        """teacher: log-probabilities."""
         c = self.case
         at = np.flatnonzero(c["first"][1:] == c["first"][:-1])
         s = self.log_p(w, c["temperature"])
@@ -128,14 +130,15 @@ class Model:
         return c["fwkl"] * kl - c["ntp"] * s[at, c["ids"][at + 1]].mean()
 
     def objective(self, log_p, share, sampled):
-        """-sum of min(r A, clip(r) A), A the share of a token."""
+        """Returns -sum of min(r A, clip(r) A), with A the share of a token."""
         r, A, e = self.xp.exp(log_p - self.const(sampled)), self.const(share), self.case["range"]
         held = np.clip(r, 1 - e, 1 + e) if self.xp is np else r.clamp(1 - e, 1 + e)
         return -self.xp.minimum(r * A, held * A).sum()
 
 
 def make_policy(facts, model, teacher, seed):
-    """A masked case with shares of both signs, and a policy that sampled so that a third of the ratios is held by the clip."""
+    """Makes a masked case with shares of both signs, and a policy for which a third of the ratios
+    is clipped."""
     r = np.random.default_rng(seed)
     c = make_case(facts, True, True, seed) | {"temperature": 0.7, "range": 0.2}
     T = len(c["ids"])
@@ -153,7 +156,7 @@ def make_case(facts, masked, ntp, seed):
     c = {"ids": r.integers(0, facts["vocab"], T), "first": np.where(np.arange(T) < cut, 0, cut), "gone": None, "temperature": 1.0, "fwkl": 0.0, "ntp": 1.0}
     if not ntp:
         c |= {"temperature": 1.5, "fwkl": 2.25, "ntp": 0.0}
-    if masked:  # ages at which entries go; a third stay
+    if masked:  # ages at which entries expire; a third stay
         age = r.integers(1, 40, (facts["layers"], T, facts["kv_heads"]))
         c["gone"] = np.where(r.random(age.shape) < 0.33, T, np.arange(T)[None, :, None] + age)
     return c
@@ -171,7 +174,7 @@ def write_case(c, path):
 
 
 def run(tune, model, c, folder, rank=0, steps=0, recompute=0, threads=2):
-    """(the bytes, facts, vectors of OUTPUT by name, [(parameters, loss)])"""
+    """Returns (the bytes, facts, vectors of OUTPUT by name, [(parameters, loss)])."""
     case, out = os.path.join(folder, "in"), os.path.join(folder, "out")
     write_case(c, case)
     subprocess.run([tune, model, case, out, str(rank), str(steps), str(recompute), str(threads)], check=True)
@@ -186,7 +189,7 @@ def run(tune, model, c, folder, rank=0, steps=0, recompute=0, threads=2):
 
 
 def tensors(facts, matrices=False):
-    """name: (begin, length); matrices: those of layers alone"""
+    """Returns {name: (begin, length)}; matrices: only those of layers."""
     f = facts
     d, D, F, q, kv = f["d"], f["head_dim"], f["ffn"], f["heads"] * f["head_dim"], f["kv_heads"] * f["head_dim"]
     sizes = {"qkv": (q + 2 * kv) * d, "out": q * d, "gate_up": 2 * F * d, "down": F * d}
@@ -203,7 +206,8 @@ def tensors(facts, matrices=False):
 
 
 def differences(name, facts, c, made):
-    """<derivative, direction> of each tensor against (loss(w + h u) - loss(w - h u)) / 2h; the error of these is O(h^2)."""
+    """Compares <derivative, direction> of each tensor with (loss(w + h u) - loss(w - h u)) / 2h,
+    which has an error of O(h^2)."""
     r, m = np.random.default_rng(5), Model(facts, c, np)
     teacher = m.log_p(made["teacher"], c["temperature"], masked=False)
     for what, (at, n) in tensors(facts).items():
@@ -217,7 +221,7 @@ def differences(name, facts, c, made):
 
 
 def merge(facts, base, w, xp):
-    """W_0 + 2 B A of every pair (alpha is twice the rank)."""
+    """Returns W_0 + 2 B A of every pair (alpha is twice the rank)."""
     parts, last = [], 0
     for matrix, a, b, rows, columns in sorted(facts["pairs"]):
         rank = (b - a) // columns
@@ -228,7 +232,7 @@ def merge(facts, base, w, xp):
 
 
 def chain_rule(name, pairs, made):
-    """Derivatives by A and B of W_0 + 2 B A from those by W."""
+    """Computes derivatives by A and B of W_0 + 2 B A from those by W."""
     for matrix, a, b, rows, columns in pairs:
         by_w = made["by_weight"][matrix:matrix + rows * columns].reshape(rows, columns)
         A, B = made["start"][a:b].reshape(-1, columns), made["start"][b:b + rows * ((b - a) // columns)].reshape(rows, -1)
@@ -238,7 +242,7 @@ def chain_rule(name, pairs, made):
 
 
 def autograd(name, facts, c, made, steps, rank):
-    """Every derivative, and steps of torch.optim.AdamW."""
+    """Compares every derivative, and steps of torch.optim.AdamW."""
     def student(w):
         return merge(facts, base, w, torch) if rank else w
     base, m = torch.tensor(made["teacher"]), Model(facts, c, torch)
@@ -261,7 +265,8 @@ def autograd(name, facts, c, made, steps, rank):
         torch.nn.utils.clip_grad_norm_([w], 0.5)
         step.step()
         check(f"{name}: loss of step {i + 1}", abs(loss - want.item()) <= 1e-4 * max(abs(want.item()), 0.1), loss, want.item())
-        # Moments of values whose derivative is within rounding of 0 have signs of their own: a step moves each by at most 1e-3.
+        # Moments of values with a derivative within rounding of 0 have arbitrary signs: a step
+        # moves each by at most 1e-3.
         moved = w.detach().numpy() - made["start"]
         off = np.linalg.norm(have - w.detach().numpy()) / np.linalg.norm(moved)
         check(f"{name}: parameters after step {i + 1}", off <= 5e-3, off)
