@@ -1,13 +1,15 @@
-/* attention.c - attention on a device.  Where nobody looks at its rows it runs without
- * keeping them; where somebody does, or results are to be exact, some queries of all heads at a
- * time, whose rows stay for the kernels of probes, or, QUERY_BLOCK of them, come to the host. */
+/* attention.c - attention on a device.
+ *
+ * If no observer or probe needs attention rows, kernels do not store them. Otherwise, or if results
+ * must be exact, rows of some queries of all heads are stored at a time. Probe kernels read them on
+ * the device. For observers, rows of QUERY_BLOCK queries are copied to the host. */
 #include <string.h>
 
 #include "engine/device/probes.h"
 #include "engine/device/device.h"
 
-/* A block of queries.  Threads share out its query heads, all of a KV head together where a probe
- * compares their rows. */
+/* A block of queries. Threads divide its query heads. If a probe compares rows, a thread gets all
+ * query heads of a KV head. */
 struct job {
     struct session *s;
     int layer, T, pos0, r0, R;
@@ -65,7 +67,7 @@ void device_notify_rows(struct session *s, int layer, const struct device_rows *
     par_run(session_pool(s), s->e->config.n_heads / j.together, tell_task, &j);
 }
 
-/* What each query missed is asked of the entries that have left. */
+/* Asks the store of evicted entries how much each query would have attended to them. */
 static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
 {
     struct session *s = j->s;
@@ -94,7 +96,7 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
         }
 }
 
-/* One block of queries with their rows. */
+/* Computes attention of a block of queries with its rows, for probes and observers. */
 static void rows_of_block(const struct job *j, struct gpu_attention a)
 {
     struct session *s = j->s;
@@ -183,8 +185,7 @@ int device_attend(struct session *s, int layer, int T, int pos0)
         return err;
     device_session_lengths(s, T, m->n);
     gpu_put(m->gpu, m->d_n, m->n, (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->n);
-    if (s->positions_in_cache) /* the queries are there, as they were before they were turned here
-                                */
+    if (s->positions_in_cache) /* the queries are on the device already, without RoPE */
         err = device_turn_by_rank(s, layer, &a);
     else
         gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);

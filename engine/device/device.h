@@ -1,211 +1,241 @@
-/* device.h - private to the device as a backend: its weights, and the mirror of a session. */
+/* device.h - private header of the CUDA backend: weights on the device and the device mirror of a
+ * session. */
 #ifndef KVF_ENGINE_DEVICE_H
 #define KVF_ENGINE_DEVICE_H
 
 #include "engine/cuda/gpu.h"
 #include "engine/decode/session_state.h"
 
-/* A matrix whose sources lie one below the other, each in the type of its file. */
+/* A matrix of up to three source matrices, stacked by rows. Each source keeps the type of its
+ * file. */
 struct device_matrix {
     struct gpu_matrix part[3];
     int n;
-    bool joined; /* the data of the first is followed by that of the others: one allocation */
+    bool joined; /* the data of all parts is contiguous, in one allocation */
 };
 
-struct device_layer { /* by enum tensor_role */
+/* The weights of a layer on the device, by enum tensor_role. */
+struct device_layer {
     struct device_matrix matrix[LAYER_MATRICES];
     float *vector[LAYER_TENSORS]; /* NULL: the model has no such tensor */
 };
 
-/* Pages on their way to the device, in pinned memory: one half is filled while the other is read
- * (pages.c). */
+/* Two pinned buffers ("halves") for uploads of KV pages: one is filled while the device reads the
+ * second (pages.c). */
 struct page_upload {
-    unsigned char *page; /* NULL: nothing was sent yet */
+    unsigned char *page; /* [2] halves; NULL: no upload yet */
     int32_t *where;
     const void **from;
-    int half;   /* that is filled next */
-    long waits; /* gpu_waits when the other one was sent; -1: it was not */
+    int half;   /* index of the half to fill next */
+    long waits; /* gpu_waits() when the last half was sent; -1: no half was sent yet */
 };
+/* Frees the buffers of page uploads. */
 void device_post_close(struct gpu *g, struct page_upload *p);
 
+/* The weights of an engine on the device, with data that all its sessions share. */
 struct device_weights {
     struct gpu *gpu;
     struct device_layer *layer; /* [n_layers] */
     struct device_matrix head;
     float *out_norm;
     int n_layers;
-    struct device_gates *gates; /* those that sessions have asked for (gates.c) */
+    struct device_gates *gates; /* gate networks that sessions have used so far (gates.c) */
     struct page_upload post;
 };
+/* Frees the gate networks of an engine. */
 void device_gates_close(struct device_weights *w);
 struct device_session;
 
-/* Rows of what goes through the networks of gates (gates.c). */
+/* Activation rows of gate networks (gates.c). */
 struct gate_rows {
     float *in, *hidden[2];
-    size_t n_in, n_hidden; /* floats of each */
+    size_t n_in, n_hidden; /* floats of `in` and of each `hidden` */
 };
+/* Frees the gate activation rows of a session. */
 void device_gates_free_session(struct device_session *m);
 
-/* Steps in which nothing leaves before the token, and in which something does; what leaves behind
- * the query. */
+/* The recorded graphs of a session: a decode step without an eviction round before its token, a
+ * step with one, and the evictions after the query. */
 enum { GRAPH_STEP, GRAPH_ROUND, GRAPH_AFTER, MIRROR_GRAPHS };
 
-/* What the pages of a mirror hold, by positions (page_positions.c). */
+/* Positions of the entries in the mirror's pages (page_positions.c). */
 struct page_positions {
-    bool valid;           /* it is known */
+    bool valid;           /* the positions are current */
     int32_t *pos, *n;     /* [L * heads][ld_strip] position of the entry in each slot; [L * heads]
-                             NULL: nobody asks */
-    int32_t *first, *job; /* [L * heads] the first page that changed; [L * heads + 1] pages that
-                             change before those of a head */
-    int32_t *list;        /* pinned, of gpu_join_entries, for `cap` pages */
+                             number of entries; NULL: positions are not tracked */
+    int32_t *first, *job; /* [L * heads] first changed page; [L * heads + 1] number of changed pages
+                             before those of each head */
+    int32_t *list;        /* pinned, input of gpu_join_entries for up to `cap` pages */
     int32_t *d_list;
     int cap;
 };
 
-/* The pages of all heads, and what a chunk of a session needs. */
+/* The device mirror of a session: the KV pages of all heads and the buffers of a chunk. */
 struct device_session {
     struct gpu *gpu;
-    float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as of the session */
+    float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as in struct session */
     float *row;                                                /* [d_model] */
-    float *kept; /* [L][ld_kept] of a step, rows behind the norms of attention, or as they are where
-                    there is none; NULL: those are in normed */
+    float *kept; /* [L][ld_kept] attention inputs of a step, after the attention norm if the model
+                    has one; NULL: only the current layer's, in `normed` */
     size_t ld_kept;
-    int n_kept;   /* rows of a layer */
+    int n_kept;   /* rows per layer of `kept` */
     int n_logits; /* rows of logits */
-    int err;      /* the first of what could not be done */
-    /* Pages of the cache. */
+    int err;      /* first error */
+    /* KV pages. */
     unsigned char *pool;
     size_t page_bytes;
-    int32_t pages, used;   /* that the pool has; below it, those that were given out */
-    int32_t *free, n_free; /* [pages] given back */
-    int32_t *table, *held; /* [L * heads][ld_table], [L * heads] */
+    int32_t pages, used;   /* pages in the pool; number that were ever assigned, [0, used) */
+    int32_t *free, n_free; /* [pages] pages that were returned to the pool */
+    int32_t *table, *held; /* [L * heads][ld_table] pages; [L * heads] number of pages */
     int ld_table;
-    int changed, changed_end; /* heads whose table has changed since a step has sent it */
+    int changed, changed_end; /* range of heads with table changes since the last upload */
     struct page_positions page_positions;
-    /* Of the layer at hand. */
+    /* Data of the current layer. */
     int32_t *d_table, *d_n, *d_until, *d_page;
     unsigned char *d_chosen;
     int32_t *n, *until; /* [blocks][heads], [heads][ld_slot], on the host */
-    float *work;        /* of a step */
-    /* Rows of row_block queries of each head, and of QUERY_BLOCK on the host, for those who watch.
-     */
+    float *work;        /* scratch of attention in a decode step */
+    /* Attention rows: row_block queries of each head on the device, QUERY_BLOCK on the host for
+     * observers. */
     int row_block;
     float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
     int32_t *d_seen, *seen;
-    struct device_probes *probes; /* NULL: nothing is recorded (probes.h) */
-    int32_t *pos, *d_pos;         /* [heads][ld_slot] of the layer at hand, for these */
-    struct device_decode *decode; /* NULL: no step has run here whole (decode.h) */
-    struct device_draw *draw;     /* NULL: nobody has drawn here (sampler.c) */
-    struct device_prompt *prompt; /* NULL: no chunk has run here whole (prefill.c) */
-    struct device_ranks *ranks;   /* NULL: no key was turned by its rank (rank_rope.c) */
+    struct device_probes *probes; /* NULL: no recording (probes.h) */
+    int32_t *pos, *d_pos;         /* [heads][ld_slot] positions in the current layer, for probes */
+    struct device_decode *decode; /* NULL: no decode step has run on the device (decode.h) */
+    struct device_draw *draw;     /* NULL: no token has been sampled on the device (sampler.c) */
+    struct device_prompt *prompt; /* NULL: no prefill chunk has run on the device (prefill.c) */
+    struct device_ranks *ranks;   /* NULL: no RoPE by cache rank so far (rank_rope.c) */
     struct gate_rows gate;
     struct gpu_graph *graph[MIRROR_GRAPHS];
 };
 
-/* KVF_OK, KVF_E_ARG, KVF_E_BACKEND or KVF_E_NOMEM, with a sentence. */
+/* Opens the device and uploads the weights of an engine. Returns KVF_OK, or KVF_E_ARG,
+ * KVF_E_BACKEND or KVF_E_NOMEM with a message in d. */
 int device_weights_open(struct engine *e, struct kvf_diag *d);
+/* Frees the weights of an engine and closes the device. */
 void device_weights_close(struct engine *e);
 
-/* Rows that T rows of a chunk take where cuBLAS writes them. */
+/* Returns T rounded up to the number of rows that a cuBLAS multiplication can write. */
 static inline size_t device_session_rows(int T)
 {
     return ((size_t)T + GPU_GEMM_ROWS - 1) / GPU_GEMM_ROWS * GPU_GEMM_ROWS;
 }
 
+/* Creates the mirror of a session in s->device_state. Returns KVF_OK, or KVF_E_ARG, KVF_E_NOMEM or
+ * KVF_E_BACKEND. */
 int device_session_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d);
+/* Frees the mirror of a session. */
 void device_session_end(struct session *s);
 
-/* Brings the pages of a layer, and what says where they are, to the device (pages.c), for T
- * queries from pos0 on.  KVF_OK or KVF_E_NOMEM. */
+/* Uploads changed pages of a layer, its page tables and, if needed, positions and expiry times
+ * (pages.c). *ret_cache describes the layer's cache for T queries from pos0 on. Returns KVF_OK,
+ * KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_session_layer(struct session *s, int layer, int T, int pos0,
                          struct gpu_cache *ret_cache);
 
-/* Gives a head of all layers as many pages; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+/* Gives head `at` = layer * heads + head exactly n_pages pages, taken from or returned to the pool.
+ * Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_session_hold_pages(struct session *s, int at, int n_pages);
-/* The tables of heads [first, end) are to be sent. */
+/* Marks the page tables of heads [first, end) as changed, for the next upload. */
 void device_pages_changed(struct device_session *m, int first, int end);
-/* Makes room for so many pages of all heads together, where there is enough. */
+/* Grows the pool to n_pages pages if it is smaller. A failure is ignored: the pool can also grow
+ * later. */
 void device_session_reserve_pages(struct session *s, size_t n_pages);
-/* Sends the pages of heads [first, end) of all layers, which have them, that were written since
- * they were sent; codes as above. */
+/* Uploads the pages of heads [first, end) that the host has written since the last upload. Their
+ * pages must be assigned. Head indices run over all layers. Returns KVF_OK, KVF_E_NOMEM or
+ * KVF_E_BACKEND. */
 int device_session_put_pages(struct session *s, int first, int end);
 
-/* A page of the pool; KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+/* Takes a page from the pool, which grows if it is empty. Returns KVF_OK, KVF_E_NOMEM or
+ * KVF_E_BACKEND. */
 int device_session_take_page(struct session *s, int32_t *ret_page);
 
-/* Between chunks of a prompt (page_positions.c): each head gets as many pages as its entries need,
- * which are there then; those that had been there before are moved on the device.  KVF_OK,
- * KVF_E_NOMEM or KVF_E_BACKEND.  Then: the next T tokens are on their way into slots behind these;
- * and: steps or somebody else have changed pages since. */
+/* Updates the mirror between two prefill chunks (page_positions.c). Each head gets the pages that
+ * its entries need. Entries that the device already has are moved there; the remaining pages are
+ * uploaded. Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_pages_sync(struct session *s);
+/* Records that the next T tokens are written to the slots after the current entries. */
 void device_session_followed(struct session *s, int T);
+/* Marks the tracked positions as unknown, after pages were changed in another way. */
 static inline void device_pages_invalidate(struct device_session *m)
 {
     m->page_positions.valid = false;
 }
+/* Frees the tracked positions. */
 void page_positions_close(struct device_session *m);
 
-/* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
- * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as
- * device_session_hold_logits was asked for (1 without). */
+/* Computes the query, key and value projections of x for T rows, into qkv [T][ld_qkv] (layer.c). */
 void device_project(struct session *s, int layer, int T, float *qkv);
-/* The functions of struct backend that run one operation of a layer (layer.c). */
+/* Functions of struct backend (engine/decode/backend.h), and the steps of a block. */
 extern const step_fn steps_device[BLOCK_OPS];
 void device_embed(struct session *s, const int32_t *ids, int T);
 void device_project_to_host(struct session *s, int layer, int T);
 int device_final_norm(struct session *s, int first, int T);
 void device_lm_head(struct session *s);
 int device_error(struct session *s);
+/* Applies the query and key norms of a layer to qkv [T][ld_qkv]; does nothing if the model has
+ * none. */
 void device_norm_heads(struct session *s, int layer, int T, float *qkv);
-const float *device_normed(const struct session *s, int layer); /* what device_project has read */
-/* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
- * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
- * lie `local` floats behind. */
+/* Returns the input rows of device_project for this layer. */
+const float *device_normed(const struct session *s, int layer);
+/* Describes T new entries for the kernels: heads, query and key norms, and RoPE. Norms across all
+ * heads are left out; use device_norm_heads for them. `turns` has the rotations of global layers,
+ * then, `local` floats later, those of sliding-window layers. */
 struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
                                           const float *turns, size_t local);
+/* Adds the attention output and the feed-forward branch of a layer to x, for T rows. */
 void device_finish(struct session *s, int layer, int T);
+/* Computes normed = final norm of x, for T rows. */
 void device_norm(struct session *s, int T);
+/* Computes the logits of T rows [T][d_model]. device_session_hold_logits must have provided T
+ * rows. */
 void device_logits(struct session *s, const float *rows, int T);
 
-/* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
+/* Provides a logits buffer of at least T rows (initially 1). Returns KVF_OK or KVF_E_NOMEM. */
 int device_session_hold_logits(struct session *s, int T);
-/* The same for what T rows of a step leave behind the norms of attention of all layers; there until
- * the step ends. */
+/* Provides a buffer for the attention inputs of all layers, T rows in a decode step. They stay
+ * until the step ends. Returns KVF_OK or KVF_E_NOMEM. */
 int device_session_hold_normed(struct session *s, int T);
 
-/* Rows of attention that have come to the host: of each query head R of them, ld apart. */
+/* Attention rows on the host: R rows per query head, at a distance of ld floats. */
 struct device_rows {
     const float *p, *lse, *entropy;
     const int32_t *seen;
     size_t ld;
 };
-/* Tells who watches of the rows of the newest query in a layer. */
+/* Passes the attention row of the newest query, all heads of a layer, to the observers of rows. */
 void device_notify_rows(struct session *s, int layer, const struct device_rows *rows);
 
-/* As likelihood of the backend (nll.c). */
+/* The function `likelihood` of struct backend (nll.c). */
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
 
-/* Attention of a layer, with its rows where they are watched (attention.c). */
+/* Runs attention of a layer for T queries from pos0 on; copies rows to the host if they are
+ * observed (attention.c). Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_attend(struct session *s, int layer, int T, int pos0);
-/* Its parts: the queries in qkv, whose cache is to be set; how many blocks of queries T are; behind
- * n[0 .. heads), entries with all T in, how many there are once the last query of each block is in
- * [blocks][heads]; what a->cache.n points to is such an array. */
+/* Describes attention of the T queries in qkv. The caller sets the member `cache`. */
 struct gpu_attention device_session_queries(const struct session *s, int T, int pos0);
+/* Returns the number of blocks of QUERY_BLOCK queries in T queries. */
 int device_session_blocks(int T);
+/* Given n[0 .. heads), the entries of each head with all T tokens stored, appends [blocks][heads]:
+ * the entries once the last query of each block is stored. a->cache.n points to such an array. */
 void device_session_lengths(const struct session *s, int T, int32_t *n);
+/* Runs the attention that `a` describes and passes its rows to probes and observers. */
 void device_session_attend(struct session *s, int layer, const struct gpu_attention *a);
 
-/* Of keys that are kept unturned (rank_rope.c): puts copies that are turned by the ranks of
- * their entries into the place of the layer's cache, whose lengths are there, and turns the queries
- * in qkv.  KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+/* For caches of unrotated keys (rank_rope.c): applies RoPE to the queries in qkv and to f32 copies
+ * of the layer's keys, at the ranks of their entries. Then a->cache refers to the copies.
+ * a->cache.n must be set. Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 struct device_ranks;
 int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a);
+/* Frees the buffers of RoPE by rank. */
 void device_ranks_close(struct device_session *m);
 
-/* A chunk of a prompt, as chunk of the backend (prefill.c). */
+/* Runs a prefill chunk of T tokens on the device: the function `prefill` of struct backend
+ * (prefill.c). */
 struct device_prompt;
 int device_chunk(struct session *s, const int32_t *ids, int T);
+/* Frees the buffers of prefill chunks. */
 void device_prompt_close(struct session *s);
 
 #endif

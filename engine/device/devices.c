@@ -1,9 +1,10 @@
-/* devices.c - what a user's word for a device means here. */
+/* devices.c - maps the --device option to a backend and a device. */
 #include "engine/device/devices.h"
 
 const char *const device_words[] = {"cpu", "cuda", "auto", NULL};
 
-/* The first that can be used; KVF_E_BACKEND with the reason of the last that cannot. */
+/* Finds the first usable device. Returns KVF_E_BACKEND with the reason of the last unusable
+ * device. */
 static int first_usable(const struct devices *all, int *ret_which, struct kvf_diag *d)
 {
     struct device_facts unused;

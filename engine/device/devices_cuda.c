@@ -1,4 +1,4 @@
-/* devices_cuda.c - the CUDA devices of this machine. */
+/* devices_cuda.c - lists the CUDA devices of this machine. */
 #include <stdio.h>
 
 #include "engine/cuda/gpu.h"

@@ -1,4 +1,4 @@
-/* devices_none.c - the devices of a program that has no CUDA kernels: none. */
+/* devices_none.c - an empty list of devices, for programs without CUDA kernels. */
 #include "engine/device/devices.h"
 
 void devices_find(struct devices *ret)

@@ -1,4 +1,5 @@
-/* dilution.c - probe_dilution on a device: what its kernels read beside rows. */
+/* dilution.c - runs probe_dilution on a device: its columns, span sets, plan and gate numbers
+ * there. */
 #include "base/mem.h"
 #include "engine/device/device.h"
 #include "engine/device/probes.h"
@@ -13,16 +14,18 @@ _Static_assert((int)KVF_N_CRITERIA == (int)GPU_USEFUL_CUTS
                    && (int)DILUTION_NEAR == (int)GPU_NEAR,
                "what kernels have places for");
 
+/* Inputs of the probe's kernels. */
 struct device_dilution {
     const struct probe_state *s;
-    struct gpu_useful how; /* but for the layer's query heads */
+    struct gpu_useful how; /* without the query heads of a layer */
     struct gpu_useful_columns *columns;
     unsigned char *spans;
     uint32_t *plan;
     float *log_beta;
 };
 
-/* What queries missed is the host's to find, and so are numbers that gates were given. */
+/* Entries that queries needed after eviction are found on the host, and the host has the gate
+ * numbers that were given as input. The probe then stays on the host. */
 bool device_dilution_can(const struct session *s, const struct probe_state *p)
 {
     bool given = s->gates && gates_inputs(s->gates) == 0;
@@ -51,7 +54,7 @@ static void list_columns(const struct dilution_layout *at, const struct twin_arr
             to->near[which][k] = device_of(a, at->near[which] + k);
 }
 
-/* bytes of the host, there; false: no room. */
+/* Copies bytes of the host to the device. Returns false if memory is exhausted. */
 static bool put(struct gpu *g, void *ret, const void *host, size_t bytes)
 {
     void *p = gpu_alloc(g, bytes, 1);
@@ -61,7 +64,7 @@ static bool put(struct gpu *g, void *ret, const void *host, size_t bytes)
     return p != NULL;
 }
 
-/* Room for an order of the slots of all KV heads that are looked at together. */
+/* Allocates the slot order of all KV heads that are processed together. */
 static bool hold_order(struct gpu *g, const struct session *s, struct gpu_useful *how)
 {
     size_t heads = (size_t)s->cache_heads * (size_t)step_layers_together(s);

@@ -1,5 +1,6 @@
-/* eviction.c - what leaves a session whose steps run on a device: the host says how many, the
- * device which ones, and both cut the same. */
+/* eviction.c - evictions of a session with decode steps on a device. The host computes how many
+ * entries are evicted and the device selects them. Both then compact their caches in the same
+ * way. */
 #include <string.h>
 
 #include "engine/device/decode.h"
@@ -9,7 +10,7 @@ static struct device_decode *device_decode_of(const struct session *s)
     return ((struct device_session *)s->device_state)->decode;
 }
 
-/* What query t does not see any more, as the host is about to find it. */
+/* Lists the entries that expire at query t, as the host will find them. */
 static int list_expired(struct session *s, int32_t t, int64_t *ret_n)
 {
     struct device_decode *r = device_decode_of(s);
@@ -54,7 +55,8 @@ static void launch_expired(struct session *s, int64_t n)
     cut(s, 1, false);
 }
 
-/* What a round asks for, to be taken along; one that asks for nothing has no candidates. */
+/* Stores the parameters of a round in the inputs of the step. A round that is not due has no
+ * candidates. */
 void round_note(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
@@ -73,8 +75,8 @@ void round_note(struct session *s, const struct device_eviction *round)
     r->last.floor = round->may != NULL;
 }
 
-/* The round as kernels are told of it, which count positions from the step's query on.  Where
- * nothing leaves it is the last one, so that the same kernels run. */
+/* Returns the round in the form for kernels, which count positions from the query of the step. If
+ * no round is due, it returns the last round, so that the same kernels run. */
 static struct device_eviction round_of(const struct device_decode *r,
                                        const struct device_eviction *of)
 {
@@ -84,7 +86,7 @@ static struct device_eviction round_of(const struct device_decode *r,
                                     .heads_of_pool = r->last.heads_of_pool};
 }
 
-/* What was chosen, on its way to the host; nothing waits for it. */
+/* Starts the copy of the selected entries to the host. No kernel waits for it. */
 static void fetch_chosen(struct session *s)
 {
     struct device_session *m = s->device_state;
@@ -97,7 +99,7 @@ static void fetch_chosen(struct session *s)
     gpu_low_priority(m->gpu, false);
 }
 
-/* Scores and chooses. */
+/* Computes the scores and selects the entries. */
 void eviction_launch(struct session *s, const struct device_eviction *of)
 {
     struct device_session *m = s->device_state;
@@ -136,7 +138,7 @@ static void on_evict(void *ctx, const struct eviction *e)
     session_evicted(ctx, e);
 }
 
-/* What came of a round, on the host. */
+/* Applies the result of a round to the host's cache. */
 int round_take(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
@@ -154,7 +156,7 @@ int round_take(struct session *s, const struct device_eviction *round)
     return err;
 }
 
-/* Heads that the first one speaks for. */
+/* Returns the number of heads for which the first head decides. */
 static int speaks_for(const struct session *s)
 {
     return method_of(s->method)->scope == SCOPE_LAYER ? s->cache_heads : 1;

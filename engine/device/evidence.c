@@ -1,5 +1,5 @@
-/* evidence.c - what a session whose steps run on a device has there, how it gets there, and how
- * evidence comes home again. */
+/* evidence.c - the device memory of decode steps, its upload, and the copy of evidence back to the
+ * host. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@ static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
     buffers_add(a, at, n, size, true);
 }
 
-/* A number for each head, or each entry. */
+/* Lists the arrays with a number for each head or each entry. */
 static void add_heads(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
@@ -82,8 +82,8 @@ static void put_pointer(void *at, void *p)
     memcpy(at, &p, sizeof p);
 }
 
-/* What a step takes with it but for x: it lies together, on the device as on the host, so that one
- * copy brings it.  Without a resident that has its block nothing is set.  Returns its bytes. */
+/* Places the inputs of a step other than x in one block, on the device and on the host, so that one
+ * copy uploads them. Sets no pointers if r has no block. Returns the size in bytes. */
 static size_t lay_out(const struct session *s, struct device_decode *r)
 {
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
@@ -107,7 +107,7 @@ static size_t lay_out(const struct session *s, struct device_decode *r)
     return at;
 }
 
-/* What a step takes with it and brings back. */
+/* Lists the inputs and outputs of a step. */
 static void add_step(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
     const struct model_config *m = &s->e->config;
@@ -190,7 +190,7 @@ bool step_keeps_rows(const struct session *s)
            || method_evidence(s->method) & EVIDENCE_OF_ROWS;
 }
 
-/* Columns of what moves with entries. */
+/* Lists the columns that move with their entries. */
 static void list_columns(struct session *s, struct device_decode *r)
 {
     struct gpu_heads *h = &r->heads;
@@ -246,7 +246,7 @@ static int allocate(struct session *s, struct device_decode *r, int most)
     return err;
 }
 
-/* The heads as the host has them. */
+/* Uploads the heads of the host's cache: lengths, gaps, positions, order and pages. */
 static int put_heads(struct session *s, struct device_decode *r)
 {
     struct device_session *m = s->device_state;
@@ -275,7 +275,8 @@ static int put_heads(struct session *s, struct device_decode *r)
     return err;
 }
 
-/* A column of evidence, `rows` for all heads together, to the device or home. */
+/* Copies a column of evidence, `rows` rows over all heads, to the device or to the host
+ * (`home`). */
 static void move_column(struct session *s, bool home, void *device, void *host, size_t size,
                         size_t rows, int cap, int most)
 {
@@ -289,7 +290,7 @@ static void move_column(struct session *s, bool home, void *device, void *host, 
         gpu_put_rows(m->gpu, device, ld, host, own, width, rows);
 }
 
-/* What steps change of the evidence. */
+/* Copies the evidence that steps change. */
 static void move_rows(struct session *s, bool home, const struct device_evidence *e, int most)
 {
     struct device_session *m = s->device_state;
@@ -312,7 +313,7 @@ static void move_rows(struct session *s, bool home, const struct device_evidence
     }
 }
 
-/* Moments of queries. */
+/* Copies the moments of the queries. */
 static void move_moments(struct session *s, bool home, const struct device_evidence *e)
 {
     struct device_session *m = s->device_state;
@@ -329,11 +330,11 @@ static void move_moments(struct session *s, bool home, const struct device_evide
         gpu_put(m->gpu, r->query_outer, e->query_outer, n * D * sizeof *e->query_outer);
         r->n_queries = e->n_queries[0];
     }
-    for (int l = 0; l < c->n_layers; l++) /* each has seen the same */
+    for (int l = 0; l < c->n_layers; l++) /* all layers have seen the same number */
         e->n_queries[l] = r->n_queries;
 }
 
-/* Whether there is room for the rows that are asked for. */
+/* Returns true if the buffers include the rows that the session needs. */
 static bool rows_fit(const struct session *s, const struct device_decode *r)
 {
     return r->has_rows == want_rows(s) && (r->keeps_rows || !step_keeps_rows(s));
@@ -389,7 +390,8 @@ int device_home(struct session *s)
     return gpu_wait(m->gpu, &s->e->said);
 }
 
-/* A list of the device and its pinned twin, of at least n elements. */
+/* Grows a list on the device and its pinned host copy to at least n elements. The contents are
+ * lost. */
 static int grow_list(struct gpu *g, void *device, void *pinned, int64_t n, size_t size)
 {
     void *old[2];

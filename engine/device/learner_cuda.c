@@ -1,3 +1,4 @@
+/* learner_cuda.c - selects the training operations of a backend, in programs with CUDA kernels. */
 #include "engine/train/learner.h"
 
 const struct ops *learner_of(const struct backend *b)

@@ -1,8 +1,8 @@
-/* nll.c - how likely the tokens of a prompt were: logits exist for a tile of the vocabulary
- * at a time, and what comes home is their log-sum-exp by segments. */
+/* nll.c - likelihood of the tokens of a prompt on a device. Logits exist for one tile of the
+ * vocabulary at a time. Only their log-sum-exp by segments is copied to the host. */
 #include "engine/device/device.h"
 
-enum { TILE = 16 * VOCAB_SEGMENT }; /* logits of a row */
+enum { TILE = 16 * VOCAB_SEGMENT }; /* logits of a row per tile */
 _Static_assert((int)VOCAB_SEGMENT == (int)GPU_SEGMENT, "what a kernel sums together");
 
 struct room {

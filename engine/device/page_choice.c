@@ -1,5 +1,5 @@
-/* page_choice.c - reads by pages on a device: what is kept of pages there, and which of them the
- * query of a step reads. */
+/* page_choice.c - page-wise attention on a device: page summaries, and the selection of the pages
+ * that the query of a step attends to. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ bool device_reads_can(const struct session *s)
            && !method_expires(s->method);
 }
 
-/* Floats of the matrix that makes the vector of a head's queries. */
+/* Returns the number of floats of the matrix that projects the queries of a head. */
 static size_t matrix_floats(const struct session *s, int dim)
 {
     const struct model_config *c = &s->e->config;
@@ -126,8 +126,8 @@ int device_reads_enter(struct session *s)
     return x->key ? put_weights(s) : KVF_OK;
 }
 
-/* The vectors of blocks that are full, which the host makes, and the turn of the query's, which is
- * sent with the step. */
+/* Uploads the vectors of new full blocks, which the host computes, and prepares the rotation of the
+ * query for upload with the step. */
 void device_reads_begin(struct session *s)
 {
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
@@ -155,7 +155,7 @@ void device_reads_parts(struct session *s, struct gpu_parts *p)
         gpu_part(p, x->turns, x->host_turns, (size_t)x->dim * sizeof *x->turns);
 }
 
-/* The vectors of the queries of all heads of a layer. */
+/* Projects the queries of all heads of a layer to gate vectors. */
 static void make_vectors(struct session *s, int layer, const float *pre)
 {
     struct device_reads *x = reads_of(s);
@@ -191,7 +191,7 @@ static void score(struct session *s, int layer, const float *pre, const struct g
     } else if (reads_by(s, &read_seer)) {
         make_vectors(s, layer, pre);
         gpu_score_blocks(gpu_of(s), &r->heads, &x->how, first, H, x->key, x->vector, x->dim);
-    } else { /* the weights of everything, in the room of those of what is read */
+    } else { /* weights of all entries, in the buffer for the weights of the selected ones */
         gpu_rows(gpu_of(s), a, p, (size_t)r->ld, NULL, NULL, NULL);
         gpu_score_weights(gpu_of(s), &r->heads, &x->how, first, H, p, (size_t)r->ld);
     }
@@ -239,7 +239,7 @@ void device_reads_learn(struct session *s, int layer)
     int G = s->e->config.n_heads, per = G / s->cache_heads;
     for (int g = 0; x && g < G; g++) {
         int h = g / per, page = x->host_page[layer * s->cache_heads + h];
-        int n = cache_view(s->cache, layer, h).n + 1; /* the newcomer is not stored yet */
+        int n = cache_view(s->cache, layer, h).n + 1; /* the new entry is not stored yet */
         const unsigned char *from = x->host_chosen + (size_t)(layer * G + g) * (size_t)x->how.ld;
         s->page_of_head[h] = page;
         for (int b = 0; page && b < (n + page - 1) / page; b++)

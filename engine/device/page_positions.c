@@ -1,14 +1,14 @@
-/* page_positions.c - the pages of a mirror between two chunks of a prompt from which entries leave.
+/* page_positions.c - updates the pages of a mirror between two prefill chunks with evictions.
  *
- * The device has all entries already, but not in the slots that they have on the host by now.  An
- * entry is known by its position: so the slot in which the device has it is found, and pages that
- * have changed are put together anew, on the device, from the old ones.  These are free then. */
+ * The device already has all entries, but in the slots of before the evictions. An entry is
+ * identified by its position: this finds its slot on the device. Changed pages are rebuilt on the
+ * device from the old pages, which are then returned to the pool. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/device/device.h"
 
-enum { JOB = 1 + PAGE_SLOTS }; /* numbers that gpu_join_entries is given for a page */
+enum { JOB = 1 + PAGE_SLOTS }; /* numbers per page in the input of gpu_join_entries */
 
 static int pages_for(int n)
 {
@@ -69,7 +69,8 @@ static int hold_list(struct device_session *m, int jobs)
     return KVF_E_NOMEM;
 }
 
-/* The first page of a head that the host has written since, or that of its end. */
+/* Finds the first page of a head that the host has written since the last update, or the number of
+ * its pages. */
 static void look_task(void *ctx, int at, int thread)
 {
     struct session *s = ctx;
@@ -82,8 +83,8 @@ static void look_task(void *ctx, int at, int thread)
             f->first[at] = p;
 }
 
-/* Where the mirror has the entries of a head's changed pages.  false: not all of them, or in
- * another order of time. */
+/* Finds the slots on the device of the entries in a head's changed pages. Returns false if some are
+ * missing or their order in time differs. */
 static bool find_entries(const struct session *s, int at, int32_t *job)
 {
     const struct device_session *m = s->device_state;
@@ -118,7 +119,7 @@ static void find_task(void *ctx, int at, int thread)
         job[(size_t)i * JOB] = found ? 0 : -1;
 }
 
-/* A page for each that is put together. */
+/* Takes a page from the pool for each page to rebuild. */
 static int take_pages(struct session *s)
 {
     struct device_session *m = s->device_state;
@@ -132,7 +133,7 @@ static int take_pages(struct session *s)
     return err;
 }
 
-/* New pages for old ones, in the tables; what the device lacks is sent. */
+/* Replaces the rebuilt pages in a head's table and uploads pages that could not be rebuilt. */
 static void change_pages(struct session *s, int at)
 {
     struct device_session *m = s->device_state;

@@ -1,5 +1,4 @@
-/* pages.c - the pages of a cache on a device, which follow those of the host a page at a
- * time. */
+/* pages.c - the KV pages on a device, kept equal to the host's pages by page-wise uploads. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -7,7 +6,7 @@
 
 enum { LEAST_PAGES = 256 };
 
-/* So many pages, in a new place. */
+/* Moves the pool to an allocation of `pages` pages. */
 static int grow_pool(struct session *s, int32_t pages)
 {
     struct device_session *m = s->device_state;
@@ -70,12 +69,12 @@ void device_session_reserve_pages(struct session *s, size_t n_pages)
 {
     const struct device_session *m = s->device_state;
     if (n_pages > (size_t)m->pages && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
-        (void)grow_pool(s, (int32_t)n_pages); /* who needs fewer may have them */
+        (void)grow_pool(s, (int32_t)n_pages); /* a session that needs fewer pages can still run */
 }
 
-/* ---- pages that are sent */
+/* ---- uploads of pages */
 
-enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* of a half, at most */
+enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* limits of a half */
 
 static int pages_of_half(const struct device_session *m)
 {
@@ -83,7 +82,7 @@ static int pages_of_half(const struct device_session *m)
     return n < POST_PAGES ? (int)n : POST_PAGES;
 }
 
-/* A half that is being filled. */
+/* The half that is being filled. */
 struct filling {
     struct session *s;
     struct page_upload *post;
@@ -130,7 +129,8 @@ static void start_half(struct filling *f)
     f->n = 0;
 }
 
-/* The half is on its way; the other one, which is filled next, has arrived. */
+/* Starts the upload of the filled half. If the second half can still be in use, it waits first.
+ * Then fills continue in the second half. */
 static int send_half(struct filling *f)
 {
     struct session *s = f->s;
@@ -171,7 +171,8 @@ int device_session_put_pages(struct session *s, int first, int end)
     return err ? err : send_half(&f);
 }
 
-/* Where entries stand in the text, for those who ask; false: everywhere in their slots. */
+/* Uploads the positions of entries for probes. Returns false if no probe needs them or each entry
+ * is in the slot of its position. */
 static bool put_positions(struct session *s, int layer)
 {
     struct device_session *m = s->device_state;

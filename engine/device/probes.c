@@ -1,4 +1,4 @@
-/* probes.c - probes on a device: which of them have kernels, and their arrays there. */
+/* probes.c - probes on a device: the table of probes with kernels, and their arrays. */
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include "engine/probe/probes.h"
 #include "engine/probe/watch.h"
 
-/* A probe whose arrays are there. */
+/* A probe with its arrays on the device. */
 struct moved {
     struct probe_state *s;
     const struct device_probe *how;
@@ -23,14 +23,14 @@ struct device_probes {
     struct recorder *recorder;
     struct moved *moved;
     int n;
-    struct row_cut *cuts;   /* [n_heads][most_rows][KVF_N_CRITERIA] */
-    double *gram;           /* out_gram of the configuration; NULL: contrib stays */
-    float *contributions;   /* [n_heads][most_rows][ld_strip] */
-    int32_t *first, *token; /* pairs of `received`, as gpu_query_cells has them, of all layers */
+    struct row_cut *cuts; /* [n_heads][most_rows][KVF_N_CRITERIA] */
+    double *gram;         /* out_gram of the configuration; NULL: probe_contrib stays on the host */
+    float *contributions; /* [n_heads][most_rows][ld_strip] */
+    int32_t *first, *token; /* pairs of probe_received for all layers, as in gpu_query_cells */
     struct device_dilution *dilution;
 };
 
-/* What the probes ask for in a layer. */
+/* The outputs that the probes request in a layer. */
 struct wishes {
     struct gpu_entry_cells entries;
     struct gpu_query_cells queries;
@@ -39,14 +39,16 @@ struct wishes {
     void *contributed;
 };
 
+/* How a probe runs on the device. */
 struct device_probe {
     const struct probe *probe;
+    /* Adds the probe's requests for a layer to w. */
     void (*ask)(const struct device_probes *d, const struct moved *m, int layer, struct wishes *w);
-    /* What the probe keeps beside its arrays; NULL: nothing that rows change. */
+    /* Returns a state that the probe keeps outside its arrays. NULL: rows change no such state. */
     struct twin_array (*own)(const struct probe_state *s);
-    /* Whether there are kernels for it in this run; NULL: in each. */
+    /* Returns true if the probe has kernels for this run. NULL: always. */
     bool (*can)(const struct session *s, const struct probe_state *p);
-    /* Makes what it needs beside twins; false: there is no room.  NULL: nothing. */
+    /* Uploads further inputs. Returns false if memory is exhausted. NULL: no further inputs. */
     bool (*beside)(struct device_probes *d, struct session *s, const struct moved *m);
 };
 
@@ -59,7 +61,8 @@ static void *cells(const struct device_probes *d, const struct moved *m, int arr
 
 /* ---- the probes */
 
-/* Rows of a query head, or of as many layers, that are looked at together. */
+/* Returns the maximum number of rows per query head that are processed together: a block of
+ * queries, or a group of layers. */
 static size_t most_rows(const struct session *s)
 {
     int block = ((struct device_session *)s->device_state)->row_block,
@@ -185,7 +188,7 @@ static void ask_contrib(const struct device_probes *d, const struct moved *m, in
     w->contributed = cells(d, m, 1, layer);
 }
 
-/* What contrib reads beside rows. */
+/* Uploads the matrices that probe_contrib reads, and allocates its buffers. */
 static bool put_gram(struct device_probes *d, struct session *s, const struct moved *m)
 {
     const struct model_config *c = &d->e->config;
@@ -238,14 +241,15 @@ static const struct device_probe *kernels_of(const struct session *s, const stru
     return NULL;
 }
 
-/* ---- their arrays */
+/* ---- arrays of the probes */
 
 static size_t bytes_of(const struct probe_state *s, const struct twin_array *a)
 {
     return a->rows * (size_t)s->cfg->cap * a->size;
 }
 
-/* The arrays of a probe one behind the other; m->memory is NULL where there is no room. */
+/* Places the arrays of a probe in one allocation and uploads them. m->memory is NULL if memory is
+ * exhausted. */
 static int list_arrays(struct device_probes *d, struct moved *m)
 {
     size_t all = 0;
@@ -280,7 +284,7 @@ static int list_arrays(struct device_probes *d, struct moved *m)
     return KVF_OK;
 }
 
-/* Where the pairs of each query head begin, and their tokens. */
+/* Uploads the start of the pairs of each query head, and the tokens of the pairs. */
 static int put_pairs(struct device_probes *d, const struct watch *w)
 {
     size_t heads = (size_t)d->e->config.n_layers * (size_t)d->e->config.n_heads;
@@ -318,14 +322,15 @@ static void bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
         }
 }
 
-/* A copy that a lost device did not finish is never written: the recorder takes the error. */
+/* Waits for copies to the host. The recorder checks the error, so that an incomplete copy is never
+ * written. */
 static int settle(void *ctx)
 {
     struct device_probes *d = ctx;
     return gpu_wait(d->gpu, &d->e->said);
 }
 
-/* The arrays of the host belong to the host alone again. */
+/* Gives the host arrays back to the host. */
 static void leave(const struct device_probes *d, struct moved *m)
 {
     for (int k = 0; k < m->n; k++)
@@ -348,7 +353,7 @@ static void give_up(const struct device_probes *d, struct moved *m)
     mem_free(m->array);
 }
 
-/* Those that have kernels, while there is room. */
+/* Moves the probes that have kernels, while memory suffices. */
 static int move(struct device_probes *d, struct session *s)
 {
     int n;
@@ -406,7 +411,7 @@ void device_probes_close(struct session *s)
         recorder_settle(d->recorder);
         bring(d, true, 0, s->n_past);
         bring(d, false, 0, s->n_past);
-        (void)settle(d); /* an error comes again from whom it concerns */
+        (void)settle(d); /* the same error is returned where it matters */
         for (int i = 0; i < d->n; i++)
             d->moved[i].s->away = false;
         recorder_move(d->recorder, NULL);
@@ -433,7 +438,8 @@ bool device_probes_any(const struct session *s)
     return m->probes && m->probes->n > 0;
 }
 
-/* The largest contributions of each row, as other sets of rows are found. */
+/* Finds the largest contributions of each row, with the kernel that finds the other sets of
+ * entries. */
 static void take_contributions(const struct device_probes *d, int layer,
                                const struct gpu_seen_rows *rows, const struct wishes *w)
 {

@@ -1,17 +1,16 @@
-/* rank_rope.c - keys that are turned by their ranks in the cache (positions=cache).
+/* rank_rope.c - applies RoPE to keys at their ranks in the cache (positions=cache).
  *
- * The mirror has the keys as the host's cache has them, never turned.  Before the attention of a
- * layer its pages are copied to others of f32, with each key turned by the rank that it has by
- * then, and attention reads these. */
+ * The mirror has unrotated keys, as the host's cache. Before attention of a layer, its pages are
+ * copied to f32 pages, with each key rotated by its current rank. Attention reads the copies. */
 #include "base/mem.h"
 #include "engine/device/device.h"
 
-/* Of one layer at a time. */
+/* Buffers for one layer at a time. */
 struct device_ranks {
-    float *turns;            /* [2][cap][rope_dim] of all ranks */
+    float *turns;            /* [2][cap][rope_dim] rotations of all ranks */
     float *pages;            /* [heads][ld_table] */
-    int32_t *table, *d_rank; /* [heads][ld_table] where the pages are; [heads][ld_strip] */
-    int32_t *rank;           /* d_rank on the host */
+    int32_t *table, *d_rank; /* [heads][ld_table] page table of the copies; [heads][ld_strip] */
+    int32_t *rank;           /* host copy of d_rank */
 };
 
 void device_ranks_close(struct device_session *m)
@@ -28,7 +27,7 @@ void device_ranks_close(struct device_session *m)
     m->ranks = NULL;
 }
 
-/* Page p of head h is the p-th of that head. */
+/* Uploads the identity table: page p of head h is number h * ld_table + p. */
 static int put_table(struct device_session *m, size_t n)
 {
     int32_t *table = MEM_NEW(int32_t, n);

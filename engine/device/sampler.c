@@ -1,19 +1,18 @@
-/* sampler.c - what becomes of the logits of a step on a device: the next token is drawn there,
- * and how likely the token was that followed is found there, so that they come home only where
- * somebody asks. */
+/* sampler.c - samples the next token on the device and computes the NLL of the previous one there.
+ * Logits are copied to the host only on request. */
 #include "base/mem.h"
 #include "engine/device/decode.h"
 #include "engine/decode/sampler.h"
 
-/* Of the device, and pinned. */
+/* Device buffers, with pinned host copies (host_*). */
 struct device_draw {
     void *scratch;
-    int32_t *id, *host_id; /* [2] what was drawn; the token that followed */
+    int32_t *id, *host_id; /* [2] the sampled token; the token that followed the previous logits */
     double *chance, *host_chance;
-    float *lse, *host_lse;             /* [segments] of the logits before, and the token's own */
-    int32_t t;                         /* of the token whose NLL is on its way; -1: none is */
-    bool away;                         /* the logits are those of m->logits, and not at home */
-    struct device_decode_array all[8]; /* of which they are parts */
+    float *lse, *host_lse; /* [segments] of the previous logits, then the token's own logit */
+    int32_t t;             /* position of the token with a pending NLL; -1: none */
+    bool away;             /* the newest logits are in m->logits and not on the host */
+    struct device_decode_array all[8]; /* the allocations of the members above */
     int n;
 };
 
@@ -35,7 +34,7 @@ static void *room(struct session *s, struct device_draw *x, bool pinned, size_t 
     return p;
 }
 
-/* Without room, logits come home as they do where nobody draws. */
+/* If memory is exhausted, logits are copied to the host and sampled there. */
 static void open_draw(struct session *s)
 {
     struct device_session *m = s->device_state;
@@ -117,7 +116,7 @@ void device_draw_run(struct session *s, float *own)
                            .chance = by->temperature > 0 ? x->chance : NULL,
                            .scratch = x->scratch};
     gpu_low_priority(m->gpu, true);
-    if (own != m->logits) /* others need the row of the room */
+    if (own != m->logits) /* the row in the shared buffer is reused by other sessions */
         gpu_copy(m->gpu, own, m->logits, (size_t)s->e->config.vocab * sizeof *own);
     gpu_low_priority(m->gpu, false);
     gpu_draw(m->gpu, x->host_id, m->logits, s->e->config.vocab, &how);

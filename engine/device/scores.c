@@ -1,5 +1,5 @@
-/* scores.c - the scores that have kernels.  A part that is not in the table is computed on
- * the host, with the whole step of its rows (decode.h). */
+/* scores.c - the table of eviction scores with kernels. Other scores are computed on the host, and
+ * their steps run layer by layer with a host sync (decode.h). */
 #include "engine/device/decode.h"
 #include "engine/method/parts.h"
 
@@ -68,7 +68,7 @@ static void eval_retention(struct session *s, const struct device_eviction *roun
                         round->t - 1 + p->offset, p->lookahead, r->score);
 }
 
-/* 1.5 * 2^k, 2^k at least the most that a sum can reach (window.c). */
+/* Returns 1.5 * 2^k, where 2^k is at least the largest possible sum (window.c). */
 static double magic_of(const struct method_params *p, const struct gpu_group *x)
 {
     double magic = 3, most = 1.5 * p->window * x->per * (x->layer ? x->heads_of_layer : 1);
@@ -77,14 +77,14 @@ static double magic_of(const struct method_params *p, const struct gpu_group *x)
     return magic;
 }
 
-/* Attention from the rows held, before it is pooled. */
+/* Computes the score from the rows of the observation window, before pooling. */
 static void reduce_window(struct session *s, const struct device_eviction *round)
 {
     struct device_session *m = s->device_state;
     struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
     struct gpu_group x = group_of(s);
-    x.mean |= p->group == GROUP_NONE; /* a layer that decides together has a group still */
+    x.mean |= p->group == GROUP_NONE; /* a layer that decides as one unit still forms a group */
     x.logits = p->group == GROUP_MAX_LOGITS;
     if (p->across == ACROSS_MEAN && p->support == SUPPORT_ALL)
         gpu_score_window(m->gpu, &r->heads, r->due, &x, &r->window, magic_of(p, &x), r->score);
@@ -115,7 +115,7 @@ static void eval_below(struct session *s, const struct device_eviction *round)
     struct device_decode *r = device_decode_of(s);
     struct gpu_group x = group_of(s);
     (void)round;
-    x.max = false; /* shares are summed */
+    x.max = false; /* fractions are summed */
     gpu_score_below(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
                     &r->window, r->score);
 }
@@ -132,7 +132,7 @@ static void eval_spread(struct session *s, const struct device_eviction *round)
                      r->score);
 }
 
-/* Query heads are summed before they are pooled. */
+/* Query heads are summed before pooling. */
 static bool spread_takes(const struct method_params *p)
 {
     return p->pool <= 1 || p->pool_kind == POOL_AVG;
@@ -183,7 +183,8 @@ static size_t redundancy_scratch(const struct session *s)
                                 s->e->config.head_dim);
 }
 
-/* The mean rotations of layers lie in the scratch, before that of the kernels. */
+/* The mean rotations of all layers are at the start of the scratch, before the scratch of the
+ * kernels. */
 static void eval_expected(struct session *s, const struct device_eviction *round)
 {
     struct device_session *m = s->device_state;
@@ -199,7 +200,7 @@ static void eval_expected(struct session *s, const struct device_eviction *round
                              .epsilon = p->epsilon,
                              .values = r->values,
                              .scratch = there + L * D};
-    if (x.n < 1) { /* nobody expects anything */
+    if (x.n < 1) { /* no queries to predict from */
         gpu_score_column(m->gpu, &r->heads, r->due, r->values, 0, r->score);
         return;
     }

@@ -1,4 +1,4 @@
-/* session.c - the mirror of a session on a device: its buffers. */
+/* session.c - creates and frees the device mirror of a session. */
 #include "base/mem.h"
 #include "engine/device/probes.h"
 #include "engine/device/decode.h"
@@ -19,7 +19,7 @@ static int alloc_buffers(struct session *s, struct device_session *m)
     m->att = floats(m->gpu, C, s->ld_att);
     m->branch = floats(m->gpu, C, d);
     m->gate_up = floats(m->gpu, C,
-                        s->ld_ffn + (size_t)c->d_ffn); /* of both, then of their product */
+                        s->ld_ffn + (size_t)c->d_ffn); /* projections, then their product */
     m->row = floats(m->gpu, 1, d);
     return m->x && m->normed && m->qkv && m->att && m->branch && m->gate_up && m->row
                    && !device_session_hold_logits(s, 1)
@@ -78,8 +78,8 @@ static int alloc_tables(struct session *s, struct device_session *m)
                : KVF_E_NOMEM;
 }
 
-/* Queries whose rows lie on the device at the same time: many where probes look at them there, as
- * long as they take no more than MOST_ROWS bytes. */
+/* Returns the number of queries with rows on the device at the same time. With a recorder it is
+ * larger, while the rows need at most MOST_ROWS bytes. */
 static int row_block(const struct session *s)
 {
     enum { MOST_QUERIES = 256, MOST_ROWS = 256 << 20 };

@@ -1,18 +1,18 @@
-/* train_gates.c - the networks of gates on a device (net_run.c says what they compute): one unit
- * after the other, all tokens at a time.  The tape is that of the processor. */
+/* train_gates.c - trains gate networks on a device: one unit after another, all tokens at a time.
+ * net_run.c defines the functions. The tape has the layout of the CPU. */
 #include "engine/device/train.h"
 
-#define WGKV_EPS 1e-6f /* of the published code, as engine/gate/gate_eval.c */
+#define WGKV_EPS 1e-6f /* from the published code, as in engine/gate/gate_eval.c */
 
-/* What one unit needs: areas of scratch, all floats. */
+/* A unit with its buffers in the scratch, all floats. */
 struct unit {
     const struct compute *c;
     const struct net *n;
     const struct net_input *in;
-    int layer, u, stages, of_readout; /* heads that the last stage gives */
+    int layer, u, stages, of_readout; /* of_readout: heads that the last stage outputs */
     bool write;
-    float *tape, *z;    /* of the layer; the unit's columns of z */
-    float *rows, *d_in; /* [T][ld_in] inputs that are put together; derivatives by them */
+    float *tape, *z;    /* the layer's tape; the unit's columns of z */
+    float *rows, *d_in; /* [T][ld_in] gathered inputs; their gradients */
     float *act, *d_pre; /* [stages - 1][T][ld] */
     float *d_z;         /* [T][ld_z] */
     size_t ld_in, ld, ld_z;
@@ -77,7 +77,7 @@ static enum gpu_act act_of(const struct net *n)
     return n->facts.activation == ACT_GELU ? GPU_GELU : GPU_RELU;
 }
 
-/* The norm of a head's keys before RoPE (0) or after it (1). */
+/* Returns the norm of a head's keys before RoPE (0) or after it (1). */
 static struct gpu_norm key_norm(const struct unit *r, int which)
 {
     const struct net *n = r->n;
@@ -85,7 +85,7 @@ static struct gpu_norm key_norm(const struct unit *r, int which)
                              n->there + n->norm_at[2 * r->layer + which]};
 }
 
-/* What the unit sees: rows of x, or put together from keys and values. */
+/* Returns the inputs of a unit: rows of x, or rows gathered from keys and values. */
 static const float *inputs(const struct unit *r, size_t *ret_ld)
 {
     const struct net *n = r->n;
@@ -148,7 +148,7 @@ void device_net(const struct compute *c, const struct net *n, int layer, const s
     }
 }
 
-/* Derivatives by the weights of a stage, from those by what it gave; x: what it saw. */
+/* Adds the weight gradients of a stage, from the gradient dy of its output and its input x. */
 static void learn(const struct unit *r, int stage, float *grad, const float *dy, size_t ld_dy,
                   const float *x, size_t ld_x)
 {
@@ -177,7 +177,7 @@ static void backward(const struct unit *r, int stage, float *dx, size_t ld_dx, c
                                                  .add = add});
 }
 
-/* From those by the inputs of the first stage to those by keys and values. */
+/* Passes the gradients of the gathered inputs on to keys and values. */
 static void inputs_back(const struct unit *r, const struct net_grads *to)
 {
     const struct net *n = r->n;

@@ -1,5 +1,5 @@
-/* train_loss.c - the losses on a device: kernels add up, the host combines what they added, by
- * the formulas of the processor (capacity.h, quality.h). */
+/* train_loss.c - the training losses on a device. Kernels compute sums; the host combines them with
+ * the formulas of the CPU (capacity.h, quality.h). */
 #include "engine/device/train.h"
 
 #include <math.h>
@@ -7,9 +7,9 @@
 
 #include "base/mem.h"
 
-/* ---- what gates keep ---- */
+/* ---- capacity and sparsity of gates ---- */
 
-/* Here, of the T tokens: the documents, a number for each, and sums of rows. */
+/* Host buffers: the documents and a number of each of T tokens, and sums of rows. */
 struct here {
     int32_t *first;
     double *weight, *sum;
@@ -99,9 +99,9 @@ double device_sparsity(const struct compute *c, const struct sparsity *s, double
 
 /* ---- predictions ---- */
 
-enum { ROWS = 256 }; /* positions whose logits are held together */
+enum { ROWS = 256 }; /* positions per tile of logits */
 
-/* Positions of a tile here, in the order in which the device has them. */
+/* The positions of a tile on the host, in the order of the device. */
 struct tile {
     int n;
     int32_t at[ROWS], token[ROWS];
@@ -111,10 +111,10 @@ struct tile {
     struct kl_coef coef[ROWS];
 };
 
-/* Areas there. */
+/* Buffers on the device. */
 struct areas {
     float *hidden, *logits, *d_hidden; /* [2][ROWS][d], [2][ROWS][V], [ROWS][d] */
-    struct kl_part *part;              /* [ROWS], as the rest */
+    struct kl_part *part;              /* [ROWS], as the following arrays */
     struct kl_coef *coef;
     int32_t *at, *token;
     float *ntp, *next;
@@ -151,7 +151,7 @@ size_t device_quality_scratch(const struct compute *c, const struct quality *q)
     return lay_out(&a, q, NULL);
 }
 
-/* Gathers the next positions that count from *at on. */
+/* Gathers the next positions that count, from *at on. */
 static void gather(struct tile *t, const struct quality *q, int64_t positions, int *at)
 {
     for (t->n = 0; *at < q->T && t->n < ROWS; ++*at) {
@@ -176,7 +176,7 @@ static struct gpu_multiply by_output(const struct gpu_matrix *w, bool across)
                                  .a_col = 1};
 }
 
-/* Logits of the tile: the student's, or the teacher's. */
+/* Computes the logits of a tile, of the student or the teacher. */
 static void make_logits(const struct compute *c, const struct quality *q, const struct tile *t,
                         const struct areas *a, bool teacher)
 {
@@ -193,7 +193,8 @@ static void make_logits(const struct compute *c, const struct quality *q, const 
     device_multiply(c, &p);
 }
 
-/* The sums of the rows come here; what they make goes there. */
+/* Copies the sums of the rows to the host, computes the coefficients of the gradient there, and
+ * starts the gradient by logits. */
 static void finish_rows(const struct compute *c, const struct quality *q, struct tile *t,
                         const struct areas *a, bool kl)
 {
@@ -214,7 +215,8 @@ static void finish_rows(const struct compute *c, const struct quality *q, struct
     gpu_kl_back(g, a->logits, teacher, V, a->coef, a->token, a->ntp, t->n, q->out->vocab);
 }
 
-/* From derivatives by logits to those by hidden states, and by the matrix where it learns. */
+/* Computes the gradient by hidden states from that by logits, and that by the output matrix if it
+ * is trained. */
 static void tile_back(const struct compute *c, const struct quality *q, const struct tile *t,
                       const struct areas *a, float *d_student)
 {
@@ -254,7 +256,7 @@ static void logit_terms(const struct compute *c, const struct quality *q, int64_
     mem_free(t);
 }
 
-/* Sets d_student. */
+/* Sets d_student to the gradient of the MSE term, or to 0 without that term. Returns the term. */
 static double mse_term(const struct compute *c, const struct quality *q, const struct areas *a,
                        float *d_student)
 {

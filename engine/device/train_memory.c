@@ -1,5 +1,4 @@
-/* train_memory.c - device memory that training keeps between calls, and its matrix multiplication.
- */
+/* train_memory.c - scratch memory and matrix multiplication for training on a device. */
 #include "engine/device/train.h"
 
 #include "base/mem.h"
@@ -10,7 +9,7 @@ void *device_hold(const struct compute *c, enum held what, size_t n, size_t size
     size_t bytes;
     if (mem_mul(n, size, &bytes) && bytes <= dev->bytes[what])
         return dev->held[what];
-    gpu_wait(dev->gpu, NULL); /* what is there may be in use */
+    gpu_wait(dev->gpu, NULL); /* kernels can still use the old buffer */
     gpu_free(dev->gpu, dev->held[what]);
     dev->held[what] = gpu_alloc(dev->gpu, n, size);
     dev->bytes[what] = dev->held[what] ? bytes : 0;

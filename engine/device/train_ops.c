@@ -1,5 +1,5 @@
-/* train_ops.c - the operations of training on a CUDA device: memory, products, and steps along
- * rows, most of them a kernel each. */
+/* train_ops.c - the training operations on a CUDA device: memory, matrix multiplications and row
+ * operations. Most are one kernel. */
 #include "engine/device/train.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ static void zero(const struct compute *c, void *there, size_t bytes)
     gpu_zero(gpu_of(c), there, bytes);
 }
 
-/* ---- products ---- */
+/* ---- matrix multiplications ---- */
 
 static const struct gpu_matrix *matrix_of(const struct matrix_use *w)
 {
@@ -144,7 +144,7 @@ static void outer(const struct compute *c, float *dw, const float *dy, size_t ld
                                               .add = true});
 }
 
-/* Low-rank weights are small, and their sums stay in f32. */
+/* Low-rank weights are small; their sums stay in f32. */
 static void multiply(const struct compute *c, const struct tile_product *p)
 {
     gpu_multiply(gpu_of(c), &(struct gpu_multiply){.c = p->c,
@@ -167,7 +167,7 @@ static void blend(const struct compute *c, float *y, const float *x, size_t n, f
     gpu_blend(gpu_of(c), y, x, n, by);
 }
 
-/* ---- steps along rows ---- */
+/* ---- row operations ---- */
 
 static struct gpu_norm norm_of(const struct norm *n)
 {
@@ -252,7 +252,7 @@ static void gates_back(const struct compute *c, float *d_value, const float *d_n
     gpu_gates_back(gpu_of(c), d_value, d_number, value, own, n, write, MIN_WRITE_GATE);
 }
 
-/* NAN: there is no room for its parts. */
+/* Returns NAN if memory is exhausted. */
 static double sum_of(const struct compute *c, const float *x, size_t n, enum gpu_sum what)
 {
     double part[GPU_PARTS], sum = 0;
@@ -298,7 +298,7 @@ static void attention_back(const struct compute *c, const struct attention *a,
         gpu_gated_backward(gpu_of(c), a, g, scratch);
 }
 
-/* The kernels read what the optimizer writes. */
+/* Does nothing: kernels read the weights that the optimizer writes. */
 static void refresh_net(const struct compute *c, struct net *n)
 {
     (void)c;

@@ -1,5 +1,4 @@
-/* train_weights.c - the matrices and vectors of a model on a device, as its derivatives read them.
- */
+/* train_weights.c - the matrices and vectors of a model on a device, for training. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,7 +11,7 @@ static struct gpu_matrix matrix(const void *data, enum weight_type type, int N, 
         .data = data, .type = type, .N = N, .K = K, .row_bytes = weight_bytes(type, (size_t)K)};
 }
 
-/* The rows of a packed matrix, in f32 or rounded to bf16. */
+/* Uploads the rows of a packed matrix, as f32 or rounded to bf16. */
 static int put_matrix(const struct compute *c, const struct packed *p, struct gpu_matrix *ret)
 {
     struct gpu *g = gpu_of(c);
@@ -44,7 +43,7 @@ static int put_matrices(const struct compute *c, const struct weights *w, struct
     return err;
 }
 
-/* Puts n floats behind what is there; NULL where there are none. */
+/* Copies n floats to *at and advances it. Returns NULL if v is NULL. */
 static const float *put_vector(const struct compute *c, float **at, const float *v, int n)
 {
     float *to = *at;
@@ -119,7 +118,7 @@ void device_leave(const struct compute *c, struct frozen *f)
     f->there = NULL;
 }
 
-/* What a vector of the host's copy is in the twin. */
+/* Returns the device address of a vector of the host's copy; NULL for NULL. */
 static const float *in_twin(const struct trainable *t, const float *here)
 {
     return here ? t->there + (here - t->w) : NULL;
