@@ -22,12 +22,17 @@ template <class T> using in_shared = T *; /* the address of an element */
 #include <math.h>
 #include <stdint.h>
 
+#define DEVICE static __device__ __forceinline__
+/* The prefixes of functions in headers that C and CUDA share. */
+#define FORMULA_FN DEVICE
+#define RNG_FN DEVICE
 #define restrict __restrict__ /* the headers below are C's */
 extern "C" {
 #include "base/mem.h"
 #include "engine/kernels/kernels.h"
 }
 #include "engine/cuda/gpu.h"
+#include "engine/kernels/ranking.h"
 
 struct gpu {
     int which;
@@ -107,7 +112,6 @@ bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes);
 bool gpu_blas(struct gpu *g); /* whether cuBLAS can be used */
 
 #define ALL_LANES 0xffffffffu
-#define DEVICE static __device__ __forceinline__
 
 #ifdef __CUDACC__
 /* Waits until all that came before is done and can be seen; then what comes behind may start early
@@ -238,25 +242,10 @@ template <class KV> DEVICE KV *page_keys(const struct gpu_cache &c, int head, in
     return (KV *)c.pool + number * 2 * PAGE_SLOTS * (size_t)c.D;
 }
 
-/* Whole units of 2^-50, as in kernels.h. */
-DEVICE long long mass_units(float p)
-{
-    return p <= 1 ? __double2ll_rn((double)p * 0x1p50) : 0;
-}
-
-/* Rising with the score: the bits of a float, turned for negative ones; -0 is 0, NaN the least. */
-DEVICE unsigned rising(float x)
-{
-    unsigned b = __float_as_uint(x == 0 ? 0.0f : x);
-    if (x != x)
-        b = __float_as_uint(-INFINITY);
-    return b >> 31 ? ~b : b | 0x80000000u;
-}
-
-/* As row_cut_has of kernels.h. */
+/* Returns true if weight p at position i is in the set. */
 DEVICE bool in_cut(const struct row_cut &c, float p, int i)
 {
-    return p > c.threshold || (p == c.threshold && i >= c.first_tie);
+    return weight_in_cut(c.threshold, c.first_tie, p, i);
 }
 
 #endif

@@ -15,15 +15,13 @@
 
 #include <stdint.h>
 
-#ifndef DRAW_FN /* a file of kernels says what its functions are */
-#define DRAW_FN static inline
-#endif
+#include "engine/kernels/formula.h"
 
 enum { DRAW_BITS = 40 }; /* of the largest weight */
 #define DRAW_LOG2_E 1.4426950408889634
 
 /* e^y, -ln 2 <= y <= 0, as the sum of y^k / k! to k = 13. */
-DRAW_FN double draw_power(double y)
+FORMULA_FN double draw_power(double y)
 {
     const double inverse[] = {1.0,     1.0 / 2, 1.0 / 3, 1.0 / 4,  1.0 / 5,  1.0 / 6, 1.0 / 7,
                               1.0 / 8, 1.0 / 9, 0.1,     1.0 / 11, 1.0 / 12, 1.0 / 13};
@@ -34,7 +32,7 @@ DRAW_FN double draw_power(double y)
 }
 
 /* In units; 0 for what is less than one, and for NaN. */
-DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
+FORMULA_FN uint64_t draw_weight(float logit, float top, double scale)
 {
     double x = ((double)logit - (double)top) * scale;
     if (logit == top)
@@ -47,7 +45,7 @@ DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
 }
 
 /* How much of the sum of all weights those reach that may be drawn. */
-DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
+FORMULA_FN uint64_t draw_wanted(uint64_t total, double top_p)
 {
     double share = top_p * (double)total;
     uint64_t wanted = (uint64_t)share;
@@ -58,13 +56,13 @@ DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
 }
 
 /* Of tokens of the least weight that may be drawn, how many: `left` of the weight is theirs. */
-DRAW_FN uint64_t draw_ties(uint64_t left, uint64_t weight)
+FORMULA_FN uint64_t draw_ties(uint64_t left, uint64_t weight)
 {
     return (left + weight - 1) / weight;
 }
 
 /* Where in the sum of weights a number u of [0, 1) points. */
-DRAW_FN uint64_t draw_rank(uint64_t kept, double u)
+FORMULA_FN uint64_t draw_rank(uint64_t kept, double u)
 {
     uint64_t rank = (uint64_t)(u * (double)kept);
     return rank < kept ? rank : kept - 1;

@@ -489,7 +489,7 @@ void block_backward(const struct block_run *r, int layer, const float *x, float 
     const struct frozen_vectors *v = &r->f->vector[layer];
     int d = m->d_model, H = m->n_kv_heads, kv = H * m->head_dim;
     float *d_qkv = s->narrow, *d_in = s->wide; /* d_in: by the gates' inputs */
-    bool gates = grad && r->net, keys = gates && r->net->layout->inputs & GATE_IN_K_PRE;
+    bool gates = grad && r->net, keys = gates && layout_inputs(r->net->layout) & GATE_IN_K_PRE;
     feed_forward_back(r, layer, dx, t, s);
     attention_back(r, dx, layer, t, s, d_qkv);
     if (d_number && r->gating)
