@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/select.h"
 #include "base/stats.h"
 
 static double lgam(double x)
@@ -25,21 +26,20 @@ static int by_value(const void *a, const void *b)
     return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->at > y->at) - (x->at < y->at);
 }
 
-static struct item *sorted(const double *v, size_t n)
+static struct item *items_of(const double *v, size_t n)
 {
     struct item *s = MEM_NEW(struct item, n);
     for (size_t i = 0; s && i < n; i++)
         s[i] = (struct item){v[i], i};
-    if (s)
-        qsort(s, n, sizeof *s, by_value);
     return s;
 }
 
 int ranks_average(const double *v, size_t n, double *rank)
 {
-    struct item *s = sorted(v, n);
+    struct item *s = items_of(v, n);
     if (!s)
         return KVF_E_NOMEM;
+    qsort(s, n, sizeof *s, by_value);
     for (size_t a = 0, b; a < n; a = b) {
         for (b = a + 1; b < n && s[b].v == s[a].v; b++)
             ;
@@ -50,13 +50,24 @@ int ranks_average(const double *v, size_t n, double *rank)
     return KVF_OK;
 }
 
+enum top_ties { LATER_FIRST }; /* of equal values the larger index is marked */
+
+static bool larger(const struct item *x, const struct item *y, enum top_ties ties)
+{
+    (void)ties;
+    return x->v != y->v ? x->v > y->v : x->at > y->at;
+}
+
+SELECT_DEFINE(items, struct item, enum top_ties, larger)
+
 int ranks_top(const double *v, size_t n, size_t k, unsigned char *mark)
 {
-    struct item *s = sorted(v, n);
+    struct item *s = items_of(v, n);
     if (!s)
         return KVF_E_NOMEM;
+    items_first(s, (int64_t)n, (int64_t)k, LATER_FIRST);
     for (size_t i = 0; i < n; i++)
-        mark[s[i].at] = i >= n - k;
+        mark[s[i].at] = i < k;
     mem_free(s);
     return KVF_OK;
 }

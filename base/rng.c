@@ -2,13 +2,13 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "base/rng_mix.h"
 
 static uint64_t splitmix(uint64_t *x)
 {
-    uint64_t z = (*x += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    uint64_t z = rng_mix(*x);
+    *x += RNG_STEP;
+    return z;
 }
 
 static uint64_t rotl(uint64_t x, int k)
@@ -56,11 +56,7 @@ double rng_normal(struct rng *r)
 
 uint64_t rng_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
 {
-    uint64_t x = seed;
-    x = splitmix(&x) ^ a;
-    x = splitmix(&x) ^ b;
-    x = splitmix(&x) ^ c;
-    return splitmix(&x);
+    return rng_mix_hash(seed, a, b, c);
 }
 
 uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n)

@@ -1,5 +1,5 @@
 /* choose.cu - selects the k worst entries of heads that share a budget, in exactly the order of
- * select.c of the methods.
+ * engine/kernels/ranking.h.
  *
  * An entry has a key of three words: its score, its position, its head. A smaller key is worse. All
  * keys are different. A block finds the smallest key of its pool directly. It finds any other k-th
@@ -11,42 +11,28 @@
 enum {
     LANES = 256,
     BINS = 256,
-    KEY_WORDS = 3,
-    KEY_BYTES = 4 * KEY_WORDS,
+    KEY_BYTES = 4 * RANK_WORDS,
     WIDE = 5, /* minimum heads of a pool for one block per head */
 };
 
-struct key {
-    unsigned word[KEY_WORDS];
-};
-
-DEVICE struct key key_of(const struct gpu_choice &c, int head, int slot)
+DEVICE struct rank_key key_of(const struct gpu_choice &c, int head, int slot)
 {
     size_t at = (size_t)head * (size_t)c.ld + (size_t)slot;
-    unsigned pos = (unsigned)c.pos[at];
-    return {{rising(c.score[at]), c.older ? ~pos : pos, ~(unsigned)head}};
+    return rank_key(c.score[at], c.pos[at], head, c.older ? TIE_OLDER : TIE_NEWER);
 }
 
-DEVICE unsigned byte_of(const struct key &k, int i)
+DEVICE unsigned byte_of(const struct rank_key &k, int i)
 {
     return k.word[i / 4] >> (24 - i % 4 * 8) & 255;
 }
 
 /* Returns true if the first n bytes are equal. */
-DEVICE bool begins(const struct key &a, const struct key &b, int n)
+DEVICE bool begins(const struct rank_key &a, const struct rank_key &b, int n)
 {
     for (int w = 0; w < n / 4; w++)
         if (a.word[w] != b.word[w])
             return false;
     return n % 4 == 0 || (a.word[n / 4] ^ b.word[n / 4]) >> (32 - n % 4 * 8) == 0;
-}
-
-DEVICE bool at_most(const struct key &a, const struct key &b)
-{
-    for (int w = 0; w < KEY_WORDS; w++)
-        if (a.word[w] != b.word[w])
-            return a.word[w] < b.word[w];
-    return true;
 }
 
 /* Calls f(head, slot) for the candidates, lane by lane. */
@@ -85,34 +71,35 @@ DEVICE unsigned find_bin(int mine, long long *k)
 }
 
 /* Returns the smallest of the lanes' keys in every lane. */
-DEVICE struct key least_key(struct key mine)
+DEVICE struct rank_key least_key(struct rank_key mine)
 {
-    SHARED(unsigned, part, LANES / WARP * KEY_WORDS);
+    SHARED(unsigned, part, LANES / WARP * RANK_WORDS);
     for (int d = WARP / 2; d > 0; d /= 2) {
-        struct key other;
-        for (int w = 0; w < KEY_WORDS; w++)
+        struct rank_key other;
+        for (int w = 0; w < RANK_WORDS; w++)
             other.word[w] = __shfl_xor_sync(ALL_LANES, mine.word[w], d);
-        mine = at_most(other, mine) ? other : mine;
+        mine = rank_key_at_most(&other, &mine) ? other : mine;
     }
-    for (int w = 0; w < KEY_WORDS && lane_of_warp() == 0; w++)
-        part[warp_of_block() * KEY_WORDS + w] = mine.word[w];
+    for (int w = 0; w < RANK_WORDS && lane_of_warp() == 0; w++)
+        part[warp_of_block() * RANK_WORDS + w] = mine.word[w];
     __syncthreads();
     for (int i = 0; i < LANES / WARP; i++) {
-        struct key other;
-        for (int w = 0; w < KEY_WORDS; w++)
-            other.word[w] = part[i * KEY_WORDS + w];
-        mine = at_most(other, mine) ? other : mine;
+        struct rank_key other;
+        for (int w = 0; w < RANK_WORDS; w++)
+            other.word[w] = part[i * RANK_WORDS + w];
+        mine = rank_key_at_most(&other, &mine) ? other : mine;
     }
     return mine;
 }
 
 /* Marks the entries of a head up to the last key, if there is one, and counts them. */
-DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last, bool marks)
+DEVICE void mark_head(const struct gpu_choice &c, int h, const struct rank_key &last, bool marks)
 {
     int count = 0;
     if (marks)
         each_candidate(c, h, h + 1, [&](int head, int i) {
-            if (!at_most(key_of(c, head, i), last))
+            struct rank_key own = key_of(c, head, i);
+            if (!rank_key_at_most(&own, &last))
                 return;
             c.mark[(size_t)head * (size_t)c.ld + (size_t)i] = c.to;
             count++;
@@ -123,15 +110,15 @@ DEVICE void mark_head(const struct gpu_choice &c, int h, const struct key &last,
 }
 
 /* Returns the k-th key of heads [first, end), k > 1. */
-DEVICE struct key find_key(const struct gpu_choice &c, int first, int end, long long k)
+DEVICE struct rank_key find_key(const struct gpu_choice &c, int first, int end, long long k)
 {
     SHARED(int, bin, BINS);
-    struct key last = {{0, 0, 0}};
+    struct rank_key last = {{0, 0, 0}};
     for (int byte = 0; byte < KEY_BYTES; byte++) {
         bin[threadIdx.x] = 0;
         __syncthreads();
         each_candidate(c, first, end, [&](int h, int i) {
-            struct key x = key_of(c, h, i);
+            struct rank_key x = key_of(c, h, i);
             if (begins(x, last, byte))
                 atomicAdd(&bin[byte_of(x, byte)], 1);
         });
@@ -147,11 +134,11 @@ __global__ void __launch_bounds__(LANES)
 {
     int first = (int)blockIdx.x * heads, end = first + heads, mine = 0;
     long long k = wanted[blockIdx.x];
-    struct key last = {{~0u, ~0u, ~0u}};
+    struct rank_key last = {{~0u, ~0u, ~0u}};
     if (k > 0)
         each_candidate(c, first, end, [&](int h, int i) {
-            struct key x = key_of(c, h, i);
-            last = at_most(x, last) ? x : last;
+            struct rank_key x = key_of(c, h, i);
+            last = rank_key_at_most(&x, &last) ? x : last;
             mine++;
         });
     int total = block_sum(mine);
@@ -168,7 +155,7 @@ __global__ void __launch_bounds__(LANES)
 
 /* State shared by the blocks of a pool; zero at first. */
 struct together {
-    struct key last;
+    struct rank_key last;
     long long left; /* rank of the k-th key within the keys with the known prefix */
     int total, done;
     int bin[BINS];
@@ -215,11 +202,11 @@ __global__ void __launch_bounds__(LANES)
     struct together *s = all + blockIdx.y;
     if (s->left <= 0)
         return;
-    struct key last = s->last;
+    struct rank_key last = s->last;
     bin[threadIdx.x] = 0;
     __syncthreads();
     each_candidate(c, h, h + 1, [&](int head, int i) {
-        struct key x = key_of(c, head, i);
+        struct rank_key x = key_of(c, head, i);
         if (begins(x, last, byte))
             atomicAdd(&bin[byte_of(x, byte)], 1);
     });

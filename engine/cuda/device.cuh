@@ -24,12 +24,17 @@ template <class T> using in_shared = T *; /* the address of an element */
 #include <math.h>
 #include <stdint.h>
 
+#define DEVICE static __device__ __forceinline__
+/* The prefixes of functions in headers that C and CUDA share. */
+#define FORMULA_FN DEVICE
+#define RNG_FN DEVICE
 #define restrict __restrict__ /* the headers below are C headers */
 extern "C" {
 #include "base/mem.h"
 #include "engine/kernels/kernels.h"
 }
 #include "engine/cuda/gpu.h"
+#include "engine/kernels/ranking.h"
 
 /* A device with its stream and buffers. */
 struct gpu {
@@ -109,7 +114,6 @@ bool gpu_hold(struct gpu *g, void **p, size_t *has, size_t bytes);
 bool gpu_blas(struct gpu *g); /* returns true if cuBLAS can be used */
 
 #define ALL_LANES 0xffffffffu
-#define DEVICE static __device__ __forceinline__
 
 #ifdef __CUDACC__
 /* Waits until all preceding work is done and visible. Then the following kernel may start early,
@@ -240,26 +244,10 @@ template <class KV> DEVICE KV *page_keys(const struct gpu_cache &c, int head, in
     return (KV *)c.pool + number * 2 * PAGE_SLOTS * (size_t)c.D;
 }
 
-/* Converts to integer units of 2^-50, as in kernels.h. */
-DEVICE long long mass_units(float p)
-{
-    return p <= 1 ? __double2ll_rn((double)p * 0x1p50) : 0;
-}
-
-/* Maps a score to an unsigned integer of the same order: the bits of the float, inverted for
- * negative ones. -0 equals 0; NaN is smallest. */
-DEVICE unsigned rising(float x)
-{
-    unsigned b = __float_as_uint(x == 0 ? 0.0f : x);
-    if (x != x)
-        b = __float_as_uint(-INFINITY);
-    return b >> 31 ? ~b : b | 0x80000000u;
-}
-
-/* Returns true if entry i belongs to the cut, as row_cut_has of kernels.h. */
+/* Returns true if weight p at position i is in the set. */
 DEVICE bool in_cut(const struct row_cut &c, float p, int i)
 {
-    return p > c.threshold || (p == c.threshold && i >= c.first_tie);
+    return weight_in_cut(c.threshold, c.first_tie, p, i);
 }
 
 #endif

@@ -63,9 +63,8 @@ template <class KV> DEVICE double square_of(const KV *key, int D)
 /* Returns a channel of the normalised key, rounded to integer units of 2^-32. */
 DEVICE double unit_of(float x, double square)
 {
-    const double magic = 0x1.8p20;
-    float unit = (float)((double)x * (square > 0 ? 1.0 / sqrt(square) : 0));
-    return ((double)unit + magic) - magic;
+    float unit = (float)((double)x * formula_unit_scale(square));
+    return formula_in_units((double)unit, SCORE_KEY_MAGIC);
 }
 
 /* Block (head): processes the newcomer of the head. */

@@ -5,8 +5,6 @@
 #include "engine/cuda/tensor.cuh"
 
 enum { LANES = 256 };
-enum act { ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };  /* enum gate_activation */
-enum ending { ENDS, ENDS_LOG_SIGMOID, ENDS_SIGMOID }; /* enum gate_ending */
 
 /* Returns run i of token t and unit u of a row. */
 DEVICE const float *run_of(const struct gpu_runs &r, int i, int row, int t, int u)
@@ -57,60 +55,40 @@ void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out)
         LAUNCH(gather_kernel, grid, LANES, 0, g, r, all, out);
 }
 
-DEVICE float activated(float x, int act)
-{
-    switch (act) {
-    case ACT_SILU:
-        return x / (1.0f + expf(-x));
-    case ACT_GELU:
-        return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-    case ACT_RELU:
-        return fmaxf(x, 0.0f);
-    default:
-        return x;
-    }
-}
-
-__global__ void act_kernel(float *x, const float *bias, const float *with, int n, int act)
+__global__ void act_kernel(float *x, const float *bias, const float *with, int n,
+                           enum gate_activation act)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= n)
         return;
     size_t at = (size_t)blockIdx.y * (size_t)n + (size_t)i;
     float a = bias ? x[at] + bias[i] : x[at];
-    x[at] = with ? a * with[at] : activated(a, act);
+    x[at] = with ? a * with[at] : gate_activate(act, a);
 }
 
 void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int T, int n,
-                  int act)
+                  enum gate_activation act)
 {
     dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
     LAUNCH(act_kernel, grid, LANES, 0, g, x, bias, with, n, act);
 }
 
-DEVICE float ended(float z, int ending)
-{
-    if (ending == ENDS_LOG_SIGMOID)
-        return (z < 0 ? z : 0.0f) - log1pf(expf(-fabsf(z)));
-    return ending == ENDS_SIGMOID ? 1.0f / (1.0f + expf(-z)) : z;
-}
-
-__global__ void end_kernel(float *out, size_t ld, const float *x, const float *bias, int n,
-                           int ending)
+__global__ void output_kernel(float *out, size_t ld, const float *x, const float *bias, int n,
+                              enum gate_output output)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= n)
         return;
     size_t t = blockIdx.y;
     float z = x[t * (size_t)n + (size_t)i];
-    out[t * ld + (size_t)i] = ended(bias ? z + bias[i] : z, ending);
+    out[t * ld + (size_t)i] = gate_output(output, bias ? z + bias[i] : z);
 }
 
-void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
-                  int n, int ending)
+void gpu_gate_output(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
+                     int n, enum gate_output output)
 {
     dim3 grid(blocks_for((size_t)n, LANES), (unsigned)T);
-    LAUNCH(end_kernel, grid, LANES, 0, g, out, ld, x, bias, n, ending);
+    LAUNCH(output_kernel, grid, LANES, 0, g, out, ld, x, bias, n, output);
 }
 
 /* ---- all networks of a step */
@@ -129,9 +107,9 @@ DEVICE void stage_out(const struct gpu_gate_stage &s, int r, int net, int n, flo
     size_t at = (size_t)net * (size_t)s.N + (size_t)n;
     v = s.bias ? v + s.bias[at] : v;
     if (s.last)
-        v = ended(v, s.ending);
+        v = gate_output(s.output, v);
     else
-        v = s.with[r] ? v * s.with[r][at] : activated(v, s.act);
+        v = s.with[r] ? v * s.with[r][at] : gate_activate(s.act, v);
     s.out[r][at] = v;
 }
 
@@ -283,9 +261,9 @@ DEVICE void rows_out(const struct gpu_gate_rows &s, int unit, int t, int n, floa
     size_t at = (size_t)t * s.ld_out + (size_t)(unit * s.N + n);
     v = s.bias ? v + s.bias[unit * s.N + n] : v;
     if (s.last)
-        v = ended(v, s.ending);
+        v = gate_output(s.output, v);
     else
-        v = s.with ? v * s.with[at] : activated(v, s.act);
+        v = s.with ? v * s.with[at] : gate_activate(s.act, v);
     s.out[at] = v;
 }
 
@@ -341,21 +319,15 @@ void gpu_gate_rows(struct gpu *g, const struct gpu_gate_rows *stage)
     LAUNCH(rows_stage_kernel, grid, ROW_LANES, 0, g, s, whole);
 }
 
-/* Returns pos + steps, limited as admission_after of parts.h. */
-DEVICE int32_t after(int32_t pos, int32_t steps)
-{
-    return steps < INT32_MAX - pos ? pos + steps : INT32_MAX - 1;
-}
-
 __global__ void admit_kernel(struct gpu_cache c, struct gpu_admission how, const float *numbers,
                              const int32_t *first, int T, int32_t pos0)
 {
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), t = i / c.heads, h = i % c.heads;
     if (t >= T)
         return;
-    double number = (double)numbers[i];
-    bool in = how.above ? number > how.tau : number >= how.tau;
-    int32_t pos = pos0 + t, until = in ? INT32_MAX : after(pos, how.stays), end = INT32_MAX;
+    bool in = admission_passes(numbers[i], how.tau, how.above);
+    int32_t pos = pos0 + t, until = in ? INT32_MAX : admission_after(pos, how.stays);
+    int32_t end = INT32_MAX;
     if (how.window && pos < INT32_MAX - how.window)
         end = pos + how.window;
     c.until[(size_t)h * (size_t)c.ld_slot + (size_t)(first[h] + t)] = until < end ? until : end;

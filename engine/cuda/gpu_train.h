@@ -9,6 +9,7 @@
 #define KVF_ENGINE_CUDA_GPU_TRAIN_H
 
 #include "engine/cuda/gpu.h"
+#include "engine/kernels/gate_math.h"
 #include "engine/kernels/gated.h"
 
 #ifdef __cplusplus
@@ -100,17 +101,17 @@ void gpu_embed_learn(struct gpu *g, float *d_table, const int32_t *ids, const fl
 
 /* Layers of gate networks. gpu_activate: y += bias [n], out = act(y), T rows. gpu_activate_back:
  * out = act(y), d *= act'(y). */
-enum gpu_act { GPU_SILU, GPU_GELU, GPU_RELU };
-void gpu_activate(struct gpu *g, enum gpu_act act, float *y, float *out, size_t ld,
+void gpu_activate(struct gpu *g, enum gate_activation act, float *y, float *out, size_t ld,
                   const float *bias, int T, int n);
-void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, const float *y,
-                       size_t ld, int T, int n);
-/* z += bias [n]; value[t * ld_value + i] = sigmoid(z[t, i]) for write gates, otherwise its log.
- * gpu_read_out_back sets d_z [t, i] from d_value. */
+void gpu_activate_back(struct gpu *g, enum gate_activation act, float *out, float *d,
+                       const float *y, size_t ld, int T, int n);
+/* z += bias [n], and value[t * ld_value + i] = output(z[t, i]).  back: d_z [t, i] is set from
+ * d_value. */
 void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float *value,
-                  size_t ld_value, int T, int n, bool write);
+                  size_t ld_value, int T, int n, enum gate_output output);
 void gpu_read_out_back(struct gpu *g, float *d_z, size_t ld_dz, const float *z, size_t ld_z,
-                       const float *d_value, size_t ld_value, int T, int n, bool write);
+                       const float *d_value, size_t ld_value, int T, int n,
+                       enum gate_output output);
 
 /* Capacity loss (capacity.h): sums [heads, T] become R. gpu_capacity_back sets d_log_beta, the
  * gradient of log beta, from d, the gradient of R. first: [T]. */

@@ -59,11 +59,11 @@ void gpu_list_gone(struct gpu *g, const struct gpu_heads *h, const int32_t *head
     LAUNCH(gone_kernel, blocks_for((size_t)n, LANES), LANES, 0, g, in, head, slot, n);
 }
 
-/* Returns the sort key of select.c for one head: a smaller key is worse, and all keys differ. */
+/* The order of ranking.h within one head: a worse entry has a smaller key. */
 DEVICE unsigned long long key_of(float score, int32_t pos, bool older)
 {
-    unsigned low = older ? ~(unsigned)pos : (unsigned)pos;
-    return (unsigned long long)rising(score) << 32 | low;
+    unsigned low = rank_of_position(pos, older ? TIE_OLDER : TIE_NEWER);
+    return (unsigned long long)rank_of_score(score) << 32 | low;
 }
 
 DEVICE unsigned long long block_least(unsigned long long v)

@@ -16,6 +16,8 @@
 #define KVF_ENGINE_CUDA_HEADS_H
 
 #include "engine/cuda/gpu.h"
+#include "engine/kernels/gate_math.h"
+#include "engine/kernels/score_math.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -152,26 +154,26 @@ struct gpu_runs {
 };
 /* out: [n_rows][T][n_units][all runs] */
 void gpu_join_runs(struct gpu *g, const struct gpu_runs *runs, float *out);
-/* For rows x [T][n]: gpu_gate_act sets x[t][i] = act(x[t][i] + bias[i]), or multiplies by
- * with[t][i] instead of act. bias and with may be NULL. act: enum gate_activation. gpu_gate_end
- * applies `ending` (enum gate_ending) instead and writes rows of out, ld apart. */
+/* x[t][i] = act(x[t][i] + bias[i]) for rows x [T][n].  with: not NULL: times with[t][i] instead of
+ * the activation.  bias may be NULL. */
 void gpu_gate_act(struct gpu *g, float *x, const float *bias, const float *with, int T, int n,
-                  int act);
-void gpu_gate_end(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
-                  int n, int ending);
-/* One stage of the gate networks of all layers, `units` per layer, for one token of each of n_rows
- * <= GPU_TOGETHER sequences, in one launch. The bits of a row do not depend on n_rows. Net i is
- * unit i % units of layer i / units. For row r it reads K floats at x[r] + layer * ld_x + unit * K
- * and writes N at out[r] + i * N, after bias and activation. If `with` is set, the sum is
- * multiplied by with[r] + i * N instead of the activation. The last stage applies the ending
- * instead. */
+                  enum gate_activation act);
+/* out[t][i] = output(x[t][i] + bias[i]), rows of out ld apart.  bias may be NULL. */
+void gpu_gate_output(struct gpu *g, float *out, size_t ld, const float *x, const float *bias, int T,
+                     int n, enum gate_output output);
+/* A stage of the networks of all layers, `units` of each, for one token of each of n_rows <=
+ * GPU_TOGETHER sequences, in one launch; a row has the same bits for any number of them.  Net i is
+ * unit i % units of layer i / units: of row r it reads K floats at x[r] + layer * ld_x + unit * K
+ * and leaves N at out[r] + i * N, behind bias and activation, or times what is at with[r] + i * N
+ * in its place; the last stage has the output function instead. */
 struct gpu_gate_stage {
     const float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
     int nets, units, N, K, n_rows;
     const float *x[GPU_TOGETHER], *with[GPU_TOGETHER]; /* with NULL: the activation */
     float *out[GPU_TOGETHER];
     size_t ld_x;
-    int act, ending;
+    enum gate_activation act;
+    enum gate_output output; /* of the last stage */
     bool last;
 };
 void gpu_gate_stage(struct gpu *g, const struct gpu_gate_stage *stage, bool exact);
@@ -184,7 +186,8 @@ struct gpu_gate_rows {
     const float *x, *with;
     float *out;
     size_t ld_x, ld_out;
-    int act, ending;
+    enum gate_activation act;
+    enum gate_output output; /* of the last stage */
     bool last;
 };
 void gpu_gate_rows(struct gpu *g, const struct gpu_gate_rows *stage);
@@ -252,11 +255,10 @@ void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned c
                       uint64_t seed, int heads_of_layer, float *drawn, float *out);
 /* Scores that persist across cuts, as in history.c. out is divided by its maximum over the
  * candidates (normalise) and, with alpha > 0, folded into the history; NaN: no history. */
-enum gpu_fold { GPU_FOLD_MAX, GPU_FOLD_AVERAGE, GPU_FOLD_SUM }; /* enum fold_kind */
 struct gpu_history {
     float *history; /* [heads][ld_slot] */
     float alpha;
-    int fold;
+    enum fold_kind fold;
     bool normalise;
 };
 void gpu_score_history(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,

@@ -62,9 +62,8 @@ __global__ void possible_kernel(struct gpu_reads r, int first, int D, struct gpu
     for (int g = g0; g < end; g++) {
         float sum = 0;
         for (int d = 0; d < D; d++) {
-            float x = q[g * D + d];
-            sum += fmaxf(x * b.least[row + (size_t)d * (size_t)r.ld],
-                         x * b.most[row + (size_t)d * (size_t)r.ld]);
+            size_t at = row + (size_t)d * (size_t)r.ld;
+            sum += formula_page_bound(q[g * D + d], b.least[at], b.most[at]);
         }
         top = fmaxf(top, sum);
     }

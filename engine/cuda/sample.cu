@@ -2,7 +2,6 @@
  * without copies to host. */
 #include "engine/cuda/device.cuh"
 
-#define DRAW_FN DEVICE
 #include "engine/kernels/draw.h"
 
 enum { LANES = 256, BINS = 256, DIGIT_BITS = 8, PIECE = LANES };
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(LANES) best_kernel(struct desk x, const float 
     int i = (int)(blockIdx.x * LANES + threadIdx.x);
     unsigned long long key = 0;
     if (i < x.n)
-        key = (unsigned long long)rising(logits[i]) << 32 | ~(unsigned)i;
+        key = (unsigned long long)rank_of_score(logits[i]) << 32 | ~(unsigned)i;
     key = warp_most(key);
     if (lane_of_warp() == 0)
         atomicMax(&x.d->best, key);

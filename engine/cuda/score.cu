@@ -32,16 +32,6 @@ void gpu_score_column(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(column_kernel, grid_of(h), LANES, 0, g, a, column, sign, out);
 }
 
-/* Returns log of the sum over k < N of beta^k, b = log beta. */
-DEVICE double retention_sum(double b, int N)
-{
-    if (N == 1)
-        return b != b ? b : 0;
-    if (b > -1e-12)
-        return log((double)N);
-    return log(expm1((double)N * b) / expm1(b));
-}
-
 __global__ void retention_kernel(struct asked a, const float *log_beta, int32_t from, int lookahead,
                                  float *out)
 {
@@ -49,9 +39,9 @@ __global__ void retention_kernel(struct asked a, const float *log_beta, int32_t 
     size_t place;
     if (!entry_of(a, &at, &slot, &place))
         return;
-    double b = (double)log_beta[place], c = retention_sum(b, lookahead);
+    double b = (double)log_beta[place], c = formula_retention_sum(b, lookahead);
     int32_t age = from + now_of(a) - a.h.cache.pos[place];
-    out[place] = (float)(age == 0 ? c : (double)age * b + c);
+    out[place] = formula_retention(age, b, c);
 }
 
 void gpu_score_retention(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
@@ -76,7 +66,7 @@ __global__ void __launch_bounds__(PAGE_SLOTS)
     for (int d = 0; d < D; d++)
         square += sum[d] * sum[d];
     for (int d = s; d < D; d += PAGE_SLOTS)
-        mean[d] = (float)(sum[d] * (square > 0 ? 1.0 / sqrt(square) : 0));
+        mean[d] = (float)(sum[d] * formula_unit_scale(square));
     __syncthreads();
     if (slot >= a.h.n[at])
         return;
@@ -85,7 +75,7 @@ __global__ void __launch_bounds__(PAGE_SLOTS)
     for (int d = 0; d < D; d++)
         dot = fmaf(mean[d], kv_value(keys, (size_t)(d * PAGE_SLOTS + s)), dot);
     size_t place = (size_t)at * (size_t)a.h.cache.ld_slot + (size_t)slot;
-    out[place] = norms[place] > 0 ? -dot / norms[place] : 0;
+    out[place] = formula_keydiff(dot, norms[place]);
 }
 
 void gpu_score_keydiff(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,
@@ -138,15 +128,6 @@ void gpu_score_divide(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(divide_kernel, grid_of(h), LANES, 0, g, a, by, out);
 }
 
-/* splitmix64 of base/rng.h. */
-DEVICE uint64_t splitmix(uint64_t x)
-{
-    uint64_t z = x + 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 __global__ void random_kernel(struct asked a, uint64_t seed, int heads_of_layer, float *drawn,
                               float *out)
 {
@@ -154,12 +135,9 @@ __global__ void random_kernel(struct asked a, uint64_t seed, int heads_of_layer,
     size_t place;
     if (!entry_of(a, &at, &slot, &place))
         return;
-    if (drawn[place] != drawn[place]) {
-        uint64_t x = splitmix(seed) ^ (uint64_t)(at / heads_of_layer);
-        x = splitmix(x) ^ (uint64_t)(at % heads_of_layer);
-        x = splitmix(x) ^ (uint64_t)a.h.cache.pos[place];
-        drawn[place] = (float)(splitmix(x) >> 40) * 0x1p-24f;
-    }
+    if (drawn[place] != drawn[place])
+        drawn[place] = formula_random_number(seed, at / heads_of_layer, at % heads_of_layer,
+                                             a.h.cache.pos[place]);
     out[place] = drawn[place];
 }
 
@@ -168,14 +146,6 @@ void gpu_score_random(struct gpu *g, const struct gpu_heads *h, const unsigned c
 {
     struct asked a = {*h, due};
     LAUNCH(random_kernel, grid_of(h), LANES, 0, g, a, seed, heads_of_layer, drawn, out);
-}
-
-/* Returns the new history from the past value and the score of this cut (history.c). */
-DEVICE float folded(int kind, float alpha, float past, float score)
-{
-    if (kind == GPU_FOLD_AVERAGE)
-        return alpha * past + (1 - alpha) * score;
-    return kind == GPU_FOLD_SUM ? alpha * past + score : fmaxf(alpha * past, score);
 }
 
 /* Block (head). */
@@ -196,7 +166,7 @@ __global__ void __launch_bounds__(LANES)
     for (int i = (int)threadIdx.x; i < n; i += LANES) {
         float v = top > 0 ? own[i] / top : own[i];
         if (x.alpha > 0 && past[i] == past[i])
-            v = folded(x.fold, x.alpha, past[i], v);
+            v = formula_fold(x.fold, x.alpha, past[i], v);
         if (x.alpha > 0 && candidate(pos[i], sinks, recent_from))
             past[i] = v;
         own[i] = v;

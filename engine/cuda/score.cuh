@@ -5,6 +5,7 @@
 
 #include "engine/cuda/device.cuh"
 #include "engine/cuda/heads.h"
+#include "engine/kernels/score_math.h"
 
 enum { LANES = 256 };
 
@@ -63,12 +64,6 @@ DEVICE int32_t now_of(const struct asked &a)
 DEVICE bool candidate(int32_t pos, int32_t sinks, int32_t recent_from)
 {
     return pos >= sinks && pos < recent_from;
-}
-
-/* Rounds x to integer units, so that sums are exact (window.c). */
-DEVICE double in_units(float x, double magic)
-{
-    return ((double)x + magic) - magic;
 }
 
 /* Returns the sum of exp(value(i) - top), i < n, in the order of i, in every lane. All LANES

@@ -58,9 +58,7 @@ DEVICE void turn(const struct expected &x, int pair, double *a, double *b)
 {
     if (pair >= x.in.pairs)
         return;
-    double c = x.in.turns[2 * pair], s = x.in.turns[2 * pair + 1], u = *a, v = *b;
-    *a = c * u - s * v;
-    *b = s * u + c * v;
+    formula_rotate(a, b, x.in.turns[2 * pair], x.in.turns[2 * pair + 1]);
 }
 
 /* Block (pair of rows, query head), lane: a pair of columns. Pairs are rotated in their order.
@@ -120,8 +118,8 @@ __global__ void __launch_bounds__(PAGE_SLOTS) logit_kernel(struct asked a, struc
         dot += mu[i] * k;
         square += row * k;
     }
-    x.z[(size_t)g * (size_t)a.h.cache.ld_slot + (size_t)slot] =
-        (float)(scale * dot / sqrt((double)D) + scale * scale * square / (2.0 * (double)D));
+    x.z[(size_t)g * (size_t)a.h.cache.ld_slot + (size_t)slot] = formula_expected_logit(scale, dot,
+                                                                                       square, D);
 }
 
 /* Block (head of the layer): weights of the entries after the sinks, and the score. */
@@ -150,8 +148,7 @@ __global__ void __launch_bounds__(LANES)
                 out[i] += (float)(exp((double)z[i] - (double)top) / sum);
     }
     for (int i = (int)threadIdx.x; i < n; i += LANES)
-        out[i] = (float)(((double)out[i] / (end - q0) + x.in.epsilon)
-                         * (double)x.in.values[first + (size_t)i]);
+        out[i] = formula_expected(out[i], end - q0, x.in.epsilon, x.in.values[first + (size_t)i]);
 }
 
 void gpu_score_expected(struct gpu *g, const struct gpu_heads *h, const unsigned char *due,

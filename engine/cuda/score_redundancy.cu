@@ -10,7 +10,6 @@ enum {
     MINE = 4,          /* rows, and columns, of a lane: (TILE / MINE)^2 lanes */
     CHANNELS = 128,
 };
-#define SIMILAR 0.5f
 
 /* Layout of the scratch memory. */
 struct redundancy {
@@ -52,7 +51,7 @@ template <class KV> __global__ void scale_kernel(struct asked a, struct redundan
         double v = (double)kv_value(key, (size_t)d * PAGE_SLOTS);
         square += v * v;
     }
-    x.scale[place] = square > 0 ? 1.0 / sqrt(square) : 0;
+    x.scale[place] = formula_unit_scale(square);
 }
 
 /* The key of an entry and the factor that normalises it; factor 0 and an arbitrary key if there is
@@ -131,7 +130,7 @@ __global__ void __launch_bounds__(LANES) near_kernel(struct asked a, struct redu
             waits[j] = r0 + r + j < n && best[r + j] < 0;
         __syncthreads(); /* all lanes know which rows are open */
         for (int j = 0; j < MINE * MINE; j++)
-            if (waits[j / MINE] && sum[j / MINE][j % MINE] > SIMILAR
+            if (waits[j / MINE] && sum[j / MINE][j % MINE] > SCORE_SIMILAR
                 && r0 + r + j / MINE != c0 + c + j % MINE)
                 atomicMax(&best[r + j / MINE], c0 + c + j % MINE);
         __syncthreads();
@@ -207,7 +206,7 @@ __global__ void __launch_bounds__(LANES)
     most = block_max(most);
     for (int i = (int)threadIdx.x; i < n; i += LANES) {
         float *v = out + first + (size_t)order[i];
-        *v = lambda * *v - (1 - lambda) * r[i] / (normalise ? most : 1.0f);
+        *v = formula_against_redundancy(lambda, *v, r[i], normalise ? most : 1.0f);
     }
 }
 

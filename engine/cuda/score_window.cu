@@ -18,9 +18,9 @@ __global__ void window_kernel(struct asked a, struct gpu_group x, struct gpu_win
         for (int q = q0; q < end; q++) {
             float p = weight_at(a.h, w, q, row, slot, pos);
             most = p > most ? p : most;
-            sum += x.max ? 0 : in_units(p, magic);
+            sum += x.max ? 0 : formula_in_units((double)p, magic);
         }
-        sum += x.max ? in_units(most, magic) : 0;
+        sum += x.max ? formula_in_units((double)most, magic) : 0;
     }
     double scale = 1.0 / (w.held ? w.held : 1);
     out[place] = (float)(sum * (x.mean ? scale / (end - q0) : scale));
@@ -152,7 +152,7 @@ __global__ void below_kernel(struct asked a, struct gpu_group x, struct gpu_wind
         int row = row_at(w, age);
         float sum = row_of_group(a, x, w, nullptr, q0, end, row, slot, pos);
         int seen = w.row_n[(size_t)(end - 1) * (size_t)w.ring + (size_t)row];
-        count += pos <= w.row_t[row] && sum < (float)(end - q0) / (float)seen;
+        count += pos <= w.row_t[row] && formula_below_even(sum, end - q0, seen);
     }
     out[place] = (float)-count;
 }
@@ -178,9 +178,7 @@ DEVICE float spread_of(const struct asked &a, const struct gpu_window &w, int q,
         square += __double2ll_rn(p * p / SPREAD_UNIT);
     }
     double per = w.held > 0 ? 1.0 / w.held : 0, more = w.held > 1 ? gamma / (w.held - 1) : 0;
-    double s = (double)sum * SPREAD_UNIT, mean = s * per;
-    double var = (double)square * SPREAD_UNIT - s * mean;
-    return (float)(mean + more * (var > 0 ? var : 0));
+    return formula_spread(sum, square, per, more);
 }
 
 __global__ void spread_kernel(struct asked a, struct gpu_group x, struct gpu_window w, double gamma,
@@ -207,19 +205,6 @@ void gpu_score_spread(struct gpu *g, const struct gpu_heads *h, const unsigned c
     LAUNCH(spread_kernel, grid_of(h), LANES, 0, g, a, x, window, gamma, out);
 }
 
-/* Returns the maximum or the mean of copy[i - half .. i + half], limited to 0 .. n - 1. */
-DEVICE float pooled(const float *copy, int i, int n, int width, bool max)
-{
-    int half = width / 2, lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
-    float v = copy[lo];
-    for (int j = lo + 1; j <= hi; j++)
-        if (!max)
-            v += copy[j];
-        else if (copy[j] > v)
-            v = copy[j];
-    return max ? v : v / (float)width;
-}
-
 /* Block (head): candidates are contiguous in order of time. */
 __global__ void __launch_bounds__(LANES)
     pool_kernel(struct asked a, int width, bool max, int32_t sinks, int32_t recent_from,
@@ -240,8 +225,10 @@ __global__ void __launch_bounds__(LANES)
     for (int i = (int)threadIdx.x; i < m; i += LANES)
         copy[first + (size_t)i] = out[first + (size_t)order[i]];
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < m; i += LANES)
-        out[first + (size_t)order[i]] = pooled(copy + first, i, m, width, max);
+    for (int i = (int)threadIdx.x; i < m; i += LANES) {
+        float v = formula_pooled(copy + first, i, m, width / 2, max);
+        out[first + (size_t)order[i]] = max ? v : v / (float)width;
+    }
 }
 
 void gpu_pool(struct gpu *g, const struct gpu_heads *h, const unsigned char *due, int width,

@@ -289,26 +289,7 @@ void gpu_swiglu_back(struct gpu *g, float *d, size_t ld_d, const float *x, size_
     LAUNCH(swiglu_back_kernel, over(n, T), LANES, 0, g, d, ld_d, x, ld_x, n);
 }
 
-DEVICE float act_of(enum gpu_act act, float x)
-{
-    if (act == GPU_SILU)
-        return x / (1.0f + expf(-x));
-    if (act == GPU_GELU)
-        return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-    return x > 0 ? x : 0.0f;
-}
-
-DEVICE float slope_of(enum gpu_act act, float x)
-{
-    float s = sigmoid(x);
-    if (act == GPU_SILU)
-        return s * (1.0f + x * (1.0f - s));
-    if (act == GPU_GELU) /* Phi(x) + x phi(x) */
-        return 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
-    return x > 0 ? 1.0f : 0.0f;
-}
-
-__global__ void activate_kernel(enum gpu_act act, float *y, float *out, size_t ld,
+__global__ void activate_kernel(enum gate_activation act, float *y, float *out, size_t ld,
                                 const float *bias, int n)
 {
     int i = column();
@@ -317,28 +298,28 @@ __global__ void activate_kernel(enum gpu_act act, float *y, float *out, size_t l
     size_t at = (size_t)blockIdx.x * ld + (size_t)i;
     float v = y[at] + bias[i];
     y[at] = v;
-    out[at] = act_of(act, v);
+    out[at] = gate_activate(act, v);
 }
 
-void gpu_activate(struct gpu *g, enum gpu_act act, float *y, float *out, size_t ld,
+void gpu_activate(struct gpu *g, enum gate_activation act, float *y, float *out, size_t ld,
                   const float *bias, int T, int n)
 {
     LAUNCH(activate_kernel, over(n, T), LANES, 0, g, act, y, out, ld, bias, n);
 }
 
-__global__ void activate_back_kernel(enum gpu_act act, float *out, float *d, const float *y,
+__global__ void activate_back_kernel(enum gate_activation act, float *out, float *d, const float *y,
                                      size_t ld, int n)
 {
     int i = column();
     if (i >= n)
         return;
     size_t at = (size_t)blockIdx.x * ld + (size_t)i;
-    out[at] = act_of(act, y[at]);
-    d[at] *= slope_of(act, y[at]);
+    out[at] = gate_activate(act, y[at]);
+    d[at] *= gate_activate_slope(act, y[at]);
 }
 
-void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, const float *y,
-                       size_t ld, int T, int n)
+void gpu_activate_back(struct gpu *g, enum gate_activation act, float *out, float *d,
+                       const float *y, size_t ld, int T, int n)
 {
     LAUNCH(activate_back_kernel, over(n, T), LANES, 0, g, act, out, d, y, ld, n);
 }
@@ -346,42 +327,39 @@ void gpu_activate_back(struct gpu *g, enum gpu_act act, float *out, float *d, co
 /* ---- gates ---- */
 
 __global__ void read_out_kernel(float *z, size_t ld_z, const float *bias, float *value,
-                                size_t ld_value, int n, bool write)
+                                size_t ld_value, int n, enum gate_output output)
 {
     int i = column();
     if (i >= n)
         return;
     float *at = z + (size_t)blockIdx.x * ld_z + (size_t)i, v = *at + bias[i];
     *at = v;
-    value[(size_t)blockIdx.x * ld_value + (size_t)i] = write ? sigmoid(v)
-                                                             : fminf(v, 0.0f)
-                                                                   - log1pf(expf(-fabsf(v)));
+    value[(size_t)blockIdx.x * ld_value + (size_t)i] = gate_output(output, v);
 }
 
 void gpu_read_out(struct gpu *g, float *z, size_t ld_z, const float *bias, float *value,
-                  size_t ld_value, int T, int n, bool write)
+                  size_t ld_value, int T, int n, enum gate_output output)
 {
-    LAUNCH(read_out_kernel, over(n, T), LANES, 0, g, z, ld_z, bias, value, ld_value, n, write);
+    LAUNCH(read_out_kernel, over(n, T), LANES, 0, g, z, ld_z, bias, value, ld_value, n, output);
 }
 
-/* d log sigmoid(z) = sigmoid(-z) dz; d sigmoid(z) = g (1 - g) dz. */
 __global__ void read_out_back_kernel(float *d_z, size_t ld_dz, const float *z, size_t ld_z,
-                                     const float *d_value, size_t ld_value, int n, bool write)
+                                     const float *d_value, size_t ld_value, int n,
+                                     enum gate_output output)
 {
     int i = column();
     if (i >= n)
         return;
-    float v = z[(size_t)blockIdx.x * ld_z + (size_t)i], g = sigmoid(v);
+    float slope = gate_output_slope(output, z[(size_t)blockIdx.x * ld_z + (size_t)i]);
     d_z[(size_t)blockIdx.x * ld_dz + (size_t)i] = d_value[(size_t)blockIdx.x * ld_value + (size_t)i]
-                                                  * (write ? g * (1.0f - g)
-                                                           : 1.0f / (1.0f + expf(v)));
+                                                  * slope;
 }
 
 void gpu_read_out_back(struct gpu *g, float *d_z, size_t ld_dz, const float *z, size_t ld_z,
-                       const float *d_value, size_t ld_value, int T, int n, bool write)
+                       const float *d_value, size_t ld_value, int T, int n, enum gate_output output)
 {
     LAUNCH(read_out_back_kernel, over(n, T), LANES, 0, g, d_z, ld_dz, z, ld_z, d_value, ld_value, n,
-           write);
+           output);
 }
 
 __global__ void gates_kernel(float *number, float *value, size_t n, bool write, float least)

@@ -5,10 +5,8 @@
 #include "base/mem.h"
 #include "engine/device/decode.h"
 
-enum { MOST_STAGES = 3 };
-
-/* A linear layer of all units of all layers, one behind the other. */
-struct stage {
+/* The linear layer of a stage, of all units of all layers, one behind the other. */
+struct linear {
     float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
     int N, K;
 };
@@ -18,7 +16,8 @@ struct device_gates {
     char hash[33];
     struct gate_net net;
     int nets; /* units of all layers */
-    struct stage stage[MOST_STAGES];
+    int n_stages;
+    struct linear linear[GATE_STAGES];
     float *norm[2]; /* [L][head_dim] or NULL */
     int hidden_n;   /* the widest */
 };
@@ -36,8 +35,8 @@ static void put_weights(struct gpu *g, const struct gates *gates, const struct d
                         int net, int i, float *w)
 {
     int units = d->net.n_units;
-    const struct gate_stage from = gates_stage(gates, net / units, net % units, i);
-    const struct stage *to = &d->stage[i];
+    const struct gate_linear from = gates_linear(gates, net / units, net % units, i);
+    const struct linear *to = &d->linear[i];
     size_t n = (size_t)to->N * (size_t)to->K;
     gates_weights(gates, net / units, net % units, i, w);
     gpu_put(g, to->w + (size_t)net * n, w, n * sizeof *w);
@@ -47,8 +46,8 @@ static void put_weights(struct gpu *g, const struct gates *gates, const struct d
 
 static int put_stage(struct gpu *g, const struct gates *gates, struct device_gates *d, int i)
 {
-    const struct gate_stage from = gates_stage(gates, 0, 0, i);
-    struct stage *to = &d->stage[i];
+    const struct gate_linear from = gates_linear(gates, 0, 0, i);
+    struct linear *to = &d->linear[i];
     size_t nets = (size_t)d->nets, N = (size_t)from.N, K = (size_t)from.K;
     float *w = mem_alloc(N, K * sizeof *w);
     to->N = from.N;
@@ -69,7 +68,8 @@ static int put_net(struct gpu *g, const struct gates *gates, const struct model_
     size_t norms = (size_t)c->n_layers * (size_t)c->head_dim;
     int err = KVF_OK;
     d->nets = c->n_layers * d->net.n_units;
-    for (int i = 0; !err && i < d->net.n_stages; i++)
+    d->n_stages = gate_stages_count(d->net.stages);
+    for (int i = 0; !err && i < d->n_stages; i++)
         err = put_stage(g, gates, d, i);
     for (int i = 0; i < 2 && d->net.norm[i]; i++)
         d->norm[i] = put(g, d->net.norm[i], norms);
@@ -79,9 +79,9 @@ static int put_net(struct gpu *g, const struct gates *gates, const struct model_
 
 static void drop_net(struct gpu *g, struct device_gates *d)
 {
-    for (int i = 0; i < MOST_STAGES; i++) {
-        gpu_free(g, d->stage[i].w);
-        gpu_free(g, d->stage[i].bias);
+    for (int i = 0; i < GATE_STAGES; i++) {
+        gpu_free(g, d->linear[i].w);
+        gpu_free(g, d->linear[i].bias);
     }
     gpu_free(g, d->norm[0]);
     gpu_free(g, d->norm[1]);
@@ -197,26 +197,22 @@ static struct gpu_runs runs_of(const struct session *s, const struct device_gate
     const struct model_config *c = &s->e->config;
     int D = c->head_dim, q = c->n_heads * D, kv = c->n_kv_heads * D, H = c->n_kv_heads;
     size_t pre = s->ld_pre, ld = s->ld_qkv;
-    bool heads = d->net.gather == GATE_GATHER_HEAD || d->net.gather == GATE_GATHER_ENTRIES;
-    bool all = d->net.gather == GATE_GATHER_ALL;
-    struct gpu_runs r = {.n = all ? 3 : 2, .n_units = heads ? H : 1, .T = x->T, .n_rows = n};
-    for (int i = 0; i < n; i++) {
-        const float *query = x[i].pre, *key = x[i].qkv + q, *value = key + kv;
-        const float *before = query ? query + q : NULL; /* keys that are not turned */
-        const float *from[][GPU_MOST_RUNS] = {[GATE_GATHER_X] = {NULL},
-                                              [GATE_GATHER_KEYS_VALUES] = {before, value},
-                                              [GATE_GATHER_ENTRIES] = {key, value},
-                                              [GATE_GATHER_ALL] = {query, before, value},
-                                              [GATE_GATHER_HEAD] = {before, key}};
-        memcpy(r.from[i], from[d->net.gather], sizeof r.from[i]);
+    const struct gate_stages *list = d->net.stages;
+    bool heads = list->by_head;
+    struct gpu_runs r = {
+        .n = gate_inputs_count(list), .n_units = heads ? H : 1, .T = x->T, .n_rows = n};
+    for (int k = 0; k < r.n; k++) {
+        unsigned from = list->input[k].from;
+        bool rotated = from == GATE_IN_K_POST || from == GATE_IN_V, query = from == GATE_IN_Q;
+        int at = query ? 0 : q; /* in rows of queries, keys and values */
+        at += from == GATE_IN_V ? kv : 0;
+        for (int i = 0; i < n; i++)
+            r.from[i][k] = rotated ? x[i].qkv + at : x[i].pre + at;
+        r.ld[k] = rotated ? ld : pre;
+        r.step[k] = heads ? D : 0;
+        r.count[k] = query ? q : kv;
+        r.count[k] = heads ? D : r.count[k];
     }
-    for (int i = 0; i < r.n; i++) {
-        bool turned = d->net.gather == GATE_GATHER_ENTRIES || i == r.n - 1;
-        r.ld[i] = turned ? ld : pre;
-        r.step[i] = heads ? D : 0;
-        r.count[i] = heads ? D : kv;
-    }
-    r.count[0] = all ? q : r.count[0];
     return r;
 }
 
@@ -228,14 +224,14 @@ static size_t gather(struct gpu *g, const struct session *s, const struct device
 {
     for (int i = 0; i < n; i++)
         ret_x[i] = x[i].x;
-    if (d->net.gather == GATE_GATHER_X)
+    if (d->net.stages->input[0].from == GATE_IN_X)
         return x->ld_x;
-    size_t row = (size_t)d->net.n_units * (size_t)d->stage[0].K, D = (size_t)s->e->config.head_dim;
+    size_t row = (size_t)d->net.n_units * (size_t)d->linear[0].K, D = (size_t)s->e->config.head_dim;
     struct gpu_runs r = runs_of(s, d, x, n);
     for (int i = 0; i < 2 && d->norm[i]; i++)
         r.norm[i] = d->norm[i] + (size_t)layer * D;
     r.ld_norm = ld_norm;
-    r.eps = d->net.eps;
+    r.eps = GATE_NORM_EPS;
     gpu_join_runs(g, &r, in);
     for (int i = 0; i < n; i++)
         ret_x[i] = in + (size_t)(i * x->T) * row;
@@ -244,7 +240,7 @@ static size_t gather(struct gpu *g, const struct session *s, const struct device
 
 /* ---- the tokens of a chunk, a layer at a time */
 
-static struct gpu_matrix matrix_of(const struct stage *s, int net)
+static struct gpu_matrix matrix_of(const struct linear *s, int net)
 {
     size_t K = (size_t)s->K;
     return (struct gpu_matrix){.data = s->w + (size_t)net * (size_t)s->N * K,
@@ -256,7 +252,7 @@ static struct gpu_matrix matrix_of(const struct stage *s, int net)
 
 /* Rows of a chunk as other products of prompts. */
 static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
-                    const struct stage *stage, int net)
+                    const struct linear *stage, int net)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     const struct gpu_matrix w = matrix_of(stage, net);
@@ -265,7 +261,7 @@ static void product(struct session *s, float *out, const float *x, size_t ld_x, 
         gpu_product(g, out, ld, x, ld_x, T, &w);
 }
 
-static const float *bias_of(const struct stage *s, int net)
+static const float *bias_of(const struct linear *s, int net)
 {
     return s->bias ? s->bias + net * s->N : NULL;
 }
@@ -275,24 +271,20 @@ static void run_unit(struct session *s, const struct device_gates *d, int net, c
                      size_t ld, int T, float *out)
 {
     struct device_session *m = s->device_state;
-    const struct stage *w = d->stage;
-    const float *in = x;
-    size_t ld_in = ld;
-    int last = d->net.n_stages - 1;
-    for (int i = 0; i < last; i++) {
+    for (int i = 0; i < d->n_stages; i++) {
+        const struct linear *w = &d->linear[i];
+        const struct gate_stage *stage = &d->net.stages->stage[i];
+        const float *in = stage->reads ? m->gate.hidden[(stage->reads - 1) & 1] : x;
         float *to = m->gate.hidden[i & 1];
-        product(s, to, in, ld_in, T, &w[i], net);
-        gpu_gate_act(m->gpu, to, bias_of(&w[i], net), d->net.gated && i == 1 ? x : NULL, T, w[i].N,
-                     (int)d->net.activation);
-        x = to;
-        ld = (size_t)w[i].N;
-        in = d->net.gated ? in : to;
-        ld_in = d->net.gated ? ld_in : ld;
+        product(s, to, in, stage->reads ? (size_t)w->K : ld, T, w, net);
+        if (stage->then == GATE_THEN_OUTPUT)
+            gpu_gate_output(m->gpu, out, (size_t)s->e->config.n_kv_heads, to, bias_of(w, net), T,
+                            w->N, d->net.stages->output);
+        else
+            gpu_gate_act(m->gpu, to, bias_of(w, net),
+                         stage->then == GATE_THEN_MULTIPLY ? m->gate.hidden[0] : NULL, T, w->N,
+                         d->net.activation);
     }
-    float *z = m->gate.hidden[last & 1];
-    product(s, z, x, ld, T, &w[last], net);
-    gpu_gate_end(m->gpu, out, (size_t)s->e->config.n_kv_heads, z, bias_of(&w[last], net), T,
-                 w[last].N, (int)d->net.ending);
 }
 
 /* All units of a layer, a launch for each stage. */
@@ -300,11 +292,11 @@ static void run_units(struct session *s, const struct device_gates *d, int layer
                       size_t ld, int T, float *out)
 {
     struct device_session *m = s->device_state;
-    int units = d->net.n_units, net = layer * units, last = d->net.n_stages - 1;
-    for (int i = 0; i <= last; i++) {
-        const struct stage *w = &d->stage[i];
-        bool first = i == 0 || (d->net.gated && i < last);
-        size_t before = i > 0 ? (size_t)(units * d->stage[i - 1].N) : 0;
+    int units = d->net.n_units, net = layer * units;
+    for (int i = 0; i < d->n_stages; i++) {
+        const struct linear *w = &d->linear[i];
+        const struct gate_stage *stage = &d->net.stages->stage[i];
+        bool last = stage->then == GATE_THEN_OUTPUT;
         const struct gpu_gate_rows rows = {
             .w = w->w + (size_t)net * (size_t)w->N * (size_t)w->K,
             .bias = bias_of(w, net),
@@ -312,14 +304,14 @@ static void run_units(struct session *s, const struct device_gates *d, int layer
             .N = w->N,
             .K = w->K,
             .T = T,
-            .x = first ? x : m->gate.hidden[(i - 1) & 1],
-            .with = d->net.gated && i == 1 && i < last ? m->gate.hidden[0] : NULL,
-            .out = i == last ? out : m->gate.hidden[i & 1],
-            .ld_x = first ? ld : before,
-            .ld_out = i == last ? (size_t)s->e->config.n_kv_heads : (size_t)(units * w->N),
-            .act = (int)d->net.activation,
-            .ending = (int)d->net.ending,
-            .last = i == last};
+            .x = stage->reads ? m->gate.hidden[(stage->reads - 1) & 1] : x,
+            .with = stage->then == GATE_THEN_MULTIPLY ? m->gate.hidden[0] : NULL,
+            .out = last ? out : m->gate.hidden[i & 1],
+            .ld_x = stage->reads ? (size_t)(units * w->K) : ld,
+            .ld_out = last ? (size_t)s->e->config.n_kv_heads : (size_t)(units * w->N),
+            .act = d->net.activation,
+            .output = d->net.stages->output,
+            .last = last};
         gpu_gate_rows(m->gpu, &rows);
     }
 }
@@ -351,8 +343,9 @@ static struct gpu_gate_stage stage_of(const struct device_session *m, const stru
                                       int i, int n, const float *const *in, size_t ld,
                                       float *const *out)
 {
-    const struct stage *w = &d->stage[i];
-    bool last = i == d->net.n_stages - 1, first = i == 0 || (d->net.gated && !last);
+    const struct linear *w = &d->linear[i];
+    const struct gate_stage *stage = &d->net.stages->stage[i];
+    bool last = stage->then == GATE_THEN_OUTPUT;
     struct gpu_gate_stage s = {.w = w->w,
                                .bias = w->bias,
                                .nets = d->nets,
@@ -360,13 +353,13 @@ static struct gpu_gate_stage stage_of(const struct device_session *m, const stru
                                .N = w->N,
                                .K = w->K,
                                .n_rows = n,
-                               .ld_x = first ? ld : (size_t)d->net.n_units * (size_t)w->K,
-                               .act = (int)d->net.activation,
-                               .ending = (int)d->net.ending,
+                               .ld_x = stage->reads ? (size_t)d->net.n_units * (size_t)w->K : ld,
+                               .act = d->net.activation,
+                               .output = d->net.stages->output,
                                .last = last};
     for (int r = 0; r < n; r++) {
-        s.x[r] = first ? in[r] : hidden_of(m, d, i - 1, r);
-        s.with[r] = d->net.gated && i == 1 ? hidden_of(m, d, 0, r) : NULL;
+        s.x[r] = stage->reads ? hidden_of(m, d, stage->reads - 1, r) : in[r];
+        s.with[r] = stage->then == GATE_THEN_MULTIPLY ? hidden_of(m, d, 0, r) : NULL;
         s.out[r] = last ? out[r] : hidden_of(m, d, i, r);
     }
     return s;
@@ -380,7 +373,7 @@ static void run_together(struct session *room, const struct device_gates *d,
     const float *in[GPU_TOGETHER];
     size_t D = (size_t)room->e->config.head_dim;
     size_t ld = gather(m->gpu, room, d, x, n, 0, D, m->gate.in, in);
-    for (int i = 0; i < d->net.n_stages; i++) {
+    for (int i = 0; i < d->n_stages; i++) {
         const struct gpu_gate_stage s = stage_of(m, d, i, n, in, ld, numbers);
         gpu_gate_stage(m->gpu, &s, room->e->exact);
     }

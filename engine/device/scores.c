@@ -71,10 +71,7 @@ static void eval_retention(struct session *s, const struct device_eviction *roun
 /* Returns 1.5 * 2^k, where 2^k is at least the largest possible sum (window.c). */
 static double magic_of(const struct method_params *p, const struct gpu_group *x)
 {
-    double magic = 3, most = 1.5 * p->window * x->per * (x->layer ? x->heads_of_layer : 1);
-    while (magic < most)
-        magic *= 2;
-    return magic;
+    return formula_sum_magic(p->window, x->per * (x->layer ? x->heads_of_layer : 1));
 }
 
 /* Computes the score from the rows of the observation window, before pooling. */
@@ -151,7 +148,8 @@ static void remember(struct session *s, const struct device_eviction *round, boo
 {
     struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
-    const struct gpu_history x = {r->history, (float)p->history, p->fold, normalise};
+    const struct gpu_history x = {r->history, (float)p->history, (enum fold_kind)p->fold,
+                                  normalise};
     if (normalise || p->history > 0)
         gpu_score_history(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
                           p->sinks, round->recent_from, r->score);

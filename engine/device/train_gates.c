@@ -1,31 +1,30 @@
-/* train_gates.c - trains gate networks on a device: one unit after another, all tokens at a time.
- * net_run.c defines the functions. The tape has the layout of the CPU. */
+/* train_gates.c - training of gate networks on a device: runs the list of stages of a layout
+ * (engine/gate/gate.h), one unit after the other, all tokens at a time.  The tape is that of
+ * net_run.c. */
 #include "engine/device/train.h"
-
-#define WGKV_EPS 1e-6f /* from the published code, as in engine/gate/gate_eval.c */
 
 /* A unit with its buffers in the scratch, all floats. */
 struct unit {
     const struct compute *c;
     const struct net *n;
     const struct net_input *in;
-    int layer, u, stages, of_readout; /* of_readout: heads that the last stage outputs */
-    bool write;
-    float *tape, *z;    /* the layer's tape; the unit's columns of z */
-    float *rows, *d_in; /* [T][ld_in] gathered inputs; their gradients */
-    float *act, *d_pre; /* [stages - 1][T][ld] */
-    float *d_z;         /* [T][ld_z] */
+    int layer, u, of_readout; /* of_readout: heads that the last stage outputs */
+    float *tape, *z;          /* the layer's tape; the unit's columns of z */
+    float *rows, *d_in;       /* [T][ld_in] gathered inputs; their gradients */
+    float *act, *d_pre;       /* [stages - 1][T][ld] */
+    float *d_z;               /* [T][ld_z] */
     size_t ld_in, ld, ld_z;
 };
 
 static bool gathers(const struct net *n)
 {
-    return n->layout->inputs != GATE_IN_X;
+    struct gate_segment x;
+    return layout_segment(n->layout, &n->facts.model, 0, 0, &x);
 }
 
 static size_t hidden_floats(const struct net *n, int T)
 {
-    return (size_t)(n->layout->n_stages - 1) * (size_t)T * padded(n->facts.hidden);
+    return (size_t)(n->n_stages - 1) * (size_t)T * padded(n->facts.hidden);
 }
 
 size_t device_net_scratch(const struct compute *c, const struct net *n, int T)
@@ -44,9 +43,7 @@ static struct unit unit_of(const struct compute *c, const struct net *n, int lay
                      .in = in,
                      .layer = layer,
                      .u = u,
-                     .stages = n->layout->n_stages,
                      .of_readout = n->layout->per_head ? 1 : n->H,
-                     .write = n->facts.layout == LAYOUT_WGKV,
                      .tape = tape + (size_t)u * hidden,
                      .z = tape + (size_t)n->n_units * hidden + (n->layout->per_head ? u : 0),
                      .ld_in = padded(n->dense[0].in),
@@ -62,7 +59,7 @@ static struct unit unit_of(const struct compute *c, const struct net *n, int lay
 
 static const struct net_dense *dense_of(const struct unit *r, int stage)
 {
-    return &r->n->dense[(r->layer * r->n->n_units + r->u) * r->stages + stage];
+    return &r->n->dense[(r->layer * r->n->n_units + r->u) * r->n->n_stages + stage];
 }
 
 static float *hidden_at(const struct unit *r, float *area, int stage)
@@ -70,41 +67,51 @@ static float *hidden_at(const struct unit *r, float *area, int stage)
     return area + (size_t)stage * (size_t)r->in->T * r->ld;
 }
 
-static enum gpu_act act_of(const struct net *n)
+/* The norm of an input. */
+static struct gpu_norm norm_of(const struct unit *r, int input, int channels)
 {
-    if (n->facts.activation == ACT_SILU)
-        return GPU_SILU;
-    return n->facts.activation == ACT_GELU ? GPU_GELU : GPU_RELU;
+    return (struct gpu_norm){r->in->T, 1, channels, GATE_NORM_EPS,
+                             r->n->there + r->n->norm_at[2 * r->layer + input]};
 }
 
-/* Returns the norm of a head's keys before RoPE (0) or after it (1). */
-static struct gpu_norm key_norm(const struct unit *r, int which)
+/* An input vector of the layer, rows ld floats apart, and the derivatives by it. */
+struct vector {
+    const float *v;
+    float *d;
+    size_t ld;
+};
+
+static struct vector vector_of(const struct unit *r, unsigned from, const struct net_grads *to)
 {
-    const struct net *n = r->n;
-    return (struct gpu_norm){r->in->T, 1, n->D, WGKV_EPS,
-                             n->there + n->norm_at[2 * r->layer + which]};
+    const struct net_input *in = r->in;
+    switch (from) {
+    case GATE_IN_K_PRE:
+        return (struct vector){in->k_pre, to->dk_pre, in->ld_pre};
+    case GATE_IN_K_POST:
+        return (struct vector){in->k_post, to->dk_post, in->ld_post};
+    default:
+        return (struct vector){in->v, to->dv, in->ld_v};
+    }
 }
 
-/* Returns the inputs of a unit: rows of x, or rows gathered from keys and values. */
+/* Rows that the unit reads: those of x, or copies of segments of the layer's vectors. */
 static const float *inputs(const struct unit *r, size_t *ret_ld)
 {
+    const struct net_grads none = {NULL, NULL, NULL, NULL, NULL};
     const struct net *n = r->n;
-    const struct net_input *in = r->in;
+    struct gate_segment x;
     struct gpu *g = gpu_of(r->c);
-    int kv = n->H * n->D;
-    size_t head = (size_t)r->u * (size_t)n->D;
     *ret_ld = gathers(n) ? r->ld_in : (size_t)n->facts.model.d_model;
-    if (!gathers(n))
-        return in->x;
-    if (n->layout->per_head) {
-        struct gpu_norm pre = key_norm(r, 0), post = key_norm(r, 1);
-        gpu_norm(g, &pre, r->rows, r->ld_in, in->k_pre + head, in->ld_pre);
-        gpu_norm(g, &post, r->rows + n->D, r->ld_in, in->k_post + head, in->ld_post);
-    } else {
-        gpu_copy_rows(g, r->rows, r->ld_in, in->k_pre, in->ld_pre, in->T, kv);
-        gpu_copy_rows(g, r->rows + kv, r->ld_in, in->v, in->ld_v, in->T, kv);
+    for (int i = 0; layout_segment(n->layout, &n->facts.model, r->u, i, &x); i++) {
+        const struct gate_source *from = &n->layout->stages.input[x.input];
+        const struct vector v = vector_of(r, from->from, &none);
+        const struct gpu_norm norm = from->norm ? norm_of(r, x.input, x.n) : (struct gpu_norm){0};
+        if (from->norm)
+            gpu_norm(g, &norm, r->rows + x.to, r->ld_in, v.v + x.at, v.ld);
+        else
+            gpu_copy_rows(g, r->rows + x.to, r->ld_in, v.v + x.at, v.ld, r->in->T, x.n);
     }
-    return r->rows;
+    return gathers(n) ? r->rows : r->in->x;
 }
 
 /* y [T, out] = x [T, in] W^T. */
@@ -126,25 +133,51 @@ static void forward(const struct unit *r, int stage, float *y, size_t ld_y, cons
                                                  .k = d->in});
 }
 
+/* What a stage reads: the network's input, or the output of an earlier stage. */
+static const float *stage_input(const struct unit *r, int s, const float *x, size_t *ld)
+{
+    int reads = r->n->layout->stages.stage[s].reads;
+    *ld = reads ? r->ld : *ld;
+    return reads ? hidden_at(r, r->act, reads - 1) : x;
+}
+
+/* What follows the linear layer of a stage, bias included, and its derivative.  The layouts that
+ * training offers have no GATE_THEN_MULTIPLY. */
+typedef void (*then_fn)(const struct unit *r, int s, float *value);
+
+static void activate(const struct unit *r, int s, float *value)
+{
+    const struct net_dense *d = dense_of(r, s);
+    (void)value;
+    gpu_activate(gpu_of(r->c), r->n->facts.activation, hidden_at(r, r->tape, s),
+                 hidden_at(r, r->act, s), r->ld, r->n->there + d->b_at, r->in->T, d->out);
+}
+
+static void write_output(const struct unit *r, int s, float *value)
+{
+    gpu_read_out(gpu_of(r->c), r->z, r->ld_z, r->n->there + dense_of(r, s)->b_at, value,
+                 (size_t)r->n->H, r->in->T, r->of_readout, r->n->layout->stages.output);
+}
+
+static const then_fn then_run[] = {[GATE_THEN_ACTIVATE] = activate,
+                                   [GATE_THEN_MULTIPLY] = NULL,
+                                   [GATE_THEN_OUTPUT] = write_output};
+
 void device_net(const struct compute *c, const struct net *n, int layer, const struct net_input *in,
                 float *tape, float *value, float *scratch)
 {
     for (int u = 0; u < n->n_units; u++) {
         struct unit r = unit_of(c, n, layer, u, in, tape, scratch);
-        size_t ld_x;
-        const float *x = inputs(&r, &ld_x);
-        for (int s = 0; s < r.stages - 1; s++) {
-            const struct net_dense *d = dense_of(&r, s);
-            float *y = hidden_at(&r, r.tape, s), *a = hidden_at(&r, r.act, s);
-            forward(&r, s, y, r.ld, x, ld_x);
-            gpu_activate(gpu_of(c), act_of(n), y, a, r.ld, n->there + d->b_at, in->T, d->out);
-            x = a;
-            ld_x = r.ld;
+        size_t ld_in;
+        const float *input = inputs(&r, &ld_in);
+        for (int s = 0; s < n->n_stages; s++) {
+            enum gate_then then = n->layout->stages.stage[s].then;
+            bool last = then == GATE_THEN_OUTPUT;
+            size_t ld_x = ld_in;
+            const float *x = stage_input(&r, s, input, &ld_x);
+            forward(&r, s, last ? r.z : hidden_at(&r, r.tape, s), last ? r.ld_z : r.ld, x, ld_x);
+            then_run[then](&r, s, value + (n->layout->per_head ? u : 0));
         }
-        forward(&r, r.stages - 1, r.z, r.ld_z, x, ld_x);
-        gpu_read_out(gpu_of(c), r.z, r.ld_z, n->there + dense_of(&r, r.stages - 1)->b_at,
-                     value + (n->layout->per_head ? u : 0), (size_t)n->H, in->T, r.of_readout,
-                     r.write);
     }
 }
 
@@ -177,30 +210,47 @@ static void backward(const struct unit *r, int stage, float *dx, size_t ld_dx, c
                                                  .add = add});
 }
 
-/* Passes the gradients of the gathered inputs on to keys and values. */
+/* Adds the derivatives by the inputs of a unit to those by the layer's vectors and norms. */
 static void inputs_back(const struct unit *r, const struct net_grads *to)
 {
     const struct net *n = r->n;
-    const struct net_input *in = r->in;
     struct gpu *g = gpu_of(r->c);
-    int kv = n->H * n->D;
-    size_t head = (size_t)r->u * (size_t)n->D;
-    if (!n->layout->per_head) {
-        gpu_add_rows(g, to->dk_pre, in->ld_pre, r->d_in, r->ld_in, in->T, kv);
-        gpu_add_rows(g, to->dv, in->ld_v, r->d_in + kv, r->ld_in, in->T, kv);
-        return;
-    }
-    const float *const key[] = {in->k_pre + head, in->k_post + head};
-    float *const d_key[] = {to->dk_pre + head, to->dk_post + head};
-    const size_t ld[] = {in->ld_pre, in->ld_post};
-    for (int which = 0; which < 2; which++) {
-        struct gpu_norm k = key_norm(r, which);
-        const float *dy = r->d_in + which * n->D;
-        gpu_norm_back(g, &k, d_key[which], ld[which], key[which], ld[which], dy, r->ld_in, false);
-        gpu_norm_learn(g, &k, to->grad + n->norm_at[2 * r->layer + which], key[which], ld[which],
-                       dy, r->ld_in);
+    struct gate_segment x;
+    for (int i = 0; layout_segment(n->layout, &n->facts.model, r->u, i, &x); i++) {
+        const struct gate_source *from = &n->layout->stages.input[x.input];
+        const struct vector v = vector_of(r, from->from, to);
+        const float *dy = r->d_in + x.to;
+        if (!from->norm) {
+            gpu_add_rows(g, v.d + x.at, v.ld, dy, r->ld_in, r->in->T, x.n);
+            continue;
+        }
+        const struct gpu_norm k = norm_of(r, x.input, x.n);
+        gpu_norm_back(g, &k, v.d + x.at, v.ld, v.v + x.at, v.ld, dy, r->ld_in, false);
+        gpu_norm_learn(g, &k, to->grad + n->norm_at[2 * r->layer + x.input], v.v + x.at, v.ld, dy,
+                       r->ld_in);
     }
 }
+
+/* The derivatives by y of a stage, from those by its output. */
+static void activate_back(const struct unit *r, int s, const float *d_value)
+{
+    (void)d_value;
+    gpu_activate_back(gpu_of(r->c), r->n->facts.activation, hidden_at(r, r->act, s),
+                      hidden_at(r, r->d_pre, s), hidden_at(r, r->tape, s), r->ld, r->in->T,
+                      dense_of(r, s)->out);
+}
+
+static void output_back(const struct unit *r, int s, const float *d_value)
+{
+    (void)s;
+    gpu_read_out_back(gpu_of(r->c), r->d_z, r->ld_z, r->z, r->ld_z, d_value, (size_t)r->n->H,
+                      r->in->T, r->of_readout, r->n->layout->stages.output);
+}
+
+typedef void (*back_fn)(const struct unit *r, int s, const float *d_value);
+static const back_fn then_back[] = {[GATE_THEN_ACTIVATE] = activate_back,
+                                    [GATE_THEN_MULTIPLY] = NULL,
+                                    [GATE_THEN_OUTPUT] = output_back};
 
 void device_net_back(const struct compute *c, const struct net *n, int layer,
                      const struct net_input *in, const float *tape, const float *d_value,
@@ -208,27 +258,28 @@ void device_net_back(const struct compute *c, const struct net *n, int layer,
 {
     for (int u = 0; u < n->n_units; u++) {
         struct unit r = unit_of(c, n, layer, u, in, (float *)(uintptr_t)tape, scratch);
-        size_t ld_x, ld_dy = r.ld_z;
-        const float *x = inputs(&r, &ld_x);
-        float *dy = r.d_z;
-        gpu_read_out_back(gpu_of(c), dy, ld_dy, r.z, r.ld_z,
-                          d_value + (n->layout->per_head ? u : 0), (size_t)n->H, in->T,
-                          r.of_readout, r.write);
-        for (int s = r.stages - 1; s > 0; s--) {
-            float *a = hidden_at(&r, r.act, s - 1), *dx = hidden_at(&r, r.d_pre, s - 1);
-            backward(&r, s, dx, r.ld, dy, ld_dy, false);
-            gpu_activate_back(gpu_of(c), act_of(n), a, dx, hidden_at(&r, r.tape, s - 1), r.ld,
-                              in->T, dense_of(&r, s)->in);
-            learn(&r, s, to->grad, dy, ld_dy, a, r.ld);
-            dy = dx;
-            ld_dy = r.ld;
+        size_t ld_in;
+        const float *input = inputs(&r, &ld_in);
+        for (int s = n->n_stages - 1; s >= 0; s--) {
+            const struct gate_stage *stage = &n->layout->stages.stage[s];
+            bool last = stage->then == GATE_THEN_OUTPUT;
+            float *dy = last ? r.d_z : hidden_at(&r, r.d_pre, s);
+            size_t ld_dy = last ? r.ld_z : r.ld;
+            then_back[stage->then](&r, s, d_value + (n->layout->per_head ? u : 0));
+            if (stage->reads)
+                backward(&r, s, hidden_at(&r, r.d_pre, stage->reads - 1), r.ld, dy, ld_dy, false);
+            else if (gathers(n))
+                backward(&r, s, r.d_in, r.ld_in, dy, ld_dy, false);
+            else
+                backward(&r, s, to->dx, ld_in, dy, ld_dy, true);
         }
-        learn(&r, 0, to->grad, dy, ld_dy, x, ld_x);
-        if (!gathers(n)) {
-            backward(&r, 0, to->dx, ld_x, dy, ld_dy, true);
-            continue;
+        for (int s = 0; s < n->n_stages; s++) { /* the outputs of all stages are there again */
+            bool last = s == n->n_stages - 1;
+            size_t ld_x = ld_in;
+            const float *x = stage_input(&r, s, input, &ld_x);
+            learn(&r, s, to->grad, last ? r.d_z : hidden_at(&r, r.d_pre, s), last ? r.ld_z : r.ld,
+                  x, ld_x);
         }
-        backward(&r, 0, r.d_in, r.ld_in, dy, ld_dy, false);
         inputs_back(&r, to);
     }
 }

@@ -25,7 +25,7 @@ void gates_close(struct gates *g)
         return;
     size_t n = g->unit ? (size_t)g->model.n_layers * (size_t)g->n_units : 0;
     for (size_t i = 0; i < n; i++)
-        for (int s = 0; s < STAGES; s++) {
+        for (int s = 0; s < GATE_STAGES; s++) {
             packed_finish(&g->unit[i].stage[s].w);
             mem_free(g->unit[i].stage[s].bias);
         }
@@ -101,7 +101,7 @@ int32_t gates_positions(const struct gates *g)
 
 unsigned gates_inputs(const struct gates *g)
 {
-    return gate_layouts[g->layout].inputs;
+    return layout_inputs(&gate_layouts[g->layout]);
 }
 
 float gates_alpha(const struct gates *g, int layer, int head)

@@ -17,6 +17,7 @@
 
 #include <kvf/err.h>
 
+#include "engine/kernels/gate_math.h"
 #include "engine/kernels/kernels.h"
 
 struct model_config;
@@ -116,33 +117,53 @@ size_t gates_scratch(const struct gates *g);
 void gates_eval(const struct gates *g, int layer, const struct gate_input *in, float *out,
                 float *scratch);
 
-/* The network of gates_eval, for who computes it elsewhere: on a device. */
-enum gate_gather { /* what it sees */
-                   GATE_GATHER_X,
-                   GATE_GATHER_KEYS_VALUES, /* k_pre, then v */
-                   GATE_GATHER_ENTRIES,     /* of head after head k_post, then v */
-                   GATE_GATHER_ALL,         /* q_pre, k_pre, v */
-                   GATE_GATHER_HEAD,        /* unit h: the norms of k_pre and of k_post of head h */
+/* The forward pass of a gate network, as a list.  The layouts (layouts.c) hold one each.  Four
+ * executors run it: gate_eval.c (decode on the CPU), engine/device/gates.c (decode on a device),
+ * engine/train/net_run.c and engine/device/train_gates.c (training, with derivatives).
+ *
+ * The network reads `input` vectors of a token one behind the other.  Then each stage is a linear
+ * layer W y + b of the network's input or of an earlier stage's output, followed by `then`. */
+enum { GATE_INPUTS = 3, GATE_STAGES = 3 };
+struct gate_source {
+    unsigned from; /* one of GATE_IN_*; 0 ends the list */
+    bool norm;     /* RMSNorm of each head, with the layer's norm of this index and GATE_NORM_EPS */
 };
-enum gate_activation { GATE_ACT_NONE, GATE_ACT_SILU, GATE_ACT_GELU, GATE_ACT_RELU };
-enum gate_ending { GATE_ENDS, GATE_ENDS_LOG_SIGMOID, GATE_ENDS_SIGMOID };
-struct gate_net {
-    int n_units, n_stages; /* a layer has one unit, or one for each head */
-    enum gate_gather gather;
-    enum gate_activation activation; /* behind all stages but the last */
-    bool gated; /* stages 0 and 1 see the same; the activated first times the second */
-    enum gate_ending ending;
-    const float *norm[2]; /* [L][head_dim], of GATE_GATHER_HEAD */
-    float eps;
+enum gate_then {
+    GATE_THEN_NOTHING,  /* ends the list */
+    GATE_THEN_ACTIVATE, /* the activation */
+    GATE_THEN_MULTIPLY, /* times the output of stage 0 */
+    GATE_THEN_OUTPUT    /* the output function; the result is the gate value */
 };
-/* false: there is none whose numbers another could make. */
-bool gates_net(const struct gates *g, struct gate_net *ret);
-/* A linear layer, and its weights [N][K]. */
 struct gate_stage {
+    enum gate_then then;
+    int reads; /* 0: the network's input; s: the output of stage s - 1 */
+};
+struct gate_stages {
+    struct gate_source input[GATE_INPUTS];
+    bool by_head; /* the inputs of head 0, then those of head 1, ... */
+    struct gate_stage stage[GATE_STAGES];
+    enum gate_output output;
+};
+/* Returns how many stages, and how many inputs, a list has. */
+int gate_stages_count(const struct gate_stages *s);
+int gate_inputs_count(const struct gate_stages *s);
+
+/* The network of gates_eval, for executors outside this module. */
+struct gate_net {
+    int n_units; /* networks of a layer: 1, or one for each head */
+    const struct gate_stages *stages;
+    enum gate_activation activation;
+    const float *norm[2]; /* [L][head_dim] of the inputs with a norm; else NULL */
+};
+/* Returns false if the gates are no network, or if only gates_eval() computes its rounding. */
+bool gates_net(const struct gates *g, struct gate_net *ret);
+/* The linear layer of a stage. */
+struct gate_linear {
     int N, K;
     const float *bias; /* [N]; NULL: none */
 };
-struct gate_stage gates_stage(const struct gates *g, int layer, int unit, int stage);
+struct gate_linear gates_linear(const struct gates *g, int layer, int unit, int stage);
+/* Copies its weights to out [N][K]. */
 void gates_weights(const struct gates *g, int layer, int unit, int stage, float *out);
 
 /* ---- one number per head: GATE_HEADS ---- */

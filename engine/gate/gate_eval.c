@@ -1,3 +1,4 @@
+/* gate_eval.c - gate values of a token on the CPU: runs the stages of a layout (gate.h). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -11,23 +12,16 @@ static size_t padded(int n)
     return ((size_t)n + PANEL - 1) / PANEL * PANEL;
 }
 
-/* Channels that are gathered before the first linear layer; 0: none. */
+/* Floats of the inputs of a layer's networks, one behind the other.  0: they are read in place. */
 static int n_gathered(const struct gates *g)
 {
-    switch (g->layout) {
-    case LAYOUT_RGKV:
-    case LAYOUT_RG2:
-    case LAYOUT_RG3:
-        return size_of(g, S_2HD);
-    case LAYOUT_WGKV:
-        return size_of(g, S_2D);
-    case LAYOUT_LOCRET:
-        return size_of(g, S_QKV);
-    case LAYOUT_SEER:
+    const struct layout *l = &gate_layouts[g->layout];
+    struct gate_segment x = {0, 0, 0, 0}, last = x;
+    if (g->kind == GATE_BLOCKS)
         return size_of(g, S_3D);
-    default:
-        return 0;
-    }
+    for (int i = 0; layout_segment(l, &g->model, 0, i, &x); i++)
+        last = x;
+    return last.to + last.n;
 }
 
 /* [gathered input][hidden or vector][hidden or cos and sin][logits] */
@@ -47,109 +41,83 @@ static float round_bf16(float f)
     return f;
 }
 
-static float activate(enum activation a, float x)
-{
-    switch (a) {
-    case ACT_SILU:
-        return x / (1.0f + expf(-x));
-    case ACT_GELU:
-        return 0.5f * x * (1.0f + erff(x * 0.70710678f)); /* x Phi(x), exact form */
-    case ACT_RELU:
-        return fmaxf(x, 0.0f);
-    case ACT_NONE:
-        break;
-    }
-    return x;
-}
-
 static void product(const struct gates *g, float *out, const float *x, const struct packed *w)
 {
     size_t ld = (size_t)w->n_panels * PANEL;
     g->model.kernels->matmul_f(out, ld, x, (size_t)w->K, 1, w, 0, w->n_panels);
 }
 
-/* The linear layers of one unit, activation between them.  hidden: two areas of
- * padded(I); returns the logits, which lie at z. */
-static float *run(const struct gates *g, const struct unit *u, const float *x, float *hidden,
-                  float *z)
+/* z = W x + b, rounded to bf16 behind both where the file asks for it. */
+static void add_bias(const struct dense *w, float *z, bool rounds)
 {
-    int last = gate_layouts[g->layout].n_stages - 1;
-    bool gated = gate_layouts[g->layout].gated;
-    const float *in = x;
-    for (int s = 0; s < last; s++) {
-        const struct dense *w = &u->stage[s];
-        float *to = hidden + (size_t)(s & 1) * padded(g->hidden);
-        product(g, to, in, &w->w);
-        for (int i = 0; i < w->w.N; i++) {
-            float a = w->bias ? to[i] + w->bias[i] : to[i];
-            to[i] = gated && s == 1 ? a * x[i] : activate(g->activation, a);
-        }
-        x = to;
-        if (!gated)
-            in = to;
-    }
-    const struct dense *w = &u->stage[last];
-    product(g, z, x, &w->w);
     for (int i = 0; i < w->w.N; i++) {
-        if (g->round_z)
+        if (rounds)
             z[i] = round_bf16(z[i]);
         if (w->bias)
             z[i] += w->bias[i];
-        if (g->round_z)
+        if (rounds)
             z[i] = round_bf16(z[i]);
     }
-    return z;
 }
 
-/* log sigmoid(z) = -softplus(-z) = min(z, 0) - log(1 + exp(-|z|)). */
-static float log_sigmoid(float z)
+/* Runs the stages of one network over x.  hidden: two areas of padded(I).  out: [N] of the last. */
+static void run(const struct gates *g, const struct unit *u, const float *x, float *hidden,
+                float *z, float *out)
 {
-    return (z < 0 ? z : 0.0f) - log1pf(expf(-fabsf(z)));
-}
-
-/* Network h sees [rmsnorm(k_pre); rmsnorm(k_post)] of head h. */
-static void eval_write(const struct gates *g, int layer, const struct gate_input *in, float *out,
-                       float *scratch)
-{
-    size_t D = (size_t)g->model.head_dim, at = (size_t)layer * D;
-    float *hidden = scratch + padded(n_gathered(g)), *z = hidden + 2 * padded(g->hidden);
-    rmsnorm_fn rmsnorm = g->model.kernels->rmsnorm;
-    for (int h = 0; h < g->n_units; h++) {
-        rmsnorm(scratch, in->k_pre + (size_t)h * D, g->norm[0] + at, 1, (int)D, GATE_WRITE_EPS);
-        rmsnorm(scratch + D, in->k_post + (size_t)h * D, g->norm[1] + at, 1, (int)D,
-                GATE_WRITE_EPS);
-        run(g, &g->unit[layer * g->n_units + h], scratch, hidden, z);
-        out[h] = 1.0f / (1.0f + expf(-z[0]));
+    const struct gate_stages *list = &gate_layouts[g->layout].stages;
+    float *of_stage[GATE_STAGES];
+    for (int s = 0; s < gate_stages_count(list); s++) {
+        const struct gate_stage *stage = &list->stage[s];
+        const struct dense *w = &u->stage[s];
+        bool last = stage->then == GATE_THEN_OUTPUT;
+        float *to = last ? z : hidden + (size_t)(s & 1) * padded(g->hidden);
+        of_stage[s] = to;
+        product(g, to, stage->reads ? of_stage[stage->reads - 1] : x, &w->w);
+        add_bias(w, to, last && g->round_z);
+        for (int i = 0; i < w->w.N; i++) {
+            if (last)
+                out[i] = gate_output(list->output, to[i]);
+            else if (stage->then == GATE_THEN_MULTIPLY)
+                to[i] *= of_stage[0][i];
+            else
+                to[i] = gate_activate(g->activation, to[i]);
+        }
     }
 }
 
-/* The input of rg2 and rg3: of head after head the key after RoPE, then the value. */
-static const float *gather_entry(const struct gates *g, const struct gate_input *in, float *scratch)
+static const float *vector_of(const struct gate_input *in, unsigned from)
 {
-    size_t D = (size_t)g->model.head_dim;
-    float *to = scratch;
-    for (int h = 0; h < g->model.n_kv_heads; h++, to += 2 * D) {
-        memcpy(to, in->k_post + (size_t)h * D, D * sizeof *to);
-        memcpy(to + D, in->v + (size_t)h * D, D * sizeof *to);
-    }
-    return scratch;
-}
-
-/* What the network of all heads sees: x, or queries, keys and values gathered in scratch. */
-static const float *gather(const struct gates *g, const struct gate_input *in, float *scratch)
-{
-    size_t D = (size_t)g->model.head_dim, q = 0, kv = (size_t)g->model.n_kv_heads * D;
-    if (g->layout == LAYOUT_RG2 || g->layout == LAYOUT_RG3)
-        return gather_entry(g, in, scratch);
-    if (g->layout != LAYOUT_LOCRET && g->layout != LAYOUT_RGKV)
+    switch (from) {
+    case GATE_IN_Q:
+        return in->q_pre;
+    case GATE_IN_K_PRE:
+        return in->k_pre;
+    case GATE_IN_V:
+        return in->v;
+    case GATE_IN_K_POST:
+        return in->k_post;
+    default:
         return in->x;
-    if (g->layout == LAYOUT_LOCRET) {
-        q = (size_t)g->model.n_heads * D;
-        memcpy(scratch, in->q_pre, q * sizeof(float));
     }
-    memcpy(scratch + q, in->k_pre, kv * sizeof(float));
-    memcpy(scratch + q + kv, in->v, kv * sizeof(float));
-    return scratch;
+}
+
+/* Copies or normalises the inputs of one network to `to`.  Returns what it reads. */
+static const float *gather(const struct gates *g, int layer, int unit, const struct gate_input *in,
+                           float *to)
+{
+    const struct layout *l = &gate_layouts[g->layout];
+    size_t norm = (size_t)layer * (size_t)g->model.head_dim;
+    struct gate_segment x;
+    int n = 0;
+    for (; layout_segment(l, &g->model, unit, n, &x); n++) {
+        const struct gate_source *from = &l->stages.input[x.input];
+        const float *v = vector_of(in, from->from) + x.at;
+        if (from->norm)
+            g->model.kernels->rmsnorm(to + x.to, v, g->norm[x.input] + norm, 1, x.n, GATE_NORM_EPS);
+        else
+            memcpy(to + x.to, v, (size_t)x.n * sizeof *to);
+    }
+    return n ? to : vector_of(in, l->stages.input[0].from);
 }
 
 static void eval_given(const struct gates *g, int layer, int32_t pos, float *out)
@@ -168,15 +136,11 @@ void gates_eval(const struct gates *g, int layer, const struct gate_input *in, f
         eval_given(g, layer, in->pos, out);
         return;
     }
-    if (g->layout == LAYOUT_WGKV) {
-        eval_write(g, layer, in, out, scratch);
-        return;
-    }
-    int H = g->model.n_kv_heads;
     float *hidden = scratch + padded(n_gathered(g)), *z = hidden + 2 * padded(g->hidden);
-    run(g, &g->unit[layer], gather(g, in, scratch), hidden, z);
-    for (int h = 0; h < H; h++)
-        out[h] = g->kind == GATE_RETENTION ? log_sigmoid(z[h]) : z[h];
+    for (int u = 0; u < g->n_units; u++) {
+        const float *x = gather(g, layer, u, in, scratch);
+        run(g, &g->unit[layer * g->n_units + u], x, hidden, z, out + u);
+    }
 }
 
 /* out = rope(norm(W x), pos) over the gate dimension. */

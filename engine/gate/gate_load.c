@@ -227,7 +227,7 @@ static int read_hidden(const struct load *l)
 /* Whether all layers have the last linear layer and bias of layer 0. */
 static bool same_readout(const struct gates *g)
 {
-    int last = gate_layouts[g->layout].n_stages - 1;
+    int last = gate_stages_count(&gate_layouts[g->layout].stages) - 1;
     const struct dense *a = &g->unit[0].stage[last];
     for (int i = 1; i < g->model.n_layers; i++) {
         const struct dense *b = &g->unit[i].stage[last];

@@ -7,7 +7,7 @@
 #include "engine/gate/state.h"
 
 static const char *const activation_names[] = {
-    [ACT_SILU] = "silu", [ACT_GELU] = "gelu", [ACT_RELU] = "relu"};
+    [GATE_ACT_SILU] = "silu", [GATE_ACT_GELU] = "gelu", [GATE_ACT_RELU] = "relu"};
 
 enum {
     ENTRIES = 1u << LAYOUT_RGKV | 1u << LAYOUT_RG2 | 1u << LAYOUT_RG3,
@@ -112,7 +112,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
     const char *act = tensor_file_meta(f, "kvfate.activation"),
                *z = tensor_file_meta(f, "kvfate.z"),
                *order = tensor_file_meta(f, "kvfate.key_order");
-    int a = act ? index_of(act, activation_names, ACT_RELU + 1)
+    int a = act ? index_of(act, activation_names, GATE_ACT_RELU + 1)
                 : (int)gate_layouts[g->layout].activation;
     if (a < 0)
         return kvf_fail(d, KVF_E_FORMAT,
@@ -127,7 +127,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
                         "%s: kvfate.key_order is '%.40s'; expected pairs or "
                         "halves",
                         g->path, order);
-    g->activation = (enum activation)a;
+    g->activation = (enum gate_activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
     /* without metadata: as PyTorch turns them, docs/reference/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0

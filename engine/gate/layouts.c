@@ -8,9 +8,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_RG] =
         {.name = "rg",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_X,
-         .n_stages = 2,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_X}},
+                    false,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_OUTPUT, 1}},
+                    GATE_OUT_LOG_SIGMOID},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
                   {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
                   {.name = "retention_gate.linear2.weight",
@@ -22,9 +24,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_RG10] =
         {.name = "rg10",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_X,
-         .n_stages = 3,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_X}},
+                    false,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_ACTIVATE, 1}, {GATE_THEN_OUTPUT, 2}},
+                    GATE_OUT_LOG_SIGMOID},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "retention_gate.linear1.weight", .shape = {S_I, S_DM}, .cols = S_DM},
                   {.name = "retention_gate.linear1.bias", .role = R_BIAS, .shape = {S_I}},
                   {.name = "retention_gate.linear2.weight",
@@ -44,8 +48,7 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_LINEAR] =
         {.name = "linear",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_X,
-         .n_stages = 1,
+         .stages = {{{GATE_IN_X}}, false, {{GATE_THEN_OUTPUT}}, GATE_OUT_LOG_SIGMOID},
          .hidden_part = -1,
          .part = {{.name = "retention_gate.linear1.weight", .shape = {S_H, S_DM}, .cols = S_DM},
                   {.name = "retention_gate.bias", .role = R_BIAS, .shape = {S_H}}}},
@@ -53,9 +56,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_RGKV] =
         {.name = "rgkv",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_K_PRE | GATE_IN_V,
-         .n_stages = 2,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_K_PRE}, {GATE_IN_V}},
+                    false,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_OUTPUT, 1}},
+                    GATE_OUT_LOG_SIGMOID},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "retention_gate.linear1.weight",
                    .shape = {S_I, S_2HD},
                    .cols = S_2HD,
@@ -70,10 +75,12 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_WGKV] =
         {.name = "wgkv",
          .kinds = 1u << GATE_WRITE,
-         .inputs = GATE_IN_K_PRE | GATE_IN_K_POST,
          .per_head = true,
-         .n_stages = 2,
-         .activation = ACT_GELU,
+         .stages = {{{GATE_IN_K_PRE, true}, {GATE_IN_K_POST, true}},
+                    true,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_OUTPUT, 1}},
+                    GATE_OUT_SIGMOID},
+         .activation = GATE_ACT_GELU,
          .hidden_part = 2,
          .part = {{.name = "g_predictors.pre_key_norm.weight", .role = R_NORM, .shape = {S_D}},
                   {.name = "g_predictors.post_key_norm.weight",
@@ -94,9 +101,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_LOCRET] =
         {.name = "locret",
          .kinds = 1u << GATE_IMPORTANCE,
-         .inputs = GATE_IN_Q | GATE_IN_K_PRE | GATE_IN_V,
-         .n_stages = 2,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_Q}, {GATE_IN_K_PRE}, {GATE_IN_V}},
+                    false,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_OUTPUT, 1}},
+                    GATE_OUT_LOGIT},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "fc1.weight", .shape = {S_I, S_QKV}, .cols = S_QKV, .turned = S_QK},
                   {.name = "fc2.weight", .stage = 1, .shape = {S_H, S_I}, .cols = S_I}}},
     [LAYOUT_DUO] = {.name = "duo", .kinds = 1u << GATE_HEADS},
@@ -104,7 +113,6 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_SEER] = {.name = "seer",
                      .kinds = 1u << GATE_BLOCKS,
                      .per_head = true,
-                     .n_stages = 1,
                      .hidden_dim = 1,
                      .part = {{.name = "block_gate.k_proj.weight",
                                .shape = {S_H, S_I, S_3D},
@@ -135,9 +143,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_RG2] =
         {.name = "rg2",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_V | GATE_IN_K_POST,
-         .n_stages = 2,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_K_POST}, {GATE_IN_V}},
+                    true,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_OUTPUT, 1}},
+                    GATE_OUT_LOG_SIGMOID},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "retention_gate.linear1.weight",
                    .shape = {S_I, S_2HD},
                    .cols = S_2HD,
@@ -153,10 +163,11 @@ const struct layout gate_layouts[N_LAYOUTS] = {
     [LAYOUT_RG3] =
         {.name = "rg3",
          .kinds = 1u << GATE_RETENTION,
-         .inputs = GATE_IN_V | GATE_IN_K_POST,
-         .gated = true,
-         .n_stages = 3,
-         .activation = ACT_SILU,
+         .stages = {{{GATE_IN_K_POST}, {GATE_IN_V}},
+                    true,
+                    {{GATE_THEN_ACTIVATE}, {GATE_THEN_MULTIPLY}, {GATE_THEN_OUTPUT, 2}},
+                    GATE_OUT_LOG_SIGMOID},
+         .activation = GATE_ACT_SILU,
          .part = {{.name = "retention_gate.gate_proj.weight",
                    .shape = {S_I, S_2HD},
                    .cols = S_2HD,
@@ -207,4 +218,48 @@ int layout_size(const struct gates_model *m, int hidden, enum size s)
         return (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;
     }
     return 0;
+}
+
+int gate_stages_count(const struct gate_stages *s)
+{
+    int n = 0;
+    while (n < GATE_STAGES && s->stage[n].then != GATE_THEN_NOTHING)
+        n++;
+    return n;
+}
+
+int gate_inputs_count(const struct gate_stages *s)
+{
+    int n = 0;
+    while (n < GATE_INPUTS && s->input[n].from)
+        n++;
+    return n;
+}
+
+unsigned layout_inputs(const struct layout *l)
+{
+    unsigned all = 0;
+    for (int i = 0; i < GATE_INPUTS; i++)
+        all |= l->stages.input[i].from;
+    return all;
+}
+
+bool layout_segment(const struct layout *l, const struct gates_model *m, int unit, int i,
+                    struct gate_segment *ret)
+{
+    const struct gate_stages *s = &l->stages;
+    int n = gate_inputs_count(s), D = m->head_dim, heads = l->per_head ? 1 : m->n_kv_heads;
+    if (s->by_head && i < n * heads) {
+        *ret = (struct gate_segment){i % n, (l->per_head ? unit : i / n) * D, D, i * D};
+        return true;
+    }
+    if (s->by_head || n == 1 || i >= n)
+        return false;
+    int to = 0, width = 0;
+    for (int k = 0; k <= i; k++) {
+        to += width;
+        width = (s->input[k].from == GATE_IN_Q ? m->n_heads : m->n_kv_heads) * D;
+    }
+    *ret = (struct gate_segment){i, 0, width, to};
+    return true;
 }

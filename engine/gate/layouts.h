@@ -1,5 +1,13 @@
-/* layouts.h - names and shapes of the tensors of each layout of gates, and their sizes for a
- * model: what reads gate files and what trains gates have in common. */
+/* layouts.h - the layouts of gate files: names and shapes of their tensors, and the stages of their
+ * network.
+ *
+ * To add a layout NAME:
+ * 1. Append LAYOUT_NAME to enum layout_id, and its entry to gate_layouts in layouts.c: tensors,
+ *    `stages` (gate.h) and activation.  Decode on the CPU and on a device run it from there.
+ * 2. If files without metadata have it, gates_kind_by_names() must tell it by its tensors
+ *    (gate_open.c, gate_sizes.c).
+ * 3. docs/reference/gates.md: its equation and tensors.  tests/oracle/gates_np.py: its definition.
+ * 4. A new kind of stage or input also needs code in the four executors that gate.h names. */
 #ifndef KVF_ENGINE_GATE_LAYOUTS_H
 #define KVF_ENGINE_GATE_LAYOUTS_H
 
@@ -40,8 +48,6 @@ struct part {
     bool optional;      /* in all layers or in none */
 };
 
-enum activation { /* as enum gate_activation */ ACT_NONE, ACT_SILU, ACT_GELU, ACT_RELU };
-
 enum layout_id {
     LAYOUT_RG,
     LAYOUT_RG10,
@@ -59,14 +65,12 @@ enum layout_id {
 
 struct layout {
     const char *name;
-    unsigned kinds;  /* 1 << kind of those that may come so */
-    unsigned inputs; /* of gates_eval, as gates_inputs */
-    bool per_head;   /* a network of its own for each head */
-    bool gated;      /* stages 0 and 1 see the same input and their outputs are multiplied */
-    int n_stages;
-    enum activation activation;  /* unless the metadata say otherwise */
-    int hidden_part, hidden_dim; /* the tensor of layer 0, and its dimension, that tells I;
-                                    -1: there is no hidden layer, I is 0 */
+    unsigned kinds; /* 1 << enum gate_kind of the kinds that can have this layout */
+    bool per_head;  /* each KV head has a network of its own, which reads that head's inputs */
+    struct gate_stages stages;
+    enum gate_activation activation; /* unless the metadata say otherwise */
+    int hidden_part, hidden_dim;     /* the tensor of layer 0, and its dimension, that tells I;
+                                        -1: there is no hidden layer, I is 0 */
     struct part part[PARTS];
 };
 
@@ -74,5 +78,18 @@ extern const struct layout gate_layouts[N_LAYOUTS];
 
 /* hidden: I, or the gate dimension of GATE_BLOCKS. */
 int layout_size(const struct gates_model *m, int hidden, enum size s);
+
+/* Returns the GATE_IN_* bits of the vectors that the network reads. */
+unsigned layout_inputs(const struct layout *l);
+
+/* Floats from `at` on, n of them, of an input vector, which go to `to` of what a network reads. */
+struct gate_segment {
+    int input; /* index in gate_stages.input */
+    int at, n, to;
+};
+/* Sets *ret to the i-th segment that the networks of `unit` read.  Returns false if there is none.
+ * A network with a single input without norm reads it where it is: it has no segments. */
+bool layout_segment(const struct layout *l, const struct gates_model *m, int unit, int i,
+                    struct gate_segment *ret);
 
 #endif

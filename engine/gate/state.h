@@ -5,8 +5,7 @@
 #include "engine/gate/layouts.h"
 #include "engine/gate/tensor_file.h"
 
-enum { STAGES = 3, MAX_HIDDEN = 16384 };
-#define GATE_WRITE_EPS 1e-6f /* of the published code, whatever the model's norms use */
+enum { MAX_HIDDEN = 16384 };
 
 struct dense {
     struct packed w; /* F32 */
@@ -15,7 +14,7 @@ struct dense {
 
 /* Linear layers one after the other; for GATE_BLOCKS the keys' and the queries'. */
 struct unit {
-    struct dense stage[STAGES];
+    struct dense stage[GATE_STAGES];
 };
 
 struct gates {
@@ -26,7 +25,7 @@ struct gates {
     enum gate_kind kind;
     enum layout_id layout;
     struct gates_model model; /* hash is NULL */
-    enum activation activation;
+    enum gate_activation activation;
     bool round_z; /* bf16 emulation of the logit */
     bool halves;  /* the file's heads are in the order (0, D/2), (1, D/2 + 1), ... */
     bool tied;

@@ -17,15 +17,13 @@
 
 #include <stdint.h>
 
-#ifndef DRAW_FN /* a .cu file defines DRAW_FN with its own function attributes */
-#define DRAW_FN static inline
-#endif
+#include "engine/kernels/formula.h"
 
 enum { DRAW_BITS = 40 }; /* the largest weight is 2^DRAW_BITS */
 #define DRAW_LOG2_E 1.4426950408889634
 
 /* Returns e^y for -ln 2 <= y <= 0: the sum of y^k / k! for k = 0 .. 13. */
-DRAW_FN double draw_power(double y)
+FORMULA_FN double draw_power(double y)
 {
     const double inverse[] = {1.0,     1.0 / 2, 1.0 / 3, 1.0 / 4,  1.0 / 5,  1.0 / 6, 1.0 / 7,
                               1.0 / 8, 1.0 / 9, 0.1,     1.0 / 11, 1.0 / 12, 1.0 / 13};
@@ -36,7 +34,7 @@ DRAW_FN double draw_power(double y)
 }
 
 /* Returns the weight of a logit in units; 0 if it is below one unit or NaN. */
-DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
+FORMULA_FN uint64_t draw_weight(float logit, float top, double scale)
 {
     double x = ((double)logit - (double)top) * scale;
     if (logit == top)
@@ -49,7 +47,7 @@ DRAW_FN uint64_t draw_weight(float logit, float top, double scale)
 }
 
 /* Returns the weight that the candidates must reach together: top_p of the total, at least 1. */
-DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
+FORMULA_FN uint64_t draw_wanted(uint64_t total, double top_p)
 {
     double share = top_p * (double)total;
     uint64_t wanted = (uint64_t)share;
@@ -61,13 +59,13 @@ DRAW_FN uint64_t draw_wanted(uint64_t total, double top_p)
 
 /* Returns how many tokens of the smallest candidate weight are needed to cover the remaining weight
  * `left`. */
-DRAW_FN uint64_t draw_ties(uint64_t left, uint64_t weight)
+FORMULA_FN uint64_t draw_ties(uint64_t left, uint64_t weight)
 {
     return (left + weight - 1) / weight;
 }
 
 /* Maps u in [0, 1) to a rank in the cumulative weight `kept`. */
-DRAW_FN uint64_t draw_rank(uint64_t kept, double u)
+FORMULA_FN uint64_t draw_rank(uint64_t kept, double u)
 {
     uint64_t rank = (uint64_t)(u * (double)kept);
     return rank < kept ? rank : kept - 1;

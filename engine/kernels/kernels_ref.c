@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/kernels/kernels_ref.h"
+#include "engine/kernels/ranking.h"
 
 void rmsnorm_ref(float *out, const float *x, const float *w, int T, int C, float eps)
 {
@@ -310,11 +311,6 @@ void mass_add_ref(double *sum, float *max, const float *p, int n)
     }
 }
 
-static int64_t mass_units(float p)
-{
-    return p <= 1 ? (int64_t)nearbyint((double)p * (1 / MASS_UNIT)) : 0; /* 0: not a weight */
-}
-
 struct weight_at {
     float p;
     int i;
@@ -323,9 +319,7 @@ struct weight_at {
 static int heavier_first(const void *a, const void *b)
 {
     const struct weight_at *x = a, *y = b;
-    if (x->p != y->p)
-        return x->p > y->p ? -1 : 1;
-    return (x->i < y->i) - (x->i > y->i);
+    return weight_before(x->p, x->i, y->p, y->i) ? -1 : weight_before(y->p, y->i, x->p, x->i);
 }
 
 size_t row_cuts_scratch(int n)

@@ -5,7 +5,7 @@
 static int32_t until(const struct method_state *m, int layer, int head, int32_t pos, float gate)
 {
     const struct method_params *p = method_params_of(m);
-    bool in = p->compare == COMPARE_GT ? (double)gate > p->tau : (double)gate >= p->tau;
+    bool in = admission_passes(gate, p->tau, p->compare == COMPARE_GT);
     (void)layer, (void)head;
     return in ? NEVER_EXPIRES : admission_after(pos, p->local);
 }

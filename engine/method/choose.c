@@ -268,7 +268,7 @@ void choose_victims(struct method_state *s, int at, int n_cut)
     struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
     int32_t *victim = s->victim + (size_t)at * (size_t)s->cap;
     int m = s->n_candidates[at];
-    select_order(c, n_cut, s->params.tie == TIE_OLDER);
+    select_order(c, n_cut, tie_of(s));
     for (int i = 0; i < n_cut; i++)
         victim[i] = c[i].slot;
     if (n_cut < s->cap)
@@ -284,7 +284,7 @@ static void cut_worst(struct method_state *s, int at, int n_cut)
     if (n_cut > m)
         n_cut = m;
     if (s->n_listed[at] == 0)
-        select_worst(c, m, n_cut, s->params.tie == TIE_OLDER);
+        select_worst(c, m, n_cut, tie_of(s));
     choose_victims(s, at, n_cut);
 }
 
@@ -300,7 +300,6 @@ static void share_out(const struct round *r, int pool, int64_t places, int64_t c
 {
     struct method_state *s = r->s;
     int64_t even = choose_floor(s, places, heads), m = 0;
-    bool older = s->params.tie == TIE_OLDER;
     int first, end;
     pool_heads(s, pool, &first, &end);
     if (shortlist_length(r, pool, end - first) > 0) {
@@ -314,7 +313,7 @@ static void share_out(const struct round *r, int pool, int64_t places, int64_t c
         struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
         int n = s->n_candidates[at], safe = n < even ? n : (int)even;
         if (safe > 0)
-            select_worst(c, n, n - safe, older);
+            select_worst(c, n, n - safe, tie_of(s));
         places -= safe;
         for (int i = 0; i < n - safe; i++)
             rest[m++] = c[i];
@@ -322,7 +321,7 @@ static void share_out(const struct round *r, int pool, int64_t places, int64_t c
     int64_t lost = m - places;
     if (lost <= 0)
         return;
-    select_worst(rest, m, lost, older);
+    select_worst(rest, m, lost, tie_of(s));
     for (int64_t i = 0; i < lost; i++)
         s->n_cut[rest[i].head]++;
 }

@@ -184,7 +184,7 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
         square += (double)key[d] * (double)key[d];
     if (e->kinds & EVIDENCE_NORMS)
         e->norms[kv_at(e, layer, head, slot)] = (float)sqrt(square);
-    double scale = square > 0 ? 1.0 / sqrt(square) : 0;
+    double scale = formula_unit_scale(square);
     float *unit = e->kinds & EVIDENCE_KEYS ? key_of(e, layer, head, slot) : NULL;
     for (int d = 0; unit && d < e->shape.head_dim; d++)
         unit[d] = (float)((double)key[d] * scale);
@@ -194,7 +194,6 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
  * rounding to them: window.c), so that what is left does not depend on what went. */
 static void count_key(const struct evidence *e, int layer, int head, int slot, bool enters)
 {
-    const double magic = 0x1.8p20;
     size_t at = kv_at(e, layer, head, slot), D = (size_t)e->shape.head_dim;
     const float *u = e->keys + at * D;
     double *anchor = e->anchor + ((size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head) * D;
@@ -202,7 +201,7 @@ static void count_key(const struct evidence *e, int layer, int head, int slot, b
         return;
     e->counted[at] = enters;
     for (size_t d = 0; d < D; d++) {
-        double units = ((double)u[d] + magic) - magic;
+        double units = formula_in_units((double)u[d], SCORE_KEY_MAGIC);
         anchor[d] += enters ? units : -units;
     }
 }

@@ -22,19 +22,6 @@ void history_normalise(const struct score_input *in, float *v)
         v[i] /= top;
 }
 
-/* What is remembered, and the score of this cut (G-KV, equations 3 to 5). */
-static float folded(enum fold_kind kind, float alpha, float past, float score)
-{
-    switch (kind) {
-    case FOLD_AVERAGE:
-        return alpha * past + (1 - alpha) * score;
-    case FOLD_SUM:
-        return alpha * past + score;
-    default:
-        return fmaxf(alpha * past, score);
-    }
-}
-
 void history_fold(const struct score_input *in, float *v)
 {
     const struct method_params *p = method_params_of(in->m);
@@ -45,7 +32,7 @@ void history_fold(const struct score_input *in, float *v)
     window_candidates(in, &first, &m);
     for (int i = 0; i < in->view.n; i++)
         if (!isnan(history[i]))
-            v[i] = folded((enum fold_kind)p->fold, (float)p->history, history[i], v[i]);
+            v[i] = formula_fold((enum fold_kind)p->fold, (float)p->history, history[i], v[i]);
     for (int i = first; i < first + m; i++) /* only candidates have a score of their own */
         history[in->view.order[i]] = v[in->view.order[i]];
 }

@@ -110,7 +110,6 @@ static void take_new(const struct score_input *in, struct lows *x, int end)
 static int look(const struct score_input *in, struct lows *x, int k, int at, struct candidate *list)
 {
     const struct score *c = in->m->method->score;
-    bool older = in->m->params.tie == TIE_OLDER;
     float low[LOWS];
     int m = 0;
     for (int i = 0; i < x->n; i++)
@@ -129,8 +128,9 @@ static int look(const struct score_input *in, struct lows *x, int k, int at, str
             e->then = e->end = score;
         low[i] = INFINITY;
         if (score < x->floor)
-            m = shortlist_insert(
-                list, m, k, &(struct candidate){score, in->view.pos[e->slot], e->slot, at}, older);
+            m = select_insert(list, m, k,
+                              &(struct candidate){score, in->view.pos[e->slot], e->slot, at},
+                              tie_of(in->m));
     }
     return m;
 }

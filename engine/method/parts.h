@@ -79,12 +79,6 @@ double *evidence_note(const struct method_state *s, int layer, int head);
 /* Returns the scores of the last eviction, NaN = none, which the score part may write.  [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 
-/* The first query that does not see an entry which `steps` queries see. */
-static inline int32_t admission_after(int32_t pos, int steps)
-{
-    return steps < NEVER_EXPIRES - pos ? pos + steps : NEVER_EXPIRES - 1;
-}
-
 /* `until` of sinks and a sliding window (admission_streaming.c). */
 int32_t admission_until_streaming(const struct method_state *m, int layer, int head, int32_t pos,
                                   float gate);

@@ -269,13 +269,13 @@ static float *make(const struct round *r, const struct view *v, float *scratch)
 static int look(const struct view *v, int k, int at, struct candidate *list)
 {
     float score[PEAKS], floor = floor_now(v);
-    bool older = method_params_of(v->in->m)->tie == TIE_OLDER;
     int m = 0;
     score_listed(v, score);
     for (int c = 0; c < PEAKS; c++)
         if (v->x->slot[c] >= 0 && score[c] < floor)
-            m = shortlist_insert(
-                list, m, k, &(struct candidate){score[c], v->x->pos[c], v->x->slot[c], at}, older);
+            m = select_insert(list, m, k,
+                              &(struct candidate){score[c], v->x->pos[c], v->x->slot[c], at},
+                              tie_of(v->in->m));
     return m;
 }
 

@@ -39,6 +39,8 @@
 
 #include "engine/cache/cache.h"
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/ranking.h"    /* enum tie_rule */
+#include "engine/kernels/score_math.h" /* enum fold_kind */
 
 struct method_state;
 
@@ -85,12 +87,10 @@ enum method_recent {
 enum { EVERY_HALF = -1 }; /* B / 2 */
 enum pool_kind { POOL_MAX, POOL_AVG };
 enum group_kind { GROUP_MEAN, GROUP_MAX, GROUP_SUM, GROUP_NONE, GROUP_MAX_LOGITS };
-enum fold_kind { FOLD_MAX, FOLD_AVERAGE, FOLD_SUM };
 enum across_kind { ACROSS_MEAN, ACROSS_MAX };
 enum support_kind { SUPPORT_ALL, SUPPORT_CANDIDATES }; /* all visible, or unprotected entries */
 enum cut_order { ORDER_BEFORE, ORDER_AFTER };
 enum position_mode { POSITIONS_ORIGINAL, POSITIONS_CACHE };
-enum tie_rule { TIE_NEWER, TIE_OLDER }; /* which of two entries with equal scores is kept */
 enum compare_rule { COMPARE_GE, COMPARE_GT };
 enum slot_order { SLOTS_TIME, SLOTS_SCORE };      /* SCORE: by the scores of the last eviction */
 enum divide_kind { DIVIDE_NONE, DIVIDE_QUERIES }; /* QUERIES: that saw the entry */

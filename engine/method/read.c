@@ -43,7 +43,7 @@ static void choose(const struct read_input *in, int k, int newest, unsigned char
     for (int b = 0; b < newest; b++)
         c[b] = (struct candidate){isnan(scratch[b]) ? -INFINITY : scratch[b], b, 0, 0};
     int lost = newest - (more > 0 ? more : 0);
-    select_worst(c, newest, lost, false);
+    select_worst(c, newest, lost, TIE_NEWER);
     for (int b = 0; b < in->n_pages; b++)
         chosen[b] = 1;
     for (int i = 0; i < lost; i++)

@@ -20,7 +20,7 @@ static void eval(const struct read_input *in, float *out, float *scratch)
             const float *q = in->q + g * D;
             float u = 0;
             for (int d = 0; d < D; d++)
-                u += fmaxf(q[d] * least[d], q[d] * most[d]);
+                u += formula_page_bound(q[d], least[d], most[d]);
             out[b] = fmaxf(out[b], u);
         }
     }

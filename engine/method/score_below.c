@@ -17,9 +17,8 @@ static void count_row(const struct score_input *in, int age, int g0, int n_group
             row[i] += a[i];
     }
     const int32_t *pos = in->view.pos;
-    float even = (float)n_group / (float)seen;
     for (int i = 0; i < n; i++)
-        out[i] -= (float)((pos[i] <= t) & (row[i] < even));
+        out[i] -= (float)((pos[i] <= t) & formula_below_even(row[i], n_group, seen));
 }
 
 static void eval(const struct score_input *in, float *out, float *scratch)

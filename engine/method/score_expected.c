@@ -11,14 +11,6 @@
 
 enum { MAX_DIM = 1024, ROWS = 8 /* whose sums are made side by side */ };
 
-/* Turns pair i of a vector by the mean rotation c + i s. */
-static void turn(double *x, size_t stride, double c, double s)
-{
-    double a = x[0], b = x[stride];
-    x[0] = c * a - s * b;
-    x[stride] = s * a + c * b;
-}
-
 /* Mean cosine and sine of the rotations at positions t .. t + horizon - 1. */
 static void mean_rotation(const struct method_state *m, enum model_rope kind, int32_t t, int pair,
                           double *c, double *s)
@@ -60,11 +52,11 @@ static void expected_queries(const struct score_input *in, int g, const double *
     for (int p = 0; p < pairs; p++) {
         double c = turns[2 * p], s = turns[2 * p + 1];
         size_t a = 2 * (size_t)p;
-        turn(mu + a, 1, c, s);
+        formula_rotate(&mu[a], &mu[a + 1], c, s);
         for (size_t k = 0; k < D; k++) /* rows of Sigma, then columns */
-            turn(cov + a * D + k, D, c, s);
+            formula_rotate(&cov[a * D + k], &cov[(a + 1) * D + k], c, s);
         for (size_t k = 0; k < D; k++)
-            turn(cov + k * D + a, 1, c, s);
+            formula_rotate(&cov[k * D + a], &cov[k * D + a + 1], c, s);
     }
 }
 
@@ -89,7 +81,7 @@ static void rows_by_key(const double *cov, const float *key, size_t D, size_t i,
         out[r] = row[r];
 }
 
-static double logit(const double *mu, const double *cov, const float *key, size_t D, double scale)
+static float logit(const double *mu, const double *cov, const float *key, size_t D, double scale)
 {
     double dot = 0, square = 0, row[ROWS];
     for (size_t i = 0; i < D; i += ROWS) {
@@ -100,7 +92,7 @@ static double logit(const double *mu, const double *cov, const float *key, size_
             square += row[r] * (double)key[i + r];
         }
     }
-    return scale * dot / sqrt((double)D) + scale * scale * square / (2.0 * (double)D);
+    return formula_expected_logit(scale, dot, square, (int)D);
 }
 
 /* out += softmax of the expected logits over entries behind the sinks. */
@@ -114,7 +106,7 @@ static void add_head(const struct score_input *in, int g, const double *turns, i
     expected_queries(in, g, turns, pairs, moments, moments + D);
     for (int i = 0; i < in->view.n; i++) {
         cache_key(in->cache, in->layer, in->head, i, key);
-        z[i] = (float)logit(moments, moments + D, key, D, scale);
+        z[i] = logit(moments, moments + D, key, D, scale);
         if (in->view.pos[i] >= sinks)
             most = fmax(most, (double)z[i]);
     }
@@ -145,8 +137,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     for (int g = g0; g < g0 + n_group; g++)
         add_head(in, g, turns, pairs, out, z, moments);
     for (int i = 0; i < in->view.n; i++)
-        out[i] = (float)(((double)out[i] / n_group + method_params_of(in->m)->epsilon)
-                         * (double)norm[i]);
+        out[i] = formula_expected(out[i], n_group, method_params_of(in->m)->epsilon, norm[i]);
 }
 
 const struct score score_expected = {

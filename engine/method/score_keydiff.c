@@ -52,14 +52,12 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     (void)scratch;
     for (int d = 0; d < D; d++)
         square += sum[d] * sum[d];
-    double scale = square > 0 ? 1.0 / sqrt(square) : 0;
+    double scale = formula_unit_scale(square);
     for (int d = 0; d < D; d++)
         a[d] = (float)(sum[d] * scale);
     dots(in, a, out);
-    for (int i = 0; i < in->view.n; i++) { /* without a branch, so that vectors serve */
-        float length = norm[i] > 0 ? norm[i] : 1, score = -out[i] / length;
-        out[i] = norm[i] > 0 ? score : 0;
-    }
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = formula_keydiff(out[i], norm[i]);
 }
 
 const struct score score_keydiff = {

@@ -3,7 +3,6 @@
  * evaluation does not matter. */
 #include <math.h>
 
-#include "base/rng.h"
 #include "engine/method/parts.h"
 
 enum { BLOCK = 64 };
@@ -16,11 +15,8 @@ static void draw(const struct score_input *in, float *drawn, int i0, int n)
     for (int i = i0; i < i0 + n; i++)
         any |= drawn[i] != drawn[i];
     for (int i = i0; any && i < i0 + n; i++)
-        if (isnan(drawn[i])) {
-            uint64_t r = rng_hash(seed, (uint64_t)in->layer, (uint64_t)in->head,
-                                  (uint64_t)in->view.pos[i]);
-            drawn[i] = (float)(r >> 40) * 0x1p-24f;
-        }
+        if (isnan(drawn[i]))
+            drawn[i] = formula_random_number(seed, in->layer, in->head, in->view.pos[i]);
 }
 
 static float one(const struct score_input *in, int slot)

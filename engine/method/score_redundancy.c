@@ -15,8 +15,6 @@
 #include "engine/method/state.h"
 #include "engine/method/window.h"
 
-#define SIMILAR 0.5f
-
 enum { ROWS = 16 };
 
 /* The search for the newest similar neighbour of each entry: n^2 cosines at worst.
@@ -51,7 +49,7 @@ static const int32_t *order_by_score(const struct score_input *in, float *room)
         if (!isnan(past[slot]))
             c[scored++] = (struct candidate){-past[slot], v->pos[slot], slot, 0};
     }
-    select_order(c, scored, true); /* the best first, of equal ones the newest */
+    select_order(c, scored, TIE_OLDER); /* the best first, of equal ones the newest */
     for (int i = 0; i < first; i++)
         order[n++] = v->order[i];
     for (int i = 0; i < scored; i++)
@@ -99,8 +97,8 @@ static int newest_similar(float *cosine, int own)
     if (own >= 0 && own < PAGE_SLOTS)
         cosine[own] = 0;
     for (int j = 0; j < PAGE_SLOTS; j++)
-        any |= cosine[j] > SIMILAR;
-    while (any && !(cosine[c] > SIMILAR))
+        any |= cosine[j] > SCORE_SIMILAR;
+    while (any && !(cosine[c] > SCORE_SIMILAR))
         c--;
     return any ? c : -1;
 }
@@ -220,7 +218,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     softmax(s.r, in->view.order, n);
     float max = normalise ? history_largest(s.r, in->view.order, first, m) : 1;
     for (int i = 0; i < n; i++)
-        out[i] = lambda * out[i] - (1 - lambda) * s.r[i] / max;
+        out[i] = formula_against_redundancy(lambda, out[i], s.r[i], max);
     if (s.by_score)
         remember(&s, first, m, out);
 }

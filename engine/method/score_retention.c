@@ -3,17 +3,6 @@
 
 #include "engine/method/parts.h"
 
-/* log sum_{k < N} beta^(e + k) = e b + c for b = log beta <= 0:
- * c = log((1 - e^{N b}) / (1 - e^b)); at b = 0 it is log N.  It is noted at birth. */
-static double retention_sum(double b, int N)
-{
-    if (N == 1)
-        return isnan(b) ? b : 0;
-    if (b > -1e-12) /* relative error of log N below 1e-7 */
-        return log(N);
-    return log(expm1(N * b) / expm1(b));
-}
-
 static void eval(const struct score_input *in, float *out, float *scratch)
 {
     const struct method_params *p = method_params_of(in->m);
@@ -23,11 +12,9 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     (void)scratch;
     for (int i = in->view.n - 1; i >= 0; i--)
         if (isnan(c[i]))
-            c[i] = retention_sum((double)b[i], p->lookahead);
-    for (int i = 0; i < in->view.n; i++) {
-        int32_t age = from - pos[i]; /* beta^0 = 1, for beta = 0 too */
-        out[i] = (float)(age == 0 ? c[i] : (double)age * (double)b[i] + c[i]);
-    }
+            c[i] = formula_retention_sum((double)b[i], p->lookahead);
+    for (int i = 0; i < in->view.n; i++)
+        out[i] = formula_retention(from - pos[i], (double)b[i], c[i]);
 }
 
 static float one(const struct score_input *in, int slot)
@@ -37,8 +24,8 @@ static float one(const struct score_input *in, int slot)
     double *c = &evidence_note(in->m, in->layer, in->head)[slot];
     int32_t age = in->t - 1 + p->offset - in->view.pos[slot];
     if (isnan(*c))
-        *c = retention_sum(b, p->lookahead);
-    return (float)(age == 0 ? *c : (double)age * b + *c);
+        *c = formula_retention_sum(b, p->lookahead);
+    return formula_retention(age, b, *c);
 }
 
 const struct score score_retention = {

@@ -45,17 +45,6 @@ struct pick {
     int32_t from, to;
 };
 
-int shortlist_insert(struct candidate *list, int n, int k, const struct candidate *x, bool older)
-{
-    if (n == k && !candidate_worse(x, &list[k - 1], older))
-        return n;
-    int i = n < k ? n : k - 1;
-    for (; i > 0 && candidate_worse(x, &list[i - 1], older); i--)
-        list[i] = list[i - 1];
-    list[i] = *x;
-    return n < k ? n + 1 : n;
-}
-
 /* The first in order of time whose position is at least p.  Positions are whole and rise:
  * seen from the oldest or from the newest it is no farther off than p is, and just there
  * when none in between has left. */
@@ -144,8 +133,7 @@ static int take_worst(struct method_state *s, const struct cache_head *view, con
             continue; /* marked, where few scores are finite */
         if (isnan(t->score[i]))
             t->score[i] = -INFINITY;
-        n = shortlist_insert(list, n, k, &(struct candidate){t->score[i], pos, slot, at},
-                             s->params.tie == TIE_OLDER);
+        n = select_insert(list, n, k, &(struct candidate){t->score[i], pos, slot, at}, tie_of(s));
     }
 }
 
@@ -228,8 +216,7 @@ static bool before(const struct method_state *s, int x, int y)
 {
     size_t cap = (size_t)s->cap;
     return candidate_worse(s->candidate + (size_t)x * cap + s->n_cut[x],
-                           s->candidate + (size_t)y * cap + s->n_cut[y],
-                           s->params.tie == TIE_OLDER);
+                           s->candidate + (size_t)y * cap + s->n_cut[y], tie_of(s));
 }
 
 static void sift(const struct method_state *s, int *heap, int n, int i)

@@ -2,14 +2,9 @@
 #ifndef KVF_ENGINE_METHOD_STATE_H
 #define KVF_ENGINE_METHOD_STATE_H
 
+#include "engine/kernels/ranking.h"
 #include "engine/method/evidence.h"
 #include "engine/method/decisions.h"
-
-/* Entries of one head that could be cut, in the order of choice. */
-struct candidate {
-    float score;
-    int32_t pos, slot, head; /* head: layer * H + KV head */
-};
 
 struct method_state {
     struct method_state *next; /* the chain: rows of other heads */
@@ -104,8 +99,6 @@ int shortlist_length(const struct round *r, int pool, int heads);
 struct score_input shortlist_input(const struct round *r, int head);
 /* Where the candidates of a head begin and end in order of time; returns how many. */
 int shortlist_range(const struct round *r, int head, int *ret_first, int *ret_end);
-/* Puts x into the sorted list of n, at most k; returns how many these are now. */
-int shortlist_insert(struct candidate *list, int n, int k, const struct candidate *x, bool older);
 /* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
 void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even,
                      float *scratch);
@@ -114,11 +107,19 @@ void shortlist_merge(const struct round *r, int first, int end, int64_t lost, in
  * everything. */
 int32_t method_window_end(const struct method_state *s, int layer, int32_t pos);
 
-/* select.c: whether x is cut before y; never both ways: (position, head) is unique. */
-bool candidate_worse(const struct candidate *x, const struct candidate *y, bool older);
-/* c[0..k) are the k worst of n, c[k] the worst of the rest. */
-void select_worst(struct candidate *c, int64_t n, int64_t k, bool older);
-void select_order(struct candidate *c, int n, bool older); /* worst first */
+/* select.c: the order is candidate_worse() of ranking.h. */
+/* c[0 .. k) become the k worst of n, in any order, and c[k] the worst of the rest. */
+void select_worst(struct candidate *c, int64_t n, int64_t k, enum tie_rule tie);
+/* Inserts x into a sorted list of n candidates that keeps the k worst.  Returns the new n. */
+int select_insert(struct candidate *list, int n, int k, const struct candidate *x,
+                  enum tie_rule tie);
+/* Sorts candidates, the worst first. */
+void select_order(struct candidate *c, int n, enum tie_rule tie);
+/* Returns the tie rule of the preset. */
+static inline enum tie_rule tie_of(const struct method_state *s)
+{
+    return (enum tie_rule)s->params.tie;
+}
 
 /* options.c */
 int method_options_parse(struct method *m, const char *text, int budget,

@@ -37,10 +37,9 @@ struct exact {
 static struct exact exact_sums(const struct score_input *in)
 {
     const struct method_params *p = method_params_of(in->m);
-    struct exact x = {.in = in, .max = p->group == GROUP_MAX, .magic = 3};
+    struct exact x = {.in = in, .max = p->group == GROUP_MAX};
     method_group(in->m, in->head, &x.g0, &x.n_group);
-    while (x.magic < 1.5 * p->window * x.n_group)
-        x.magic *= 2;
+    x.magic = formula_sum_magic(p->window, x.n_group);
     return x;
 }
 
@@ -298,18 +297,6 @@ static void sum_inner(float *v, const float *copy, int n, int half)
             v[i] += copy[i + j];
 }
 
-/* v[i] where not all neighbours exist. */
-static void pool_edge(float *v, const float *copy, int n, int half, bool max, int i)
-{
-    int lo = i > half ? i - half : 0, hi = i + half < n ? i + half : n - 1;
-    v[i] = copy[lo];
-    for (int j = lo + 1; j <= hi; j++)
-        if (!max)
-            v[i] += copy[j];
-        else if (copy[j] > v[i])
-            v[i] = copy[j];
-}
-
 void window_pool(const struct kernels *k, float *v, float *copy, int n, int width,
                  enum pool_kind kind)
 {
@@ -321,9 +308,9 @@ void window_pool(const struct kernels *k, float *v, float *copy, int n, int widt
     else
         sum_inner(v, copy, n, half);
     for (int i = 0; i < n && i < half; i++)
-        pool_edge(v, copy, n, half, max, i);
+        v[i] = formula_pooled(copy, i, n, half, max); /* neighbours are missing */
     for (int i = n - half > half ? n - half : half; i < n; i++)
-        pool_edge(v, copy, n, half, max, i);
+        v[i] = formula_pooled(copy, i, n, half, max); /* neighbours are missing */
     for (int i = 0; i < n && !max; i++)
         v[i] /= (float)width;
 }

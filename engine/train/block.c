@@ -453,7 +453,7 @@ static void bias_back(struct walk *w, int i)
 /* Returns whether gates learn that read keys before their rotation. */
 static bool gates_read_keys(const struct walk *w)
 {
-    return w->grad && w->r->net && w->r->net->layout->inputs & GATE_IN_K_PRE;
+    return w->grad && w->r->net && layout_inputs(w->r->net->layout) & GATE_IN_K_PRE;
 }
 
 static void rope_back(struct walk *w, int i)

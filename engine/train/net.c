@@ -27,7 +27,7 @@ static void place_dense(struct net *n, const struct net_tensor *t)
     const struct part *p = t->part;
     size_t per = t->n / (size_t)n->n_units;
     for (int u = 0; u < n->n_units; u++) {
-        size_t at = (size_t)(t->layer * n->n_units + u) * (size_t)n->layout->n_stages;
+        size_t at = (size_t)(t->layer * n->n_units + u) * (size_t)n->n_stages;
         struct net_dense *d = &n->dense[at + (size_t)p->stage];
         if (p->role == R_BIAS) {
             d->b_at = t->at + (size_t)u * per;
@@ -49,7 +49,7 @@ static void place(struct net *n)
             t->part = p;
             t->layer = l;
             t->n = tensor_size(n, p, t);
-            bool shared = n->tied && l > 0 && p->stage == n->layout->n_stages - 1;
+            bool shared = n->tied && l > 0 && p->stage == n->n_stages - 1;
             t->at = shared ? n->tensor[k].at : n->n;
             n->n += shared ? 0 : t->n;
             if (p->role == R_NORM)
@@ -70,7 +70,7 @@ static int count_parts(const struct layout *l)
 static int allocate(struct net *n)
 {
     int parts = count_parts(n->layout);
-    size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->layout->n_stages;
+    size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->n_stages;
     n->n_tensors = n->L * parts;
     n->tensor = MEM_NEW(struct net_tensor, (size_t)n->n_tensors);
     n->dense = MEM_NEW(struct net_dense, n_dense);
@@ -97,8 +97,8 @@ static void initialise(struct net *n, const struct net_options *opt)
     for (int i = 0; i < n->n_tensors; i++) {
         const struct net_tensor *t = &n->tensor[i];
         const struct part *p = t->part;
-        bool last = p->stage == n->layout->n_stages - 1 && p->role == R_BIAS;
-        if (n->tied && t->layer > 0 && p->stage == n->layout->n_stages - 1)
+        bool last = p->stage == n->n_stages - 1 && p->role == R_BIAS;
+        if (n->tied && t->layer > 0 && p->stage == n->n_stages - 1)
             continue;
         int in = p->stage == 0 ? 2 * n->D : n->facts.hidden;
         if (p->role == R_WEIGHT)
@@ -129,6 +129,7 @@ int net_create(const struct gates_model *m, const struct net_options *opt, struc
     n->L = m->n_layers;
     n->H = m->n_kv_heads;
     n->D = m->head_dim;
+    n->n_stages = gate_stages_count(&n->layout->stages);
     n->n_units = n->layout->per_head ? n->H : 1;
     n->tied = opt->tied;
     if (allocate(n) != KVF_OK) {
@@ -145,7 +146,7 @@ void net_destroy(struct net *n)
 {
     if (!n)
         return;
-    size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->layout->n_stages;
+    size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->n_stages;
     for (size_t i = 0; n->dense && i < n_dense; i++)
         both_ways_finish(&n->dense[i].packs);
     mem_free(n->dense);
@@ -158,7 +159,7 @@ void net_destroy(struct net *n)
 static void refresh_task(void *ctx, int layer, int thread)
 {
     struct net *n = ctx;
-    int per = n->n_units * n->layout->n_stages;
+    int per = n->n_units * n->n_stages;
     (void)thread;
     for (int i = layer * per; i < (layer + 1) * per; i++)
         both_ways_fill(&n->dense[i].packs, n->w + n->dense[i].w_at);

@@ -30,11 +30,12 @@ struct net {
     struct net_facts {
         struct gates_model model;
         enum layout_id layout;
-        enum activation activation;
+        enum gate_activation activation;
         int hidden;
     } facts;
     const struct layout *layout;
-    int L, H, D, n_units;      /* networks per layer: 1 or H */
+    int L, H, D, n_stages;
+    int n_units;               /* networks per layer: 1 or H */
     bool tied;                 /* the last stage is that of layer 0 in every layer */
     struct net_tensor *tensor; /* [n_tensors] by layer, then as in the layout */
     int n_tensors;
@@ -60,7 +61,7 @@ void net_destroy(struct net *n); /* accepts NULL */
 /* Packs the matrices again; to be called after w has changed. */
 void net_refresh(struct net *n, struct par *pool);
 
-/* What a layer gives its gates, T rows each.  A layout's inputs (gate_layouts[].inputs) are
+/* What a layer gives its gates, T rows each.  The inputs of a layout (layout_inputs) are
  * read, others may be NULL.  Keys before RoPE are those that RoPE turns: after the norm that
  * Qwen3 has on each head's keys and after the bias of Qwen2, channels in pairs. */
 struct net_input {

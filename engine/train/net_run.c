@@ -1,14 +1,13 @@
-/* net_run.c - what gates say of a sequence, and derivatives by parameters and inputs.
+/* net_run.c - gate values of a sequence on the CPU, and their derivatives by parameters and inputs.
  *
- * A network is a chain of stages y_s = W_s a_s + b_s with a_0 the input, a_s = act(y_(s-1))
- * and z the last y.  The tape keeps y of all stages: hidden ones [unit][stage][T][ld], then
- * z [T][ld_z], a column per KV head. */
+ * It runs the list of stages of a layout (engine/gate/gate.h) over all rows, and then backward.
+ * Stage s computes y_s = W_s a + b_s, where a is the network's input or the output of an earlier
+ * stage.  The tape keeps y of all stages: hidden ones [unit][stage][T][ld], then z [T][ld_z], a
+ * column per KV head. */
 #include <math.h>
 #include <string.h>
 
 #include "engine/train/net.h"
-
-#define WGKV_EPS 1e-6f /* of the published code, as engine/gate/gate_eval.c */
 
 /* Areas of scratch, all floats. */
 struct areas {
@@ -37,15 +36,16 @@ static bool per_head(const struct net *n)
     return n->layout->per_head;
 }
 
-/* Whether rows of input are put together from keys and values; otherwise they are those of x. */
+/* Returns true if the rows that networks read are copied from several inputs. */
 static bool gathers(const struct net *n)
 {
-    return n->layout->inputs != GATE_IN_X;
+    struct gate_segment x;
+    return layout_segment(n->layout, &n->facts.model, 0, 0, &x);
 }
 
 static struct areas lay_out(const struct net *n, int T, int threads, float *at)
 {
-    size_t t = (size_t)T, u = (size_t)n->n_units, hidden = (size_t)n->layout->n_stages - 1;
+    size_t t = (size_t)T, u = (size_t)n->n_units, hidden = (size_t)n->n_stages - 1;
     struct areas a = {.ld = padded(n->facts.hidden), .ld_z = padded(n->H)};
     a.ld_in = padded(n->dense[0].in);
     a.out = a.ld > a.ld_z ? a.ld : a.ld_z;
@@ -71,67 +71,81 @@ size_t net_scratch(const struct net *n, int T, int n_threads)
 
 size_t net_tape(const struct net *n, int T)
 {
-    size_t hidden = (size_t)(n->n_units * (n->layout->n_stages - 1));
+    size_t hidden = (size_t)(n->n_units * (n->n_stages - 1));
     return (size_t)T * (hidden * padded(n->facts.hidden) + padded(n->H));
 }
 
 static const struct net_dense *dense_of(const struct job *j, int u, int stage)
 {
     const struct net *n = j->n;
-    return &n->dense[(j->layer * n->n_units + u) * n->layout->n_stages + stage];
+    return &n->dense[(j->layer * n->n_units + u) * n->n_stages + stage];
 }
 
 /* Hidden rows of a unit and stage in an area of [unit][stage][T][ld]. */
 static float *hidden_at(const struct job *j, float *area, int u, int stage, int t)
 {
-    size_t row = ((size_t)(u * (j->n->layout->n_stages - 1) + stage)) * (size_t)j->in->T;
+    size_t row = ((size_t)(u * (j->n->n_stages - 1) + stage)) * (size_t)j->in->T;
     return area + (row + (size_t)t) * j->a.ld;
 }
 
 static float *z_at(const struct job *j, int t)
 {
-    size_t hidden = (size_t)(j->n->n_units * (j->n->layout->n_stages - 1)) * j->a.ld;
+    size_t hidden = (size_t)(j->n->n_units * (j->n->n_stages - 1)) * j->a.ld;
     return j->tape + (size_t)j->in->T * hidden + (size_t)t * j->a.ld_z;
 }
 
-static float activate(enum activation act, float x)
-{
-    if (act == ACT_SILU)
-        return x / (1.0f + expf(-x));
-    if (act == ACT_GELU)
-        return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-    return x > 0 ? x : 0.0f;
-}
+/* An input vector of a layer, rows ld floats apart, and the derivatives by it. */
+struct vector {
+    const float *v;
+    float *d;
+    size_t ld;
+};
 
-static float slope(enum activation act, float x)
+static struct vector vector_of(const struct job *j, unsigned from)
 {
-    if (act == ACT_SILU) {
-        float s = 1.0f / (1.0f + expf(-x));
-        return s * (1.0f + x * (1.0f - s));
+    const struct net_input *in = j->in;
+    const struct net_grads none = {NULL, NULL, NULL, NULL, NULL}, *to = j->to ? j->to : &none;
+    switch (from) {
+    case GATE_IN_K_PRE:
+        return (struct vector){in->k_pre, to->dk_pre, in->ld_pre};
+    case GATE_IN_K_POST:
+        return (struct vector){in->k_post, to->dk_post, in->ld_post};
+    case GATE_IN_V:
+        return (struct vector){in->v, to->dv, in->ld_v};
+    default:
+        return (struct vector){in->x, to->dx, (size_t)j->n->facts.model.d_model};
     }
-    if (act == ACT_GELU) /* Phi(x) + x phi(x) */
-        return 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
-    return x > 0 ? 1.0f : 0.0f;
 }
 
-/* [norm(k_pre); norm(k_post)] of a head and token. */
-static void normed_keys(const struct job *j, int u, size_t t, float *to)
+/* The i-th segment that a unit reads; false: there is none. */
+static bool segment(const struct job *j, int u, int i, struct gate_segment *x,
+                    const struct gate_source **ret_from)
 {
-    const struct net *n = j->n;
-    size_t D = (size_t)n->D;
-    const size_t *norm = n->norm_at + 2 * j->layer;
-    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
-    j->c->k.rmsnorm(to, j->in->k_pre + t * j->in->ld_pre + (size_t)u * D, w_pre, 1, n->D, WGKV_EPS);
-    j->c->k.rmsnorm(to + D, j->in->k_post + t * j->in->ld_post + (size_t)u * D, w_post, 1, n->D,
-                    WGKV_EPS);
+    const struct layout *l = j->n->layout;
+    if (!layout_segment(l, &j->n->facts.model, u, i, x))
+        return false;
+    *ret_from = &l->stages.input[x->input];
+    return true;
 }
 
-/* [k_pre; v] of all heads. */
-static void keys_and_values(const struct job *j, size_t t, float *to)
+static const float *norm_of(const struct job *j, int input)
 {
-    size_t kv = (size_t)(j->n->H * j->n->D);
-    memcpy(to, j->in->k_pre + t * j->in->ld_pre, kv * sizeof *to);
-    memcpy(to + kv, j->in->v + t * j->in->ld_v, kv * sizeof *to);
+    return j->n->w + j->n->norm_at[2 * j->layer + input];
+}
+
+/* The inputs of a unit for token t. */
+static void gather(const struct job *j, int u, size_t t, float *to)
+{
+    const struct gate_source *from;
+    struct gate_segment x;
+    for (int i = 0; segment(j, u, i, &x, &from); i++) {
+        const struct vector v = vector_of(j, from->from);
+        const float *at = v.v + t * v.ld + x.at;
+        if (from->norm)
+            j->c->k.rmsnorm(to + x.to, at, norm_of(j, x.input), 1, x.n, GATE_NORM_EPS);
+        else
+            memcpy(to + x.to, at, (size_t)x.n * sizeof *to);
+    }
 }
 
 /* Rows [t0, t0 + T) of what a unit sees. */
@@ -143,13 +157,8 @@ static const float *input_rows(const struct job *j, int u, int t0, int T, size_t
         return j->in->x + (size_t)t0 * *ret_ld;
     }
     float *rows = j->a.input + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_in;
-    for (int t = 0; t < T; t++) {
-        float *to = rows + (size_t)t * j->a.ld_in;
-        if (per_head(n))
-            normed_keys(j, u, (size_t)(t0 + t), to);
-        else
-            keys_and_values(j, (size_t)(t0 + t), to);
-    }
+    for (int t = 0; t < T; t++)
+        gather(j, u, (size_t)(t0 + t), rows + (size_t)t * j->a.ld_in);
     *ret_ld = j->a.ld_in;
     return rows;
 }
@@ -163,45 +172,96 @@ static void add_bias(const struct job *j, const struct net_dense *d, float *y, s
             y[(size_t)t * ld + (size_t)o] += j->n->w[d->b_at + (size_t)o];
 }
 
-/* The last stage: z of the unit's heads. */
-static void read_out(const struct job *j, int u, const float *x, size_t ld_x, int t0, int T)
+/* Rows of y of a stage: hidden ones stand on the tape, those of the last in scratch. */
+static float *y_rows(const struct job *j, int u, int s, int t0)
+{
+    if (j->n->layout->stages.stage[s].then == GATE_THEN_OUTPUT)
+        return j->a.d_z + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_z;
+    return hidden_at(j, j->tape, u, s, t0);
+}
+
+static size_t ld_y(const struct job *j, int s)
+{
+    return j->n->layout->stages.stage[s].then == GATE_THEN_OUTPUT ? j->a.ld_z : j->a.ld;
+}
+
+static void activate(const struct job *j, int u, int s, int t0, int T)
+{
+    const float *y = hidden_at(j, j->tape, u, s, t0);
+    float *a = hidden_at(j, j->a.act, u, s, t0);
+    for (size_t i = 0; i < (size_t)T * j->a.ld; i++)
+        a[i] = gate_activate(j->n->facts.activation, y[i]);
+}
+
+/* Copies z of the unit's heads to the tape, and writes the gate values. */
+static void write_output(const struct job *j, int u, int s, int t0, int T)
 {
     const struct net *n = j->n;
-    const struct net_dense *d = dense_of(j, u, n->layout->n_stages - 1);
-    float *z = j->a.d_z + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_z;
-    j->c->k.matmul_f(z, j->a.ld_z, x, ld_x, T, &d->packs.to, 0, d->packs.to.n_panels);
-    add_bias(j, d, z, j->a.ld_z, T);
+    const float *z = y_rows(j, u, s, t0);
     for (int t = 0; t < T; t++)
-        for (int o = 0; o < d->out; o++) {
+        for (int o = 0; o < dense_of(j, u, s)->out; o++) {
             size_t h = (size_t)(per_head(n) ? u : o), at = (size_t)(t0 + t);
             float v = z[(size_t)t * j->a.ld_z + (size_t)o];
             z_at(j, t0 + t)[h] = v;
-            j->value[at * (size_t)n->H + h] = j->n->facts.layout == LAYOUT_WGKV
-                                                  ? 1.0f / (1.0f + expf(-v))
-                                                  : fminf(v, 0.0f) - log1pf(expf(-fabsf(v)));
+            j->value[at * (size_t)n->H + h] = gate_output(n->layout->stages.output, v);
         }
 }
+
+/* dL/dy = act'(y) dL/da.  It computes a again, for the derivatives by weights. */
+static void activate_back(const struct job *j, int u, int s, int t0, int T)
+{
+    const float *y = hidden_at(j, j->tape, u, s, t0);
+    float *a = hidden_at(j, j->a.act, u, s, t0), *d = hidden_at(j, j->a.d_pre, u, s, t0);
+    for (size_t i = 0; i < (size_t)T * j->a.ld; i++) {
+        a[i] = gate_activate(j->n->facts.activation, y[i]);
+        d[i] *= gate_activate_slope(j->n->facts.activation, y[i]);
+    }
+}
+
+/* Sets the derivatives by z of a unit's rows. */
+static void output_back(const struct job *j, int u, int s, int t0, int T)
+{
+    const struct net *n = j->n;
+    float *rows = y_rows(j, u, s, t0);
+    memset(rows, 0, (size_t)T * j->a.ld_z * sizeof *rows);
+    for (int t = 0; t < T; t++)
+        for (int o = 0; o < (per_head(n) ? 1 : n->H); o++) {
+            size_t h = (size_t)(per_head(n) ? u : o);
+            rows[(size_t)t * j->a.ld_z + (size_t)o] =
+                j->d_value[(size_t)(t0 + t) * (size_t)n->H + h]
+                * gate_output_slope(n->layout->stages.output, z_at(j, t0 + t)[h]);
+        }
+}
+
+/* What follows the linear layer of a stage, for rows [t0, t0 + T) of a unit, and its derivative.
+ * The layouts that training offers have no GATE_THEN_MULTIPLY. */
+typedef void (*then_fn)(const struct job *j, int u, int s, int t0, int T);
+static const then_fn then_run[] = {[GATE_THEN_ACTIVATE] = activate,
+                                   [GATE_THEN_MULTIPLY] = NULL,
+                                   [GATE_THEN_OUTPUT] = write_output};
+static const then_fn then_back[] = {[GATE_THEN_ACTIVATE] = activate_back,
+                                    [GATE_THEN_MULTIPLY] = NULL,
+                                    [GATE_THEN_OUTPUT] = output_back};
 
 static void forward_rows(void *ctx, int t0, int T, int thread)
 {
     const struct job *j = ctx;
-    const struct net *n = j->n;
-    int last = n->layout->n_stages - 1;
     (void)thread;
-    for (int u = 0; u < n->n_units; u++) {
-        size_t ld_x;
-        const float *x = input_rows(j, u, t0, T, &ld_x);
-        for (int s = 0; s < last; s++) {
+    for (int u = 0; u < j->n->n_units; u++) {
+        size_t ld_in;
+        const float *input = input_rows(j, u, t0, T, &ld_in);
+        for (int s = 0; s < j->n->n_stages; s++) {
+            const struct gate_stage *stage = &j->n->layout->stages.stage[s];
             const struct net_dense *d = dense_of(j, u, s);
-            float *y = hidden_at(j, j->tape, u, s, t0), *a = hidden_at(j, j->a.act, u, s, t0);
-            j->c->k.matmul_f(y, j->a.ld, x, ld_x, T, &d->packs.to, 0, d->packs.to.n_panels);
-            add_bias(j, d, y, j->a.ld, T);
-            for (size_t i = 0; i < (size_t)T * j->a.ld; i++)
-                a[i] = activate(n->facts.activation, y[i]);
-            x = a;
-            ld_x = j->a.ld;
+            const float *x = input;
+            float *y = y_rows(j, u, s, t0);
+            if (stage->reads)
+                x = hidden_at(j, j->a.act, u, stage->reads - 1, t0);
+            j->c->k.matmul_f(y, ld_y(j, s), x, stage->reads ? j->a.ld : ld_in, T, &d->packs.to, 0,
+                             d->packs.to.n_panels);
+            add_bias(j, d, y, ld_y(j, s), T);
+            then_run[stage->then](j, u, s, t0, T);
         }
-        read_out(j, u, x, ld_x, t0, T);
     }
 }
 
@@ -215,88 +275,45 @@ void net_forward(const struct net *n, const struct compute *c, int layer,
 
 /* ---- backward ---- */
 
-/* d log sigmoid(z) = sigmoid(-z) dz;  d sigmoid(z) = g (1 - g) dz. */
-static float through_readout(const struct net *n, float z)
-{
-    float g = 1.0f / (1.0f + expf(-z));
-    return n->facts.layout == LAYOUT_WGKV ? g * (1.0f - g) : 1.0f / (1.0f + expf(z));
-}
-
-/* Derivatives by z of a unit's rows. */
-static float *d_z_rows(const struct job *j, int u, int t0, int T)
-{
-    const struct net *n = j->n;
-    float *rows = j->a.d_z + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_z;
-    memset(rows, 0, (size_t)T * j->a.ld_z * sizeof *rows);
-    for (int t = 0; t < T; t++)
-        for (int o = 0; o < (per_head(n) ? 1 : n->H); o++) {
-            size_t h = (size_t)(per_head(n) ? u : o);
-            rows[(size_t)t * j->a.ld_z + (size_t)o] =
-                j->d_value[(size_t)(t0 + t) * (size_t)n->H + h]
-                * through_readout(n, z_at(j, t0 + t)[h]);
-        }
-    return rows;
-}
-
-/* dx += r w dy - ..., through both norms of a head's keys. */
-static void keys_back(const struct job *j, int u, const float *d_in, int t0, int T)
-{
-    const struct net *n = j->n;
-    size_t D = (size_t)n->D;
-    const size_t *norm = n->norm_at + 2 * j->layer;
-    const float *w_pre = n->w + norm[0], *w_post = n->w + norm[1];
-    for (int t = 0; t < T; t++, d_in += j->a.ld_in) {
-        size_t pre = (size_t)(t0 + t) * j->in->ld_pre + (size_t)u * D;
-        size_t post = (size_t)(t0 + t) * j->in->ld_post + (size_t)u * D;
-        j->c->k.rmsnorm_back(j->to->dk_pre + pre, j->in->k_pre + pre, w_pre, d_in, 1, n->D,
-                             WGKV_EPS);
-        j->c->k.rmsnorm_back(j->to->dk_post + post, j->in->k_post + post, w_post, d_in + D, 1, n->D,
-                             WGKV_EPS);
-    }
-}
-
+/* Adds the derivatives by the inputs of a unit to those by the vectors of the layer. */
 static void inputs_back(const struct job *j, int u, const float *d_in, int t0, int T)
 {
-    int d = j->n->facts.model.d_model, kv = j->n->H * j->n->D;
-    if (per_head(j->n)) {
-        keys_back(j, u, d_in, t0, T);
-        return;
-    }
+    const struct gate_source *from;
+    struct gate_segment x;
+    int d = j->n->facts.model.d_model;
     for (int t = t0; t < t0 + T; t++, d_in += j->a.ld_in) {
-        if (!gathers(j->n)) {
-            j->c->k.add(j->to->dx + (size_t)t * (size_t)d, d_in, d);
-            continue;
+        for (int i = 0; segment(j, u, i, &x, &from); i++) {
+            const struct vector v = vector_of(j, from->from);
+            size_t at = (size_t)t * v.ld + (size_t)x.at;
+            if (from->norm)
+                j->c->k.rmsnorm_back(v.d + at, v.v + at, norm_of(j, x.input), d_in + x.to, 1, x.n,
+                                     GATE_NORM_EPS);
+            else
+                j->c->k.add(v.d + at, d_in + x.to, x.n);
         }
-        j->c->k.add(j->to->dk_pre + (size_t)t * j->in->ld_pre, d_in, kv);
-        j->c->k.add(j->to->dv + (size_t)t * j->in->ld_v, d_in + kv, kv);
+        if (!gathers(j->n))
+            j->c->k.add(j->to->dx + (size_t)t * (size_t)d, d_in, d);
     }
 }
 
 static void backward_rows(void *ctx, int t0, int T, int thread)
 {
     const struct job *j = ctx;
-    const struct net *n = j->n;
     (void)thread;
-    for (int u = 0; u < n->n_units; u++) {
-        size_t ld_dy = j->a.ld_z, ld_x;
-        const float *dy = d_z_rows(j, u, t0, T);
-        input_rows(j, u, t0, T, &ld_x); /* for the weights' derivatives */
-        for (int s = n->layout->n_stages - 1; s > 0; s--) {
-            const struct net_dense *d = dense_of(j, u, s);
-            const float *y = hidden_at(j, j->tape, u, s - 1, t0);
-            float *a = hidden_at(j, j->a.act, u, s - 1, t0);
-            float *dx = hidden_at(j, j->a.d_pre, u, s - 1, t0);
-            j->c->k.matmul_f(dx, j->a.ld, dy, ld_dy, T, &d->packs.back, 0, d->packs.back.n_panels);
-            for (size_t i = 0; i < (size_t)T * j->a.ld; i++) {
-                a[i] = activate(n->facts.activation, y[i]);
-                dx[i] *= slope(n->facts.activation, y[i]);
-            }
-            dy = dx;
-            ld_dy = j->a.ld;
-        }
-        const struct net_dense *d = dense_of(j, u, 0);
+    for (int u = 0; u < j->n->n_units; u++) {
+        size_t ld_x;
         float *d_in = j->a.d_input + ((size_t)u * (size_t)j->in->T + (size_t)t0) * j->a.ld_in;
-        j->c->k.matmul_f(d_in, j->a.ld_in, dy, ld_dy, T, &d->packs.back, 0, d->packs.back.n_panels);
+        input_rows(j, u, t0, T, &ld_x); /* for the derivatives by weights */
+        for (int s = j->n->n_stages - 1; s >= 0; s--) {
+            const struct gate_stage *stage = &j->n->layout->stages.stage[s];
+            const struct packed *back = &dense_of(j, u, s)->packs.back;
+            bool last = stage->then == GATE_THEN_OUTPUT;
+            then_back[stage->then](j, u, s, t0, T);
+            const float *dy = last ? y_rows(j, u, s, t0) : hidden_at(j, j->a.d_pre, u, s, t0);
+            float *dx = stage->reads ? hidden_at(j, j->a.d_pre, u, stage->reads - 1, t0) : d_in;
+            j->c->k.matmul_f(dx, stage->reads ? j->a.ld : j->a.ld_in, dy, ld_y(j, s), T, back, 0,
+                             back->n_panels);
+        }
         inputs_back(j, u, d_in, t0, T);
     }
 }
@@ -304,9 +321,10 @@ static void backward_rows(void *ctx, int t0, int T, int thread)
 /* What a stage sees and what comes back to it, all rows. */
 static const float *stage_input(const struct job *j, int u, int s, size_t *ret_ld)
 {
-    if (s > 0) {
+    int reads = j->n->layout->stages.stage[s].reads;
+    if (reads) {
         *ret_ld = j->a.ld;
-        return hidden_at(j, j->a.act, u, s - 1, 0);
+        return hidden_at(j, j->a.act, u, reads - 1, 0);
     }
     *ret_ld = gathers(j->n) ? j->a.ld_in : (size_t)j->n->facts.model.d_model;
     return gathers(j->n) ? j->a.input + (size_t)u * (size_t)j->in->T * j->a.ld_in : j->in->x;
@@ -314,14 +332,14 @@ static const float *stage_input(const struct job *j, int u, int s, size_t *ret_l
 
 static float *turned_at(const struct job *j, int u, int s)
 {
-    return j->a.turned + (size_t)(u * j->n->layout->n_stages + s) * j->a.out * (size_t)j->in->T;
+    return j->a.turned + (size_t)(u * j->n->n_stages + s) * j->a.out * (size_t)j->in->T;
 }
 
 /* dy^T of a (unit, stage): [out][T]; and the bias's derivative, summed over tokens. */
 static void turn_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
-    int stages = j->n->layout->n_stages, u = task / stages, s = task % stages, T = j->in->T;
+    int stages = j->n->n_stages, u = task / stages, s = task % stages, T = j->in->T;
     const struct net_dense *d = dense_of(j, u, s);
     size_t ld = s == stages - 1 ? j->a.ld_z : j->a.ld;
     const float *dy = s == stages - 1 ? j->a.d_z + (size_t)u * (size_t)T * ld
@@ -363,7 +381,7 @@ static void weight_task(void *ctx, int task, int thread)
     const struct job *j = ctx;
     float *mine = j->a.thread + (size_t)thread * PANEL * ((size_t)j->in->T + j->a.out);
     for (int u = 0; u < j->n->n_units; u++)
-        for (int s = 0; s < j->n->layout->n_stages; s++) {
+        for (int s = 0; s < j->n->n_stages; s++) {
             int panels = (int)(padded(dense_of(j, u, s)->in) / PANEL);
             if (task < panels) {
                 weight_panel(j, u, s, task, mine);
@@ -373,26 +391,27 @@ static void weight_task(void *ctx, int task, int thread)
         }
 }
 
-/* dw_c += sum over heads and tokens of dy_c x_c / rms(x). */
+/* dw_c += sum over heads and tokens of dy_c x_c / rms(x), for the norms of inputs. */
 static void norm_back(const struct job *j)
 {
     const struct net *n = j->n;
-    size_t D = (size_t)n->D;
-    for (int which = 0; which < 2; which++) {
-        const float *k = which ? j->in->k_post : j->in->k_pre;
-        size_t ld = which ? j->in->ld_post : j->in->ld_pre;
-        float *to = j->to->grad + n->norm_at[2 * j->layer + which];
+    const struct gate_source *from;
+    struct gate_segment x;
+    for (int i = 0; segment(j, 0, i, &x, &from) && from->norm; i++) {
+        const struct vector v = vector_of(j, from->from);
+        float *to = j->to->grad + n->norm_at[2 * j->layer + x.input];
         for (int u = 0; u < n->n_units; u++)
             for (int t = 0; t < j->in->T; t++) {
-                const float *x = k + (size_t)t * ld + (size_t)u * D;
-                const float *dy = j->a.d_input + which * D
+                segment(j, u, i, &x, &from);
+                const float *k = v.v + (size_t)t * v.ld + x.at;
+                const float *dy = j->a.d_input + x.to
                                   + ((size_t)u * (size_t)j->in->T + (size_t)t) * j->a.ld_in;
                 double square = 0;
-                for (size_t c = 0; c < D; c++)
-                    square += (double)x[c] * (double)x[c];
-                float r = (float)(1.0 / sqrt(square / (double)D + (double)WGKV_EPS));
-                for (size_t c = 0; c < D; c++)
-                    to[c] += dy[c] * x[c] * r;
+                for (int c = 0; c < x.n; c++)
+                    square += (double)k[c] * (double)k[c];
+                float r = (float)(1.0 / sqrt(square / (double)x.n + (double)GATE_NORM_EPS));
+                for (int c = 0; c < x.n; c++)
+                    to[c] += dy[c] * k[c] * r;
             }
     }
 }
@@ -410,13 +429,12 @@ void net_backward(const struct net *n, const struct compute *c, int layer,
                     d_value,
                     to,
                     lay_out(n, in->T, par_threads(c->pool), scratch)};
-    int stages = n->layout->n_stages, panels = 0;
+    int stages = n->n_stages, panels = 0;
     each_rows(c, in->T, backward_rows, &j);
     par_run(c->pool, n->n_units * stages, turn_task, &j);
     for (int u = 0; u < n->n_units; u++)
         for (int s = 0; s < stages; s++)
             panels += (int)(padded(dense_of(&j, u, s)->in) / PANEL);
     par_run(c->pool, panels, weight_task, &j);
-    if (per_head(n))
-        norm_back(&j);
+    norm_back(&j);
 }

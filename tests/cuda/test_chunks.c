@@ -505,19 +505,18 @@ static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, 
 
 Test(chunks, stages_of_gates, .timeout = 60)
 {
-    enum { RELU = 3, SIGMOID = 2 };
     struct gpu *g = device_open();
     const struct gpu_gate_rows wide = {
-        .units = 2, .N = 40, .K = 44, .T = 70, .ld_x = 88, .ld_out = 80, .act = RELU};
+        .units = 2, .N = 40, .K = 44, .T = 70, .ld_x = 88, .ld_out = 80, .act = GATE_ACT_RELU};
     const struct gpu_gate_rows odd = {
-        .units = 3, .N = 33, .K = 35, .T = 65, .ld_x = 107, .ld_out = 101, .act = RELU};
+        .units = 3, .N = 33, .K = 35, .T = 65, .ld_x = 107, .ld_out = 101, .act = GATE_ACT_RELU};
     const struct gpu_gate_rows last = {.units = 3,
                                        .N = 1,
                                        .K = 96,
                                        .T = 130,
                                        .ld_x = 288,
                                        .ld_out = 3,
-                                       .ending = SIGMOID,
+                                       .output = GATE_OUT_SIGMOID,
                                        .last = true};
     stage_case(g, &wide, true, false);
     stage_case(g, &wide, true, true);

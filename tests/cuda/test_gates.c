@@ -48,7 +48,7 @@ static struct stage_bed stage_bed(struct gpu *g, const struct stage_case *c, str
                                   .K = c->K,
                                   .ld_x = ld,
                                   .act = c->act,
-                                  .ending = c->ending,
+                                  .output = c->ending,
                                   .last = c->last};
     return b;
 }
@@ -79,9 +79,9 @@ static double activated(double x, int act)
 
 static double ended(double z, int ending)
 {
-    if (ending == GATE_ENDS_LOG_SIGMOID)
+    if (ending == GATE_OUT_LOG_SIGMOID)
         return -log1p(exp(-z));
-    return ending == GATE_ENDS_SIGMOID ? 1 / (1 + exp(-z)) : z;
+    return ending == GATE_OUT_SIGMOID ? 1 / (1 + exp(-z)) : z;
 }
 
 /* Returns output n of net i for a row, by definition. */
@@ -156,9 +156,9 @@ Test(gates, stages_are_products_and_what_follows)
         {2, 1, 70, 257, 3, false, false, false, GATE_ACT_RELU, 0},
         {1, 2, 3, 7, 0, false, false, false, GATE_ACT_NONE, 0},
         {1, 1, 4, 64, 0, true, false, false, GATE_ACT_GELU, 0},
-        {2, 2, 1, 300, 8, true, false, true, 0, GATE_ENDS_SIGMOID},
-        {3, 1, 8, 64, 0, true, false, true, 0, GATE_ENDS_LOG_SIGMOID},
-        {2, 1, 4, 36, 1, false, false, true, 0, GATE_ENDS},
+        {2, 2, 1, 300, 8, true, false, true, 0, GATE_OUT_SIGMOID},
+        {3, 1, 8, 64, 0, true, false, true, 0, GATE_OUT_LOG_SIGMOID},
+        {2, 1, 4, 36, 1, false, false, true, 0, GATE_OUT_LOGIT},
     };
     struct gpu *g = device_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -18,9 +18,9 @@ static double fold(int kind, double alpha, double past, double v)
 {
     if (isnan(past))
         return v;
-    if (kind == GPU_FOLD_AVERAGE)
+    if (kind == FOLD_AVERAGE)
         return alpha * past + (1 - alpha) * v;
-    return kind == GPU_FOLD_SUM ? alpha * past + v : fmax(alpha * past, v);
+    return kind == FOLD_SUM ? alpha * past + v : fmax(alpha * past, v);
 }
 
 static void expect_folded(const struct bed *b, const float *past, const struct gpu_history *x,

@@ -106,6 +106,30 @@ Test(select, as_a_sort_does)
     }
 }
 
+/* The keys of device kernels order candidates as the rule does, and count NaN as -infinity. */
+Test(select, keys_order_as_the_rule_does)
+{
+    enum { N = 40 };
+    struct candidate c[N];
+    struct rng r;
+    rng_init(&r, 9);
+    for (int round = 0; round < 20 * SHAPES; round++) {
+        fill(&r, (enum shape)(round % SHAPES), c, N, 3);
+        older_stays = round / SHAPES % 2;
+        for (int i = 0; i < N * N; i++) {
+            const struct candidate *x = &c[i / N], *y = &c[i % N];
+            enum tie_rule tie = older_stays ? TIE_OLDER : TIE_NEWER;
+            struct rank_key kx = rank_key(x->score, x->pos, x->head, tie);
+            struct rank_key ky = rank_key(y->score, y->pos, y->head, tie);
+            int want = by_rule(x, y);
+            cr_assert(eq(int, rank_key_at_most(&kx, &ky), want <= 0));
+            cr_assert(eq(int, candidate_worse(x, y, tie), want < 0));
+        }
+    }
+    cr_expect(eq(u32, rank_of_score(NAN), rank_of_score(-INFINITY)));
+    cr_expect(eq(u32, rank_of_score(-0.0f), rank_of_score(0.0f)));
+}
+
 Test(select, long_inputs_of_every_shape, .timeout = 30)
 {
     enum { N = 30000 }; /* n^2 steps would take too long under a sanitizer */

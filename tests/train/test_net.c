@@ -203,7 +203,7 @@ static void open_world(struct world *w, const struct shape *s, unsigned flags, i
     cr_assert(eq(int, par_create(threads, &w->c.pool), KVF_OK));
     cr_assert(eq(int, net_create(&m, &o, &w->n), KVF_OK));
     size_t kv = (size_t)(s->H * s->D), n = w->n->n, gates = (size_t)(s->L * s->T * s->H);
-    w->used = w->n->layout->inputs;
+    w->used = layout_inputs(w->n->layout);
     const size_t ld[INPUTS] = {(size_t)s->d, kv, kv + 5, kv + 3};
     for (int i = 0; i < INPUTS; i++)
         make_input(w, i, i ? (int)kv : s->d, ld[i], &r);
