@@ -19,7 +19,7 @@ enum {
     WARPS = LANES / WARP,
     EXACT = 100, /* exponent of 2^-27; from there on weights are multiples of the mass unit */
     FINE = 17,   /* bits of a weight below its bin number, from 2^-27 on */
-    COARSE = 19, /* the same below 2^-27 */
+    COARSE = 19, /* bits of a weight below its bin number, under 2^-27 */
     OWN = 18,    /* bins of a lane */
     BINS = LANES * OWN,
     EDGE = BINS - 1 - 27 * 64, /* the bin that begins at 2^-27; the last one has the weight 1 */
