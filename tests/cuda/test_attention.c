@@ -170,7 +170,8 @@ static void same_bytes(struct gpu *g, const void *a, const void *b, size_t bytes
     mem_free(other);
 }
 
-/* Checks that rows that are written on their own equal those of gpu_rows(), and frees them. */
+/* Checks that the rows x of a sequence equal those of gpu_rows() for only this sequence. Frees
+ * both. */
 static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen_rows *x)
 {
     size_t heads = (size_t)s->in.n_heads;

@@ -25,7 +25,7 @@ Test(hostile, the_maker_makes_good_files)
     }
     cr_expect(zero(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL)));
     cr_expect(eq(u64, c.records, 4));
-    m->p[FILE_HEADER + RECORD_HEADER] ^= 1; /* the run header, which is then ignored */
+    m->p[FILE_HEADER + RECORD_HEADER] ^= 1; /* the run header: not counted then */
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT));
     cr_expect(lt(u64, c.records, 4));
     cr_expect(ge(u64, c.bad, 1));

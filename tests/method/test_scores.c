@@ -176,7 +176,7 @@ Test(scores, global_score_in_three_forms)
                (const float[]){1.25f / 3, 1.75f / 3, 0.5f});
 }
 
-/* A head that already lost as many entries as possible is listed again, but not scored again. */
+/* A head that loses all entries that must be evicted is listed again, but not scored again. */
 Test(scores, a_decision_remembers_once)
 {
     const float row[2][6] = {{0.5f, 0.03125f, 0.0625f, 0.25f, 1, 0.5f}, {1, 1, 1, 1, 1, 1}};

@@ -52,7 +52,7 @@ class Engine:
         return p.stdout
 
     def table(self, command, path):
-        """Returns the entries after attention, without gate values and protection."""
+        """Returns the columns of a table that depend only on attention, not on gates or protection."""
         out = self.path("table.npz")
         self.call(command, path, *["--source", "last-use"] * (command == "retention"), "-o", out)
         with np.load(out) as z:

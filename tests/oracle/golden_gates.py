@@ -120,8 +120,8 @@ def trimkv_norm(report, case):
 
 
 def over_all(report, case, miscounted):
-    """The paper has no minimum per head. The code has one, with a miscount; its effect is
-    counted."""
+    """The paper has no minimum per head. The code has one, with a miscount; decisions that
+    it changes are counted."""
     p, (L, H) = case["params"], (case["in"]["L"], case["in"]["H"])
     total, least = L * H * p["memory"], p["least"]
 

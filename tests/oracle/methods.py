@@ -71,7 +71,7 @@ def lowest_first(score, older=False):
 
 
 def decide(name, p, run, layer, head, newest, share):
-    """Returns {head: Cut}: reduces a head that would exceed its share to below it."""
+    """Returns {head: Cut}: evicts entries if the head would exceed its share."""
     alive = sorted(run.alive[layer][head])
     excess = len(alive) + newest + 1 - run.t - share
     if excess <= p["slack"]:
