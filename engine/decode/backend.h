@@ -1,12 +1,12 @@
-/* backend.h - what a session computes with: the processor, or a device behind the same table.
+/* backend.h - the table of functions that a session runs on: the CPU or a device.
  *
- * The parts of a forward pass that are dear are here, coarse: a branch of a layer at a time.  What
- * is left to the session is the same for every backend: rotations, gates, the cache with its
- * entries and their order, methods, probes.  docs/reference/device.md says where memory lives.
+ * The table has the expensive parts of a forward pass in coarse units, one branch of a layer at a
+ * time. The session does the rest for every backend: RoPE, gates, the cache with its entries and
+ * their order, methods and probes. docs/reference/device.md describes where memory is allocated.
  *
- * Buffers named below are those of struct session (session_state.h).  A function leaves in the
- * memory of the host what it is said to leave there, and keeps elsewhere what only the backend
- * reads: x, att and the weights. */
+ * Buffers named below are members of struct session (session_state.h). A function leaves results in
+ * host memory where its comment states it. Data that only the backend reads (x, att and the
+ * weights) can be elsewhere. */
 #ifndef KVF_ENGINE_BACKEND_H
 #define KVF_ENGINE_BACKEND_H
 
@@ -26,6 +26,7 @@ typedef int (*step_fn)(struct layer_run *r, int i);
 
 enum { RUN_LAYERWISE = 1 }; /* of step and chunk */
 
+/* A backend. */
 struct backend {
     const char *name;      /* "cpu" */
     bool host_memory;      /* it computes in the host's memory, as the CPU does; false: a device */
@@ -35,11 +36,12 @@ struct backend {
      * accepts an engine that was not opened to its end. */
     int (*open)(struct engine *e, struct kvf_diag *d);
     void (*close)(struct engine *e);
-    /* What a session needs beside its buffers, as s->mirror, once these are there. */
+    /* Creates the data of a session other than its buffers, as s->device_state. The buffers exist
+     * already. Returns KVF_OK or an error with a message. */
     int (*begin)(struct session *s, const struct session_options *opt, struct kvf_diag *d);
     void (*end)(struct session *s);
 
-    /* x = the embeddings of T tokens. */
+    /* x = embeddings of T tokens. */
     void (*embed)(struct session *s, const int32_t *ids, int T);
     /* The functions of the steps of a block, by enum block_op. */
     const step_fn *steps;
@@ -47,30 +49,32 @@ struct backend {
      * host in between.  KVF_OK, an error, or STEP_ELSEWHERE: these tokens need the functions above.
      * NULL: they always do. */
     int (*prefill)(struct session *s, const int32_t *ids, int T);
-    /* Rows first to T - 1 of normed, on the host: x behind the last norm.  KVF_OK or an error. */
+    /* Applies the final norm to x: rows first to T - 1 of normed, on the host. Returns KVF_OK or an
+     * error. */
     int (*final_norm)(struct session *s, int first, int T);
-    /* logits, on the host: those of row 0 of normed, not capped. */
+    /* Computes logits of row 0 of normed, on the host, without the soft cap. */
     void (*lm_head)(struct session *s);
-    /* Of n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by segments of the
-     * vocabulary, and target_logit, that of the words ids (nll.c); false: the processor is to.
-     * NULL: it always is. */
+    /* Computes from n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by
+     * segments of the vocabulary, and target_logit, the logits of the tokens ids (nll.c). Returns
+     * false if the CPU must compute them. NULL: it always does. */
     bool (*likelihood)(struct session *s, const float *normed, const int32_t *ids, int n);
-    /* A whole step of a session, as session_step, without the host in between.  KVF_OK, an error,
-     * or STEP_ELSEWHERE: this step needs the functions above.  NULL: every step does. */
+    /* Runs a decode step of a session, as session_step, without a host sync. Returns KVF_OK, an
+     * error, or RUN_LAYERWISE if this step needs the functions above. NULL: every step does. */
     int (*decode_step)(struct session *s, int32_t id);
-    /* The same for n sessions at once, each of which `joins`: their rows run in the room, a session
-     * of as many tokens to a chunk, so that each weight is read once for all of them.  Each does
-     * exactly what its step does.  KVF_OK, or an error after which they are to be destroyed.  Both
-     * NULL: the functions above serve. */
+    /* Returns true if decode_batch can run the next step of this session. decode_batch runs a step
+     * of n such sessions at once, so that each weight is read once for all of them. Their rows are
+     * in the buffers of `room`, a session with a chunk of at least n tokens. Each session gets the
+     * result of its own decode_step. Returns KVF_OK, or an error, after which the sessions must be
+     * destroyed. Both NULL: the functions above are used. */
     bool (*can_batch)(const struct session *s);
     int (*decode_batch)(struct session *room, struct session *const *s, int n, const int32_t *ids);
-    /* logits of the last step, which have stayed elsewhere where the token was drawn there. */
-    void (*logits)(const struct session *s); /* NULL: they are there */
-    /* What steps remember elsewhere comes to the method and stays right until the next step. KVF_OK
-     * or an error. */
+    /* Copies the logits of the last step to the host, if the token was sampled elsewhere. */
+    void (*logits)(const struct session *s); /* NULL: they are on the host */
+    /* Copies evidence that steps keep elsewhere to the method. It stays current until the next
+     * step. Returns KVF_OK or an error. */
     int (*sync_evidence)(struct session *s);
-    /* What went wrong in the functions that return nothing, with a sentence in said of the engine;
-     * KVF_OK otherwise. */
+    /* Returns the error of functions without a return value, with a message in e->said; else
+     * KVF_OK. */
     int (*check)(struct session *s);
 };
 

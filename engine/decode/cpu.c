@@ -1,4 +1,4 @@
-/* cpu.c - the processor as a backend: the functions of this folder. */
+/* cpu.c - the CPU backend. */
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
 
@@ -14,7 +14,7 @@ static void close_nothing(struct engine *e)
     (void)e;
 }
 
-/* Where the keys of a layer are turned by their ranks (reading.c). */
+/* Allocates the keys of a layer after RoPE by rank (reading.c). */
 static int alloc_turned(struct session *s)
 {
     size_t keys = (size_t)s->cache_heads * s->ld_strip;
@@ -36,7 +36,7 @@ static void end(struct session *s)
     s->rotated_keys = NULL;
 }
 
-/* All rows: those before the first that is asked for cost next to nothing here. */
+/* Normalises all rows: on the CPU the rows before `first` cost little. */
 static int leave(struct session *s, int first, int T)
 {
     const struct model_config *m = &s->e->config;

@@ -1,3 +1,4 @@
+/* engine.c - opens and closes models, and describes them in headers. */
 #include <pthread.h>
 
 #include "base/json.h"
@@ -6,8 +7,8 @@
 #include "engine/model/adapter.h"
 #include "engine/model/model_file.h"
 
-/* The tokenizer of a vocabulary and the hash of the file take as long as the weights of a small
- * model: they are made while those are. */
+/* Creating the tokenizer and hashing the file takes as long as packing the weights of a small
+ * model, so both run in parallel. */
 struct reading {
     struct engine *e;
     const char *pre;

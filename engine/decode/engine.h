@@ -1,4 +1,4 @@
-/* engine.h - an opened model: what several sessions share and never changes. */
+/* engine.h - an opened model: the constant data that several sessions share. */
 #ifndef KVF_ENGINE_ENGINE_H
 #define KVF_ENGINE_ENGINE_H
 
@@ -14,51 +14,53 @@
 #include "engine/model/tokenizer.h"
 #include "engine/model/weights.h"
 
+/* An opened model. */
 struct engine {
     struct gguf *gguf;
     struct model_config config;
-    char hash[33]; /* of the model (gguf_hash) */
+    char hash[33]; /* hash of the model (gguf_hash) */
     struct weights *weights;
     struct tokenizer *tokenizer;
     struct kernels kernels;
     struct par *pool;
-    bool exact, i8_activations; /* as in the options */
-    bool words;                 /* the model has weights of floats, which are integers of 16 bits */
+    bool exact, i8_activations; /* as in struct engine_options */
+    bool words;                 /* float weights of the model are 16-bit integers */
     const struct backend *backend;
-    void *device; /* of the backend: the weights where it wants them */
-    int which;    /* device, of those that the backend has */
-    /* What the backend said when an operation of a session failed; "": nothing did. */
+    void *device; /* data of the backend, such as weights on a device */
+    int which;    /* index of the backend's device */
+    /* Message of the backend for a failed operation of a session; "": no error. */
     struct kvf_diag said;
 };
 
+/* Options of engine_open. */
 struct engine_options {
-    bool exact;                    /* f32 weights and activations, f32 cache */
-    bool i8_activations;           /* of the processor, not exact: where weights are quantised,
-                             activations have 8 bits instead of 16 */
-    bool words;                    /* of the processor, not exact: weights of floats are integers
-                                      of 16 bits, as the activations are that they meet */
-    int n_threads;                 /* 0: number of cores */
+    bool exact;          /* f32 weights and activations, f32 cache */
+    bool i8_activations; /* only on the CPU, not exact: activations have 8 bits instead of 16 if
+                            weights are quantised */
+    bool words;    /* only on the CPU, not exact: float weights and their activations are 16-bit
+                      integers */
+    int n_threads; /* 0: number of cores */
     unsigned cpu_flags;            /* CPU_* */
-    struct rope_scale rope_scale;  /* kind 0: as the file says */
-    const char *pre;               /* of the tokenizer (tokenizer_create_as); NULL: the file's */
+    struct rope_scale rope_scale;  /* kind 0: the scaling in the file */
+    const char *pre;               /* pre-tokenizer (tokenizer_create_as); NULL: that of the file */
     const char *adapter;           /* added to the weights (adapter.h); NULL: none */
-    const struct backend *backend; /* NULL: the processor */
-    int which;                     /* device of the backend */
-    struct teller teller;          /* told how many layers are packed */
+    const struct backend *backend; /* NULL: the CPU */
+    int which;                     /* index of the backend's device */
+    struct teller teller;          /* receives the number of packed layers */
 };
 
-/* Maps and packs a GGUF.  KVF_OK or an error with a sentence. */
+/* Maps and packs a GGUF file. Returns KVF_OK or an error with a message. */
 int engine_open(const char *path, const struct engine_options *opt, struct engine **ret_engine,
                 struct kvf_diag *d);
 void engine_close(struct engine *e); /* accepts NULL */
-/* Puts into d what the backend said, where an operation failed with err for its sake.  Returns
- * err. */
-int engine_said(const struct engine *e, int err, struct kvf_diag *d); /* accepts NULL */
-/* What is multiplied, for headers of traces and tables. */
+/* Copies the backend's message to d if err can be its error (KVF_E_BACKEND or KVF_E_NOMEM). Returns
+ * err. e may be NULL. */
+int engine_said(const struct engine *e, int err, struct kvf_diag *d);
+/* Returns the precision of matrix multiplications, for headers of traces and tables. */
 const char *engine_precision(const struct engine *e);
-/* The members of "model" in a trace's header: name, hash, architecture and sizes. */
+/* Appends the members of "model" in a trace's header: name, hash, architecture and sizes. */
 void engine_put_model(const struct engine *e, struct buf *b);
-/* "rope_scale" into the head of a table, where rotations were scaled. */
+/* Adds "rope_scale" to the metadata of a table if RoPE is scaled. */
 void engine_put_scale(const struct engine *e, struct table *t);
 
 #endif

@@ -1,9 +1,13 @@
-/* evicted_entries.c - with w the weights of a query over all that it could have seen, E the
- * entries it saw, o its output over E and v the values:
+/* evicted_entries.c - keeps evicted entries and computes the attention that queries lost.
+ *
+ * Let w be the weights of a query over all entries that it could have seen, E the entries it saw, o
+ * its output over E and v the values. Then
+ *
  *     kept = sum_E w,   oracle = sum of the |E| largest w,
  *     o_all = sum w v = o + d,   d = sum_{not E} w v - (1 - kept) o,
  *     error = |d| / |o_all|.
- * d is summed over what was missed alone: no two close numbers are subtracted. */
+ *
+ * d is summed only over unseen entries, so that no two close numbers are subtracted. */
 #include "engine/decode/evicted_entries.h"
 
 #include <math.h>
@@ -13,10 +17,10 @@
 #include "engine/decode/session_state.h"
 
 struct evicted_entries {
-    struct cache *cache; /* order[] is that of leaving */
+    struct cache *cache; /* order[] is the order of eviction */
     int err;
-    int found; /* slot of the entry kept last: the next is likely beside it */
-    /* Per thread. */
+    int found; /* slot after the last found entry; the search for the next one starts here */
+    /* Scratch per thread. */
     float *weight;       /* [threads][ld] by position */
     float *row;          /* [threads][ld] by slot */
     float *gap;          /* [threads][head_dim] */
@@ -75,7 +79,7 @@ static int slot_of(const struct cache_head *view, int32_t pos, int start)
     return -1;
 }
 
-/* Reading f16 as f32 and storing it again keeps the bits. */
+/* Reading f16 as f32 and storing it again keeps its bits. */
 void evicted_entries_add(struct session *s, const struct eviction *e)
 {
     struct evicted_entries *g = s->evicted_entries;
@@ -94,7 +98,7 @@ void evicted_entries_add(struct session *s, const struct eviction *e)
     cache_append(g->cache, &s->e->kernels, e->layer, e->head, &copy);
 }
 
-/* One thread's scratch. */
+/* The scratch of one thread. */
 struct desk {
     float *weight, *row, *gap;
     unsigned char *seen;
@@ -110,7 +114,7 @@ static struct desk desk_of(const struct session *s, int thread)
                          g->cuts + i * g->cuts_bytes};
 }
 
-/* Logits of n slots of a head, to the places of their positions. */
+/* Computes the logits of n slots of a head and stores them by position. */
 static void logits_of(const struct session *s, const struct ghost_query *q,
                       const struct cache_head *view, int n, const struct desk *k)
 {
@@ -127,7 +131,8 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
         k->weight[view->pos[i]] = k->row[i];
 }
 
-/* Weights over all positions, and which of them the query saw; returns how many. */
+/* Computes the weights over all positions and marks the positions that the query saw. Returns their
+ * number. */
 static int weigh(const struct session *s, const struct ghost_query *q,
                  const struct cache_head *gone, const struct desk *k)
 {
@@ -143,12 +148,13 @@ static int weigh(const struct session *s, const struct ghost_query *q,
         n_seen += seen;
     }
     for (int i = 0; window && i <= q->t - window; i++)
-        k->weight[i] = -INFINITY; /* the layer could not have seen it */
+        k->weight[i] = -INFINITY; /* outside the layer's window */
     s->e->kernels.softmax(k->weight, n, NULL);
     return n_seen;
 }
 
-/* Masses in double, by rising position: equal sets have equal sums. */
+/* Sums the weights in double, by rising position, so that equal sets have equal sums. Returns the
+ * sum of all weights. */
 static double masses(const struct session *s, int n_seen, const struct desk *k,
                      struct probe_missed *m)
 {
@@ -162,11 +168,11 @@ static double masses(const struct session *s, int n_seen, const struct desk *k,
         best += n_seen > 0 && row_cut_has(&m->cut, k->weight[i], i) ? w : 0;
     }
     m->kept = (float)(kept / all);
-    m->oracle = (float)(fmax(best, kept) / all); /* rounding alone may order them otherwise */
+    m->oracle = (float)(fmax(best, kept) / all); /* rounding can make best smaller than kept */
     return all;
 }
 
-/* gap += sum of w v over the slots of a head that were not seen; returns the sum of w. */
+/* gap += sum of w v over the unseen slots of a head. Returns the sum of w. */
 static double add_missed(const struct session *s, const struct cache_head *view,
                          const struct cache *c, int n, const struct desk *k)
 {

@@ -1,14 +1,14 @@
-/* evicted_entries.h - what has left the cache, kept aside (--shadow entries); private to
+/* evicted_entries.h - keeps a copy of evicted entries (--shadow entries); private to
  * engine/decode/.
  *
- * Keys and values of every entry that leaves, for whatever reason, are copied as they
- * were stored into a second paged store.  After a query has attended, it also scores
- * what it did not see: ghosts, entries that are only removed later, and pages that it
- * did not read.  Nothing of that goes back into the run.
+ * The keys and values of every evicted entry are copied, as stored, into a second paged store.
+ * After a query has attended, it is also scored against entries that it did not see: evicted
+ * entries, entries that expired but are not yet removed, and pages that it did not read. The run
+ * itself does not change.
  *
- * For S entries held and N ghosts of a head a query costs O((S + N) D) more, and
- * O(S + N) for the set of largest weights; nothing when it saw everything.  A ghost
- * costs 2 D elements of the cache's type and 12 bytes per KV head. */
+ * For S cached and N evicted entries of a head, a query costs O((S + N) D) more, and O(S + N) for
+ * the set of largest weights. There is no cost if it saw all entries. An evicted entry costs 2 D
+ * elements of the cache's type and 12 bytes per KV head. */
 #ifndef KVF_ENGINE_GHOSTS_H
 #define KVF_ENGINE_GHOSTS_H
 
@@ -19,28 +19,29 @@ struct session;
 
 /* A query that has attended. */
 struct ghost_query {
-    int layer, g, h; /* query head, KV head of the cache */
+    int layer, g, h; /* layer; query head; KV head of the cache */
     int32_t t;
-    int n; /* slots of the cache that are not newer than the query */
+    int n; /* slots of the cache up to the query's own */
     const struct cache_head *view;
-    int page;                    /* entries per page that is read or not; 0: all are read */
+    int page; /* entries per page if the query reads a choice of pages; 0: reads all */
     const unsigned char *chosen; /* [pages] */
-    const float *q;              /* [head_dim] rotated */
-    const float *out;            /* [head_dim] what it got */
+    const float *q;              /* [head_dim] with RoPE */
+    const float *out;            /* [head_dim] attention output */
     int thread;
 };
 
-/* Makes s->ghosts.  KVF_OK or KVF_E_NOMEM. */
+/* Creates s->evicted_entries. Returns KVF_OK or KVF_E_NOMEM. */
 int evicted_entries_create(struct session *s);
 struct evicted_entries;
 void evicted_entries_destroy(struct evicted_entries *g); /* accepts NULL */
 
-/* Keeps a copy of an entry that is about to leave.  Lack of memory is remembered
- * (evicted_entries_err). */
+/* Copies an entry that is about to be evicted. evicted_entries_err returns a failure to allocate
+ * memory. */
 void evicted_entries_add(struct session *s, const struct eviction *e);
-int evicted_entries_err(const struct evicted_entries *g); /* KVF_OK, also of NULL, or KVF_E_NOMEM */
+int evicted_entries_err(const struct evicted_entries *g); /* KVF_OK or KVF_E_NOMEM; accepts NULL */
 
-/* Tells the recorder what the query missed; threads as for attention rows. */
+/* Computes the attention that the query lost to entries it did not see, and passes it to the
+ * recorder. Threads call it as they do for attention rows. */
 void evicted_entries_ask(struct session *s, const struct ghost_query *q);
 
 #endif

@@ -1,10 +1,10 @@
-/* fork.c - two futures of one past. */
+/* fork.c - forks a session, and changes the method or the entries of a session. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
 
-/* Buffers that the methods of s need. */
+/* Reallocates the buffers that the methods of s need. */
 static int renew_parts(struct session *s, bool gate)
 {
     size_t C = (size_t)s->chunk, H = (size_t)s->e->config.n_kv_heads;
@@ -17,7 +17,7 @@ static int renew_parts(struct session *s, bool gate)
     return alloc_part_buffers(s);
 }
 
-/* Cache and methods of another session in the place of its own. */
+/* Replaces the cache and methods of s by forks of another session's. */
 static int take_parts(struct session *s, const struct session *from)
 {
     struct method_state *method = NULL;

@@ -1,6 +1,7 @@
-/* nll.c - -ln p of given next tokens, without ever holding [T, vocab] logits:
- * the vocabulary is cut into segments; a task computes one segment's logits for
- * all rows and reduces each row to a log-sum-exp, which are joined in order. */
+/* nll.c - computes -ln p of given next tokens without [T, vocab] logits.
+ *
+ * The vocabulary is divided into segments. A task computes one segment's logits for all rows and
+ * reduces each row to a log-sum-exp. The results are combined in order. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -98,7 +99,7 @@ static void report(struct session *s, int32_t t, float nll)
         recorder_nll(s->recorder, t, nll);
 }
 
-/* Joins the segments of a row, in order. */
+/* Combines the segments of a row, in order. */
 static float row_nll(const struct session *s, int row)
 {
     double max = -INFINITY, sum = 0;
@@ -139,7 +140,7 @@ void nll_next(struct session *s, int32_t id, int32_t t)
     }
     if (s->e->backend->logits)
         s->e->backend->logits(s);
-    for (int g = 0; g < n_segments(s); g++) { /* the logits are there: the same bits */
+    for (int g = 0; g < n_segments(s); g++) { /* from existing logits, with the same bits */
         int first = g * VOCAB_SEGMENT, left = N - first;
         s->seg_lse[(size_t)g * (size_t)s->chunk] = s->e->kernels.log_sum_exp(
             s->logits + first, left < VOCAB_SEGMENT ? left : VOCAB_SEGMENT);

@@ -1,6 +1,5 @@
-/* reading.c - what is prepared per KV head before its queries attend: keys rotated by
- * their rank in the cache (positions=cache), and the pages that queries after the
- * prompt read. */
+/* reading.c - prepares attention of each KV head: RoPE by cache rank (positions=cache), and the
+ * selection of the pages that queries after the prompt read. */
 #include "engine/decode/session_state.h"
 
 struct job {
@@ -8,7 +7,7 @@ struct job {
     int layer;
 };
 
-/* k_r turned by rank r, for the r-th oldest entry; channel-major pages as in the cache. */
+/* Applies RoPE at rank r to the r-th oldest key. Pages are channel-major, as in the cache. */
 static void rotate_task(void *ctx, int h, int thread)
 {
     const struct job *j = ctx;
@@ -68,7 +67,7 @@ void choose_pages(struct session *s, int layer)
     par_run(s->e->pool, s->cache_heads, choose_task, &j);
 }
 
-/* Entries of the pages that a query head reads, of n that are held. */
+/* Returns the number of entries in the selected pages, of n cached entries. */
 static int64_t read_of(const unsigned char *chosen, int page, int n)
 {
     int64_t sum = 0;

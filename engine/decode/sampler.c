@@ -1,3 +1,4 @@
+/* sampler.c - samples the next token on the CPU. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -24,7 +25,7 @@ void sampler_finish(struct sampler *s)
 
 int32_t sampler_likeliest(const float *logits, int n)
 {
-    enum { BLOCK = 32 }; /* hardly any has a larger one: blocks are asked as a whole, in vectors */
+    enum { BLOCK = 32 }; /* a block is first tested with vectors: few have a larger logit */
     int32_t best = 0;
     while (isnan(logits[best]) && best + 1 < n)
         best++;
@@ -42,15 +43,17 @@ int32_t sampler_likeliest(const float *logits, int n)
     return best;
 }
 
-/* Which tokens may be drawn: those above a weight, and the first `ties` that have it. */
+/* The candidates of a draw: tokens with weight > least, and the first `ties` tokens with weight =
+ * least. */
 struct kept {
     uint64_t least, ties, sum;
 };
 
 enum { DIGIT_BITS = 8, RADIX = 1 << DIGIT_BITS };
 
-/* Digit by digit: the sums of weights by their next digit say in which of them the wanted sum is
- * reached, from the largest on. */
+/* Finds the candidates with the wanted sum of weights by a radix search. For each digit, from the
+ * most significant, it sums the weights by the value of this digit. It then selects the value, from
+ * the largest down, at which the wanted sum is reached. */
 static struct kept choose(const struct sampler *s, uint64_t wanted)
 {
     struct kept k = {0, 0, 0};
@@ -72,7 +75,7 @@ static struct kept choose(const struct sampler *s, uint64_t wanted)
     return k;
 }
 
-/* The first id at which the sum of weights of those that are kept exceeds rank. */
+/* Returns the first id at which the cumulative weight of the candidates exceeds rank. */
 static int32_t find(const struct sampler *s, const struct kept *k, uint64_t rank)
 {
     uint64_t before = 0, ties = 0;

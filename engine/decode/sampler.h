@@ -1,4 +1,4 @@
-/* sampler.h - the next token from logits: greedy, or temperature and top-p. */
+/* sampler.h - samples the next token from logits: greedy, or with temperature and top-p. */
 #ifndef KVF_ENGINE_SAMPLER_H
 #define KVF_ENGINE_SAMPLER_H
 
@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 
+/* Sampling options and the state of the random numbers. */
 struct sampler {
     double temperature; /* 0 = greedy */
     double top_p;       /* (0, 1]; 1 = all */
@@ -14,24 +15,26 @@ struct sampler {
     int vocab;
 };
 
-/* KVF_OK or KVF_E_NOMEM. */
+/* Initialises s. Returns KVF_OK or KVF_E_NOMEM. */
 int sampler_init(struct sampler *s, double temperature, double top_p, uint64_t seed, int vocab);
-void sampler_finish(struct sampler *s); /* accepts zeroed */
+void sampler_finish(struct sampler *s); /* accepts a zeroed struct */
 
-/* Greedy: the largest logit, the smaller id among equals.  Otherwise draws from
- * softmax(logits / temperature) restricted to the smallest set of likeliest
- * tokens whose probability reaches top_p; engine/kernels/draw.h has the definition. */
+/* Returns the next token. Greedy: the largest logit, the smaller id if equal. Otherwise draws from
+ * softmax(logits / temperature) restricted to the smallest set of likeliest tokens with a
+ * probability of top_p or more. engine/kernels/draw.h has the definition. */
 int32_t sampler_next(struct sampler *s, const float *logits);
-/* What sampler_next would draw; the number stays for the next draw, until sampler_took. */
+/* Returns the token that sampler_next would return, without consuming its random number. Call
+ * sampler_took to consume it. */
 int32_t sampler_draw(struct sampler *s, const float *logits);
 
-/* For who draws elsewhere what sampler_next would: the factor of logits, the number that the next
- * draw takes, and that it has been taken. */
+/* For sampling on a device: the factor of the logits, the next random number, and its
+ * consumption. */
 double sampler_scale(const struct sampler *s);
 double sampler_chance(const struct sampler *s);
 void sampler_took(struct sampler *s);
 
-/* The smallest id among the largest of n >= 1 logits, which no NaN is; the last where all are. */
+/* Returns the smallest id among the largest of n >= 1 logits. NaN is ignored; if all are NaN,
+ * returns the last id. */
 int32_t sampler_likeliest(const float *logits, int n);
 
 #endif

@@ -1,3 +1,4 @@
+/* session.c - creates sessions, runs prompts and decode steps. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ int session_cache_heads(const struct model_config *m, const struct method *row,
 
 static const struct method_params no_params = {.pool = 1, .every = 1, .page = 1};
 
-/* The row of all heads, and those that take some of them over. */
+/* Creates the method of all heads, and the methods that replace it for some heads. */
 static int create_methods(struct session *s, const struct session_options *opt)
 {
     const struct model_config *m = &s->e->config;
@@ -43,8 +44,8 @@ static int create_methods(struct session *s, const struct session_options *opt)
     return KVF_OK;
 }
 
-/* A full cache that is fed the same tokens, part by part just before the session: for
- * oracles, which look one query ahead, and for the comparison with the run. */
+/* Creates a session with a full cache that is fed the same tokens just before this session, chunk
+ * by chunk. Oracles use it to look one query ahead, and --shadow model compares with it. */
 static int create_twin(struct session *s)
 {
     struct session_options opt = {
@@ -95,14 +96,14 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     return create_twin(s);
 }
 
-/* Everything but what the backend needs. */
+/* Creates everything except the data of the backend. */
 static int open_parts(struct session *s, const struct session_options *opt)
 {
     int err = session_alloc_buffers(s);
     return err ? err : alloc_parts(s, opt);
 }
 
-/* Whether the session may be fed more tokens than the model's context has. */
+/* Returns true if the session can be fed more tokens than the model's context. */
 static bool outlives(const struct model_config *m, const struct session_options *opt)
 {
     struct method_shape shape = {m->n_layers, m->n_heads, 0, m->head_dim};
@@ -228,8 +229,8 @@ static void note_peak(struct session *s)
         }
 }
 
-/* Tells who watches the prompt that so many layers have seen its part; the end of a part alone asks
- * whether to go on. */
+/* Reports the layers of a chunk that are done. Only the report at the end of a chunk can stop the
+ * prompt. */
 static void tell_layer(const struct session *s, int layers)
 {
     const struct prompt_watch *w = s->watched;
@@ -238,7 +239,7 @@ static void tell_layer(const struct session *s, int layers)
         w->fn(w->ctx, w->done + (int)((int64_t)w->T * (w->run * L + layers) / (w->of * L)));
 }
 
-/* T tokens through all layers, one after the other. */
+/* Runs T tokens through all layers, one layer after another. */
 static int run_layers(struct session *s, const int32_t *ids, int T)
 {
     int err = T > 1 ? preallocate_entries(s, T) : KVF_OK;
@@ -259,14 +260,14 @@ static int run_layers(struct session *s, const int32_t *ids, int T)
     return KVF_OK;
 }
 
-/* Runs T tokens through all layers; next[i] is the token after ids[i], known for
- * the first n_next of them. */
+/* Runs T tokens through all layers. next[i] is the token after ids[i], known for the first n_next
+ * of them. */
 static int forward(struct session *s, const int32_t *ids, int T, const int32_t *next, int n_next)
 {
     const struct backend *b = s->e->backend;
     size_t d = (size_t)s->e->config.d_model;
     bool nll = wants_nll(s);
-    if (nll && s->has_logits) /* the last query of the chunk before is still in row 0 */
+    if (nll && s->has_logits) /* row 0 still has the last query of the previous chunk */
         nll_next(s, ids[0], s->n_past);
     int err = b->prefill && !s->stepping ? b->prefill(s, ids, T) : RUN_LAYERWISE;
     if (err == RUN_LAYERWISE)
@@ -284,7 +285,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     err = nll ? b->check(s) : KVF_OK;
     if (err)
         return err;
-    s->has_logits = n_next < T; /* rows whose successor was known need no second look */
+    s->has_logits = n_next < T; /* the NLL of a known successor is done */
     s->n_past += T;
     return s->recorder ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
 }
@@ -298,8 +299,8 @@ static void last_logits(struct session *s)
     cap_logits(s, s->logits, s->e->config.vocab);
 }
 
-/* Tokens of the prompt that run together: a chunk, which ends at the recorder's
- * boundaries, so that its size changes nothing, and where the method cuts. */
+/* Returns the number of tokens in the next chunk of a prompt. Chunks end at the recorder's
+ * boundaries, so that their size does not change results, and where the method evicts. */
 static int next_part(const struct session *s, int done, int n)
 {
     int T = n - done < s->chunk ? n - done : s->chunk;
@@ -314,7 +315,7 @@ static int next_part(const struct session *s, int done, int n)
     return T;
 }
 
-/* A part through the session, or through its twin. */
+/* Runs a chunk through the session or its full-cache twin. */
 static int watched_forward(struct session *s, struct prompt_watch *w, const int32_t *ids,
                            int n_next)
 {
@@ -325,8 +326,8 @@ static int watched_forward(struct session *s, struct prompt_watch *w, const int3
     return err;
 }
 
-/* Runs T tokens of a prompt, whose method cuts next at position next_cut; the successors
- * of the first n_next of them are known. */
+/* Runs T tokens of a prompt. The method next evicts at position next_cut. The successors of the
+ * first n_next tokens are known. */
 static int run_part(struct session *s, struct prompt_watch *w, const int32_t *ids, int n_next,
                     int32_t next_cut)
 {
@@ -412,7 +413,7 @@ int session_begin_step(struct session *s)
     return KVF_OK;
 
 fail:
-    method_settle(s->method, s->cache); /* no newcomer takes the open slots */
+    method_settle(s->method, s->cache); /* no new entry uses the open slots */
     return err;
 }
 
@@ -487,7 +488,7 @@ int32_t session_next(struct session *s)
 {
     if (!s->has_drawn)
         return sampler_next(s->sampler, session_logits(s));
-    s->has_drawn = false; /* another draw would take another number */
+    s->has_drawn = false; /* another draw would use a new random number */
     sampler_took(s->sampler);
     return s->drawn;
 }

@@ -1,9 +1,9 @@
-/* session_parts.c - buffers that only some methods need, and memory for entries to come. */
+/* session_parts.c - buffers that only some methods need, and preallocation of entries. */
 
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
 
-/* cos and sin of position * theta_j for every position. */
+/* Allocates and fills cos and sin of position * theta_j for every position. */
 static int alloc_turns(struct session *s)
 {
     const struct model_config *m = &s->e->config;

@@ -9,8 +9,8 @@ static size_t panels(int n)
     return ((size_t)n + PANEL - 1) / PANEL * PANEL;
 }
 
-/* Floats between two rows of n: one more step where rows would begin a whole number of pages of
- * memory apart, since the same few sets of the first cache would then hold them all. */
+/* Returns the distance in floats between rows of n floats. Rows at multiples of a memory page would
+ * share a few sets of the L1 cache; then the distance is one step larger. */
 static size_t apart(size_t n, size_t step)
 {
     return n % 1024 == 0 ? n + step : n;
@@ -26,13 +26,13 @@ static float *floats(size_t rows, size_t cols)
     return mem_alloc(rows, cols * sizeof(float));
 }
 
-/* Channels of the widest input of a matrix. */
+/* Returns the channels of the widest input of a matrix. */
 static size_t widest(const struct model_config *m)
 {
     return (size_t)most(m->d_model, most(m->n_heads * m->head_dim, m->d_ffn));
 }
 
-/* Of a row as integers, in whole blocks. */
+/* Returns the bytes of a row as integers, in complete blocks. */
 static size_t integer_bytes(const struct model_config *m)
 {
     return words_blocks((int)widest(m)) * WBLOCK * sizeof(int16_t);
@@ -45,7 +45,7 @@ struct room {
 };
 enum { ROOMS = 16 };
 
-/* All of them; sets the strides too. */
+/* Lists all buffers and sets their strides. */
 static void rooms(struct session *s, const struct model_config *m, int threads,
                   struct room out[ROOMS])
 {
@@ -79,7 +79,7 @@ static void rooms(struct session *s, const struct model_config *m, int threads,
     memcpy(out, all, sizeof all);
 }
 
-/* What the tasks of a step share. */
+/* Allocates the buffers that the tasks of a step share. */
 static int alloc_shared(struct session *s)
 {
     const struct model_config *m = &s->e->config;

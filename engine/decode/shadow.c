@@ -1,8 +1,13 @@
-/* shadow.c - with x the residual streams and z the logits of twin (full) and session:
+/* shadow.c - compares a run with a full-cache run.
+ *
+ * Let x be the residual streams and z the logits of the twin (full) and the session, and p the
+ * twin's distribution:
+ *
  *     residual error = |x - x_full| / |x_full|,
- *     KL(full || session) = sum_v p_v (z_full,v - z_v) - (lse_full - lse),
- * p the twin's distribution.  The logits come in segments, as for the NLL; sums over the
- * vocabulary are in double, so that KL >= 0 but for 1e-15. */
+ *     KL(full || session) = sum_v p_v (z_full,v - z_v) - (lse_full - lse).
+ *
+ * Logits are computed in segments, as for the NLL. Sums over the vocabulary are in double, so that
+ * the KL is at least -1e-15. */
 #include "engine/decode/shadow.h"
 
 #include <math.h>
@@ -11,14 +16,14 @@
 #include "base/mem.h"
 #include "engine/decode/session_state.h"
 
-struct part { /* of one row over one segment; exponentials relative to the maxima */
+struct part { /* one row over one segment; exponentials relative to the maxima */
     double top_full, sum_full, top, sum, cross;
 };
 
 struct shadow {
-    float *x;          /* [L][C][d_model] the twin's stream after each layer */
+    float *x;          /* [L][C][d_model] residual stream of the twin after each layer */
     struct part *part; /* [segments][C] */
-    int first, n;      /* rows that are compared */
+    int first, n;      /* the compared rows */
     const float *normed_full, *normed;
 };
 
@@ -103,7 +108,7 @@ static void segment_task(void *ctx, int seg, int thread)
     }
 }
 
-/* Segments are joined in order. */
+/* Computes the KL of a row from its segments, in order. */
 static float divergence(const struct session *s, int row)
 {
     double top_full = -INFINITY, top = -INFINITY, sum_full = 0, sum = 0, cross = 0;
@@ -124,7 +129,7 @@ static float divergence(const struct session *s, int row)
     return kl > 0 ? (float)kl : 0;
 }
 
-/* Rows of x under the last norm, in a buffer that is idle between layers. */
+/* Applies the final norm to rows of x, in a buffer that is free between layers. */
 static const float *normed_rows(struct session *s, int first, int n)
 {
     const struct model_config *m = &s->e->config;

@@ -1,4 +1,4 @@
-/* turn.c - the angles of rotary position embeddings. */
+/* turn.c - computes the RoPE angles. */
 #include <math.h>
 
 #include "engine/decode/session_state.h"

@@ -1,5 +1,4 @@
-/* watch.c - what the method of a session learns, and method states beside it that
- * only look on. */
+/* watch.c - passes evidence to the method of a session and to further states that observe it. */
 #include "engine/decode/session_state.h"
 
 void session_watch(struct session *s, struct method_state *const *state, int n)
@@ -14,13 +13,13 @@ void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
     s->on_row_ctx = ctx;
 }
 
-/* Entries that a head has room for: those of the longest and `more`, in strides of an eighth of
- * them or less, so that steps seldom ask for memory.  A device's mirrors have the room of a whole
+/* Returns the capacity for a head: the longest head and `more` entries, rounded up to strides of an
+ * eighth or less, so that steps rarely allocate. On a device it is the capacity of the complete
  * run. */
 static int slots_for(const struct session *s, int more)
 {
     int n = cache_longest(s->cache), stride = 64;
-    /* Rows of the twin come, too, which takes a token before this session makes room for it. */
+    /* The method also receives rows of the twin, which is one token ahead. */
     int beside = s->full_cache ? cache_longest(s->full_cache->cache) + 1 : 0;
     n = (n > beside ? n : beside) + more;
     while (stride < n / 8)

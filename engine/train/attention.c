@@ -1,38 +1,42 @@
-/* Tiles of 64 queries by 64 keys; tiles above the diagonal or before the document are
- * never formed.  The forward pass keeps a running maximum and sum per query; the
- * backward pass forms the weights again from their log-sum-exp:
+/* attention.c - gated attention on the CPU, in tiles of 64 queries by 64 keys.
+ *
+ * Tiles above the diagonal or before the document are skipped. The forward pass keeps a running
+ * maximum and sum per query. The backward pass recomputes the weights from their log-sum-exp:
+ *
  *     P = exp(s' - lse)     dP = dO V^T     dS' = P (dP - delta),  delta_i = dO_i . O_i
  *     dV = P^T dO           dK = scale dS^T Q           dQ = scale dS K
+ *
  * where dS is dS' times the derivative of s' by s. */
 #include <math.h>
 #include <string.h>
 
 #include "engine/train/attention.h"
 
-/* PARTS: the query tiles of a head are dealt to two tasks of equal work, each with its
- * own sums over queries.  A constant, so that threads change no bit. */
+/* PARTS: the query tiles of a head are divided between two tasks of equal work, each with its own
+ * sums over queries. It is a constant, so that the number of threads does not change results. */
 enum { TILE = 64, PARTS = 2 };
 
-#define HIDDEN -1e30f /* the score of an evicted key, whose weight is 0 */
+#define HIDDEN -1e30f /* score of an evicted key; its weight is 0 */
 
+/* A forward or backward pass with its buffers. */
 struct work {
     const struct attention *a;
     const struct attention_grads *grads;
     float *out, *lse;
     size_t ld_out;
     int n_tiles;
-    float *k_t, *v_t;          /* [H, n_tiles, D, TILE]: transposed tiles */
+    float *k_t, *v_t;          /* [H, n_tiles, D, TILE] transposed tiles */
     float *gate;               /* [H, n_tiles * TILE] */
-    float *d_k, *d_v, *d_gate; /* [G, PARTS, T, D], the same, [G, PARTS, T] */
-    float *local;              /* per thread */
+    float *d_k, *d_v, *d_gate; /* [G, PARTS, T, D], [G, PARTS, T, D], [G, PARTS, T] */
+    float *local;              /* scratch of each thread */
     size_t local_size;
 };
 
-/* One tile as its task sees it: n_q queries from q0, n_k keys from k0. */
+/* One tile in a task: n_q queries from q0, n_k keys from k0. */
 struct tile {
     int g, h, q0, n_q, k0, n_k;
-    float *s, *d;        /* [TILE, TILE]: scores, then weights; derivatives */
-    float *q;            /* [TILE, D]: scaled queries */
+    float *s, *d;        /* [TILE, TILE] scores, then weights; gradients */
+    float *q;            /* [TILE, D] scaled queries */
     float *factor, *row; /* [TILE] */
 };
 
@@ -51,7 +55,7 @@ static int tiles(int T)
     return T / TILE + (T % TILE > 0);
 }
 
-/* Claims n floats, whole cache lines, after *used; returns where they begin. */
+/* Reserves n floats, in complete cache lines, after *used. Returns their offset. */
 static size_t claim(size_t *used, size_t n)
 {
     size_t at = *used;
@@ -105,7 +109,7 @@ static struct tile tile_of(const struct work *w, int g, int i_tile, int thread)
                          .q = at + 2 * TILE * TILE + 2 * TILE};
 }
 
-/* Where token t of head g begins in rows of ld floats. */
+/* Returns the offset of token t, head g in rows of ld floats. */
 static size_t place(const struct attention *a, int t, size_t ld, int g)
 {
     return (size_t)t * ld + (size_t)g * (size_t)a->D;
@@ -123,7 +127,7 @@ static void transpose(float *to, const float *from, size_t ld, int n, int D)
             to[(size_t)d * TILE + (size_t)t] = from[(size_t)t * ld + (size_t)d];
 }
 
-/* Task: one tile of keys of one KV head; its gates side by side. */
+/* Task: transposes one tile of keys and values of one KV head and gathers its gates. */
 static void turn_task(void *ctx, int task, int thread)
 {
     const struct work *w = ctx;
@@ -180,14 +184,15 @@ static void clear_unseen(float *s, struct range r, int n)
     memset(s + r.hi, 0, (size_t)(n - r.hi) * sizeof *s);
 }
 
-/* How many of n keys, the first of them `age` tokens old, have left the window. */
+/* Returns how many of n keys, the first of them `age` tokens old, are outside the window. */
 static int outside(const struct attention *a, int age, int n)
 {
     int old = age - a->window + 1;
     return old > 0 ? at_most(old, n) : 0;
 }
 
-/* s' of n keys from s; age of the first one.  LOGIT leaves the factors in `factor`. */
+/* Computes s' of n keys from s; age: that of the first key. GATING_LOGIT stores the factors in
+ * `factor`. */
 static void modulate(const struct attention *a, float *s, const float *gate, int n, int age,
                      float *factor)
 {
@@ -208,13 +213,14 @@ static void modulate(const struct attention *a, float *s, const float *gate, int
     }
 }
 
-/* Whether query i no longer sees key j of KV head h. */
+/* Returns true if query i no longer sees key j of KV head h. */
 static bool evicted(const struct attention *a, int h, int j, int i)
 {
     return a->gone[(size_t)j * (size_t)a->n_kv_heads + (size_t)h] <= i;
 }
 
-/* Gives `value` to the evicted ones of the n keys from key j on; returns how many are left. */
+/* Sets the scores of evicted keys among the n keys from j on to `value`. Returns the number of
+ * remaining keys. */
 static int hide(const struct attention *a, const struct tile *t, int i, int j, int n, float *s,
                 float value)
 {
@@ -239,7 +245,7 @@ struct running {
     double sum[TILE];
 };
 
-/* Scores of row r become weights relative to the running maximum. */
+/* Converts the scores of row r to weights relative to the running maximum. */
 static void weigh_row(const struct work *w, struct tile *t, struct running *run, int r, float *out)
 {
     const struct attention *a = w->a;
@@ -269,7 +275,7 @@ static void weigh_row(const struct work *w, struct tile *t, struct running *run,
     hide(a, t, i, j, n, from, 0);
 }
 
-/* Task: one tile of queries of one head, the longest first. */
+/* Task: one tile of queries of one head; the tiles with the most keys come first. */
 static void forward_task(void *ctx, int task, int thread)
 {
     const struct work *w = ctx;
@@ -315,7 +321,7 @@ void attention_forward(const struct attention *a, float *out, size_t ld_out, flo
     par_run(pool, a->n_heads * w.n_tiles, forward_task, &w);
 }
 
-/* Four sums side by side: an addition need not wait for the one before. */
+/* Four independent sums, so that additions overlap. */
 static float dot(const float *x, const float *y, int n)
 {
     double sum[4] = {0};
@@ -328,7 +334,7 @@ static float dot(const float *x, const float *y, int n)
     return (float)(sum[0] + sum[1] + (sum[2] + sum[3]));
 }
 
-/* delta = dO . O of every query of the tile. */
+/* Computes delta = dO . O of every query of the tile. */
 static void mean_gradients(const struct work *w, const struct tile *t, float *delta)
 {
     const struct attention_grads *g = w->grads;
@@ -338,7 +344,8 @@ static void mean_gradients(const struct work *w, const struct tile *t, float *de
     }
 }
 
-/* dS' of n keys in ds: adds the derivative by their gates, makes it dS.  s: their s'. */
+/* Given dS' of n keys in ds and their s' in s: adds the gradient by their gates and converts ds to
+ * dS. */
 static void modulate_back(const struct attention *a, struct tile *t, float *ds, const float *s,
                           int n, int age, float *d_gate)
 {
@@ -361,7 +368,7 @@ static void modulate_back(const struct attention *a, struct tile *t, float *ds, 
     }
 }
 
-/* Caps n scores; slope: the derivative of what they become by what they were. */
+/* Applies the soft cap to n scores; slope: its derivative. */
 static void cap_scores(const struct attention *a, float *s, int n, float *slope)
 {
     a->kernels->soft_cap(s, n, a->cap);
@@ -369,7 +376,7 @@ static void cap_scores(const struct attention *a, float *s, int n, float *slope)
         slope[k] = 1 - s[k] / a->cap * (s[k] / a->cap);
 }
 
-/* Row r: scores and dP become weights and dS. */
+/* Converts the scores and dP of row r to weights and dS. */
 static void gradient_row(const struct work *w, struct tile *t, int r, float mean, float *d_gate)
 {
     const struct attention *a = w->a;
@@ -397,7 +404,7 @@ static void gradient_row(const struct work *w, struct tile *t, int r, float mean
         a->kernels->mul(d, slope, n);
 }
 
-/* The three sums that a tile enters. */
+/* Adds a tile to its three sums: dV, dK and dQ. */
 static void gradient_products(const struct work *w, const struct tile *t, size_t part, bool add)
 {
     const struct attention *a = w->a;
@@ -426,14 +433,14 @@ static void gradient_products(const struct work *w, const struct tile *t, size_t
                                        .add = add};
     dk.c = w->d_k + key;
     dk.a = t->d;
-    dk.b = t->q; /* with the scale */
+    dk.b = t->q; /* includes the scale */
     dk.ld_b = D;
     a->kernels->tile_mul(&dv);
     a->kernels->tile_mul(&dk);
     a->kernels->tile_mul(&dq);
 }
 
-/* One tile of queries against all its keys. */
+/* Processes one tile of queries with all its keys. */
 static void backward_tile(const struct work *w, struct tile *t, size_t part)
 {
     const struct attention *a = w->a;
@@ -480,7 +487,7 @@ static void backward_task(void *ctx, int task, int thread)
     }
 }
 
-/* Task: sums of one KV head and one tile of tokens over its query heads, in order. */
+/* Task: sums the gradients of one KV head and one tile of tokens over its query heads, in order. */
 static void reduce_task(void *ctx, int task, int thread)
 {
     const struct work *w = ctx;

@@ -1,20 +1,21 @@
-/* attention.h - gated attention (engine/kernels/gated.h) on the processor, forward and backward.
+/* attention.h - gated attention (engine/kernels/gated.h) on the CPU, forward and backward.
  *
- * Memory beside input and output: O(T) per query head; no T x T array. */
+ * Scratch memory is O(T) per query head; there is no T x T array. */
 #ifndef KVF_ENGINE_TRAIN_ATTENTION_H
 #define KVF_ENGINE_TRAIN_ATTENTION_H
 
 #include "base/par.h"
 #include "engine/kernels/gated.h"
 
-/* Bytes of scratch for a pool of n threads; 64-byte aligned. */
+/* Returns the bytes of scratch for n threads. Scratch must be 64-byte aligned. */
 size_t attention_scratch(const struct attention *a, int n_threads);
 
-/* out: row t at + t * ld_out, [G * D].  lse: [G, T] log-sum-exp of each row of s'. */
+/* Computes out and lse. Row t of out is at out + t * ld_out, [G * D]. lse: [G, T] log-sum-exp of
+ * each row of s'. */
 void attention_forward(const struct attention *a, float *out, size_t ld_out, float *lse,
                        struct par *pool, void *scratch);
 
-/* The same bits for any number of threads. */
+/* Computes the gradients. Results do not depend on the number of threads. */
 void attention_backward(const struct attention *a, const struct attention_grads *g,
                         struct par *pool, void *scratch);
 

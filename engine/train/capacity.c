@@ -1,9 +1,10 @@
+/* capacity.c - capacity and sparsity losses of gates on the CPU. */
 #include "engine/train/capacity.h"
 
 #include <math.h>
 
-/* Sums of a head are kept for a group of heads, then added in order: the result does not
- * depend on which thread took which head. */
+/* Sums are stored per head for a group of heads, then added in order. So the result does not depend
+ * on the assignment of heads to threads. */
 enum { GROUP = 64, TOKENS = 256 };
 
 struct part {
@@ -13,7 +14,7 @@ struct part {
 
 struct job {
     const struct capacity *c;
-    double scale; /* of the derivative by the terms */
+    double scale; /* gradient of the loss by the terms */
     float *sums, *d_log_beta;
     int head0;
     struct part part[GROUP];
@@ -39,7 +40,7 @@ static void sum_head(void *ctx, int head, int thread)
     }
 }
 
-/* w_i, of one head or, with global, of all of them. */
+/* Returns w_i, for one head or, with global, for all heads. */
 double capacity_weight(const struct capacity *c, int i)
 {
     double heads = c->global ? c->heads : 1, p = i - c->first[i], M = c->M * heads;
@@ -56,7 +57,6 @@ double capacity_weight(const struct capacity *c, int i)
     return 1;
 }
 
-/* What the sum of all terms is multiplied by. */
 double capacity_scale(const struct capacity *c, int64_t active)
 {
     double heads = c->global ? 1 : c->heads;
@@ -72,7 +72,7 @@ double capacity_scale(const struct capacity *c, int64_t active)
     return 1 / heads;
 }
 
-/* Adds the term of R_i; returns its derivative by R_i. */
+/* Adds the term of R_i and returns its derivative by R_i. */
 static double add_term(struct part *p, double R, double M, double w)
 {
     if (!(R > M))
@@ -95,7 +95,8 @@ static void head_terms(void *ctx, int task, int thread)
     b->part[task] = p;
 }
 
-/* d_log_beta of the head becomes the derivative by its sums, then by log beta. */
+/* Computes d_log_beta of the head: first the gradient by its sums (given with global), then that by
+ * log beta. */
 static void head_back(void *ctx, int head, int thread)
 {
     struct job *b = ctx;
@@ -128,8 +129,8 @@ static struct part local_terms(struct job *b, struct par *pool)
     return all;
 }
 
-/* R of all heads together for some tokens, and in the first row of d_log_beta the weight of
- * the terms that count. */
+/* Sums R of some tokens over all heads. The first row of d_log_beta receives the weight of the
+ * positive terms. */
 static void add_tokens(struct job *b, int from, int end, struct part *all)
 {
     const struct capacity *c = b->c;
@@ -152,7 +153,7 @@ static struct part global_terms(struct job *b, struct par *pool)
     return all;
 }
 
-/* The derivative by R is the same for all heads. */
+/* Copies the gradient by R to all heads, where it is equal. */
 static void spread(struct job *b)
 {
     const struct capacity *c = b->c;
@@ -184,7 +185,7 @@ struct sparsity_job {
     double part[GROUP];
 };
 
-/* Of token i of a document that ends at `end`: end - i is n - p. */
+/* Returns o of token i in a document that ends at `end`; end - i is n - p. */
 static double offset_of(const struct sparsity *s, int i, int end)
 {
     return s->offset ? fmin(1, (double)s->window / (end - i)) : 0;

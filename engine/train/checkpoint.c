@@ -1,3 +1,4 @@
+/* checkpoint.c - writes and reads checkpoints of training. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,12 @@
 
 static void hash_bytes(XXH3_state_t *x, const void *p, size_t n)
 {
-    uint64_t length = n; /* so that no two lists of parts have the same bytes */
+    uint64_t length = n; /* makes the concatenation unambiguous */
     XXH3_128bits_update(x, &length, sizeof length);
     XXH3_128bits_update(x, p, n);
 }
 
-/* As JSON keeps it: bytes that are no UTF-8 (of the name of a file) become U+FFFD. */
+/* Copies a string as JSON stores it: invalid UTF-8 bytes (of a file name) become U+FFFD. */
 static int clean(const char *s, struct buf *out)
 {
     for (size_t n = strlen(s), k; n; s += k, n -= k) {
@@ -54,7 +55,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Over the texts and all tensors by name: names, shapes, bytes. */
+/* Hashes the texts and all tensors in order of name: names, shapes, bytes. */
 static int hash_all(const char *config, const char *step, const char *log,
                     const struct safetensors_item *item, int n, char out[33])
 {
@@ -118,7 +119,7 @@ done:
     return err;
 }
 
-/* The file's own tensors as items, and whether its hash is that of its bytes. */
+/* Reads the tensors of the file as items and compares its hash with its bytes. */
 static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
 {
     const char *path = f->path, *format = tensor_file_meta(f, "format");
@@ -153,8 +154,8 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Bytes of the setting that s starts with: up to the end of the line or the next member of
- * a JSON object. */
+/* Returns the length of the setting at s: up to the end of the line or the next member of a JSON
+ * object. */
 static size_t setting(const char *s)
 {
     size_t n = strcspn(s, "\n");
@@ -162,7 +163,7 @@ static size_t setting(const char *s)
     return next && (size_t)(next - s) + 1 < n ? (size_t)(next - s) + 1 : n;
 }
 
-/* The first setting that differs is named. */
+/* Returns an error that names the first different setting. */
 static int compare_settings(const char *path, const char *theirs, const char *ours,
                             struct kvf_diag *d)
 {
@@ -245,7 +246,7 @@ static int take(const struct tensor_file *f, struct checkpoint *c, struct kvf_di
     char *log = mem_strdup(tensor_file_meta(f, "log"));
     if (!log)
         return KVF_E_NOMEM;
-    for (int i = 0; i < c->n; i++) { /* nothing can fail from here on */
+    for (int i = 0; i < c->n; i++) { /* no error is possible from here on */
         const struct tensor *t = tensor_file_find(f, c->tensor[i].name, NULL);
         memcpy(c->tensor[i].data, t->data, (size_t)t->n * sizeof(float));
     }

@@ -1,6 +1,8 @@
-/* checkpoint.h - training state on disk: a safetensors file of parameters and moments with
- * the record as metadata, replaced atomically (written beside, synced, renamed), so that a
- * kill at any moment leaves the old or the new one whole. */
+/* checkpoint.h - writes and reads training state: a safetensors file of parameters and moments,
+ * with the record as metadata.
+ *
+ * The file is replaced atomically: a temporary file is written, synced and renamed. After a kill at
+ * any moment, either the old or the new file is complete. */
 #ifndef KVF_ENGINE_TRAIN_CHECKPOINT_H
 #define KVF_ENGINE_TRAIN_CHECKPOINT_H
 
@@ -9,29 +11,33 @@
 
 #include <kvf/err.h>
 
+/* A tensor of a checkpoint. */
 struct checkpoint_tensor {
     const char *name;
     int n_dims;
     uint64_t dim[3];
-    float *data; /* read into, or written from */
+    float *data; /* destination of a read, source of a write */
 };
 
+/* The contents of a checkpoint. */
 struct checkpoint {
-    struct checkpoint_tensor *tensor; /* [n] names, shapes */
+    struct checkpoint_tensor *tensor; /* [n] names and shapes */
     int n;
-    const char *config; /* text that must be equal to go on: every setting, model, data */
+    const char *config; /* all settings, model and data as text; must be equal to resume */
     int64_t step;       /* steps done */
-    char *log;          /* the loss record so far, JSON lines; owned after a read (mem_free) */
+    char *log;          /* loss record so far as JSON lines; after a read, owned (mem_free) */
 };
 
-/* KVF_OK or with a sentence KVF_E_IO (full disk, permission), KVF_E_LIMIT (config and log are
- * over 16 MiB), KVF_E_ARG (a shape with a 0); the old file then stays.  KVF_E_NOMEM. */
+/* Writes a checkpoint. Returns KVF_OK, KVF_E_NOMEM, or with a message: KVF_E_IO (full disk,
+ * permission), KVF_E_LIMIT (config and log exceed 16 MiB), KVF_E_ARG (a shape with a 0). The old
+ * file remains after an error. */
 int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_diag *d);
 
-/* Fills data, step and log.  KVF_E_IO with *ret_found = 0 when there is none;
- * KVF_E_FORMAT: damaged or truncated; KVF_E_ARG: of another configuration, naming the first
- * setting that differs (config has one a line, or is a JSON object).  Nothing is filled unless
- * all is well: an XXH3-128 over the record and all tensors is checked first. */
+/* Reads a checkpoint into data, step and log. Returns KVF_E_IO with *ret_found = 0 if the file does
+ * not exist. Returns KVF_E_FORMAT if it is damaged or truncated. Returns KVF_E_ARG if the
+ * configuration differs, with the first different setting in the message. `config` has one setting
+ * per line or is a JSON object. An XXH3-128 over the record and all tensors is checked first, and
+ * an error fills no member. */
 int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d);
 
 #endif

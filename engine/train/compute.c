@@ -15,7 +15,7 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- rows ---- */
+/* ---- tasks of rows ---- */
 
 struct rows_job {
     rows_fn fn;
@@ -36,7 +36,7 @@ void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx)
     par_run(c->pool, (T + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, rows_task, &j);
 }
 
-/* ---- packs ---- */
+/* ---- packed matrices ---- */
 
 static int create_pack(int N, int K, struct packed *ret)
 {
@@ -55,7 +55,7 @@ int both_ways_create(int N, int K, struct both_ways *ret)
     return KVF_E_NOMEM;
 }
 
-/* data[panel][k][16] */
+/* Layout: data[panel][k][16]. */
 void both_ways_fill(struct both_ways *b, const float *w)
 {
     float *to = (float *)(void *)b->to.data, *back = (float *)(void *)b->back.data;

@@ -1,5 +1,5 @@
-/* compute.h - what every part of training computes with: a table of operations (ops.h), and for
- * the processor its kernels and threads.  Results do not depend on the number of threads. */
+/* compute.h - the resources for training: the table of operations (ops.h), CPU kernels and threads.
+ * Results do not depend on the number of threads. */
 #ifndef KVF_ENGINE_TRAIN_COMPUTE_H
 #define KVF_ENGINE_TRAIN_COMPUTE_H
 
@@ -11,40 +11,44 @@
 
 struct ops;
 
-/* What a command computes derivatives with; zeros: the processor. */
+/* The device choice of a training command. All zeros: the CPU. */
 struct learner {
     const struct ops *on;
-    int which;  /* device, of those that there are */
-    bool exact; /* of a device: sums in the order of the processor, instead of products of bf16 */
+    int which;  /* index of the device */
+    bool exact; /* on a device: sums in the order of the CPU, no bf16 matrix multiplications */
 };
 
+/* The resources of one training run. */
 struct compute {
     struct kernels k;
-    struct par *pool;     /* borrowed; NULL: the caller alone */
-    const struct ops *on; /* NULL: the processor's */
-    void *device;         /* of the operations */
-    bool exact;           /* as above */
-    struct teller teller; /* told how many matrices are packed for the way back */
+    struct par *pool;     /* borrowed; NULL: only the calling thread */
+    const struct ops *on; /* NULL: ops_cpu */
+    void *device;         /* state of the operations */
+    bool exact;           /* as in struct learner */
+    struct teller teller; /* receives the number of matrices packed for the backward pass */
 };
 
-/* KVF_OK, or an error of a device with a sentence.  Whatever came of it, compute_close is due. */
+/* Opens the device of l. Returns KVF_OK or an error with a message. Call compute_close in either
+ * case. */
 int compute_open(struct compute *ret, const struct kernels *k, struct par *pool,
                  const struct learner *l, struct kvf_diag *d);
 void compute_close(struct compute *c); /* accepts a zeroed struct */
 
-/* Matrix products write whole panels: rows of their results have this many floats. */
+/* Returns n rounded up to whole panels: the floats per result row of a matrix multiplication. */
 size_t padded(int n);
 
-/* Runs fn on blocks of rows [t0, t0 + n) that cover T rows. */
+/* Calls fn for blocks of rows [t0, t0 + n) that cover T rows, on all threads. */
 typedef void (*rows_fn)(void *ctx, int t0, int n, int thread);
 void each_rows(const struct compute *c, int T, rows_fn fn, void *ctx);
-enum { ROWS_AT_ONCE = 32 }; /* most rows of a block */
+enum { ROWS_AT_ONCE = 32 }; /* maximum rows of a block */
 
-/* The packs of W [N, K] and of its transpose, whose memory stays while W changes. */
+/* The packed forms of W [N, K] and of its transpose. Their memory stays allocated while W
+ * changes. */
 struct both_ways {
     struct packed to, back; /* y = W x; dx = W^T dy */
 };
 int both_ways_create(int N, int K, struct both_ways *ret); /* KVF_OK or KVF_E_NOMEM */
+/* Packs w [N, K] in both forms. */
 void both_ways_fill(struct both_ways *b, const float *w);
 void both_ways_finish(struct both_ways *b); /* accepts a zeroed struct */
 

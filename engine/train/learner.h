@@ -1,11 +1,14 @@
-/* learner.h - what trains where a backend decodes.  Programs link one of two: learner_cuda.c with
- * the kernels, or learner_none.c where nothing compiled them (as engine/device/devices.h). */
+/* learner.h - selects the training operations that match a backend.
+ *
+ * A program links learner_cuda.c with the kernels, or learner_none.c if it is built without
+ * CUDA. */
 #ifndef KVF_ENGINE_TRAIN_LEARNER_H
 #define KVF_ENGINE_TRAIN_LEARNER_H
 
 #include "engine/decode/backend.h"
 #include "engine/train/ops.h"
 
+/* Returns the operations for the device of backend b, or those of the CPU. */
 const struct ops *learner_of(const struct backend *b);
 
 #endif

@@ -1,3 +1,4 @@
+/* learnt.c - parameters and moments: optimizer steps, host copies and checkpoints. */
 #include "engine/train/learnt.h"
 
 #include <string.h>
@@ -39,7 +40,8 @@ int learnt_home(const struct learnt *l, struct kvf_diag *d)
     return ops(&l->c)->check(&l->c, d);
 }
 
-/* Parameters and both moments as three tensors: the layout is in the configuration. */
+/* Lists the parameters and both moments as three tensors. The configuration describes the
+ * layout. */
 static void describe(const struct learnt *l, struct checkpoint_tensor tensor[3])
 {
     static const char *const name[] = {"parameters", "moment1", "moment2"};

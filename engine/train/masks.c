@@ -1,7 +1,8 @@
+/* masks.c - decodes documents in parallel and records their evictions. */
 #include "base/mem.h"
 #include "engine/train/masks.h"
 
-/* A document that is decoded, and where its evictions go. */
+/* A document in decoding, and the destination of its evictions. */
 struct document_run {
     struct session *session;
     const struct pack *pack;
@@ -10,13 +11,14 @@ struct document_run {
     int64_t left;
 };
 
+/* All documents in decoding. */
 struct runs {
     struct document_run *run; /* [n] */
-    struct session **session; /* [n] scratch: those that go on */
+    struct session **session; /* [n] scratch: sessions with a next token */
     int32_t *id;              /* [n] their next tokens */
     int n;
     struct stage *watch;
-    uint64_t fed, of; /* tokens of all */
+    uint64_t fed, of; /* processed tokens, and all tokens */
 };
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -27,7 +29,7 @@ static void on_evict(void *ctx, const struct eviction *e)
     r->left++;
 }
 
-/* Where the document that begins at a ends. */
+/* Returns the end of the document that begins at a. */
 static int end_of(const struct pack *pack, int a)
 {
     int b = a;
@@ -66,7 +68,7 @@ static int on_prompt(void *ctx, int done)
     return 0;
 }
 
-/* The last token of a document predicts nothing, so its query is not needed. */
+/* Starts a document. Its last token has no target, so that token is not processed. */
 static int open_run(struct runs *all, struct document_run *r, struct engine *e,
                     const struct session_options *opt, int prompt, struct kvf_diag *d)
 {
@@ -105,7 +107,7 @@ static int open_runs(struct runs *all, struct engine *e, const struct session_op
     return err;
 }
 
-/* The next token of every document that has one; *ret_n: how many had. */
+/* Feeds the next token to every document that has one. *ret_n is the number of such documents. */
 static int advance(struct runs *all, struct batch *batch, int *ret_n)
 {
     int n = 0;

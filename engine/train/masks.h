@@ -1,9 +1,9 @@
-/* masks.h - the evictions of a decoder's run as the attention mask of a pass over the same tokens.
+/* masks.h - records the evictions of a decoder as an attention mask for a training pass over the
+ * same tokens.
  *
- * Every document of the packs is decoded under a method, first its prompt, then token by token, all
- * documents side by side; an entry that leaves is seen by no later query of the pass, either.  The
- * decoder has the student's own weights, so that what is masked is what its own cache would have
- * lost. */
+ * Every document of the packs is decoded under a method: first its prompt, then token by token, all
+ * documents in parallel. Queries of the pass after an eviction do not see the evicted entry either.
+ * The decoder uses the student's weights, so the mask is that of the student's own cache. */
 #ifndef KVF_ENGINE_TRAIN_MASKS_H
 #define KVF_ENGINE_TRAIN_MASKS_H
 
@@ -11,10 +11,11 @@
 #include "engine/decode/session.h"
 #include "engine/train/packs.h"
 
-/* opt: of the sessions; its cap and recorder do not matter.  prompt: tokens of a document that are
- * fed at once (at least 1).  gone: [n_packs][L, n, H], of each pack as attention.h has it, set.
- * *ret_left, unless NULL: how many entries left.  watch, unless NULL, is told how many of how many
- * tokens are fed.  KVF_OK or an error of a session, with a sentence. */
+/* Decodes the documents of n_packs packs with `opt` (its cap and recorder are ignored). The first
+ * `prompt` >= 1 tokens of a document are a prefill. Sets gone: [n_packs][L, n, H], as in
+ * engine/kernels/gated.h. *ret_left becomes the number of evicted entries, unless NULL. `watch`
+ * receives the number of processed tokens, unless NULL. Returns KVF_OK or an error of a session,
+ * with a message. */
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
                const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
                struct stage *watch, struct kvf_diag *d);

@@ -1,5 +1,5 @@
-/* ops_cpu.c - the operations of training on the processor: kernels, and threads that share out
- * rows or tiles of a result. */
+/* ops_cpu.c - training operations on the CPU: kernels, and threads that divide the rows or tiles of
+ * a result. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- memory: there is here ---- */
+/* ---- memory: device memory is host memory ---- */
 
 static int open_nothing(struct compute *c, int which, struct kvf_diag *d)
 {
@@ -72,9 +72,9 @@ static void zero(const struct compute *c, void *there, size_t bytes)
     memset(there, 0, bytes);
 }
 
-/* ---- products ---- */
+/* ---- matrix multiplications ---- */
 
-/* A task: some panels times some rows; a slab of x stays in the cache of its core. */
+/* A task multiplies some panels with some rows. Its rows of x stay in the cache of its core. */
 struct product_job {
     const struct compute *c;
     float *out;
@@ -116,7 +116,7 @@ static void product_back(const struct compute *c, const struct matrix_use *w, fl
     by_packed(c, dx, ld_dx, dy, ld_dy, w->T, &w->f->back[w->layer].matrix[w->role]);
 }
 
-/* Tasks are squares of dw, so that each sum is made by one thread in the order of rows. */
+/* Tasks are squares of dw. One thread computes each sum, in the order of rows. */
 enum { SQUARE = 64, SLAB = 128 };
 
 struct outer_job {
@@ -165,7 +165,7 @@ static void blend(const struct compute *c, float *y, const float *x, size_t n, f
         y[i] = x ? x[i] + by * y[i] : by * y[i];
 }
 
-/* ---- steps that run along rows ---- */
+/* ---- row operations ---- */
 
 struct rows_job {
     const struct compute *c;
@@ -174,7 +174,7 @@ struct rows_job {
     const float *x, *dy;
     size_t ld_y, ld_x, ld_dy;
     const int32_t *first;
-    int n, heads, D; /* n: floats of a row, or channels that turn */
+    int n, heads, D; /* n: floats of a row, or rotated channels */
 };
 
 static void norm_rows(void *ctx, int t0, int n, int thread)
@@ -405,7 +405,7 @@ static void gates_back(const struct compute *c, float *d_value, const float *d_n
     for (size_t i = 0; i < n; i++) {
         float d = d_number[i], g = value[i], more = own ? own[i] : 0.0f;
         if (write)
-            d_value[i] = g > MIN_WRITE_GATE ? d / g + more : 0.0f; /* below, the clamp is flat */
+            d_value[i] = g > MIN_WRITE_GATE ? d / g + more : 0.0f; /* the clamp is flat below */
         else
             d_value[i] = d + more;
     }
@@ -419,7 +419,7 @@ static void transpose(const struct compute *c, float *to, const float *from, int
             to[j * (size_t)m + i] = from[i * (size_t)n + j];
 }
 
-/* ---- what has a file of its own ---- */
+/* ---- operations in other files ---- */
 
 static size_t scratch_of_attention(const struct compute *c, const struct attention *a)
 {
@@ -507,7 +507,7 @@ static void leave(const struct compute *c, struct frozen *f)
     frozen_drop(f);
 }
 
-/* Its packs are those of the decoder. */
+/* Does nothing: the packed matrices are those of the decoder. */
 static int adopt(const struct compute *c, struct trainable *t)
 {
     (void)c;

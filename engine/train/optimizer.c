@@ -1,3 +1,4 @@
+/* optimizer.c - learning-rate schedules and the AdamW step. */
 #include <math.h>
 
 #include "engine/train/optimizer.h"
@@ -13,7 +14,7 @@ static double cosine(const struct optimizer *o, int64_t t)
 static double stable_then_linear(const struct optimizer *o, int64_t t)
 {
     double length = o->decay_share * (double)o->steps;
-    double left = (double)(o->steps - t); /* 0 at the last step: least */
+    double left = (double)(o->steps - t); /* 0 at the last step: minimum rate */
     if (left >= length && t < o->steps)
         return o->lr;
     return left > 0 ? o->least_lr + (o->lr - o->least_lr) * left / length : o->least_lr;
@@ -42,7 +43,8 @@ double optimizer_norm(const float *g, size_t n)
     return sqrt(sum);
 }
 
-/* The corrections of step t are taken into scalars once:
+/* Combines the corrections of step t into factors:
+ *
  *     lr m / c1 / (sqrt(v / c2) + eps) = (lr sqrt(c2) / c1) m / (sqrt(v) + eps sqrt(c2)). */
 struct optimizer_scalars optimizer_scalars(const struct optimizer *o, int64_t t, double norm)
 {

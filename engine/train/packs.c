@@ -1,3 +1,4 @@
+/* packs.c - reads training text, tokenises it and packs documents. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +15,18 @@
 #include "engine/train/packs.h"
 #include "engine/train/packs_cache.h"
 
-/* A document, or a piece of one, of 2 .. T tokens. */
+/* A document or a part of it, of 2 .. T tokens. */
 struct piece {
     const int32_t *ids;
-    int32_t n, number; /* in the order of the text */
-    int32_t next;      /* the one after it in its pack, -1: none */
+    int32_t n, number; /* number: index in the order of the text */
+    int32_t next;      /* next piece in the same pack, -1: none */
 };
 
+/* All pieces of the text. */
 struct pieces {
     struct piece *piece;
     int n, cap;
-    int32_t **owned; /* [n_owned] what the ids point into */
+    int32_t **owned; /* [n_owned] arrays that contain the ids */
     int n_owned, cap_owned;
 };
 
@@ -37,7 +39,7 @@ static void *grow(void *p, int n, int *cap, size_t size)
     return q;
 }
 
-/* Takes ids over in any case. */
+/* Splits a document into pieces. Ownership of ids passes to x, also after an error. */
 static int add_document(struct pieces *x, int32_t *ids, int n, int length)
 {
     if (x->n_owned == x->cap_owned) {
@@ -92,11 +94,11 @@ done:
     return err;
 }
 
-/* Whole runs of T tokens, each a document; ids move from docs to x. */
+/* Reads runs of exactly T tokens, each a document. Ids move from docs to x. */
 static int read_runs(const struct tokenizer *tok, const char *path, const struct text_share *share,
                      int length, struct pieces *x, struct kvf_diag *d)
 {
-    struct text check; /* documents.h takes any bytes as text; training does not */
+    struct text check; /* documents.h accepts any bytes as text; training does not */
     int err = text_read(path, share, &check, d);
     struct documents docs = {.length = length};
     text_finish(&check);
@@ -119,8 +121,8 @@ static int longer_first(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Best-fit decreasing: the longest first, each into the fullest pack that has room.
- * room[r] is the newest pack with r tokens left, before[k] the next of that kind. */
+/* Best-fit decreasing: the longest piece first, each into the fullest pack with enough free tokens.
+ * room[r] is the newest pack with r free tokens, before[k] the next such pack. */
 static int fit(struct piece *piece, int n, int length, int32_t *head, int32_t *last, int32_t *room,
                int32_t *before)
 {
@@ -237,7 +239,7 @@ static int hash_file(XXH3_state_t *x, const char *path, struct kvf_diag *d)
     }
     int bad = ferror(f) ? errno : 0;
     fclose(f);
-    XXH3_128bits_update(x, &size, sizeof size); /* where a file ends matters */
+    XXH3_128bits_update(x, &size, sizeof size); /* the boundaries of files are part of the hash */
     return bad ? kvf_fail(d, KVF_E_IO, "%s: cannot read the data: %s", path, strerror(bad))
                : KVF_OK;
 }
@@ -282,7 +284,7 @@ static int through_cache(const struct tokenizer *t, const struct packs_source *f
     int err = make_key(t, from, &key, d);
     if (err)
         return err;
-    mkdir(from->cache_dir, 0777); /* one that cannot be made only costs time */
+    mkdir(from->cache_dir, 0777); /* without this folder there is no cache */
     buf_printf(&path, "%s/", from->cache_dir);
     for (int i = 0; i < 16; i++)
         buf_printf(&path, "%02x", key.hash[i]);
@@ -390,7 +392,7 @@ uint64_t packs_hash(const struct packs *p)
     return h;
 }
 
-/* Fisher and Yates; the generator starts anew for each (seed, epoch). */
+/* Fisher-Yates shuffle. The generator is seeded for each (seed, epoch). */
 static void shuffle(struct packs *p, uint64_t seed, int64_t epoch)
 {
     struct rng r;

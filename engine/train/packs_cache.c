@@ -1,3 +1,4 @@
+/* packs_cache.c - reads, checks and writes the cache file of packs. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
@@ -26,7 +27,7 @@ void packs_cache_hash(const struct packs *p, unsigned char out[16])
     XXH3_state_t *x = XXH3_createState();
     memset(out, 0, 16);
     if (!x)
-        return; /* then the file is no good, and is written again */
+        return; /* the file is then invalid and will be rebuilt */
     XXH3_128bits_reset(x);
     XXH3_128bits_update(x, p->n, sizeof *p->n * (size_t)p->count);
     XXH3_128bits_update(x, p->ids, sizeof *p->ids * (size_t)p->tokens);
@@ -90,7 +91,7 @@ void packs_finish(struct packs *p)
     *p = (struct packs){.epoch = -1};
 }
 
-/* Lengths that add up; ids of the vocabulary; documents of 2 tokens or more. */
+/* Returns true if lengths add up, ids are in the vocabulary and documents have 2 tokens or more. */
 static bool is_sound(const struct packs *p, const struct packs_key *key)
 {
     int64_t at = 0;
@@ -119,7 +120,7 @@ static uint64_t get_le(const unsigned char *s, int n)
     return v;
 }
 
-/* The payload of a file whose header fits its size. */
+/* Copies the payload of a file with a valid header. */
 static int copy(const unsigned char *s, struct packs *p)
 {
     size_t count = (size_t)p->count, tokens = (size_t)p->tokens;

@@ -1,3 +1,5 @@
+/* quality.c - distillation losses on the CPU, by tiles of positions and slices of the
+ * vocabulary. */
 #include "engine/train/quality.h"
 
 #include <math.h>
@@ -5,7 +7,7 @@
 
 #include "base/mem.h"
 
-enum { SLICE = 1024, PAD = 16 }; /* PAD: no two rows of logits in one set of the cache */
+enum { SLICE = 1024, PAD = 16 }; /* PAD avoids rows of logits in the same set of the CPU cache */
 
 static int slice_rows(const struct output_matrix *m, int b)
 {
@@ -52,7 +54,7 @@ fail:
     return err;
 }
 
-/* data[panel][k][16] of W [V, d] and of the slices' transposes. */
+/* Packs W [V, d] and the transposes of its slices. Layout: data[panel][k][16]. */
 void output_matrix_fill(const float *w, struct output_matrix *m)
 {
     float *to = (float *)(void *)m->logits.data;
@@ -77,21 +79,22 @@ void output_matrix_finish(struct output_matrix *m)
     memset(m, 0, sizeof *m);
 }
 
+/* A loss computation with its buffers. */
 struct job {
     const struct quality *q;
     int64_t positions;
     bool kl;
-    int n_rows;           /* of the tile */
-    int at[QUALITY_ROWS]; /* the position of a row */
+    int n_rows;           /* rows in the tile */
+    int at[QUALITY_ROWS]; /* position of each row */
     struct quality_row row[QUALITY_ROWS];
-    size_t ld, ld_back, ld_slice; /* floats between rows of logits, partial, slices */
-    float *hidden;                /* [2][ROWS][d] the student's, then the teacher's n_rows rows */
-    float *logits;                /* [2 * n_rows][ld] as hidden */
-    struct kl_part *part;         /* [n_back][ROWS] */
-    float *partial;               /* [n_back][ROWS][ld_back] what each slice adds to d_student */
-    float *d_logits;              /* [threads][ROWS][ld_slice] */
+    size_t ld, ld_back, ld_slice; /* floats between rows of logits, of partial and of d_logits */
+    float *hidden;        /* [2][ROWS][d] rows of the student, then n_rows rows of the teacher */
+    float *logits;        /* [2 * n_rows][ld] in the order of hidden */
+    struct kl_part *part; /* [n_back][ROWS] */
+    float *partial;       /* [n_back][ROWS][ld_back] contribution of each slice to d_student */
+    float *d_logits;      /* [threads][ROWS][ld_slice] */
     float *d_student;
-    int first_row; /* mse */
+    int first_row; /* first row of the MSE task */
     double mse[QUALITY_ROWS];
 };
 
@@ -102,7 +105,7 @@ static void *take(size_t *used, size_t bytes, char *base)
     return at;
 }
 
-/* Returns the bytes; base may be NULL. */
+/* Assigns the buffers in base. Returns their size in bytes; base may be NULL. */
 static size_t lay_out(struct job *b, const struct quality *q, int n_threads, void *base)
 {
     const struct output_matrix *m = q->out;
@@ -129,13 +132,14 @@ float quality_colder(const struct quality *q)
     return q->temperature > 0 ? (float)(1 / q->temperature) : 1.0f;
 }
 
-/* Of logits that are divided by the temperature. */
+/* Returns the cap for logits that are divided by the temperature. */
 static float cap_of(const struct quality *q)
 {
     return q->cap * quality_colder(q);
 }
 
-/* Logits of one slice of the vocabulary, and its share of the sums while they are near. */
+/* Computes logits of one slice of the vocabulary and their part of the sums while they are in the
+ * CPU cache. */
 static void slice_logits(void *ctx, int slice, int thread)
 {
     struct job *b = ctx;
@@ -159,7 +163,7 @@ static void slice_logits(void *ctx, int slice, int thread)
     }
 }
 
-/* The sums of a whole row, from those of its slices. */
+/* Combines the sums of the slices of a row. */
 static struct kl_part join_parts(const struct job *b, int row)
 {
     int n = b->q->out->n_back;
@@ -182,8 +186,8 @@ static struct kl_part join_parts(const struct job *b, int row)
     return all;
 }
 
-/* -min(r A, clip(r) A) / A in the place of -ln p, and its derivative by it: r, or 0 where the clip
- * holds r. */
+/* Replaces -ln p by -min(r A, clip(r) A) / A. Its derivative by -ln p is r, or 0 if r is
+ * clipped. */
 static void follow_policy(const struct quality *q, struct quality_row *r)
 {
     double ratio = exp(-r->term[QUALITY_NTP] - (double)r->sampled);
@@ -193,9 +197,11 @@ static void follow_policy(const struct quality *q, struct quality_row *r)
     r->slope = held ? 0 : r->share * ratio;
 }
 
-/* The terms of a row and the factors of its derivatives by the student's logits:
+/* Computes the terms of a row and the factors of the gradient by the student's logits:
+ *
  *     fwkl: p_s - p_t     ntp: p_s - [token]     rvkl: p_s (ln p_s - ln p_t - rvkl)
- * with ln p = d - ln sum, d = logit - maximum. */
+ *
+ * where ln p = d - ln sum, d = logit - maximum. */
 void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, float logit,
                     struct quality_row *r)
 {
@@ -209,7 +215,7 @@ void quality_finish(const struct quality *q, bool kl, const struct kl_part *p, f
     r->coef = (struct kl_coef){.top_s = p->top_s, .top_t = p->top_t};
     if (kl) {
         shift = lse - log(p->sum_t);
-        /* A divergence is at least 0: less is rounding. */
+        /* A divergence is at least 0; rounding can make it smaller. */
         r->term[QUALITY_FWKL] = fmax(0, p->cross_t / p->sum_t + shift);
         r->term[QUALITY_RVKL] = fmax(0, p->cross_s / p->sum_s - shift);
         self -= w[QUALITY_RVKL] * r->term[QUALITY_RVKL];
@@ -229,7 +235,8 @@ static void finish_row(void *ctx, int row, int thread)
     quality_finish(b->q, b->kl, &p, b->logits[(size_t)row * b->ld + (size_t)next], &b->row[row]);
 }
 
-/* Derivatives by one slice of the logits, and what they add to those by the hidden states. */
+/* Computes the gradient by one slice of the logits and its contribution to the gradient by the
+ * hidden states. */
 static void slice_back(void *ctx, int slice, int thread)
 {
     struct job *b = ctx;
@@ -296,7 +303,7 @@ static void put_row(struct job *b, int at)
     b->row[b->n_rows++].share = share ? (double)share[at] : 1 / (double)b->positions;
 }
 
-/* Gathers the next positions that count from *at on. */
+/* Gathers the next positions that count, from *at on. */
 static void gather(struct job *b, int *at)
 {
     const struct quality *q = b->q;
@@ -329,7 +336,7 @@ static void logit_terms(struct job *b, double term[QUALITY_TERMS], struct par *p
     }
 }
 
-/* Sets the row of d_student. */
+/* Sets the row of d_student to the gradient of the MSE term. */
 static void mse_row(void *ctx, int task, int thread)
 {
     struct job *b = ctx;

@@ -1,3 +1,4 @@
+/* recipe.c - the list of training settings, their parser and their defaults by method. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,12 +9,13 @@
 
 enum kind { WHOLE, REAL, FLAG, CHOICE, SEED };
 
+/* A setting. */
 struct key {
     const char *name;
     enum kind kind;
-    size_t at; /* in struct trainer_options */
+    size_t at; /* offset in struct trainer_options */
     double min, max;
-    const char *const *choice; /* names of 0, 1, ... */
+    const char *const *choice; /* names of the values 0, 1, ... */
     const char *help;
 };
 
@@ -24,7 +26,7 @@ static const char *const schedules[] = {"constant", "cosine", "wsd", NULL};
 
 #define AT(member) offsetof(struct trainer_options, member)
 
-/* The C types: WHOLE int, REAL double, FLAG bool, CHOICE an enum (int), SEED uint64_t. */
+/* C types: WHOLE int, REAL double, FLAG bool, CHOICE an enum (int), SEED uint64_t. */
 static const struct key keys[] = {
     {"net", CHOICE, AT(net.layout), 0, 0, nets, "layout of the gates: rg, rg10, linear or rgkv"},
     {"hidden", WHOLE, AT(net.hidden), 1, 4096, NULL, "width of the gates' hidden layers"},
@@ -56,7 +58,7 @@ static const struct key keys[] = {
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
-/* The choices are numbers of enums. */
+/* Choices are the values of enums. */
 _Static_assert(LAYOUT_RG == 0 && LAYOUT_RG10 == 1 && LAYOUT_LINEAR == 2 && LAYOUT_RGKV == 3
                    && LAYOUT_WGKV == 4,
                "as in nets");
@@ -100,7 +102,7 @@ static enum layout_id own_net(const char *name)
     return o.net.layout;
 }
 
-/* Where papers and code differ: docs/reference/gates.md has the table. */
+/* Sets the options that differ between papers and code; docs/reference/gates.md has the table. */
 static void set_variant(struct trainer_options *o, const char *name, bool paper)
 {
     if (strcmp(name, "wgkv") == 0) {
@@ -183,7 +185,8 @@ static int set_pair(const char *key, const char *value, const char *name, struct
                     name, key);
 }
 
-/* Forms of retention gates for the retention methods; rg10 is that of dbtrimkv alone. */
+/* Checks the layout of the gates. Retention methods accept retention layouts; only dbtrimkv accepts
+ * rg10. */
 static int check_net(const struct recipe *r, struct kvf_diag *d)
 {
     enum layout_id net = r->opt.net.layout, own = own_net(r->name);
@@ -195,7 +198,8 @@ static int check_net(const struct recipe *r, struct kvf_diag *d)
                     r->name, nets[net], write ? "wgkv" : good);
 }
 
-/* Without the key hidden is 0: then it is the method's own, except for a single linear layer. */
+/* Sets the hidden width. 0 (no key) selects the method's default, except for a single linear
+ * layer. */
 static int settle_hidden(struct recipe *r, int own, struct kvf_diag *d)
 {
     struct net_options *net = &r->opt.net;

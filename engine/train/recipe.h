@@ -1,28 +1,30 @@
-/* recipe.h - settings of a training run by name: "trimkv:M=64,lr=1e-3".
+/* recipe.h - parses the settings of a training run: "trimkv:M=64,lr=1e-3".
  *
- * One list of keys serves parsing, the help, the record that gates carry and the text that
- * a checkpoint compares. */
+ * One list of keys serves the parser, the help text, the record in gate files and the configuration
+ * text of checkpoints. */
 #ifndef KVF_ENGINE_TRAIN_RECIPE_H
 #define KVF_ENGINE_TRAIN_RECIPE_H
 
 #include "base/buf.h"
 #include "engine/train/trainer.h"
 
+/* A method with its training options. */
 struct recipe {
-    const char *name; /* "trimkv", "dbtrimkv", "wgkv": also the method that uses the gates */
+    const char *name; /* "trimkv", "dbtrimkv" or "wgkv": also the method that uses the gates */
     struct trainer_options opt;
 };
 
-/* Published names with their defaults, then the keys given, in order; `variant=paper|code`
- * sets several and comes first.  KVF_OK, or KVF_E_ARG with a sentence. */
+/* Parses a published name, which sets defaults, and the keys after it, in order.
+ * `variant=paper|code` sets several options and comes first. Returns KVF_OK, or KVF_E_ARG with a
+ * message. */
 int recipe_parse(const char *text, struct recipe *ret, struct kvf_diag *d);
 
-/* Appends the keys and values of all settings as the members of a JSON object: "\"lr\": 0.001,
- * ...". `net` is among them only where it is not the method's own, so that checkpoints from before
- * the key existed can go on. */
+/* Appends the keys and values of all settings as members of a JSON object: "\"lr\": 0.001, ...".
+ * `net` is only included if it differs from the method's default, so that checkpoints from before
+ * this key can resume. */
 void recipe_put(struct buf *b, const struct recipe *r);
 
-/* Walks the keys: name and one line of help; false at the end. */
+/* Returns key i and its line of help. Returns false after the last key. */
 bool recipe_key(int i, const char **ret_name, const char **ret_help);
 
 #endif

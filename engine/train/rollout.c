@@ -1,3 +1,4 @@
+/* rollout.c - samples answers under a cache method and records their evictions. */
 #include "engine/train/rollout.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* An answer that grows, and where evictions of its session go. */
+/* An answer in progress, and the destination of its session's evictions. */
 struct run {
     struct session *session;
     struct answer *a;
@@ -16,15 +17,16 @@ struct run {
     int64_t left;
 };
 
+/* All answers in progress. */
 struct runs {
     struct engine *e;
     const struct rollout_options *opt;
     struct run *run; /* [n] */
     int n;
-    struct session **session; /* [n] scratch: those that go on */
+    struct session **session; /* [n] scratch: sessions with a next token */
     int32_t *id;              /* [n] their next tokens */
     double *p;                /* [vocab] scratch */
-    int read;                 /* questions */
+    int read;                 /* processed questions */
 };
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -56,7 +58,7 @@ static int create_answer(struct run *r, const struct runs *all)
     return KVF_OK;
 }
 
-/* Reading a question is as much as a token of all its answers. */
+/* Reports progress. The prefill of a question counts as much as one token of all its answers. */
 static void tell(const struct runs *all, int tokens)
 {
     int questions = all->n / all->opt->samples;
@@ -65,7 +67,8 @@ static void tell(const struct runs *all, int tokens)
                   (uint64_t)(questions * (1 + all->opt->most)));
 }
 
-/* The question is read once; other samples go on from there, and have lost what it lost. */
+/* Runs the prefill of a question once. Sessions of further samples are forks, with the evictions of
+ * the prefill. */
 static int open_question(struct runs *all, struct run *r, struct kvf_diag *d)
 {
     struct session_options o = *all->opt->session;
@@ -93,7 +96,7 @@ static int open_question(struct runs *all, struct run *r, struct kvf_diag *d)
     return err;
 }
 
-/* Draws the next token; its log-probability and the entropy of the distribution are noted. */
+/* Draws the next token and records its log-probability and the entropy of the distribution. */
 static int32_t draw(const struct runs *all, struct run *r)
 {
     const float *logit = session_logits(r->session);
@@ -124,7 +127,7 @@ static bool ends(const struct tokenizer *t, int32_t id)
     return tokenizer_is_eog(t, id) || memchr(bytes, '\n', n);
 }
 
-/* The next token of every answer that has not ended; those that go on are fed theirs. */
+/* Draws the next token of every unfinished answer, then feeds the tokens of those that continue. */
 static int advance(struct runs *all, struct batch *batch, int *ret_n)
 {
     int n = 0;
@@ -144,7 +147,7 @@ static int advance(struct runs *all, struct batch *batch, int *ret_n)
     return n ? batch_step(batch, all->session, n, all->id) : KVF_OK;
 }
 
-/* The mask of the tokens that there are, out of that of the room. */
+/* Copies the mask of the existing tokens out of the mask for maximum length. */
 static int keep_mask(const struct run *r, const struct model_config *m)
 {
     size_t n = (size_t)(r->q->n + r->a->n) * (size_t)r->heads;

@@ -1,11 +1,11 @@
-/* saliency_pass.c - one backward pass through attention whose gates are held. */
+/* saliency_pass.c - one forward and backward pass with fixed gates. */
 #include <math.h>
 
 #include "base/mem.h"
 #include "engine/train/pass.h"
 #include "engine/train/saliency_pass.h"
 
-/* Everything of one measurement. */
+/* A saliency computation with its buffers. */
 struct job {
     struct engine *e;
     const struct saliency_options *opt;
@@ -13,9 +13,9 @@ struct job {
     struct frozen frozen;
     struct pass *pass;
     int32_t *first; /* [T] zeros: one document */
-    float *held;    /* [L, T, H] */
-    float *d;       /* [L, T, H] */
-    float *share;   /* [T] 1: the prediction is scored */
+    float *held;    /* [L, T, H] gate values */
+    float *d;       /* [L, T, H] gradient by the gate values */
+    float *share;   /* [T] 1 for a scored prediction */
     int L, H, T;
 };
 
@@ -60,7 +60,7 @@ static void close_job(struct job *j)
     mem_free(j->share);
 }
 
-/* Where entry i of a head is in the order of the pass; k counts [L * H][T]. */
+/* Returns the index of entry i of a head in the order of the pass; k indexes [L * H][T]. */
 static size_t place(const struct job *j, size_t k)
 {
     size_t T = (size_t)j->T, H = (size_t)j->H, head = k / T, i = k % T;
@@ -104,7 +104,7 @@ int saliency_measure(struct engine *e, const struct learner *l, const int32_t *i
         goto fail;
     struct pack pack = {ids, j.first, n};
     hold(&j);
-    /* the pass averages over all predictions unless each has its share; here they are added */
+    /* The pass averages over all predictions unless each has a share. Here they are summed. */
     double all = opt->from > 0 ? 1 : n - 1;
     if (opt->from > 0)
         pass_share(j.pass, j.share);

@@ -1,3 +1,4 @@
+/* teacher_states.c - reads and writes stored hidden states of the teacher. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@ static void digest(XXH128_hash_t h, unsigned char out[HASH])
     memcpy(out, c.digest, HASH);
 }
 
-/* Of all that the states depend on; false without memory. */
+/* Hashes everything that the states depend on. Returns false if memory is exhausted. */
 static bool make_key(const struct teacher_states *s, const struct pack *pack, int d,
                      unsigned char out[HASH])
 {
@@ -46,7 +47,7 @@ static int path_of(const struct teacher_states *s, const unsigned char key[HASH]
     return path->err;
 }
 
-/* The bytes' hash together with the key: a renamed file is not taken for another. */
+/* Combines the hash of the bytes with the key, so that a renamed file is detected. */
 static void seal(const float *x, size_t n, const unsigned char key[HASH], unsigned char out[HASH])
 {
     XXH128_hash_t h = XXH3_128bits(x, n);
@@ -93,7 +94,7 @@ bool teacher_states_read(const struct teacher_states *s, const struct pack *pack
     return ok;
 }
 
-/* Bytes of the files in a folder; -1 and errno. */
+/* Returns the bytes of all files in a folder; -1 and errno after an error. */
 static int64_t measure(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -101,7 +102,7 @@ static int64_t measure(const char *folder)
     if (!dir)
         return -1;
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
-        struct stat st; /* a file that another process has just removed or renamed has none */
+        struct stat st; /* fails for a file that another process has just removed or renamed */
         if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
             sum += st.st_size;
     }
@@ -109,8 +110,9 @@ static int64_t measure(const char *folder)
     return sum;
 }
 
-/* Whether n bytes more fit.  Other trainings fill the folder too: an eighth of the room is
- * taken on trust before it is measured again, so that 8 of them cannot pass the limit. */
+/* Reserves n bytes within the limit. Other trainings fill the folder too. An eighth of the free
+ * bytes can be written before the next measurement, so that 8 processes cannot exceed the limit
+ * together. */
 static int take_room(struct teacher_states *s, int64_t n)
 {
     if (n > s->trust) {
@@ -134,7 +136,7 @@ static int write_file(struct teacher_states *s, const char *path, const unsigned
     unsigned char sum[HASH];
     struct replace r;
     int err = replace_open(&r, path, &s->why);
-    if (err) /* a training that keeps the same pack may be at it: then it will be there */
+    if (err) /* another training may be writing this pack */
         return r.error == EBUSY ? KVF_OK : err;
     seal(x, n, key, sum);
     replace_write(&r, x, n);

@@ -1,13 +1,12 @@
-/* teacher_states.h - the frozen model's last hidden states of packs, kept on disk.
+/* teacher_states.h - stores the teacher's final hidden states of packs on disk.
  *
- * They depend on the model and the tokens alone, so trainings of several gates on one text, and
- * later epochs, need not run the teacher again: a quarter of a step.  A file for each pack:
- * f32 [T, d_model] after the final norm, then XXH3-128 of these bytes and the pack's key.  A file
- * that is short, damaged or of another pack is none, and is written again.
+ * The states depend only on the model and the tokens. So trainings of several gates on one text,
+ * and later epochs, do not run the teacher again, which is a quarter of a step. Each pack has a
+ * file: f32 [T, d_model] after the final norm, then XXH3-128 of these bytes and the pack's key. A
+ * file that is short, damaged or of another pack is ignored and rewritten.
  *
- * The folder has a limit.  At the limit nothing more is written.  Nothing is removed to make
- * room: an epoch uses every pack once, so that no file is better than another, and another
- * training may be about to read it. */
+ * The folder has a size limit, at which writing stops. Files are never removed: an epoch uses every
+ * pack once, so all files are equally useful, and another training may be about to read one. */
 #ifndef KVF_ENGINE_TRAIN_TEACHER_STATES_H
 #define KVF_ENGINE_TRAIN_TEACHER_STATES_H
 
@@ -15,22 +14,24 @@
 
 #include "engine/train/packs.h"
 
+/* A folder of stored states. */
 struct teacher_states {
-    const char *folder; /* borrowed, existing */
-    const char *model;  /* borrowed; what else the states depend on: model and kernels */
-    int64_t limit;      /* most bytes of all files in the folder, whoever wrote them */
+    const char *folder; /* borrowed; must exist */
+    const char *model;  /* borrowed; identifies the model and the kernels */
+    int64_t limit;      /* maximum bytes of all files in the folder */
 
-    bool stopped;        /* nothing more is written */
-    struct kvf_diag why; /* then: a sentence */
-    int64_t trust;       /* bytes to write until the folder is measured again */
+    bool stopped;        /* writing has stopped */
+    struct kvf_diag why; /* reason, if stopped */
+    int64_t trust;       /* bytes that may be written before the folder is measured again */
 };
 
-/* Reads the states of a pack into out [pack->n, d]; whether they were there.  s NULL: false. */
+/* Reads the states of a pack into out [pack->n, d]. Returns false if they are not stored, or if s
+ * is NULL. */
 bool teacher_states_read(const struct teacher_states *s, const struct pack *pack, int d,
                          float *out);
-/* Keeps x [pack->n, d], unless s is NULL or stopped.  A failure, or a folder that has no room
- * for it within the limit, stops s and costs time later, nothing else.  Of up to 8 processes
- * that fill one folder each may pass the limit by one file. */
+/* Stores x [pack->n, d], unless s is NULL or stopped. After a failure or at the limit, s stops;
+ * later trainings are only slower. Up to 8 processes can fill one folder; each can exceed the limit
+ * by one file. */
 void teacher_states_write(struct teacher_states *s, const struct pack *pack, int d, const float *x);
 
 #endif

@@ -1,3 +1,4 @@
+/* trainer.c - trains gates: forward and backward passes over packs, then an optimizer step. */
 #include <math.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "engine/train/learnt.h"
 #include "engine/train/trainer.h"
 
+/* The state of a training run. */
 struct trainer {
     struct trainer_options opt;
     struct engine *e;
@@ -16,10 +18,10 @@ struct trainer {
     struct net *net;
     struct pass *pass;
     struct learnt learnt;
-    struct stage stage; /* of a step: a pack */
-    float *here;        /* [net->n] a gradient, for a team */
-    float *grad;        /* [net->n] its twin there */
-    float *sum;         /* [net->n] there, of several packs; NULL: of one pack */
+    struct stage stage; /* progress of a step, pack by pack */
+    float *here;        /* [net->n] a gradient on the host, for a team */
+    float *grad;        /* [net->n] the gradient in device memory */
+    float *sum;         /* [net->n] sum of gradients in device memory; NULL: one pack per step */
     int64_t step;
 };
 
@@ -130,7 +132,7 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-/* What pack a of a step gives: its gradient is in grad. */
+/* Computes the gradient of pack a of a step in t->grad, or receives it from its owner. */
 static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *tokens,
                     struct kvf_diag *d)
 {
@@ -155,7 +157,8 @@ static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *to
     return err ? err : team->share(team->ctx, owner, ret, sizeof *ret, d);
 }
 
-/* The sum over packs, in their order, whoever computed them: its bytes depend on nothing else. */
+/* Sums the gradients of the packs in their order. The result does not depend on the processes that
+ * compute them. */
 static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d)
 {
     const struct ops *on = ops(&t->c);

@@ -1,3 +1,4 @@
+/* tuner.c - trains a model's own weights under evictions, by distillation or from rewards. */
 #include <math.h>
 #include <string.h>
 
@@ -6,29 +7,30 @@
 #include "engine/train/learnt.h"
 #include "engine/train/tuner.h"
 
+/* The state of a training run. */
 struct tuner {
     struct tuner_options opt;
     struct engine *e;
-    struct engine student; /* e with the weights that learn */
+    struct engine student; /* e with the trained weights */
     struct packs *packs;
     struct compute c;
     struct frozen teacher;
     struct trainable *tuned;
-    struct lora *lora; /* NULL: all weights learn */
+    struct lora *lora; /* NULL: all weights are trained */
     struct pass *pass;
     struct learnt learnt;
-    float *d_w;        /* [tuned->n] there: derivatives by the weights */
-    float *grad;       /* [n] there, by the parameters: d_w where all weights learn */
-    struct pack *pack; /* [room] of a step or of a check */
+    float *d_w;        /* [tuned->n] in device memory: gradient by the weights */
+    float *grad;       /* [n] in device memory: gradient by the parameters; can be d_w */
+    struct pack *pack; /* [room] packs of a step or a validation */
     int32_t **gone;    /* [room][L, length, H] their masks */
     int room;
-    int32_t *zero;          /* [length] where the one document of an answer begins */
-    float *share, *sampled; /* [length] of an answer */
+    int32_t *zero;          /* [length] zeros: an answer is one document */
+    float *share, *sampled; /* [length] inputs for the tokens of an answer */
     int64_t step;
-    struct stage stage; /* of a step or a judgement: masks, then passes */
+    struct stage stage; /* progress of a step or a validation: masks, then passes */
 };
 
-#define OF_MASKS 0.4 /* the share of decoding in such a step, about */
+#define OF_MASKS 0.4 /* approximate fraction of time for decoding in a step */
 
 static int create_parameters(struct tuner *t, struct kvf_diag *d)
 {
@@ -54,7 +56,7 @@ static int create_parameters(struct tuner *t, struct kvf_diag *d)
     return err || all ? err : KVF_E_NOMEM;
 }
 
-/* Room for the masks of n packs. */
+/* Allocates masks for n packs. */
 static int make_room(struct tuner *t, int n)
 {
     const struct model_config *m = &t->e->config;
@@ -83,7 +85,7 @@ static int create_parts(struct tuner *t, struct kvf_diag *d)
     int err = compute_open(&t->c, &t->e->kernels, t->e->pool, &t->opt.learner, d);
     t->stage = (struct stage){.watch = t->opt.pass.watch, .ctx = t->opt.pass.watch_ctx};
     t->c.teller = (struct teller){stage_see, &t->stage};
-    stage_set(&t->stage, 0, 1, 0, 2); /* the teacher, then the student */
+    stage_set(&t->stage, 0, 1, 0, 2); /* teacher, then student */
     if (!err)
         err = frozen_build(&t->c, m, t->e->weights, &t->teacher, d);
     stage_set(&t->stage, 0, 1, 1, 2);
@@ -159,8 +161,8 @@ size_t tuner_parameters(const struct tuner *t)
     return t->learnt.n;
 }
 
-/* Packs of a matrix in one direction take as much as the matrix; the teacher has both, too, and its
- * output matrix a third time, for decoding. */
+/* Counts weights, packed matrices and so on. A packed matrix in one direction is as large as the
+ * matrix. The teacher has both directions, and its output matrix a third time for decoding. */
 size_t tuner_bytes(const struct tuner *t)
 {
     const struct model_config *m = t->tuned->config;
@@ -179,7 +181,7 @@ const struct lora *tuner_lora(const struct tuner *t)
     return t->lora;
 }
 
-/* What the student is made of, from parameters that have changed. */
+/* Updates the student after its parameters have changed. */
 static void refresh(struct tuner *t)
 {
     if (t->lora)
@@ -196,7 +198,7 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
         sum->term[i] += weight * l->term[i];
 }
 
-/* Masks of n packs. */
+/* Decodes n packs to make their masks. */
 static int make_masks(struct tuner *t, const struct session_options *method,
                       const struct pack *pack, int n, int64_t *ret_left, struct kvf_diag *d)
 {
@@ -204,7 +206,7 @@ static int make_masks(struct tuner *t, const struct session_options *method,
     return masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, ret_left, &t->stage, d);
 }
 
-/* The pass over a pack, with the mask that was recorded, or made for it (NULL: none). */
+/* Runs the pass over a pack, with its recorded mask or else `made` (NULL: none). */
 static int run_pass(struct tuner *t, const int32_t *made, const struct pack *pack, double weight,
                     float *d_w, struct pass_loss *ret, struct kvf_diag *d)
 {
@@ -229,7 +231,7 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
     return err;
 }
 
-/* Entries that leave by the recorded evictions of a pack. */
+/* Counts the recorded evictions of a pack. */
 static int64_t count_left(const struct tuner *t, const struct pack *pack)
 {
     size_t n = (size_t)pack->n * (size_t)t->e->config.n_layers * (size_t)t->e->config.n_kv_heads;
@@ -268,7 +270,7 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
     return err;
 }
 
-/* A step along the derivatives in d_w. */
+/* Makes an optimizer step from the gradient in d_w. */
 static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
 {
     if (t->lora)
@@ -284,7 +286,7 @@ static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
                         "was; --fresh starts with a lower --lr",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
     learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, t->grad);
-    err = learnt_home(&t->learnt, d); /* the processor decodes with them */
+    err = learnt_home(&t->learnt, d); /* the CPU decodes with the new parameters */
     if (err)
         return err;
     refresh(t);
@@ -300,7 +302,7 @@ int tuner_step(struct tuner *t, const struct session_options *method, struct tun
     return err ? err : learn(t, ret, d);
 }
 
-/* The pass over an answer, whose tokens have `share` each. */
+/* Runs the pass over an answer; each of its tokens has weight `share`. */
 static int run_answer(struct tuner *t, const struct answer *a, double share, double weight,
                       float *d_w, struct pass_loss *ret, struct kvf_diag *d)
 {
