@@ -20,20 +20,20 @@ struct engine;
 struct session;
 struct session_options;
 
-/* Runs step i of a block, and the steps behind it that it has one kernel for.  Returns how many
- * steps ran, or an error. */
+/* Runs step i of a block, together with the following steps if one kernel does them. Returns the
+ * number of steps that ran, or an error. */
 typedef int (*step_fn)(struct layer_run *r, int i);
 
-enum { RUN_LAYERWISE = 1 }; /* of step and chunk */
+enum { RUN_LAYERWISE = 1 }; /* returned by decode_step and prefill */
 
 /* A backend. */
 struct backend {
     const char *name;      /* "cpu" */
-    bool host_memory;      /* it computes in the host's memory, as the CPU does; false: a device */
-    const char *precision; /* of what is multiplied, where the engine is not exact */
-    int rows;              /* tokens of a prompt that run together where nobody says how many */
-    /* What sessions share: the weights, as e->device.  KVF_OK or an error with a sentence.  close
-     * accepts an engine that was not opened to its end. */
+    bool host_memory;      /* true: computes in host memory, as the CPU does; false: a device */
+    const char *precision; /* precision of matrix multiplications if the engine is not exact */
+    int rows;              /* default tokens of a prefill chunk */
+    /* Loads the data that sessions share, the weights, as e->device. Returns KVF_OK or an error
+     * with a message. close accepts an engine from a failed open. */
     int (*open)(struct engine *e, struct kvf_diag *d);
     void (*close)(struct engine *e);
     /* Creates the data of a session other than its buffers, as s->device_state. The buffers exist
@@ -45,9 +45,9 @@ struct backend {
     void (*embed)(struct session *s, const int32_t *ids, int T);
     /* The functions of the steps of a block, by enum block_op. */
     const step_fn *steps;
-    /* All of the above for T tokens of a prompt, whose entries are in the cache then, without the
-     * host in between.  KVF_OK, an error, or STEP_ELSEWHERE: these tokens need the functions above.
-     * NULL: they always do. */
+    /* Runs all of the above for T tokens of a prompt without a host sync, and adds their entries to
+     * the cache. Returns KVF_OK, an error, or RUN_LAYERWISE if these tokens need the functions
+     * above. NULL: they always do. */
     int (*prefill)(struct session *s, const int32_t *ids, int T);
     /* Applies the final norm to x: rows first to T - 1 of normed, on the host. Returns KVF_OK or an
      * error. */
