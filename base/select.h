@@ -1,9 +1,9 @@
 /* select.h - the k first of n items in a total order: one implementation for all types of items.
  *
  * SELECT_DEFINE(NAME, TYPE, RULE, BEFORE) defines two static functions.  BEFORE(x, y, rule) is a
- * function that returns true if *x comes before *y; `rule`, of type RULE, is what the caller passes
- * for ties.  BEFORE must order any two different items, so that the result does not depend on the
- * order in which they are given.
+ * function that returns true if *x precedes *y; `rule`, of type RULE, is the tie rule that the
+ * caller passes.  BEFORE must order any two different items, so that the result does not depend on
+ * the order in which they are given.
  *
  *   void NAME_first(TYPE *c, int64_t n, int64_t k, RULE rule)
  *     c[0 .. k) become the first k of n, in any order, and c[k] the first of the rest; 0 <= k <= n.

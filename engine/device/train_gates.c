@@ -133,7 +133,7 @@ static void forward(const struct unit *r, int stage, float *y, size_t ld_y, cons
                                                  .k = d->in});
 }
 
-/* What a stage reads: the network's input, or the output of an earlier stage. */
+/* Returns the input of a stage: the network's input, or the output of an earlier stage. */
 static const float *stage_input(const struct unit *r, int s, const float *x, size_t *ld)
 {
     int reads = r->n->layout->stages.stage[s].reads;
@@ -141,7 +141,7 @@ static const float *stage_input(const struct unit *r, int s, const float *x, siz
     return reads ? hidden_at(r, r->act, reads - 1) : x;
 }
 
-/* What follows the linear layer of a stage, bias included, and its derivative.  The layouts that
+/* Operations after the linear layer of a stage, bias included, and derivatives.  The layouts that
  * training offers have no GATE_THEN_MULTIPLY. */
 typedef void (*then_fn)(const struct unit *r, int s, float *value);
 
@@ -181,7 +181,7 @@ void device_net(const struct compute *c, const struct net *n, int layer, const s
     }
 }
 
-/* Adds the weight gradients of a stage, from the gradient dy of its output and its input x. */
+/* Adds the derivatives by the weights of a stage.  dy: by its output.  x: its input. */
 static void learn(const struct unit *r, int stage, float *grad, const float *dy, size_t ld_dy,
                   const float *x, size_t ld_x)
 {

@@ -1,7 +1,7 @@
 /* method_state.h - the running state of a method, for the decoder: create it, feed it, read from
  * it.
  *
- * preset.h says what a method is, and decisions.h evicts entries.
+ * preset.h defines methods, and decisions.h evicts entries.
  *
  * Chains.  Different KV heads may run different presets.  Their states form a chain, and each state
  * owns its heads.  Every function that takes the state of a session takes the first state of the

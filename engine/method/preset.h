@@ -44,8 +44,8 @@
 
 struct method_state;
 
-/* The parameters of a preset.  struct method holds the published ones, 0 if there is none.
- * method_parse() returns those that hold under a budget, and the trace records them.  Each member
+/* The parameters of a preset.  struct method has the published ones, 0 if not published.
+ * method_parse() returns those that apply under a budget, and the trace records them.  Each member
  * has a line in the table of options. */
 struct method_params {
     int budget;    /* B, entries per head; 0: unlimited */
@@ -187,7 +187,7 @@ struct admission {
     const char *name, *summary;
     unsigned uses, gates;
     enum kvf_reason reason; /* recorded with each eviction */
-    /* Computes, once, data that hold for the whole run.  NULL: none.  KVF_OK or KVF_E_NOMEM. */
+    /* Computes data of the run once.  NULL if there are no such data.  KVF_OK or KVF_E_NOMEM. */
     int (*prepare)(struct method_state *m);
     /* Returns the first query that does not see the entry.  NULL: CACHE_STAYS for all entries.
      * gate: the entry's gate value. */

@@ -172,7 +172,7 @@ static void add_bias(const struct job *j, const struct net_dense *d, float *y, s
             y[(size_t)t * ld + (size_t)o] += j->n->w[d->b_at + (size_t)o];
 }
 
-/* Rows of y of a stage: hidden ones stand on the tape, those of the last in scratch. */
+/* Returns rows of y of a stage: on the tape if it is hidden, else in scratch. */
 static float *y_rows(const struct job *j, int u, int s, int t0)
 {
     if (j->n->layout->stages.stage[s].then == GATE_THEN_OUTPUT)
@@ -233,7 +233,7 @@ static void output_back(const struct job *j, int u, int s, int t0, int T)
         }
 }
 
-/* What follows the linear layer of a stage, for rows [t0, t0 + T) of a unit, and its derivative.
+/* Operations after the linear layer of a stage, for rows [t0, t0 + T) of a unit, and derivatives.
  * The layouts that training offers have no GATE_THEN_MULTIPLY. */
 typedef void (*then_fn)(const struct job *j, int u, int s, int t0, int T);
 static const then_fn then_run[] = {[GATE_THEN_ACTIVATE] = activate,
@@ -318,7 +318,7 @@ static void backward_rows(void *ctx, int t0, int T, int thread)
     }
 }
 
-/* What a stage sees and what comes back to it, all rows. */
+/* Returns all rows of the input of a stage. */
 static const float *stage_input(const struct job *j, int u, int s, size_t *ret_ld)
 {
     int reads = j->n->layout->stages.stage[s].reads;

@@ -1,4 +1,4 @@
-/* ops.c - opens and closes what training computes with: the CPU or a device. */
+/* ops.c - opens and closes the CPU or the device that training computes on. */
 #include "engine/train/ops.h"
 
 int compute_open(struct compute *ret, const struct kernels *k, struct par *pool,

@@ -1,11 +1,10 @@
 """Circles of uses: a.c uses a function or constant of b.c, and b.c, at once or by others, one of a.c.
 
-Two files that cannot be read one after the other are one file in two pieces.  What they share
-belongs into a third that stands below both.  A use is the name of a function or of a variable whose
-definition stands at column 0 of another file: a call, an address, a member of a table, or a member
-of a constant struct.  Two kinds of text are looked through: an inline function of a header counts as
-if it stood in the file that calls it, and a list of plug-ins as the names that X(NAME) makes of it.
-What is reached through a pointer in a struct is not seen.
+Two files of a circle cannot be read one after the other: move the code that they share to a third
+file below both.  A use is the name of a function or variable that another file defines at column 0:
+a call, an address, a member of a table, or a member of a constant struct.  Uses are also found in
+inline functions of headers, for each file that calls them, and in lists of plug-ins, as the names
+that X(NAME) makes.  A call through a pointer in a struct is not found.
 """
 import functools
 import re
@@ -33,7 +32,7 @@ ITEM = re.compile(r'^(\w+)\((\w+)\)', re.M)
 
 @functools.lru_cache(maxsize=None)  # the self-test asks for most files again and again
 def words(text):
-    """{name that this C text uses: offset}: what it calls, and what it names and does not declare."""
+    """{name that this C text uses: offset}: names that it calls, and others that it does not declare."""
     local = set(LOCAL.findall(text) + MORE.findall(text) + PARAMETER.findall(text))
     found = {}
     for m in WORD.finditer(text):
