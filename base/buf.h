@@ -1,9 +1,9 @@
-/* buf.h - growable bytes with a maximum and a sticky error.
+/* buf.h - a growable byte buffer with a maximum size and a sticky error.
  *
- * A zeroed struct is a valid empty buffer.  Appending never fails visibly: the
- * first failure is kept in err (KVF_E_NOMEM or KVF_E_LIMIT), later appends do
- * nothing, and the caller checks once.  data is always NUL-terminated after the
- * first successful append. */
+ * A zeroed struct is a valid empty buffer. Appending returns no error: the first failure is stored
+ * in err (KVF_E_NOMEM or KVF_E_LIMIT), later appends have no effect, and the caller checks once.
+ * After the first successful append data is always NUL-terminated.
+ */
 #ifndef KVF_BASE_BUF_H
 #define KVF_BASE_BUF_H
 
@@ -12,12 +12,13 @@
 
 #include <kvf/err.h>
 
+/* A growable buffer. */
 struct buf {
     char *data; /* owned; NULL while empty */
-    size_t len; /* bytes in use, terminator not counted */
+    size_t len; /* bytes in use, without the terminator */
     size_t cap;
-    size_t max; /* most bytes it may hold, terminator not counted; 0 = 1 GiB */
-    int err;    /* first error, KVF_OK */
+    size_t max; /* maximum bytes without the terminator; 0 for 1 GiB */
+    int err;    /* first error, or KVF_OK */
 };
 
 void buf_add(struct buf *b, const void *p, size_t n);

@@ -1,4 +1,4 @@
-/* decimal.c - reads and writes decimal numbers independently of the locale (decimal.h). */
+/* decimal.c - writes decimal numbers independently of the locale (decimal.h). */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 #include "base/decimal.h"
 
-/* Two digits at a time, from the right; out is not terminated. */
+/* Writes an integer, two digits at a time from the right. out is not terminated. Returns the
+ * length. */
 static size_t put_whole(uint64_t u, char *out)
 {
     static const char pair[] =
@@ -30,7 +31,7 @@ static size_t put_whole(uint64_t u, char *out)
     return sizeof text - at;
 }
 
-/* The definition; the sign is there already. */
+/* Writes v by the definition in decimal.h. The caller has written the sign. */
 static size_t put_slowly(double v, char *out)
 {
     int len = 0;
@@ -45,7 +46,7 @@ static size_t put_slowly(double v, char *out)
 #ifdef __SIZEOF_INT128__
 __extension__ typedef unsigned __int128 u128;
 
-/* floor(log2(10^k)), |k| < 350, and floor(log10(2^b)), b of a double. */
+/* Return floor(log2(10^k)) for |k| < 350, and floor(log10(2^b)) for exponents b of a double. */
 static int log2_of_10(int k)
 {
     return (k * 217706) >> 16;
@@ -55,8 +56,8 @@ static int log10_of_2(int b)
     return (b * 78913) >> 18;
 }
 
-/* 10^k = p 2^(log2_of_10(k) - 127), p rounded down by less than two units.
- * 10^(27 q) rounded down to 128 bits times 5^r, exact, k = 27 q + r. */
+/* Returns p with 10^k = p 2^(log2_of_10(k) - 127), rounded down by less than two units. With k =
+ * 27 q + r, it is 10^(27 q), rounded down to 128 bits, times 5^r, which is exact. */
 static u128 power_of_10(int k)
 {
     enum { FIRST = -11, STEP = 27 };
@@ -108,12 +109,12 @@ static u128 power_of_10(int k)
     return high >> 127 ? high : high << 1 | ((uint64_t)low >> 63);
 }
 
-/* v = m 2^e, and around it, in units of 2^-64: w = v 10^k, and half the distance to the next
- * double there.  Both are rounded down, by less than SLACK. */
+/* The value v = m 2^e scaled by 10^k, in units of 2^-64: w = v 10^k, and half the distance to the
+ * next double. Both are rounded down by less than SLACK. */
 struct scaled {
     u128 w, half;
     bool exact;    /* w is not rounded */
-    bool lopsided; /* v is a power of two: the double below is half as far */
+    bool lopsided; /* v is a power of two, so the double below is half as far as the one above */
 };
 
 enum { SLACK = 4 };
@@ -125,7 +126,7 @@ static struct scaled scale(uint64_t m, int e, bool lopsided, int k)
     m <<= s;
     u128 low = (u128)(uint64_t)p * m;
     u128 high = (u128)(uint64_t)(p >> 64) * m + (uint64_t)(low >> 64);
-    /* high : (uint64_t)low is m p, v 10^k = m p 2^-shift */
+    /* high : (uint64_t)low is m p, and v 10^k = m p 2^-shift */
     int shift = -(e - s + log2_of_10(k) - 127), drop = shift - 128;
     struct scaled x = {
         .w = high >> drop, .half = p >> (shift - 64 - (s - 1)), .lopsided = lopsided};
@@ -133,8 +134,8 @@ static struct scaled scale(uint64_t m, int e, bool lopsided, int k)
     return x;
 }
 
-/* Is the number at distance err of v (known to SLACK below and above) read back as v?
- * 1, 0, or -1: cannot be told. */
+/* Decides if the number at distance err from v (known within SLACK) is read back as v. Returns 1,
+ * 0, or -1 if this arithmetic cannot decide. */
 static int reads_back(u128 err, u128 half)
 {
     if (err + SLACK < half)
@@ -142,8 +143,8 @@ static int reads_back(u128 err, u128 half)
     return err > half + 2 * SLACK ? 0 : -1;
 }
 
-/* The least number of digits: digits * 10^drop is within the interval around w, a number of 17
- * digits.  False where the arithmetic cannot tell. */
+/* Finds the smallest number of digits: digits * 10^drop is within the interval around w, a number
+ * of 17 digits. Returns false if this arithmetic cannot decide. */
 static bool shortest(const struct scaled *x, uint64_t *ret_digits, int *ret_drop)
 {
     uint64_t left = (uint64_t)(x->w >> 64), unit = 1;
@@ -152,9 +153,10 @@ static bool shortest(const struct scaled *x, uint64_t *ret_digits, int *ret_drop
     bool found = false;
     for (int drop = 0; drop <= 16; drop++) {
         u128 whole = (u128)unit << 64;
-        bool up = rest > whole >> 1 || (rest == whole >> 1 && left & 1); /* printf: to even */
+        /* ties to even, as printf() */
+        bool up = rest > whole >> 1 || (rest == whole >> 1 && left & 1);
         if (!x->exact && rest + SLACK >= whole >> 1 && rest <= (whole >> 1) + SLACK
-            && reads_back(whole >> 1, x->half) != 0) /* which of the two would it be? */
+            && reads_back(whole >> 1, x->half) != 0) /* cannot decide between the two neighbours */
             return false;
         int ok = reads_back(up ? whole - rest : rest, up ? x->half : below);
         if (ok < 0)
@@ -163,7 +165,7 @@ static bool shortest(const struct scaled *x, uint64_t *ret_digits, int *ret_drop
             *ret_digits = left + up;
             *ret_drop = drop;
             found = true;
-        } else if (!x->lopsided) { /* fewer digits are no nearer */
+        } else if (!x->lopsided) { /* fewer digits are not nearer */
             break;
         }
         rest += (u128)(left % 10 * unit) << 64;
@@ -173,7 +175,8 @@ static bool shortest(const struct scaled *x, uint64_t *ret_digits, int *ret_drop
     return found;
 }
 
-/* As "%.*g" with n digits: text has them without zeros at the end, exponent is the first one's. */
+/* Writes a number as "%.*g" with n digits does. text has its digits without trailing zeros;
+ * exponent is that of the first digit. */
 static size_t put_digits(const char *text, int len, int n, int exponent, char *out)
 {
     char *p = out;
@@ -210,7 +213,7 @@ static size_t put_digits(const char *text, int len, int n, int exponent, char *o
     return (size_t)(p - out);
 }
 
-/* 0 where the arithmetic cannot tell.  v > 0. */
+/* Writes v > 0 with 128-bit integers. Returns 0 if this arithmetic cannot decide. */
 static size_t put_quickly(double v, char *out)
 {
     uint64_t bits;
@@ -221,7 +224,7 @@ static size_t put_quickly(double v, char *out)
     if (biased)
         m |= UINT64_C(1) << 52;
     int e = (biased ? biased : 1) - 1075;
-    int exponent = log10_of_2(e + 63 - __builtin_clzll(m)); /* or one more */
+    int exponent = log10_of_2(e + 63 - __builtin_clzll(m)); /* the exponent, or one less */
     struct scaled x = scale(m, e, lopsided, 16 - exponent);
     if ((uint64_t)(x.w >> 64) >= UINT64_C(100000000000000000))
         x = scale(m, e, lopsided, 16 - ++exponent);

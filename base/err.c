@@ -1,4 +1,4 @@
-/* err.c - error codes and sentences (<kvf/err.h>). */
+/* err.c - error codes and diagnoses (<kvf/err.h>). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,8 @@ const char *kvf_strerror(int err)
     }
 }
 
-/* Names from files end up in the sentence: it stays one line, and harmless to a terminal. */
+/* Copies a sentence with control characters escaped, since it may contain names of files. It stays
+ * one line and is safe on a terminal. */
 static void put_shown(struct kvf_diag *d, const char *text)
 {
     char shown[UTF8_SHOWN];
@@ -59,8 +60,8 @@ void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const size_t n = strlen(text), room = sizeof text - n;
-    if (snprintf(text + n, room, ": %s", d->text) >= (int)room)
-        text[sizeof text - 1] = 0; /* what does not fit is cut off */
+    const size_t n = strlen(text), space = sizeof text - n;
+    if (snprintf(text + n, space, ": %s", d->text) >= (int)space)
+        text[sizeof text - 1] = 0; /* the rest is truncated */
     put_shown(d, text);
 }

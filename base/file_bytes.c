@@ -10,22 +10,23 @@
 
 #include "base/mem.h"
 
-/* Room grows with what is read: a file may only say that it is large. */
+/* Reads n bytes. Memory grows with the bytes read, because the stated size of a file may be
+ * false. */
 int file_bytes(int fd, size_t n, unsigned char **ret)
 {
     enum { STEP = 64 << 20 };
     unsigned char *p = mem_alloc_raw(n < STEP ? n : STEP, 1);
-    size_t at = 0, room = n < STEP ? n : STEP;
+    size_t at = 0, capacity = n < STEP ? n : STEP;
     while (p && at < n) {
-        if (at == room) {
-            size_t more = n - room < room ? n : 2 * room;
-            unsigned char *q = mem_grow(p, room, more, 1);
+        if (at == capacity) {
+            size_t more = n - capacity < capacity ? n : 2 * capacity;
+            unsigned char *q = mem_grow(p, capacity, more, 1);
             if (!q)
                 break;
             p = q;
-            room = more;
+            capacity = more;
         }
-        ssize_t got = pread(fd, p + at, room - at, (off_t)at);
+        ssize_t got = pread(fd, p + at, capacity - at, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
@@ -45,7 +46,8 @@ int file_bytes(int fd, size_t n, unsigned char **ret)
 int file_regular(const char *path, size_t *ret_size)
 {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer opens */
+    /* O_NONBLOCK: opening a pipe without a writer does not wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -1;
     int why = fstat(fd, &s) != 0 ? errno : 0;

@@ -1,3 +1,4 @@
+/* files.c - reads input files, lists files of folders, and compares paths. */
 #include "base/files.h"
 
 #include <dirent.h>
@@ -86,7 +87,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the files of a folder that have this ending, in order. */
+/* Lists the files of a folder with this ending, sorted by name. */
 static int list_folder(const char *folder, const char *ending, struct names *l, struct kvf_diag *d)
 {
     DIR *dir = opendir(folder);

@@ -1,4 +1,4 @@
-/* files.h - the files that a command reads, and those that it must not overwrite. */
+/* files.h - reads the input files of a command, and checks that outputs do not overwrite them. */
 #ifndef KVF_BASE_FILES_H
 #define KVF_BASE_FILES_H
 
@@ -7,34 +7,35 @@
 #include "base/buf.h"
 #include "base/opt.h"
 
-/* The bytes of a file, - is stdin, appended to out; at most 64 MiB.  KVF_OK or an error with
- * a sentence. */
+/* Appends the bytes of a file to out, at most 64 MiB; path "-" is stdin. Returns KVF_OK or an
+ * error with a sentence. */
 int file_read(const char *path, struct buf *out, struct kvf_diag *d);
 
-/* Whether two paths lead to the same file. */
+/* Returns true if two paths refer to one file. */
 bool file_same(const char *a, const char *b);
 
-/* KVF_E_ARG with a sentence when out is the input.  An input NULL is none, and an output NULL or
- * "-" overwrites nothing. */
+/* Returns KVF_E_ARG with a sentence if `out` is the input file, otherwise KVF_OK. The input may be
+ * NULL. An output NULL or "-" overwrites no file. */
 int file_keep(const char *out, const char *in, struct kvf_diag *d);
-/* The same for n inputs. */
+/* Checks n inputs as file_keep() does. */
 int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d);
 
-/* KVF_E_IO with a sentence when something is at `out` and may not be replaced: for what is told
- * before work that takes long.  NULL and "-" are no files. */
+/* Returns KVF_E_IO with a sentence if `out` exists and must not be replaced, otherwise KVF_OK.
+ * Call it before long computations. NULL and "-" are not files. */
 int file_vacant(const char *out, bool overwrite, struct kvf_diag *d);
 
-/* Calls each(ctx, path) for an operand that stands for several files: for those of a folder whose
- * names have this ending and do not begin with a dot, in the order of their names; with "@LIST" for
- * the names that a file has one a line, but for lines that begin with '#'; else for the operand
- * itself.  KVF_OK, the first error of `each`, KVF_E_NOMEM, or KVF_E_IO with a sentence. */
+/* Calls each(ctx, path) for the files that an operand stands for. A folder stands for its files
+ * with this ending that do not begin with a dot, sorted by name. "@LIST" stands for the names in
+ * the file LIST, one per line, except lines that begin with '#'. Any other operand stands for
+ * itself. Returns KVF_OK, the first error of each(), KVF_E_NOMEM, or KVF_E_IO with a sentence. */
 int files_each(const char *operand, const char *ending, int (*each)(void *ctx, const char *path),
                void *ctx, struct kvf_diag *d);
 
-/* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
+/* Adds n operands to the files of --data. Returns KVF_OK, or KVF_E_ARG with a sentence. */
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 
-/* Whether the standard output is a file, so that nothing of it meets a line of progress. */
+/* Returns true if the standard output is a regular file, so that its output cannot mix with a
+ * progress line. */
 bool stdout_is_file(void);
 
 #endif

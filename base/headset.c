@@ -6,7 +6,7 @@
 
 enum { MOST = 1 << 20 };
 
-/* "3", "3-5" or "*" */
+/* Parses "3", "3-5" or "*". */
 static bool take_range(const char **s, struct headset_range *r)
 {
     char *end;

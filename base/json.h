@@ -11,15 +11,16 @@
 
 #include "base/buf.h"
 
-struct json; /* a node */
+/* A node of a JSON tree. */
+struct json;
 
 /* Returns KVF_OK, KVF_E_FORMAT with a sentence that names the byte, KVF_E_LIMIT or KVF_E_NOMEM. */
 int json_parse(const char *text, size_t len, struct json **ret_root, struct kvf_diag *d);
 void json_free(struct json *root); /* the root only; accepts NULL */
 
 /* Each function accepts NULL and nodes of another type, and then returns the default. */
-const struct json *json_get(const struct json *object, const char *key); /* NULL: none */
-const struct json *json_at(const struct json *array, int i);             /* NULL: none */
+const struct json *json_get(const struct json *object, const char *key); /* NULL if missing */
+const struct json *json_at(const struct json *array, int i);             /* NULL if missing */
 int json_len(const struct json *array_or_object);
 const char *json_key(const struct json *node);                     /* name in its object, or NULL */
 const struct json *json_first(const struct json *array_or_object); /* walk: first, next */

@@ -23,7 +23,8 @@ struct json_entry {
 struct parser {
     struct json_tape tape;
     const char *at, *end;
-    const char *half, *number;   /* the first half of a character, the first number out of range */
+    /* positions of the first lone surrogate, and of the first number out of range */
+    const char *half, *number;
     uint32_t open[JSON_DEEPEST]; /* arrays and objects around the place */
     uint32_t last[JSON_DEEPEST]; /* the newest value of each; 0: it has no value yet */
     char close[JSON_DEEPEST];    /* the bracket that ends each */
@@ -480,7 +481,7 @@ static int check_utf8(const char *text, size_t n, struct kvf_diag *d)
 
 /* Returns `err` of the parser with a sentence, or the error of a check that the grammar does not
  * have: surrogates, the range of numbers, repeated keys. */
-static int judge(const struct parser *p, int err, struct kvf_diag *d)
+static int check_limits(const struct parser *p, int err, struct kvf_diag *d)
 {
     const char *text = p->tape.text;
     size_t at = (size_t)(p->at - text);
@@ -511,7 +512,7 @@ int json_tape_open(const char *text, size_t n, size_t most, struct json_tape *re
     int err = check_utf8(text, n, d);
     if (err)
         return err;
-    err = judge(&p, parse(&p), d);
+    err = check_limits(&p, parse(&p), d);
     if (err)
         json_tape_finish(&p.tape);
     else

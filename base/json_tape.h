@@ -19,6 +19,7 @@
 
 struct json_entry;
 
+/* The values of a JSON text. */
 struct json_tape {
     const char *text;         /* borrowed */
     size_t n_text;            /* its bytes */
@@ -44,11 +45,12 @@ bool json_check_object(const char *text, size_t n);
  * KVF_OK; KVF_E_FORMAT or KVF_E_LIMIT with a sentence that names the byte; KVF_E_NOMEM. */
 int json_tape_open(const char *text, size_t n, size_t most, struct json_tape *ret,
                    struct kvf_diag *d);
-void json_tape_finish(struct json_tape *t); /* accepts a zeroed one */
+void json_tape_finish(struct json_tape *t); /* accepts a zeroed struct */
 /* KVF_E_FORMAT with a sentence if has_nul is set. */
 int json_tape_reject_nul(const struct json_tape *t, struct kvf_diag *d);
 
-/* Returns the first character of the value, one of { [ " t f n, or 0 for a number; '?' for none. */
+/* Returns the first character of the value, one of { [ " t f n, or 0 for a number; '?' for value
+ * 0. */
 char json_tape_kind(const struct json_tape *t, uint32_t v);
 /* Returns the member of an object whose key is `key`, or 0. */
 uint32_t json_tape_get(const struct json_tape *t, uint32_t object, const char *key);
@@ -56,9 +58,9 @@ uint32_t json_tape_count(const struct json_tape *t, uint32_t array_or_object);
 uint32_t json_tape_first(const struct json_tape *t, uint32_t array_or_object);
 uint32_t json_tape_next(const struct json_tape *t, uint32_t v);
 
-/* Returns the bytes of a text, or of the key of a member.  A text without escapes is borrowed from
- * the JSON; another one is put into scratch and replaces its content.  NULL if v is not a text (not
- * a member), or memory is out. */
+/* Returns the bytes of a text, or of the key of a member. A text without escapes is borrowed from
+ * the JSON. A text with escapes is decoded into scratch, which it replaces. Returns NULL if v is
+ * not a text (or not a member), or if memory is exhausted. */
 const char *json_tape_str(const struct json_tape *t, uint32_t v, struct buf *scratch,
                           size_t *ret_n);
 const char *json_tape_key(const struct json_tape *t, uint32_t v, struct buf *scratch,

@@ -25,13 +25,14 @@ bool mem_add(size_t a, size_t b, size_t *ret)
     return true;
 }
 
-/* *ret becomes the bytes that there are. */
+/* Allocates n * size bytes plus padding; *ret is the allocated size. */
 static void *reserve(size_t n, size_t size, size_t *ret)
 {
     size_t bytes;
     if (!mem_mul(n, size, &bytes) || bytes > SIZE_MAX / 2)
         return NULL;
-#ifdef KVF_MEM_EXACT /* no padding, so that sanitizers see the first byte behind the end */
+/* Without padding, sanitizers detect an access to the first byte after the end. */
+#ifdef KVF_MEM_EXACT
     void *p = NULL;
     if (posix_memalign(&p, MEM_ALIGN, bytes ? bytes : 1) != 0)
         return NULL;

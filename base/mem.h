@@ -1,51 +1,51 @@
-/* mem.h - checked allocation: no n * size outside these functions. */
+/* mem.h - checked memory allocation. Only these functions compute n * size. */
 #ifndef KVF_BASE_MEM_H
 #define KVF_BASE_MEM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MEM_ALIGN = 64 }; /* one cache line, one AVX-512 register */
+enum { MEM_ALIGN = 64 }; /* a cache line, and an AVX-512 register */
 
-/* n * size zeroed bytes aligned to MEM_ALIGN, padded at the end to a whole
- * multiple of it, so that vector code may read the last partial register.
- * NULL on overflow or when memory is out; n == 0 gives a valid pointer.
- * The caller owns it: mem_free(). */
+/* Returns n * size zeroed bytes aligned to MEM_ALIGN. The allocation is padded to a multiple of
+ * MEM_ALIGN, so that vector code may read beyond the last element. Returns NULL on overflow or if
+ * memory is exhausted; n == 0 gives a valid pointer. The caller frees it with mem_free(). */
 void *mem_alloc(size_t n, size_t size);
 
-/* As mem_alloc, but the bytes are neither zeroed nor touched: for memory that its threads write
- * before they read it. */
+/* Allocates as mem_alloc() does, but neither zeroes nor touches the bytes. For memory that threads
+ * write before they read it. */
 void *mem_alloc_raw(size_t n, size_t size);
 
-/* As mem_alloc_raw, for memory that is used whole: of a megabyte and more on huge pages, where the
- * system has them, which come in a fifth of the time, to each thread as it writes the first bytes
- * of one. */
+/* Allocates as mem_alloc_raw() does, for memory that is used completely. A megabyte or more is
+ * placed on huge pages if the system has them. These are allocated in a fifth of the time, when a
+ * thread first writes to a page. */
 void *mem_alloc_huge(size_t n, size_t size);
 
-/* As mem_alloc, for memory that is read here and there: on huge pages as mem_alloc_huge. */
+/* Allocates as mem_alloc() does, for memory with random access; uses huge pages as
+ * mem_alloc_huge() does. */
 void *mem_alloc_spread(size_t n, size_t size);
 
-/* As realloc for a pointer from mem_alloc, or NULL for no elements: keeps old_n elements, zeroes
- * the rest.  On failure p is untouched and NULL is returned. */
+/* Resizes an allocation of mem_alloc(), or NULL with old_n 0. Keeps old_n elements and zeroes the
+ * rest. On failure returns NULL, and p is unchanged. */
 void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size);
 
-/* An array [n_rows][cap][width] of elements of `size` bytes, from mem_alloc or its kin. */
+/* An array [n_rows][cap][width] of elements of `size` bytes, allocated by a function of mem.h. */
 struct mem_rows {
-    void *at; /* the pointer to it */
+    void *at; /* address of the pointer to the array */
     size_t n_rows, width, size;
 };
 
-/* Gives n arrays, at most 16, room for cap >= old_cap, which they have; what is new is zero.  Where
- * memory is out, false, and none has changed. */
+/* Enlarges n <= 16 arrays from old_cap to cap >= old_cap; new elements are zero. Returns false if
+ * memory is exhausted, and then all arrays are unchanged. */
 bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
 
-/* Accepts NULL. */
+/* Frees memory; accepts NULL. */
 void mem_free(void *p);
 
-/* A copy of the string; free with mem_free.  NULL when memory is out. */
+/* Returns a copy of the string, to be freed with mem_free(); NULL if memory is exhausted. */
 char *mem_strdup(const char *s);
 
-/* *ret = a * b; false (and *ret untouched) on overflow. */
+/* Sets *ret to a * b or a + b. Returns false on overflow, and then *ret is unchanged. */
 bool mem_mul(size_t a, size_t b, size_t *ret);
 bool mem_add(size_t a, size_t b, size_t *ret);
 

@@ -59,7 +59,7 @@ int opt_pair(const char **s, char *key, char *value, int cap)
     return 1;
 }
 
-/* ---- walking */
+/* ---- iteration */
 
 struct opt_walk opt_walk(const struct opt *list)
 {
@@ -120,7 +120,7 @@ const struct opt *opt_find(const struct opt *list, const char *name, size_t *ret
     return find_long(list, name, strlen(name), ret_offset);
 }
 
-/* ---- words that are near */
+/* ---- similar words */
 
 enum { MOST_LETTERS = 63, FAR = 99 };
 
@@ -131,7 +131,8 @@ static int lower(char c)
 
 int opt_distance(const char *a, const char *b)
 {
-    int row[MOST_LETTERS + 1]; /* of the first i letters of a and the first j of b */
+    /* distances of the first i letters of a and the first j letters of b */
+    int row[MOST_LETTERS + 1];
     size_t n = strlen(a), m = strlen(b);
     if (n > MOST_LETTERS || m > MOST_LETTERS)
         return FAR;
@@ -153,8 +154,8 @@ int opt_distance(const char *a, const char *b)
     return row[m];
 }
 
-/* Whether `typed` is nearer to a word than the nearest before; a third of its letters may differ.
- */
+/* Returns true if a word is more similar to `typed` than the best one so far. At most a third of
+ * its letters may differ. */
 static bool nearer(const char *typed, const char *word, int *best)
 {
     int far = opt_distance(typed, word), most = ((int)strlen(typed) + 2) / 3;
@@ -185,7 +186,7 @@ static const char *near_option(const struct opt *list, const char *typed)
     return near;
 }
 
-/* ---- storing */
+/* ---- storing values */
 
 static int out_of_range(const struct opt *o, const char *shown, struct kvf_diag *d)
 {
@@ -221,7 +222,7 @@ static int store_real(const struct opt *o, double *at, const char *shown, const 
     return KVF_OK;
 }
 
-/* "auto, all or none" */
+/* Appends words such as "auto, all or none". */
 static void list_words(const char *const *words, struct buf *b)
 {
     for (int i = 0; words[i]; i++) {
@@ -257,7 +258,8 @@ static int store_item(struct opt_list *l, const char *shown, const char *v, stru
     return KVF_OK;
 }
 
-/* Whether the name of a value shows this ending: "OUT.kvf", "MODEL.gguf|ADAPTER.safetensors". */
+/* Returns true if the name of a value has this ending: "OUT.kvf",
+ * "MODEL.gguf|ADAPTER.safetensors". */
 static bool shows_ending(const char *arg, const char *end)
 {
     size_t n = strlen(end);
@@ -267,8 +269,8 @@ static bool shows_ending(const char *arg, const char *end)
     return false;
 }
 
-/* What is written has a name, in every command, and where its help shows an ending the name has
- * none of another format. */
+/* Checks the name of an output: it is not empty, and if its help shows an ending, it does not have
+ * the ending of another format. */
 static int check_output(const struct opt *o, const char *shown, const char *v, struct kvf_diag *d)
 {
     static const char *const formats[] = {
@@ -319,7 +321,7 @@ int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d)
     for (const struct opt *o = opt_next(&w); o; o = opt_next(&w)) {
         if (!o->standard)
             continue;
-        struct opt any = *o; /* a default may lie outside of the range */
+        struct opt any = *o; /* a default may be outside the range */
         any.min = any.max = 0;
         if (o->type == OPT_REAL && strcmp(o->standard, "nan") == 0) {
             *(double *)place(base, w.offset) = NAN;
@@ -343,7 +345,7 @@ static int unknown(const struct opt *list, const char *shown, struct kvf_diag *d
                     near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
 }
 
-/* One option at argv[*i]; *i moves to the last word it used. */
+/* Parses one option at argv[*i], and advances *i to its last argument. */
 static int parse_one(const struct opt *list, void *base, int argc, char **argv, int *i,
                      struct kvf_diag *d)
 {
@@ -429,14 +431,14 @@ int opt_set(const struct opt *list, void *base, const char *name, const char *te
     return KVF_OK;
 }
 
-/* ---- showing */
+/* ---- help */
 
 static bool ranged(const struct opt *o)
 {
     return (o->type == OPT_INT || o->type == OPT_REAL) && (o->min != 0 || o->max != 0);
 }
 
-/* A number this large stands for "any". */
+/* Returns true for a maximum so large that it means "any". */
 static bool boundless(double max)
 {
     return max >= 1e15;
@@ -447,7 +449,8 @@ static const char *otherwise(const struct opt *o)
     return o->absent ? o->absent : o->standard;
 }
 
-/* " (1 to 256; default: number of cores)"; nothing where nothing is to be said. */
+/* Appends text such as " (1 to 256; default: number of cores)", or no text if there is no range
+ * and no default. */
 static void show_values(const struct opt *o, struct buf *b)
 {
     struct buf in = {0};

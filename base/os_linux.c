@@ -1,4 +1,4 @@
-/* os_linux.c - os.h by Linux's own calls: the one file that may make them. */
+/* os_linux.c - implements os.h with system calls of Linux. Only this file may use them. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -41,7 +41,7 @@ int os_random(void *out, size_t n)
     return getrandom(out, n, 0) == (ssize_t)n ? 0 : errno;
 }
 
-/* Some kernels refuse. */
+/* A failure is ignored, because some kernels do not support it. */
 void os_huge_pages(void *p, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -66,8 +66,8 @@ bool os_has_dot_products(void)
 #endif
 }
 
-/* Linux gives the 8 KB of a thread's tiles only to a process that asked for them: feature 18,
- * XTILEDATA, by ARCH_REQ_XCOMP_PERM.  Before 5.16 it refuses. */
+/* Linux provides the 8 KB of a thread's tiles only to processes that request them: feature 18,
+ * XTILEDATA, with ARCH_REQ_XCOMP_PERM. Before 5.16 the request fails. */
 bool os_may_use_tiles(void)
 {
 #if defined(__x86_64__)

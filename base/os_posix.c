@@ -1,5 +1,5 @@
-/* os_posix.c - os.h by what every system of the family of POSIX has.  A system of its own replaces
- * what it can do better: macOS, for example, os_program_path by _NSGetExecutablePath. */
+/* os_posix.c - implements os.h with functions of every POSIX system. A port replaces functions
+ * that its system can do better: macOS, for example, os_program_path with _NSGetExecutablePath. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "base/os.h"
 
-/* All words share these: who waits looks again at its own. */
+/* All words share one condition variable; a woken thread checks its own word again. */
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -62,7 +62,7 @@ ssize_t os_program_path(char *out, size_t cap)
     return -1;
 }
 
-/* What the compiler was told that every processor has. */
+/* Returns the feature that the compiler assumes for every processor. */
 bool os_has_dot_products(void)
 {
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -72,7 +72,7 @@ bool os_has_dot_products(void)
 #endif
 }
 
-/* Whether a system wants to be asked, and how, is not POSIX's. */
+/* POSIX does not define how to request tiles, so they are not used. */
 bool os_may_use_tiles(void)
 {
     return false;

@@ -10,8 +10,9 @@
 
 enum { MAX_THREADS = 256, SPINS_MOST = 4000, SPINS_LEAST = 16 };
 
-/* How long a thread spins before it sleeps: longer when spinning was worth it, shorter when not, so
- * that threads which share a processor with others leave it to them. */
+/* The number of iterations that a thread spins before it sleeps. It grows if spinning was
+ * successful and shrinks otherwise, so that threads on a shared processor yield it to other
+ * programs. */
 struct patience {
     int spins;
 };
@@ -22,20 +23,20 @@ struct worker {
     int index;
 };
 
-/* A round is open until all of its tasks are done.  Threads claim tasks one by one; a thread that
- * sleeps through a round is not waited for. */
+/* The pool. A round is open until all of its tasks are done. Threads claim tasks one by one, and a
+ * thread that sleeps through a round is not waited for. */
 struct par {
-    _Atomic uint64_t open;   /* number of the round << 32 | tasks that nobody has claimed */
-    _Atomic uint32_t epoch;  /* rises with each round: what workers sleep on */
-    _Atomic uint32_t left;   /* tasks of the round that are not done: what the caller sleeps on */
-    _Atomic uint32_t asleep; /* workers that sleep, or are about to */
-    /* These are written between rounds, and read by threads that have claimed a task. */
+    _Atomic uint64_t open;   /* number of the round << 32 | number of unclaimed tasks */
+    _Atomic uint32_t epoch;  /* increases with each round; workers sleep on it */
+    _Atomic uint32_t left;   /* unfinished tasks of the round; the caller sleeps on it */
+    _Atomic uint32_t asleep; /* workers that sleep or are about to */
+    /* Written between rounds, and read by threads that have claimed a task. */
     int n_tasks;
     par_fn fn;
     void *ctx;
     _Atomic bool quit;
     struct patience caller;
-    int n_workers; /* threads beside the caller */
+    int n_workers; /* threads in addition to the caller */
     struct worker worker[MAX_THREADS];
 };
 
@@ -48,7 +49,7 @@ static void relax(void)
 #endif
 }
 
-/* Whether *word differs from seen before patience ends. */
+/* Spins until *word differs from `seen`. Returns false if the spins are used up first. */
 static bool spin(struct patience *p, _Atomic uint32_t *word, uint32_t seen)
 {
     for (int i = 0; i < p->spins; i++) {
@@ -62,7 +63,7 @@ static bool spin(struct patience *p, _Atomic uint32_t *word, uint32_t seen)
     return false;
 }
 
-/* Claims a task of the round that is open.  -1: there is none. */
+/* Claims a task of the open round. Returns -1 if there is none. */
 static int claim(struct par *p)
 {
     uint64_t open = atomic_load_explicit(&p->open, memory_order_acquire);
@@ -100,7 +101,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Tells the workers of a change.  A worker counts itself before it looks for the last time. */
+/* Notifies the workers of a change. A worker increments `asleep` before its last check, so that no
+ * change is missed. */
 static void publish(struct par *p)
 {
     atomic_fetch_add(&p->epoch, 1);
@@ -108,7 +110,8 @@ static void publish(struct par *p)
         os_wake_all(&p->epoch);
 }
 
-/* Kernels keep up to 150 KB on the stack, and some systems give a thread 128. */
+/* Starts a worker. Kernels use up to 150 KB of stack, and some systems give a thread only 128
+ * KB. */
 static int start(struct worker *w)
 {
     enum { LEAST_STACK = 1 << 20 };
@@ -192,8 +195,8 @@ void par_run(struct par *p, int n_tasks, par_fn fn, void *ctx)
     }
 }
 
-/* A task that is at work is done soon; one whose thread the system has stopped needs a processor.
- */
+/* Spins briefly, because running tasks finish soon, and then yields the processor for tasks whose
+ * thread was preempted. */
 void par_wait(atomic_int *done, int many)
 {
     for (int i = 0; atomic_load_explicit(done, memory_order_acquire) < many; i++)
@@ -218,7 +221,7 @@ static void watched_task(void *ctx, int task, int thread)
     w->fn(w->ctx, task, thread);
     atomic_fetch_add(&w->done, 1);
     if (atomic_flag_test_and_set_explicit(&w->telling, memory_order_acquire))
-        return; /* another thread tells */
+        return; /* another thread is reporting */
     teller_tell(w->teller, atomic_load(&w->done), w->n_tasks);
     atomic_flag_clear_explicit(&w->telling, memory_order_release);
 }

@@ -8,7 +8,7 @@
 enum { PARTS = 64, NAME = 4096 };
 enum { FREE, TAKEN, NOTED };
 
-/* Names are copied, for memory may be given back while a handler reads. */
+/* Names are copied, because the caller may free its memory while a handler reads them. */
 static struct {
     atomic_int state;
     char name[NAME];

@@ -1,14 +1,15 @@
-/* parts.h - the unfinished files of this process, so that a signal that ends it can remove them. */
+/* parts.h - lists the unfinished files of this process, so that a handler of a fatal signal can
+ * remove them. */
 #ifndef KVF_BASE_PARTS_H
 #define KVF_BASE_PARTS_H
 
-/* Notes that path is a file in the making: the number for parts_done, or -1 where it is not noted
- * (a very long name, or dozens at once). */
+/* Registers an unfinished file. Returns a number for parts_done(), or -1 if it is not registered
+ * because its name is very long or dozens are registered. */
 int parts_note(const char *path);
-/* Forgets a noted file, which has been renamed into place or removed.  -1 does nothing. */
+/* Removes a file from the list after it was renamed or deleted. Accepts -1. */
 void parts_done(int number);
 
-/* Removes all files that are noted.  May be called from a handler of signals. */
+/* Deletes all registered files. May be called from a signal handler. */
 void parts_remove(void);
 
 #endif

@@ -18,7 +18,7 @@ void product_limit(const int64_t *died, const int64_t *censored, int64_t n, doub
             s = died[k] == risk ? 0 : s * ((r - x) / r);
             g = died[k] == risk ? NAN : g + x / (r * (r - x));
         } else if (!risk) {
-            s = s == 0 ? 0 : NAN; /* nobody could tell */
+            s = s == 0 ? 0 : NAN; /* survival cannot be estimated */
             g = NAN;
         }
         risk -= died[k] + censored[k];

@@ -1,4 +1,4 @@
-/* progress.c - progress on the terminal (progress.h). */
+/* progress.c - draws a progress line on the terminal (progress.h). */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void add(struct line *l, const char *format, ...)
         l->len = l->len + (size_t)n < LINE ? l->len + (size_t)n : LINE - 1;
 }
 
-/* What stands behind the bar: the count, the rate and the time left. */
+/* Appends the part after the bar: count, rate and remaining time. */
 static void add_numbers(struct line *l, const struct progress *p, double now)
 {
     double done = (double)p->done + p->share, rate = 0;
@@ -78,14 +78,14 @@ static void draw(const struct progress *p, double now)
     terminal_size(STDERR_FILENO, &columns, &rows);
     add_numbers(&numbers, p, now);
     add(&line, "%-10s ", p->label);
-    /* The last column stays empty: behind it some terminals begin another line. */
-    int room = columns > 0 ? columns - 1 : LINE;
-    int left = room - (int)(line.len + strlen("[] ") + numbers.len);
+    /* The last column stays empty, because some terminals would start a new line after it. */
+    int width_left = columns > 0 ? columns - 1 : LINE;
+    int left = width_left - (int)(line.len + strlen("[] ") + numbers.len);
     bar = left < bar ? left : bar;
     if (p->total > 0 && bar >= LEAST_BAR)
         add_bar(&line, p, bar);
     add(&line, "%s", numbers.text);
-    fprintf(stderr, "\r%.*s\x1b[K", room, line.text);
+    fprintf(stderr, "\r%.*s\x1b[K", width_left, line.text);
     fflush(stderr);
 }
 

@@ -10,7 +10,7 @@
 
 static double lgam(double x)
 {
-    int sign; /* lgamma would write it to a variable that threads share */
+    int sign; /* lgamma() would write it to a global variable */
     return lgamma_r(x, &sign);
 }
 
@@ -80,7 +80,7 @@ double ranks_correlation(const double *x, const double *y, size_t n)
         sum_add(&yy, (y[i] - my) * (y[i] - my));
         sum_add(&xy, (x[i] - mx) * (y[i] - my));
     }
-    return sum_get(&xy) / sqrt(sum_get(&xx) * sum_get(&yy)); /* equal sides: exactly 1 */
+    return sum_get(&xy) / sqrt(sum_get(&xx) * sum_get(&yy)); /* exactly 1 for equal sides */
 }
 
 double ranks_chance_overlap(size_t n, size_t k)

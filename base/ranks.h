@@ -1,4 +1,4 @@
-/* ranks.h - ranks of values and their correlation. */
+/* ranks.h - ranks of values and rank correlation. */
 #ifndef KVF_BASE_RANKS_H
 #define KVF_BASE_RANKS_H
 
@@ -6,20 +6,20 @@
 
 #include <kvf/err.h>
 
-/* rank[i] becomes the rank of v[i] among n values without NaN, 1 the least; equal
- * values share the mean of their ranks.  rank may be v.  KVF_OK or KVF_E_NOMEM. */
+/* Sets rank[i] to the rank of v[i] in n values without NaN, 1 for the smallest. Ties share the
+ * mean of their ranks. rank may be v. Returns KVF_OK or KVF_E_NOMEM. */
 int ranks_average(const double *v, size_t n, double *rank);
 
-/* Marks the k largest of n values, k <= n; among equals the larger index goes first.
+/* Marks the k largest of n values, k <= n; of ties the larger index has priority. Returns
  * KVF_OK or KVF_E_NOMEM. */
 int ranks_top(const double *v, size_t n, size_t k, unsigned char *mark);
 
-/* Pearson's correlation; of ranks it is Spearman's.  NaN when n < 2 or one side is
+/* Returns Pearson's correlation, which is Spearman's for ranks. NaN if n < 2 or one side is
  * constant. */
 double ranks_correlation(const double *x, const double *y, size_t n);
 
-/* Mean of |A and B| / |A or B| of two sets of k out of n drawn at random, k <= n: the
- * size of A and B is hypergeometric.  NaN for k = 0. */
+/* Returns the mean of |A and B| / |A or B| for two random sets of k out of n, k <= n; the size of
+ * A and B is hypergeometric. NaN for k = 0. */
 double ranks_chance_overlap(size_t n, size_t k);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/parts.h"
 #include "base/replace.h"
 
-/* BASE: bytes of a long name that the names beside it keep, so that these fit into 255. */
+/* BASE: bytes of a long name that are used in temporary names, so that these fit into 255 bytes. */
 enum { LINKS = 40, TRIES = 100, DIGITS = 16, BASE = 200, HEAD = BASE + 3 };
 
 static const struct replace closed = REPLACE_CLOSED;
@@ -30,8 +30,9 @@ static size_t folder_length(const char *path)
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* "FOLDER/", "" for the folder that is worked in, then what is added; NULL when memory is out. */
-static char *beside(const char *place, const char *name)
+/* Returns "FOLDER/" of a path ("" for the current folder) followed by a name; NULL if memory is
+ * exhausted. */
+static char *in_folder_of(const char *place, const char *name)
 {
     struct buf b = {0};
     buf_add(&b, place, folder_length(place));
@@ -50,13 +51,13 @@ static char *with_suffix(const char *place)
     return b.data;
 }
 
-/* What the names beside a place begin with, in a buffer of HEAD bytes: ".NAME." */
-static void head_of(const char *place, char *head)
+/* Writes the common start ".NAME." of the temporary names to a buffer of HEAD bytes. */
+static void start_of(const char *place, char *head)
 {
     snprintf(head, HEAD, ".%.*s.", (int)BASE, place + folder_length(place));
 }
 
-/* Replaces *path, which is a link, by what it names.  Errno. */
+/* Replaces *path, which is a link, by its target. Returns 0 or an errno. */
 static int follow(char **path)
 {
     char name[PATH_MAX];
@@ -64,7 +65,7 @@ static int follow(char **path)
     if (n < 0 || n == (ssize_t)sizeof name)
         return n < 0 ? errno : ENAMETOOLONG;
     name[n] = 0;
-    char *next = name[0] == '/' ? mem_strdup(name) : beside(*path, name);
+    char *next = name[0] == '/' ? mem_strdup(name) : in_folder_of(*path, name);
     if (!next)
         return ENOMEM;
     mem_free(*path);
@@ -72,11 +73,11 @@ static int follow(char **path)
     return 0;
 }
 
-/* The number of an open descriptor that the path is a name of, as /dev/stdout leads to /dev/fd/1,
- * wherever the system keeps that folder; -1: it is none. */
+/* Returns the number of the open descriptor that the path names, for example through /dev/stdout
+ * to /dev/fd/1; -1 if it names none. The location of that folder depends on the system. */
 static int descriptor(const char *path)
 {
-    char *folder = beside(path, "."), own[PATH_MAX], real[PATH_MAX];
+    char *folder = in_folder_of(path, "."), own[PATH_MAX], real[PATH_MAX];
     const char *name = path + folder_length(path);
     int fd = -1, used = 0;
     bool ours = folder && realpath("/dev/fd", own) && realpath(folder, real)
@@ -86,9 +87,9 @@ static int descriptor(const char *path)
     return number ? fd : -1;
 }
 
-/* Finds where the file goes, or opens what is written as it is.  The first stat follows links as
- * opening does, so that the kernel refuses those that strangers planted in a shared folder.  Errno.
- */
+/* Finds the final path, or opens a file that is written directly. The first stat() follows links
+ * as open() does, so that the kernel's protection against links of other users in shared folders
+ * applies. Returns 0 or an errno. */
 static int find_place(struct replace *r)
 {
     struct stat s;
@@ -116,8 +117,8 @@ static int find_place(struct replace *r)
 
 /* ---- the lock */
 
-/* Whether the name still leads to the file that is open: a writer that had the lock before may
- * have removed it between our open and our lock. */
+/* Returns true if the name still refers to the open file. The previous owner of the lock may have
+ * removed the file between our open() and our flock(). */
 static bool is_at(int fd, const char *name)
 {
     struct stat ours, there;
@@ -130,8 +131,8 @@ static bool without_locks(int error)
     return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK;
 }
 
-/* Takes the lock.  *ret_left: the lock file was there, as one is that a killed process left.
- * Errno; EBUSY: another process holds it. */
+/* Acquires the lock. *ret_left: the lock file existed, as after a killed process. Returns 0 or an
+ * errno; EBUSY if another process has the lock. */
 static int take_lock(struct replace *r, bool *ret_left)
 {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -144,7 +145,7 @@ static int take_lock(struct replace *r, bool *ret_left)
             return errno;
         int error = flock(r->lock_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (without_locks(error)) {
-            left = false; /* it may be that of a living process */
+            left = false; /* it may belong to a live process */
             error = 0;
         }
         if (!error && is_at(r->lock_fd, r->lock)) {
@@ -160,7 +161,7 @@ static int take_lock(struct replace *r, bool *ret_left)
     return EBUSY;
 }
 
-/* Whether a name in the folder is that of a part of ours. */
+/* Returns true if a name is that of a temporary file with this start. */
 static bool is_part(const char *name, const char *head)
 {
     size_t n = strlen(head);
@@ -168,13 +169,14 @@ static bool is_part(const char *name, const char *head)
            && strcmp(name + n + DIGITS, ".part") == 0;
 }
 
-/* Removes what killed processes had begun at this place; under the lock, so that none lives. */
+/* Removes temporary files of killed processes. This process has the lock, so they are not in use.
+ */
 static void remove_left(const char *place)
 {
     char head[HEAD];
-    char *folder = beside(place, ".");
+    char *folder = in_folder_of(place, ".");
     DIR *dir = folder ? opendir(folder) : NULL;
-    head_of(place, head);
+    start_of(place, head);
     if (dir) {
         const struct dirent *e = readdir(dir);
         for (; e; e = readdir(dir))
@@ -187,11 +189,11 @@ static void remove_left(const char *place)
 
 /* ---- opening */
 
-/* A new file of a name that nobody knows.  Errno. */
+/* Creates a temporary file with an unpredictable name. Returns 0 or an errno. */
 static int create_part(struct replace *r, mode_t mode)
 {
     char name[HEAD + DIGITS + 8];
-    head_of(r->place, name);
+    start_of(r->place, name);
     size_t n = strlen(name);
     for (int i = 0; i < TRIES; i++) {
         uint64_t random;
@@ -199,10 +201,11 @@ static int create_part(struct replace *r, mode_t mode)
         if (without)
             return without;
         snprintf(name + n, sizeof name - n, "%016" PRIx64 ".part", random);
-        r->part = beside(r->place, name);
+        r->part = in_folder_of(r->place, name);
         if (!r->part)
             return ENOMEM;
-        r->part_number = parts_note(r->part); /* first: a signal may come between */
+        /* before open(), because a signal may arrive in between */
+        r->part_number = parts_note(r->part);
         r->fd = open(r->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
         int error = r->fd < 0 ? errno : 0;
         if (!error && r->existed && fchmod(r->fd, mode) != 0)
@@ -223,7 +226,9 @@ static void forget(struct replace *r)
     if (r->fd >= 0)
         close(r->fd);
     if (r->lock_fd >= 0) {
-        unlink(r->lock); /* under the lock: whoever has opened it by then sees that it is gone */
+        /* while this process has the lock, so that a process that has already opened it detects the
+         * removal */
+        unlink(r->lock);
         close(r->lock_fd);
     }
     parts_done(r->part_number);
@@ -235,8 +240,9 @@ static void forget(struct replace *r)
     r->error = error;
 }
 
-/* Ends it with a sentence.  A lock that is there and cannot be opened is named itself. */
-static int refuse(struct replace *r, int error, struct kvf_diag *d)
+/* Ends the writing with a sentence. Names the lock file if that file exists and cannot be
+ * opened. */
+static int fail_with(struct replace *r, int error, struct kvf_diag *d)
 {
     const char *why = error == EBUSY ? "another process is writing it" : strerror(error);
     struct stat s;
@@ -251,13 +257,13 @@ static int refuse(struct replace *r, int error, struct kvf_diag *d)
 static char *lock_of(const char *place)
 {
     char name[HEAD + 4];
-    head_of(place, name);
+    start_of(place, name);
     memcpy(name + strlen(name), "lock", sizeof "lock");
-    return beside(place, name);
+    return in_folder_of(place, name);
 }
 
-/* Looks for an older file, under the lock: one that another writer finished since the place was
- * found is older, too.  Errno; EACCES: the file may not be written. */
+/* Checks for an older file after acquiring the lock, since another writer may have finished in the
+ * meantime. Returns 0 or an errno; EACCES if the file may not be written. */
 static int find_older(struct replace *r, mode_t *ret_mode)
 {
     struct stat s;
@@ -266,7 +272,7 @@ static int find_older(struct replace *r, mode_t *ret_mode)
     return r->existed && faccessat(AT_FDCWD, r->place, W_OK, AT_EACCESS) != 0 ? errno : 0;
 }
 
-/* Finds the place and takes its lock.  Errno. */
+/* Finds the final path and acquires its lock. Returns 0 or an errno. */
 static int claim(struct replace *r, const char *path, mode_t *ret_mode)
 {
     bool left = false;
@@ -292,7 +298,7 @@ int replace_open(struct replace *r, const char *path, struct kvf_diag *d)
     int error = claim(r, path, &mode);
     if (!error && r->place)
         error = create_part(r, mode);
-    return error ? refuse(r, error, d) : KVF_OK;
+    return error ? fail_with(r, error, d) : KVF_OK;
 }
 
 int replace_resume(struct replace *r, const char *path, struct kvf_diag *d)
@@ -307,13 +313,13 @@ int replace_resume(struct replace *r, const char *path, struct kvf_diag *d)
         r->fd = r->part ? open(r->part, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
         error = r->fd < 0 ? errno : 0;
     }
-    return error ? refuse(r, error, d) : KVF_OK;
+    return error ? fail_with(r, error, d) : KVF_OK;
 }
 
-/* Folders that cannot be opened or synced (some file systems) are let be. */
+/* Folders that cannot be opened or synced, as on some file systems, are ignored. */
 void replace_sync_folder(const char *path)
 {
-    char *folder = beside(path, ".");
+    char *folder = in_folder_of(path, ".");
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         fsync(fd);
@@ -340,7 +346,7 @@ int replace_show(struct replace *r, struct kvf_diag *d)
     mem_free(r->part);
     r->part = name;
     r->shown = true;
-    replace_sync_folder(r->place); /* what is synced later is found after a loss of power */
+    replace_sync_folder(r->place); /* so that data synced later is found after a power failure */
     return KVF_OK;
 }
 
@@ -370,17 +376,16 @@ int replace_finish(struct replace *r, struct kvf_diag *d)
 {
     if (!r->error && r->place && fsync(r->fd) != 0)
         r->error = errno;
-    if (!r->error && r->place && rename(r->part, r->place) != 0) /* under the lock */
+    if (!r->error && r->place && rename(r->part, r->place) != 0) /* with the lock */
         r->error = errno;
-    if (!r->error && !r->place
-        && close(r->fd) != 0) /* some file systems tell of a full disk here */
+    if (!r->error && !r->place && close(r->fd) != 0) /* some file systems report a full disk here */
         r->error = errno;
     if (!r->place)
         r->fd = -1;
     if (r->error)
-        return refuse(r, r->error, d);
+        return fail_with(r, r->error, d);
     if (r->place)
-        replace_sync_folder(r->place); /* only then the new name lasts */
+        replace_sync_folder(r->place); /* the new name is durable only after this */
     forget(r);
     return KVF_OK;
 }

@@ -1,17 +1,21 @@
-/* replace.h - the one way to write a file: beside its place, synced, and renamed into it.
+/* replace.h - the only way to write files: as a temporary file in the same folder, synced, and
+ * renamed to its final name.
  *
- * Readers, and whoever comes after a kill or a power cut, see the older file or the whole new one.
- * Until it is whole, what is written lies in the same folder as ".NAME.<16 random digits>.part",
- * a name that nobody can know or share and that is never reached through a link.
+ * Readers see the older file or the complete new one, also after a kill or a power failure. Until
+ * then the data is in the same folder as ".NAME.<16 random digits>.part". This name cannot be
+ * predicted, is not shared, and is never opened through a link.
  *
- * Of several writers of one name exactly one goes on: it holds the lock of ".NAME.lock", and the
- * others are refused at once.  The lock is gone with its process; a lock file that a killed process
- * left is taken over, and what that process had begun is removed.  (A file system without locks
- * refuses nobody; the names stay apart there, so that the last to finish wins with a whole file.)
+ * If several processes write one name, exactly one continues. It has the lock of ".NAME.lock", and
+ * the other processes fail at once. The lock ends with its process. A lock file that a killed
+ * process left is taken over, and its temporary file is removed. On a file system without locks no
+ * process fails. The temporary names still differ, so the last process to finish wins with a
+ * complete file.
  *
- * A link leads to the file that is replaced and stays a link.  The older file's permissions are
- * kept, and one that may not be written is not replaced.  A device, a pipe or an open descriptor
- * (/dev/stdout, /dev/fd/N, "-" for standard output) is written as it is and never replaced. */
+ * If the name is a link, the file that it refers to is replaced, and the link stays. The
+ * permissions of the older file are kept, and a file without write permission is not replaced. A
+ * device, a pipe or an open descriptor (/dev/stdout, /dev/fd/N, "-" for standard output) is
+ * written directly and never replaced.
+ */
 #ifndef KVF_BASE_REPLACE_H
 #define KVF_BASE_REPLACE_H
 
@@ -22,53 +26,58 @@
 
 #define REPLACE_UNFINISHED ".unfinished" /* added to the name of a file by replace_show */
 
+/* A file that is being written. */
 struct replace {
     const char *path; /* as the caller named it; borrowed */
-    char *place;      /* where the file goes, links followed; NULL: written as it is */
-    char *part;       /* what is written; NULL before there is one */
+    char *place;      /* final path with links resolved; NULL if the file is written directly */
+    char *part;       /* path of the temporary file; NULL before it exists */
     char *lock;
     int fd, lock_fd;
-    int part_number, lock_number; /* of parts.h */
-    bool existed;                 /* an older file is at the place */
-    bool shown;                   /* see replace_show */
-    int error;                    /* errno of the first failure; EBUSY: another process writes it */
+    int part_number, lock_number; /* numbers of parts.h */
+    bool existed;                 /* an older file exists */
+    bool shown;                   /* replace_show() was called */
+    int error; /* errno of the first failure; EBUSY if another process writes the file */
 };
 
-/* One that is not open: replace_abandon does nothing. */
+/* A file that is not open; replace_abandon() has no effect on it. */
 #define REPLACE_CLOSED                                                                             \
     {                                                                                              \
         .fd = -1, .lock_fd = -1, .part_number = -1, .lock_number = -1                              \
     }
 
-/* KVF_OK, KVF_E_IO (with a sentence) or KVF_E_NOMEM; after a failure nothing is left but
- * r->error. */
+/* Opens a file for writing. Returns KVF_OK, KVF_E_IO with a sentence, or KVF_E_NOMEM. After a
+ * failure only r->error is set. */
 int replace_open(struct replace *r, const char *path, struct kvf_diag *d);
-/* Never fails visibly: replace_finish reports the first failure. */
+/* Writes n bytes. Returns no error; replace_finish() reports the first failure. */
 void replace_write(struct replace *r, const void *p, size_t n);
-/* The next write goes to this offset; for files that are no devices. */
+/* Sets the offset of the next write; not for devices. */
 void replace_seek(struct replace *r, size_t at);
-/* Syncs, renames, syncs the folder.  KVF_E_IO: a sentence, the part is removed (unless it is
- * shown) and what was at the place is still there. */
+/* Syncs the file, renames it and syncs the folder. Returns KVF_OK. Returns KVF_E_IO with a
+ * sentence on failure; then the temporary file is removed, unless replace_show() was called, and
+ * an older file is still there. */
 int replace_finish(struct replace *r, struct kvf_diag *d);
-/* Instead of replace_finish; removes the part, unless it is shown. */
+/* Ends the writing without replacing the file, and removes the temporary file unless
+ * replace_show() was called. */
 void replace_abandon(struct replace *r);
-/* The same, and removes the part also where it is shown. */
+/* Ends the writing as replace_abandon() does, and always removes the temporary file. */
 void replace_drop(struct replace *r);
 
-/* Removes what a writer of this file left beside it when it was killed: its lock, and a part.
- * A writer that lives keeps both.  For a file that is not written again; never fails visibly. */
+/* Removes the lock file and the temporary file that a killed writer of this file left. Those of a
+ * live writer are kept. Use it for a file that is not written again. Reports no errors. */
 void replace_tidy(const char *path);
 
-/* Waits until the names in the folder of this file are on the disk: one that was made or renamed
- * lasts only then. */
+/* Waits until the names in the folder of this file are on disk. A created or renamed name is
+ * durable only then. */
 void replace_sync_folder(const char *path);
 
-/* ---- files that are worth keeping before they are whole */
+/* ---- unfinished files that are kept */
 
-/* From here on what is written lies at the place's name with REPLACE_UNFINISHED and stays there
- * whatever happens, until replace_finish.  An older one of this name is replaced. */
+/* From now on the data has the final name with REPLACE_UNFINISHED appended, and is kept after any
+ * failure, until replace_finish(). An older file of this name is replaced. Returns as
+ * replace_open() does. */
 int replace_show(struct replace *r, struct kvf_diag *d);
-/* As replace_open, for a file that replace_show left: r->fd is open for reading and writing. */
+/* Opens a file that replace_show() left; r->fd is open for reading and writing. Returns as
+ * replace_open() does. */
 int replace_resume(struct replace *r, const char *path, struct kvf_diag *d);
 
 #endif

@@ -77,7 +77,7 @@ uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n)
     return h;
 }
 
-/* floor(2^64 (e^-1 / 0! + ... + e^-1 / k!)), k = 0 .. 19; from k = 20 on it is 2^64 - 1. */
+/* floor(2^64 (e^-1 / 0! + ... + e^-1 / k!)) for k = 0 .. 19; 2^64 - 1 from k = 20 on. */
 static const uint64_t poisson1[] = {
     0x5e2d58d8b3bcdf1au, 0xbc5ab1b16779be35u, 0xeb715e1dc1582dc2u, 0xfb23979734a252f1u,
     0xff1025f59174dc3du, 0xffd90f3ba4055e19u, 0xfffa8b71fc72c913u, 0xffff540c0914b3c9u,

@@ -1,18 +1,19 @@
-/* stage.h - a stage of what somebody watches: what is told of the stage becomes what is told of the
- * whole. */
+/* stage.h - maps the progress of a stage to a range of the total progress. */
 #ifndef KVF_BASE_STAGE_H
 #define KVF_BASE_STAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* A stage of an operation. */
 struct stage {
-    void (*watch)(void *ctx, uint64_t done, uint64_t of); /* of the whole; NULL: nobody is told */
+    /* progress of the operation; NULL if it is not shown */
+    void (*watch)(void *ctx, uint64_t done, uint64_t of);
     void *ctx;
-    double from, to; /* shares of the whole, 0 to 1 */
+    double from, to; /* range of the stage, as fractions of the operation, 0 to 1 */
 };
 
-/* A kvf_watch_fn; stage: a struct stage. */
+/* Reports the progress of a stage, as a kvf_watch_fn; stage is a struct stage. */
 static inline void stage_see(void *stage, uint64_t done, uint64_t of)
 {
     const struct stage *s = stage;
@@ -23,7 +24,7 @@ static inline void stage_see(void *stage, uint64_t done, uint64_t of)
                  (uint64_t)fine);
 }
 
-/* The stage becomes part i of n equal ones between two shares of the whole. */
+/* Sets the range of the stage to part i of n equal parts between two fractions. */
 static inline void stage_set(struct stage *s, double from, double to, int64_t i, int64_t n)
 {
     s->from = from + (to - from) * (double)i / (double)n;

@@ -9,7 +9,7 @@
 
 double sum_get(const struct sum *a)
 {
-    return isfinite(a->s) ? a->s + a->c : a->s; /* of infinities nothing is lost, c is NaN */
+    return isfinite(a->s) ? a->s + a->c : a->s; /* c is NaN for infinite s */
 }
 
 void sum_merge(struct sum *a, const struct sum *b)
@@ -18,9 +18,9 @@ void sum_merge(struct sum *a, const struct sum *b)
     a->c += b->c;
 }
 
-/* Adds v[0 .. n), n a multiple of 8, to eight sums side by side, in vectors of so many; returns how
- * many are NaN, which count as 0.  The error of an addition is as exact as that of sum_add, without
- * asking which of the two is larger (Knuth 1969). */
+/* Adds v[0 .. n), n a multiple of 8, to eight interleaved sums with vectors of `width` lanes, and
+ * returns the number of NaN values, which count as 0. The error term of an addition is as exact as
+ * in sum_add(), without a comparison of the operands (Knuth 1969). */
 enum { SUMS = 8 };
 #define ADD_EIGHT(name, width, attribute)                                                          \
     attribute static int64_t name(struct sum *to, const double *v, int64_t n)                      \
@@ -38,7 +38,7 @@ enum { SUMS = 8 };
                 lanes t = s[k] + x, of_x = t - s[k];                                               \
                 c[k] += (s[k] - (t - of_x)) + (x - of_x);                                          \
                 s[k] = t;                                                                          \
-                unknown -= nan; /* of all ones: -1 */                                              \
+                unknown -= nan; /* a true lane is -1 */                                            \
             }                                                                                      \
         for (int k = 0; k < SUMS; k++)                                                             \
             to[k] = (struct sum){s[k / width][k % width], c[k / width][k % width]};                \
@@ -136,7 +136,7 @@ int stats_mean_interval(const double *v, size_t n, int replicates, uint64_t seed
 
 double stats_geometric(double x, double n)
 {
-    if (x == 0 || n <= 1) /* n = 0 with x = -INFINITY, too */
+    if (x == 0 || n <= 1) /* also n = 0 with x = -INFINITY */
         return isnan(x) ? x : n;
     return expm1(n * x) / expm1(x);
 }
@@ -150,7 +150,7 @@ void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high)
     *ret_high = yes == n ? 1 : (centre + radius) / scale;
 }
 
-/* P(|T| > t) is the beta distribution of df / 2 and 1 / 2 at df / (df + t^2). */
+/* P(|T| > t) is the beta distribution with df / 2 and 1 / 2 at df / (df + t^2). */
 double stats_t(double df)
 {
     double x = stats_beta_quantile(.05, df / 2, .5);
@@ -184,8 +184,9 @@ double stats_jackknife(const double *left_out, size_t n)
     return stats_t(df) * sqrt(df / (double)n * squares_of(left_out, n, stats_mean(left_out, n)));
 }
 
-/* Patterns in Gray code: each differs from the one before in one sign, whose place is that of
- * the lowest bit of the count.  Summed anew at every 64th, so that rounding does not grow. */
+/* Enumerates sign patterns in Gray code: each differs from the preceding one in one sign, at the
+ * position of the lowest set bit of the count. The sum is recomputed at every 64th pattern to
+ * bound the rounding error. */
 static double all_signs(const double *v, size_t n, double far)
 {
     int64_t as_far = 0, patterns = (int64_t)1 << n;
@@ -259,7 +260,7 @@ int stats_fdr(const double *p, size_t n, double *q)
         else
             order[m++] = &p[i];
     qsort((void *)order, m, sizeof *order, by_pointed);
-    for (size_t j = m; j > 0; j--) { /* with q = p each value is read before its place is written */
+    for (size_t j = m; j > 0; j--) { /* with q = p each value is read before it is overwritten */
         least = fmin(least, *order[j - 1] * (double)m / (double)j);
         q[order[j - 1] - p] = least;
     }

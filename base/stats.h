@@ -1,4 +1,4 @@
-/* stats.h - sums and order statistics used by several rooms. */
+/* stats.h - sums, order statistics, confidence intervals and tests. */
 #ifndef KVF_BASE_STATS_H
 #define KVF_BASE_STATS_H
 
@@ -18,80 +18,81 @@ static inline void sum_add(struct sum *a, double x)
     a->c += fabs(a->s) >= fabs(x) ? (a->s - t) + x : (x - t) + a->s;
     a->s = t;
 }
+/* Returns the value of the sum. */
 double sum_get(const struct sum *a);
-/* Adds another compensated sum to this one. */
+/* Adds another compensated sum to this sum. */
 void sum_merge(struct sum *a, const struct sum *b);
-/* Adds those of n values that are no NaN, and returns how many they are.  Eight compensated sums
- * run side by side, which depend on n and the values alone; then they are added into *a one after
- * the other. */
+/* Adds the values of v [n] that are not NaN, and returns their number. Uses eight interleaved
+ * compensated sums that depend only on n and the values, and then adds them to *a in order. */
 int64_t sum_add_known(struct sum *a, const double *v, int64_t n);
 
-/* Quantile q in [0, 1] of n > 0 values by linear interpolation (type 7 of
- * Hyndman and Fan 1996).  Sorts v in place.  NaN if any value is NaN. */
+/* Returns the quantile q in [0, 1] of n > 0 values by linear interpolation (type 7 of Hyndman and
+ * Fan 1996). Sorts v in place. NaN if any value is NaN. */
 double stats_quantile(double *v, size_t n, double q);
 double stats_mean(const double *v, size_t n); /* NaN for n == 0 */
 
-/* The sum of exp(k x) for whole k from 0 to n - 1, x <= 0 (-INFINITY too), n >= 0:
- * expm1(n x) / expm1(x), or n for x = 0.  Exact to a few ulp for every x and n. */
+/* Returns the sum of exp(k x) for integers k from 0 to n - 1, x <= 0 (also -INFINITY), n >= 0:
+ * expm1(n x) / expm1(x), or n for x = 0. Exact to a few ulp for every x and n. */
 double stats_geometric(double x, double n);
 
 /* Quantile 0.975 of the normal distribution: the half width of a 95 % CI in standard errors. */
 #define STATS_Z975 1.959963984540054
 
-/* 95 % interval of a share of yes in n > 0 (Wilson 1927): exactly 0 below for none, 1 above
- * for all. */
+/* Computes the 95 % CI of a proportion, yes of n > 0 (Wilson 1927). The lower end is exactly 0 for
+ * yes = 0, and the upper end exactly 1 for yes = n. */
 void stats_wilson(int64_t yes, int64_t n, double *ret_low, double *ret_high);
 
-/* Share of the beta distribution of a, b > 0 below x, and the x below which the share q lies:
- * good to 1e-9 for a and b up to 1e8. */
+/* Return the cumulative distribution of the beta distribution with a, b > 0 at x, and its quantile
+ * q, accurate to 1e-9 for a and b up to 1e8. */
 double stats_beta_cdf(double x, double a, double b);
 double stats_beta_quantile(double q, double a, double b);
-/* As above for n quantiles, four side by side; each has the bits of the call for it alone. */
+/* Computes n beta quantiles, four at a time, each with the bits of stats_beta_quantile(). */
 void stats_beta_quantiles(const double *q, const double *a, const double *b, size_t n, double *out);
 
-/* Intervals over few units, such as documents: fewer than STATS_LEAST have none, fewer than
- * STATS_FEW have one by Student's t, and others one by the bootstrap. */
+/* CI over few units, such as documents: fewer than STATS_LEAST units have none, fewer than
+ * STATS_FEW use Student's t, and others use the bootstrap. */
 enum { STATS_LEAST = 4, STATS_FEW = 10 };
 
-/* 95 % interval of the mean of n values: NaN for n < STATS_LEAST, stats_t_interval for
- * n < STATS_FEW, else the quantiles stats_tail(n) and 1 - stats_tail(n) of the means of
- * `replicates` samples of n values drawn with replacement.  The samples depend on n, replicates and
- * seed alone. KVF_OK or KVF_E_NOMEM. */
+/* Computes the 95 % CI of the mean of n values: NaN for n < STATS_LEAST, and stats_t_interval()
+ * for n < STATS_FEW. Otherwise it is the quantiles stats_tail(n) and 1 - stats_tail(n) of the
+ * means of `replicates` samples of n values drawn with replacement. The samples depend only on n,
+ * replicates and seed. Returns KVF_OK or KVF_E_NOMEM. */
 int stats_mean_interval(const double *v, size_t n, int replicates, uint64_t seed, double *ret_low,
                         double *ret_high);
 
-/* The quantile of a bootstrap distribution of n > 1 units that is the lower end of a 95 % interval:
- * Phi(-t(0.975, n - 1) sqrt(n / (n - 1))), the expanded percentile interval of Hesterberg (2015).
- * 0.025 for n without bound, 0.0086 for n = 10: the plain percentiles cover 90 % there. */
+/* Returns the quantile of a bootstrap distribution of n > 1 units that is the lower end of a 95 %
+ * CI: Phi(-t(0.975, n - 1) sqrt(n / (n - 1))), the expanded percentile interval of Hesterberg
+ * (2015). It is 0.0086 for n = 10, where plain percentiles cover 90 %, and tends to 0.025 for
+ * large n. */
 double stats_tail(size_t n);
 
-/* Quantile 0.975 of Student's t with df > 0 degrees of freedom. */
+/* Returns the quantile 0.975 of Student's t with df > 0 degrees of freedom. */
 double stats_t(double df);
 
-/* 95 % interval of the mean by Student's t (1908): mean +- t(0.975, n - 1) s / sqrt(n), which
- * covers at small n, too, where the values are near normal.  NaN for n < 2. */
+/* Computes the 95 % CI of the mean by Student's t (1908): mean +- t(0.975, n - 1) s / sqrt(n). It
+ * has the right coverage also for small n if the values are nearly normal. NaN for n < 2. */
 void stats_t_interval(const double *v, size_t n, double *ret_low, double *ret_high);
 
-/* The radius of a 95 % interval by the jackknife (Tukey 1958): t(0.975, n - 1) times the root of
- * (n - 1) / n times the sum of squares of left_out[i] - their mean, where left_out[i] is the
- * statistic of all units but the i-th.  For a mean this is the radius of stats_t_interval.  NaN for
- * n < 2. */
+/* Returns the half width of a 95 % CI by the jackknife (Tukey 1958): t(0.975, n - 1) times the
+ * root of (n - 1) / n times the sum of squares of left_out[i] minus their mean, where left_out[i]
+ * is the statistic of all units except the i-th. For a mean it equals the half width of
+ * stats_t_interval(). NaN for n < 2. */
 double stats_jackknife(const double *left_out, size_t n);
 
-/* Two-sided p of the paired permutation test: under the hypothesis that each of the n
- * differences is as likely to have the other sign, the share of sign patterns whose mean is at
- * least as far from 0 as the one seen.  All 2^n patterns up to n = STATS_ALL_SIGNS; above, of
- * `samples` >= 1 random ones the share (1 + as far) / (1 + samples), a valid p too (Phipson and
- * Smyth 2010), which depends on the values, their order, samples and seed alone.  Means that
- * differ by less than 1e-12 of mean |v| are equally far: sums are rounded.  NaN for n = 0 and
- * when a difference is NaN or infinite. */
+/* Returns the two-sided p of the paired permutation test. Under the hypothesis that each of the n
+ * differences has either sign with equal probability, p is the fraction of sign patterns with a
+ * mean at least as far from 0 as the observed mean. All 2^n patterns are used up to n =
+ * STATS_ALL_SIGNS. Above, p is (1 + as far) / (1 + samples) of `samples` >= 1 random patterns,
+ * which is a valid p, too (Phipson and Smyth 2010). It depends only on the values, their order,
+ * samples and seed. Means that differ by less than 1e-12 of mean |v| count as equal, because sums
+ * are rounded. NaN for n = 0 and if a difference is NaN or infinite. */
 enum { STATS_ALL_SIGNS = 14 };
 double stats_sign_flips(const double *v, size_t n, int samples, uint64_t seed);
 
-/* Benjamini and Hochberg (1995): q[i] = the least m p_(j) / j over the ranks j at and above
- * that of p[i] among the m that are no NaN, at most 1; NaN stays.  Rejecting all with q <= Q
- * keeps the expected share of false ones at Q or less when the tests are independent or
- * positively dependent.  q may be p.  KVF_OK or KVF_E_NOMEM. */
+/* Computes q values by Benjamini and Hochberg (1995): q[i] is the smallest m p_(j) / j over the
+ * ranks j at and above that of p[i], of the m values that are not NaN, at most 1. NaN stays NaN.
+ * Rejecting all with q <= Q keeps the expected fraction of false rejections at Q or less if the
+ * tests are independent or positively dependent. q may be p. Returns KVF_OK or KVF_E_NOMEM. */
 int stats_fdr(const double *p, size_t n, double *q);
 
 #endif

@@ -1,4 +1,4 @@
-/* stats_beta.c - the beta distribution (stats.h). */
+/* stats_beta.c - the beta distribution and its quantiles (stats.h). */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 
 static const double TINY = 1e-300;
 
-/* The continued fraction of the incomplete beta function (DLMF 8.17.22), by the method of
- * Lentz; it converges fast for x < (a + 1) / (a + b + 2). */
+/* Evaluates the continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's
+ * method. It converges fast for x < (a + 1) / (a + b + 2). */
 static double beta_fraction(double x, double a, double b)
 {
     double c = 1, d = 1 - (a + b) * x / (a + 1);
@@ -32,13 +32,13 @@ static double beta_fraction(double x, double a, double b)
     return h;
 }
 
-static double beta_log(double a, double b) /* of 1 / B(a, b) */
+static double beta_log(double a, double b) /* ln(1 / B(a, b)) */
 {
-    int sign; /* lgamma would write it to a variable that threads share */
+    int sign; /* lgamma() would write it to a global variable */
     return lgamma_r(a + b, &sign) - lgamma_r(a, &sign) - lgamma_r(b, &sign);
 }
 
-/* Where the fraction is that of x, else that of 1 - x. */
+/* Returns true if the fraction is evaluated at x, and false for 1 - x. */
 static bool is_low(double x, double a, double b)
 {
     return x < (a + 1) / (a + b + 2);
@@ -56,12 +56,13 @@ double stats_beta_cdf(double x, double a, double b)
     return 1 - front * beta_fraction(1 - x, b, a) / b;
 }
 
-/* ---- quantiles, several side by side
+/* ---- several quantiles at a time
  *
- * A division of two numbers takes no longer than that of one, and while one waits for its result
- * others go on.  The steps of each fraction are those above, but that nothing is taken for TINY:
- * what is smaller than it is 0, as a sum of 1 and something, by which h becomes 0, infinite or no
- * number; then the one above has to find it. */
+ * A vector division takes no longer than a scalar one, and the latency of one fraction is hidden
+ * by others. The steps of each fraction are those above without the substitution of TINY. A value
+ * smaller than TINY, as a sum of 1 and another term, is 0. It makes h zero, infinite or NaN, and
+ * then the function above is used.
+ */
 typedef double pair __attribute__((vector_size(2 * sizeof(double))));
 typedef int64_t bits __attribute__((vector_size(2 * sizeof(int64_t))));
 enum { PAIRS = 2, LANES = 2 * PAIRS, LAST = 100000, AHEAD = 8 };
@@ -69,7 +70,7 @@ enum { PAIRS = 2, LANES = 2 * PAIRS, LAST = 100000, AHEAD = 8 };
 struct fraction {
     pair x, a, b, sum; /* a + b */
     pair m, c, d, h;
-    pair found; /* h where it came to its end */
+    pair found; /* h at convergence */
     bits done;
 };
 
@@ -105,13 +106,13 @@ static inline void fraction_step(struct fraction *f, const struct terms *by)
     pair delta = f->d * f->c;
     f->h *= delta;
     f->found = (pair)(((bits)f->found & f->done) | ((bits)f->h & ~f->done));
-    f->done |= ~((pair)((bits)(delta - 1) & positive) >= 1e-15); /* no number, too */
+    f->done |= ~((pair)((bits)(delta - 1) & positive) >= 1e-15); /* also for NaN */
 }
 
-/* Some steps of all; returns whether any has come to its end. */
+/* Makes AHEAD steps of all fractions. Returns nonzero if any has converged. */
 static bool fractions_go(struct fraction f[PAIRS])
 {
-    struct terms by[AHEAD][PAIRS]; /* they wait for nothing, so they come first */
+    struct terms by[AHEAD][PAIRS]; /* computed first, because they do not depend on earlier steps */
     bits any = {0, 0};
     for (int i = 0; i < AHEAD; i++)
         for (int k = 0; k < PAIRS; k++)
@@ -126,14 +127,15 @@ static bool fractions_go(struct fraction f[PAIRS])
     return any[0] | any[1];
 }
 
+/* The search for one quantile. */
 struct search {
     double q, a, b, log_scale, lo, hi, x;
-    double log_x, log_rest; /* of x and 1 - x */
-    double *out;            /* NULL: at rest */
+    double log_x, log_rest; /* log(x) and log(1 - x) */
+    double *out;            /* NULL if idle */
     int steps;
 };
 
-/* Newton's steps from the mean within a bracket that shrinks; halves it where they leave it. */
+/* Makes a Newton step within a shrinking bracket. Bisects if the step leaves the bracket. */
 static void search_step(struct search *s, double below)
 {
     double x = s->x, miss = below - s->q;
@@ -158,6 +160,7 @@ static void search_end(struct search *s, const struct fraction *f, int side)
     search_step(s, is_low(s->x, a, b) ? front * h / a : 1 - front * h / b);
 }
 
+/* The quantiles to compute. */
 struct queue {
     const double *q, *a, *b;
     double *out, log_scale;
@@ -179,7 +182,7 @@ static void search_start(struct search *s, struct queue *w)
                          .out = &w->out[i]};
 }
 
-/* The fraction that is asked for next, or one that ends at once. */
+/* Starts the next fraction that the search needs, or one that converges at once. */
 static void search_ask(struct search *s, struct queue *w, struct fraction *f, int side)
 {
     while (s->out || w->next < w->n) {

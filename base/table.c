@@ -16,14 +16,14 @@ struct column {
     char *name, *unit;
     enum table_type type;
     enum kind kind;
-    int64_t n;   /* stored values (dense, block, cycle) */
-    int64_t per; /* rows per value (block), period (affine) */
+    int64_t n;   /* number of stored values (dense, block, cycle) */
+    int64_t per; /* rows per value (block), or period (affine) */
     int64_t start, step;
-    int64_t *i; /* owned, one of the three */
+    int64_t *i; /* owned; one of i, r and s is used */
     double *r;
-    char **s;            /* [n] into the texts */
-    char **text;         /* owned, and each of them */
-    const uint8_t *code; /* of coded: which of s, by row */
+    char **s;            /* [n] pointers into the texts */
+    char **text;         /* [n_texts] owned, with each text */
+    const uint8_t *code; /* for coded columns: index into s by row */
     size_t n_texts, cap_texts;
     table_read_fn read;
     void *ctx;
@@ -119,7 +119,7 @@ static void fail(struct table *t, int err)
         t->err = err;
 }
 
-/* Whether n values of this kind fill `rows` rows. */
+/* Returns true if n values of this kind fill `rows` rows. */
 static bool fits(enum kind kind, int64_t n, int64_t rows)
 {
     if (kind == DENSE)
@@ -129,7 +129,7 @@ static bool fits(enum kind kind, int64_t n, int64_t rows)
     return true;
 }
 
-/* A new column, or NULL after setting the sticky error. */
+/* Adds a column. Returns NULL after setting the sticky error. */
 static struct column *add(struct table *t, const char *name, const char *unit, enum table_type type,
                           enum kind kind, int64_t n)
 {
@@ -148,7 +148,7 @@ static struct column *add(struct table *t, const char *name, const char *unit, e
                          .kind = kind,
                          .n = n,
                          .per = 1};
-    if (!c->name || !c->unit) { /* no column is without a name */
+    if (!c->name || !c->unit) { /* every column has a name */
         mem_free(c->name);
         mem_free(c->unit);
         t->n_cols--;
@@ -206,7 +206,7 @@ static char *add_text(struct column *c, const char *s)
     return copy;
 }
 
-/* Texts of the same address are copied once, as long as no other one takes their place. */
+/* Adds texts. Equal addresses are copied once while they are in a small cache. */
 static void add_strs(struct table *t, const char *name, const char *unit, enum kind kind,
                      const char *const *data, int64_t n)
 {
@@ -387,7 +387,7 @@ void table_keep(struct table *t, const char *key, double value)
 
 double table_kept(const struct table *t, const char *key, double otherwise)
 {
-    for (int i = t->n_kept - 1; i >= 0; i--) /* the later wins */
+    for (int i = t->n_kept - 1; i >= 0; i--) /* the later value counts */
         if (strcmp(t->kept[i].key, key) == 0)
             return t->kept[i].value;
     return otherwise;
@@ -467,10 +467,11 @@ double table_nearest(const struct table *t, int col, double want)
     return best;
 }
 
-/* The first of the rows from `row` on that share a stored value, or lie side by side. */
+/* The longest run of rows from `row` on that share a stored value, or have adjacent stored
+ * values. */
 struct run {
     int64_t from, n;
-    bool same; /* n times value `from`, else from .. from+n-1 */
+    bool same; /* n times value `from`; otherwise values from .. from + n - 1 */
 };
 
 static struct run run_at(const struct column *c, int64_t row, int64_t n)

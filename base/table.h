@@ -1,15 +1,15 @@
-/* table.h - named typed columns: what analyzers give to figures and writers.
+/* table.h - tables of named, typed columns, which analyzers pass to figures and writers.
  *
- * A table is a list of columns of equal length.  Columns need not be stored:
- * most of what an analyzer reports per (head, token) is constant within a head
- * or the same for every head, so a column is dense, or repeats with a stride,
- * or is read on demand from its source.  90 heads x 128k tokens then cost the
- * few columns that really differ.  Row order is the analyzer's and documented
- * in docs/reference/analyzers.md; head-major tables put all rows of one head together,
- * and `blocks` tells figures where each head starts.
+ * A table is a list of columns of equal length. Columns need not be stored completely. Most values
+ * that an analyzer reports per (head, token) are constant within a head or equal for all heads. A
+ * column is therefore dense, or repeats with a stride, or is read on demand from its source. A
+ * table of 90 heads x 128k tokens then stores only the few columns that differ everywhere. The row
+ * order is the analyzer's and documented in docs/reference/analyzers.md. Head-major tables have
+ * all rows of a head together, and `blocks` gives figures the start of each head.
  *
- * NaN in a float column means "not defined": `nan` in TSV, null in JSON.
- * Integer columns have no NaN; analyzers use -1 where the column says so. */
+ * NaN in a float column means "not defined": `nan` in TSV, null in JSON. Integer columns have no
+ * NaN; analyzers use -1 if the documentation of the column says so.
+ */
 #ifndef KVF_BASE_TABLE_H
 #define KVF_BASE_TABLE_H
 
@@ -23,23 +23,23 @@ struct table;
 
 enum table_type { TABLE_INT, TABLE_REAL, TABLE_STR };
 
-/* Fills out[0..n) with rows row0.. of a lazily read column.  Must not fail:
- * sources are checked when the table is made. */
+/* Fills out[0..n) with rows row0.. of a lazily read column. It must not fail: sources are checked
+ * when the table is made. */
 typedef void (*table_read_fn)(void *ctx, int64_t row0, int64_t n, double *out);
 
-/* An empty table of n_rows.  name: the analyzer's ("eviction").
- * NULL when memory is out.  Destroy with table_destroy (accepts NULL). */
+/* Creates an empty table of n_rows. name: that of the analyzer ("eviction"). Returns NULL if
+ * memory is exhausted. Destroy it with table_destroy(), which accepts NULL. */
 struct table *table_create(const char *name, int64_t n_rows);
 void table_rename(struct table *t, const char *name);
 void table_destroy(struct table *t);
 
-/* Adding columns.  name and unit are copied ("" = no unit); data is copied
- * unless the call says "takes".  Value of row r:
+/* Add a column. name and unit are copied ("" = no unit), and data is copied. Value of row r:
  *   dense   data[r]                         n_rows values
- *   block   data[r / rows_per_block]        one value per head, say
+ *   block   data[r / rows_per_block]        for example one value per head
  *   cycle   data[r % n]                     the same n values for every head
  *   affine  start + step * (r % period)     period 0 = no wrap
- * Failures (no memory, a length that does not fit) are sticky: table_err. */
+ * Failures (no memory, a wrong length) are sticky: see table_err().
+ */
 void table_dense_int(struct table *t, const char *name, const char *unit, const int64_t *data);
 void table_dense_real(struct table *t, const char *name, const char *unit, const double *data);
 void table_dense_str(struct table *t, const char *name, const char *unit, const char *const *data);
@@ -57,38 +57,39 @@ void table_cycle_str(struct table *t, const char *name, const char *unit, const 
                      int64_t n);
 void table_affine(struct table *t, const char *name, const char *unit, int64_t start, int64_t step,
                   int64_t period);
-/* type INT or REAL.  ctx must outlive the table, or be given to table_own. */
+/* Adds a column of type INT or REAL that is read on demand. ctx must outlive the table, or be
+ * passed to table_own(). */
 void table_lazy(struct table *t, const char *name, const char *unit, enum table_type type,
                 table_read_fn read, void *ctx);
 
-/* Texts of few kinds: row r holds text[code[r]], of n_texts.  The texts are copied, the codes
- * are not: they must outlive the table, or be given to table_own. */
+/* Adds a text column with few distinct texts: row r is text[code[r]], with n_texts texts. The
+ * texts are copied, but not the codes: they must outlive the table, or be passed to table_own(). */
 void table_coded_str(struct table *t, const char *name, const char *unit, const uint8_t *code,
                      const char *const *text, int n_texts);
 
-/* destroy(ctx) is called by table_destroy: for sources that lazy columns read. */
+/* Makes table_destroy() call destroy(ctx), for sources that lazy columns read. */
 void table_own(struct table *t, void *ctx, void (*destroy)(void *ctx));
 
-/* Metadata: provenance (model, method, prompt id, command, conventions).  Text
- * or number; keys are unique, later wins; order of first setting is kept. */
+/* Sets metadata on provenance (model, method, prompt id, command, conventions), as text or number.
+ * Keys are unique and a later value replaces an earlier one; the order of first setting is kept. */
 void table_meta_str(struct table *t, const char *key, const char *value);
 void table_meta_num(struct table *t, const char *key, double value);
-const char *table_meta(const struct table *t, const char *key); /* as text; NULL: none */
+const char *table_meta(const struct table *t, const char *key); /* as text; NULL if missing */
 double table_meta_real(const struct table *t, const char *key, double otherwise);
-/* The same as a whole number; `otherwise` also for what no int64_t holds. */
+/* Returns metadata as an integer; `otherwise` if it is missing or outside int64_t. */
 int64_t table_meta_int(const struct table *t, const char *key, int64_t otherwise);
 int table_meta_count(const struct table *t);
 const char *table_meta_key(const struct table *t, int i);
 
-/* A number that its maker knows and that would take all rows to find again, for those who sum the
- * table up.  No metadata: it is not written, and a table that was read has none. */
+/* Stores a number that its maker knows and that would take a pass over all rows to compute, for
+ * summaries. It is not metadata: it is not written to files. */
 void table_keep(struct table *t, const char *key, double value);
 double table_kept(const struct table *t, const char *key, double otherwise);
 
 int table_err(const struct table *t); /* KVF_OK or the first failure */
 
-/* The end of a function that makes a table: t, or NULL after destroying it where err or
- * table_err(t) is a failure.  Accepts NULL. */
+/* Ends a function that makes a table: returns t. If err or table_err(t) is a failure, destroys t
+ * and returns NULL. Accepts NULL. */
 struct table *table_made(struct table *t, int err);
 /* Ends a function that returns an error and a table: sets *ret to t, or destroys t if err is an
  * error.  Returns err.  Accepts NULL with an error. */
@@ -99,23 +100,25 @@ const char *table_name(const struct table *t);
 int64_t table_rows(const struct table *t);
 int table_cols(const struct table *t);
 int table_find(const struct table *t, const char *name); /* column number, or -1 */
-/* The number in the column that is nearest to `want`, the first of such; NaN: there is none. */
+/* Returns the number in the column that is nearest to `want`, the first among ties; NaN if the
+ * column has none. */
 double table_nearest(const struct table *t, int col, double want);
 const char *table_col_name(const struct table *t, int col);
 const char *table_col_unit(const struct table *t, int col);
 enum table_type table_col_type(const struct table *t, int col);
-/* Rows row0 .. row0+n-1 as numbers (INT and REAL columns; integers are exact to
- * 2^53); of STR columns NaN, and -1 as an integer, as is a number of 2^62 or more: differences of
- * two integers fit.  Out of range rows are a programming error. */
+/* Return rows row0 .. row0 + n - 1 of INT and REAL columns as numbers; integers are exact up to
+ * 2^53. STR columns give NaN, or -1 as an integer. An integer of magnitude 2^62 or more gives -1,
+ * too, so that differences of two integers do not overflow. Rows out of range are a programming
+ * error. */
 void table_get(const struct table *t, int col, int64_t row0, int64_t n, double *out);
 double table_real(const struct table *t, int col, int64_t row);
 int64_t table_int(const struct table *t, int col, int64_t row);
-/* STR columns, "" of others; borrowed until the table is destroyed.  Rows of one block or cycle,
- * and rows whose text came from one address, share a pointer as a rule. */
+/* Return texts of STR columns, "" for other columns; borrowed until the table is destroyed. Rows
+ * of one block or cycle, and rows with a text from one address, usually share a pointer. */
 void table_get_str(const struct table *t, int col, int64_t row0, int64_t n, const char **out);
 const char *table_str(const struct table *t, int col, int64_t row);
 
-/* The cell of a row in the column of that name, which the table must have. */
+/* Return the value of a row in the column with this name, which must exist. */
 static inline double table_row_real(const struct table *t, int64_t row, const char *name)
 {
     return table_real(t, table_find(t, name), row);

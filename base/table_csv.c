@@ -1,4 +1,4 @@
-/* table_csv.c - CSV as table_write makes it, read by turning it into TSV. */
+/* table_csv.c - reads CSV files of table_write() by converting them to TSV. */
 #include <string.h>
 
 #include "base/table_read.h"
@@ -15,8 +15,8 @@ static void put_plain(struct buf *b, char c)
         buf_char(b, c);
 }
 
-/* A cell in quotes from *at on, which moves behind the closing one; false where there is none
- * or where more follows. */
+/* Reads a quoted cell at *at, and advances *at past the closing quote. Returns false if there is
+ * no closing quote or other text follows it. */
 static bool quoted(const char **at, const char *end, struct buf *b)
 {
     const char *p = *at + 1;
@@ -28,7 +28,7 @@ static bool quoted(const char **at, const char *end, struct buf *b)
     return p + 1 < end && (p[1] == ',' || p[1] == '\n');
 }
 
-/* One row, which a newline ends. */
+/* Reads one row up to its newline. */
 static bool row(const char **at, const char *end, struct buf *b)
 {
     while (*at < end) {
@@ -56,7 +56,7 @@ int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct ta
     bool head = true, whole = n > 0;
     while (at < end && whole) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (head && *at == '#' && stop) { /* metadata are escaped as in TSV */
+        if (head && *at == '#' && stop) { /* metadata is escaped as in TSV */
             buf_add(&b, at, (size_t)(stop - at) + 1);
             at = stop + 1;
         } else {

@@ -14,7 +14,7 @@
 #include "base/table_seal.h"
 #include "base/table_sqlite.h"
 
-/* LINE: bytes of the line of the seal, with its end. */
+/* LINE: bytes of the line of the seal with its newline. */
 enum { FLUSH_BYTES = 1 << 20, ROWS = 1024, LINE = sizeof SEAL_LINE + SEAL_LENGTH };
 
 enum table_format table_format_of(const char *path)
@@ -31,14 +31,15 @@ enum table_format table_format_of(const char *path)
 
 struct sink {
     const struct teller *watch;
-    struct replace *file; /* keeps the first failure to write */
+    struct replace *file; /* stores the first write error */
     struct buf b;
-    bool bad;          /* memory was out */
-    struct seal *seal; /* NULL: none is made */
-    size_t line_at;    /* where the line of the seal is; 0: there is none */
+    bool bad;          /* memory was exhausted */
+    struct seal *seal; /* NULL if no seal is made */
+    size_t line_at;    /* offset of the line of the seal; 0 if there is none */
 };
 
-/* The first block has the whole head, and with it the line of the seal, which is left out. */
+/* Adds the buffer to the seal, without the line of the seal. The first block contains the complete
+ * head, and with it this line. */
 static void add_to_seal(struct sink *s)
 {
     size_t left_out = s->seal->n == 0 && s->line_at ? LINE : 0, at = left_out ? s->line_at : 0;
@@ -57,10 +58,11 @@ static void flush(struct sink *s, size_t above)
     }
 }
 
-/* Control characters never reach a terminal as they are. */
+/* Appends text with control characters escaped, so that a terminal does not interpret them. */
 static void put_tsv_text(struct buf *b, const char *s)
 {
-    static const char names[] = "\tt\nn\rr\\\\"; /* each with the letter that stands for it */
+    /* pairs of a character and the letter of its escape */
+    static const char names[] = "\tt\nn\rr\\\\";
     static const char marked[] = "\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11"
                                  "\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\\\x7f";
     for (;;) {
@@ -115,8 +117,8 @@ static void put_number(struct buf *b, enum table_format f, double v)
 
 /* --- cells ------------------------------------------------------------------ */
 
-/* One column while it is written: its values of some rows, and the texts of values that come
- * again and again.  Texts are known by their address, which the table shares where it can. */
+/* A column that is being written: the values of some rows, and a cache of encoded texts. Texts are
+ * identified by their address, which the table shares if possible. */
 enum { PLACES = 64 };
 
 struct lane {
@@ -126,9 +128,9 @@ struct lane {
     bool is_text;
     double num[ROWS];
     const char *str[ROWS];
-    uint64_t bits; /* of the number in last */
+    uint64_t bits; /* bits of the number in `last` */
     struct buf last;
-    const char *from[PLACES]; /* of the text in shown */
+    const char *from[PLACES]; /* address of the text in `shown` */
     struct buf shown[PLACES];
 };
 
@@ -189,7 +191,7 @@ static void write_head(const struct table *t, enum table_format f, struct sink *
     bool about = f != TABLE_CSV;
     if (about)
         buf_printf(&s->b, "# table: %s\n", table_name(t));
-    if (about && s->seal) { /* written anew when all is known */
+    if (about && s->seal) { /* overwritten when the seal is known */
         s->line_at = s->b.len;
         buf_printf(&s->b, SEAL_LINE "%*s\n", SEAL_LENGTH, "");
     }
@@ -266,7 +268,7 @@ static void json_values(const struct table *t, int c, struct sink *s)
     mem_free(lane);
 }
 
-/* All but the data and the last brace. */
+/* Appends the JSON without the data and the last brace. */
 static void json_head(const struct table *t, struct buf *b)
 {
     static const char *const types[] = {"int", "real", "str"};
@@ -304,7 +306,7 @@ static void write_json(const struct table *t, struct sink *s)
     buf_char(b, '}');
 }
 
-/* Puts the seal into its line. */
+/* Writes the seal into its line. */
 static int put_line(struct sink *s, struct seal *seal)
 {
     char text[SEAL_LENGTH + 1];
@@ -316,7 +318,8 @@ static int put_line(struct sink *s, struct seal *seal)
     return err;
 }
 
-/* seal: of a file, or of a CSV and the file beside it, which ends it; NULL: none is made. */
+/* Writes a text format. seal: of the file, or of a CSV and its second file, which ends the seal;
+ * NULL if no seal is made. */
 static int write_text(const struct table *t, enum table_format f, const struct teller *w,
                       struct replace *out, struct seal *seal)
 {
@@ -327,7 +330,7 @@ static int write_text(const struct table *t, enum table_format f, const struct t
     else
         write_lines(t, f, &s);
     flush(&s, 0);
-    s.seal = NULL; /* the end is not of it */
+    s.seal = NULL; /* the end is not covered by the seal */
     if (f == TABLE_JSON && seal)
         err = seal_end_json(seal, &s.b);
     else if (f == TABLE_JSON)
@@ -342,13 +345,13 @@ static int write_text(const struct table *t, enum table_format f, const struct t
     return s.bad ? KVF_E_NOMEM : KVF_OK;
 }
 
-/* The file beside a CSV: what is known of the table beside its cells, as JSON. */
+/* The second file of a CSV: all properties of the table except its cells, as JSON. */
 struct sidecar {
     struct buf name, text;
     struct replace file; /* borrows the name */
 };
 
-/* seal: of all that is written. */
+/* Starts the second file. seal: covers all bytes written. */
 static int begin_sidecar(const struct table *t, const char *path, struct sidecar *s,
                          struct seal *seal, struct kvf_diag *d)
 {
@@ -393,12 +396,12 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
     return table_write_watched(t, f, path, NULL, d);
 }
 
-/* Writes to an open file, and begins the one beside a CSV. */
+/* Writes to an open file, and starts the second file of a CSV. */
 static int write_open(const struct table *t, enum table_format f, const struct teller *w,
                       struct replace *r, struct sidecar *about, struct kvf_diag *d)
 {
     struct seal seal = {.n = 0};
-    bool file = r->place != NULL; /* others cannot be written anew in places */
+    bool file = r->place != NULL; /* other destinations cannot be overwritten in part */
     if (f == TABLE_NPZ)
         return write_npz(t, w, r, d);
     int err = about ? begin_sidecar(t, r->path, about, &seal, d) : KVF_OK;

@@ -9,20 +9,21 @@
 #include "base/table_npz.h"
 #include "base/utf8.h"
 
-/* LEVEL: of deflate; docs/studies/performance-notes.md compares them.  PLACES: texts kept coded. */
+/* LEVEL: of deflate; docs/studies/performance-notes.md compares the levels. PLACES: size of the
+ * cache of encoded texts. */
 enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534, FLUSH_BYTES = 1 << 18 };
 
-/* From here on a size is written as Zip64. */
+/* Sizes from this one on are written as Zip64. */
 static const uint64_t ZIP64 = UINT32_MAX;
 
 /* --- the file ----------------------------------------------------------------- */
 
-/* Where minizip writes.  It is never told of a failure, as it then loses memory: the first one is
- * kept in what is written to. */
+/* The output of minizip. Errors are stored in the file and not reported to minizip, which would
+ * leak memory on an error. */
 struct file {
     const struct teller *watch;
     struct replace *to;
-    struct buf ready; /* bytes that are not yet given to `to` */
+    struct buf ready; /* bytes that are not yet written to `to` */
     uint64_t at;
 };
 
@@ -47,7 +48,7 @@ static uLong file_read(voidpf opaque, voidpf stream, void *buf, uLong n)
     (void)stream;
     (void)buf;
     (void)n;
-    return 0; /* asked for by archives that are continued alone */
+    return 0; /* called only for archives that are continued */
 }
 
 static uLong file_write(voidpf opaque, voidpf stream, const void *buf, uLong n)
@@ -72,7 +73,7 @@ static long file_seek(voidpf opaque, voidpf stream, ZPOS64_T place, int origin)
 {
     struct file *x = stream;
     (void)opaque;
-    (void)origin; /* from the beginning: no other is asked for */
+    (void)origin; /* always from the beginning; minizip uses no other origin */
     file_flush(x);
     replace_seek(x->to, place);
     x->at = place;
@@ -88,17 +89,17 @@ static int file_done(voidpf opaque, voidpf stream)
 
 /* --- columns ------------------------------------------------------------------ */
 
-/* One column as the bytes of a .npy file. */
+/* A column in the form of a .npy file. */
 struct npy {
     const struct table *t;
     int col;
     enum table_type type;
     size_t width;  /* of a text, in code points */
-    int64_t row;   /* the next to be made */
-    uint64_t size; /* of all bytes */
+    int64_t row;   /* next row to encode */
+    uint64_t size; /* total bytes */
     struct buf head;
-    struct buf ready;         /* rows that are made */
-    const char *from[PLACES]; /* of the text in coded */
+    struct buf ready;         /* encoded rows */
+    const char *from[PLACES]; /* address of the text in `coded` */
     struct buf coded[PLACES];
 };
 
@@ -111,14 +112,14 @@ static void npy_free(struct npy *x)
     mem_free(x);
 }
 
-/* The place of a text that is known by its address, which the table shares where it can. */
+/* Returns the cache slot of a text by its address, which the table shares if possible. */
 static size_t place_of(const char *s)
 {
     uintptr_t at = (uintptr_t)s;
     return (at >> 3 ^ at >> 9 ^ at) % PLACES;
 }
 
-/* Code points; bytes that are no UTF-8 count one each, as in code_text. */
+/* Returns the number of code points; an ill-formed byte counts as one, as in code_text(). */
 static size_t length_of(const char *s)
 {
     size_t left = strlen(s), n = 0;
@@ -131,7 +132,7 @@ static size_t length_of(const char *s)
     return n;
 }
 
-/* Text as numpy's fixed-width UTF-32. */
+/* Appends text as numpy's fixed-width UTF-32. */
 static void code_text(struct buf *b, const char *s, size_t width)
 {
     size_t left = strlen(s), n = 0;
@@ -226,21 +227,22 @@ static void npy_header(struct npy *x)
         x->size = all;
 }
 
-/* Deflate may add bytes (zlib's deflateBound: fewer than one in 2,048), and minizip has no room for
- * a packed size of Zip64 beside a smaller one that is not: such a column is stored. */
+/* Returns the compression method. Deflate may add bytes (zlib's deflateBound: fewer than one in
+ * 2,048), and minizip cannot store a compressed size in Zip64 with an uncompressed size below it.
+ * Such a column is stored uncompressed. */
 static int method_of(const struct npy *x)
 {
     return x->size < ZIP64 && x->size + x->size / 2048 >= ZIP64 ? 0 : Z_DEFLATED;
 }
 
-/* An entry of a date that never changes, so that equal tables give equal bytes. */
+/* Opens an entry with a constant date, so that equal tables give equal bytes. */
 static int open_entry(zipFile z, const struct npy *x, const char *name)
 {
     enum { UNIX_63 = 3 << 8 | 63, UTF8 = 1 << 11 };
     static const zip_fileinfo info = {
-        .dosDate = 33u << 16,          /* 1980-01-01 */
-        .external_fa = 0100666ul << 16 /* a file that all may read and write, before the umask */
-    };
+        .dosDate = 33u << 16, /* 1980-01-01 */
+        /* a regular file with read and write permission for all, before the umask */
+        .external_fa = 0100666ul << 16};
     return zipOpenNewFileInZip4_64(z, name, &info, NULL, 0, NULL, 0, NULL, method_of(x), LEVEL, 0,
                                    -MAX_WBITS, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY, NULL, 0, UNIX_63,
                                    UTF8, x->size >= ZIP64);
@@ -248,7 +250,7 @@ static int open_entry(zipFile z, const struct npy *x, const char *name)
 
 static int put(zipFile z, const struct buf *b)
 {
-    const size_t most = 1 << 30; /* minizip counts in unsigned int */
+    const size_t most = 1 << 30; /* minizip counts are unsigned int */
     int err = b->err;
     for (size_t at = 0; !err && at < b->len; at += most)
         if (zipWriteInFileInZip(z, b->data + at,

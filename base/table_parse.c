@@ -1,4 +1,4 @@
-/* table_parse.c - tables from the bytes of TSV and JSON. */
+/* table_parse.c - parses tables in TSV and JSON. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -12,7 +12,8 @@
 #include "base/table_seal.h"
 #include "base/utf8.h"
 
-/* ---- numbers: what table_write prints and no more (strtod takes hex and "infinity" too) */
+/* ---- numbers: only the forms that table_write() prints (strtod() also accepts hex and
+ * "infinity") */
 
 static size_t digits(const char *s)
 {
@@ -47,7 +48,7 @@ static bool number(const char *s, double *ret)
     p += n;
     if (*p == '.') {
         size_t more = digits(p + 1);
-        n = more ? n + more : 0; /* "1." is none of ours */
+        n = more ? n + more : 0; /* "1." is never written */
         p += 1 + more;
     }
     if (n && (*p == 'e' || *p == 'E')) {
@@ -66,8 +67,8 @@ static bool number(const char *s, double *ret)
 
 struct tsv {
     table_text_fn is_text;
-    char *at, *end; /* what is left of the text, of which cells are cut in place */
-    int64_t line;   /* number of the last line taken */
+    char *at, *end; /* rest of the text; cells are cut in place */
+    int64_t line;   /* number of the last line read */
     struct table *t;
     char **key, **value; /* [n_meta] borrowed */
     int n_meta;
@@ -78,7 +79,7 @@ struct tsv {
     int64_t rows;
 };
 
-/* The next line without its newline, NUL-terminated; NULL at the end. */
+/* Returns the next line, NUL-terminated without its newline; NULL at the end. */
 static char *next_line(struct tsv *x)
 {
     if (x->at == x->end)
@@ -96,7 +97,7 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Undoes \t \n \r \\ and \xNN in place. */
+/* Decodes \t \n \r \\ and \xNN in place. Returns false for other escapes. */
 static bool unescape(char *s)
 {
     char *to = s;
@@ -121,7 +122,8 @@ static bool unescape(char *s)
     return true;
 }
 
-/* Cuts a line at its tabs into at most `most` cells; their number, or -1 - number. */
+/* Splits a line at its tabs into at most `most` cells. Returns their number, or -1 with a
+ * sentence. */
 static int cut(struct tsv *x, char *line, char **cell, int most, struct kvf_diag *d)
 {
     int n = 0;
@@ -160,7 +162,7 @@ static int take_meta(struct tsv *x, char *line, struct kvf_diag *d)
         x->name = colon + 2;
         return KVF_OK;
     }
-    if (strcmp(line + 2, SEAL_KEY) == 0) /* of this file, not of the table */
+    if (strcmp(line + 2, SEAL_KEY) == 0) /* belongs to the file, not to the table */
         return KVF_OK;
     if (x->n_meta == TABLE_MOST_META)
         return kvf_fail(d, KVF_E_LIMIT, "more than %d lines of metadata", TABLE_MOST_META);
@@ -216,7 +218,7 @@ static int take_rows(struct tsv *x, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* One column of cells as numbers or text. */
+/* Adds a column of cells as integers, reals or text. */
 static int put_column(struct tsv *x, int c)
 {
     size_t n = (size_t)x->rows;
@@ -305,7 +307,7 @@ int table_parse_tsv(const char *text, size_t n, table_text_fn is_text, struct ta
 
 /* ---- JSON */
 
-/* A number, or null for what is not defined. */
+/* Reads a number, or null for an undefined value. Returns false for other values. */
 static bool json_real(const struct json *v, double *ret)
 {
     bool truth = json_bool(v, false) || !json_bool(v, true);
@@ -396,7 +398,7 @@ static int put_json_meta(struct table *t, const struct json *meta, struct kvf_di
     return table_err(t);
 }
 
-/* Whether the columns are those of the table, in their order. */
+/* Returns true if the columns are those of the table, in their order. */
 static bool same_columns(const struct table *t, const struct json *columns)
 {
     int c = 0;

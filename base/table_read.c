@@ -1,4 +1,4 @@
-/* table_read.c - a table from a file, by its extension. */
+/* table_read.c - reads a table from a file by its extension. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "base/table_read.h"
 #include "base/table_seal.h"
 
-/* *ret_none: the file may be missing, and is; NULL: it must be there. */
+/* Reads a file. *ret_none is set if the file does not exist, which is an error only if ret_none is
+ * NULL. */
 static int load(const char *path, struct buf *b, bool *ret_none, struct kvf_diag *d)
 {
     char part[1 << 14];
@@ -31,7 +32,7 @@ static int load(const char *path, struct buf *b, bool *ret_none, struct kvf_diag
     return err;
 }
 
-/* What the file beside a CSV says of it, if there is one. */
+/* Reads the second file of a CSV, if there is one. */
 static int read_sidecar(const char *path, const struct buf *csv, struct table *t,
                         struct kvf_diag *d)
 {
@@ -43,7 +44,7 @@ static int read_sidecar(const char *path, const struct buf *csv, struct table *t
         err = load(name.data, &b, &none, d);
     if (!err && !none && b.len) {
         err = seal_check_json(b.data, b.len, csv, d);
-        if (err) { /* of both files */
+        if (err) { /* the sentence concerns both files */
             buf_finish(&b);
             buf_finish(&name);
             return err;

@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 
-enum { HEAD = 1 << 12 }; /* bytes in which the line of the seal begins: it is the second line */
+enum { HEAD = 1 << 12 }; /* the line of the seal, the second line, begins within these bytes */
 
 void seal_add(struct seal *s, const void *p, size_t n)
 {

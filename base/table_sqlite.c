@@ -15,8 +15,9 @@
 
 enum { MOST_NAME = 128, ROWS = 1024, OPERATIONS = 100000 };
 
-/* Where FILE ends in a path, and NAME behind it, NULL where there is none; false: it names none. */
-static bool take_apart(const char *path, size_t *ret_file, const char **ret_name)
+/* Splits a path into FILE, whose length is *ret_file, and NAME (NULL if there is none). Returns
+ * false if it does not name a database. */
+static bool split_path(const char *path, size_t *ret_file, const char **ret_name)
 {
     size_t n = strlen(path), k = strlen(ENDING);
     const char *slash = strrchr(path, '/');
@@ -36,27 +37,28 @@ bool table_sqlite_names(const char *path)
 {
     size_t n;
     const char *name;
-    return take_apart(path, &n, &name);
+    return split_path(path, &n, &name);
 }
 
 struct database {
-    const char *file; /* for sentences */
-    const char *name; /* of the table */
+    const char *file; /* for messages */
+    const char *name; /* name of the table */
     sqlite3 *db;
     sqlite3_stmt *insert;
     const struct teller *watch;
-    int64_t row, rows; /* written, and of all */
+    int64_t row, rows; /* rows written, and all rows */
 };
 
-/* SQLite asks now and then within a statement whether to stop; the last one packs the file. */
-static int tell(void *ctx)
+/* Reports progress. SQLite calls it during a statement to ask if it should stop; the last
+ * statement compacts the file. */
+static int report_progress(void *ctx)
 {
     const struct database *b = ctx;
     teller_tell(b->watch, b->row, b->rows);
     return 0;
 }
 
-static int said(struct database *b, struct kvf_diag *d)
+static int fail_sqlite(struct database *b, struct kvf_diag *d)
 {
     int code = b->db ? sqlite3_errcode(b->db) : SQLITE_NOMEM;
     const char *why = b->db ? sqlite3_errmsg(b->db) : "memory is out";
@@ -69,10 +71,10 @@ static int said(struct database *b, struct kvf_diag *d)
 
 static int run(struct database *b, const char *sql, struct kvf_diag *d)
 {
-    return sqlite3_exec(b->db, sql, NULL, NULL, NULL) == SQLITE_OK ? KVF_OK : said(b, d);
+    return sqlite3_exec(b->db, sql, NULL, NULL, NULL) == SQLITE_OK ? KVF_OK : fail_sqlite(b, d);
 }
 
-/* Runs a statement of which texts are parameters. */
+/* Runs a statement with n text parameters. */
 static int run_with(struct database *b, const char *sql, int n, const char *const *text,
                     struct kvf_diag *d)
 {
@@ -81,12 +83,12 @@ static int run_with(struct database *b, const char *sql, int n, const char *cons
     for (int i = 0; good && i < n; i++)
         good = sqlite3_bind_text(s, i + 1, text[i], -1, SQLITE_STATIC) == SQLITE_OK;
     good = good && sqlite3_step(s) == SQLITE_DONE;
-    int err = good ? KVF_OK : said(b, d);
+    int err = good ? KVF_OK : fail_sqlite(b, d);
     sqlite3_finalize(s);
     return err;
 }
 
-/* "name", with the quotes in it doubled. */
+/* Appends a quoted name, with quotes in it doubled. */
 static void put_name(struct buf *sql, const char *name)
 {
     buf_char(sql, '"');
@@ -125,13 +127,13 @@ static int make_table(struct database *b, const struct table *t, struct kvf_diag
     if (!err)
         err = run(b, sql.data, d);
     if (!err && sqlite3_prepare_v2(b->db, insert.data, -1, &b->insert, NULL) != SQLITE_OK)
-        err = said(b, d);
+        err = fail_sqlite(b, d);
     buf_finish(&sql);
     buf_finish(&insert);
     return err;
 }
 
-/* One value: NaN becomes NULL. */
+/* Binds one value; NaN becomes NULL. */
 static int bind(struct database *b, const struct table *t, int col, int64_t row)
 {
     double v;
@@ -155,16 +157,16 @@ static int put_rows(struct database *b, const struct table *t, struct kvf_diag *
             good = bind(b, t, c, row) == SQLITE_OK;
         good = good && sqlite3_step(b->insert) == SQLITE_DONE;
         if (!good)
-            return said(b, d);
+            return fail_sqlite(b, d);
         sqlite3_reset(b->insert);
         b->row = row + 1;
         if (b->row % ROWS == 0)
-            tell(b);
+            report_progress(b);
     }
     return KVF_OK;
 }
 
-/* Provenance and units, in two tables of the same names in every database. */
+/* Writes provenance and units to two tables that every database has. */
 static int put_about(struct database *b, const struct table *t, struct kvf_diag *d)
 {
     int err = run(b,
@@ -192,10 +194,10 @@ static int fill(struct database *b, const struct table *t, const char *part, str
 {
     int err = KVF_OK;
     if (sqlite3_open_v2(part, &b->db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
-        err = said(b, d);
-    if (b->db) /* not, where memory was out */
-        sqlite3_progress_handler(b->db, OPERATIONS, tell, b);
-    /* The part is nobody's yet: a journal would guard what is thrown away after a failure. */
+        err = fail_sqlite(b, d);
+    if (b->db) /* NULL if memory was exhausted */
+        sqlite3_progress_handler(b->db, OPERATIONS, report_progress, b);
+    /* The temporary file needs no journal, because it is discarded after a failure. */
     if (!err)
         err = run(
             b,
@@ -217,10 +219,10 @@ static int fill(struct database *b, const struct table *t, const char *part, str
     return err;
 }
 
-/* The database that is at the place already becomes the beginning of the part. */
+/* Copies an existing database to the temporary file. */
 static int copy_older(struct replace *r, struct kvf_diag *d)
 {
-    static const char beginning[] = "SQLite format 3"; /* and a NUL */
+    static const char beginning[] = "SQLite format 3"; /* with the NUL */
     char bytes[65536];
     int from = open(r->place, O_RDONLY | O_CLOEXEC);
     if (from < 0)
@@ -243,7 +245,8 @@ static int copy_older(struct replace *r, struct kvf_diag *d)
     return err;
 }
 
-/* What no table may be called: nothing, names of SQLite's own and of the two beside the tables. */
+/* Rejects impossible table names: an empty or long name, names reserved by SQLite, and the prefix
+ * of the two additional tables. */
 static int check_name(const char *name, struct kvf_diag *d)
 {
     bool bad = !*name || strlen(name) > MOST_NAME || strncasecmp(name, "sqlite_", 7) == 0
@@ -261,7 +264,7 @@ int table_sqlite_write(const struct table *t, const char *path, const struct tel
     struct database b = {.name = table_name(t), .watch = w, .rows = table_rows(t)};
     size_t n = 0;
     const char *name = NULL;
-    if (!take_apart(path, &n, &name))
+    if (!split_path(path, &n, &name))
         n = strlen(path);
     b.name = name ? name : b.name;
     buf_add(&file, path, n);

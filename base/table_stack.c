@@ -1,4 +1,4 @@
-/* table_stack.c - stacks tables of equal columns (table_stack.h). */
+/* table_stack.c - concatenates tables (table_stack.h). */
 #include <stdbool.h>
 #include <string.h>
 
@@ -38,7 +38,8 @@ static void stack_numbers(struct table *out, const struct table *const *t, int n
     mem_free(k);
 }
 
-/* A column of all tables; out has one column more then, or memory is out. */
+/* Adds a column that all tables have. Adds none if a table lacks it or its types differ. Returns
+ * KVF_E_NOMEM if memory is exhausted. */
 static int stack_column(struct table *out, const struct table *const *t, int n, int col)
 {
     int text = 0, real = 0, before = table_cols(out);

@@ -1,14 +1,15 @@
-/* table_stack.h - tables of one kind, one after the other. */
+/* table_stack.h - concatenates tables of one kind. */
 #ifndef KVF_BASE_TABLE_STACK_H
 #define KVF_BASE_TABLE_STACK_H
 
 #include "base/table.h"
 
-/* The rows of t[0], t[1], ... with a first column `key` that says name[i]; the columns that
- * all have, in the order of the first; integers beside reals become reals, columns of which
- * some hold text and some numbers are left out.  Metadata: what all tables say alike.
- * Values are copied.  w, unless NULL, is told how many columns are.  KVF_OK, KVF_E_LIMIT (over 8
- * million rows) or KVF_E_NOMEM. */
+/* Concatenates the rows of t[0], t[1], ... and adds a first column `key` with name[i]. Keeps the
+ * columns that all tables have, in the order of the first one. A column that is integer in some
+ * tables and real in others becomes real. A column that is text in some and numeric in others is
+ * omitted. Keeps metadata that is equal in all tables. Values are copied. Unless w is NULL,
+ * reports the finished columns to it. Returns KVF_OK, KVF_E_LIMIT (over 8 million rows) or
+ * KVF_E_NOMEM. */
 int table_stack(const struct table *const *t, const char *const *name, int n, const char *key,
                 const struct teller *w, struct table **ret, struct kvf_diag *d);
 

@@ -1,12 +1,14 @@
-/* teller.h - who is told how much of something is done. */
+/* teller.h - an optional callback that receives progress. */
 #ifndef KVF_BASE_TELLER_H
 #define KVF_BASE_TELLER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* A callback with its context. */
 struct teller {
-    void (*fn)(void *ctx, uint64_t done, uint64_t of); /* a kvf_watch_fn; NULL: nobody is told */
+    /* a kvf_watch_fn; NULL if progress is not reported */
+    void (*fn)(void *ctx, uint64_t done, uint64_t of);
     void *ctx;
 };
 

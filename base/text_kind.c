@@ -8,7 +8,7 @@ static const char unpack[] = "unpack it first",
                   utf8[] = "convert it to UTF-8, for example with iconv",
                   convert[] = "convert it to text or JSONL first";
 
-/* Longer signatures stand before those that they begin with. */
+/* Longer signatures precede their prefixes. */
 static const struct signature {
     const char *bytes;
     size_t n;
@@ -46,7 +46,8 @@ static const struct signature {
     {"GGUF\3\0", 6, "a GGUF model", "give a model with -m"},
 };
 
-/* Returns whether the text is UTF-16 without a mark: every other byte of the first ones is zero. */
+/* Returns true if the text is UTF-16 without a byte-order mark: every second one of its first
+ * bytes is zero. */
 static bool is_utf16(const char *s, size_t n)
 {
     enum { LOOKED_AT = 16 };

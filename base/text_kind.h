@@ -1,4 +1,4 @@
-/* text_kind.h - tells text from other files by the first bytes. */
+/* text_kind.h - distinguishes text from other files by the first bytes. */
 #ifndef KVF_BASE_TEXT_KIND_H
 #define KVF_BASE_TEXT_KIND_H
 
@@ -6,10 +6,10 @@
 
 #include <kvf/err.h>
 
-/* Checks that the n bytes at the start of a file can be UTF-8 text, and sets *ret_mark to the
- * bytes of its byte-order mark, 3 or 0, which are not part of the text.  KVF_E_FORMAT with a
- * sentence that names the path, the type of the file and a remedy.  Rejected types: UTF-16 and
- * UTF-32 text, compressed files, archives, tables and other binary files. */
+/* Checks that the n bytes at the start of a file can be UTF-8 text. Sets *ret_mark to the length
+ * of its byte-order mark, 3 or 0, which is not part of the text. Returns KVF_OK, or KVF_E_FORMAT
+ * with a sentence that names the path, the type of the file and a remedy. Rejected types are
+ * UTF-16 and UTF-32 text, compressed files, archives, tables and other binary files. */
 int text_kind_check(const char *path, const char *s, size_t n, size_t *ret_mark,
                     struct kvf_diag *d);
 

@@ -1,10 +1,10 @@
-/* utf8.c - UTF-8 (utf8.h). */
+/* utf8.c - decodes and encodes UTF-8 (utf8.h). */
 #include "base/utf8.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Bytes of a character that begins with this one; 0: none does. */
+/* Returns the bytes of a character with this first byte; 0 if it is not a first byte. */
 static size_t length_of(unsigned char first)
 {
     if (first < 0x80)
@@ -57,7 +57,7 @@ int utf8_valid(const char *s, size_t n)
     uint32_t cp;
     uint64_t eight;
     while (n) {
-        if (n >= sizeof eight) { /* most texts are ASCII */
+        if (n >= sizeof eight) { /* fast path, because most texts are ASCII */
             memcpy(&eight, s, sizeof eight);
             if (!(eight & 0x8080808080808080u)) {
                 s += sizeof eight;

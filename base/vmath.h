@@ -1,11 +1,11 @@
-/* vmath.h - functions of many numbers at once. */
+/* vmath.h - vectorised functions. */
 #ifndef KVF_BASE_VMATH_H
 #define KVF_BASE_VMATH_H
 
 #include <stdint.h>
 
-/* out[i] = expm1(x[i]), within 2 units of the last place; NaN stays NaN.  Not the
- * last digits of libm's: for sums that are rounded, where a table has libm's own. */
+/* Computes out[i] = expm1(x[i]) within 2 ulp; NaN stays NaN. The last digits may differ from libm,
+ * so use it for sums that are rounded, and not where a table has the values of libm. */
 void vmath_expm1(const double *restrict x, double *restrict out, int64_t n);
 
 #endif

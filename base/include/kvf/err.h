@@ -1,10 +1,11 @@
-/* err.h - error codes and the one-line diagnosis shared by every room.
+/* err.h - error codes, and a diagnosis of a failure in one line.
  *
- * Functions return KVF_OK (0) or a negative code.  Codes are for programs; the
- * sentence for people goes into a struct kvf_diag, which functions that fail
- * because of *data* take as their last argument (NULL: not wanted).
+ * Functions return KVF_OK (0) or a negative code. Programs use the code. The sentence for people
+ * is in a struct kvf_diag, which functions that fail because of *data* take as their last argument
+ * (NULL if not wanted).
  *
- * This header is installed with libkvftrace: it is plain C11 and C++. */
+ * This header is installed with libkvftrace: it is plain C11 and C++.
+ */
 #ifndef KVF_ERR_H
 #define KVF_ERR_H
 
@@ -31,8 +32,8 @@ enum kvf_err {
 #undef X
 };
 
-/* One sentence: what is wrong, where, what to do.  Control characters (of names
- * that come from files) are replaced, so it is always one line. */
+/* One sentence: the problem, its place and the remedy. Control characters, for example of file
+ * names, are replaced, so it is always one line. */
 struct kvf_diag {
     char text[512];
 };
@@ -43,16 +44,17 @@ struct kvf_diag {
 #define KVF_PRINTF(fmt, args)
 #endif
 
-/* "out of memory", ...; a fixed text for unknown codes.  Never NULL. */
+/* Returns a text such as "out of memory"; a fixed text for unknown codes, never NULL. */
 const char *kvf_strerror(int err);
 
-/* Formats into d (ignored when NULL) and returns err, so that
+/* Formats a sentence into d (ignored if NULL) and returns err, so that
  *     return kvf_fail(d, KVF_E_FORMAT, "%s: ...", path, ...);
- * reports and fails in one statement.  The latest report wins: a caller that
- * adds context uses kvf_diag_prefix. */
+ * reports and fails in one statement. It replaces an earlier sentence; kvf_diag_prefix() adds
+ * context to it.
+ */
 int kvf_fail(struct kvf_diag *d, int err, const char *fmt, ...) KVF_PRINTF(3, 4);
 
-/* Puts "prefix: " before what d holds; long text is cut at the end. */
+/* Prepends "prefix: " to the sentence in d. A long text is truncated at its end. */
 void kvf_diag_prefix(struct kvf_diag *d, const char *fmt, ...) KVF_PRINTF(2, 3);
 
 #ifdef __cplusplus
