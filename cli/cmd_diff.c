@@ -1,5 +1,5 @@
-/* cmd_diff.c - `kvfate diff` lists differences between two traces. The exit statuses are those of
- * diff(1): 0 if equal, 1 if different, 2 on errors. */
+/* cmd_diff.c - `kvfate diff` lists differences between two traces. The exit statuses equal
+ * those of diff(1): 0 if equal, 1 if different, 2 on errors. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

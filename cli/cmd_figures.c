@@ -14,7 +14,7 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
-/* Prints a line such as "  by=auto|class: what a line is of (default: auto)" for each key of
+/* Prints a line such as "  by=auto|class: HELP (default: auto)" for each key of
  * --style. */
 static void print_keys(const struct figure *f)
 {

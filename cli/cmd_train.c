@@ -59,7 +59,7 @@ static int share(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag
     return crew_share(ctx, owner, data, bytes, d);
 }
 
-/* Divides the packs of each step among the processes of a crew. */
+/* Divides the packs of each step between the processes of a crew. */
 static int check_team(struct job *j, struct kvf_diag *d)
 {
     struct trainer_options *o = &j->recipe.opt;

@@ -1,4 +1,4 @@
-/* crew.c - distributes cells among the ranks of a crew, and detects dead ranks. */
+/* crew.c - distributes cells to the ranks of a crew, and detects dead ranks. */
 #include "cli/crew.h"
 
 #include <pthread.h>
@@ -63,7 +63,7 @@ static void print_lines(const char *lines, size_t n)
     fflush(stdout);
 }
 
-/* ---- rank 0: assigns cells. The caller of each function holds the lock. */
+/* ---- rank 0: assigns cells. The caller of each function has locked c->lock. */
 
 static void give_back(struct crew *c, struct rank *r)
 {

@@ -1,4 +1,4 @@
-/* crew.h - several processes that divide the work of one command among them.
+/* crew.h - several processes that divide the work of one command.
  *
  * mpirun or srun starts the same command several times, and each process is a rank. The work
  * consists of cells, such as documents or prompts. A rank that is free asks for the next cell, so

@@ -1,4 +1,4 @@
-/* idle.c - rejects options that have no effect together with the other options. */
+/* idle.c - rejects options without effect (idle.h). */
 #include "cli/idle.h"
 
 int idle_check(const struct idle *list, size_t n, struct kvf_diag *d)

@@ -1,4 +1,4 @@
-/* idle.h - rejects options that have no effect together with the other options. */
+/* idle.h - rejects options without effect. */
 #ifndef KVF_CLI_IDLE_H
 #define KVF_CLI_IDLE_H
 

@@ -139,10 +139,10 @@ static struct slot *slot_at(const struct run_lines *a, int i)
     return &a->ring[(a->first + i) % (KEPT * a->most)];
 }
 
-/* Returns the memory limit of the open lines, in bytes; a single line may exceed it. On a device,
- * the limit is half of the machine's memory, because host copies are long and the device needs
- * many open lines. On the CPU it is 1 GiB, because a job on a shared machine may have little
- * memory. */
+/* Returns the memory limit of the open lines, in bytes; a single line may exceed it. It is --room,
+ * if given. On a device, it is otherwise half of the machine's memory, because host copies are long
+ * and the device needs many open lines. On the CPU it is 1 GiB, because a job on a shared machine
+ * may have little memory. */
 static int64_t memory_limit(const struct jsonl *b, bool device)
 {
     int64_t half = device ? (int64_t)(os_memory() / 2) : 0;

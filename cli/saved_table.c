@@ -31,7 +31,7 @@ static int check_order(const struct table *t, const char *path, struct kvf_diag 
         if (at > MOST_LAYERS || (index >= 0 && table_int(t, index, r) > MOST_LAYERS))
             return kvf_fail(d, KVF_E_ARG, "%s: row %" PRId64 " is of a layer or head above %d",
                             path, r + 1, MOST_LAYERS);
-        if (head < 0 || token < 0 || at < 0) /* rows for all heads follow the others */
+        if (head < 0 || token < 0 || at < 0) /* rows for all heads are the last ones */
             continue;
         bool other = r && other_trace(t, trace, r);
         above = other ? -1 : above;

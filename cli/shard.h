@@ -1,4 +1,4 @@
-/* shard.h - one part of a list of work that is divided among several runs of the program (--shard
+/* shard.h - one part of a list of work that is divided between several runs of the program (--shard
  * I/N). */
 #ifndef KVF_CLI_SHARD_H
 #define KVF_CLI_SHARD_H

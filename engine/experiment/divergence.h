@@ -12,7 +12,7 @@ struct reference {
     double *p;           /* [n] owned by the caller */
     /* log-sum-exp of the logits */
     double lse;
-    int best; /* argmax; the smallest id among ties */
+    int best; /* argmax; the smallest id of ties */
 };
 
 /* Sets r from logits [n]. The caller has set r->n and r->p. */

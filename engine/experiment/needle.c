@@ -1,4 +1,4 @@
-/* needle.c - texts with keys and numbers hidden among unrelated sentences. */
+/* needle.c - texts with keys and numbers hidden in unrelated sentences. */
 #include "engine/experiment/needle.h"
 
 #include <math.h>

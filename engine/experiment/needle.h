@@ -1,5 +1,5 @@
 /* needle.h - writes texts with hidden facts and a question about them. The facts are keys with
- * numbers among unrelated sentences, or chains of variables that pass on a number. */
+ * numbers in unrelated sentences, or chains of variables that pass on a number. */
 #ifndef KVF_ENGINE_NEEDLE_H
 #define KVF_ENGINE_NEEDLE_H
 
