@@ -11,9 +11,7 @@
 #include <cuda_runtime.h>
 
 #define SHARED(type, name, n) __shared__ type name[n]
-#define SHARED_FOURS(type, name, n)                                                                \
-    __shared__ __align__(16) type name[n] /* read four at a time                                   \
-                                           */
+#define SHARED_FOURS(type, name, n) __shared__ __align__(16) type name[n] /* float4 loads */
 #define SHARED_DYNAMIC(type, name) extern __shared__ type name[]
 template <class T> using in_shared = T *; /* the address of an element */
 #define KERNEL_IS(name, kernel) ((void)0)
