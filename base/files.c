@@ -1,3 +1,4 @@
+/* files.c - reads files, and tests files that a command must not overwrite (files.h). */
 #include "base/files.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* gate_load.c - loads the tensors of a gate file into the networks of a layout. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* safetensors_write.c - writes safetensors files (safetensors_write.h). */
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>

@@ -1,3 +1,5 @@
+/* describe.c - describes a method in words: its gates, the scope of its choice, its cost
+ * (describe.h). */
 #include <stdio.h>
 #include <string.h>
 

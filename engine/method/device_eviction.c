@@ -1,3 +1,5 @@
+/* device_eviction.c - prepares and applies eviction rounds whose scores are on a device
+ * (device_eviction.h). */
 #include "engine/method/device_eviction.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* evidence.c - allocates and updates the evidence of scores (evidence.h). */
 #include <math.h>
 #include <string.h>
 

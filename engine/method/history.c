@@ -1,3 +1,4 @@
+/* history.c - combines the score of this cut with a remembered score (history.h). */
 #include "engine/method/history.h"
 
 #include <math.h>

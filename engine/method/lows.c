@@ -1,3 +1,4 @@
+/* lows.c - keeps candidates for the lowest scores from step to step (lows.h). */
 #include "engine/method/lows.h"
 
 #include <math.h>

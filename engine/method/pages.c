@@ -1,3 +1,4 @@
+/* pages.c - keeps bounds of the keys of each page, for methods that read pages (pages.h). */
 #include <math.h>
 #include <string.h>
 

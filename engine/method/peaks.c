@@ -1,3 +1,4 @@
+/* peaks.c - updates bounds of window scores from step to step (peaks.h). */
 #include "engine/method/peaks.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* peaks_state.c - creates, copies and frees the state of peaks.c (peaks.h). */
 #include "base/mem.h"
 #include "engine/method/peaks.h"
 

@@ -1,3 +1,4 @@
+/* window.c - scores candidates by the attention rows of the last queries (window.h). */
 #include "engine/method/window.h"
 
 #include <math.h>

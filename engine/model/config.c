@@ -1,3 +1,4 @@
+/* config.c - reads the configuration of a model from its GGUF keys (config.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

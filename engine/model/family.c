@@ -1,3 +1,4 @@
+/* family.c - the table of model families, and the architectures that are rejected (family.h). */
 #include <string.h>
 
 #include "engine/model/family.h"

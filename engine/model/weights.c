@@ -1,3 +1,4 @@
+/* weights.c - loads and packs the weights of a model (weights.h). */
 #include <stdio.h>
 #include <string.h>
 

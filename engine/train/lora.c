@@ -1,3 +1,4 @@
+/* lora.c - low-rank adapters of trainable weights (lora.h). */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* pass.c - forward and backward passes over all blocks of a model (pass.h). */
 #include <math.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* trainable.c - f32 copies of weights that learn, and the packs made from them (trainable.h). */
 #include <string.h>
 
 #include "base/mem.h"
