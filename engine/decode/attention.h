@@ -44,9 +44,10 @@ static inline bool hides_some(const struct attn_job *j, const struct attn_block 
 
 void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,
                   float *scores);
-/* Before the first page, and after the last: channels [d0, d1) of rows. */
+/* Before the first page, and after the last: channels [d0, d1) of rows.  sink: of the first row's
+ * head, or NULL; `next` floats on lies that of the next row. */
 void sums_begin(const struct attn_sums *to, int rows, int d0, int d1);
-void sums_end(const struct attn_sums *to, int rows, int d0, int d1);
+void sums_end(const struct attn_sums *to, int rows, int d0, int d1, const float *sink, int next);
 /* Softmax and watchers of row r of the block (attention_rows.c). */
 void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row);
 /* The values of a page of a head with n entries. */

@@ -11,6 +11,10 @@
  * TRIM-KV v1 GATING_WRITE   s' = s + [i - j >= window] g_j g = log of the write gate: WG-KV
  * (docs/reference/gates.md).
  *
+ * A query head may have a sink, one more logit b in its softmax that has no value: the weights of
+ * the keys then add up to less than 1.  Its derivative is -sum_i exp(b - lse_i) delta_i, delta_i
+ * the sum over keys of a weight times its derivative.
+ *
  * Entries may be evicted: with gone_j of the KV head, query i sees key j while i < gone_j, and
  * the softmax is over the keys it sees. */
 #ifndef KVF_ENGINE_GATED_H
@@ -34,6 +38,7 @@ struct attention {
     const int32_t *first; /* [T] the first token of the document of token t, or a later one from
                              which on it sees keys; never falling */
     const float *gate;    /* [T, H]; NULL with GATING_NONE */
+    const float *sinks;   /* [G]; NULL: none */
     const int32_t *gone;  /* [T, H] the first query without the entry, after the entry's own
                              token; NULL: every entry stays */
 };
@@ -41,9 +46,10 @@ struct attention {
 struct attention_grads {
     const float *out, *d_out; /* of the forward pass, and the loss's derivative by it */
     size_t ld_out;
-    const float *lse;       /* [G, T] log-sum-exp of each row of s' */
+    const float *lse;       /* [G, T] log-sum-exp of each row of s' and of the sink */
     float *d_q, *d_k, *d_v; /* as q, k, v, with ld: set, not added to */
     float *d_gate;          /* [T, H]: set; NULL with GATING_NONE */
+    float *d_sinks;         /* [G]: added to; NULL: not wanted */
 };
 
 #endif

@@ -321,6 +321,7 @@ static struct attention attention_of(const struct walk *w)
                               .first = model_window(m, w->layer) ? r->local : r->first,
                               .gone = r->evicted_at ? r->evicted_at + (size_t)w->layer * entries
                                                     : NULL,
+                              .sinks = r->f->vector[w->layer].of[T_SINKS],
                               .gate = r->gating ? t->number : NULL};
 }
 
@@ -508,7 +509,9 @@ static void attend_back(struct walk *w, int i)
                                 .d_q = d.p,
                                 .d_k = d.p + k_at(m),
                                 .d_v = d.p + v_at(m),
-                                .d_gate = r->gating ? w->s->d_number : NULL};
+                                .d_gate = r->gating ? w->s->d_number : NULL,
+                                .d_sinks = a.sinks && learns(w, T_SINKS) ? d_weight(w, T_SINKS)
+                                                                         : NULL};
     (void)i;
     ops(r->c)->attention_back(r->c, &a, &g, w->s->attention);
     if (w->d_number && r->gating)
