@@ -146,27 +146,25 @@ static inline void device_pages_invalidate(struct device_session *m)
 }
 void page_positions_close(struct device_session *m);
 
-/* The parts of device.c: queries, keys and values of x; those of them that have norms behind these;
- * x behind both branches; normed, of x behind the last norm; logits of T rows, for as many as
- * device_session_hold_logits was asked for (1 without). */
-void device_project(struct session *s, int layer, int T, float *qkv);
-/* The functions of struct backend that run one operation of a layer (layer.c). */
+/* The functions of struct backend that run one operation of a layer (layer.c).  steps_device runs
+ * ROPE, GATES, STORE and ATTEND layer by layer, with copies to and from the host. */
 extern const step_fn steps_device[BLOCK_OPS];
+/* Returns whether step i, a norm, is one that gpu_norm_rope_store runs. */
+bool device_stores_norm(const struct layer_run *r, int i);
 void device_embed(struct session *s, const int32_t *ids, int T);
-void device_project_to_host(struct session *s, int layer, int T);
 int device_final_norm(struct session *s, int first, int T);
 void device_lm_head(struct session *s);
 int device_error(struct session *s);
-void device_norm_heads(struct session *s, int layer, int T, float *qkv);
-const float *device_normed(const struct session *s, int layer); /* what device_project has read */
-/* T newcomers as far as they follow from the model: heads, norms (but wide ones, for which there is
- * device_norm_heads) and rotation, by turns of one after the other; those of layers with windows
- * lie `local` floats behind. */
-struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
-                                          const float *turns, size_t local);
-void device_finish(struct session *s, int layer, int T);
+/* Returns the rows that the product of queries, keys and values has read. */
+const float *device_normed(const struct session *s, int layer);
+/* normed, of x behind the last norm; logits of T rows, for as many as device_session_hold_logits
+ * was asked for (1 without). */
 void device_norm(struct session *s, int T);
 void device_logits(struct session *s, const float *rows, int T);
+/* T newcomers as far as they follow from the model: heads, norms (but wide ones) and rotation, by
+ * turns of one after the other; those of layers with windows lie `local` floats behind. */
+struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
+                                          const float *turns, size_t local);
 
 /* Room for the logits of T rows; KVF_OK or KVF_E_NOMEM. */
 int device_session_hold_logits(struct session *s, int T);
