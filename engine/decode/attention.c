@@ -194,7 +194,8 @@ static void attend_pages(const struct attn_job *j, const struct attn_block *b,
             attend_page(j, b, q, p, strip + p * PAGE_SLOTS, s->ld_strip, &all);
         else if (touched(j, b, p))
             attend_page(j, b, q, p, scores, PAGE_SLOTS, &all);
-    sums_end(&all, b->R, 0, s->e->config.head_dim);
+    const float *sinks = sinks_of(s, j->layer);
+    sums_end(&all, b->R, 0, s->e->config.head_dim, sinks ? sinks + b->g : NULL, 0);
     if (j->watched)
         finish_all(j, b, strip);
 }

@@ -45,10 +45,10 @@ static inline bool hides_some(const struct attn_job *j, const struct attn_block 
 /* Masks the scores of entries of a page that row r does not see. */
 void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,
                   float *scores);
-/* Initialise and finish the sums of rows over pages, channels [d0, d1): before the first page and
- * after the last. */
+/* Before the first page, and after the last: channels [d0, d1) of rows.  sink: of the first row's
+ * head, or NULL; `next` floats on lies that of the next row. */
 void sums_begin(const struct attn_sums *to, int rows, int d0, int d1);
-void sums_end(const struct attn_sums *to, int rows, int d0, int d1);
+void sums_end(const struct attn_sums *to, int rows, int d0, int d1, const float *sink, int next);
 /* Applies the softmax to row r of the block and notifies its observers (attention_rows.c). */
 void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row);
 /* Returns the values of a page of a head with n entries. */

@@ -5,6 +5,8 @@
 
 #include "engine/decode/attention.h"
 
+#define LOG2_E 1.4426950408889634
+
 struct query_rows query_rows(const struct session *s, const float *q, size_t ld, int rows,
                              int thread)
 {
@@ -83,7 +85,7 @@ void sums_begin(const struct attn_sums *to, int rows, int d0, int d1)
     }
 }
 
-void sums_end(const struct attn_sums *to, int rows, int d0, int d1)
+void sums_end(const struct attn_sums *to, int rows, int d0, int d1, const float *sink, int next)
 {
     for (int r = 0; r < rows; r++) {
         float *out = to->out + (size_t)r * to->ld, *sum = to->sum + r * ATTN_LANES;
@@ -91,9 +93,23 @@ void sums_end(const struct attn_sums *to, int rows, int d0, int d1)
             for (int i = 0; i < n; i++)
                 sum[i] += sum[n + i];
         float inverse = 1 / sum[0];
+        if (sink)
+            inverse = (float)(1
+                              / ((double)sum[0]
+                                 + exp2((double)sink[r * next] * LOG2_E - (double)to->top[r])));
         for (int d = d0; d < d1; d++)
             out[d] *= inverse;
     }
+}
+
+/* Weights of a row without its sink become those with it: their sum is then less than 1. */
+static void add_sink(struct attn_row *seen, float *row, float sink, float *entropy)
+{
+    double more = exp((double)sink - (double)seen->lse), kept = 1 / (1 + more);
+    for (int i = 0; i < seen->n; i++)
+        row[i] = (float)((double)row[i] * kept);
+    *entropy = (float)(kept > 0 ? kept * ((double)*entropy - log(kept)) : 0);
+    seen->lse = (float)((double)seen->lse + log1p(more));
 }
 
 void notify_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
@@ -126,6 +142,8 @@ void finish_row(const struct attn_job *j, const struct attn_block *b, int r, flo
     }
     float entropy = 0;
     seen.lse = s->e->kernels.softmax(row, n, watched ? &entropy : NULL);
+    if (sinks_of(s, j->layer))
+        add_sink(&seen, row, sinks_of(s, j->layer)[b->g], &entropy);
     memset(row + n, 0, (size_t)(b->n_last - n) * sizeof *row);
     notify_row(s, &seen, b->view, entropy, b->thread);
 }

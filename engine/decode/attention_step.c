@@ -158,6 +158,7 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
                                    .ld = (size_t)D,
                                    .sum = s->step_weights + lane * x->per * ATTN_LANES,
                                    .top = s->step_tops + lane * x->per};
+    const float *sinks = sinks_of(s, x->j->layer);
     par_wait(&s->step_rows[of->h], x->parts + x->rows);
     par_wait(&s->step_sums[lane], of->part);
     if (of->part == 0)
@@ -170,7 +171,7 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
         add_page(s, &sums, rows + p * PAGE_SLOTS, x->per, &values);
     }
     if (kv_whole(s->kv_type) && of->part == x->parts - 1)
-        sums_end(&sums, x->per, d0, d1);
+        sums_end(&sums, x->per, d0, d1, sinks ? sinks + of->h * x->per : NULL, 1);
     atomic_store_explicit(&s->step_sums[lane], of->part + 1, memory_order_release);
 }
 

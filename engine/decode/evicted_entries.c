@@ -131,11 +131,12 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
         k->weight[view->pos[i]] = k->row[i];
 }
 
-/* Computes the weights over all positions and marks the positions that the query saw. Returns their
- * number. */
+/* Weights over all positions, and which of them the query saw; returns how many.  *ret_sink: the
+ * weight of the head's sink, which has no value; 0: there is none. */
 static int weigh(const struct session *s, const struct ghost_query *q,
-                 const struct cache_head *gone, const struct desk *k)
+                 const struct cache_head *gone, const struct desk *k, double *ret_sink)
 {
+    const float *sinks = sinks_of(s, q->layer);
     int n = q->t + 1, n_seen = 0, window = model_window(&s->e->config, q->layer);
     for (int i = 0; i < n; i++)
         k->weight[i] = -INFINITY;
@@ -149,16 +150,20 @@ static int weigh(const struct session *s, const struct ghost_query *q,
     }
     for (int i = 0; window && i <= q->t - window; i++)
         k->weight[i] = -INFINITY; /* outside the layer's window */
-    s->e->kernels.softmax(k->weight, n, NULL);
+    double lse = (double)s->e->kernels.softmax(k->weight, n, NULL);
+    double more = sinks ? exp((double)sinks[q->g] - lse) : 0;
+    for (int i = 0; sinks && i < n; i++)
+        k->weight[i] = (float)((double)k->weight[i] / (1 + more));
+    *ret_sink = more / (1 + more);
     return n_seen;
 }
 
 /* Sums the weights in double, by rising position, so that equal sets have equal sums. Returns the
  * sum of all weights. */
-static double masses(const struct session *s, int n_seen, const struct desk *k,
+static double masses(const struct session *s, int n_seen, double sink, const struct desk *k,
                      struct probe_missed *m)
 {
-    double all = 0, kept = 0, best = 0;
+    double all = sink, kept = 0, best = 0;
     if (n_seen > 0)
         s->e->kernels.row_cuts(k->weight, m->n, &n_seen, 1, NULL, 0, &m->cut, k->cuts);
     for (int i = 0; i < m->n; i++) {
@@ -220,7 +225,9 @@ void evicted_entries_ask(struct session *s, const struct ghost_query *q)
         m.p = k.weight;
         m.seen = k.seen;
         m.scratch = k.cuts;
-        double all = masses(s, weigh(s, q, &gone, &k), &k, &m);
+        double sink;
+        int n_seen = weigh(s, q, &gone, &k, &sink);
+        double all = masses(s, n_seen, sink, &k, &m);
         m.error = output_error(s, q, &gone, all, &k);
     }
     recorder_missed(s->recorder, &m);

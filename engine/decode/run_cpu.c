@@ -1,9 +1,9 @@
 /* run_cpu.c - the steps of a block on the CPU.
  *
- * Steps that work on one row at a time (NORM, BIAS, ACT, ADD) run inside the product that follows:
- * a task makes a few rows, quantises them and leaves no copy that nobody reads.  With several rows
- * a product adds its output to the residual stream at once, and a product before an activation
- * makes integers of the activation (ffn.c).  No fusion changes a bit. */
+ * NORM, BIAS, ACT and ADD work on one row at a time.  They run inside the next product: a task
+ * makes a few rows and quantises them in its own memory.  With several rows a product adds its
+ * output to the residual stream at once, and a product before an activation makes the integers of
+ * the activation (ffn.c).  No fusion changes a bit. */
 #include <string.h>
 
 #include "engine/decode/session_state.h"
@@ -36,7 +36,7 @@ static bool works_on_rows(enum block_op op)
     return op == OP_NORM || op == OP_BIAS || op == OP_ACT || op == OP_ADD;
 }
 
-/* One step on one row. */
+/* Runs one step on one row. */
 static void run_row(const struct layer_run *r, const struct block_step *p, const float *src,
                     float *dst)
 {
@@ -83,7 +83,8 @@ static void rows_of_product(struct session *s, const void *how, int t0, int n, f
     run_rows(how, t0, n, (struct rows){to, ld});
 }
 
-/* The product at step i, whose input n_rows steps before it make.  Returns the steps that ran. */
+/* Runs the product at step i after the n_rows row steps that make its input.  Returns how many
+ * steps ran. */
 static int run_product(struct layer_run *r, int i, int n_rows)
 {
     struct session *s = r->s;

@@ -267,6 +267,13 @@ static inline int step_blocks(const struct model_config *m)
     return (m->head_dim + KV_BLOCK - 1) / KV_BLOCK;
 }
 
+/* Returns the sink of each query head of a layer, one more logit in its softmax that has no value;
+ * NULL: the model has none. */
+static inline const float *sinks_of(const struct session *s, int layer)
+{
+    return s->e->weights->layer[layer].vector[T_SINKS];
+}
+
 /* Attention of all query heads over the cache (attention.c).  KVF_OK. */
 int attention(struct session *s, int layer, int T, int pos0);
 

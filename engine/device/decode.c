@@ -248,8 +248,6 @@ struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
     x.slot = r->heads.slot + layer * s->cache_heads;
     if (wants_unturned(s))
         x.unturned = r->pre + (size_t)layer * s->ld_pre;
-    if (s->e->config.family->qk_norm_wide)
-        device_norm_heads(s, layer, 1, qkv);
     *ret_cache = cache_of(s, layer, 1);
     return x;
 }

@@ -1,5 +1,7 @@
 /* decode_batch.c - a step of one session or of many: products of all their rows at once, in
  * between each with its own cache, and one wait for all. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "engine/device/decode.h"
 
@@ -51,10 +53,14 @@ static void take_back(struct row *row)
     m->ld_kept = row->ld_kept;
 }
 
-/* The newcomers of all sessions go into their caches. */
-static void settle(struct session *room, struct row *row, int n, int layer)
+/* Norms of heads, rotation and the caches of all sessions: all steps up to attention.  Gates run
+ * once, behind the last layer. */
+static int store_step(struct layer_run *r, int i0)
 {
+    struct session *room = r->s;
+    struct row *row = r->ctx;
     struct device_session *m = room->device_state;
+    int n = r->T, layer = r->layer;
     struct gpu_cache cache[GPU_TOGETHER];
     struct gpu_new_entries x[GPU_TOGETHER];
     for (int i = 0; i < n; i++) {
@@ -65,6 +71,12 @@ static void settle(struct session *room, struct row *row, int n, int layer)
         if (i == n - 1 || at == GPU_TOGETHER - 1)
             gpu_norm_rope_store(m->gpu, cache, x, at + 1);
     }
+    return steps_before(r->b, i0, OP_ATTEND);
+}
+
+static int norm_step(struct layer_run *r, int i)
+{
+    return device_stores_norm(r, i) ? store_step(r, i) : steps_device[OP_NORM](r, i);
 }
 
 /* The attention of all sessions, once all know what they read. */
@@ -103,26 +115,6 @@ static void look_at_rows(const struct row *row, int n, int layer)
         step_look_at_rows(s, count, layer);
 }
 
-/* Between projections and branches.  What sessions do by themselves they do side by side. */
-static void attend(struct session *room, struct row *row, int n, int layer)
-{
-    struct device_session *m = room->device_state;
-    settle(room, row, n, layer);
-    for (int i = 0; i < n; i++) {
-        gpu_branch(m->gpu, i);
-        row[i].attention = step_attention(row[i].s, layer);
-    }
-    gpu_branch(m->gpu, -1);
-    if (!room->e->exact)
-        attend_all(room, row, n);
-    for (int i = 0; i < n; i++) {
-        gpu_branch(m->gpu, i);
-        step_attended(row[i].s, layer);
-    }
-    gpu_branch(m->gpu, -1);
-    look_at_rows(row, n, layer);
-}
-
 static bool has_gates(const struct session *s)
 {
     return s->gate;
@@ -135,6 +127,47 @@ static void run_gates(struct session *room, const struct row *row, int n)
     int at = 0, count = next_group(row, n, &at, has_gates, s);
     for (; count > 0; count = next_group(row, n, &at, has_gates, s))
         step_gates(room, s, count);
+}
+
+/* What sessions do by themselves they do side by side. */
+static int attend_step(struct layer_run *r, int i)
+{
+    struct session *room = r->s;
+    struct row *row = r->ctx;
+    struct device_session *m = room->device_state;
+    (void)i;
+    for (int k = 0; k < r->T; k++) {
+        gpu_branch(m->gpu, k);
+        row[k].attention = step_attention(row[k].s, r->layer);
+    }
+    gpu_branch(m->gpu, -1);
+    if (!room->e->exact)
+        attend_all(room, row, r->T);
+    for (int k = 0; k < r->T; k++) {
+        gpu_branch(m->gpu, k);
+        step_attended(row[k].s, r->layer);
+    }
+    gpu_branch(m->gpu, -1);
+    look_at_rows(row, r->T, r->layer);
+    if (r->layer == room->e->config.n_layers - 1) {
+        gpu_mark(m->gpu, MARK_SOON);
+        run_gates(room, row, r->T);
+    }
+    return 1;
+}
+
+/* All layers of the rows of all sessions. */
+static void run_layers(struct session *room, struct row *row, int n)
+{
+    step_fn steps[BLOCK_OPS];
+    memcpy(steps, steps_device, sizeof steps);
+    steps[OP_NORM] = norm_step;
+    steps[OP_ROPE] = steps[OP_GATES] = store_step;
+    steps[OP_ATTEND] = attend_step;
+    for (int l = 0; l < room->e->config.n_layers; l++) {
+        struct layer_run r = {room, block_of(&room->e->weights->plan, l), l, n, 0, false, row};
+        (void)run_block(steps, &r); /* no function of these fails */
+    }
 }
 
 /* What leaves and what comes in, of all sessions side by side. */
@@ -167,15 +200,7 @@ static void launch(struct session *room, struct row *row, int n)
     room->stepping = true;
     gpu_graph_begin(m->gpu, &m->graph[rounds ? GRAPH_ROUND : GRAPH_STEP]);
     enter(room, row, n, rounds);
-    for (int l = 0; l < room->e->config.n_layers; l++) {
-        device_project(room, l, n, m->qkv);
-        attend(room, row, n, l);
-        if (l == room->e->config.n_layers - 1) {
-            gpu_mark(m->gpu, MARK_SOON);
-            run_gates(room, row, n);
-        }
-        device_finish(room, l, n);
-    }
+    run_layers(room, row, n);
     device_norm(room, n);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);

@@ -165,32 +165,27 @@ static inline void device_pages_invalidate(struct device_session *m)
 /* Frees the tracked positions. */
 void page_positions_close(struct device_session *m);
 
-/* Computes the query, key and value projections of x for T rows, into qkv [T][ld_qkv] (layer.c). */
-void device_project(struct session *s, int layer, int T, float *qkv);
-/* Functions of struct backend (engine/decode/backend.h), and the steps of a block. */
+/* The functions of struct backend that run one operation of a layer (layer.c).  steps_device runs
+ * ROPE, GATES, STORE and ATTEND layer by layer, with copies to and from the host. */
 extern const step_fn steps_device[BLOCK_OPS];
+/* Returns whether step i, a norm, is one that gpu_norm_rope_store runs. */
+bool device_stores_norm(const struct layer_run *r, int i);
 void device_embed(struct session *s, const int32_t *ids, int T);
-void device_project_to_host(struct session *s, int layer, int T);
 int device_final_norm(struct session *s, int first, int T);
 void device_lm_head(struct session *s);
 int device_error(struct session *s);
-/* Applies the query and key norms of a layer to qkv [T][ld_qkv]; does nothing if the model has
- * none. */
-void device_norm_heads(struct session *s, int layer, int T, float *qkv);
-/* Returns the input rows of device_project for this layer. */
+/* Returns the rows that the product of queries, keys and values has read. */
 const float *device_normed(const struct session *s, int layer);
-/* Describes T new entries for the kernels: heads, query and key norms, and RoPE. Norms across all
- * heads are left out; use device_norm_heads for them. `turns` has the rotations of global layers,
- * then, `local` floats later, those of sliding-window layers. */
-struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
-                                          const float *turns, size_t local);
-/* Adds the attention output and the feed-forward branch of a layer to x, for T rows. */
-void device_finish(struct session *s, int layer, int T);
-/* Computes normed = final norm of x, for T rows. */
+/* normed, of x behind the last norm; logits of T rows, for as many as device_session_hold_logits
+ * was asked for (1 without). */
 void device_norm(struct session *s, int T);
 /* Computes the logits of T rows [T][d_model]. device_session_hold_logits must have provided T
  * rows. */
 void device_logits(struct session *s, const float *rows, int T);
+/* T newcomers as far as they follow from the model: heads, norms (but wide ones) and rotation, by
+ * turns of one after the other; those of layers with windows lie `local` floats behind. */
+struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
+                                          const float *turns, size_t local);
 
 /* Provides a logits buffer of at least T rows (initially 1). Returns KVF_OK or KVF_E_NOMEM. */
 int device_session_hold_logits(struct session *s, int T);

@@ -1,5 +1,7 @@
-/* layer.c - a CUDA device as a backend: the rows of a chunk live there from the embedding to the
- * last norm.  Where the host is needed in each layer, queries, keys and values come back there. */
+/* layer.c - the steps of a block on a CUDA device, where the rows of a chunk stay from the
+ * embedding to the last norm.  Prefill and decode steps replace the functions of some operations by
+ * their own (prefill.c, decode_batch.c).  The functions here copy queries, keys and values to the
+ * host before the cache and attention. */
 #include <string.h>
 
 #include "engine/device/decode.h"
@@ -9,7 +11,7 @@ static struct device_weights *weights_of(const struct session *s)
     return s->e->device;
 }
 
-/* out[t] = W x[t], of exact sums where the engine is exact. */
+/* Computes out[t] = W x[t], with exact sums if the engine is exact. */
 static void multiply(struct session *s, float *out, size_t ld, const float *x, size_t ld_x, int T,
                      const struct device_matrix *w)
 {
@@ -19,8 +21,8 @@ static void multiply(struct session *s, float *out, size_t ld, const float *x, s
                                                         &w->part[i]);
 }
 
-/* The same for the rows of a chunk: those of a prompt by cuBLAS, however many there are, those of
- * steps by a kernel of ours.  Rows of out: device_session_rows(T). */
+/* Multiplies the rows of a chunk: by cuBLAS in prefill, whatever their number, and by a kernel of
+ * ours in decode steps.  Rows of out: device_session_rows(T). */
 static void multiply_chunk(struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
                            int T, const struct device_matrix *w)
 {
@@ -29,14 +31,13 @@ static void multiply_chunk(struct session *s, float *out, size_t ld, const float
         multiply(s, out, ld, x, ld_x, T, w);
 }
 
-/* Whether products take along what comes before and behind them: those of steps, in any order of
- * sums. */
+/* Returns whether kernels may fuse steps: in decode steps with any order of sums. */
 static bool fuses(const struct session *s)
 {
     return s->stepping && !s->e->exact;
 }
 
-/* A product of W with what else it is to do. */
+/* Returns a fused product of W. */
 static struct gpu_dense dense_of(const struct device_matrix *w, struct gpu_dense how)
 {
     memcpy(how.part, w->part, sizeof how.part);
@@ -51,68 +52,153 @@ void device_embed(struct session *s, const int32_t *ids, int T)
     gpu_put(m->gpu, m->x, s->x, (size_t)T * (size_t)s->e->config.d_model * sizeof *s->x);
 }
 
-/* What a branch reads: x behind its norm, which goes into normed, or x itself. */
-static const float *enter(struct session *s, float *normed, const float *norm, int T)
-{
-    struct device_session *m = s->device_state;
-    const struct model_config *c = &s->e->config;
-    if (!norm)
-        return m->x;
-    gpu_rmsnorm(m->gpu, normed, m->x, (size_t)c->d_model, norm, T, 1, c->d_model, c->norm_eps);
-    return normed;
-}
-
-/* Whether a step keeps what the branches of attention read. */
+/* Returns whether a decode step keeps the inputs of attention of all layers, for gates. */
 static bool keeps(const struct session *s)
 {
     return s->stepping && ((const struct device_session *)s->device_state)->kept;
 }
 
-/* Where x behind the norm of attention is left. */
+/* Returns the buffer of the input of attention. */
 static float *normed_of(const struct session *s, int layer)
 {
     const struct device_session *m = s->device_state;
     return keeps(s) ? m->kept + (size_t)layer * m->ld_kept : m->normed;
 }
 
-void device_project(struct session *s, int layer, int T, float *qkv)
+struct rows {
+    float *p;
+    size_t ld;
+};
+
+/* Returns the rows of a slot. */
+static struct rows rows_of(const struct layer_run *r, enum block_slot slot)
 {
-    struct device_session *m = s->device_state;
-    const struct model_config *c = &s->e->config;
-    const struct device_layer *w = &weights_of(s)->layer[layer];
-    int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
-    size_t d = (size_t)c->d_model;
-    if (fuses(s)) {
-        const struct gpu_dense how = dense_of(
-            &w->matrix[T_QKV],
-            (struct gpu_dense){.norm = w->vector[T_ATTN_NORM],
-                               .normed = w->vector[T_ATTN_NORM] ? normed_of(s, layer) : NULL,
-                               .eps = c->norm_eps});
-        gpu_dense(m->gpu, qkv, s->ld_qkv, m->x, d, T, &how);
-    } else {
-        multiply_chunk(s, qkv, s->ld_qkv, enter(s, normed_of(s, layer), w->vector[T_ATTN_NORM], T),
-                       d, T, &w->matrix[T_QKV]);
-    }
-    if (w->vector[T_QKV_BIAS])
-        gpu_add_row(m->gpu, qkv, s->ld_qkv, w->vector[T_QKV_BIAS], T, (G + 2 * H) * D);
-    if (keeps(s) && !w->vector[T_ATTN_NORM])
-        gpu_copy(m->gpu, normed_of(s, layer), m->x, (size_t)T * d * sizeof *m->x);
+    const struct session *s = r->s;
+    const struct device_session *m = s->device_state;
+    size_t d = (size_t)s->e->config.d_model, ffn = (size_t)s->e->config.d_ffn;
+    const struct rows at[SLOTS] = {
+        [SLOT_X] = {m->x, d},
+        [SLOT_NORMED] = {normed_of(s, r->layer), d},
+        [SLOT_QKV] = {m->qkv, s->ld_qkv},
+        [SLOT_ATT] = {m->att, s->ld_att},
+        [SLOT_BRANCH] = {m->branch, d},
+        [SLOT_FFN_IN] = {m->normed, d},
+        [SLOT_GATE_UP] = {m->gate_up, s->ld_ffn},
+        [SLOT_FFN] = {m->gate_up + device_session_rows(r->T) * s->ld_ffn, ffn},
+    };
+    return at[slot];
 }
 
-void device_norm_heads(struct session *s, int layer, int T, float *qkv)
+static const float *vector_of(const struct layer_run *r, enum tensor_role role)
 {
+    return weights_of(r->s)->layer[r->layer].vector[role];
+}
+
+static const struct device_matrix *matrix_of(const struct layer_run *r, enum tensor_role role)
+{
+    return &weights_of(r->s)->layer[r->layer].matrix[role];
+}
+
+/* Returns whether one kernel runs the product at step i and the activation behind it. */
+static bool activates(const struct layer_run *r, int i)
+{
+    const struct device_matrix *w = matrix_of(r, r->b->step[i].w);
+    return fuses(r->s) && r->b->step[i + 1].op == OP_ACT && gpu_dense_gates(w->part, w->n);
+}
+
+/* Returns whether the kernel of the product at step i runs the norm before it, too. */
+static bool takes_norm(const struct layer_run *r, int i)
+{
+    const struct block_step *p = &r->b->step[i];
+    return p->op == OP_MATMUL && fuses(r->s) && (p->w == T_QKV || activates(r, i));
+}
+
+/* One kernel for the product at step i, the norm before it (NULL: none) and the activation or the
+ * sum behind it.  Returns the steps from the product on. */
+static int run_dense(struct layer_run *r, int i, const float *norm)
+{
+    struct session *s = r->s;
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
-    const struct device_layer *w = &weights_of(s)->layer[layer];
-    int G = c->n_heads, H = c->n_kv_heads, D = c->head_dim;
-    float *key = qkv + (size_t)G * (size_t)D;
-    if (w->vector[T_Q_NORM]) {
-        bool wide = c->family->qk_norm_wide;
-        gpu_rmsnorm(m->gpu, qkv, qkv, s->ld_qkv, w->vector[T_Q_NORM], T, wide ? 1 : G,
-                    wide ? G * D : D, c->norm_eps);
-        gpu_rmsnorm(m->gpu, key, key, s->ld_qkv, w->vector[T_K_NORM], T, wide ? 1 : H,
-                    wide ? H * D : D, c->norm_eps);
+    const struct block_step *p = &r->b->step[i], *next = p + 1;
+    bool ends = next->op == OP_ACT || next->op == OP_ADD;
+    const struct rows in = rows_of(r, norm ? SLOT_X : p->src),
+                      out = rows_of(r, ends ? next->dst : p->dst);
+    struct gpu_dense how = {.norm = norm, .eps = c->norm_eps};
+    if (norm && p->src == SLOT_NORMED)
+        how.normed = rows_of(r, SLOT_NORMED).p;
+    if (next->op == OP_ACT) {
+        how.end = GPU_GATED;
+        how.gelu = c->family->gelu;
+    } else if (next->op == OP_ADD) {
+        how.end = GPU_ADD;
+        how.scale = c->residual_scale;
     }
+    how = dense_of(matrix_of(r, p->w), how);
+    gpu_dense(m->gpu, out.p, out.ld, in.p, in.ld, r->T, &how);
+    return ends ? 2 : 1;
+}
+
+static int norm_step(struct layer_run *r, int i)
+{
+    struct device_session *m = r->s->device_state;
+    const struct block_step *p = &r->b->step[i];
+    const struct rows x = rows_of(r, p->src), y = rows_of(r, p->dst);
+    if (p->src == SLOT_X && takes_norm(r, i + 1))
+        return 1 + run_dense(r, i + 1, vector_of(r, p->w));
+    gpu_rmsnorm(m->gpu, y.p + p->offset, x.p + p->offset, x.ld, vector_of(r, p->w), r->T, p->heads,
+                p->width, r->s->e->config.norm_eps);
+    return 1;
+}
+
+/* Gates of a step read the input of attention later, which may be the residual stream. */
+static int matmul_step(struct layer_run *r, int i)
+{
+    struct session *s = r->s;
+    struct device_session *m = s->device_state;
+    const struct block_step *p = &r->b->step[i];
+    const struct rows x = rows_of(r, p->src), y = rows_of(r, p->dst);
+    if (p->w == T_QKV && p->src == SLOT_X && keeps(s))
+        gpu_copy(m->gpu, normed_of(s, r->layer), m->x, (size_t)r->T * x.ld * sizeof *m->x);
+    if (takes_norm(r, i) || (fuses(s) && p[1].op == OP_ADD))
+        return run_dense(r, i, NULL);
+    multiply_chunk(s, y.p, y.ld, x.p, x.ld, r->T, matrix_of(r, p->w));
+    return 1;
+}
+
+static int bias_step(struct layer_run *r, int i)
+{
+    struct device_session *m = r->s->device_state;
+    const struct block_step *p = &r->b->step[i];
+    const struct rows y = rows_of(r, p->dst);
+    gpu_add_row(m->gpu, y.p, y.ld, vector_of(r, p->w), r->T, p->width);
+    return 1;
+}
+
+static int act_step(struct layer_run *r, int i)
+{
+    struct device_session *m = r->s->device_state;
+    const struct model_config *c = &r->s->e->config;
+    const struct rows x = rows_of(r, SLOT_GATE_UP), y = rows_of(r, SLOT_FFN);
+    (void)i;
+    gpu_gated(m->gpu, y.p, x.p, x.ld, r->T, c->d_ffn, c->family->gelu);
+    return 1;
+}
+
+static int add_step(struct layer_run *r, int i)
+{
+    struct session *s = r->s;
+    struct device_session *m = s->device_state;
+    const struct rows x = rows_of(r, SLOT_X), branch = rows_of(r, SLOT_BRANCH);
+    gpu_add(m->gpu, x.p, branch.p, (size_t)r->T * x.ld, s->e->config.residual_scale);
+    if (i == r->b->n - 1 && session_points(s) & POINT_LAYER)
+        gpu_get(m->gpu, s->x, m->x, (size_t)r->T * x.ld * sizeof *s->x);
+    return 1;
+}
+
+bool device_stores_norm(const struct layer_run *r, int i)
+{
+    return r->b->step[i].src == SLOT_QKV && !r->s->e->config.family->qk_norm_wide;
 }
 
 struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
@@ -138,101 +224,30 @@ const float *device_normed(const struct session *s, int layer)
     return weights_of(s)->layer[layer].vector[T_ATTN_NORM] || keeps(s) ? normed_of(s, layer) : m->x;
 }
 
-void device_project_to_host(struct session *s, int layer, int T)
+/* The CPU rotates, runs gates and stores. */
+static int store_step(struct layer_run *r, int i)
 {
+    struct session *s = r->s;
     struct device_session *m = s->device_state;
-    size_t d = (size_t)s->e->config.d_model;
-    device_project(s, layer, T, m->qkv);
-    device_norm_heads(s, layer, T, m->qkv);
-    gpu_get(m->gpu, s->qkv, m->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
-    if (s->gate)
-        gpu_get(m->gpu, s->normed, device_normed(s, layer), (size_t)T * d * sizeof *s->normed);
+    size_t T = (size_t)r->T, d = (size_t)s->e->config.d_model;
+    gpu_get(m->gpu, s->qkv, m->qkv, T * s->ld_qkv * sizeof *s->qkv);
+    if (session_points(s) & POINT_GATES)
+        gpu_get(m->gpu, vector_of(r, T_ATTN_NORM) ? s->normed : s->x, device_normed(s, r->layer),
+                T * d * sizeof *s->normed);
+    return step_store(r, i);
 }
 
-/* x += the branch, behind its norm and times its scale where there are such. */
-static void add_branch(struct session *s, int T, const float *norm)
-{
-    struct device_session *m = s->device_state;
-    const struct model_config *c = &s->e->config;
-    size_t d = (size_t)c->d_model;
-    if (norm)
-        gpu_rmsnorm(m->gpu, m->branch, m->branch, d, norm, T, 1, c->d_model, c->norm_eps);
-    gpu_add(m->gpu, m->x, m->branch, (size_t)T * d, c->residual_scale);
-}
-
-/* The branch of W x is added to x; where a norm stands between, it is a row of its own before. */
-static void branch(struct session *s, const float *in, size_t ld_in, int T,
-                   const struct device_matrix *w, const float *norm)
-{
-    struct device_session *m = s->device_state;
-    size_t d = (size_t)s->e->config.d_model;
-    if (norm || !fuses(s)) {
-        multiply_chunk(s, m->branch, d, in, ld_in, T, w);
-        add_branch(s, T, norm);
-        return;
-    }
-    const struct gpu_dense how = dense_of(
-        w, (struct gpu_dense){.end = GPU_ADD, .scale = s->e->config.residual_scale});
-    gpu_dense(m->gpu, m->x, d, in, ld_in, T, &how);
-}
-
-/* one[t] = act(gate) * up of x[t] behind the norm. */
-static void feed(struct session *s, float *one, int T, const struct device_layer *w)
-{
-    struct device_session *m = s->device_state;
-    const struct model_config *c = &s->e->config;
-    size_t d = (size_t)c->d_model;
-    if (!fuses(s) || !gpu_dense_gates(w->matrix[T_GATE_UP].part, w->matrix[T_GATE_UP].n)) {
-        multiply_chunk(s, m->gate_up, s->ld_ffn, enter(s, m->normed, w->vector[T_FFN_NORM], T), d,
-                       T, &w->matrix[T_GATE_UP]);
-        gpu_gated(m->gpu, one, m->gate_up, s->ld_ffn, T, c->d_ffn, c->family->gelu);
-        return;
-    }
-    const struct gpu_dense how = dense_of(&w->matrix[T_GATE_UP],
-                                          (struct gpu_dense){.norm = w->vector[T_FFN_NORM],
-                                                             .eps = c->norm_eps,
-                                                             .end = GPU_GATED,
-                                                             .gelu = c->family->gelu});
-    gpu_dense(m->gpu, one, (size_t)c->d_ffn, m->x, d, T, &how);
-}
-
-void device_finish(struct session *s, int layer, int T)
-{
-    struct device_session *m = s->device_state;
-    const struct model_config *c = &s->e->config;
-    const struct device_layer *w = &weights_of(s)->layer[layer];
-    float *one = m->gate_up + device_session_rows(T) * s->ld_ffn;
-    branch(s, m->att, s->ld_att, T, &w->matrix[T_OUT], w->vector[T_ATTN_POST]);
-    feed(s, one, T, w);
-    branch(s, one, (size_t)c->d_ffn, T, &w->matrix[T_DOWN], w->vector[T_FFN_POST]);
-    if (s->shadow || s->twin_for)
-        gpu_get(m->gpu, s->x, m->x, (size_t)T * (size_t)c->d_model * sizeof *s->x);
-}
-
-/* The steps before rotation, and those behind attention. */
-static int rows_on_device(struct layer_run *r, int i)
-{
-    if (i > 0) {
-        device_finish(r->s, r->layer, r->T);
-        return r->b->n - i;
-    }
-    device_project_to_host(r->s, r->layer, r->T);
-    int rope = steps_before(r->b, i, OP_ROPE), gates = steps_before(r->b, i, OP_GATES);
-    return rope < gates ? rope : gates;
-}
-
-static int attend_on_device(struct layer_run *r, int i)
+static int attend_step(struct layer_run *r, int i)
 {
     int err = device_attend(r->s, r->layer, r->T, r->pos0);
     (void)i;
     return err ? err : 1;
 }
 
-const step_fn steps_device[BLOCK_OPS] = {[OP_NORM] = rows_on_device,
-                                         [OP_MATMUL] = rows_on_device,
-                                         [OP_ROPE] = step_store,
-                                         [OP_GATES] = step_store,
-                                         [OP_ATTEND] = attend_on_device};
+const step_fn steps_device[BLOCK_OPS] = {
+    [OP_NORM] = norm_step,  [OP_MATMUL] = matmul_step, [OP_BIAS] = bias_step,
+    [OP_ROPE] = store_step, [OP_GATES] = store_step,   [OP_ATTEND] = attend_step,
+    [OP_ACT] = act_step,    [OP_ADD] = add_step};
 
 void device_norm(struct session *s, int T)
 {

@@ -41,6 +41,12 @@ struct chunk {
     struct device_prompt *p;
     const int32_t *ids;
     int T, most, layer; /* entries of the longest head, with all of them in */
+    /* Of the layer at hand: */
+    struct gpu_attention attention;
+    const int32_t *coming; /* of put_until */
+    float *numbers;        /* of its gates; NULL: there are none */
+    bool watched;          /* the host is to see rows of attention */
+    int sent, learned;     /* layers whose entries were sent, and were taken in by the host */
 };
 
 static bool has_net(const struct session *s)
@@ -361,8 +367,6 @@ static void settle(const struct chunk *k, const struct gpu_cache *cache, const i
     x.ld_unturned = s->ld_pre;
     x.slot = k->p->first + k->layer * s->cache_heads;
     x.until = coming;
-    if (s->e->config.family->qk_norm_wide)
-        device_norm_heads(s, k->layer, k->T, m->qkv);
     gpu_norm_rope_store(m->gpu, cache, &x, 1);
 }
 
@@ -427,25 +431,35 @@ static void send(const struct chunk *k, const struct gpu_cache *cache, const flo
     gpu_parcel_end(m->gpu, i);
 }
 
-/* From the residual stream to queries that are ready to attend, and entries that are stored. */
-static struct gpu_attention enter(const struct chunk *k)
+/* What a layer needs beside its weights: numbers of gates that were given, entries that leave, and
+ * where entries are. */
+static void prepare_layer(struct chunk *k)
 {
     struct session *s = k->s;
-    struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
-    struct gpu_attention a = device_session_queries(s, k->T, s->n_past);
     size_t row = (size_t)(k->layer % GPU_PARCELS * s->cache_heads * s->chunk);
     float *given = s->gate ? p->host.numbers + row : NULL;
-    float *numbers = s->gate ? p->numbers + row : NULL;
-    const int32_t *coming;
+    k->numbers = s->gate ? p->numbers + row : NULL;
+    k->attention = device_session_queries(s, k->T, s->n_past);
     give_numbers(k, given);
-    bool leaves = put_until(k, given, &coming);
-    a.cache = cache_of(k, leaves, put_positions(k));
-    device_project(s, k->layer, k->T, m->qkv);
-    settle(k, &a.cache, coming);
-    run_gates(k, &a.cache, numbers);
-    send(k, &a.cache, numbers);
-    return a;
+    bool leaves = put_until(k, given, &k->coming);
+    k->attention.cache = cache_of(k, leaves, put_positions(k));
+}
+
+/* Norms of heads, rotation, the cache and gates: all steps up to attention. */
+static int store_step(struct layer_run *r, int i)
+{
+    struct chunk *k = r->ctx;
+    settle(k, &k->attention.cache, k->coming);
+    run_gates(k, &k->attention.cache, k->numbers);
+    send(k, &k->attention.cache, k->numbers);
+    k->sent++;
+    return steps_before(r->b, i, OP_ATTEND);
+}
+
+static int norm_step(struct layer_run *r, int i)
+{
+    return device_stores_norm(r, i) ? store_step(r, i) : steps_device[OP_NORM](r, i);
 }
 
 /* ---- on the host */
@@ -486,35 +500,47 @@ static int learn(const struct chunk *k, int layer, int n)
     return KVF_OK;
 }
 
+static int attend_step(struct layer_run *r, int i)
+{
+    struct chunk *k = r->ctx;
+    int err = k->watched ? learn(k, k->learned++, 1) : KVF_OK;
+    (void)i;
+    if (err)
+        return err;
+    device_session_attend(k->s, k->layer, &k->attention);
+    return 1;
+}
+
 /* The host is at most GPU_PARCELS layers behind, and none where it is to see rows. */
 static int run_layers(struct chunk *k)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
-    int L = s->e->config.n_layers, sent = 0, learned = 0, err = KVF_OK;
-    bool watched = rows_observed(s, s->n_past, k->T);
+    int L = s->e->config.n_layers, err = KVF_OK;
+    step_fn steps[BLOCK_OPS];
+    memcpy(steps, steps_device, sizeof steps);
+    steps[OP_NORM] = norm_step;
+    steps[OP_ROPE] = steps[OP_GATES] = store_step;
+    steps[OP_ATTEND] = attend_step;
+    k->watched = rows_observed(s, s->n_past, k->T);
     for (k->layer = 0; !err && k->layer < L; k->layer++) {
-        if (k->layer - learned == GPU_PARCELS) {
-            err = learn(k, learned, IMPORT_LAYERS);
-            learned += IMPORT_LAYERS;
+        struct layer_run r = {
+            s, block_of(&s->e->weights->plan, k->layer), k->layer, k->T, s->n_past, false, k};
+        if (k->layer - k->learned == GPU_PARCELS) {
+            err = learn(k, k->learned, IMPORT_LAYERS);
+            k->learned += IMPORT_LAYERS;
         }
         if (err)
             break;
-        struct gpu_attention a = enter(k);
-        sent++;
-        if (watched)
-            err = learn(k, learned++, 1);
-        if (err)
-            break;
-        device_session_attend(s, k->layer, &a);
-        device_finish(s, k->layer, k->T);
+        prepare_layer(k);
+        err = run_block(steps, &r);
     }
-    for (int n; !err && learned < L; learned += n) {
-        n = L - learned < IMPORT_LAYERS ? L - learned : IMPORT_LAYERS;
-        err = learn(k, learned, n);
+    for (int n; !err && k->learned < L; k->learned += n) {
+        n = L - k->learned < IMPORT_LAYERS ? L - k->learned : IMPORT_LAYERS;
+        err = learn(k, k->learned, n);
     }
-    if (sent > 0)
-        gpu_parcels_join(m->gpu, (sent - 1) % GPU_PARCELS);
+    if (k->sent > 0)
+        gpu_parcels_join(m->gpu, (k->sent - 1) % GPU_PARCELS);
     return err;
 }
 
@@ -526,7 +552,7 @@ int device_chunk(struct session *s, const int32_t *ids, int T)
     int err = open_prompt(s);
     if (err)
         return err;
-    struct chunk k = {s, m->prompt, ids, T, 0, 0};
+    struct chunk k = {.s = s, .p = m->prompt, .ids = ids, .T = T};
     reserve(&k);
     err = hold_pages(&k);
     if (!err) {

@@ -105,6 +105,11 @@ static int put_vectors(struct engine *e, struct device_weights *w)
 
 int device_weights_open(struct engine *e, struct kvf_diag *d)
 {
+    const char *lacks = executor_lacks(&e->config, ~(1u << FEATURE_SINKS));
+    if (lacks)
+        return kvf_fail(d, KVF_E_ARG,
+                        "%s: a model with %s is not supported on a device: take --device cpu",
+                        gguf_path(e->gguf), lacks);
     struct device_weights *w = MEM_NEW(struct device_weights, 1);
     if (!w)
         return KVF_E_NOMEM;

@@ -15,6 +15,10 @@
  *
  * docs/reference/gates.md defines the gates.
  *
+ * A query head may have a sink: one more logit b in its softmax, without a value. The weights of
+ * the keys then sum to less than 1. The derivative of b is -sum_i exp(b - lse_i) delta_i, where
+ * delta_i is the sum over keys of a weight times its derivative.
+ *
  * Entries can be evicted. With gone_j of the KV head, query i sees key j only while i < gone_j. The
  * softmax runs over the visible keys. */
 #ifndef KVF_ENGINE_GATED_H
@@ -37,22 +41,22 @@ struct attention {
     int window;             /* GATING_WRITE: at least 1 */
     const float *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D]; RoPE applied */
     size_t ld;
-    /* [T] first visible key of query t: the first token of its document or a later one. Never
-     * decreases. */
-    const int32_t *first;
-    const float *gate; /* [T, H]; NULL with GATING_NONE */
-    /* [T, H] first query that no longer sees the entry, later than the entry's own token. NULL: no
-     * entry is evicted. */
-    const int32_t *gone;
+    const int32_t *first; /* [T] first visible key of query t: the first token of its document or a
+                           * later one. Never decreases. */
+    const float *gate;    /* [T, H]; NULL with GATING_NONE */
+    const float *sinks;   /* [G]; NULL: none */
+    const int32_t *gone; /* [T, H] first query that no longer sees the entry, later than the entry's
+                          * own token. NULL: no entry is evicted. */
 };
 
 /* Results of the forward pass, and gradients that the backward pass reads and writes. */
 struct attention_grads {
     const float *out, *d_out; /* output of the forward pass, and its gradient */
     size_t ld_out;
-    const float *lse;       /* [G, T] log-sum-exp of each row of s' */
+    const float *lse;       /* [G, T] log-sum-exp of each row of s' and of the sink */
     float *d_q, *d_k, *d_v; /* layout of q, k, v with ld; overwritten, not accumulated */
     float *d_gate;          /* [T, H] overwritten; NULL with GATING_NONE */
+    float *d_sinks;         /* [G]: added to; NULL: not wanted */
 };
 
 #endif

@@ -20,14 +20,17 @@ static void build(const struct model_config *m, bool rotates, struct block *b)
         {OP_ROPE, SLOT_QKV, SLOT_QKV, T_NONE, 0, G + H, m->rope_dim},
         {OP_GATES, SLOT_QKV, SLOT_QKV, T_NONE, 0, 0, 0},
         {OP_STORE, SLOT_QKV, SLOT_QKV, T_NONE, 0, 0, 0},
-        {OP_ATTEND, SLOT_QKV, SLOT_ATT, T_NONE, 0, 0, 0},
+        {OP_ATTEND, SLOT_QKV, SLOT_ATT, tensor_rows(m, T_SINKS) ? T_SINKS : T_NONE, 0, 0, 0},
         {OP_MATMUL, SLOT_ATT, SLOT_BRANCH, T_OUT, 0, 0, 0},
+        {OP_BIAS, SLOT_BRANCH, SLOT_BRANCH, T_OUT_BIAS, 0, 1, d},
         {OP_NORM, SLOT_BRANCH, SLOT_BRANCH, T_ATTN_POST, 0, 1, d},
         {OP_ADD, SLOT_BRANCH, SLOT_X, T_NONE, 0, 1, d},
         {OP_NORM, SLOT_X, SLOT_FFN_IN, T_FFN_NORM, 0, 1, d},
         {OP_MATMUL, ffn_in, SLOT_GATE_UP, T_GATE_UP, 0, 0, 0},
+        {OP_BIAS, SLOT_GATE_UP, SLOT_GATE_UP, T_GATE_UP_BIAS, 0, 1, 2 * m->d_ffn},
         {OP_ACT, SLOT_GATE_UP, SLOT_FFN, T_NONE, 0, 1, m->d_ffn},
         {OP_MATMUL, SLOT_FFN, SLOT_BRANCH, T_DOWN, 0, 0, 0},
+        {OP_BIAS, SLOT_BRANCH, SLOT_BRANCH, T_DOWN_BIAS, 0, 1, d},
         {OP_NORM, SLOT_BRANCH, SLOT_BRANCH, T_FFN_POST, 0, 1, d},
         {OP_ADD, SLOT_BRANCH, SLOT_X, T_NONE, 0, 1, d},
     };
@@ -84,6 +87,10 @@ const char *executor_lacks(const struct model_config *m, unsigned supported)
         [FEATURE_GELU] = {f->gelu, "a GELU gate"},
         [FEATURE_NOPE] = {m->no_rope_every > 0, "layers without rotations"},
         [FEATURE_MULTIPLIERS] = {f->multipliers, "multipliers"},
+        [FEATURE_SINKS] = {tensor_rows(m, T_SINKS) > 0, "attention sinks"},
+        [FEATURE_BIASES] = {tensor_rows(m, T_OUT_BIAS) || tensor_rows(m, T_GATE_UP_BIAS)
+                                || tensor_rows(m, T_DOWN_BIAS),
+                            "biases of the output of attention or of the feed-forward branch"},
     };
     for (int i = 0; i < FEATURES; i++)
         if (all[i].there && !(supported & 1u << i))

@@ -19,7 +19,7 @@ enum block_op {
     OP_ROPE,   /* rotates `heads` vectors of `width` channels: queries, then keys */
     OP_GATES,  /* numbers of the gates of a session, if it has any */
     OP_STORE,  /* keys and values enter the cache */
-    OP_ATTEND, /* dst = attention of the queries in src over the cache */
+    OP_ATTEND, /* dst = attention of the queries in src over the cache; w: sinks or T_NONE */
     OP_ACT,    /* dst = silu(gate) up, or gelu(gate) up in families with gelu */
     OP_ADD,    /* dst = dst + residual_scale src */
     BLOCK_OPS
@@ -75,6 +75,8 @@ enum block_feature {
     FEATURE_GELU,        /* a GELU gate */
     FEATURE_NOPE,        /* layers without rotations */
     FEATURE_MULTIPLIERS, /* of the embedding, of branches, of logits */
+    FEATURE_SINKS,       /* one more logit in the softmax of each head */
+    FEATURE_BIASES,      /* of the output of attention and of the feed-forward branch */
     FEATURES
 };
 /* Returns what a model has beyond the supported features (1 << FEATURE_*), in words for a sentence;

@@ -190,6 +190,8 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
     if (!err)
         err = keys_check_values(g, &m, d);
     if (!err)
+        err = tensors_find(g, &m, d);
+    if (!err)
         err = tensors_check(g, &m, d);
     if (err)
         return err;

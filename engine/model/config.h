@@ -42,6 +42,8 @@ struct model_config {
     int window;                            /* entries that a query of a local layer sees; 0: all */
     bool local[MODEL_LAYERS];              /* [n_layers] the layer has the window */
     int no_rope_every;                     /* as in struct family */
+    unsigned optional;                     /* 1 << enum tensor_role: tensors that the file has
+                                              and the family does not ask for */
     float attn_scale;                      /* of the products of queries and keys */
     float attn_cap, logit_cap;             /* x becomes cap tanh(x / cap); 0: it stays */
     float embedding_scale;                 /* rows of the embedding are multiplied with it */

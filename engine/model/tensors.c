@@ -12,6 +12,9 @@ bool tensor_shape(const struct model_config *m, enum tensor_role role, struct te
     int q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim, d = m->d_model;
     int q_norm = f->qk_norm_wide ? q : m->head_dim, k_norm = f->qk_norm_wide ? kv : m->head_dim;
     bool fused = f->fused_qkv, pre = !f->no_pre_norm, post = f->post_norm;
+    bool bias = f->qkv_bias || m->optional & 1u << T_QKV_BIAS;
+    bool sinks = m->optional & 1u << T_SINKS, out_bias = m->optional & 1u << T_OUT_BIAS;
+    bool up_bias = m->optional & 1u << T_GATE_UP_BIAS, down_bias = m->optional & 1u << T_DOWN_BIAS;
     const struct {
         enum tensor_role role;
         bool there;
@@ -32,9 +35,15 @@ bool tensor_shape(const struct model_config *m, enum tensor_role role, struct te
         {T_FFN_POST, post, 0, {"post_ffw_norm.weight", d, 0}},
         {T_Q_NORM, f->qk_norm, 0, {"attn_q_norm.weight", q_norm, q_norm}},
         {T_K_NORM, f->qk_norm, 0, {"attn_k_norm.weight", k_norm, k_norm}},
-        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_q.bias", q, q}},
-        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_k.bias", kv, kv}},
-        {T_QKV_BIAS, f->qkv_bias, 0, {"attn_v.bias", kv, 0}},
+        {T_QKV_BIAS, bias && !fused, 0, {"attn_q.bias", q, q}},
+        {T_QKV_BIAS, bias && !fused, 0, {"attn_k.bias", kv, kv}},
+        {T_QKV_BIAS, bias && !fused, 0, {"attn_v.bias", kv, 0}},
+        {T_QKV_BIAS, bias && fused, 0, {"attn_qkv.bias", q + 2 * kv, q + kv}},
+        {T_SINKS, sinks, 0, {"attn_sinks.weight", m->n_heads, 0}},
+        {T_OUT_BIAS, out_bias, 0, {"attn_output.bias", d, 0}},
+        {T_GATE_UP_BIAS, up_bias && !fused, 0, {"ffn_gate.bias", m->d_ffn, 0}},
+        {T_GATE_UP_BIAS, up_bias, 0, {"ffn_up.bias", fused ? 2 * m->d_ffn : m->d_ffn, 0}},
+        {T_DOWN_BIAS, down_bias, 0, {"ffn_down.bias", d, 0}},
         {T_HEAD, true, d, {"output.weight", m->vocab, 0}},
     };
     *ret = (struct tensor_shape){.n_parts = 0};
@@ -61,6 +70,10 @@ const char *tensor_name(enum tensor_role role)
         [T_Q_NORM] = "q_norm",
         [T_K_NORM] = "k_norm",
         [T_QKV_BIAS] = "qkv_bias",
+        [T_SINKS] = "sinks",
+        [T_OUT_BIAS] = "out_bias",
+        [T_GATE_UP_BIAS] = "gate_up_bias",
+        [T_DOWN_BIAS] = "down_bias",
         [T_HEAD] = "head",
     };
     return name[role];
@@ -139,7 +152,6 @@ static const char *purpose(const char *name)
         {"ffn_gate_inp", "a mixture of experts"},
         {"_shexp.", "a mixture of experts"},
         {"norm.bias", "biases of norms"},
-        {"attn_sinks", "attention sinks (one more logit for each head)"},
         {"attn_gate", "gates of attention"},
         {".lora", "an adapter"},
         {".scale", "scales of quantised weights"},
@@ -170,6 +182,45 @@ static int refuse(const struct gguf *g, const struct model_config *m, const char
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s: tensor %s is not known in architecture '%s', and it may change the result",
                     gguf_path(g), name, m->arch);
+}
+
+/* Returns how many tensors of a role the file has, and the name of one. */
+static int count_tensors(const struct gguf *g, const struct tensor_shape *s, const char **ret_name)
+{
+    int n = 0;
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        long layer;
+        const char *name = gguf_tensor_at(g, i)->name, *part = of_layer(name, &layer);
+        for (int k = 0; part && k < s->n_parts; k++)
+            if (strcmp(part, s->part[k].name) == 0) {
+                *ret_name = name;
+                n++;
+            }
+    }
+    return n;
+}
+
+int tensors_find(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
+{
+    static const enum tensor_role optional[] = {T_QKV_BIAS, T_SINKS, T_OUT_BIAS, T_GATE_UP_BIAS,
+                                                T_DOWN_BIAS};
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
+        struct model_config with = *m;
+        struct tensor_shape s;
+        const char *name = NULL;
+        with.optional |= 1u << optional[i];
+        tensor_shape(&with, optional[i], &s);
+        int n = count_tensors(g, &s, &name);
+        if (n == 0)
+            continue;
+        if (n < s.n_parts * m->n_layers)
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "%s: tensor %s is there, but of such tensors the file has %d instead "
+                            "of %d for %d layers",
+                            gguf_path(g), name, n, s.n_parts * m->n_layers, m->n_layers);
+        m->optional |= 1u << optional[i];
+    }
+    return KVF_OK;
 }
 
 int tensors_check(const struct gguf *g, const struct model_config *m, struct kvf_diag *d)

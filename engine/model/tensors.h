@@ -22,6 +22,10 @@ enum tensor_role {
     T_Q_NORM,                     /* [head_dim], or [n_heads head_dim] */
     T_K_NORM,                     /* [head_dim], or [n_kv_heads head_dim] */
     T_QKV_BIAS,                   /* [rows of T_QKV] */
+    T_SINKS,                      /* [n_heads] one more logit in the softmax of each query head */
+    T_OUT_BIAS,                   /* [d_model] */
+    T_GATE_UP_BIAS,               /* [2 d_ffn] */
+    T_DOWN_BIAS,                  /* [d_model] */
     LAYER_TENSORS,
     T_HEAD = LAYER_TENSORS, /* [vocab, d_model]: the output matrix, which is in no layer */
     T_NONE
@@ -50,6 +54,9 @@ int tensor_rows(const struct model_config *m, enum tensor_role role);
 int tensor_columns(const struct model_config *m, enum tensor_role role);
 size_t tensor_floats(const struct model_config *m, enum tensor_role role);
 
+/* Notes which optional tensors the file has.  KVF_OK, or KVF_E_FORMAT naming one that only some
+ * layers have. */
+int tensors_find(const struct gguf *g, struct model_config *m, struct kvf_diag *d);
 /* Checks that the file has only tensors that the loader reads: any other one would change the
  * result.  KVF_OK, or KVF_E_FORMAT with a sentence that names the tensor. */
 int tensors_check(const struct gguf *g, const struct model_config *m, struct kvf_diag *d);

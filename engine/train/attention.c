@@ -303,6 +303,8 @@ static void forward_task(void *ctx, int task, int thread)
                                                     .add = t.k0 > start});
     }
     for (int r = 0; r < t.n_q; r++) {
+        if (a->sinks)
+            run.sum[r] += exp((double)a->sinks[t.g] - (double)run.max[r]);
         scale_row(out + (size_t)r * w->ld_out, a->D, (float)(1 / run.sum[r]));
         w->lse[(size_t)t.g * (size_t)a->T + (size_t)(t.q0 + r)] = run.max[r]
                                                                   + (float)log(run.sum[r]);
@@ -512,6 +514,22 @@ static void reduce_task(void *ctx, int task, int thread)
     }
 }
 
+/* Task: the derivative by the sink of a head, summed over all queries in order. */
+static void sink_task(void *ctx, int g, int thread)
+{
+    const struct work *w = ctx;
+    const struct attention *a = w->a;
+    double sum = 0;
+    (void)thread;
+    for (int t = 0; t < a->T; t++) {
+        size_t at = place(a, t, w->grads->ld_out, g);
+        double lse = (double)w->grads->lse[(size_t)g * (size_t)a->T + (size_t)t];
+        sum -= exp((double)a->sinks[g] - lse)
+               * (double)dot(w->grads->d_out + at, w->grads->out + at, a->D);
+    }
+    w->grads->d_sinks[g] += (float)sum;
+}
+
 void attention_backward(const struct attention *a, const struct attention_grads *g,
                         struct par *pool, void *scratch)
 {
@@ -521,4 +539,6 @@ void attention_backward(const struct attention *a, const struct attention_grads 
     par_run(pool, a->n_kv_heads * w.n_tiles, turn_task, &w);
     par_run(pool, a->n_heads * PARTS, backward_task, &w);
     par_run(pool, a->n_kv_heads * w.n_tiles, reduce_task, &w);
+    if (g->d_sinks)
+        par_run(pool, a->n_heads, sink_task, &w);
 }

@@ -14,8 +14,8 @@ static size_t row_qkv(const struct model_config *m)
     return padded((m->n_heads + 2 * m->n_kv_heads) * m->head_dim);
 }
 
-/* Returns the input of the step that its derivative needs and that the step overwrites, in floats a
- * row: that of a norm in place. */
+/* Returns how many floats per row of its input a step overwrites although its derivative needs
+ * them: the input of a norm in place. */
 static size_t saved_row(const struct block_step *p)
 {
     return p->op == OP_NORM && p->src == p->dst ? (size_t)(p->heads * p->width) : 0;
@@ -111,14 +111,14 @@ void block_scratch_finish(const struct compute *c, struct block_scratch *s)
     memset(s, 0, sizeof *s);
 }
 
-/* ---- what the steps below share ---- */
+/* ---- the buffers of steps ---- */
 
 struct rows {
     float *p;
     size_t ld;
 };
 
-/* A layer on its way through its steps. */
+/* The state of a layer between its steps. */
 struct walk {
     const struct block_run *r;
     const struct block *b;
@@ -163,7 +163,7 @@ static struct rows value(const struct walk *w, int i, enum block_slot slot)
     return at[slot];
 }
 
-/* Returns the rows that hold the derivative by a slot. */
+/* Returns the buffer of the derivative by a slot. */
 static struct rows derivative(const struct walk *w, enum block_slot slot)
 {
     const struct tape *t = w->t;
@@ -292,7 +292,7 @@ static void gates_run(struct walk *w, int i)
                      r->gating == GATING_WRITE);
 }
 
-/* Nothing is stored: attention reads the keys and values of all tokens where they are. */
+/* Does nothing: attention reads the keys and values of all tokens in the tape. */
 static void store_run(struct walk *w, int i)
 {
     (void)w;
@@ -321,6 +321,7 @@ static struct attention attention_of(const struct walk *w)
                               .first = model_window(m, w->layer) ? r->local : r->first,
                               .gone = r->evicted_at ? r->evicted_at + (size_t)w->layer * entries
                                                     : NULL,
+                              .sinks = r->f->vector[w->layer].of[T_SINKS],
                               .gate = r->gating ? t->number : NULL};
 }
 
@@ -418,8 +419,7 @@ static void norm_back(struct walk *w, int i)
     on->norm_back(w->r->c, &n, dx.p, dx.ld, x.p, x.ld, dy.p, dy.ld);
 }
 
-/* The input of a product, of which only that of attention was kept, is made again if the weights
- * learn. */
+/* Computes the input of a product of the feed-forward branch again if its weights learn. */
 static void matmul_back(struct walk *w, int i)
 {
     const struct ops *on = ops(w->r->c);
@@ -508,7 +508,9 @@ static void attend_back(struct walk *w, int i)
                                 .d_q = d.p,
                                 .d_k = d.p + k_at(m),
                                 .d_v = d.p + v_at(m),
-                                .d_gate = r->gating ? w->s->d_number : NULL};
+                                .d_gate = r->gating ? w->s->d_number : NULL,
+                                .d_sinks = a.sinks && learns(w, T_SINKS) ? d_weight(w, T_SINKS)
+                                                                         : NULL};
     (void)i;
     ops(r->c)->attention_back(r->c, &a, &g, w->s->attention);
     if (w->d_number && r->gating)

@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "engine/train/ops.h"
 
-int frozen_check(const struct model_config *config, struct kvf_diag *d)
+int frozen_check(const struct model_config *config, unsigned features, struct kvf_diag *d)
 {
-    const char *beyond = executor_lacks(config, 0);
+    const char *beyond = executor_lacks(config, features);
     if (!beyond)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -18,7 +18,8 @@ int frozen_check(const struct model_config *config, struct kvf_diag *d)
 int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d)
 {
-    int err = ops_of_device(c) ? frozen_check(config, d) : KVF_OK, most = ops(c)->most_channels;
+    int err = ops_of_device(c) ? frozen_check(config, FEATURES_OF_DEVICES, d) : KVF_OK,
+        most = ops(c)->most_channels;
     *ret = (struct frozen){0};
     if (!err && most && config->head_dim > most)
         err = kvf_fail(d, KVF_E_ARG,

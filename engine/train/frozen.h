@@ -28,9 +28,11 @@ struct frozen {
     void *there;               /* of a device */
 };
 
-/* Whether a model is the plain block of Llama and Qwen, as gates, saliency and devices need it:
- * KVF_OK, or KVF_E_ARG with a sentence. */
-int frozen_check(const struct model_config *config, struct kvf_diag *d);
+/* What models that are trained on may have beyond the block of Llama and Qwen (enum
+ * block_feature): for gates and saliency, and on devices. */
+enum { FEATURES_OF_GATES = 1 << FEATURE_SINKS | 1 << FEATURE_BIASES, FEATURES_OF_DEVICES = 0 };
+/* Checks that a model has no other features.  KVF_OK, or KVF_E_ARG with a sentence. */
+int frozen_check(const struct model_config *config, unsigned features, struct kvf_diag *d);
 /* weights: loaded with exact = true.  KVF_OK, KVF_E_NOMEM, or KVF_E_ARG of a device, with a
  * sentence. */
 int frozen_build(const struct compute *c, const struct model_config *config,

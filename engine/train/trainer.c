@@ -48,7 +48,7 @@ static int create_parts(struct trainer *t, struct kvf_diag *d)
     int err = net_create(&gm, &t->opt.net, &t->net);
     if (err)
         return err;
-    err = frozen_check(m, d);
+    err = frozen_check(m, FEATURES_OF_GATES, d);
     if (!err)
         err = frozen_build(&t->c, m, t->e->weights, &t->frozen, d);
     if (err)

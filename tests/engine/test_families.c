@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "golden.h"
 
-enum { N = 600, FAMILY_CASES = 17 };
+enum { N = 600, FAMILY_CASES = 19 };
 
 /* Returns the maximum absolute difference of the stored rows of logits, relative to the largest
  * logit of the row. */
@@ -106,5 +106,45 @@ Test(families, chunks_and_threads_change_nothing, .timeout = 120)
             mem_free(other);
         }
         mem_free(first);
+    }
+}
+
+/* Lists of steps, as the equations of families say: tiny models have 4 query heads and 2 KV heads
+ * of 16 channels. */
+static const struct {
+    int model, kind, kinds;
+    const char *steps;
+} plans[] = {
+    {9, 1, 2, /* SmolLM3, a layer without rotation */
+     " 0 NORM   x -> normed  attn_norm\n 1 MATMUL normed -> qkv  qkv\n 2 GATES  qkv\n"
+     " 3 STORE  qkv\n 4 ATTEND qkv -> att\n 5 MATMUL att -> branch  out\n"
+     " 6 ADD    branch -> x\n 7 NORM   x -> ffn_in  ffn_norm\n"
+     " 8 MATMUL ffn_in -> gate_up  gate_up\n 9 ACT    gate_up -> ffn\n"
+     "10 MATMUL ffn -> branch  down\n11 ADD    branch -> x\n"},
+    {7, 0, 1, /* OLMo 2: norms over all heads, and of outputs alone */
+     " 0 MATMUL x -> qkv  qkv\n 1 NORM   qkv  q_norm\n 2 NORM   qkv  k_norm  1 x 32\n"
+     " 3 ROPE   qkv  6 x 16\n 4 GATES  qkv\n 5 STORE  qkv\n 6 ATTEND qkv -> att\n"
+     " 7 MATMUL att -> branch  out\n 8 NORM   branch  attn_post\n 9 ADD    branch -> x\n"
+     "10 MATMUL x -> gate_up  gate_up\n11 ACT    gate_up -> ffn\n12 MATMUL ffn -> branch  down\n"
+     "13 NORM   branch  ffn_post\n14 ADD    branch -> x\n"},
+    {17, 0, 1, /* Llama with sinks and biases */
+     " 0 NORM   x -> normed  attn_norm\n 1 MATMUL normed -> qkv  qkv\n 2 BIAS   qkv  qkv_bias\n"
+     " 3 ROPE   qkv  6 x 16\n 4 GATES  qkv\n 5 STORE  qkv\n 6 ATTEND qkv -> att  sinks\n"
+     " 7 MATMUL att -> branch  out\n 8 BIAS   branch  out_bias\n 9 ADD    branch -> x\n"
+     "10 NORM   x -> ffn_in  ffn_norm\n11 MATMUL ffn_in -> gate_up  gate_up\n"
+     "12 BIAS   gate_up  gate_up_bias\n13 ACT    gate_up -> ffn\n"
+     "14 MATMUL ffn -> branch  down\n15 BIAS   branch  down_bias\n16 ADD    branch -> x\n"},
+};
+
+Test(families, plans)
+{
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct engine *e = open_model(family_path(plans[i].model), true, 1);
+        struct buf b = {0};
+        cr_expect(e->weights->plan.n == plans[i].kinds);
+        block_print(&e->weights->plan.kind[plans[i].kind], &b);
+        cr_expect(strcmp(b.data, plans[i].steps) == 0, "model %d:\n%s", plans[i].model, b.data);
+        buf_finish(&b);
+        engine_close(e);
     }
 }

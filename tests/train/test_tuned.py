@@ -60,8 +60,8 @@ class Model:
     def capped(self, x, cap):
         return cap * self.xp.tanh(x / cap) if cap else x
 
-    def attention(self, q, k, v, layer):
-        """The weight of a key outside the window, evicted or of another document is 0."""
+    def attention(self, q, k, v, layer, sinks):
+        """The weight of a key outside the window, evicted or of another document is 0. sinks: one more logit per head."""
         xp, c, share, window = self.xp, self.case, self.f["heads"] // self.f["kv_heads"], self.f["layer"][layer]["window"]
         i = np.arange(len(c["ids"]))
         seen = (i[:, None] >= i) & (c["first"][:, None] == c["first"])
@@ -72,8 +72,10 @@ class Model:
             seen &= i[None, :, None] < c["gone"][layer].T[:, None, :]
         head = np.arange(self.f["heads"]) // share
         s = self.capped(xp.einsum("igd,jgd->gij", q, k[:, head]) * self.f["scale"], self.f["attn_cap"]) + self.const(np.where(seen, 0, -np.inf)[head])
-        e = xp.exp(s - s.max() if xp is np else s - s.detach().max())
-        return xp.einsum("gij,jgd->igd", e / e.sum(-1)[..., None], v[:, head]).reshape(len(i), -1)
+        most = s.max() if xp is np else s.detach().max()
+        e = xp.exp(s - most)
+        total = e.sum(-1)[..., None] + (0 if sinks is None else xp.exp(sinks - most)[:, None, None])
+        return xp.einsum("gij,jgd->igd", e / total, v[:, head]).reshape(len(i), -1)
 
     def head_norm(self, x, w, at):
         """x [T, heads, D]: over each head, or over all."""
@@ -103,9 +105,11 @@ class Model:
             rows = rows + self.part(w, at["bias"], (G + 2 * H) * D)
         q, k, v = (rows[:, a * D:b * D].reshape(len(x), b - a, D) for a, b in ((0, G), (G, G + H), (G + H, G + 2 * H)))
         q, k = (self.turn(self.head_norm(*of), layer) for of in ((q, w, at["q_norm"]), (k, w, at["k_norm"])))
-        x = self.added(x, self.attention(q, k, v, layer) @ self.part(w, at["out"], d, G * D).T, w, at["attn_post"])
-        gu = read(x, at["ffn_norm"]) @ self.part(w, at["gate_up"], 2 * F, d).T
-        return self.added(x, self.gate(gu[:, :F]) * gu[:, F:] @ self.part(w, at["down"], d, F).T, w, at["ffn_post"])
+        out_bias, up_bias, down_bias = (self.part(w, at[name], n) if f["all_biases"] else 0 for name, n in (("out_bias", d), ("gate_up_bias", 2 * F), ("down_bias", d)))
+        sinks = self.part(w, at["sinks"], G) if f["sinks"] else None
+        x = self.added(x, self.attention(q, k, v, layer, sinks) @ self.part(w, at["out"], d, G * D).T + out_bias, w, at["attn_post"])
+        gu = read(x, at["ffn_norm"]) @ self.part(w, at["gate_up"], 2 * F, d).T + up_bias
+        return self.added(x, self.gate(gu[:, :F]) * gu[:, F:] @ self.part(w, at["down"], d, F).T + down_bias, w, at["ffn_post"])
 
     def log_p(self, w, temperature, masked=True):
         f, xp = self.f, self.xp
@@ -196,7 +200,8 @@ def tensors(facts, matrices=False):
     all_of = {}
     if not matrices:
         sizes |= {"attn_norm": d * f["before"], "ffn_norm": d * f["before"], "attn_post": d * f["behind"], "ffn_post": d * f["behind"],
-                  "q_norm": (q if f["wide"] else D) * f["norms"], "k_norm": (kv if f["wide"] else D) * f["norms"], "bias": (q + 2 * kv) * f["biases"]}
+                  "q_norm": (q if f["wide"] else D) * f["norms"], "k_norm": (kv if f["wide"] else D) * f["norms"], "bias": (q + 2 * kv) * f["biases"],
+                  "sinks": f["heads"] * f["sinks"], "out_bias": d * f["all_biases"], "gate_up_bias": 2 * F * f["all_biases"], "down_bias": d * f["all_biases"]}
         all_of = {"embedding": (f["embedding"], f["vocab"] * d), "out_norm": (f["out_norm"], d)}
     if f["head"] != f["embedding"] and not matrices:
         all_of["head"] = (f["head"], f["vocab"] * d)

@@ -77,14 +77,17 @@ static void describe_layers(const struct run *r)
     fprintf(r->out, ", \"layer\": [");
     for (int l = 0; l < m->n_layers; l++) {
         const struct trainable_layer *a = &r->t->layer[l];
-        fprintf(r->out,
-                "%s{\"qkv\": %zu, \"out\": %zu, \"gate_up\": %zu, \"down\": %zu, "
-                "\"attn_norm\": %zu, \"ffn_norm\": %zu, \"attn_post\": %zu, \"ffn_post\": %zu, "
-                "\"q_norm\": %zu, \"k_norm\": %zu, \"bias\": %zu, \"window\": %d, \"turn\": %d}",
-                l ? ", " : "", a->at[T_QKV], a->at[T_OUT], a->at[T_GATE_UP], a->at[T_DOWN],
-                a->at[T_ATTN_NORM], a->at[T_FFN_NORM], a->at[T_ATTN_POST], a->at[T_FFN_POST],
-                a->at[T_Q_NORM], a->at[T_K_NORM], a->at[T_QKV_BIAS], model_window(m, l),
-                (int)model_rope(m, l, r->pack.n + MORE));
+        fprintf(
+            r->out,
+            "%s{\"qkv\": %zu, \"out\": %zu, \"gate_up\": %zu, \"down\": %zu, "
+            "\"attn_norm\": %zu, \"ffn_norm\": %zu, \"attn_post\": %zu, \"ffn_post\": %zu, "
+            "\"q_norm\": %zu, \"k_norm\": %zu, \"bias\": %zu, \"sinks\": %zu, \"out_bias\": %zu, "
+            "\"gate_up_bias\": %zu, \"down_bias\": %zu, \"window\": %d, \"turn\": %d}",
+            l ? ", " : "", a->at[T_QKV], a->at[T_OUT], a->at[T_GATE_UP], a->at[T_DOWN],
+            a->at[T_ATTN_NORM], a->at[T_FFN_NORM], a->at[T_ATTN_POST], a->at[T_FFN_POST],
+            a->at[T_Q_NORM], a->at[T_K_NORM], a->at[T_QKV_BIAS], a->at[T_SINKS], a->at[T_OUT_BIAS],
+            a->at[T_GATE_UP_BIAS], a->at[T_DOWN_BIAS], model_window(m, l),
+            (int)model_rope(m, l, r->pack.n + MORE));
     }
     fprintf(r->out, "]");
 }
@@ -106,9 +109,10 @@ static void describe(const struct run *r)
         (double)m->embedding_scale, (double)m->residual_scale);
     fprintf(r->out,
             ", \"biases\": %s, \"norms\": %s, \"wide\": %s, \"before\": %s, \"behind\": %s, "
-            "\"gelu\": %s",
-            yes(f->qkv_bias), yes(f->qk_norm), yes(f->qk_norm_wide), yes(!f->no_pre_norm),
-            yes(f->post_norm), yes(f->gelu));
+            "\"gelu\": %s, \"sinks\": %s, \"all_biases\": %s",
+            yes(tensor_rows(m, T_QKV_BIAS)), yes(f->qk_norm), yes(f->qk_norm_wide),
+            yes(!f->no_pre_norm), yes(f->post_norm), yes(f->gelu), yes(tensor_rows(m, T_SINKS)),
+            yes(tensor_rows(m, T_OUT_BIAS)));
     describe_turns(r);
     describe_layers(r);
     fprintf(r->out, ", \"pairs\": [");

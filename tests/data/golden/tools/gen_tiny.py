@@ -225,9 +225,14 @@ def model(a):
     for i in range(a.layers):
         for name, x in layer(a, draw):
             yield f"blk.{i}.{name}.weight", x
-        if family.get("bias"):
+        if family.get("bias") or getattr(a, "biases", False):
             for name, n in (("q", q), ("k", kv), ("v", kv)):
                 yield f"blk.{i}.attn_{name}.bias", draw.matrix(1, n, math.sqrt(n))[0]
+        if getattr(a, "biases", False):
+            for name, n in (("attn_output", a.dim), ("ffn_gate", a.ffn), ("ffn_up", a.ffn), ("ffn_down", a.dim)):
+                yield f"blk.{i}.{name}.bias", draw.matrix(1, n, math.sqrt(n))[0]
+        if getattr(a, "sinks", False):
+            yield f"blk.{i}.attn_sinks.weight", 3 + draw.matrix(1, a.heads, 2 * math.sqrt(a.heads))[0]
     yield "output_norm.weight", draw.norm(a.dim)
     if a.untied:
         yield "output.weight", draw.matrix(a.vocab, a.dim, 4.0)
@@ -308,6 +313,8 @@ def main(words=None):
     ap.add_argument("--rope", choices=["plain", "factors", "long", "linear", "yarn"], default="plain")
     ap.add_argument("--eps", type=float, default=1e-5)
     ap.add_argument("--untied", action="store_true", help="an output matrix of its own")
+    ap.add_argument("--sinks", action="store_true", help="one more logit in the softmax of each head")
+    ap.add_argument("--biases", action="store_true", help="biases of all projections")
     ap.add_argument("-o", required=True, metavar="FILE")
     a = ap.parse_args(words)
     if a.heads % a.kv_heads or a.head_dim % 2:

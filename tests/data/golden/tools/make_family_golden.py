@@ -44,11 +44,13 @@ CASES = [
     (f"--arch llama --layers 2 {SHAPE} --seed 35", "Llama", ["factors"], "ntk:4"),
     (f"--arch llama --layers 2 {SHAPE} --seed 36", "Llama", ["factors", "gain"], "yarn:4"),
     (f"--arch gemma3 --layers 6 {SHAPE} --seed 37 --window 64 --rope-base 1000000", "Gemma3", ["factors", "gain"], "yarn:2"),
+    (f"--arch llama --layers 3 {SHAPE} --seed 38 --sinks --biases", "Llama", ["sinks", "biases"]),
+    (f"--arch gemma2 --layers 4 {SHAPE} --seed 39 --window 64 --sinks", "Gemma2", ["sinks", "sliding_window"]),
 ]
 INSIDE = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
           "attn_qkv": "self_attn.qkv_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_output": "self_attn.o_proj",
           "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-          "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
+          "attn_sinks": "self_attn.sinks", "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 NEIGHBOURS = ("llama", "granite", "smollm3")  # RoPE turns channels 2i and 2i + 1 of a head
 
@@ -66,7 +68,7 @@ def name_of(arch, tensor):
         name = "pre_feedforward_layernorm"
     if part == "ffn_up" and arch == "phi3":
         name = "mlp.gate_up_proj"
-    return f"model.layers.{layer}.{name}.{kind}"
+    return f"model.layers.{layer}.{name}" + (f".{kind}" if part != "attn_sinks" else "")
 
 
 def halves(x, heads):
@@ -179,14 +181,42 @@ def put_factors(model, factors):
     rotary.inv_freq = rotary.original_inv_freq = rotary.inv_freq.double() / torch.from_numpy(factors)
 
 
+def attend_with_sinks(module, query, key, value, mask, scaling=None, softcap=None, **more):
+    """Eager attention of gpt-oss, whose softmax has the sink of each head as one more column; with the cap of Gemma."""
+    groups = module.num_key_value_groups
+    key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
+    s = query @ key.transpose(2, 3) * (module.scaling if scaling is None else scaling)
+    if softcap:
+        s = softcap * torch.tanh(s / softcap)
+    s = s + mask[..., :key.shape[-2]]
+    p = torch.cat([s, module.sinks.reshape(1, -1, 1, 1).expand(s.shape[0], -1, s.shape[-2], -1)], -1).softmax(-1)[..., :-1]
+    return (p @ value).transpose(1, 2).contiguous(), p
+
+
 def load(f, kind, scale, without=()):
     config = config_of(f, kind, without, scale)
-    model = getattr(transformers, kind + "ForCausalLM")(config).double().eval()
+    biases = "blk.0.attn_output.bias" in f.tensors
+    if biases:
+        config.attention_bias = config.mlp_bias = True
+    sinks = "blk.0.attn_sinks.weight" in f.tensors
+    if sinks:
+        transformers.AttentionInterface.register("eager_with_sinks", attend_with_sinks)
+        transformers.AttentionMaskInterface.register("eager_with_sinks", transformers.masking_utils.eager_mask)
+        config._attn_implementation = "eager_with_sinks"
+    model = getattr(transformers, kind + "ForCausalLM")(config)
+    for layer in model.model.layers if sinks else ():
+        layer.self_attn.sinks = torch.nn.Parameter(torch.zeros(config.num_attention_heads))
+    model = model.double().eval()
     heads, kv_heads = f.get("attention.head_count"), f.get("attention.head_count_kv")
     tensors = {name_of(f.arch, name): tensor_of(f.arch, name, x, heads, kv_heads) for name, x in f.tensors.items() if name_of(f.arch, name)}
     missing, unknown = model.load_state_dict(tensors, strict=False)
     if unknown or set(missing) - {"lm_head.weight"}:
         sys.exit(f"{f.arch}: tensors missing {missing}, unknown {unknown}")
+    for name, x in model.named_parameters():
+        if "biases" in without and name.endswith("bias"):
+            x.data.zero_()
+        if "sinks" in without and name.endswith("sinks"):
+            x.data.fill_(-1e30)
     model.tie_weights()
     if "rope_freqs.weight" in f.tensors and "factors" not in without:
         put_factors(model, f.tensors["rope_freqs.weight"])
