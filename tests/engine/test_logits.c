@@ -325,7 +325,7 @@ Test(logits, quantised_qwen_stays_close, .timeout = 60)
     float *ref = all_logits(e, KV_F32, ids, N);
     engine_close(e);
     e = open_model(qwen_path(2), false, 1);
-    cr_expect(e->weights->layer[0].qkv.kind == PACK_Q8);
+    cr_expect(e->weights->layer[0].matrix[T_QKV].kind == PACK_Q8);
     float *row = all_logits(e, KV_F16, ids, N);
     engine_close(e);
     for (size_t t = 0; t < N; t++)
