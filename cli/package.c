@@ -17,6 +17,8 @@
     "sys.path = [p for p in sys.path if p]\n"                                                      \
     "try:\n"                                                                                       \
     "    from kvfate.__main__ import main\n"                                                       \
+    "except KeyboardInterrupt:\n"                                                                  \
+    "    sys.exit(130)\n"                                                                          \
     "except ImportError as e:\n"                                                                   \
     "    sys.exit('kvfate %s: this command is part of the Python package kvfate, which %s does '"  \
     "'not find (%s): install its wheel, or add the folder python of the sources to PYTHONPATH' "   \

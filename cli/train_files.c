@@ -33,8 +33,11 @@ int train_files_name(struct train_files *f, const char *out, const char *state,
     int err = f->state.err ? f->state.err : f->log.err;
     for (int i = 0; !err && i < data->n; i++)
         err = train_files_keep(f, data->item[i], d);
-    if (!err && strcmp(f->state.data, out) == 0)
-        err = kvf_fail(d, KVF_E_ARG, "--state %s: what is trained goes there", out);
+    if (!err && (strcmp(f->state.data, out) == 0 || file_same(f->state.data, out)))
+        err = kvf_fail(d, KVF_E_ARG, "--state %s: what is trained goes there", f->state.data);
+    if (!err && (strcmp(f->state.data, f->log.data) == 0 || file_same(f->state.data, f->log.data)))
+        err = kvf_fail(d, KVF_E_ARG, "--state %s: the record of the training goes there",
+                       f->state.data);
     return err;
 }
 

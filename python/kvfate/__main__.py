@@ -2,13 +2,14 @@
 the program, which knows these by the same table and shows the help of all."""
 import importlib
 import os
+import signal
 import sys
 
 from . import program
 from .commands import COMMANDS, Usage, parsed
 from .errors import Error, shown
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 NEEDED = {"numpy": "NumPy", "scipy": "SciPy", "pyarrow": "pyarrow", "torch": "PyTorch", "pandas": "pandas", "transformers": "transformers"}
 
 
@@ -26,6 +27,19 @@ def _run(command, words):
     return status or OK
 
 
+def _sentence(e):
+    """Returns what a user is told of an exception."""
+    if isinstance(e, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(e, MemoryError):
+        return "out of memory"
+    if isinstance(e, UnicodeEncodeError):
+        return "the standard output cannot write %r in its encoding %s; use -o FILE, or a locale with UTF-8" % (e.object[e.start:e.end], e.encoding)
+    if isinstance(e, OSError) and not isinstance(e, Error) and e.strerror:
+        return "%s: %s" % (e.filename if isinstance(e.filename, str) else "standard output", e.strerror)
+    return str(e)
+
+
 def main(words=None):
     """Runs a command line without the program's name and ends with its exit status."""
     words = sys.argv[1:] if words is None else words
@@ -36,10 +50,12 @@ def main(words=None):
             path = program.find()
             os.execv(path, ["kvfate", *words])
         sys.exit(_run(command, words[1:]))
-    except (Usage, Error, OSError, MemoryError, KeyboardInterrupt) as e:
-        said = "interrupted" if isinstance(e, KeyboardInterrupt) else "out of memory" if isinstance(e, MemoryError) else e
-        print("kvfate%s: %s" % (" " + command.name if command else "", shown(str(said))), file=sys.stderr)
-        sys.exit(USAGE if isinstance(e, Usage) else FAILED)
+    except BrokenPipeError:  # the reader of a pipe has ended: so does this program, as others do, without a word
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    except (Usage, Error, OSError, MemoryError, KeyboardInterrupt, UnicodeEncodeError) as e:
+        print("kvfate%s: %s" % (" " + command.name if command else "", shown(_sentence(e))), file=sys.stderr)
+        sys.exit(INTERRUPTED if isinstance(e, KeyboardInterrupt) else USAGE if isinstance(e, Usage) else FAILED)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,8 @@ def _p_of_t(v, null):
     error, far = v.std(ddof=1) / math.sqrt(len(v)), v.mean() - null
     if not error > 0:
         return NAN if math.isnan(null) else float(far == 0)
+    if not math.isfinite(error):
+        return NAN
     return float(2 * _special().stdtr(len(v) - 1, -abs(far / error)))
 
 

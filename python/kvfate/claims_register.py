@@ -4,6 +4,7 @@ docs/studies/claims.md defines the keys, docs/studies/claims.toml is the registe
 {"claim": [{...}, ...]}.  The module uses Python's own library only."""
 import json
 import math
+import sys
 import os
 import re
 from typing import NamedTuple, Optional
@@ -94,7 +95,8 @@ def _plain(text):
 
 
 def _is_number(v):
-    return isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v)
+    """Returns true if v is a number that a double can hold."""
+    return isinstance(v, (int, float)) and not isinstance(v, bool) and abs(v) <= sys.float_info.max
 
 
 def _is_cell(v):
@@ -247,7 +249,9 @@ def _parsed(path, data):
     name, load = ("TOML", toml().loads) if path.endswith(".toml") else \
         ("JSON", lambda text: json.loads(text, object_pairs_hook=_once, parse_constant=_refuse))
     try:
-        return load(data.decode("utf-8"))
+        root = load(data.decode("utf-8"))
+        json.dumps(root, ensure_ascii=False, default=str).encode()  # rejects half of a character, such as "\\ud800"
+        return root
     except RecursionError:
         raise Error("it is nested too deeply") from None
     except ValueError as e:

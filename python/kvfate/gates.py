@@ -52,6 +52,8 @@ def convert(path, out=None, overwrite=False):
             raise Error("%s: the output is the input; give another name with -o" % out)
     header, at = {"__metadata__": metadata_of([t.name for t in tensors], path)}, 0
     for t in tensors:
+        if t.name in header:
+            raise Error("%s: a tensor has the name %s, which safetensors reserves for metadata" % (path, t.name))
         n = t.n * BYTES[t.type]
         header[t.name] = {"dtype": t.type, "shape": list(t.shape), "data_offsets": [at, at + n]}
         at += n

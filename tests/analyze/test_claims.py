@@ -472,6 +472,8 @@ for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "tha
     except Error as e:
         check(f"register: {words}", words in str(e) and "\n" not in str(e) and "register.json" in str(e), e, claim)
 refused("register: a key", 1, ["claims", folder, "--register", register(dict(ASK, colour=1))], "colour", "register.json")
+refused("register: a number beyond a double", 1, ["claims", folder, "--register", register(dict(ASK, null=10 ** 400))], "null", "register.json")
+refused("register: half of a character", 1, ["claims", folder, "--register", put("half.json", '{"claim": [{"id": "x", "claim": "\\ud800"}]}', work.name)], "surrogates", "half.json")
 refused("register: same id", 1, ["claims", folder, "--register", register(dict(ASK, id="x"), dict(ASK, id="x"))], "twice")
 for text, words in (("", ""), ("[]", "register"), ('{"claim":[]}', "register"), ('{"claim":[3]}', "id"), ("[" * 100000, "nested"), ('{"a": 1, "a": 2}', "twice"), ('{"claim": NaN}', "NaN")):
     refused("register " + text[:9], 1, ["claims", folder, "--register", put("broken.json", text, work.name)], "broken.json" if text != "x" else "", words)

@@ -126,8 +126,8 @@ def any_stop():
     s.check("the checkpoint, which ends a save, is written last", written == sorted(written), written)
     checks = [x for x in record("whole.st") if "check" in x]
     s.check("a check every 60 steps", [x["check"] for x in checks] == [60, 120, 180, 240] and all(x["kl_16"] >= 0 for x in checks), checks)
-    interrupted(signal.SIGINT, took / 2, whole)
-    interrupted(signal.SIGKILL, took / 2, whole)
+    interrupted(signal.SIGINT, took / 3, whole)
+    interrupted(signal.SIGKILL, took / 3, whole)
     os.remove(s.path("whole.st"))
     s.refused("the best gates are gone", argv("whole.st", *LONG_MORE, **LONG), 1, "best gates", "--fresh")
 
@@ -366,6 +366,7 @@ def bad_settings():
         os.link(of, s.path(name + ".linked"))
         s.refused(f"-o over the {name}", argv(name + ".linked", data=(copy,)), 2, "overwrite")
     s.refused("--state over the data", argv("bad.st", "--state", copy, data=(copy,)), 2, "overwrite")
+    s.refused("the state is the record", argv("bad.st", "--state", s.path("bad.st.log.jsonl")), 2, "record of the training")
     s.refused("the state is the gates", argv("bad.st", "--state", s.path("bad.st")), 2, "--state")
     s.check("the inputs are whole", read("copy.txt") == read("text.txt"))
     Gguf(layers=1).set("general.architecture", "gpt2").write(s.path("other.gguf"))

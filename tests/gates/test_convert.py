@@ -545,6 +545,10 @@ def command(folder, work):
     refused("onto itself", 1, ["gates", "convert", path, "-o", path, "--overwrite"], "the output is the input")
     refused("another format", 2, ["gates", "convert", path, "-o", os.path.join(work, "x.npz")], ".npz is another format")
     refused("another action", 2, ["gates", "show", path], "unknown action")
+    named = os.path.join(work, "named.pt")
+    with open(named, "wb") as f:
+        f.write(archive(b"\x80\x02}(" + text("__metadata__") + tensor([2], [1]) + b"u.", {"0": struct.pack("<8f", *range(8))}))
+    refused("a tensor named as the metadata", 1, ["gates", "convert", named], "reserves for metadata")
     refused("no file", 2, ["gates", "convert"], "a file is missing")
     refused("none there", 1, ["gates", "convert", os.path.join(work, "none.pt")], "No such file")
     refused("a folder", 1, ["gates", "convert", work], "directory")
