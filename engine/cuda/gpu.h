@@ -297,6 +297,7 @@ struct gpu_attention {
     int n_heads, T, pos0;
     const int32_t *now;          /* + pos0 where queries are; NULL: nothing */
     float scale, cap;            /* cap 0: none */
+    const float *sinks;          /* [n_heads] one more logit in each softmax; NULL: none */
     const float *log_beta;       /* [heads][ld_slot]: + (t - pos) log_beta; NULL: none */
     const int32_t *page;         /* [heads]; NULL: everything is read */
     const unsigned char *chosen; /* [n_heads][ld_chosen] */

@@ -33,6 +33,7 @@ struct device_weights {
     struct device_layer *layer; /* [n_layers] */
     struct device_matrix head;
     float *out_norm;
+    float *sinks; /* [n_layers][n_heads]; NULL: the model has none */
     int n_layers;
     struct device_gates *gates; /* those that sessions have asked for (gates.c) */
     struct page_upload post;
@@ -184,6 +185,8 @@ void device_notify_rows(struct session *s, int layer, const struct device_rows *
 /* As likelihood of the backend (nll.c). */
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
 
+/* Returns the sinks of the heads of a layer, followed by those of the layers behind it; or NULL. */
+const float *device_sinks(const struct session *s, int layer);
 /* Attention of a layer, with its rows where they are watched (attention.c). */
 int device_attend(struct session *s, int layer, int T, int pos0);
 /* Its parts: the queries in qkv, whose cache is to be set; how many blocks of queries T are; behind

@@ -56,6 +56,14 @@ def answers_are_equal():
                   "--budgets", 16, "--exact", "--json"])
 
 
+def sinks_and_biases():
+    """One more logit in each softmax, and biases behind all products, in prefill, in steps and layer by layer (--shadow entries)."""
+    prompt = ["-m", os.path.join(MODELS, "family17.gguf"), "--raw", "-p", TEXT * 2]
+    both("logits with sinks", ["logits", *prompt, "--exact"], "sinks.npy")
+    for more in ([], ["--probes", "mass,steps"], ["--shadow", "entries"]):
+        both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, *more], "sinks.kvf")
+
+
 def pool_grows():
     """256 heads fill the 256 pages that a pool begins with; each needs another in a step, and what lies in those moves with them."""
     wide = Gguf(layers=8, heads=32, kv_heads=32, head_dim=8, dim=16, ffn=16).write(path("wide.gguf"))
@@ -169,6 +177,7 @@ def lost_before_anything_is_asked():
 
 
 answers_are_equal()
+sinks_and_biases()
 pool_grows()
 rounds_apart()
 what_useful_entries_get()
