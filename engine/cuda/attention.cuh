@@ -74,6 +74,24 @@ DEVICE float weight_of(float x, float top)
     return x == -INFINITY ? 0 : expf(x - top);
 }
 
+#define LOG2_E 1.44269504f
+/* The largest weight of a row of attention_tensor.cu is 2^15 until its end: so small ones keep
+ * their digits in f16. */
+#define LARGEST 15.0f
+
+/* Returns the weight of the sink of query head g there; top: the largest logit, of powers of two.
+ */
+DEVICE float sink_power(const struct gpu_attention &a, int g, float top)
+{
+    return a.sinks ? exp2f(a.sinks[g] * LOG2_E - top + LARGEST) : 0;
+}
+
+/* Returns the weight of the sink of query head g relative to the largest logit; 0: it has none. */
+DEVICE float sink_weight(const struct gpu_attention &a, int g, float top)
+{
+    return a.sinks ? expf(a.sinks[g] - top) : 0;
+}
+
 /* Replaces the logits p of a page, [n_rows][PAGE_SLOTS], by weights and updates each row's maximum
  * logit and sum of weights. fade is the factor for the previous sums. A warp handles every
  * n_warps-th row. */

@@ -54,7 +54,7 @@ __global__ void join_parts_kernel(struct gpu_attention a, struct attention_parts
     float *out = a.out + (size_t)(row / a.n_heads) * a.ld_out
                  + (size_t)(row % a.n_heads * a.cache.D + i % fours * 4);
     for (int c = 0; c < 4; c++)
-        out[c] = x[c] * (1 / sum);
+        out[c] = x[c] * (1 / (sum + sink_power(a, row % a.n_heads, top * unit)));
 }
 
 void attention_join(struct gpu *g, const struct gpu_attention *a, const struct attention_parts *p,

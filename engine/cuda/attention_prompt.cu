@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(PROMPT_LANES) prompt_kernel(struct gpu_attenti
         for (int c = 0; c < CHUNKS; c++) {
             int d = id % PAGE_SLOTS + c * PAGE_SLOTS;
             if (r < a.T && d < D)
-                a.out[(size_t)r * a.ld_out + (size_t)(g * D + d)] = out[j][c] / sum[first + j];
+                a.out[(size_t)r * a.ld_out + (size_t)(g * D + d)] =
+                    out[j][c] / (sum[first + j] + sink_weight(a, g, top[first + j]));
         }
     }
 }

@@ -162,15 +162,16 @@ __global__ void __launch_bounds__(SOFTMAX_LANES) softmax_kernel(GIVEN struct all
     sum = block_sum(sum);
     moment = block_sum(moment);
     seen = block_sum(seen);
-    float inverse = (float)(1.0 / sum);
+    float inverse = (float)(1.0 / sum), lse = top + (float)log(sum);
+    double more = a.sinks ? exp((double)a.sinks[g] - (double)lse) : 0, kept = 1 / (1 + more);
     for (int i = id; i < (int)out.ld; i += SOFTMAX_LANES)
-        row[i] = i < n ? row[i] * inverse : 0;
+        row[i] = i < n ? (float)((double)(row[i] * inverse) * kept) : 0;
     if (id != 0)
         return;
     if (out.lse)
-        out.lse[at] = top + (float)log(sum);
+        out.lse[at] = (float)((double)lse + log1p(more));
     if (out.entropy)
-        out.entropy[at] = (float)(log(sum) + moment / sum);
+        out.entropy[at] = (float)(kept * (log(sum) + moment / sum - log(kept)));
     if (out.seen)
         out.seen[at] = seen;
 }

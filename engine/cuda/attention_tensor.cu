@@ -22,10 +22,6 @@ enum {
     COLUMNS = STRIP / 8, /* tiles of eight entries */
     KEY_LD = STRIP / 8 + 1,
 };
-#define LOG2_E 1.44269504f
-/* The largest weight of a row is 2^15 until the end of the row, so that small weights keep their
- * precision in f16. */
-#define LARGEST 15.0f
 
 /* Sizes for heads of up to WIDE channels; a warp has TILES times 16 rows. */
 template <int WIDE, int TILES> struct shape {
@@ -417,7 +413,7 @@ DEVICE void put_two(float *out, bool twos, float x, float y)
 
 template <int WIDE, int TILES>
 DEVICE void store(const struct gpu_attention &a, const struct rows &b,
-                  const struct attention_parts &p, const struct sums<WIDE, TILES> &y)
+                  const struct attention_parts &p, const struct sums<WIDE, TILES> &y, float logit)
 {
     size_t part = blockIdx.y, D = (size_t)a.cache.D;
     bool twos = p.out || ((uintptr_t)a.out % 8 == 0 && a.ld_out % 2 == 0);
@@ -437,7 +433,7 @@ DEVICE void store(const struct gpu_attention &a, const struct rows &b,
         }
         if (p.out && y.top[i] == -INFINITY)
             continue;
-        float unit = p.out ? 1 : 1 / sum;
+        float unit = p.out ? 1 : 1 / (sum + sink_power(a, (int)head, y.top[i] * logit));
         float *out = p.out ? p.out + at * D : a.out + t * a.ld_out + head * D;
         out += lane_of_warp() % 4 * 2;
 #pragma unroll
@@ -499,7 +495,7 @@ __global__ void __launch_bounds__(LANES)
         }
         stage = stage == AHEAD ? 0 : stage + 1;
     }
-    store<WIDE, TILES>(a, b, p, y);
+    store<WIDE, TILES>(a, b, p, y, PLAIN ? a.scale * LOG2_E : 1);
 }
 
 static unsigned blocks_of(const struct gpu_attention *a, int n_rows)

@@ -315,6 +315,7 @@ struct gpu_attention {
     int n_heads, T, pos0;
     const int32_t *now;          /* value added to pos0 for the query positions; NULL: 0 */
     float scale, cap;            /* cap 0: no soft cap */
+    const float *sinks;          /* [n_heads] one more logit in each softmax; NULL: none */
     const float *log_beta;       /* [heads][ld_slot]: logits get + (t - pos) log_beta; or NULL */
     const int32_t *page;         /* [heads]; NULL: all pages are read */
     const unsigned char *chosen; /* [n_heads][ld_chosen] */

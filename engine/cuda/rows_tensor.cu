@@ -308,11 +308,13 @@ __global__ void __launch_bounds__(LANES)
     seen = warp_sum(seen);
     if (lane_of_warp() != 0)
         return;
-    room.unit[at] = {seen ? top : 0, seen ? (float)(1 / sum) : 0};
+    double lse = (double)top * LN_2 + log(sum);
+    double more = a.sinks ? exp((double)a.sinks[g] - lse) : 0, kept = 1 / (1 + more);
+    room.unit[at] = {seen ? top : 0, seen ? (float)(kept / sum) : 0};
     if (out.lse)
-        out.lse[at] = (float)((double)top * LN_2 + log(sum));
+        out.lse[at] = (float)(lse + log1p(more));
     if (out.entropy)
-        out.entropy[at] = (float)(log(sum) - moment * LN_2 / sum);
+        out.entropy[at] = (float)(kept * (log(sum) - moment * LN_2 / sum - log(kept)));
     if (out.seen)
         out.seen[at] = seen;
 }

@@ -168,7 +168,8 @@ DEVICE bool is_last(int *ended, int splits, in_shared<int32_t> told)
 }
 
 /* share[r][i]: factor of part i in row r. */
-DEVICE void part_weights(const struct place &b, const float *state, in_shared<float> share)
+DEVICE void part_weights(const struct gpu_attention &a, const struct place &b, const float *state,
+                         in_shared<float> share)
 {
     enum { MINE = MOST_SPLITS / WARP };
     for (int r = warp_of_block(); r < b.n_rows; r += WARPS) {
@@ -185,7 +186,7 @@ DEVICE void part_weights(const struct place &b, const float *state, in_shared<fl
 #pragma unroll
         for (int k = 0; k < MINE; k++)
             all = fmaf(weight_of(top[k], most), sum[k], all);
-        all = warp_sum(all);
+        all = warp_sum(all) + sink_weight(a, b.g0 + r, most);
 #pragma unroll
         for (int k = 0; k < MINE; k++)
             if (lane_of_warp() + k * WARP < b.c.splits)
@@ -220,7 +221,7 @@ DEVICE void join_parts(const struct gpu_attention &a, const struct place &b, str
 {
     in_shared<float> sums = share + MOST_ROWS * MOST_SPLITS;
     int id = (int)threadIdx.x, all = b.n_rows * b.c.fours;
-    part_weights(b, from.state, share);
+    part_weights(a, b, from.state, share);
     __syncthreads();
     for (int first = 0; first < all; first += LANES) {
         int n = all - first < LANES ? all - first : LANES, shares = LANES / n;

@@ -156,6 +156,12 @@ struct gpu_attention device_session_queries(const struct session *s, int T, int 
                                   .cap = c->attn_cap};
 }
 
+const float *device_sinks(const struct session *s, int layer)
+{
+    const struct device_weights *w = s->e->device;
+    return w->sinks ? w->sinks + (size_t)layer * (size_t)s->e->config.n_heads : NULL;
+}
+
 void device_session_attend(struct session *s, int layer, const struct gpu_attention *a)
 {
     struct device_session *m = s->device_state;
@@ -180,6 +186,7 @@ int device_attend(struct session *s, int layer, int T, int pos0)
     struct device_session *m = s->device_state;
     struct gpu_attention a = device_session_queries(s, T, pos0);
     int H = s->cache_heads;
+    a.sinks = device_sinks(s, layer);
     int err = device_session_layer(s, layer, T, pos0, &a.cache);
     if (err)
         return err;

@@ -132,7 +132,8 @@ static struct gpu_attention attention_of(const struct session *s, int layer, int
                                   .T = 1,
                                   .now = device_decode_of(s)->now,
                                   .scale = c->attn_scale,
-                                  .cap = c->attn_cap};
+                                  .cap = c->attn_cap,
+                                  .sinks = device_sinks(s, layer)};
 }
 
 static struct gpu_seen_rows rows_of(const struct session *s, const struct gpu_attention *a,

@@ -38,6 +38,7 @@ struct device_weights {
     struct device_layer *layer; /* [n_layers] */
     struct device_matrix head;
     float *out_norm;
+    float *sinks; /* [n_layers][n_heads]; NULL: the model has none */
     int n_layers;
     struct device_gates *gates; /* gate networks that sessions have used so far (gates.c) */
     struct page_upload post;
@@ -205,6 +206,8 @@ void device_notify_rows(struct session *s, int layer, const struct device_rows *
 /* The function `likelihood` of struct backend (nll.c). */
 bool device_likelihood(struct session *s, const float *normed, const int32_t *ids, int n);
 
+/* Returns the sinks of the heads of a layer, followed by those of the layers behind it; or NULL. */
+const float *device_sinks(const struct session *s, int layer);
 /* Runs attention of a layer for T queries from pos0 on; copies rows to the host if they are
  * observed (attention.c). Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_attend(struct session *s, int layer, int T, int pos0);

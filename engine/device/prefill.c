@@ -441,6 +441,7 @@ static void prepare_layer(struct chunk *k)
     float *given = s->gate ? p->host.numbers + row : NULL;
     k->numbers = s->gate ? p->numbers + row : NULL;
     k->attention = device_session_queries(s, k->T, s->n_past);
+    k->attention.sinks = device_sinks(s, k->layer);
     give_numbers(k, given);
     bool leaves = put_until(k, given, &k->coming);
     k->attention.cache = cache_of(k, leaves, put_positions(k));

@@ -96,6 +96,13 @@ static int put_vectors(struct engine *e, struct device_weights *w)
 {
     const struct model_config *m = &e->config;
     int err = put_vector(w->gpu, e->weights->out_norm, m->d_model, &w->out_norm);
+    size_t G = (size_t)m->n_heads;
+    bool sinks = tensor_rows(m, T_SINKS) > 0;
+    w->sinks = !err && sinks ? gpu_alloc(w->gpu, (size_t)m->n_layers * G, sizeof(float)) : NULL;
+    err = !err && sinks && !w->sinks ? KVF_E_NOMEM : err;
+    for (int l = 0; !err && sinks && l < m->n_layers; l++)
+        gpu_put(w->gpu, w->sinks + (size_t)l * G, e->weights->layer[l].vector[T_SINKS],
+                G * sizeof(float));
     for (int l = 0; l < m->n_layers; l++)
         for (int role = LAYER_MATRICES; !err && role < LAYER_TENSORS; role++)
             err = put_vector(w->gpu, e->weights->layer[l].vector[role],
@@ -105,11 +112,6 @@ static int put_vectors(struct engine *e, struct device_weights *w)
 
 int device_weights_open(struct engine *e, struct kvf_diag *d)
 {
-    const char *lacks = executor_lacks(&e->config, ~(1u << FEATURE_SINKS));
-    if (lacks)
-        return kvf_fail(d, KVF_E_ARG,
-                        "%s: a model with %s is not supported on a device: take --device cpu",
-                        gguf_path(e->gguf), lacks);
     struct device_weights *w = MEM_NEW(struct device_weights, 1);
     if (!w)
         return KVF_E_NOMEM;
@@ -153,6 +155,7 @@ void device_weights_close(struct engine *e)
         device_post_close(w->gpu, &w->post);
         drop_matrix(w->gpu, &w->head);
         gpu_free(w->gpu, w->out_norm);
+        gpu_free(w->gpu, w->sinks);
     }
     mem_free(w->layer);
     gpu_close(w->gpu);

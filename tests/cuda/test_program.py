@@ -58,6 +58,14 @@ def answers_are_equal():
                   "--budgets", 16, "--exact", "--json"])
 
 
+def sinks_and_biases():
+    """One more logit in each softmax, and biases behind all products, in prefill, in steps and layer by layer (--shadow entries)."""
+    prompt = ["-m", os.path.join(MODELS, "family17.gguf"), "--raw", "-p", TEXT * 2]
+    both("logits with sinks", ["logits", *prompt, "--exact"], "sinks.npy")
+    for more in ([], ["--probes", "mass,steps"], ["--shadow", "entries"]):
+        both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, *more], "sinks.kvf")
+
+
 def pool_grows():
     """256 heads fill the initial 256 pages of the pool. Each needs another page in a step, and the
     data in the pages move with the pool."""
@@ -179,6 +187,7 @@ def lost_before_anything_is_asked():
 
 
 answers_are_equal()
+sinks_and_biases()
 pool_grows()
 rounds_apart()
 what_useful_entries_get()
