@@ -170,8 +170,9 @@ __global__ void __launch_bounds__(SOFTMAX_LANES) softmax_kernel(GIVEN struct all
         return;
     if (out.lse)
         out.lse[at] = (float)((double)lse + log1p(more));
+    float entropy = (float)(log(sum) + moment / sum);
     if (out.entropy)
-        out.entropy[at] = (float)(kept * (log(sum) + moment / sum - log(kept)));
+        out.entropy[at] = (float)(kept > 0 ? kept * ((double)entropy - log(kept)) : 0);
     if (out.seen)
         out.seen[at] = seen;
 }
