@@ -60,7 +60,7 @@ struct device_admission {
 enum device_admits {
     ADMITS_WITHOUT,   /* method_until() reads no gate value */
     ADMITS_BY_NUMBER, /* the gate value decides by the rule *ret, apart from method_window_end() */
-    ADMITS_APART,     /* heads run different presets */
+    ADMITS_APART,     /* heads run different presets, and some use write gates */
 };
 /* Returns how the admission depends on gate values, and sets *ret for ADMITS_BY_NUMBER. */
 enum device_admits device_admission(const struct method_state *s, struct device_admission *ret);

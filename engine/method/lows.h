@@ -12,7 +12,7 @@
 #include "engine/method/state.h"
 
 enum {
-    LOWS = 19,       /* makes struct lows four cache lines */
+    LOWS = 19,       /* struct lows fits four cache lines */
     LOWS_STEPS = 16, /* steps for which the bounds of falling scores are valid */
     LOWS_CUTS = 4,   /* maximum evictions at once for which the list is faster */
 };
