@@ -7,8 +7,8 @@
  * equal evictions in equal order, and equal slots.
  *
  * device_eviction_begin() also evicts the entries that expire. */
-#ifndef KVF_ENGINE_ELSEWHERE_H
-#define KVF_ENGINE_ELSEWHERE_H
+#ifndef KVF_ENGINE_DEVICE_EVICTION_H
+#define KVF_ENGINE_DEVICE_EVICTION_H
 
 #include "engine/method/decisions.h"
 
