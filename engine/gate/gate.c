@@ -1,4 +1,4 @@
-/* gate.c - what an opened gate file says of itself, and closing it. */
+/* gate.c - returns the facts of opened gates, and closes them. */
 #include <stdio.h>
 
 #include "base/mem.h"

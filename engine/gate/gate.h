@@ -1,13 +1,12 @@
-/* gate.h - learned numbers that some methods need: how long an entry is worth
- * keeping, whether it is written at all, how important it is, which heads need
- * the whole cache, which blocks a query should read.
+/* gate.h - learned gate values that some methods need.
  *
- * A gate file is a safetensors file with metadata;
- * docs/reference/gates.md states layouts, tensor names and equations.  The room computes numbers
- * and decides nothing.
+ * They state how long an entry is worth keeping, if it is admitted at all, how important it is,
+ * which heads need the full cache, or which blocks a query should read.  A gate file is a
+ * safetensors file with metadata.  docs/reference/gates.md states layouts, tensor names and
+ * equations.  This module computes gate values.  The methods decide.
  *
- * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.
- * Heads are KV heads unless said otherwise. */
+ * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.  "Head" means KV head,
+ * unless a comment names another kind. */
 #ifndef KVF_ENGINE_GATE_H
 #define KVF_ENGINE_GATE_H
 
@@ -33,60 +32,61 @@ enum gate_kind {
 /* The model that the gates are for. */
 struct gates_model {
     int n_layers, d_model, n_heads, n_kv_heads, head_dim;
-    float norm_eps;                /* of the model's norms: used by the norms of GATE_BLOCKS */
-    double rope_base;              /* used by GATE_BLOCKS alone */
-    const char *hash;              /* as gguf_hash; NULL: a file for any model is accepted.
-                                      Not kept. */
+    float norm_eps;                /* epsilon of the model's norms; used by GATE_BLOCKS only */
+    double rope_base;              /* used by GATE_BLOCKS only */
+    const char *hash;              /* as gguf_hash(); NULL: a file for any model is accepted.
+                                      gates_open() does not store it. */
     const struct kernels *kernels; /* borrowed until gates_close */
 };
 
-/* Of a model whose header is read.  hash and kernels as above. */
+/* Returns the description of a model.  hash, kernels: as in struct gates_model. */
 struct gates_model gates_model_from(const struct model_config *m, const char *hash,
                                     const struct kernels *kernels);
 
 /* Immutable after gates_open: any number of threads may evaluate at once. */
 struct gates;
 
-/* Reads, checks and repacks the whole file; nothing of it stays open.
+/* Reads, checks and repacks a gate file, and closes it.
  *
  * KVF_OK, or with a sentence in d
  *   KVF_E_IO      the file cannot be opened or read
  *   KVF_E_FORMAT  not a gate file, damaged, or its shapes do not fit the model
- *   KVF_E_ARG     its metadata name another model
+ *   KVF_E_ARG     its metadata names a different model
  *   KVF_E_LIMIT   larger than any gate file may be
  * or KVF_E_NOMEM.  On failure *ret_gates is untouched. */
 int gates_open(const char *path, const struct gates_model *model, struct gates **ret_gates,
                struct kvf_diag *d);
 void gates_close(struct gates *g); /* accepts NULL */
 
-/* As gates_open without a model, for the facts alone: sizes are what the tensors tell
- * (0 in gates_model_of where they do not), and no number may be asked for. */
+/* Opens a gate file as gates_open() does, but without a model.  The caller may only read facts, not
+ * compute gate values.  Sizes follow from the tensors; a size that no tensor has is 0 in
+ * gates_model_of(). */
 int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d);
 
 /* Facts.  Strings are borrowed until gates_close. */
 enum gate_kind gates_kind(const struct gates *g);
 const char *gates_kind_name(enum gate_kind kind); /* "retention", ... as in the metadata */
 const char *gates_layout(const struct gates *g);  /* "rg", "values", ... as in the metadata;
-                                                   "rg or rg2" after gates_read where nothing
-                                                   tells them apart */
+                                                   "rg or rg2" after gates_read() if the file
+                                                   fits both */
 const char *gates_path(const struct gates *g);    /* as given to gates_open */
 const char *gates_hash(const struct gates *g);    /* XXH3-128 of the file in hex, as gguf_hash */
 const char *gates_meta(const struct gates *g);    /* metadata, a JSON object */
 const struct gates_model *gates_model_of(const struct gates *g); /* sizes; hash is NULL */
 size_t gates_bytes(const struct gates *g); /* memory of weights or given numbers */
-int gates_hidden(const struct gates *g);   /* I of the hidden layer; 0: none */
+int gates_hidden(const struct gates *g);   /* I, width of the hidden layer; 0: no hidden layer */
 
-/* Retention: whether the readout (last linear layer and bias) has the same values
- * in every layer, as DBTrimKV ties it.  False for other kinds and given numbers. */
+/* Returns true for retention gates with the same readout (last linear layer and bias) in every
+ * layer, as in DBTrimKV.  Returns false for other kinds and for given values. */
 bool gates_tied(const struct gates *g);
 
-/* How many positions gates_eval can answer: INT32_MAX for a network, T for given
- * numbers [L, H, T].  The caller refuses a run that is longer. */
+/* Returns the number of positions that gates_eval() accepts: INT32_MAX for a network, T for given
+ * values [L, H, T].  The caller must reject a longer run. */
 int32_t gates_positions(const struct gates *g);
 
 /* ---- one number per entry: GATE_RETENTION, GATE_WRITE, GATE_IMPORTANCE ---- */
 
-/* Which members of struct gate_input gates_eval will read (0: pos alone). */
+/* The members of struct gate_input that gates_eval() reads; bits.  0: pos only. */
 enum {
     GATE_IN_X = 1u << 0,
     GATE_IN_Q = 1u << 1,
@@ -106,23 +106,24 @@ struct gate_input {
     int32_t pos;         /* in [0, gates_positions) */
 };
 
-/* Floats of scratch, aligned to 64 bytes, that every function below needs; each
- * thread has its own. */
+/* Returns the floats of scratch, aligned to 64 bytes, that the functions below need.  Each thread
+ * needs its own scratch. */
 size_t gates_scratch(const struct gates *g);
 
-/* out[h], h < H: log beta, g or score of the entry.  log beta is computed as
- * -softplus(-z), never through beta, so it is exact to f32 near 0 (-1.5e-8 at
- * z = 18).  The result depends on the input alone: not on threads, nor on what was
- * evaluated before.  An input that is not finite may give a NaN. */
+/* Writes log beta, g or score of the entry to out[h], h < H.  log beta is computed as
+ * -softplus(-z), never from beta, so it is exact to f32 near 0 (-1.5e-8 at z = 18).  The result
+ * depends only on the input, not on threads or earlier calls.  An input that is not finite may
+ * give a NaN. */
 void gates_eval(const struct gates *g, int layer, const struct gate_input *in, float *out,
                 float *scratch);
 
-/* The forward pass of a gate network, as a list.  The layouts (layouts.c) hold one each.  Four
+/* The forward pass of a gate network, as a list.  Each layout (layouts.c) has one.  Four
  * executors run it: gate_eval.c (decode on the CPU), engine/device/gates.c (decode on a device),
  * engine/train/net_run.c and engine/device/train_gates.c (training, with derivatives).
  *
- * The network reads `input` vectors of a token one behind the other.  Then each stage is a linear
- * layer W y + b of the network's input or of an earlier stage's output, followed by `then`. */
+ * The network reads the concatenation of the `input` vectors of a token.  Then each stage is a
+ * linear layer W y + b of the network's input or of an earlier stage's output, followed by `then`.
+ */
 enum { GATE_INPUTS = 3, GATE_STAGES = 3 };
 struct gate_source {
     unsigned from; /* one of GATE_IN_*; 0 ends the list */
@@ -153,52 +154,54 @@ struct gate_net {
     int n_units; /* networks of a layer: 1, or one for each head */
     const struct gate_stages *stages;
     enum gate_activation activation;
-    const float *norm[2]; /* [L][head_dim] of the inputs with a norm; else NULL */
+    const float *norm[2]; /* [L][head_dim] weights of the inputs' norms; NULL: no norm */
 };
-/* Returns false if the gates are no network, or if only gates_eval() computes its rounding. */
+/* Returns false if the gates are not a network, or if only gates_eval() computes its rounding. */
 bool gates_net(const struct gates *g, struct gate_net *ret);
 /* The linear layer of a stage. */
 struct gate_linear {
     int N, K;
-    const float *bias; /* [N]; NULL: none */
+    const float *bias; /* [N]; NULL: no bias */
 };
 struct gate_linear gates_linear(const struct gates *g, int layer, int unit, int stage);
-/* Copies its weights to out [N][K]. */
+/* Copies the weights of the linear layer of a stage to out [N][K]. */
 void gates_weights(const struct gates *g, int layer, int unit, int stage, float *out);
 
 /* ---- one number per head: GATE_HEADS ---- */
 
+/* Returns alpha of a head, in [0, 1]. */
 float gates_alpha(const struct gates *g, int layer, int head);
 
 /* ---- vectors of blocks and queries: GATE_BLOCKS ----
- * The logit of a block is q.k / sqrt(gate_dim); one choice of blocks is shared by
- * the query heads of a KV head. */
+ * The logit of a block is q.k / sqrt(gate_dim).  The query heads of a KV head share one selection
+ * of blocks. */
 
 int gates_gate_dim(const struct gates *g);
 int gates_block_size(const struct gates *g); /* entries per block as trained; 0: not stated */
 
-/* The vector of a complete block.  max, min, avg: [D] over the block's pre-RoPE
- * keys of that head; start_pos: position of its first entry; out: [gate_dim]. */
+/* Computes the vector of a complete block.  max, min, avg: [D] over the block's keys of that head
+ * before RoPE.  start_pos: position of its first entry.  out: [gate_dim]. */
 void gates_block_key(const struct gates *g, int layer, int head, const float *max, const float *min,
                      const float *avg, int32_t start_pos, float *out, float *scratch);
 
-/* The vector of a query.  q_pre: [G/H, D], the head's query heads before RoPE;
- * out: [gate_dim]. */
+/* Computes the vector of a query.  q_pre: [G/H, D], the head's query heads before RoPE.  out:
+ * [gate_dim]. */
 void gates_block_query(const struct gates *g, int layer, int head, const float *q_pre, int32_t pos,
                        float *out, float *scratch);
 
-/* How the vector of a query is made, for those who do it elsewhere: rope(norm(W q_pre)) at pos
- * theta[j], j < dim / 2, over all channels; W of unit `head` and stage 1 (gates_weights).  false:
- * these are no gates of blocks. */
+/* The data for the vector of a query, for executors outside this module: rope(norm(W q_pre)) with
+ * angles pos theta[j], j < dim / 2, over all channels.  W: of unit `head` and stage 1
+ * (gates_weights). */
 struct gate_blocks {
     int dim;           /* gate_dim */
-    const float *norm; /* [L][dim]; NULL: none */
+    const float *norm; /* [L][dim]; NULL: no norm */
     float eps;
     const double *theta; /* [dim / 2] */
 };
+/* Sets *ret.  Returns false if the kind is not GATE_BLOCKS. */
 bool gates_blocks(const struct gates *g, struct gate_blocks *ret);
 
-/* q.k / sqrt(gate_dim), summed in double. */
+/* Returns q.k / sqrt(gate_dim), summed in double. */
 float gates_block_logit(const struct gates *g, const float *q, const float *k);
 
 #endif

@@ -6,13 +6,15 @@
 #include "base/mem.h"
 #include "engine/gate/state.h"
 
-/* Kernels write whole panels; every piece of scratch starts on a cache line. */
+/* Returns n rounded up: kernels write complete panels, and each scratch array starts on a cache
+ * line. */
 static size_t padded(int n)
 {
     return ((size_t)n + PANEL - 1) / PANEL * PANEL;
 }
 
-/* Floats of the inputs of a layer's networks, one behind the other.  0: they are read in place. */
+/* Returns the floats of the concatenated inputs of a layer's networks, or 0 if they are read in
+ * place. */
 static int n_gathered(const struct gates *g)
 {
     const struct layout *l = &gate_layouts[g->layout];
@@ -24,7 +26,7 @@ static int n_gathered(const struct gates *g)
     return last.to + last.n;
 }
 
-/* [gathered input][hidden or vector][hidden or cos and sin][logits] */
+/* Scratch: [gathered input][hidden or vector][hidden or cos and sin][logits] */
 size_t gates_scratch(const struct gates *g)
 {
     return padded(n_gathered(g)) + 2 * padded(g->hidden) + padded(g->model.n_kv_heads) + PANEL;
@@ -47,7 +49,7 @@ static void product(const struct gates *g, float *out, const float *x, const str
     g->model.kernels->matmul_f(out, ld, x, (size_t)w->K, 1, w, 0, w->n_panels);
 }
 
-/* z = W x + b, rounded to bf16 behind both where the file asks for it. */
+/* z = W x + b, rounded to bf16 after the product and after the sum if `rounds`. */
 static void add_bias(const struct dense *w, float *z, bool rounds)
 {
     for (int i = 0; i < w->w.N; i++) {
@@ -60,7 +62,8 @@ static void add_bias(const struct dense *w, float *z, bool rounds)
     }
 }
 
-/* Runs the stages of one network over x.  hidden: two areas of padded(I).  out: [N] of the last. */
+/* Runs the stages of one network on x.  hidden: two arrays of padded(I).  out: [N] of the last
+ * stage. */
 static void run(const struct gates *g, const struct unit *u, const float *x, float *hidden,
                 float *z, float *out)
 {
@@ -101,7 +104,7 @@ static const float *vector_of(const struct gate_input *in, unsigned from)
     }
 }
 
-/* Copies or normalises the inputs of one network to `to`.  Returns what it reads. */
+/* Copies or normalises the inputs of one network to `to`.  Returns the network's input. */
 static const float *gather(const struct gates *g, int layer, int unit, const struct gate_input *in,
                            float *to)
 {

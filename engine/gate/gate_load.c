@@ -12,11 +12,11 @@ struct load {
     const char *path;
     bool *used; /* [f->n] */
     struct kvf_diag *d;
-    float *floats; /* those taken last */
-    size_t room;   /* how many fit there */
+    float *floats; /* the data of the last tensor that was read */
+    size_t room;   /* capacity of `floats` */
 };
 
-/* "[4, 32]" */
+/* Writes a shape as "[4, 32]". */
 static const char *shape_text(char out[96], const uint64_t *dim, int n)
 {
     size_t at = 0;
@@ -28,8 +28,7 @@ static const char *shape_text(char out[96], const uint64_t *dim, int n)
     return out;
 }
 
-/* The tensor, when it has the dimensions; one more of size 1 at the end is no
- * difference. */
+/* Returns the tensor if it has these dimensions.  It may have one more of size 1 at the end. */
 static const struct tensor *need(const struct load *l, const char *name, const uint64_t *dim, int n)
 {
     char have[96], want[96];
@@ -56,7 +55,8 @@ static const struct tensor *need(const struct load *l, const char *name, const u
     return t;
 }
 
-/* *ret becomes a copy in f32, all finite, in l->floats, where the next takes its place. */
+/* Sets *ret to a copy of the tensor in f32, with finite elements only.  It is stored in l->floats,
+ * which the next call overwrites. */
 static int take_floats(struct load *l, const struct tensor *t, float **ret)
 {
     if (t->n > SIZE_MAX / sizeof **ret)
@@ -80,14 +80,14 @@ static int take_floats(struct load *l, const struct tensor *t, float **ret)
     return KVF_OK;
 }
 
-/* In the order "halves" channel j of a head goes with channel j + n/2; here
- * neighbours go together, as in GGUF: channel i comes from place_of(i). */
+/* Returns the index in the file of channel i of a head with n channels.  In the order "halves" RoPE
+ * pairs channel j with j + n/2.  The engine pairs neighbours, as GGUF does. */
 static int place_of(int i, int n)
 {
     return i / 2 + i % 2 * (n / 2);
 }
 
-/* Reorders n items of `width` floats that lie `width` apart; tmp: [n * width]. */
+/* Reorders n contiguous items of `width` floats by place_of().  tmp: [n * width]. */
 static void turn(float *v, int n, size_t width, float *tmp)
 {
     memcpy(tmp, v, (size_t)n * width * sizeof *v);
@@ -95,7 +95,7 @@ static void turn(float *v, int n, size_t width, float *tmp)
         memcpy(v + (size_t)i * width, tmp + (size_t)place_of(i, n) * width, width * sizeof *v);
 }
 
-/* From the file's order of channels to that of the engine. */
+/* Reorders channels from the order of the file to the order of the engine. */
 static int turn_part(const struct gates *g, const struct part *p, float *v, uint64_t n)
 {
     bool rows = p->rows_turn || p->role == R_NORM;
@@ -186,7 +186,7 @@ static int load_part(struct load *l, int layer, const struct part *p)
     return err ? err : put_part(g, layer, p, v, t->n);
 }
 
-/* Layer 0 decides whether an optional part is there; then all must have it. */
+/* Returns true if a part must be read.  Layer 0 decides for an optional part of all layers. */
 static bool wanted(const struct load *l, const struct part *p)
 {
     char name[128];
@@ -196,7 +196,7 @@ static bool wanted(const struct load *l, const struct part *p)
     return tensor_file_find(l->f, name, NULL) != NULL;
 }
 
-/* I (or gate_dim) is what a tensor of layer 0 says; 0 without a hidden layer. */
+/* Reads I (or gate_dim) from a tensor of layer 0.  It is 0 without a hidden layer. */
 static int read_hidden(const struct load *l)
 {
     struct gates *g = l->g;
@@ -225,7 +225,7 @@ static int read_hidden(const struct load *l)
     return KVF_OK;
 }
 
-/* Whether all layers have the last linear layer and bias of layer 0. */
+/* Returns true if the last linear layer and the bias are equal in all layers. */
 static bool same_readout(const struct gates *g)
 {
     int last = gate_stages_count(&gate_layouts[g->layout].stages) - 1;
@@ -268,7 +268,7 @@ static int load_network(struct load *l)
     return KVF_OK;
 }
 
-/* alpha [L, H] or values [L, H, T]. */
+/* Reads alpha [L, H] or values [L, H, T]. */
 static int load_given(struct load *l)
 {
     struct gates *g = l->g;
@@ -284,7 +284,7 @@ static int load_given(struct load *l)
     int err = t ? take_floats(l, t, &g->given) : KVF_E_FORMAT;
     if (err)
         return err;
-    l->floats = NULL; /* they are the gates' */
+    l->floats = NULL; /* the gates own them now */
     float least = g->kind == GATE_RETENTION || g->kind == GATE_IMPORTANCE ? -INFINITY : 0.0f;
     float most = 1.0f;
     if (g->kind == GATE_RETENTION)

@@ -26,7 +26,7 @@ static int index_of(const char *name, const char *const *list, int n)
     return -1;
 }
 
-/* Returns whether PyTorch wrote the tensors, by the metadata entry that it writes itself. */
+/* Returns true if PyTorch wrote the tensors, according to its metadata entry. */
 static bool from_torch(const struct tensor_file *f)
 {
     const char *format = tensor_file_meta(f, "format");
@@ -129,7 +129,7 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
                         g->path, order);
     g->activation = (enum gate_activation)a;
     g->round_z = z && strcmp(z, "bf16") == 0;
-    /* without metadata: as PyTorch turns them, docs/reference/gates.md */
+    /* without metadata: the order of PyTorch code, docs/reference/gates.md */
     g->halves = order ? strcmp(order, "halves") == 0
                       : !tensor_file_meta(f, "kvfate.layout") && (ROTATED >> g->layout & 1);
     if (g->halves && g->model.head_dim % 2)
@@ -233,7 +233,7 @@ int gates_read(const char *path, struct gates **ret_gates, struct kvf_diag *d)
     int err = open_new(path, NULL, &g, d);
     if (err)
         return err;
-    if (g->layout == LAYOUT_LOCRET) /* only the product of the two is told */
+    if (g->layout == LAYOUT_LOCRET) /* the tensors only give their product */
         g->model.n_heads = g->model.head_dim = 0;
     if (g->unsure)
         g->model.d_model = 0;

@@ -14,8 +14,8 @@ const char *gates_prefix(const struct tensor_file *f)
     return plain;
 }
 
-/* rg and rg2 have the same names: rg sees the d channels of the layer's input, rg2 the 2HD
- * channels of keys and values. */
+/* Chooses between rg and rg2, which have equal names.  rg reads the d channels of the layer's
+ * input, and rg2 the 2HD channels of keys and values. */
 static int rg_or_rg2(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
 {
     char name[128];
@@ -67,7 +67,7 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
                     f->path, f->n);
 }
 
-/* Layers that have the layout's first part. */
+/* Returns the number of layers that have the layout's first part. */
 static int count_layers(const struct gates *g, const struct tensor_file *f)
 {
     const char *part = gate_layouts[g->layout].part[0].name;
@@ -79,7 +79,7 @@ static int count_layers(const struct gates *g, const struct tensor_file *f)
     return n;
 }
 
-/* One dimension of a tensor; G and D are settled at the end. */
+/* Sizes learned from tensor dimensions.  G and D are computed at the end. */
 struct told {
     struct gates_model *m;
     int group, kv, qkv;
@@ -146,7 +146,7 @@ int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_d
     }
     if (t.kv && m->n_kv_heads > 0)
         m->head_dim = t.kv / 2 / m->n_kv_heads;
-    if (t.qkv) { /* (G + 2 H) D: any G and D with this product do */
+    if (t.qkv) { /* (G + 2 H) D: any G and D with this product are valid */
         m->head_dim = t.qkv % 2 ? 1 : 2;
         m->n_heads = t.qkv / m->head_dim - 2 * m->n_kv_heads;
     } else if (t.group && m->head_dim) {

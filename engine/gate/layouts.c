@@ -1,6 +1,5 @@
-/* layouts.c - names and shapes of the tensors of each layout.  Those of rg, rg10,
- * rg2, rg3, wgkv and locret are the names of the published code; linear and rgkv use those of
- * rg. */
+/* layouts.c - names and shapes of the tensors of each layout.  rg, rg10, rg2, rg3, wgkv and locret
+ * use the names of the published code.  linear and rgkv use the names of rg. */
 #include "engine/gate/layouts.h"
 
 const struct layout gate_layouts[N_LAYOUTS] = {
@@ -138,8 +137,8 @@ const struct layout gate_layouts[N_LAYOUTS] = {
                                .optional = true}}},
     [LAYOUT_VALUES] = {.name = "values",
                        .kinds = 1u << GATE_RETENTION | 1u << GATE_WRITE | 1u << GATE_IMPORTANCE},
-    /* z = W2 act(W1 [k_0; v_0; k_1; v_1; ...] + b1) + bias: of head after head the key after RoPE,
-     * then the value */
+    /* z = W2 act(W1 [k_0; v_0; k_1; v_1; ...] + b1) + bias: for each head the key after RoPE, then
+     * the value */
     [LAYOUT_RG2] =
         {.name = "rg2",
          .kinds = 1u << GATE_RETENTION,
@@ -159,7 +158,7 @@ const struct layout gate_layouts[N_LAYOUTS] = {
                    .shape = {S_H, S_I},
                    .cols = S_I},
                   {.name = "retention_gate.bias", .role = R_BIAS, .stage = 1, .shape = {S_H}}}},
-    /* z = W3 (act(W1 y) * W2 y) + bias of the input y of rg2 */
+    /* z = W3 (act(W1 y) * W2 y) + bias, where y is the input of rg2 */
     [LAYOUT_RG3] =
         {.name = "rg3",
          .kinds = 1u << GATE_RETENTION,

@@ -4,7 +4,7 @@
  * To add a layout NAME:
  * 1. Append LAYOUT_NAME to enum layout_id, and its entry to gate_layouts in layouts.c: tensors,
  *    `stages` (gate.h) and activation.  Decode on the CPU and on a device run it from there.
- * 2. If files without metadata have it, gates_kind_by_names() must tell it by its tensors
+ * 2. If files without metadata have it, gates_kind_by_names() must recognise its tensors
  *    (gate_open.c, gate_sizes.c).
  * 3. docs/reference/gates.md: its equation and tensors.  tests/oracle/gates_np.py: its definition.
  * 4. A new kind of stage or input also needs code in the four executors that gate.h names. */
@@ -39,13 +39,13 @@ enum role { R_WEIGHT, R_BIAS, R_NORM };
 struct part {
     const char *name;
     enum role role;
-    int stage;          /* for R_NORM: which of the two */
+    int stage;          /* stage of the network; for R_NORM: index of the norm, 0 or 1 */
     enum size shape[3]; /* S_NONE ends it */
     enum size cols;     /* R_WEIGHT: input channels of a unit; the last size of shape but S_1 */
-    enum size turned;   /* columns from 0 on that hold heads of queries or keys */
-    enum size step;     /* from the begin of one such head to the next; S_NONE: D */
-    bool rows_turn;     /* rows are rotated with a position (GATE_BLOCKS) */
-    bool optional;      /* in all layers or in none */
+    enum size turned;   /* leading columns that read heads of queries or keys */
+    enum size step;     /* distance between the starts of two such heads; S_NONE: D */
+    bool rows_turn;     /* RoPE is applied to the rows (GATE_BLOCKS) */
+    bool optional;      /* the file may lack it, but then in all layers */
 };
 
 enum layout_id {
@@ -66,29 +66,30 @@ enum layout_id {
 struct layout {
     const char *name;
     unsigned kinds; /* 1 << enum gate_kind of the kinds that can have this layout */
-    bool per_head;  /* each KV head has a network of its own, which reads that head's inputs */
+    bool per_head;  /* each KV head has its own network, which reads that head's inputs */
     struct gate_stages stages;
-    enum gate_activation activation; /* unless the metadata say otherwise */
-    int hidden_part, hidden_dim;     /* the tensor of layer 0, and its dimension, that tells I;
-                                        -1: there is no hidden layer, I is 0 */
+    enum gate_activation activation; /* default; the metadata can override it */
+    int hidden_part, hidden_dim;     /* index of the part, and of its dimension, that give I;
+                                        -1: no hidden layer, I is 0 */
     struct part part[PARTS];
 };
 
 extern const struct layout gate_layouts[N_LAYOUTS];
 
-/* hidden: I, or the gate dimension of GATE_BLOCKS. */
+/* Returns the value of a size.  hidden: I, or the gate dimension of GATE_BLOCKS. */
 int layout_size(const struct gates_model *m, int hidden, enum size s);
 
 /* Returns the GATE_IN_* bits of the vectors that the network reads. */
 unsigned layout_inputs(const struct layout *l);
 
-/* Floats from `at` on, n of them, of an input vector, which go to `to` of what a network reads. */
+/* A segment of a network's input: n floats from offset `at` of an input vector, copied to offset
+ * `to`. */
 struct gate_segment {
     int input; /* index in gate_stages.input */
     int at, n, to;
 };
-/* Sets *ret to the i-th segment that the networks of `unit` read.  Returns false if there is none.
- * A network with a single input without norm reads it where it is: it has no segments. */
+/* Sets *ret to the i-th segment that the network of `unit` reads.  Returns false if i is too large.
+ * A network with a single input without norm reads it in place and has no segments. */
 bool layout_segment(const struct layout *l, const struct gates_model *m, int unit, int i,
                     struct gate_segment *ret);
 

@@ -3,7 +3,7 @@
 
 #include "engine/gate/published.h"
 
-/* arch, layers, width, query heads, KV heads, channels of a head, vocabulary */
+/* arch, layers, d_model, query heads, KV heads, head dimension, vocabulary size */
 #define QWEN3_1_7B "qwen3", 28, 2048, 16, 8, 128, 151936
 #define QWEN3_4B "qwen3", 36, 2560, 32, 8, 128, 151936
 #define QWEN3_8B "qwen3", 36, 4096, 32, 8, 128, 151936

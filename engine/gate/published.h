@@ -1,15 +1,15 @@
-/* published.h - gates that authors have published for models of others.
+/* published.h - the table of gates that authors have published for existing models.
  *
- * A row names a file and the model that it was trained for.  The file is not here, and no row was
- * made from one: names and base models are from the authors' pages, which docs/reference/gates.md
- * cites, and shapes from the models' own descriptions. */
+ * An entry names a file and the model that it was trained for.  This repository does not contain
+ * the files.  Names and base models are from the authors' pages, which docs/reference/gates.md
+ * cites.  Shapes are from the published configurations of the models. */
 #ifndef KVF_ENGINE_PUBLISHED_H
 #define KVF_ENGINE_PUBLISHED_H
 
 #include <stdbool.h>
 
 struct published_gates {
-    const char *method; /* the row of --method that takes them */
+    const char *method; /* the preset of --method that uses them */
     const char *name;   /* where they are: "OWNER/REPOSITORY", or a file or folder in one */
     const char *base;   /* the model */
     bool converts;      /* `kvfate gates convert` makes a readable file of the published one; else
@@ -20,7 +20,7 @@ struct published_gates {
     int n_layers, d_model, n_heads, n_kv_heads, head_dim, vocab;
 };
 
-/* The i-th row; NULL behind the last. */
+/* Returns the i-th entry, or NULL after the last. */
 const struct published_gates *published_gates_at(int i);
 
 #endif

@@ -10,7 +10,7 @@
 #include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
 
-/* As much as the reader's JSON may have, so that what is written can be read. */
+/* MAX_HEADER is the reader's limit for JSON, so that every written file can be read. */
 enum { MAX_HEADER = 16 << 20, STRIPE = 4096 };
 
 static int count(const struct safetensors_item *x, uint64_t *ret)
@@ -36,7 +36,8 @@ static void put_item(struct buf *b, const struct safetensors_item *x, uint64_t b
                (unsigned long long)end);
 }
 
-/* The metadata, which end with zeros in the place of the checksum.  Returns the place of these. */
+/* Appends the metadata, with zeros at its end for the checksum.  Returns the offset of the zeros.
+ */
 static size_t put_notes(struct buf *b, const struct safetensors_note *note, int n)
 {
     buf_str(b, "\"__metadata__\":{");
@@ -50,8 +51,8 @@ static size_t put_notes(struct buf *b, const struct safetensors_note *note, int 
     return at;
 }
 
-/* The header with its length before it, padded so that the tensors are aligned.  *ret_at: where the
- * checksum goes; 0: there are no metadata. */
+/* Builds the header: its length, the JSON, and padding that aligns the tensors.  *ret_at: offset of
+ * the checksum; 0: no metadata. */
 static int make_header(const struct safetensors_item *item, int n,
                        const struct safetensors_note *note, int n_notes, struct buf *out,
                        size_t *ret_at, struct kvf_diag *d)
@@ -87,7 +88,7 @@ static int make_header(const struct safetensors_item *item, int n,
                               : err;
 }
 
-/* bfloat16 is the upper half of an f32: nearest, ties to even; a NaN stays one. */
+/* Rounds to bfloat16, the upper half of an f32: to nearest, ties to even.  A NaN stays a NaN. */
 static uint16_t to_bf16(float f)
 {
     uint32_t u;
@@ -97,7 +98,7 @@ static uint16_t to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* Where the bytes of a file go: to the disk, or into its checksum. */
+/* The output of the bytes of a file: the disk, or the checksum. */
 struct sink {
     struct replace *file;
     XXH3_state_t *hash;
@@ -137,7 +138,7 @@ static void put_all(const struct sink *s, const struct buf *header,
         put_item_data(s, &item[i]);
 }
 
-/* Puts the checksum of the file into its header, at `at`. */
+/* Writes the checksum of the file into its header at offset `at`. */
 static int seal(struct buf *header, size_t at, const struct safetensors_item *item, int n)
 {
     char digits[SAFETENSORS_DIGITS + 1];

@@ -7,12 +7,13 @@
 
 enum { MAX_HIDDEN = 16384 };
 
+/* A linear layer. */
 struct dense {
     struct packed w; /* F32 */
-    float *bias;     /* owned; NULL: none */
+    float *bias;     /* owned; NULL: no bias */
 };
 
-/* Linear layers one after the other; for GATE_BLOCKS the keys' and the queries'. */
+/* The linear layers of one network, by stage.  GATE_BLOCKS: stage 0 is for keys, 1 for queries. */
 struct unit {
     struct dense stage[GATE_STAGES];
 };
@@ -34,19 +35,21 @@ struct gates {
     int block;
     int n_units;       /* per layer: H or 1 */
     struct unit *unit; /* [L][n_units] */
-    float *norm[2];    /* [L][D] or [L][gate_dim], NULL: none */
+    float *norm[2];    /* [L][D] or [L][gate_dim]; NULL: no norm */
     float *given;      /* [L][H][n_given] values, or [L][H] alphas */
     int32_t n_given;
     double *theta; /* [gate_dim / 2] angles per position */
     size_t bytes;
 };
 
+/* Returns layout_size() for opened gates. */
 static inline int size_of(const struct gates *g, enum size s)
 {
     return layout_size(&g->model, g->hidden, s);
 }
 
-/* "model.layers." or, for the text model within a larger one, "model.language_model.layers." */
+/* Returns "model.layers." or, for the text model in a multimodal model,
+ * "model.language_model.layers." */
 const char *gates_prefix(const struct tensor_file *f);
 
 /* Finds kind and layout of a file without kvfate.kind and kvfate.layout by the names of its tensors
@@ -57,10 +60,10 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
  * that gates_load accepts. */
 int gates_learn_sizes(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
-/* Name of a part of a layer. */
+/* Writes the tensor name of a part of a layer to `out`. */
 void gates_tensor_name(const struct gates *g, char out[128], int layer, const struct part *p);
 
-/* Reads the tensors of g->layout into g, which has the facts of the metadata. */
+/* Reads the tensors of g->layout into g.  The facts of the metadata must be set. */
 int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
 
 #endif

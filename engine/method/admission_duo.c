@@ -1,4 +1,4 @@
-/* admission_duo.c - some heads keep everything, the others stream (DuoAttention). */
+/* admission_duo.c - some heads keep everything, and all other heads stream (DuoAttention). */
 #include <stdlib.h>
 
 #include "base/mem.h"

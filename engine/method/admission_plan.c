@@ -1,4 +1,5 @@
-/* admission_plan.c - entries leave at the steps that a plan says: another run's evict steps. */
+/* admission_plan.c - entries are evicted at the steps of a plan, the evict steps of an earlier run.
+ */
 #include "engine/method/parts.h"
 
 static int32_t until(const struct method_state *m, int layer, int head, int32_t pos, float gate)

@@ -1,7 +1,7 @@
 /* admission_write.c - write gates decide which entries stay (WG-KV). */
 #include "engine/method/parts.h"
 
-/* WG-KV: admitted when the gate says so, else seen by the next W - 1 queries too. */
+/* WG-KV: an entry is admitted by its gate value, or else seen by the next W - 1 queries too. */
 static int32_t until(const struct method_state *m, int layer, int head, int32_t pos, float gate)
 {
     const struct method_params *p = method_params_of(m);

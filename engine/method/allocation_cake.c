@@ -1,4 +1,4 @@
-/* allocation_cake.c - layers share by what their attention prefers (CAKE). */
+/* allocation_cake.c - layers share the budget by the preference of their attention (CAKE). */
 #include <math.h>
 
 #include "engine/method/parts.h"

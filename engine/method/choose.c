@@ -1,7 +1,6 @@
-/* choose.c - which entries of a KV head, or of heads that share their places, are
- * cut.  The rule is the same for all methods: least score first; among equal scores
- * the smaller position first, so the larger position is kept (or the other way
- * round, tie=older), then the lower layer, then the lower head.
+/* choose.c - chooses the entries to evict from a KV head, or from heads that share a budget.  All
+ * methods use one rule: the lowest score first.  Among equal scores it is the smaller position
+ * (with tie=older the larger position), then the lower layer, then the lower head.
  *
  * Two passes over units that run in parallel: score the heads that are due, then
  * choose within each pool (a head, a layer, or all heads). */
@@ -13,7 +12,7 @@
 
 enum {
     ASK_MOST = 1 << 10, /* entries of a head that fit into a second cache with their evidence */
-    LISTS_AHEAD = 4     /* heads whose lists are on their way */
+    LISTS_AHEAD = 4     /* heads whose lists are prefetched */
 };
 
 static int32_t recent_from(const struct round *r)
@@ -21,7 +20,7 @@ static int32_t recent_from(const struct round *r)
     return r->t + r->incoming - r->s->params.recent;
 }
 
-/* Heads that share their places. */
+/* Returns the number of heads that share a budget. */
 static int heads_of_pool(const struct method_state *s)
 {
     switch (s->method->allocation->pool) {
@@ -34,7 +33,7 @@ static int heads_of_pool(const struct method_state *s)
     }
 }
 
-/* Heads [*first, *end) of a pool. */
+/* Returns the heads [*first, *end) of a pool. */
 static void pool_heads(const struct method_state *s, int pool, int *first, int *end)
 {
     *first = pool * heads_of_pool(s);
@@ -46,7 +45,7 @@ int choose_pools(const struct method_state *s)
     return s->shape.n_layers * s->shape.n_kv_heads / heads_of_pool(s);
 }
 
-/* Heads that decide: all that are owned, or the first of a layer for all of it. */
+/* Returns true if a head decides: an owned head, or with SCOPE_LAYER the first of its layer. */
 static bool decides(const struct method_state *s, int at)
 {
     int H = s->shape.n_kv_heads;
@@ -55,8 +54,8 @@ static bool decides(const struct method_state *s, int at)
     return method_owns(s, at / H, at % H);
 }
 
-/* Entries that the pool may keep, protected ones included (-1: nothing to do), and how
- * many must go. */
+/* Sets target, the entries that the pool may keep with protected ones (-1: no eviction), and over,
+ * the entries to evict. */
 static void set_target(const struct round *r, int pool)
 {
     struct method_state *s = r->s;
@@ -79,8 +78,8 @@ static void set_target(const struct round *r, int pool)
     s->over[pool] = total - s->target[pool];
 }
 
-/* A step leaves nothing of what decisions read in the caches: it is asked for before it is needed,
- * first of all heads what is found without reading anything else. */
+/* Prefetches the list of a head.  A decode step displaces the data of decisions from the CPU
+ * caches. Addresses that need no other read come first. */
 static void ask_for_lists(const struct round *r, int at)
 {
     int H = r->s->shape.n_kv_heads, recent = r->s->params.recent;
@@ -96,9 +95,8 @@ static void ask_for_lists(const struct round *r, int at)
             __builtin_prefetch((const char *)&r->s->lows[at] + i);
 }
 
-/* Then what is known of the entries with the lowest scores.  Who scores a head changes its list: it
- * is asked for by the thread that scores all heads or, where several do, before any of them begins.
- */
+/* Prefetches the data of the listed entries with the lowest scores.  Scoring a head changes its
+ * list.  So a single scoring thread prefetches it, or it is prefetched before the threads start. */
 static void ask_for_lows(const struct round *r, int at)
 {
     const struct method_state *s = r->s;
@@ -129,7 +127,7 @@ void choose_ask_limits(const struct round *r, int at)
     __builtin_prefetch(view.pos + view.order[view.n - 1]);
 }
 
-/* The same, and what else is read of the entries of a head. */
+/* Prefetches the positions that limit a head's candidates, and other data of its entries. */
 static void ask_for_limits(const struct round *r, int at)
 {
     const struct method_state *s = r->s;
@@ -144,7 +142,7 @@ static void ask_for_limits(const struct round *r, int at)
         __builtin_prefetch(view.order + i, 0, 2);
 }
 
-/* Which pools must give something up; their targets. */
+/* Sets the targets of all pools, and the heads that are due. */
 bool choose_due(const struct round *r)
 {
     struct method_state *s = r->s;
@@ -195,8 +193,7 @@ static size_t score_row(const struct method_state *s)
     return ((size_t)s->cap + 15) / 16 * 16;
 }
 
-/* Whether the kernel that slides the rows of a window, or adds up sums, asks for those of the next
- * head. */
+/* Returns true if the kernel that updates window sums, or adds sums, prefetches the next head. */
 static bool kernel_asks(const struct method_state *s)
 {
     bool slides = s->params.every == 1 && s->params.window > 2 && s->params.across == ACROSS_MEAN
@@ -204,8 +201,7 @@ static bool kernel_asks(const struct method_state *s)
     return s->evidence.kinds & EVIDENCE_SUM || (s->evidence.kinds & EVIDENCE_WINDOW && slides);
 }
 
-/* Asks for what the score of the head that this thread takes next reads: a step leaves nothing of
- * it in the caches. */
+/* Prefetches the evidence of the head that this thread scores next. */
 static void ask_for_next(const struct round *r, const struct score_input *in)
 {
     const struct method_state *s = r->s;
@@ -228,8 +224,8 @@ static void ask_for_next(const struct round *r, const struct score_input *in)
         evidence_ask(&s->evidence, at / H, at % H, 0, view.n, s->peaks);
 }
 
-/* Scores a head and lists its unprotected entries, or the worst of them.  Where heads do
- * not share their places the scores are forgotten: they stay in the nearest cache. */
+/* Scores a head and lists its unprotected entries, or the worst of them.  If heads do not share a
+ * budget, the scores are in scratch memory, which stays in the L1 cache. */
 void choose_score(void *round, int at, int thread)
 {
     const struct round *r = round;
@@ -276,7 +272,7 @@ void choose_victims(struct method_state *s, int at, int n_cut)
     s->n_cut[at] = n_cut;
 }
 
-/* Cuts the n_cut worst of one head. */
+/* Chooses the n_cut worst candidates of one head. */
 static void cut_worst(struct method_state *s, int at, int n_cut)
 {
     struct candidate *c = s->candidate + (size_t)at * (size_t)s->cap;
@@ -293,8 +289,8 @@ int64_t choose_floor(const struct method_state *s, int64_t places, int heads)
     return heads > 0 ? (int64_t)(s->params.floor * (double)places / heads) : 0;
 }
 
-/* Every head keeps its best min(F, n), F = choose_floor; the places left go to the best of the rest
- * of all heads. */
+/* Keeps the best min(F, n) candidates of every head, F = choose_floor().  The remaining places go
+ * to the best of all other candidates. */
 static void share_out(const struct round *r, int pool, int64_t places, int64_t candidates,
                       int heads, float *scratch)
 {
@@ -400,8 +396,8 @@ size_t choose_scratch(const struct method_state *s)
 {
     int more = s->method->score->scratch_rows, D = s->shape.head_dim;
     size_t rows = 4 + (size_t)(more > 0 ? more : 0);
-    rows += s->peaks ? PEAKS_STRIDES : s->lows != NULL; /* the least of now and later */
-    rows += s->params.slots == SLOTS_SCORE ? 5 : 0;     /* the order of slots, and what makes it */
+    rows += s->peaks ? PEAKS_STRIDES : s->lows != NULL; /* the minimum of now and later */
+    rows += s->params.slots == SLOTS_SCORE ? 5 : 0;     /* the order of slots, and its candidates */
     size_t len = rows * (size_t)s->cap + 4 * (size_t)D + score_row(s);
     if (more == KEYS_AS_PAGE)
         len += 2 * PAGE_SLOTS * ((size_t)D + PAGE_SLOTS);

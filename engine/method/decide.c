@@ -17,7 +17,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Reports the cuts of one KV head, positions rising; `from`: the head that decided. */
+/* Reports the evictions of one KV head in order of position.  from: the head that decided. */
 static void report(const struct round *r, int layer, int head, size_t from, eviction_fn fn,
                    void *ctx)
 {
@@ -57,7 +57,7 @@ static void move_entry(struct method_state *s, int layer, int head, int from, in
     peaks_move(s, layer * s->shape.n_kv_heads + head, from, to);
 }
 
-/* The last entry of a head takes an open slot: whoever looks at the head finds none. */
+/* Moves the last entry of a head to the open slot, if there is one. */
 static void settle(struct method_state *s, struct cache *c, int layer, int head)
 {
     int hole;
@@ -75,7 +75,7 @@ void method_settle(struct method_state *s, struct cache *c)
                 settle(s, c, at / H, at % H);
 }
 
-/* Before a newcomer: what was cut since the one before it leaves its slot to it. */
+/* Reopens the slot of an entry that was evicted since the last append, for the new entry. */
 int decide_reopen(struct method_state *s, struct cache *c)
 {
     int H = s->shape.n_kv_heads, hole;
@@ -96,18 +96,18 @@ int decide_reopen(struct method_state *s, struct cache *c)
     return KVF_OK;
 }
 
-/* Whether what leaves leaves a hole: one entry, where none has left since the last append.  Pages
- * that are read by choice stand in order of time, so their entries close ranks; and so they do
- * elsewhere when more than one leaves before the same query: several cuts leave the head as one cut
- * of them all would.  The order of slots, and with it the rounding of sums over them, follows from
- * what was evicted when. */
+/* Returns true if an eviction opens a slot: it evicts one entry, and no other was evicted since the
+ * last append.  Otherwise the head is compacted.  Selected pages need entries in order of time, so
+ * their heads are always compacted.  Several evictions before one query have the same result as one
+ * eviction of all these entries.  So the order of slots, and the rounding of sums over them,
+ * depends only on which entries were evicted when. */
 static bool leaves_hole(const struct method_state *s, const struct cache *c, int layer, int head,
                         int n_cut)
 {
     return n_cut == 1 && cache_gap(c, layer, head, NULL) == GAP_NONE && s->method->read->all;
 }
 
-/* Closes the ranks of a settled head.  keep: scratch [cap]. */
+/* Compacts a settled head.  keep: scratch [cap]. */
 static void close_ranks(struct method_state *s, struct cache *c, int layer, int head,
                         const int32_t *victim, int n_cut, unsigned char *keep)
 {
@@ -127,7 +127,7 @@ static void close_ranks(struct method_state *s, struct cache *c, int layer, int 
     peaks_keep(s, at, keep, n);
 }
 
-/* Removes slots of a settled head.  One hole stays open for the newcomer. */
+/* Removes slots of a settled head.  A single removed slot stays open for the new entry. */
 static void cut(struct method_state *s, struct cache *c, int layer, int head, const int32_t *victim,
                 int n_cut)
 {
@@ -142,8 +142,8 @@ static void cut(struct method_state *s, struct cache *c, int layer, int head, co
     cache_release(c, layer, head);
 }
 
-/* Slots that cutting will write must not be shared with a forked cache: copied here,
- * where memory may be lacking and nothing was cut yet. */
+/* Copies the slots that the eviction will write if they are shared with a forked cache.  A lack of
+ * memory must show before the first eviction. */
 static int own_slots(const struct method_state *s, struct cache *c, int layer, int head,
                      const int32_t *victim, int n_cut)
 {
@@ -151,7 +151,7 @@ static int own_slots(const struct method_state *s, struct cache *c, int layer, i
     enum cache_gap gap = cache_gap(c, layer, head, &hole);
     int n = cache_view(c, layer, head).n, end = n - n_cut, first = n;
     if (gap == GAP_FILLED && n_cut > 0) {
-        err = cache_reserve(c, layer, head, 1); /* what filled the hole goes back */
+        err = cache_reserve(c, layer, head, 1); /* the entry that filled the slot moves back */
         first = hole;
     }
     for (int i = 0; i < n_cut; i++)
@@ -248,8 +248,8 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
     return decide_apply(r, fn, ctx, cuts);
 }
 
-/* An entry that leaves at a step fixed at birth: for the layer's window, whatever the row
- * admitted, or else for the row's admission. */
+/* Returns the eviction of an entry that expires.  The reason is the layer's window if the step
+ * equals its end, else the admission. */
 static struct eviction expired(const struct method_state *s, const struct cache_head *view,
                                int layer, int head, int slot)
 {
@@ -263,7 +263,7 @@ static struct eviction expired(const struct method_state *s, const struct cache_
     return e;
 }
 
-/* What expires in a row: what query t does not see any more; own: for the row's admission alone. */
+/* The expiry of entries that query t does not see.  own: only entries that admission evicts. */
 struct expiry {
     struct method_state *s;
     struct cache *c;
@@ -271,7 +271,7 @@ struct expiry {
     bool own;
 };
 
-/* The slots of a head that expire, positions rising; returns how many. */
+/* Lists the slots of a head that expire, in order of position.  Returns their number. */
 static int list_expired(const struct expiry *x, const struct cache_head *view, int layer, int head,
                         int32_t *victim)
 {
@@ -321,7 +321,7 @@ static void close_task(void *ctx, int at, int thread)
                     s->keep + (size_t)thread * (size_t)s->cap);
 }
 
-/* Scratch of so many threads. */
+/* Reserves `keep` for n_threads threads. */
 static int reserve_keeps(struct method_state *s, int n_threads)
 {
     if (s->n_keeps >= n_threads)
@@ -375,7 +375,7 @@ bool method_hides(const struct method_state *s)
     return false;
 }
 
-/* What expires in a head is about to leave: tells who asks. */
+/* Reports the entries of a head that expire, before they are removed. */
 static void tell_expired(const struct expiry *x, int layer, int head, eviction_fn fn, void *ctx)
 {
     struct method_state *s = x->s;
@@ -388,8 +388,7 @@ static void tell_expired(const struct expiry *x, int layer, int head, eviction_f
     }
 }
 
-/* All slots that are about to be written are the cache's own; *ret_some: heads that lose entries.
- */
+/* Copies all shared slots that will be written.  *ret_some: heads that lose entries. */
 static int own_expired(const struct expiry *x, int n_threads, int *ret_some)
 {
     struct method_state *s = x->s;
@@ -405,7 +404,8 @@ static int own_expired(const struct expiry *x, int n_threads, int *ret_some)
     return err || *ret_some == 0 ? err : reserve_keeps(s, n_threads);
 }
 
-/* Threads list what leaves and close ranks; pages go back, and holes open, one after the other. */
+/* Evicts the entries that expire.  Threads list them and compact heads.  Then one thread releases
+ * pages and opens slots. */
 static int expire_row(const struct expiry *x, struct par *pool, eviction_fn fn, void *ctx)
 {
     struct method_state *s = x->s;
@@ -453,7 +453,7 @@ bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
     return (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
 }
 
-/* Expiry and cuts of all rows; before a step also the open slots. */
+/* Evicts entries for all presets of the chain.  Before a new entry, also reopens slots. */
 static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                        struct par *pool, eviction_fn fn, void *ctx, int64_t *cuts)
 {
@@ -462,7 +462,7 @@ static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum 
         if (phase == PHASE_AFTER && row->method->admission->reason != KVF_REASON_PLAN)
             continue;
         const struct expiry x = {row, c, t, phase == PHASE_AFTER};
-        int err = expire_row(&x, NULL, fn, ctx); /* of a step little leaves */
+        int err = expire_row(&x, NULL, fn, ctx); /* few entries expire in a step */
         if (err)
             return err;
     }
@@ -482,7 +482,7 @@ int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut)
 {
     int64_t cuts = 0;
-    method_settle(s, c); /* of a step that came to nothing */
+    method_settle(s, c); /* of a step that failed */
     int err = decide_rows(s, c, t, phase, pool, fn, ctx, &cuts);
     if (err || phase != PHASE_BEFORE)
         method_settle(s, c);

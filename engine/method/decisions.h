@@ -27,19 +27,19 @@ enum phase {
     PHASE_AFTER   /* after the query of the new entry */
 };
 
-/* Evicts, in all layers, what the presets of the chain evict at this phase.  t: the first query
+/* Evicts, in all layers, the entries that the presets select at this phase.  t: the first query
  * that will not see the evicted entries.  Entries that expire until t are evicted first (not in
  * PHASE_AFTER).  pool may be NULL.  fn gets every eviction, in order of layer, head and, within one
  * decision, position.  *ret_cut (may be NULL): entries evicted for the budget.  KVF_OK or
- * KVF_E_NOMEM (the preset that lacked memory evicted nothing for the budget).
+ * KVF_E_NOMEM (the preset that lacked memory evicted no entry for the budget).
  *
  * After PHASE_BEFORE, a head that lost one entry since its last append has an open slot (cache.h).
- * The new entry must be stored there next, or method_settle() must come first.  After the other
- * phases, and after an error, no slot is open. */
+ * Next, either store the new entry there or call method_settle().  After PHASE_PROMPT, PHASE_AFTER
+ * and errors, no slot is open. */
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
 
-/* Fills the open slots, if no new entry will. */
+/* Fills each open slot with the last entry of its head.  For use when no new entry follows. */
 void method_settle(struct method_state *s, struct cache *c);
 
 /* Returns true if a preset of the chain evicts entries at steps that are fixed when they are
@@ -56,7 +56,7 @@ int method_expire(struct method_state *s, struct cache *c, int32_t t, struct par
 
 /* Removes the entries of a KV head at the positions with gone[pos] != 0, before the next query and
  * without a preset's reason.  The state is prepared (method_prepare).  KVF_OK, or KVF_E_NOMEM
- * (nothing was removed). */
+ * (no entry was removed). */
 int method_remove(struct method_state *s, struct cache *c, int layer, int head,
                   const unsigned char *gone);
 

@@ -191,8 +191,8 @@ static void take_key(struct evidence *e, const struct cache *c, int layer, int h
         unit[d] = (float)((double)key[d] * scale);
 }
 
-/* The unit key of a slot enters the anchor or leaves it, in whole units of 2^-32 (the
- * rounding to them: window.c), so that what is left does not depend on what went. */
+/* Adds the unit key of a slot to the anchor or subtracts it, in whole units of 2^-32 (rounding:
+ * window.c), so that the sum does not depend on evicted entries. */
 static void count_key(const struct evidence *e, int layer, int head, int slot, bool enters)
 {
     size_t at = kv_at(e, layer, head, slot), D = (size_t)e->shape.head_dim;
@@ -215,7 +215,7 @@ const double *evidence_sync_anchor(const struct evidence *e, int layer, int head
     return e->anchor + at * (size_t)e->shape.head_dim;
 }
 
-/* Before and after the key of a slot changes. */
+/* Subtracts the key of a slot from the anchor, before the key changes. */
 static void key_leaves(struct evidence *e, int layer, int head, int slot)
 {
     if (e->kinds & EVIDENCE_ANCHOR)
@@ -248,7 +248,7 @@ void evidence_appended(struct evidence *e, const struct cache *c, int layer, int
         e->gate[kv_at(e, layer, head, slot)] = gate;
     if (e->kinds & EVIDENCE_VALUES)
         take_value(e, c, layer, head, slot);
-    if (e->kinds & EVIDENCE_PAGES) /* the slot may have held one that left since */
+    if (e->kinds & EVIDENCE_PAGES) /* the slot may have had an evicted entry */
         pages_changed(&e->pages, layer * e->shape.n_kv_heads + head, slot);
     if (e->kinds & EVIDENCE_BLOCKS)
         pages_take_key(&e->pages, layer, head, e->shape.n_kv_heads, slot, k_pre);
@@ -357,7 +357,7 @@ void evidence_move_key(struct evidence *e, int layer, int head, int from, int to
     if (e->kinds & EVIDENCE_KEYS)
         memcpy(key_of(e, layer, head, to), key_of(e, layer, head, from),
                (size_t)e->shape.head_dim * sizeof(float));
-    if (e->kinds & EVIDENCE_ANCHOR) { /* it moves: nothing to add */
+    if (e->kinds & EVIDENCE_ANCHOR) { /* the key only moves: the anchor is unchanged */
         int *n = &e->n_counted[layer * e->shape.n_kv_heads + head];
         e->counted[b] = e->counted[a];
         e->counted[a] = 0;

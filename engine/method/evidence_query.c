@@ -1,5 +1,5 @@
-/* evidence_query.c - what a method remembers of query heads: moments of their
- * unrotated queries, and the attention of a full-cache twin by position. */
+/* evidence_query.c - the evidence per query head: moments of its queries before RoPE, and the
+ * attention of a full-cache run by position. */
 #include <string.h>
 
 #include "base/mem.h"

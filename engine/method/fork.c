@@ -1,4 +1,4 @@
-/* fork.c - a second method state with the same memory. */
+/* fork.c - copies a method state with its evidence. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -70,7 +70,7 @@ static int own_evidence(struct evidence *e)
     return err ? KVF_E_NOMEM : KVF_OK;
 }
 
-/* What decisions are made in is made when it is needed. */
+/* Clears the scratch of decisions, which is allocated when needed. */
 static void forget_scratch(struct method_state *s)
 {
     s->cap = s->n_threads = 0;

@@ -10,7 +10,7 @@ bool lows_kept(const struct method *m, const struct method_params *p)
            && p->every <= LOWS_CUTS;
 }
 
-/* What is known of the score of an entry now. */
+/* Returns the listed form of an entry: its score now, or at both ends of the list's time. */
 static struct low line_of(const struct score_input *in, int slot, int32_t until)
 {
     const struct score *c = in->m->method->score;
@@ -32,7 +32,8 @@ static float least(const struct low *e)
     return e->then < e->end ? e->then : e->end;
 }
 
-/* Below the score of query t, which is rounded as the ends of the line are. */
+/* Returns a lower bound of the entry's score at query t.  The margin covers the rounding of the
+ * score and of the ends of the line. */
 static float bound(const struct lows *x, const struct low *e, int32_t t)
 {
     if (e->then == e->end)
@@ -42,7 +43,8 @@ static float bound(const struct lows *x, const struct low *e, int32_t t)
     return e->then + part * (e->end - e->then) - 1e-6f * most;
 }
 
-/* The one that lies highest has to go where there is no room. */
+/* Adds an entry.  If the list is full, drops the entry with the highest bound and lowers the floor
+ * to that bound. */
 static void add(struct lows *x, struct low e)
 {
     int most = 0;
@@ -66,7 +68,7 @@ static int32_t seen(const struct score_input *in)
     return in->recent_from < in->t ? in->recent_from : in->t;
 }
 
-/* Scores all entries and remembers the lowest. */
+/* Scores all entries and lists the lowest. */
 static void make(const struct round *r, const struct score_input *in, struct lows *x, float *score,
                  float *scratch)
 {
@@ -94,7 +96,7 @@ static void make(const struct round *r, const struct score_input *in, struct low
     x->seen = seen(in);
 }
 
-/* Entries that have become candidates since the last decision; end: candidates end there in order
+/* Adds entries that became candidates since the last decision.  end: end of the candidates in order
  * of time. */
 static void take_new(const struct score_input *in, struct lows *x, int end)
 {
@@ -106,8 +108,8 @@ static void take_new(const struct score_input *in, struct lows *x, int end)
     x->seen = seen(in);
 }
 
-/* The scores of those whose bound is low enough, the k worst to `list`, in order; -1: one is not
- * a number. */
+/* Scores the entries with a low enough bound and writes the k worst to `list`, in order.  Returns
+ * their number, or -1 if a score is NaN. */
 static int look(const struct score_input *in, struct lows *x, int k, int at, struct candidate *list)
 {
     const struct score *c = in->m->method->score;
@@ -146,7 +148,7 @@ bool lows_fill(const struct round *r, const struct score_input *in, int k, float
     struct lows *x = &s->lows[at];
     if ((!shared && k > LOWS_CUTS + 1) || in->t < x->from)
         return false;
-    k = k < LOWS_CUTS + 1 ? k : LOWS_CUTS + 1; /* of heads that share, more are found as needed */
+    k = k < LOWS_CUTS + 1 ? k : LOWS_CUTS + 1; /* heads that share a budget find more as needed */
     int first, end, n = shortlist_range(r, at, &first, &end), enough = shared && k > 3 ? 3 : k;
     bool known = in->t <= x->until && seen(in) >= x->seen;
     for (int turn = known ? 0 : 1; turn < 2; turn++) {

@@ -21,22 +21,22 @@ struct attn_row {
     int layer, head; /* query head */
     int32_t t;       /* position of the query */
     int n;           /* slots */
-    int seen;        /* visible entries; the others have weight 0 */
+    int seen;        /* visible entries; all other entries have weight 0 */
     bool stepping;   /* a token after the prompt */
     const float *p;  /* [n] attention weights in slot order */
     float lse;       /* ln of the sum of exp(logit) over the visible entries: logit = ln p + lse */
     const unsigned char *visible; /* [n] 1: the entry is visible; NULL: all are */
 };
 
-/* Inputs of a method beside its parameters; all borrowed. */
+/* Inputs of a method in addition to its parameters.  All are borrowed. */
 struct method_inputs {
     const struct gates *gates; /* NULL: none */
     const int32_t *plan_until; /* [L][H][plan_len] of the admission `plan` */
     int plan_len;
     const double *plan_mass;          /* [L][G][plan_len] attention of the whole run */
-    const struct model_config *model; /* its windows and RoPE; NULL: it has none */
+    const struct model_config *model; /* its windows and RoPE; NULL: no windows and no RoPE */
     int length;                       /* maximum tokens of the session */
-    bool as_twin;                     /* a full-cache run: sliding windows evict nothing */
+    bool as_twin;                     /* a full-cache run: sliding windows evict no entries */
     const struct kernels *kernels;    /* of the scores; NULL: the C reference */
 };
 
@@ -48,20 +48,21 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
 int method_state_create(const struct method *m, const struct method_params *p,
                         const struct method_shape *shape, const struct method_inputs *in,
                         struct method_state **ret_state);
-/* Destroys the whole chain.  Accepts NULL. */
+/* Destroys all states of the chain.  Accepts NULL. */
 void method_state_destroy(struct method_state *s);
 /* Copies a chain with all its evidence (fork.c).  KVF_OK or KVF_E_NOMEM. */
 int method_state_fork(const struct method_state *from, struct method_state **ret_state);
 /* Returns true if a state of this preset can observe a session under `full` and then continue as if
- * the prompt had been its own: it rejects nothing, reads everything, keeps original positions in
- * the prompt, and needs attention rows, keys and values only. */
+ * the prompt had been its own.  Such a preset admits and reads all entries, keeps original
+ * positions in the prompt, and needs attention rows, keys and values only. */
 bool method_shares_prompt(const struct method *m, const struct method_params *p);
 
-/* Gives the heads with heads[layer * H + head] != 0 to `other`, which joins the chain.  The chain
- * owns it from then on.  KVF_OK, or KVF_E_NOMEM (the caller still owns `other`). */
+/* Appends `other` to the chain and gives it the heads with heads[layer * H + head] != 0.  The chain
+ * owns `other` from then on.  KVF_OK, or KVF_E_NOMEM (the caller still owns `other`). */
 int method_override(struct method_state *s, struct method_state *other, const unsigned char *heads);
 /* Returns true if this state of a chain owns the head. */
 bool method_owns(const struct method_state *s, int layer, int head);
+/* These return members of the first state. */
 const struct method_inputs *method_inputs_of(const struct method_state *s);
 const struct method *method_of(const struct method_state *s);
 const struct method_params *method_params_of(const struct method_state *s);
@@ -86,7 +87,7 @@ void method_appended(struct method_state *s, const struct cache *c, int layer, i
                      float gate, const float *k_pre);
 
 /* Passes the queries of a layer before RoPE, for EVIDENCE_MOMENTS.  Row r belongs to position
- * pos0 + r and lies at q + r * ld; its heads adjoin. */
+ * pos0 + r and starts at q + r * ld.  Its heads are contiguous. */
 void method_queries(struct method_state *s, int layer, int32_t pos0, int n, const float *q,
                     size_t ld, struct par *pool);
 
@@ -105,6 +106,7 @@ bool method_reads_pages(const struct method_state *s, int layer, int head);
  * in slot order, which is the order of time.  scratch: method_read_scratch() floats.  Returns the
  * page size, or 0 if everything is read.  Threads may call it for different heads at once. */
 int method_read(const struct read_input *in, unsigned char *chosen, size_t ld, float *scratch);
+/* Returns the floats of scratch that method_read() needs for a head of `slots` entries. */
 size_t method_read_scratch(const struct method_state *s, int slots);
 
 #endif

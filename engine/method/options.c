@@ -1,5 +1,5 @@
-/* options.c - "--method NAME:key=value,...": the parts and numbers of a row and their
- * ranges.  What a budget makes of them: resolve.c. */
+/* options.c - parses "--method NAME:key=value,...": parts, parameters and their ranges.  resolve.c
+ * derives parameters from the budget. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static const char *const compare_names[] = {"ge", "gt", NULL};
 static const char *const slot_names[] = {"time", "score", NULL};
 static const char *const divide_names[] = {"none", "queries", NULL};
 
-/* The lines of the table: a whole number, a real one, or a word of a list. */
+/* Entries of the table: a whole number, a real number, or a word of a list. */
 #define OPTION(field, type, ...)                                                                   \
     .key = #field, .kind = type, .offset = offsetof(struct method_params, field), __VA_ARGS__
 #define WHOLE(field, least, most) OPTION(field, OPTION_WHOLE, .min = least, .max = most)
@@ -111,7 +111,7 @@ const char *method_option_word(const struct method_option *o, const struct metho
 static unsigned uses_of(const struct method *m)
 {
     unsigned shared = m->allocation->uses;
-    if (m->trigger->rounds) /* every head drops a fraction, whatever the others hold */
+    if (m->trigger->rounds) /* every head drops a fraction, independently of other heads */
         shared &= ~(unsigned)USES_FLOOR;
     return (m->score ? m->score->uses : 0) | shared | m->admission->uses | m->trigger->uses
            | m->read->uses;
@@ -135,11 +135,11 @@ static int no_part(const char *key, const char *value, struct kvf_diag *d)
                     key, value);
 }
 
-/* A row in the making. */
+/* A preset while its options are applied. */
 struct edit {
     struct method m;
     int budget;
-    bool budgeted;    /* it has the key budget */
+    bool budgeted;    /* the text has the key `budget` */
     const char *code; /* the options of variant=code; NULL: variant=paper */
 };
 
@@ -198,7 +198,7 @@ static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Keys that are no numbers of a row.  They are taken before all options. */
+/* Keys that are not parameters of a preset.  They are applied before all options. */
 static const struct part_key {
     const char *key;
     int (*set)(struct edit *e, const char *value, struct kvf_diag *d);
@@ -216,7 +216,7 @@ static const struct part_key *find_part_key(const char *key)
     return NULL;
 }
 
-/* "pool-kind" and "pool_kind" are the same key. */
+/* Returns true if two keys are equal.  A "-" in `a` equals a "_" in `b`. */
 static bool same_key(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)
@@ -266,7 +266,7 @@ static int set_word(const struct method_option *o, int *at, const char *value, s
     return bad_value(o->key, value, d);
 }
 
-/* Sets one number of the row. */
+/* Sets one parameter. */
 static int set_option(const struct method *m, struct method_params *p, const char *key,
                       const char *value, struct kvf_diag *d)
 {
@@ -294,7 +294,7 @@ static int set_option(const struct method *m, struct method_params *p, const cha
     return KVF_OK;
 }
 
-/* Numbers that parts need and the row does not have. */
+/* Sets parameters that the parts need and the preset lacks. */
 static void fill_defaults(struct method *m)
 {
     struct method_params *p = &m->params;
@@ -312,7 +312,7 @@ static void fill_defaults(struct method *m)
         p->lookahead = 1;
 }
 
-/* Takes the pairs of text: the keys of parts where p is NULL, else all others, into p. */
+/* Applies the pairs of `text`: keys of parts if p is NULL, else all other keys, to p. */
 static int take_pairs(struct edit *e, struct method_params *p, const char *text, struct kvf_diag *d)
 {
     char key[64], value[64];

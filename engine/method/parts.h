@@ -1,28 +1,29 @@
-/* parts.h - the parts of methods, one file each, and what several files of one kind share.
+/* parts.h - the lists of all parts of methods, and the functions that parts share.
  *
  * To add a part NAME, for which KIND is score, admission, allocation, trigger or read
- * (tools/new.py score NAME "summary" --evidence E writes all of it):
+ * (tools/new.py score NAME "summary" --evidence E writes all these files):
  * 1. KIND_NAME.c ends with `const struct KIND KIND_NAME`; preset.h defines its members.
- * 2. X(NAME) in the list of its kind, KINDs.list.  Rows take scores, allocations and reads now:
- *    --method knorm:score=NAME; an admission or a trigger needs a row that has it (presets.c).
- * 3. docs/reference/methods.md: its name in back quotes under Parts, its equation with the row
- *    that uses it.
- * 4. Values by hand in tests/method/, and its definition in tests/oracle/, written from the
- *    document alone:
+ * 2. Add X(NAME) to the list of its kind, KINDs.list.  Every preset then accepts the new score,
+ *    allocation or read: --method knorm:score=NAME.  An admission or a trigger needs a preset that
+ *    uses it (presets.c).
+ * 3. docs/reference/methods.md: add its name in back quotes under Parts, and its equation to the
+ *    preset that uses it.
+ * 4. Add hand-computed values to tests/method/, and its definition, written only from the document,
+ *    to tests/oracle/:
  *      score       test_score_NAME.c; methods_*.py, SCORES of methods.py, ERRORS of tolerance.py
- *                  (what f32 may do to it); what PART_SCORES of cases.py names other rows get too
+ *                  (the error of f32); PART_SCORES of cases.py to test it in other presets too
  *      admission   test_admission.c; `until` in methods_gates.py
  *      allocation  allocation.py
  *      trigger     methods.py
  *      read        test_pages.c; reading.py
  *
- * A score keeps no state of its own, since heads run in parallel, and sums in the order of time
- * (in->view.order), not of slots, or in whole units: a sum must not depend on what came and went.
- * window.h has what scores from attention rows share, shares.h what allocations share; pages.h is
- * what is kept of a page.  An admission knows neither budget nor attention.
+ * A score keeps no private state, since heads run in parallel.  It sums in the order of time
+ * (in->view.order), not of slots, or in whole units: a sum must not depend on evicted entries.
+ * window.h has functions for scores from attention rows, and shares.h functions for allocations.
+ * pages.h has the data of pages.  An admission knows neither budget nor attention.
  *
- * Evidence of a new kind is a bit in preset.h and an array in evidence.h; evidence.c makes, moves,
- * frees and counts it, fork.c copies it, describe.c says what a row looks at. */
+ * A new kind of evidence needs a bit in preset.h and an array in evidence.h.  evidence.c allocates,
+ * moves, frees and counts it, fork.c copies it, and describe.c names it. */
 #ifndef KVF_ENGINE_PARTS_H
 #define KVF_ENGINE_PARTS_H
 
@@ -55,17 +56,21 @@ const double *evidence_sum(const struct method_state *s, int layer, int query_he
  * after ret_t is 0: the number in its slot belongs to another entry. */
 const float *evidence_row(const struct method_state *s, int layer, int query_head, int age,
                           int32_t *ret_t, int *ret_n);
-/* Returns the log-sum-exp of the logits of that row. */
+/* Returns the log-sum-exp of the logits of the row that evidence_row() returns. */
 float evidence_row_lse(const struct method_state *s, int layer, int query_head, int age);
 /* Returns how many rows are stored, at most `window`. */
 int evidence_rows(const struct method_state *s, int layer, int query_head);
+/* Returns the stored key of an entry, scaled to length 1.  [head_dim] */
 const float *evidence_key(const struct method_state *s, int layer, int head, int slot);
-const float *evidence_norms(const struct method_state *s, int layer, int head); /* [slots] */
+/* Returns the L2 norms of the stored keys.  [slots] */
+const float *evidence_norms(const struct method_state *s, int layer, int head);
 /* Returns the sum of the unit keys of the n entries of a head, [head_dim], in multiples of 2^-32,
  * which makes it exact.  One caller per head at a time. */
 const double *evidence_anchor(const struct method_state *s, int layer, int head, int n);
+/* Returns the L2 norms of the stored values.  [slots] */
 const float *evidence_value_norms(const struct method_state *s, int layer, int head);
-const float *evidence_gate(const struct method_state *s, int layer, int head); /* [slots] */
+/* Returns the gate values of the entries.  [slots] */
+const float *evidence_gate(const struct method_state *s, int layer, int head);
 /* Returns how many queries before RoPE were summed, their sum [D] and the sum of their outer
  * products [D][D]. */
 int64_t evidence_moments(const struct method_state *s, int layer, int query_head,
@@ -79,13 +84,14 @@ double *evidence_note(const struct method_state *s, int layer, int head);
 /* Returns the scores of the last eviction, NaN = none, which the score part may write.  [slots] */
 float *evidence_history(const struct method_state *s, int layer, int head);
 
-/* `until` of sinks and a sliding window (admission_streaming.c). */
+/* Is the `until` of sinks and a sliding window (admission_streaming.c). */
 int32_t admission_until_streaming(const struct method_state *m, int layer, int head, int32_t pos,
                                   float gate);
-/* `eval` of the number that a gate gave the entry at birth (score_write_gate.c). */
+/* Is an `eval` that returns the gate value of each entry (score_write_gate.c). */
 void score_gate_number(const struct score_input *in, float *out, float *scratch);
-float score_gate_one(const struct score_input *in, int slot); /* its `one` */
-/* `target` that makes room for newcomers (trigger_overflow.c). */
+/* Is the `one` of score_gate_number(). */
+float score_gate_one(const struct score_input *in, int slot);
+/* Is the `target` that keeps places free for new entries (trigger_overflow.c). */
 int trigger_target_overflow(const struct method_state *m, int share, int n, int incoming);
 
 #endif

@@ -182,7 +182,7 @@ struct score {
     bool falls;
 };
 
-/* An admission: how long a new entry stays, whatever the budget. */
+/* An admission: how long a new entry stays, independently of the budget. */
 struct admission {
     const char *name, *summary;
     unsigned uses, gates;
@@ -203,7 +203,7 @@ struct allocation {
     enum pool_scope pool;    /* heads that share one budget, split at every eviction */
     /* Sets the weights >= 0 by which layers share the budget (shares.h).  NULL: every head has the
      * same budget.  It is called when the heads would first exceed the budget.  With a budget of
-     * all tokens nothing is ever evicted.  Without evidence it is called again at each later
+     * all tokens no entry is ever evicted.  Without evidence it is called again at each later
      * eviction.  reach: tokens fed so far.  ret_weight: [L]. */
     void (*weights)(const struct method_state *m, const struct cache *c, int32_t reach,
                     int32_t recent_from, double *ret_weight);
@@ -214,7 +214,7 @@ struct trigger {
     const char *name, *summary;
     unsigned uses;
     bool rounds; /* each head drops a fraction of its candidates, until the total fits */
-    /* Returns how many entries of a head may stay, with n entries now.  n or more: nothing to do.
+    /* Returns how many entries of a head may stay, with n entries now.  n or more: no eviction.
      * share: the head's budget.  incoming: 1 before a token, 0 after the prompt.  If heads share a
      * budget, n and the result are means per head, rounded up. */
     int (*target)(const struct method_state *m, int share, int n, int incoming);
@@ -239,8 +239,8 @@ struct read {
     unsigned uses, evidence, gates;
     bool all;         /* every entry */
     bool shared;      /* one selection for all query heads of a KV head */
-    const char *cost; /* as of a score, for one query of the KV head; p entries in a page,
-                         d numbers in the vector of a block gate */
+    const char *cost; /* operations of eval for one query of the KV head, in the notation of
+                         struct score; p: entries in a page, d: length of a block gate's vectors */
     /* Writes a score per page to out[page].  Larger is read first.  scratch:
      * method_read_scratch() floats. */
     void (*eval)(const struct read_input *in, float *out, float *scratch);
@@ -251,7 +251,7 @@ struct method {
     const char *name, *summary, *source;
     const char *code; /* options of variant=code; NULL: paper and code agree */
     const struct admission *admission;
-    const struct score *score; /* NULL: nothing is evicted for the budget */
+    const struct score *score; /* NULL: no entry is evicted for the budget */
     const struct allocation *allocation;
     const struct trigger *trigger;
     const struct read *read;

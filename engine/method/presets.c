@@ -1,8 +1,8 @@
-/* presets.c - the published methods as rows of parts.  docs/reference/methods.md gives the
- * equation, source and options of each. */
+/* presets.c - the table of presets: the published methods as sets of parts.
+ * docs/reference/methods.md gives the equation, source and options of each. */
 #include "engine/method/parts.h"
 
-/* What most rows share. */
+/* The members that most presets share. */
 #define ROW(trig, alloc)                                                                           \
     .admission = &admission_all, .allocation = &allocation_##alloc, .trigger = &trigger_##trig,    \
     .read = &read_all

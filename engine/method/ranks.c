@@ -1,10 +1,9 @@
-/* ranks.c - closing ranks in what is remembered by slot, when entries of a head leave and those
- * behind them move up.
+/* ranks.c - compacts evidence when entries of a head are evicted and later slots move up.
  *
- * Rows of a window are many and each is read again only when it leaves the window, so of few
- * entries that leave it is noted which slots they were (`left`), and a row closes its ranks when it
- * is read next (evidence_close_row).  A row says nothing of younger entries, so that slots filled
- * since are no matter. */
+ * A window has many rows, and each is read again only when it drops out of the window.  If few
+ * entries are evicted, their slots are recorded in `left`, and a row is compacted when it is read
+ * next (evidence_close_row).  A row has no weights of younger entries, so slots that were filled
+ * since do not matter. */
 #include <string.h>
 
 #include "engine/method/evidence.h"
@@ -16,7 +15,7 @@ static size_t head_at(const struct evidence *e, int layer, int head)
     return (size_t)layer * (size_t)e->shape.n_kv_heads + (size_t)head;
 }
 
-/* Closes the ranks of an array of n elements: whole runs of what stays move at once. */
+/* Compacts an array of n elements.  Each run of kept elements moves at once. */
 static void keep_some(void *array, size_t size, const unsigned char *keep, int n)
 {
     unsigned char *p = array;
@@ -32,7 +31,7 @@ static void keep_some(void *array, size_t size, const unsigned char *keep, int n
     }
 }
 
-/* The same where the slots of gone[0..m), which rise, leave. */
+/* Compacts an array of n elements without the slots gone[0..m), in rising order. */
 static void lose(void *array, size_t size, const int32_t *gone, int m, int n)
 {
     unsigned char *p = array;
@@ -45,7 +44,8 @@ static void lose(void *array, size_t size, const int32_t *gone, int m, int n)
     }
 }
 
-/* The slots that left since `known` had, as they were numbered then, rising. */
+/* Lists the slots removed after the first `known`, in rising order, by their numbers at that time.
+ */
 static int list_gone(const struct evidence *e, size_t head, int known, int32_t *gone)
 {
     const int32_t *left = e->left + head * MAX_LEFT;
@@ -92,8 +92,8 @@ void evidence_close_rows(const struct evidence *e, size_t head)
         evidence_close_row(e, head, w);
 }
 
-/* Only the rows since its birth know an entry: of the newest, which is the one that
- * fills a hole, there is one. */
+/* Moves a weight in all rows since the entry was appended.  For the newest entry, which fills an
+ * open slot, this is one row. */
 static void move_in_rows(struct evidence *e, size_t head, size_t query, int from, int to)
 {
     int32_t born = e->born[head * (size_t)e->cap + (size_t)to];
@@ -122,7 +122,8 @@ void evidence_move(struct evidence *e, int layer, int head, int from, int to)
         move_in_rows(e, at, q, from, to);
 }
 
-/* What the row knows that knows least.  Rows are read in any order: it need not be the oldest. */
+/* Returns the minimum of n_left over all rows.  Rows are read in any order, so it need not be that
+ * of the oldest row. */
 static int least_known(const struct evidence *e, size_t head)
 {
     int per = e->shape.n_heads / e->shape.n_kv_heads, least = e->n_left[head];
@@ -134,7 +135,7 @@ static int least_known(const struct evidence *e, size_t head)
     return least;
 }
 
-/* Notes what leaves; what a row closes later must still be known then. */
+/* Records evicted slots.  Compacts all rows first if the record would overflow. */
 static void note_left(struct evidence *e, size_t head, const int32_t *gone, int m)
 {
     int room = MAX_LEFT - m;
@@ -144,14 +145,15 @@ static void note_left(struct evidence *e, size_t head, const int32_t *gone, int 
         evidence_close_rows(e, head);
         e->all_know[head] = e->n_left[head];
     }
-    for (int i = m - 1; i >= 0; i--) /* the last one first: the others keep their numbers */
+    for (int i = m - 1; i >= 0;
+         i--) /* from the last, so that the numbers of earlier slots stay valid */
         e->left[head * MAX_LEFT + (size_t)(e->n_left[head]++ % MAX_LEFT)] = gone[i];
 }
 
-enum { STRETCH = 512 }; /* slots whose numbers are worked out at once */
+enum { STRETCH = 512 }; /* slots for which indices are computed at once */
 
-/* The ranks of all rows.  Where every other one goes runs are short: single weights move then,
- * by numbers that all rows share. */
+/* Compacts all rows of a query head.  Runs of kept slots can be short here, so it moves single
+ * weights, by indices that all rows share. */
 static void keep_rows(struct evidence *e, size_t query, const unsigned char *keep, int n)
 {
     int16_t from[STRETCH];
@@ -174,7 +176,7 @@ static void keep_rows(struct evidence *e, size_t query, const unsigned char *kee
         e->row_ranks[query * (size_t)e->ring + (size_t)w].n = to;
 }
 
-/* The ranks of a row of an array, of which `first` elements stay where they are. */
+/* Compacts a row of an array.  The leading `first` elements do not move. */
 static void close_array(const struct evidence_array *a, int row, const int32_t *gone, int m,
                         const unsigned char *keep, int first, int n)
 {

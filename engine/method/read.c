@@ -1,7 +1,6 @@
-/* read.c - which pages of what is held a query after the prompt reads.  A page is
- * `page` neighbours in order of time.  Pages with one of the newest entries are
- * always read and count; the best of the others follow, later pages first among
- * equals. */
+/* read.c - selects the pages that a query after the prompt reads.  A page has `page` consecutive
+ * entries in order of time.  Pages with one of the newest entries are always read and count towards
+ * the budget.  The pages with the best scores follow, and later pages first among equal scores. */
 #include <math.h>
 
 #include "engine/method/state.h"

@@ -1,10 +1,12 @@
-/* read_seer_oracle.c - blocks that hold the largest weights: what block gates are trained for. */
+/* read_seer_oracle.c - blocks with the largest attention weights, which block gates learn to
+ * predict. */
 #include <math.h>
 
 #include "engine/method/parts.h"
 
-/* The largest weight that any query head of the group gives to an entry of the block:
- * what the gates are trained to foresee. */
+/* Scores a block by the largest weight that any query head of the group gives to one of its
+ * entries.
+ */
 static void eval(const struct read_input *in, float *out, float *scratch)
 {
     int n = in->view.n, page = method_params_of(in->m)->page;

@@ -1,5 +1,5 @@
-/* resolve.c - what a budget makes of the numbers of a row, and which combinations
- * cannot be. */
+/* resolve.c - derives a preset's parameters from the budget, and rejects impossible combinations.
+ */
 #include "engine/method/state.h"
 
 static int least(int a, int b)
@@ -79,7 +79,7 @@ static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
     return kvf_fail(d, KVF_E_ARG, "method %s: %s", m->name, why);
 }
 
-/* Parts that do not go together. */
+/* Rejects parts that cannot be combined. */
 static int check_parts(const struct method *m, const struct method_params *p, struct kvf_diag *d)
 {
     if (m->allocation->pool == POOL_ALL && m->score && !m->score->calibrated && !m->trigger->rounds)
@@ -142,7 +142,7 @@ static int check_parts(const struct method *m, const struct method_params *p, st
     return KVF_OK;
 }
 
-/* Whether a budget limits anything. */
+/* Returns true if a budget has an effect. */
 static bool is_limited(const struct method *m)
 {
     return m->score || !m->read->all || m->params.recent == RECENT_REST;

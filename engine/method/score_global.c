@@ -1,6 +1,7 @@
-/* score_global.c - the global score alone (G-KV, 2025, equations 2 to 5; with pooling: SnapKV with
- * the global score, its appendix D): the attention from the last w queries, divided by its largest,
- * folded into what was remembered from cut to cut; pooled when it is used. */
+/* score_global.c - the global score without other terms (G-KV, 2025, equations 2 to 5; with
+ * pooling: SnapKV with the global score, its appendix D): the attention from the last w queries,
+ * divided by its largest, folded into what was remembered from cut to cut; pooled when it is used.
+ */
 #include "engine/method/history.h"
 #include "engine/method/parts.h"
 #include "engine/method/window.h"

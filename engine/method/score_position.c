@@ -1,4 +1,4 @@
-/* score_position.c - the newer the better: what a sliding window keeps. */
+/* score_position.c - newer entries score higher, as in a sliding window. */
 #include "engine/method/parts.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)

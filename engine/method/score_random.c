@@ -1,6 +1,5 @@
-/* score_random.c - a fixed random number per entry: the baseline that knows
- * nothing.  Depends on seed, layer, head and position alone, so the order of
- * evaluation does not matter. */
+/* score_random.c - a fixed random number per entry, as a baseline.  It depends only on seed, layer,
+ * head and position, so the order of evaluation does not matter. */
 #include <math.h>
 
 #include "engine/method/parts.h"

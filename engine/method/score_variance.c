@@ -7,9 +7,9 @@
 
 enum { BLOCK = 512 }; /* slots whose sums stay in the nearest cache */
 
-/* v[slot] += the score of one query head.  The sums of the weights and of their squares
- * are kept in whole units, so they are exact, do not depend on their order, and a query
- * that leaves the window leaves nothing behind. */
+/* v[slot] += the score of one query head.  The sums of the weights and of their squares are stored
+ * in whole units.  So they are exact and do not depend on their order, and subtracting a query
+ * leaves no rounding error. */
 static void one_head(const struct score_input *in, int g, const struct window_turn *turn, float *v)
 {
     const struct kernels *k = method_kernels(in->m);
@@ -36,7 +36,7 @@ static bool pools_once(const struct score_input *in)
     return method_params_of(in->m)->pool_kind == POOL_AVG;
 }
 
-/* What the group's heads sum up to; pooled, where that comes first. */
+/* Sums the scores of the group's heads, each pooled first if necessary. */
 static void sum_group(const struct score_input *in, float *out, float *scratch)
 {
     bool once = pools_once(in);

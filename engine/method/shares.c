@@ -1,4 +1,4 @@
-/* shares.c - shares of the budget that several allocations deal out. */
+/* shares.c - divides the budget among layers, for several allocations. */
 #include "engine/method/shares.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static int owned_heads(const struct method_state *m, int l)
     return n;
 }
 
-/* Whether all layers that the row has a head in have as many. */
+/* Returns true if all layers in which the preset owns a head have equally many. */
 static bool equal_layers(const struct method_state *m)
 {
     int some = 0;
@@ -37,8 +37,8 @@ static int counted(const struct method_state *m, int l, bool equal)
     return equal ? n > 0 : n;
 }
 
-/* Entries beside the protected ones that a head of layer l can hold once `reach` tokens came: no
- * more than there were, and than the layer's window shows. */
+/* Returns how many unprotected entries a head of layer l can have after `reach` tokens, limited by
+ * the tokens and by the layer's window. */
 static int room(const struct method_state *m, int l, int32_t reach)
 {
     const struct model_config *model = method_inputs_of(m)->model;
@@ -48,7 +48,7 @@ static int room(const struct method_state *m, int l, int32_t reach)
     return most > 0 ? most : 0;
 }
 
-/* What layers share. */
+/* The places that layers share. */
 struct sum {
     bool equal;
     int n;          /* heads, or layers of equally many heads */
@@ -122,7 +122,7 @@ void shares_deal(const struct method_state *m, int32_t reach, const double *weig
     level(m, &s, reach, x, ret_share);
     for (int l = 0; l < L; l++) {
         int n = counted(m, l, s.equal);
-        /* what is a whole number but for rounding counts as one */
+        /* a number within rounding of an integer counts as that integer */
         double whole = n ? floor(x[l] + 1e-9 * ((double)s.places + 1)) : 0;
         ret_share[l] = base + (int)whole;
         left -= (int64_t)whole * n;

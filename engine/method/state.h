@@ -7,7 +7,7 @@
 #include "engine/method/decisions.h"
 
 struct method_state {
-    struct method_state *next; /* the chain: rows of other heads */
+    struct method_state *next; /* the chain: presets of other heads */
     unsigned char *owned;      /* [L * H]; NULL: all heads */
     struct method row;
     const struct method *method; /* &row */
@@ -19,34 +19,34 @@ struct method_state {
     int32_t next_decision;
     double alpha_from;     /* duo: heads with an alpha below stream */
     int *share;            /* [L] entries per head */
-    double *share_weight;  /* [L] by which they follow, once shares_known */
+    double *share_weight;  /* [L] weights that give `share`, once shares_known */
     double *share_scratch; /* [L] */
     bool shares_known;
     int cap; /* slots per head */
-    /* What is cut, per KV head; with SCOPE_LAYER head 0 decides for all. */
-    unsigned char *due; /* [L * H] */
-    int64_t *target;    /* [pools] entries that may stay; -1: nothing to do */
-    int64_t *over;      /* [pools] entries that must go */
-    int64_t *go, *may;  /* [L * H] of device_eviction.c, once it was called */
+    /* The current decision, per KV head.  With SCOPE_LAYER head 0 decides for its layer. */
+    unsigned char *due; /* [L * H] 1: the head's pool is over its share */
+    int64_t *target;    /* [pools] entries that may stay; -1: no eviction */
+    int64_t *over;      /* [pools] entries to evict */
+    int64_t *go, *may;  /* [L * H] of device_eviction.c; NULL until its first call */
     int *n_candidates;  /* [L * H] */
-    int *n_listed;      /* [L * H] the worst that are listed, in order; 0: all, in any order */
+    int *n_listed;      /* [L * H] worst candidates, listed in order; 0: all, in any order */
     struct candidate *candidate; /* [L * H][cap] */
     int *heap;                   /* [L * H] scratch of merging */
-    struct candidate *pooled;    /* [L * H][cap] where heads share; else NULL */
+    struct candidate *pooled;    /* [L * H][cap] if heads share a budget; else NULL */
     int *n_cut;                  /* [L * H] */
-    int32_t *victim;     /* [L * H][cap] slots, worst first; then the worst that stays, or -1 */
-    float *value;        /* [L * H][cap] scores by slot where heads share; else NULL */
-    unsigned char *keep; /* [n_keeps][cap] scratch of applying */
+    int32_t *victim;     /* [L * H][cap] evicted slots, worst first; then the worst kept, or -1 */
+    float *value;        /* [L * H][cap] scores by slot if heads share a budget; else NULL */
+    unsigned char *keep; /* [n_keeps][cap] scratch of evicting */
     int n_keeps;
     int32_t *pair;             /* [2 * cap] scratch of reporting */
-    struct lows *lows;         /* [L * H] where they are kept, else NULL (lows.h) */
-    struct peaks_state *peaks; /* where they are kept, else NULL (peaks.h) */
+    struct lows *lows;         /* [L * H] if lows_kept(), else NULL (lows.h) */
+    struct peaks_state *peaks; /* if peaks_kept(), else NULL (peaks.h) */
     float *scratch;            /* [threads][scratch_len] */
     size_t scratch_len;
     int n_threads;
 };
 
-/* A round of decisions before query t (incoming 1), after it or a prompt (0). */
+/* A round of decisions before query t (incoming 1), or after a query or a prompt (incoming 0). */
 struct round {
     struct method_state *s;
     struct cache *cache;
@@ -55,60 +55,70 @@ struct round {
 };
 
 /* choose.c: fills n_cut and victim. */
-bool choose_over(const struct round *r); /* whether any head is over the budget */
-bool choose_due(const struct round *r);  /* whether any pool is over its share; sets due, target */
+/* Returns true if any head is over the budget. */
+bool choose_over(const struct round *r);
+/* Returns true if any pool is over its share.  Sets due, target and over. */
+bool choose_due(const struct round *r);
+/* Returns the number of pools: sets of heads that share one budget. */
 int choose_pools(const struct method_state *s);
-/* Asks memory for the positions that limit the candidates of a head, where there is such a head. */
+/* Prefetches the positions that limit the candidates of head `at`, if there is such a head. */
 void choose_ask_limits(const struct round *r, int at);
 void choose_score(void *round, int kv_head, int thread); /* task of [L * H] */
 void choose_pool(void *round, int pool, int thread);     /* task of [pools] */
-/* Of the heads of a pool that are due, once their candidates are counted: entries, unprotected
- * ones, heads, and how many of the unprotected may stay. */
+/* Totals over the due heads of a pool, once their candidates are counted: entries, unprotected
+ * entries (candidates), candidates that may stay (places), and heads. */
 struct choose_numbers {
     int64_t total, candidates, places;
     int heads;
 };
 struct choose_numbers choose_numbers(const struct round *r, int pool);
-/* n_cut of the heads of a pool where it follows from numbers: heads alone, or rounds. */
+/* Sets n_cut of the heads of a pool without scores: for pools of one head, or triggers with
+ * `rounds`. */
 void choose_counts(const struct round *r, int pool);
-/* How many of its best a head of a pool keeps at least. */
+/* Returns the minimum number of its best candidates that each head of a pool keeps. */
 int64_t choose_floor(const struct method_state *s, int64_t places, int heads);
-/* The first n_cut candidates of a head are cut, [n_cut] is the worst that stays. */
+/* Sets victim: the first n_cut candidates of a head are evicted, [n_cut] is the worst kept. */
 void choose_victims(struct method_state *s, int head, int n_cut);
+/* Returns the floats of scratch that one thread needs. */
 size_t choose_scratch(const struct method_state *s);
 
-/* decide.c: whether a row decides at this phase, before query t; whether its shares are known,
- * working them out once a head is over the budget; cutting what was chosen, and opening the slots
- * of newcomers. */
+/* decide.c: returns true if a preset takes decisions at this phase, before query t. */
 bool decide_acts(const struct method_state *s, enum phase phase, int32_t t);
+/* Returns true if the shares are known.  Computes them once a head is over the budget. */
 bool decide_shares(const struct round *r);
+/* Reports and evicts the chosen entries.  *cuts grows by their number.  KVF_OK or KVF_E_NOMEM. */
 int decide_apply(struct round *r, eviction_fn fn, void *ctx, int64_t *cuts);
+/* Reopens the filled slots of evicted entries for new entries.  KVF_OK or KVF_E_NOMEM. */
 int decide_reopen(struct method_state *s, struct cache *c);
 
-enum { SHORTLIST = 16 }; /* longest list that is worth it */
-/* shortlist.c: the k worst of a head, in order, to candidate (sets n_listed).  score: by
- * slot, of protected slots it may be overwritten; unused where scores rise with the
- * position. */
+enum { SHORTLIST = 16 }; /* maximum length at which a list is faster than scoring all */
+/* shortlist.c: lists the k worst candidates of a head, in order, in `candidate`, and sets n_listed.
+ * score: by slot; scores of protected slots may be overwritten.  Scores that rise with the position
+ * do not need it. */
 void shortlist_fill(const struct round *r, int head, int k, float *score);
-/* Whether scores are made in order of time, and the same from such scores of the candidates. */
+/* Returns true if the preset's scores are computed in order of time (eval_ranks). */
 bool shortlist_by_ranks(const struct method_state *s);
+/* Lists as shortlist_fill() does.  score: of the candidates, in order of time. */
 void shortlist_fill_ranks(const struct round *r, int head, int k, float *score);
-/* How many of each of the pool's heads are worth listing; 0: all. */
+/* Returns how many candidates of each head of a pool to list; 0: all. */
 int shortlist_length(const struct round *r, int pool, int heads);
-/* What a score is given of a head. */
+/* Returns the input of a score for a head. */
 struct score_input shortlist_input(const struct round *r, int head);
-/* Where the candidates of a head begin and end in order of time; returns how many. */
+/* Finds the range [*ret_first, *ret_end) of a head's candidates in order of time.  Returns its
+ * length. */
 int shortlist_range(const struct round *r, int head, int *ret_first, int *ret_end);
-/* Counts in n_cut the `lost` worst of all listed heads; each keeps its best `even`. */
+/* Sets n_cut of the listed heads so that the `lost` worst candidates of all are evicted.  Each head
+ * keeps its best `even`. */
 void shortlist_merge(const struct round *r, int first, int end, int64_t lost, int64_t even,
                      float *scratch);
 
-/* method.c: first query of a layer whose window has left an entry behind; CACHE_STAYS: it sees
- * everything. */
+/* method.c: returns the first query whose window in the layer excludes the entry at pos, or
+ * CACHE_STAYS if the layer has no window. */
 int32_t method_window_end(const struct method_state *s, int layer, int32_t pos);
 
 /* select.c: the order is candidate_worse() of ranking.h. */
-/* c[0 .. k) become the k worst of n, in any order, and c[k] the worst of the rest. */
+/* Partitions c[0 .. n): c[0 .. k) become the k worst, in any order, and c[k] the worst of the rest.
+ */
 void select_worst(struct candidate *c, int64_t n, int64_t k, enum tie_rule tie);
 /* Inserts x into a sorted list of n candidates that keeps the k worst.  Returns the new n. */
 int select_insert(struct candidate *list, int n, int k, const struct candidate *x,
@@ -121,13 +131,13 @@ static inline enum tie_rule tie_of(const struct method_state *s)
     return (enum tie_rule)s->params.tie;
 }
 
-/* options.c */
+/* options.c: parses the options of a preset.  Errors: as for method_parse(). */
 int method_options_parse(struct method *m, const char *text, int budget,
                          struct method_params *ret_params, struct kvf_diag *d);
 
-/* resolve.c: works out what is METHOD_DERIVED from the row's numbers and the budget, and checks
- * that row and budget can be. */
-enum { METHOD_DERIVED = -1 }; /* sinks, recent, window, every and local that were not given */
+/* resolve.c: computes the parameters that are METHOD_DERIVED from the preset and the budget, and
+ * checks that they are possible together. */
+enum { METHOD_DERIVED = -1 }; /* sinks, recent, window, every or local that was not given */
 int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d);
 
 #endif

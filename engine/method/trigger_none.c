@@ -1,4 +1,4 @@
-/* trigger_none.c - nothing is cut for the budget. */
+/* trigger_none.c - no entry is evicted for the budget. */
 #include "engine/method/parts.h"
 
 static int target(const struct method_state *m, int share, int n, int incoming)

@@ -1,9 +1,8 @@
 /* trigger_overflow.c - heads are cut when they would exceed their share. */
 #include "engine/method/parts.h"
 
-/* Room for the newcomer is made before it comes, so that its query sees at most
- * `share` entries; with every = s there is room for s of them, and with slack = s
- * nothing happens until s entries are too many. */
+/* Frees a place before the new entry is appended, so that its query sees at most `share` entries.
+ * With every = s it frees s places.  With slack = s it waits until s entries are too many. */
 int trigger_target_overflow(const struct method_state *m, int share, int n, int incoming)
 {
     const struct method_params *p = method_params_of(m);

@@ -24,10 +24,9 @@ enum {
     GROUP = 8,   /* query heads whose rows are read side by side */
 };
 
-/* Exact sums.  A weight counts round(a / U) units of U = 2^(k - 52), 2^k >= the most
- * that a sum can reach; in double such sums are exact, so they do not depend on their
- * order and a row that leaves the window leaves nothing behind.  (a + M) - M with
- * M = 1.5 * 2^k rounds to units. */
+/* Exact sums.  A weight counts round(a / U) units of U = 2^(k - 52), where 2^k >= the maximum of a
+ * sum.  In double such sums are exact, so they do not depend on their order, and subtracting a row
+ * leaves no rounding error.  (a + M) - M with M = 1.5 * 2^k rounds to units. */
 struct exact {
     const struct score_input *in;
     int g0, n_group;
@@ -56,7 +55,7 @@ struct window_pair window_pair(const struct score_input *in, int g, int enters, 
     return p;
 }
 
-/* The largest of the group, as rows of which everything counts. */
+/* Computes the maximum over the group, as rows in which all weights count. */
 static struct window_pair most_of(const struct exact *x, int enters, int leaves, int i0, int n,
                                   float *most_in, float *most_out)
 {
@@ -71,8 +70,8 @@ static struct window_pair most_of(const struct exact *x, int enters, int leaves,
     return (struct window_pair){most_in, most_out, INT32_MAX, INT32_MAX};
 }
 
-/* One query enters the sums of slots [i0, i0 + n), one leaves (ages; -1: none).  out: NULL, or
- * scale times the sums. */
+/* Adds one query to the sums of slots [i0, i0 + n) and subtracts one (ages; -1: no query).  out:
+ * NULL, or scale times the sums. */
 static void slide(const struct exact *x, double *sum, int enters, int leaves, int i0, int n,
                   float *out, double scale)
 {
@@ -147,8 +146,8 @@ static void sum_window(const struct score_input *in, float *out, double scale)
     *known = t.taken;
 }
 
-/* Where the window is the newest query, nothing needs to be kept: whether its rows, which
- * must be alike, are summed. */
+/* Sums the rows of the newest query, for a window of one query, without stored sums.  Returns false
+ * if the rows of the group differ in form. */
 static bool sum_newest(const struct score_input *in, float *out, double scale)
 {
     const struct exact x = exact_sums(in);
@@ -203,15 +202,16 @@ double window_candidates_sum(const struct score_input *in, const struct window_p
                                               method_params_of(in->m)->sinks, to);
 }
 
-/* 1 over what the query gave to the candidates, 0 where that is nothing. */
+/* Returns 1 / (the query's sum over the candidates), or 0 if the sum is 0. */
 static float candidates_scale(const struct score_input *in, const struct window_pair *p)
 {
     double sum = window_candidates_sum(in, p);
     return sum > 0 ? (float)(1.0 / sum) : 0;
 }
 
-/* The largest logit of the group: b_j = exp(max_g z_gj) but for a factor that the shares
- * lose again, from weights a and log-sum-exps: exp z = a exp(lse).  Returns b's query. */
+/* Computes the group's largest logits as b_j = exp(max_g z_gj), up to a factor that normalising
+ * removes, from weights a and log-sum-exps: exp z = a exp(lse).  Returns the position of the query.
+ */
 static int32_t largest_logits(const struct score_input *in, int g0, int n_group, int age,
                               float *row)
 {

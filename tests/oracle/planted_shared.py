@@ -106,9 +106,9 @@ def nothing_forgiven(row):
     return None
 
 
-def older_only(run, layer, head, alive, C):
+def older_only(run, layer, head, alive, C, otherwise=None):
     """The mean over the rows of the candidates only."""
-    r = methods_keys.softmax(methods_keys.mean_cosine(methods_keys.cosines(run, layer, head, C)))
+    r = methods_keys.softmax(methods_keys.mean_cosine(methods_keys.cosines(run, layer, head, C), otherwise))
     return r
 
 
