@@ -1,9 +1,10 @@
 /* select.h - the k first of n items in a total order: one implementation for all types of items.
  *
- * SELECT_DEFINE(NAME, TYPE, RULE, BEFORE) defines two static functions.  BEFORE(x, y, rule) is a
- * function that returns true if *x precedes *y; `rule`, of type RULE, is the tie rule that the
- * caller passes.  BEFORE must order any two different items, so that the result does not depend on
- * the order in which they are given.
+ * SELECT_DEFINE(NAME, TYPE, RULE, BEFORE) defines NAME_first, and SELECT_INSERT_DEFINE with the
+ * same arguments defines NAME_insert; both are static.  BEFORE(x, y, rule) is a function that
+ * returns true if *x precedes *y; `rule`, of type RULE, is the tie rule that the caller passes.
+ * BEFORE must order any two different items, so that the result does not depend on the order in
+ * which they are given.
  *
  *   void NAME_first(TYPE *c, int64_t n, int64_t k, RULE rule)
  *     c[0 .. k) become the first k of n, in any order, and c[k] the first of the rest; 0 <= k <= n.
@@ -54,8 +55,9 @@
             else                                                                                   \
                 hi = at - 1;                                                                       \
         }                                                                                          \
-    }                                                                                              \
-                                                                                                   \
+    }
+
+#define SELECT_INSERT_DEFINE(NAME, TYPE, RULE, BEFORE)                                             \
     static inline int NAME##_insert(TYPE *list, int n, int k, const TYPE *x, RULE rule)            \
     {                                                                                              \
         if (n == k && !BEFORE(x, &list[k - 1], rule))                                              \

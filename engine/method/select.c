@@ -5,6 +5,7 @@
 #include "engine/method/state.h"
 
 SELECT_DEFINE(candidates, struct candidate, enum tie_rule, candidate_worse)
+SELECT_INSERT_DEFINE(candidates, struct candidate, enum tie_rule, candidate_worse)
 
 void select_worst(struct candidate *c, int64_t n, int64_t k, enum tie_rule tie)
 {
