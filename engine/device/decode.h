@@ -182,7 +182,7 @@ int device_home(struct session *s);
 enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
 bool step_keeps_rows(const struct session *s);
 
-/* decode_batch.c: a whole step, or STEP_ELSEWHERE where the row or who watches asks for the host
+/* decode_batch.c: a whole step, or RUN_LAYERWISE where the row or who watches asks for the host
  * in between. */
 int device_step(struct session *s, int32_t id);
 /* The same of sessions that join. */
@@ -217,12 +217,12 @@ enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
  * sessions; room for what that needs.  Then on the stream, as part of a graph: what comes along;
  * what leaves (`rounds`: any session has a round; one that has none goes through one in which
  * nothing leaves, so that the graph keeps its shape), the newcomer's place and x.  Of a layer,
- * whose projections are in `qkv`: what gpu_settle is given; behind that what gpu_attend_step is
- * given, which has been done where the engine is exact; behind that what probes and who watches
- * take from the session's rows, with its evidence, and after the last layer what the host is to
- * learn of all.  Of up to GPU_TOGETHER sessions at once the evidence of rows at which nobody else
- * looks, and after the last layer the numbers of gates; nothing else of the step waits for them.
- * The row behind the last norm.  Behind the logits: what it is to learn of them.
+ * whose projections are in `qkv`: what gpu_norm_rope_store is given; behind that what
+ * gpu_attend_step is given, which has been done where the engine is exact; behind that what probes
+ * and who watches take from the session's rows, with its evidence, and after the last layer what
+ * the host is to learn of all.  Of up to GPU_TOGETHER sessions at once the evidence of rows at
+ * which nobody else looks, and after the last layer the numbers of gates; nothing else of the step
+ * waits for them. The row behind the last norm.  Behind the logits: what it is to learn of them.
  *
  * After gpu_wait: what has left, and the layers, which threads share out where the step learns
  * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait

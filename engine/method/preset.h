@@ -189,7 +189,7 @@ struct admission {
     enum kvf_reason reason; /* recorded with each eviction */
     /* Computes data of the run once.  NULL if there are no such data.  KVF_OK or KVF_E_NOMEM. */
     int (*prepare)(struct method_state *m);
-    /* Returns the first query that does not see the entry.  NULL: CACHE_STAYS for all entries.
+    /* Returns the first query that does not see the entry.  NULL: NEVER_EXPIRES for all entries.
      * gate: the entry's gate value. */
     int32_t (*until)(const struct method_state *m, int layer, int head, int32_t pos, float gate);
     /* Sets the recorded score and margin of an entry that admission evicts.  NULL: none. */

@@ -113,7 +113,7 @@ void shortlist_merge(const struct round *r, int first, int end, int64_t lost, in
                      float *scratch);
 
 /* method.c: returns the first query whose window in the layer excludes the entry at pos, or
- * CACHE_STAYS if the layer has no window. */
+ * NEVER_EXPIRES if the layer has no window. */
 int32_t method_window_end(const struct method_state *s, int layer, int32_t pos);
 
 /* select.c: the order is candidate_worse() of ranking.h. */
