@@ -25,7 +25,7 @@ ALL = os.environ.get("KVFATE_TESTS") == "long"
 TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
 with open(os.path.join(HERE, "../data/golden/family_golden.json")) as f:
     GOLDEN = json.load(f)["cases"]
-CASES = [case["args"].split() for case in GOLDEN if "rope_scale" not in case]
+CASES = [case["args"].split() for case in GOLDEN if "rope_scale" not in case and "--sinks" not in case["args"]]  # the first ones: their number is their place
 IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
 STEPS, T = 9, 128  # the last token of the answer is not fed back
 
