@@ -2,6 +2,7 @@
 #include "engine/model/tensors.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,18 +185,22 @@ static int refuse(const struct gguf *g, const struct model_config *m, const char
                     gguf_path(g), name, m->arch);
 }
 
-/* Returns how many tensors of a role the file has, and the name of one. */
-static int count_tensors(const struct gguf *g, const struct tensor_shape *s, const char **ret_name)
+enum { NAME = 64 };
+
+/* Returns how many tensors of a shape the layers have; there: the last of them, missing: the first
+ * that is missing. */
+static int count_tensors(const struct gguf *g, const struct tensor_shape *s, int n_layers,
+                         char there[NAME], char missing[NAME])
 {
-    int n = 0;
-    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
-        long layer;
-        const char *name = gguf_tensor_at(g, i)->name, *part = of_layer(name, &layer);
-        for (int k = 0; part && k < s->n_parts; k++)
-            if (strcmp(part, s->part[k].name) == 0) {
-                *ret_name = name;
-                n++;
-            }
+    int n = 0, n_missing = 0;
+    for (int i = 0; i < n_layers * s->n_parts; i++) {
+        char name[NAME];
+        snprintf(name, sizeof name, "blk.%d.%s", i / s->n_parts, s->part[i % s->n_parts].name);
+        bool found = gguf_find(g, name);
+        if (found || n_missing == 0)
+            strcpy(found ? there : missing, name);
+        n += found;
+        n_missing += !found;
     }
     return n;
 }
@@ -207,17 +212,15 @@ int tensors_find(const struct gguf *g, struct model_config *m, struct kvf_diag *
     for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
         struct model_config with = *m;
         struct tensor_shape s;
-        const char *name = NULL;
+        char there[NAME], missing[NAME];
         with.optional |= 1u << optional[i];
         tensor_shape(&with, optional[i], &s);
-        int n = count_tensors(g, &s, &name);
+        int n = count_tensors(g, &s, m->n_layers, there, missing);
         if (n == 0)
             continue;
         if (n < s.n_parts * m->n_layers)
-            return kvf_fail(d, KVF_E_FORMAT,
-                            "%s: tensor %s is there, but of such tensors the file has %d instead "
-                            "of %d for %d layers",
-                            gguf_path(g), name, n, s.n_parts * m->n_layers, m->n_layers);
+            return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s is missing, but the file has %s",
+                            gguf_path(g), missing, there);
         m->optional |= 1u << optional[i];
     }
     return KVF_OK;

@@ -261,7 +261,7 @@ PLANTS = [
     # a circle of two files, and one of three whose calls pass through headers of no file's name
     lint.Plant('base/buf.c', 'circle of uses: base/buf.c -> base/json.c (json_put_key)',
                '\nvoid buf_planted(struct buf *b)\n{\n    json_put_key(b, "x");\n}\n'),
-    lint.Plant('engine/decode/linear.c', 'engine/decode/layer.c -> engine/decode/linear.c',
+    lint.Plant('engine/decode/linear.c', 'engine/decode/run_cpu.c -> engine/decode/linear.c',
                '\nint attend_planted(struct session *s)\n{\n    return session_begin_step(s);\n}\n'),
     # through a const struct, through a list of plug-ins, and through an inline function of a header
     lint.Plant('engine/method/score_knorm.c', 'engine/method/score_knorm.c -> engine/method/presets.c',

@@ -20,7 +20,7 @@ ALLOWED = {
 TYPE = r'((?:[a-z]\w*[ *]+)+)'
 DEFINITION = re.compile(r'^' + TYPE + r'(\w+)\([^;{}]*\)\s*\{', re.M)
 DATA = re.compile(r'^' + TYPE + r'(\w+)(?:\[[^\]]*\])* = ', re.M)
-LOCAL = re.compile(r'^ +(?:[a-zA-Z]\w*[ *]+)+(\w+)(?:\[[^\]]*\])*(?: = |[;,:])', re.M)
+LOCAL = re.compile(r'^ +(?!(?:return|goto|case|else) )(?:[a-zA-Z]\w*[ *]+)+(\w+)(?:\[[^\]]*\])*(?: = |[;,:])', re.M)
 MORE = re.compile(r', \**(\w+)(?:\[[^\]]*\])* = ')
 PARAMETER = re.compile(r'[(,]\s*(?:[a-zA-Z]\w*[ *]+)+(\w+)(?:\[[^\]]*\])*(?=[,)])')
 INLINE = re.compile(r'^static inline ' + TYPE + r'(\w+)\([^;{}]*\)\s*\{(.*?)^\}', re.M | re.S)
