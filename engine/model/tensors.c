@@ -198,7 +198,7 @@ static int count_tensors(const struct gguf *g, const struct tensor_shape *s, int
         snprintf(name, sizeof name, "blk.%d.%s", i / s->n_parts, s->part[i % s->n_parts].name);
         bool found = gguf_find(g, name);
         if (found || n_missing == 0)
-            strcpy(found ? there : missing, name);
+            memcpy(found ? there : missing, name, sizeof name);
         n += found;
         n_missing += !found;
     }
