@@ -13,7 +13,7 @@ build=build-release out=out/demo
         exit 1
     }
 }
-ninja -C $build --quiet
+ninja -C $build --quiet cli/kvfate
 PATH=$PWD/$build/cli:$PATH
 rm -rf $out
 mkdir -p $out
