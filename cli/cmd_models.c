@@ -5,8 +5,10 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/model_list.h"
 #include "cli/models_json.h"
 #include "cli/models_of_file.h"
+#include "cli/package.h"
 #include "engine/gate/published.h"
 #include "engine/model/family.h"
 #include "engine/model/tokenizer.h"
@@ -112,9 +114,29 @@ static int print_tokenizers(void)
     return err;
 }
 
+/* Prints the models that `get` fetches, and whether they are in the cache folder. */
+static int print_listed(void)
+{
+    printf("models that 'kvfate models get NAME' fetches\n");
+    for (const struct listed_model *m = model_list; m->name; m++) {
+        struct buf path = {0};
+        struct kvf_diag unused;
+        int err = model_path(m->name, &path, &unused);
+        printf("  %-18s  %4.0f MB  %-6s  %s; %s%s\n", m->name, (double)m->bytes / 1e6, m->family,
+               m->title, m->licence, err ? "" : "; fetched");
+        buf_finish(&path);
+        if (err == KVF_E_NOMEM)
+            return err;
+    }
+    printf("\n");
+    return KVF_OK;
+}
+
 static int print_all(void)
 {
-    int err = print_families();
+    int err = print_listed();
+    if (!err)
+        err = print_families();
     if (!err)
         err = print_unsupported();
     if (err)
@@ -200,9 +222,26 @@ static void put_published(struct buf *b)
     buf_char(b, ']');
 }
 
+static void put_listed(struct buf *b)
+{
+    json_put_key(b, "listed");
+    for (const struct listed_model *m = model_list; m->name; m++) {
+        buf_str(b, m == model_list ? "[{" : ",{");
+        json_put_member_str(b, "name", m->name);
+        json_put_member_str(b, "file", m->file);
+        json_put_member_str(b, "sha256", m->sha256);
+        json_put_member_num(b, "bytes", (double)m->bytes);
+        json_put_member_str(b, "arch", m->family);
+        json_put_member_str(b, "licence", m->licence);
+        buf_char(b, '}');
+    }
+    buf_char(b, ']');
+}
+
 void models_json(struct buf *b)
 {
     buf_char(b, '{');
+    put_listed(b);
     put_families(b);
     put_types(b);
     put_tokenizers(b);
@@ -225,10 +264,12 @@ static int print_json(void)
 struct request {
     int64_t length;
     const char *pre;
-    bool json;
+    bool json, accept;
 };
 
 static const struct opt options[] = {
+    {OPT_FLAG, 0, "accept", offsetof(struct request, accept), NULL,
+     "with get: accept the terms of the model's licence"},
     {OPT_INT, 0, "length", offsetof(struct request, length), "N",
      "the length of prompt and answer that memory is told for", .absent = "several", .min = 1,
      .max = 1 << 24},
@@ -239,12 +280,34 @@ static const struct opt options[] = {
     {.type = OPT_END},
 };
 
+/* Runs `models get NAME`, which is a command of the Python package. */
+static int get(const struct request *q, const char *name, struct kvf_diag *d)
+{
+    char *argv[] = {"models get", "--accept", "--", (char *)name};
+    const char *idle = q->length ? "length" : NULL;
+    idle = q->pre ? "pre" : idle;
+    idle = q->json ? "json" : idle;
+    if (idle)
+        return kvf_fail(d, KVF_E_ARG, "--%s does not go with get", idle);
+    if (q->accept)
+        return package_run(4, argv, d);
+    argv[1] = argv[0];
+    return package_run(3, argv + 1, d);
+}
+
 static int cmd_models(const struct command *self, void *request, int n, char **operand)
 {
     struct request *q = request;
     struct kvf_diag d = {""};
     int err = KVF_OK;
-    if (!n && (q->length || q->pre)) {
+    if (n == 2 && strcmp(operand[0], "get") == 0) {
+        err = get(q, operand[1], &d);
+    } else if (n == 2) {
+        err = kvf_fail(&d, KVF_E_ARG, "one model at a time, or 'get NAME'; this is '%s %s'",
+                       operand[0], operand[1]);
+    } else if (q->accept) {
+        err = kvf_fail(&d, KVF_E_ARG, "--accept belongs to 'kvfate models get NAME'");
+    } else if (!n && (q->length || q->pre)) {
         err = kvf_fail(&d, KVF_E_ARG, "--%s belongs to a model: name its file or folder",
                        q->length ? "length" : "pre");
     } else if (n) {
@@ -260,9 +323,9 @@ static int cmd_models(const struct command *self, void *request, int n, char **o
 const struct command command_models = {
     .name = "models",
     .group = "running models",
-    .summary = "which models load; of one, what it is, what it needs and its gates",
+    .summary = "list models, fetch one by its name, or describe one",
     .example = "kvfate models",
-    .operands = {"[MODEL]", "model", 0, 1},
+    .operands = {"[MODEL] | get NAME", "model", 0, 2},
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_models,

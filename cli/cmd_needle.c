@@ -10,7 +10,7 @@
 #include "base/replace.h"
 #include "base/table_seal.h"
 #include "cli/commands.h"
-#include "cli/folders.h"
+#include "cli/model_list.h"
 #include "engine/experiment/needle.h"
 #include "cli/watcher.h"
 #include "engine/model/model_file.h"
@@ -36,16 +36,11 @@ static int open_tokenizer(struct request *q, struct kvf_diag *d)
     struct buf path = {0};
     if (!q->tokens)
         return KVF_OK;
-    int err = q->model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
+    int err = model_path(q->model, &path, d);
     if (!err)
-        err = model_file_open(q->model ? q->model : path.data, &q->gguf, d);
+        err = model_file_open(path.data, &q->gguf, d);
     if (!err)
         err = tokenizer_create_as(q->gguf, q->pre, &q->tokenizer, d);
-    if (err && err != KVF_E_ARG && !q->model)
-        err = kvf_fail(d, err,
-                       "--tokens: the default model is not at %s; run ./setup.sh, give "
-                       "-m MODEL.gguf, or --words N",
-                       path.data ? path.data : "~/.cache/kvfate");
     buf_finish(&path);
     return err;
 }

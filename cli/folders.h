@@ -4,8 +4,6 @@
 
 #include "base/buf.h"
 
-#define FOLDER_DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* in the cache */
-
 /* Sets *ret_path to KVFATE_CACHE or ~/.cache/kvfate, then "/" and name. A NULL name gives only the
  * folder. Returns KVF_OK, KVF_E_NOTFOUND if neither KVFATE_CACHE nor HOME is set, or
  * KVF_E_NOMEM. */

@@ -7,6 +7,7 @@
 #include "base/headset.h"
 #include "base/mem.h"
 #include "cli/folders.h"
+#include "cli/model_list.h"
 #include "cli/runner.h"
 #include "cli/watcher.h"
 #include "engine/device/devices.h"
@@ -90,19 +91,14 @@ int model_open(const char *model, const struct execution *how, struct engine **r
         err = choose_device((enum device_word)how->device, &opt, d);
     if (err)
         return err;
-    err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
+    err = model_path(model, &path, d);
     struct watcher w = watcher_count("model", "layers");
     opt.teller = (struct teller){watcher_see, &w};
     if (!err)
-        err = engine_open(model ? model : path.data, &opt, ret_engine, d);
+        err = engine_open(path.data, &opt, ret_engine, d);
     watcher_end(&w);
     if (!err && !how->pre)
         note_pre(*ret_engine);
-    if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
-        err = kvf_fail(d, KVF_E_IO,
-                       "the default model is not at %s; run ./setup.sh or give "
-                       "-m MODEL.gguf",
-                       path.data ? path.data : "$HOME/.cache/kvfate");
     buf_finish(&path);
     return err;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cli/folders.h"
+#include "cli/model_list.h"
 #include "cli/shown.h"
 #include "engine/cache/cache.h"
 #include "engine/decode/session.h"
@@ -332,7 +333,10 @@ static int print_json(const struct found *f)
 int models_of_file(const char *path, const char *pre, int length, bool json, struct kvf_diag *d)
 {
     struct found f = {.g = NULL, .pre = pre};
-    int err = inspect_model(path, length, &f, d);
+    struct buf file = {0};
+    int err = model_path(path, &file, d);
+    if (!err)
+        err = inspect_model(file.data, length, &f, d);
     if (!err && json) {
         err = print_json(&f);
     } else if (!err) {
@@ -340,6 +344,7 @@ int models_of_file(const char *path, const char *pre, int length, bool json, str
         print_memory(&f);
         print_gates(&f);
     }
+    buf_finish(&file);
     buf_finish(&f.shipped);
     gguf_close(f.g);
     return err;

@@ -58,7 +58,7 @@ def main():
     table = importlib.util.module_from_spec(spec)
     sys.modules["commands"] = table
     spec.loader.exec_module(table)
-    commands = table.COMMANDS.values()
+    commands = [c for c in table.COMMANDS.values() if c.listed]
     out = '#include <stddef.h>\n\n#include "cli/commands.h"\n#include "cli/figure_options.h"\n\n'
     out += "".join(f"extern const struct command command_{c.name.replace('-', '_')};\n" for c in commands)
     with open(sys.argv[2] + ".part", "w", encoding="utf-8") as f:

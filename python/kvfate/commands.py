@@ -47,6 +47,7 @@ class Command(NamedTuple):
     options: Tuple[Option, ...]
     needs: Optional[str] = None
     figure: bool = False  # it takes the options of figures, which `kvfate draw` checks
+    listed: bool = True  # False: the program runs it as a part of a command of its own
     exits: Tuple[Tuple[str, Optional[str]], ...] = ()  # (exit status, when) of those that differ from the usual ones; ("3", None): PARTIAL
 
 
@@ -68,6 +69,9 @@ COMMANDS = {c.name: c for c in (
             "kvfate gates convert trimkv_weights.pth --overwrite", "convert FILE.pt", "gates", 2, 2, options=(
                 Option("output", "OUT.safetensors", "the converted file", "o", absent="the name of the input, ending in .safetensors"),
                 Option("overwrite", None, "replace a file that is there"),
+            )),
+    Command("models get", "models_get", "running models", "fetch a model", "", "NAME", "name", 1, 1, listed=False, options=(
+                Option("accept", None, "accept the terms of the model's licence"),
             )),
     Command("import", "imports", "traces", "a trace from arrays and tables that another program wrote",
             "kvfate import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
