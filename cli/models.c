@@ -93,7 +93,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
         return err;
     err = model_path(model, &path, d);
     struct watcher w = watcher_count("model", "layers");
-    opt.teller = (struct teller){watcher_see, &w};
+    opt.progress = (struct progress_callback){watcher_update, &w};
     if (!err)
         err = engine_open(path.data, &opt, ret_engine, d);
     watcher_end(&w);
