@@ -124,8 +124,8 @@ struct evidence_arrays {
     int n_rows; /* rows that the window has received */
 };
 
-/* Inputs of a step (decode.c). One copy uploads `block`, which contains the arrays below, and due,
- * go and may of the round. */
+/* Inputs of a step (step_buffers.c). One copy uploads `block`, which contains the arrays below, and
+ * due, go and may of the round. */
 struct step_inputs {
     unsigned char *block;
     size_t bytes;
@@ -140,7 +140,7 @@ struct step_inputs {
     } host;
 };
 
-/* Outputs of a step (decode.c). */
+/* Outputs of a step (step_buffers.c). */
 struct step_outputs {
     float *qkv, *unrotated;      /* [L][ld_qkv], [L][ld_unrotated] */
     float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; only one layer if keeps_rows is not set */
@@ -311,7 +311,7 @@ void eviction_cut(struct session *s, bool chosen, bool newcomer);
  * device_eviction_end(). */
 int eviction_finish(struct session *s, const struct device_eviction *round);
 
-/* ---- decode.c */
+/* ---- step_buffers.c */
 
 /* Adds the inputs and outputs of a step. */
 void step_buffers(struct session *s, struct buffer_list *a);
@@ -319,7 +319,7 @@ void step_buffers(struct session *s, struct buffer_list *a);
  * allocated. Returns the bytes of a block. */
 size_t step_lay_out(const struct session *s);
 
-/* The parts of a step, in the order of their calls. */
+/* ---- decode.c: the parts of a step, in the order of their calls */
 
 enum { MOST_STEP_PARTS = 5 }; /* uploads of a session */
 
