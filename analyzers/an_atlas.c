@@ -196,8 +196,7 @@ static int compare_halves(struct atlas *x)
     }
     if (!err)
         err = medoids_adjusted_rand(cluster, cluster + x->n, x->n, (size_t)x->k, &x->rand);
-    mem_free(cluster);
-    mem_free(medoid);
+    mem_free_all(cluster, medoid);
     return err;
 }
 

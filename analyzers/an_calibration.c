@@ -466,9 +466,7 @@ static int fill(const struct head_list *heads, const struct plan *p, const struc
     }
     if (!err)
         put_block(p, x, x->pool, m * heads->n, &all, &room, near_all, found, heads->n);
-    mem_free(room.bin);
-    mem_free(room.yes);
-    mem_free(room.no);
+    mem_free_all(room.bin, room.yes, room.no);
     return err;
 }
 

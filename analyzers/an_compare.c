@@ -104,8 +104,7 @@ static int distances_of_tokens(struct job *x, const struct side *a, const struct
         }
     x->pieces += text.n;
     x->bytes += text.bytes;
-    mem_free(u);
-    mem_free(v);
+    mem_free_all(u, v);
     align_free(&text);
     return err;
 }
@@ -146,8 +145,7 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
         err = partner ? best_partners(D, p->heads->n, q->heads->n, partner) : KVF_E_NOMEM;
     if (!err)
         put_pairs(x, a, b, D, partner);
-    mem_free(partner);
-    mem_free(D);
+    mem_free_all(partner, D);
     return err;
 }
 
@@ -452,8 +450,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     }
     for (int g = 0; x.group && g < x.n_groups; g++)
         compare_group_free(&x.group[g]);
-    mem_free(x.group);
-    mem_free(x.row);
+    mem_free_all(x.group, x.row);
     return err;
 }
 

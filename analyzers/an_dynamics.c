@@ -230,8 +230,7 @@ static int take_fits(struct data *x, const struct dynamics *dy)
         put_tail(x, "tail.train", "kurtosis.train", &train);
         put_tail(x, "tail.test", "kurtosis.test", &test);
     }
-    mem_free(radius);
-    mem_free(r2);
+    mem_free_all(radius, r2);
     return err ? err : x->err;
 }
 
@@ -289,9 +288,7 @@ static int put_columns(const struct data *x, struct table *t)
         table_dense_real(t, "value", "", real);
         put_whole(t, x, COUNT, N, v);
     }
-    mem_free(v);
-    mem_free((void *)text);
-    mem_free(real);
+    mem_free_all(v, (void *)text, real);
     return err;
 }
 

@@ -33,8 +33,7 @@ static void source_destroy(void *ctx)
         return;
     for (int c = 0; c < N_COLUMNS; c++)
         mem_free(s->value[c]);
-    mem_free(s->step);
-    mem_free(s->reason);
+    mem_free_all(s->step, s->reason);
     heads_free(&s->heads);
     mem_free(s);
 }

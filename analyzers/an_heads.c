@@ -97,9 +97,7 @@ static int put_columns(struct table *out, const struct head_list *heads, const s
         put_numbers(out, rows, v, w);
     }
     int err = kind && v && w ? table_err(out) : KVF_E_NOMEM;
-    mem_free((void *)kind);
-    mem_free(v);
-    mem_free(w);
+    mem_free_all((void *)kind, v, w);
     return err;
 }
 

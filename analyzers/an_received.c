@@ -129,9 +129,7 @@ static int of_shares(struct data *x, struct table *out, struct kvf_diag *d)
         table_dense_real(out, "mass", "", mass);
         table_dense_real(out, "share", "", share);
     }
-    mem_free(mass);
-    mem_free(share);
-    mem_free(sum);
+    mem_free_all(mass, share, sum);
     return err;
 }
 
@@ -196,8 +194,7 @@ static int fill_tokens(struct data *x, struct rows *r, struct kvf_diag *d)
             r->whole[FOLLOW][i0 + i] = (int64_t)kvf_n_steps(x->t) - (x->a + i0 + i);
         }
     }
-    mem_free(v);
-    mem_free(one);
+    mem_free_all(v, one);
     return err;
 }
 
@@ -473,11 +470,7 @@ static int allocate(struct pairs_data *x)
 
 static void release(struct pairs_data *x)
 {
-    mem_free(x->pair);
-    mem_free(x->value);
-    mem_free(x->name);
-    mem_free(x->shown);
-    mem_free(x->row);
+    mem_free_all(x->pair, x->value, x->name, x->shown, x->row);
 }
 
 /* The token's text, cut at a character. */

@@ -50,9 +50,7 @@ static void source_destroy(void *ctx)
     struct source *s = ctx;
     if (!s)
         return;
-    mem_free(s->lb);
-    mem_free(s->last);
-    mem_free(s);
+    mem_free_all(s->lb, s->last, s);
 }
 
 static void read_log_beta(void *ctx, int64_t row0, int64_t n, double *out)

@@ -383,9 +383,7 @@ static int fill(struct job *j, struct table *out, struct kvf_diag *d)
 
 static void close_job(struct job *j)
 {
-    mem_free(j->x.row);
-    mem_free(j->x.value);
-    mem_free(j->x.class);
+    mem_free_all(j->x.row, j->x.value, j->x.class);
     classes_close(j->classes);
     for (int k = 0; k < MOST_TRACES; k++) {
         token_text_finish(&j->text[k]);

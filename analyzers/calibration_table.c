@@ -45,9 +45,7 @@ void calibration_found_destroy(struct calibration_found *x)
 {
     if (!x)
         return;
-    mem_free(x->cell);
-    mem_free(x->score);
-    mem_free(x);
+    mem_free_all(x->cell, x->score, x);
 }
 
 static void destroy(void *x)

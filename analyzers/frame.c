@@ -65,12 +65,10 @@ static void release(struct frame *f)
     heads_par_destroy(own->par);
     heads_free(&f->heads);
     lacks_free(&own->lacks);
-    mem_free(f->row);
-    mem_free(own->scratch);
+    mem_free_all(f->row, own->scratch);
     for (struct block *b = own->blocks, *next; b; b = next) {
         next = b->next;
-        mem_free(b->memory);
-        mem_free(b);
+        mem_free_all(b->memory, b);
     }
 }
 

@@ -92,11 +92,7 @@ int groups_create(const struct head_list *heads, enum kvf_space space, struct he
 
 void head_groups_free(struct head_groups *g)
 {
-    mem_free((void *)g->name);
-    mem_free(g->text);
-    mem_free(g->layer);
-    mem_free(g->index);
-    mem_free(g->layer_of);
+    mem_free_all((void *)g->name, g->text, g->layer, g->index, g->layer_of);
     *g = (struct head_groups){0};
 }
 

@@ -27,8 +27,7 @@ static void fold_destroy(struct fold *f)
         return;
     pcre2_code_free(f->code);
     pcre2_match_data_free(f->match);
-    mem_free(f->out);
-    mem_free(f);
+    mem_free_all(f->out, f);
 }
 
 static struct fold *fold_create(void)
@@ -286,8 +285,7 @@ int word_list_make(const struct word_source *s, struct word_list *ret)
 
 void word_list_free(struct word_list *l)
 {
-    mem_free((void *)l->word);
-    mem_free(l->place);
+    mem_free_all((void *)l->word, l->place);
     buf_finish(&l->strings);
     *l = (struct word_list){0};
 }

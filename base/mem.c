@@ -125,6 +125,12 @@ void mem_free(void *p)
     free(p);
 }
 
+void mem_free_list(void *const *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mem_free(p[i]);
+}
+
 char *mem_strdup(const char *s)
 {
     size_t n = strlen(s) + 1;

@@ -41,6 +41,12 @@ bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
 /* Accepts NULL. */
 void mem_free(void *p);
 
+/* Frees n memory blocks, of which any may be NULL. */
+void mem_free_list(void *const *p, size_t n);
+/* Frees each of its arguments.  It evaluates them once, before the first is freed. */
+#define mem_free_all(...)                                                                          \
+    mem_free_list((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+
 /* A copy of the string; free with mem_free.  NULL when memory is out. */
 char *mem_strdup(const char *s);
 

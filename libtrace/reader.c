@@ -91,13 +91,9 @@ void trace_free_buffers(struct kvf_trace *t)
 {
     for (int i = 0; i < t->n_cached; i++)
         mem_free(t->cache[i].data);
-    mem_free(t->seen);
-    mem_free(t->stored.data);
-    mem_free(t->shuffled.data);
-    mem_free(t->raw.data);
+    mem_free_all(t->seen, t->stored.data, t->shuffled.data, t->raw.data);
     decoder_destroy(t->decoder);
-    mem_free(t->text);
-    mem_free(t->token);
+    mem_free_all(t->text, t->token);
 }
 
 int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)

@@ -105,10 +105,7 @@ int chart_collect(const struct table *t, const struct chart_columns *k, struct c
 void chart_destroy(struct chart *h)
 {
     for (int i = 0; h->line && i < h->n; i++) {
-        mem_free(h->line[i].x);
-        mem_free(h->line[i].y);
-        mem_free(h->line[i].low);
-        mem_free(h->line[i].high);
+        mem_free_all(h->line[i].x, h->line[i].y, h->line[i].low, h->line[i].high);
     }
     mem_free(h->line);
     *h = (struct chart){0};

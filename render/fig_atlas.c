@@ -96,8 +96,7 @@ static int read_clusters(const struct table *t, struct clusters *x)
 
 static void free_clusters(struct clusters *x)
 {
-    mem_free(x->cell);
-    mem_free(x->member);
+    mem_free_all(x->cell, x->member);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)

@@ -181,9 +181,7 @@ static int read_register(const struct table *t, struct register_view *x)
 
 static void free_register(struct register_view *x)
 {
-    mem_free(x->row);
-    mem_free(x->claim);
-    mem_free(x->verdict);
+    mem_free_all(x->row, x->claim, x->verdict);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)

@@ -212,9 +212,7 @@ static int raster_of_layers(struct canvas *c, const struct pairs *p, const struc
         argb[i] = palette_argb(k->map, colours_at(k, sum[i]));
     if (!err)
         canvas_image(c, a->x, a->y, a->w, a->h, argb, (int)p->b.layers, (int)p->a.layers);
-    mem_free(sum);
-    mem_free(count);
-    mem_free(argb);
+    mem_free_all(sum, count, argb);
     return err;
 }
 
@@ -360,8 +358,7 @@ static int shares(struct canvas *c, const struct pairs *p, const struct axis_box
         draw_distribution(c, a, v[0], n[0], (struct rgb){.45, .45, .45}, .35, 1.3);
         draw_distribution(c, a, v[1], n[1], mark_ink, .5, 0);
     }
-    mem_free(v[0]);
-    mem_free(v[1]);
+    mem_free_all(v[0], v[1]);
     return err;
 }
 

@@ -90,8 +90,7 @@ static int read_view(const struct table *t, struct view *v)
 
 static void free_view(struct view *v)
 {
-    mem_free(v->cell);
-    mem_free(v->kind);
+    mem_free_all(v->cell, v->kind);
 }
 
 static int key_lines(const struct view *v)

@@ -107,8 +107,7 @@ static int draw_series(struct canvas *c, const struct axis_box *a, const struct 
     if (line.n)
         chart_draw_line(c, a, &line, &look);
     int err = line.x && line.y ? KVF_OK : KVF_E_NOMEM;
-    mem_free(line.x);
-    mem_free(line.y);
+    mem_free_all(line.x, line.y);
     return err;
 }
 

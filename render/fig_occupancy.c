@@ -362,9 +362,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         map(c, &x, i, &k, argb);
     if (!err)
         names(c, &x, &k);
-    mem_free(x.sum);
-    mem_free(x.mean);
-    mem_free(argb);
+    mem_free_all(x.sum, x.mean, argb);
     return err;
 }
 

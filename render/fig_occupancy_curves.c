@@ -225,10 +225,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         goto done;
     err = stack(p, &v);
 done:
-    mem_free(v.panel);
-    mem_free(v.sum);
-    mem_free(v.n);
-    mem_free(v.documents);
+    mem_free_all(v.panel, v.sum, v.n, v.documents);
     return err;
 }
 

@@ -144,8 +144,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_draw(c, &box);
         colours_bar(c, &k, LEFT + w + 2.5, TOP, h, label);
     }
-    mem_free(v);
-    mem_free(pixels);
+    mem_free_all(v, pixels);
     return err;
 }
 

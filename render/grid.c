@@ -548,9 +548,7 @@ static int paint(struct painter *p, int asked)
     paint_all(p);
 done:
     par_destroy(p->pool);
-    mem_free(p->number);
-    mem_free(p->argb);
-    mem_free(p->scratch);
+    mem_free_all(p->number, p->argb, p->scratch);
     return err;
 }
 

@@ -483,7 +483,6 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
             draw_panel(c, &p, &l, i, &k);
         draw_axes(c, &p, &l, &k);
     }
-    mem_free(p.cell);
-    mem_free(p.count);
+    mem_free_all(p.cell, p.count);
     return err;
 }

@@ -28,15 +28,9 @@ void plot_free(struct plot *p)
 {
     for (int i = 0; i < p->n_series; i++) {
         struct chart_line *l = &p->series[i].data;
-        mem_free(l->x);
-        mem_free(l->y);
-        mem_free(l->low);
-        mem_free(l->high);
+        mem_free_all(l->x, l->y, l->low, l->high);
     }
-    mem_free(p->series);
-    mem_free(p->line);
-    mem_free(p->panel);
-    mem_free(p->mark);
+    mem_free_all(p->series, p->line, p->panel, p->mark);
     *p = (struct plot){0};
 }
 

@@ -96,9 +96,7 @@ void corpus_destroy(struct corpus *c)
     rows_finish(&c->rows);
     buf_finish(&c->arguments);
     corpus_meta_free(c->meta, c->n_meta);
-    mem_free(c->entry);
-    mem_free(c->weight);
-    mem_free(c);
+    mem_free_all(c->entry, c->weight, c);
 }
 
 struct corpus_plan *corpus_planned(struct corpus *c)
@@ -222,8 +220,7 @@ int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const ch
     *list = grown;
     struct corpus_meta m = {mem_strdup(key), value ? mem_strdup(value) : NULL, count};
     if (!m.key || (value && !m.value)) {
-        mem_free(m.key);
-        mem_free(m.value);
+        mem_free_all(m.key, m.value);
         return KVF_E_NOMEM;
     }
     grown[(*n)++] = m;
@@ -241,8 +238,7 @@ bool corpus_differ(const struct corpus *c, const char *key)
 void corpus_meta_free(struct corpus_meta *list, int n)
 {
     for (int i = 0; i < n; i++) {
-        mem_free(list[i].key);
-        mem_free(list[i].value);
+        mem_free_all(list[i].key, list[i].value);
     }
     mem_free(list);
 }

@@ -140,8 +140,7 @@ void corpus_document_destroy(struct corpus_document *x)
     rows_finish(&x->rows);
     forget_meta(x);
     buf_finish(&x->key);
-    mem_free(x->number);
-    mem_free(x);
+    mem_free_all(x->number, x);
 }
 
 void corpus_document_begin(struct corpus_document *x, uint64_t id)

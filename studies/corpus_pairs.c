@@ -226,8 +226,7 @@ static int put_q(const struct corpus_pairs *p, struct result *r)
 done:
     rows_finish(&family);
     buf_finish(&key);
-    mem_free(of);
-    mem_free(v);
+    mem_free_all(of, v);
     return err;
 }
 

@@ -249,8 +249,7 @@ static int compare_values_of(struct pair *p, struct result *r, size_t row, struc
 
 done:
     for (int s = 0; s < 2; s++) {
-        mem_free(p->v[s]);
-        mem_free(p->u[s]);
+        mem_free_all(p->v[s], p->u[s]);
     }
     return err;
 }
@@ -395,9 +394,7 @@ static int build(const struct result *r, struct table **ret_table)
     t = NULL;
 
 done:
-    mem_free((void *)s);
-    mem_free(v);
-    mem_free(x);
+    mem_free_all((void *)s, v, x);
     table_destroy(t);
     return err;
 }

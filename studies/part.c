@@ -103,9 +103,7 @@ static int compare_heads(struct part *p, struct kvf_diag *d)
     err = KVF_OK;
 
 done:
-    mem_free(evict[0]);
-    mem_free(evict[1]);
-    mem_free(covered);
+    mem_free_all(evict[0], evict[1], covered);
     return err;
 }
 
@@ -228,10 +226,7 @@ void part_free(struct part *p)
     if (!p)
         return;
     heads_free(&p->heads);
-    mem_free(p->stat);
-    mem_free(p->id_value[0]);
-    mem_free(p->id_value[1]);
-    mem_free(p);
+    mem_free_all(p->stat, p->id_value[0], p->id_value[1], p);
 }
 
 /* ---- the results of a comparison, as tables and for people. */
@@ -327,9 +322,7 @@ static int gather(const struct part *p, bool first, int64_t most, struct entries
     err = KVF_OK;
 
 done:
-    mem_free(evict[0]);
-    mem_free(evict[1]);
-    mem_free(v);
+    mem_free_all(evict[0], evict[1], v);
     return err;
 }
 
@@ -453,9 +446,7 @@ static int entry_table(const struct part *p, const struct entries *e, struct tab
     t = NULL;
 
 done:
-    mem_free(v);
-    mem_free(real);
-    mem_free((void *)text);
+    mem_free_all(v, real, (void *)text);
     table_destroy(t);
     return err;
 }

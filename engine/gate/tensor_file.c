@@ -121,9 +121,7 @@ void tensor_file_close(struct tensor_file *f)
         return;
     mem_free(f->tensor);
     json_free(f->root);
-    mem_free(f->map);
-    mem_free(f->path);
-    mem_free(f);
+    mem_free_all(f->map, f->path, f);
 }
 
 static int by_name(const void *key, const void *tensor)

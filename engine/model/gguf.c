@@ -397,9 +397,7 @@ static void finish(struct gguf *g)
         mem_free((char *)(uintptr_t)g->pair[i].key);
     for (size_t i = 0; i < g->n_own; i++)
         mem_free((char *)(uintptr_t)own[i].name);
-    mem_free(g->pair);
-    mem_free(g->own);
-    mem_free(g->tensor);
+    mem_free_all(g->pair, g->own, g->tensor);
     if (g->map)
         munmap(g->map, g->size);
     if (g->view.close)

@@ -326,17 +326,13 @@ void hf_files_free(void *files)
         safetensors_finish(&s->tensors);
         if (s->map)
             munmap(s->map, s->size);
-        mem_free(s->name);
-        mem_free(s->path);
+        mem_free_all(s->name, s->path);
     }
     for (size_t i = 0; f->own && i < f->n_own; i++)
         mem_free(f->own[i]);
-    mem_free(f->own);
-    mem_free(f->tensor);
-    mem_free(f->shard);
+    mem_free_all(f->own, f->tensor, f->shard);
     json_free(f->index);
-    mem_free(f->path);
-    mem_free(f);
+    mem_free_all(f->path, f);
 }
 
 void hf_files_hash(const void *files, char out[33])

@@ -277,9 +277,7 @@ void tokenizer_destroy(struct tokenizer *t)
     pretok_destroy(t->pretok);
     spm_finish(&t->spm);
     prefixes_finish(&t->marks);
-    mem_free(t->strip);
-    mem_free(t->end);
-    mem_free(t);
+    mem_free_all(t->strip, t->end, t);
 }
 
 /* A text that is being tokenized. */

@@ -23,8 +23,7 @@ void learnt_finish(struct learnt *l)
     const struct ops *on = ops(&l->c);
     on->device_copy_free(&l->c, l->m_there);
     on->device_copy_free(&l->c, l->v_there);
-    mem_free(l->m);
-    mem_free(l->v);
+    mem_free_all(l->m, l->v);
     memset(l, 0, sizeof *l);
 }
 

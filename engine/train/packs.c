@@ -185,10 +185,7 @@ static int make_packs(struct pieces *x, int length, enum packing packing, struct
     err = packs_index(p);
 
 done:
-    mem_free(head);
-    mem_free(last);
-    mem_free(before);
-    mem_free(room);
+    mem_free_all(head, last, before, room);
     return err;
 }
 
@@ -218,8 +215,7 @@ static int build(const struct tokenizer *t, const struct packs_source *from, str
 done:
     for (int i = 0; i < x.n_owned; i++)
         mem_free(x.owned[i]);
-    mem_free(x.owned);
-    mem_free(x.piece);
+    mem_free_all(x.owned, x.piece);
     return err;
 }
 
@@ -352,8 +348,7 @@ int packs_gather(const struct packs_text *text, int n, size_t per, struct packs 
     if (!p || !gone) {
         for (int i = 0; gone && i < n; i++)
             mem_free(gone[i]);
-        mem_free(gone);
-        mem_free(p);
+        mem_free_all(gone, p);
         return KVF_E_NOMEM;
     }
     *p = (struct packs){.count = n, .gone = gone, .per = per, .epoch = -1};

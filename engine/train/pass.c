@@ -86,8 +86,7 @@ static int send_turns(struct pass *p)
         ops(&p->c)->to_device(&p->c, p->turn, turn, n * sizeof *turn);
         ops(&p->c)->to_device(&p->c, p->turn_back, back, n * sizeof *back);
     }
-    mem_free(turn);
-    mem_free(back);
+    mem_free_all(turn, back);
     return err;
 }
 
@@ -182,10 +181,7 @@ void pass_destroy(struct pass *p)
                            p->d_more, p->entry,    p->first,   p->left, p->quality, p->local};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         ops(&p->c)->free(&p->c, there[i]);
-    mem_free(p->here);
-    mem_free(p->local_here);
-    mem_free(p->tape);
-    mem_free(p);
+    mem_free_all(p->here, p->local_here, p->tape, p);
 }
 
 size_t pass_bytes(const struct pass *p)

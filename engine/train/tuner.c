@@ -140,11 +140,7 @@ void tuner_destroy(struct tuner *t)
     learnt_finish(&t->learnt);
     for (int i = 0; i < t->room; i++)
         mem_free(t->gone[i]);
-    mem_free(t->gone);
-    mem_free(t->pack);
-    mem_free(t->zero);
-    mem_free(t->share);
-    mem_free(t->sampled);
+    mem_free_all(t->gone, t->pack, t->zero, t->share, t->sampled);
     lora_destroy(t->lora);
     trainable_destroy(t->tuned);
     compute_close(&t->c);
