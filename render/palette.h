@@ -1,5 +1,5 @@
 /* palette.h - colour maps: perceptually uniform, safe for colour-blind readers, exact at the
- * 256 entries of their tables (palette_tables.h) and linear in between. */
+ * 256 entries of their tables (palettes.list) and linear in between. */
 #ifndef KVF_RENDER_PALETTE_H
 #define KVF_RENDER_PALETTE_H
 
