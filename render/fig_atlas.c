@@ -233,16 +233,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},        {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
-    {"cluster", COLUMN_NUMBER},   {"silhouette", COLUMN_NUMBER}, {"stability", COLUMN_NUMBER},
-    {"is_medoid", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_atlas = {
     .name = "atlas",
     .table = "atlas",
     .summary = "clusters of heads: where they are, silhouettes and stability of their members",
-    .needs = needs,
+    .needs = "head:text layer index cluster silhouette stability is_medoid",
     .size = size,
     .draw = draw,
 };

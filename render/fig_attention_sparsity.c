@@ -97,13 +97,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"p", COLUMN_NUMBER},
-                                             {"sparsity", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "attention-sparsity",
             .summary = "share of the tokens under p times the largest score, by layer",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct sparsity_style),
-            .cmap = "viridis");
+            .needs = "head:text layer p sparsity", .style = style,
+            .style_bytes = sizeof(struct sparsity_style), .cmap = "viridis");

@@ -411,17 +411,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},       {"kind", COLUMN_TEXT},  {"event", COLUMN_TEXT},
-    {"horizon", COLUMN_NUMBER},  {"n", COLUMN_NUMBER},   {"predicted", COLUMN_NUMBER},
-    {"observed", COLUMN_NUMBER}, {"low", COLUMN_NUMBER}, {"high", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_calibration = {
     .name = "calibration",
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
-    .needs = needs,
+    .needs = "head:text kind:text event:text horizon n predicted observed low high",
     .style = style,
     .style_bytes = sizeof(struct calibration_style),
     .side_by_side = true,

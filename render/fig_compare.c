@@ -473,16 +473,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"a", COLUMN_NUMBER},       {"b", COLUMN_NUMBER},       {"distance", COLUMN_NUMBER},
-    {"layer_a", COLUMN_NUMBER}, {"index_a", COLUMN_NUMBER}, {"layer_b", COLUMN_NUMBER},
-    {"index_b", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_compare = {
     .name = "compare",
     .table = "compare",
     .summary = "distances of the heads of two runs with the best assignment, or matches with q",
-    .needs = needs,
+    .needs = "a b distance layer_a index_a layer_b index_b",
     .cmap = "viridis",
     .style = style,
     .style_bytes = sizeof(struct compare_style),

@@ -115,11 +115,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"bin_low", COLUMN_NUMBER}, {"bin_high", COLUMN_NUMBER},
-    {"share", COLUMN_NUMBER}, {"mean", COLUMN_NUMBER},    {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_density, .name = "density", .table = "density",
             .summary = "where in the text held entries lie, with means; several traces overlaid",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct density_style),
-            .side_by_side = true);
+            .needs = "head:text bin_low bin_high share mean", .style = style,
+            .style_bytes = sizeof(struct density_style), .side_by_side = true);

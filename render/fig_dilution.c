@@ -266,13 +266,8 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"dilution", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(
     fig_dilution, .name = "dilution", .table = "dilution",
     .summary = "attention past the useful entries: over the steps, or against budget or length",
-    .needs = needs, .style = style, .style_bytes = sizeof(struct dilution_style),
-    .side_by_side = true);
+    .needs = "head:text step dilution", .style = style,
+    .style_bytes = sizeof(struct dilution_style), .side_by_side = true);

@@ -428,16 +428,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},        {"prompt", COLUMN_NUMBER}, {"rollout", COLUMN_NUMBER},
-    {"surrogate", COLUMN_NUMBER}, {"quantity", COLUMN_TEXT}, {"index", COLUMN_NUMBER},
-    {"x", COLUMN_NUMBER},         {"value", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_dynamics = {
     .name = "dynamics",
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
-    .needs = needs,
+    .needs = "head:text prompt rollout surrogate quantity:text index x value",
     .style = style,
     .style_bytes = sizeof(struct dynamics_style),
     .size = size,

@@ -279,17 +279,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"index", COLUMN_NUMBER},
-                                             {"kl", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
     .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
-    .needs = needs,
+    .needs = "head:text layer index kl",
     .cmap = "viridis",
     .style = style,
     .style_bytes = sizeof(struct effect_style),

@@ -417,17 +417,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"step", COLUMN_NUMBER}, {"token", COLUMN_NUMBER}, {"text", COLUMN_TEXT},
-    {"joined", COLUMN_TEXT}, {"held", COLUMN_NUMBER},  {"needed", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_fates = {
     .name = "fates",
     .table = "fates",
     .summary = "the text, under it what happened to each token, a ribbon for each method",
-    .needs = needs,
+    .needs = "step token text:text joined:text held needed",
     .style = style,
     .style_bytes = sizeof(struct fates_style),
     .side_by_side = true,

@@ -163,10 +163,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},         {"layer", COLUMN_NUMBER},     {"token", COLUMN_NUMBER},
-    {"evict_step", COLUMN_NUMBER}, {"first_hit", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
-            .summary = "how long after they left entries were first missed", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct ghosts_style), .cmap = "viridis");
+            .summary = "how long after they left entries were first missed",
+            .needs = "head:text layer token evict_step first_hit", .style = style,
+            .style_bytes = sizeof(struct ghosts_style), .cmap = "viridis");

@@ -95,12 +95,8 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
-                                             {"low", COLUMN_NUMBER},    {"high", COLUMN_NUMBER},
-                                             {"hazard", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(
     fig_hazard, .name = "hazard", .table = "hazard",
     .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
-    .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
-    .side_by_side = true);
+    .needs = "head:text criterion:text low high hazard", .style = style,
+    .style_bytes = sizeof(struct choice_style), .side_by_side = true);

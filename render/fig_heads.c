@@ -310,17 +310,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"index", COLUMN_NUMBER},
-                                             {"kind", COLUMN_TEXT},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_heads = {
     .name = "heads",
     .table = "heads",
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
-    .needs = needs,
+    .needs = "head:text layer index kind:text",
     .style = style,
     .style_bytes = sizeof(struct heads_style),
     .size = size,

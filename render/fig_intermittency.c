@@ -131,11 +131,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
-                                             {"quantity", COLUMN_TEXT}, {"above", COLUMN_NUMBER},
-                                             {"share", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_intermittency, .name = "intermittency", .table = "intermittency",
             .summary = "how often tokens are selected, return, stay away, and when they leave",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct intermittency_style),
-            .side_by_side = true);
+            .needs = "head:text criterion:text quantity:text above share", .style = style,
+            .style_bytes = sizeof(struct intermittency_style), .side_by_side = true);

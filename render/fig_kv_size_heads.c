@@ -187,16 +187,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"at", COLUMN_TEXT},     {"layer", COLUMN_NUMBER}, {"ratio", COLUMN_NUMBER},
-    {"size", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_kv_size_heads = {
     .name = "kv-size-heads",
     .table = "kv-size",
     .summary = "the caches of heads as a distribution for each run, a dot for each head",
-    .needs = needs,
+    .needs = "at:text layer ratio size",
     .style = style,
     .style_bytes = sizeof(struct heads_style),
     .side_by_side = true,

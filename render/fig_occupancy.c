@@ -376,18 +376,12 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"step", COLUMN_NUMBER},
-                                             {"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"entries", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
     .summary = "entries held by every KV head over time, by class of tokens",
     .side_by_side = true,
-    .needs = needs,
+    .needs = "step head:text layer entries",
     .cmap = "blues",
     .style = style,
     .style_bytes = sizeof(struct occupancy_style),

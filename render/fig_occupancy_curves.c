@@ -236,13 +236,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"class", COLUMN_TEXT},
-                                             {"entries", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
             .summary = "entries held by class of token over the steps, as stacked areas",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct occupancy_style),
-            .side_by_side = true);
+            .needs = "head:text step class:text entries", .style = style,
+            .style_bytes = sizeof(struct occupancy_style), .side_by_side = true);

@@ -134,11 +134,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},   {"window", COLUMN_EITHER},
-    {"p", COLUMN_NUMBER},     {"overlap", COLUMN_NUMBER}, {"expected", COLUMN_NUMBER},
-    {"kappa", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_overlap, .name = "overlap", .table = "overlap",
-            .summary = "overlap of windows by the share of tokens, and chance", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct overlap_style));
+            .summary = "overlap of windows by the share of tokens, and chance",
+            .needs = "head:text layer window:either p overlap expected kappa", .style = style,
+            .style_bytes = sizeof(struct overlap_style));

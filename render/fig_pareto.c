@@ -560,14 +560,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"method", COLUMN_TEXT}, {"budget", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_pareto = {
     .name = "pareto",
     .table = "eval",
     .summary = "quality against the entries held, a line per method, with the Pareto front",
-    .needs = needs,
+    .needs = "method:text budget",
     .style = style,
     .style_bytes = sizeof(struct pareto_style),
     .size = size,

@@ -55,13 +55,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"criterion", COLUMN_TEXT},
-                                             {"age", COLUMN_NUMBER},
-                                             {"rate", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_persistence, .name = "persistence", .table = "persistence",
             .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
-            .side_by_side = true);
+            .needs = "head:text criterion:text age rate", .style = style,
+            .style_bytes = sizeof(struct choice_style), .side_by_side = true);

@@ -171,16 +171,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"candidate", COLUMN_TEXT}, {"reduce", COLUMN_TEXT},
-                                             {"partial", COLUMN_NUMBER}, {"low", COLUMN_NUMBER},
-                                             {"high", COLUMN_NUMBER},    {"q", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
     .summary = "partial rank correlation of each statistic with the effect, with intervals",
-    .needs = needs,
+    .needs = "candidate:text reduce:text partial low high q",
     .style = style,
     .style_bytes = sizeof(struct predict_style),
     .size = size,

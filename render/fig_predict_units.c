@@ -218,16 +218,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"candidate", COLUMN_TEXT},   {"reduce", COLUMN_TEXT},   {"layer", COLUMN_NUMBER},
-    {"statistic", COLUMN_NUMBER}, {"effect", COLUMN_NUMBER}, {"partial", COLUMN_NUMBER},
-    {"low", COLUMN_NUMBER},       {"high", COLUMN_NUMBER},   {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_predict_units = {
     .name = "predict-units",
     .table = "predict-units",
     .summary = "statistic against effect, a panel for each candidate, a point for each unit",
-    .needs = needs,
+    .needs = "candidate:text reduce:text layer statistic effect partial low high",
     .style = style,
     .style_bytes = sizeof(struct units_style),
     .size = size,

@@ -136,12 +136,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"token", COLUMN_NUMBER},
-                                             {"step", COLUMN_NUMBER},
-                                             {"attention", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_received, .name = "received", .table = "received",
-            .summary = "attention that chosen tokens receive from each later query", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct received_style), .cmap = "viridis");
+            .summary = "attention that chosen tokens receive from each later query",
+            .needs = "head:text token step attention", .style = style,
+            .style_bytes = sizeof(struct received_style), .cmap = "viridis");

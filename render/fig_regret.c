@@ -108,12 +108,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"kept_mass", COLUMN_NUMBER},
-                                             {"oracle_mass", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_regret, .name = "regret", .table = "regret",
-            .summary = "kept mass and the mass of the best set, over the steps", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct regret_style), .side_by_side = true);
+            .summary = "kept mass and the mass of the best set, over the steps",
+            .needs = "head:text step kept_mass oracle_mass", .style = style,
+            .style_bytes = sizeof(struct regret_style), .side_by_side = true);

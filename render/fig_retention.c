@@ -88,16 +88,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {
-    {"source", COLUMN_TEXT},         {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},
-    {"index", COLUMN_NUMBER},        {"token", COLUMN_NUMBER}, {"log_beta", COLUMN_NUMBER},
-    {"last_use_age", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_retention = {
     .name = "retention",
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
-    .needs = needs,
+    .needs = "source:text head:text layer index token log_beta last_use_age",
     .style = style,
     .style_bytes = sizeof(struct grid_style),
     .cmap = "blues",

@@ -154,17 +154,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"token", COLUMN_NUMBER},
-                                             {"saliency", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_saliency = {
     .name = "saliency",
     .table = "saliency",
     .summary = "tokens across, heads down: which entries help the predictions and which harm",
-    .needs = needs,
+    .needs = "head:text layer token saliency",
     .cmap = "redblue",
     .style = style,
     .style_bytes = sizeof(struct saliency_style),

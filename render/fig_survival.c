@@ -139,13 +139,7 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"criterion", COLUMN_TEXT},
-                                             {"horizon", COLUMN_NUMBER},
-                                             {"fraction", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
             .summary = "survival curves by criterion, class, head or trace; half-lives; gaps",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct survival_style),
-            .side_by_side = true);
+            .needs = "head:text criterion:text horizon fraction", .style = style,
+            .style_bytes = sizeof(struct survival_style), .side_by_side = true);

@@ -208,18 +208,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"trace", COLUMN_EITHER},
-    {"class", COLUMN_TEXT},
-    {"kept", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_flow = {
     .name = "tokens-flow",
     .table = "tokens",
     .summary = "flows from the classes of tokens to what the cache keeps and lets go",
-    .needs = needs,
+    .needs = "trace:either class:text kept",
     .size = size,
     .draw = draw,
 };

@@ -247,18 +247,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"token", COLUMN_NUMBER},
-    {"kept", COLUMN_NUMBER},
-    {"trace", COLUMN_EITHER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_sets = {
     .name = "tokens-sets",
     .table = "tokens",
     .summary = "entries that several runs hold in common, by combination of runs, and by chance",
-    .needs = needs,
+    .needs = "token kept trace:either",
     .style = style,
     .style_bytes = sizeof(struct sets_style),
     .size = size,

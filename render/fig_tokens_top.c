@@ -193,17 +193,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"joined", COLUMN_TEXT}, {"mean_beta", COLUMN_NUMBER},      {"mean_retention", COLUMN_NUMBER},
-    {"kept", COLUMN_NUMBER}, {"mean_residency", COLUMN_NUMBER}, {"nll", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_top = {
     .name = "tokens-top",
     .table = "tokens",
     .summary = "the words that gates, or what became of them, rank first and last",
-    .needs = needs,
+    .needs = "joined:text mean_beta mean_retention kept mean_residency nll",
     .style = style,
     .style_bytes = sizeof(struct top_style),
     .size = size,

@@ -360,16 +360,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"run", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"tokens", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_training = {
     .name = "training",
     .table = "training",
     .summary = "curves of training: losses, limit and what checks found",
-    .needs = needs,
+    .needs = "run:text step tokens",
     .style = style,
     .style_bytes = sizeof(struct training_style),
     .size = size,

@@ -174,16 +174,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
-                                             {"count", COLUMN_NUMBER},
-                                             {"base_count", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_words = {
     .name = "words",
     .table = "words",
     .summary = "bars of the words that the caches hold, against those of the text",
-    .needs = needs,
+    .needs = "word:text count base_count",
     .style = style,
     .style_bytes = sizeof(struct words_style),
     .size = size,

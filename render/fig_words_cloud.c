@@ -146,16 +146,11 @@ static const struct opt style[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
-                                             {"count", COLUMN_NUMBER},
-                                             {"base_count", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_words_cloud = {
     .name = "words-cloud",
     .table = "words",
     .summary = "the words that the caches hold, as large as often",
-    .needs = needs,
+    .needs = "word:text count base_count",
     .style = style,
     .style_bytes = sizeof(struct cloud_style),
     .size = size,
