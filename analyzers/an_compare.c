@@ -31,23 +31,6 @@ struct options {
     double level;
     const char *groups, *value, *criterion, *classes;
 };
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
-     "signatures, or tokens of equal texts", "signature", .words = by_words},
-    {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
-     "best assignment alone, with what differs and whether it is proven"},
-    {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
-     "texts that belong together: each by itself, those of a model, the first N and the rest",
-     "each"},
-    {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
-     "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
-    {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
-     VALUE},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses", CRITERION},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
 
 struct side {
     struct kvf_trace *t;
@@ -493,18 +476,27 @@ static void describe(const struct table *t, struct buf *out)
     describe_space(t, "kv", out);
 }
 
-static const struct column_use columns[] = {
-    SIGNATURE_COLUMNS("unless --by tokens"),
-    {.name = NULL},
-};
-
 const struct analyzer an_compare = {
     .name = "compare",
     .summary = "how far apart heads of several runs are, and which is which",
     .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
-    .options = options,
+    OPTIONS(
+        {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+         "signatures, or tokens of equal texts", "signature", .words = by_words},
+        {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
+         "best assignment alone, with what differs and whether it is proven"},
+        {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
+         "texts that belong together: each by itself, those of a model, the first N and the rest",
+         "each"},
+        {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
+         "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
+        {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
+         VALUE},
+        {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+         "selected set behind last uses", CRITERION},
+        CLASSES_OPTION(struct options, classes)),
     .min_traces = 2,
-    .columns = columns,
+    COLUMNS(SIGNATURE_COLUMNS("unless --by tokens")),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -19,21 +19,6 @@ struct options {
     int steps, split, rope;
     double train;
 };
-static const struct opt options[] = {
-    {OPT_INT, 0, "components", offsetof(struct options, components), "M", "principal components",
-     "8", .min = 1, .max = VAR1_MOST},
-    {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
-     "answer", .words = step_words},
-    {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
-     "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
-    {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
-     "0.75"},
-    {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
-     "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
-    {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
-     .max = 9e15},
-    {.type = OPT_END},
-};
 
 enum { MOST_RUNS = 256, N_TAIL = 25 }; /* |w| > 0, 0.25, ..., 6 */
 static const double TAIL_STEP = 0.25;
@@ -425,19 +410,26 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "undefined"));
 }
 
-static const struct column_use columns[] = {
-    {"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
-    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
-    {.name = NULL},
-};
-
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "whether the queries of a head come from a stable process",
     .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS(
+        {OPT_INT, 0, "components", offsetof(struct options, components), "M",
+         "principal components", "8", .min = 1, .max = VAR1_MOST},
+        {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
+         "answer", .words = step_words},
+        {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
+         "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
+        {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
+         "0.75"},
+        {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
+         "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
+        {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
+         .max = 9e15}),
+    COLUMNS({"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
+            {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"}),
     .max_traces = MOST_RUNS,
     .run = run,
     .describe = describe,

@@ -505,45 +505,23 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_TYPES(struct data, struct churn),
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-/* Of the entries that left a head for a reason; age -1 for entries that are alive. */
-static const char *const keys[] = {"layer", "index", "head", "reason", NULL};
-static const struct analyzer_measure measures[] = {
-    {"age", NULL, NULL},
-    {"tie", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    [STEP] = COLUMN_EVICT_STEP,
-    [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
-                "reason, and the counts of each"},
-    [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
-    [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
-    [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
-    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
-    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "first_hit"},
-    {.name = NULL},
-};
-
 const struct analyzer an_eviction = {
     .name = "eviction",
     .summary = "when each entry was evicted, and why",
     .example = "kvfate eviction run.kvf -o eviction.png",
-    .columns = columns,
+    COLUMNS([STEP] = COLUMN_EVICT_STEP,
+            [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                        "reason, and the counts of each"},
+            [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
+            [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
+            [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
+            [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
+            [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS,
+                       "first_hit"}),
     .max_traces = 1,
-    .heads = &heads,
+    HEADS(.space = KVF_SPACE_KV, FRAME_TYPES(struct data, struct churn), .prepare = prepare,
+          .thread = thread, .head = head, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    /* Of the entries that left a head for a reason; age -1 for entries that are alive. */
+    POOL(KEYS("layer", "index", "head", "reason"), {"age"}, {"tie"}),
 };

@@ -16,16 +16,6 @@ struct options {
     const char *criterion, *classes;
 };
 static const char *const by_words[] = {"attention", "beta", NULL};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
-     "of query heads by attention, or of KV heads by the retention that gates give", "attention",
-     .words = by_words},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses: top64 ... mass.99", CRITERION},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
-
 struct row {
     struct signature s;
     enum head_kind kind;
@@ -184,41 +174,25 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const char *const keys[] = {"head", "layer", "index", NULL};
-static const struct analyzer_measure measures[] = {
-    {"window", NULL, NULL},
-    {"sink_mass", NULL, NULL},
-    {"recent", NULL, NULL},
-    {"spread", NULL, NULL},
-    {"last_use_sparsity", NULL, NULL},
-    {"entropy", NULL, NULL},
-    {"number", NULL, NULL},
-    {"gist", NULL, NULL},
-    {"filler", NULL, NULL},
-    {"prompt", NULL, NULL},
-    {"never", "never_tokens", "tokens"},
-    {"survival_64th", "alive_64th", "at_risk_64th"},
-    {"survival_16th", "alive_16th", "at_risk_16th"},
-    {"survival_4th", "alive_4th", "at_risk_4th"},
-    {"survival_half", "alive_half", "at_risk_half"},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    SIGNATURE_COLUMNS("always"),
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by beta, in place of all others"},
-    {.name = NULL},
-};
-
 const struct analyzer an_heads = {
     .name = "heads",
     .summary = "what kind of head each is, by rules, and the evidence",
     .example = "kvfate heads run.kvf -o heads.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+             "of query heads by attention, or of KV heads by the retention that gates give",
+             "attention", .words = by_words},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set behind last uses: top64 ... mass.99", CRITERION},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS(SIGNATURE_COLUMNS("always"), {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                                          "--by beta, in place of all others"}),
     .max_traces = 1,
     .run = run,
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index"), {"window"}, {"sink_mass"}, {"recent"}, {"spread"},
+         {"last_use_sparsity"}, {"entropy"}, {"number"}, {"gist"}, {"filler"}, {"prompt"},
+         {"never", "never_tokens", "tokens"}, {"survival_64th", "alive_64th", "at_risk_64th"},
+         {"survival_16th", "alive_16th", "at_risk_16th"},
+         {"survival_4th", "alive_4th", "at_risk_4th"},
+         {"survival_half", "alive_half", "at_risk_half"}),
 };

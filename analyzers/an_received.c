@@ -362,19 +362,6 @@ struct options {
     double mass;
     int weight;
 };
-static const struct opt options[] = {
-    {OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
-     "a column more: the sum of what came up to each step"},
-    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step from birth on",
-     "1", .min = 1, .max = KVF_MAX_STEPS},
-    {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
-     "how what was received spreads, from mass.sum", "none", .words = spread_options},
-    {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
-     "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
-    {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
-     "of --spread; contrib: mass times |W_O v|", "mass", .words = weights},
-    {.type = OPT_END},
-};
 
 struct pair {
     int column, layer, head, token;
@@ -657,33 +644,30 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "pairs_unborn"));
 }
 
-/* Of --spread heads. */
-static const char *const pool_keys[] = {"head", "layer", "index", NULL};
-static const struct analyzer_measure pool_measures[] = {
-    {"tokens_share", "tokens_needed", "tokens"},
-    {"gini", NULL, NULL},
-    {"effective_tokens", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {pool_keys, pool_measures};
-
-static const struct column_use columns[] = {
-    {"received.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ASKED, "without --spread"},
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
-    {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"},
-    {.name = NULL},
-};
-
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
     .example = "kvfate received run.kvf --spread heads -o received.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS({OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
+             "a column more: the sum of what came up to each step"},
+            {OPT_INT, 0, "every", offsetof(struct options, every), "N",
+             "every N-th step from birth on", "1", .min = 1, .max = KVF_MAX_STEPS},
+            {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
+             "how what was received spreads, from mass.sum", "none", .words = spread_options},
+            {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
+             "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
+            {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
+             "of --spread; contrib: mass times |W_O v|", "mass", .words = weights}),
+    COLUMNS(
+        {"received.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ASKED, "without --spread"},
+        {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
+        {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
+        {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
+        {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"}),
     .max_traces = 1,
     .run = run,
     .describe = describe,
-    .pool = &pool,
+    /* Of --spread heads. */
+    POOL(KEYS("head", "layer", "index"), {"tokens_share", "tokens_needed", "tokens"}, {"gini"},
+         {"effective_tokens"}),
 };

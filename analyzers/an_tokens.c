@@ -25,14 +25,6 @@ struct options {
     const char *classes, *criterion;
     bool by_head;
 };
-static const struct opt options[] = {
-    CLASSES_OPTION(struct options, classes),
-    {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,
-     "a row for every head and token, not means over heads"},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set of last_use_age", .absent = "top64"},
-    {.type = OPT_END},
-};
 
 /* The fate of a token in a head; in several heads that differ: mixed. */
 enum state { KEPT, EVICTED, SINK, RECENT, NEW, MIXED, UNKNOWN, N_STATES };
@@ -473,24 +465,24 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct column_use columns[] = {
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless the trace holds saliency"},
-    {"saliency", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "saliency"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
-    {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
-    {"shadow.kl", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_HELPS, "kl"},
-    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
-    {.name = NULL},
-};
-
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
     .example = "kvfate tokens run.kvf -o tokens.png",
-    .options = options,
-    .columns = columns,
+    OPTIONS(CLASSES_OPTION(struct options, classes),
+            {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,
+             "a row for every head and token, not means over heads"},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set of last_use_age", .absent = "top64"}),
+    COLUMNS({"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "unless the trace holds saliency"},
+            {"saliency", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "saliency"},
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
+            {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
+            {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
+            {"shadow.kl", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_HELPS, "kl"},
+            {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
+            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"}),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -22,17 +22,6 @@ struct options {
     int64_t bins[2]; /* of positions and of key norms */
     const char *classes;
 };
-static const struct opt options[] = {
-    {OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
-     "y; auto: rate, or rank where gates are of another kind than retention", "auto",
-     .words = scale_words},
-    {OPT_INT, 0, "position-bins", offsetof(struct options, bins[0]), "N",
-     "bins of equal numbers of positions", "16", .min = 1, .max = MOST_BINS},
-    {OPT_INT, 0, "norm-bins", offsetof(struct options, bins[1]), "N",
-     "bins of equal numbers of key norms of each head", "16", .min = 1, .max = MOST_BINS},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
 
 /* The factors in the order of rows; those from TOKEN on also within a head. */
 enum { LAYER, HEAD, TOKEN, CLASS, ROLE, POSITION, KEY_NORM, N_FACTORS, N_JOINT = 2 };
@@ -474,44 +463,29 @@ static void describe(const struct table *t, struct buf *out)
     describe_notes(t, out);
 }
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    FRAME_RECORDS(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-static const char *const keys[] = {"head", "layer", "index", "factor", NULL};
-static const struct analyzer_measure measures[] = {
-    {"epsilon2", NULL, NULL},
-    {"eta2", NULL, NULL},
-    {"within", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    [VALUE] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    [IDS] = {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    [ROLES] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "the factor role"},
-    [NORMS] = {"key_norm", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "the factor key length"},
-    {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {.name = NULL},
-};
-
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
     .example = "kvfate variance run.kvf -o variance.png",
-    .options = options,
-    .columns = columns,
+    OPTIONS({OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
+             "y; auto: rate, or rank where gates are of another kind than retention", "auto",
+             .words = scale_words},
+            {OPT_INT, 0, "position-bins", offsetof(struct options, bins[0]), "N",
+             "bins of equal numbers of positions", "16", .min = 1, .max = MOST_BINS},
+            {OPT_INT, 0, "norm-bins", offsetof(struct options, bins[1]), "N",
+             "bins of equal numbers of key norms of each head", "16", .min = 1, .max = MOST_BINS},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS([VALUE] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            [IDS] = {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+            [ROLES] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                       "the factor role"},
+            [NORMS] = {"key_norm", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
+                       "the factor key length"},
+            {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"}),
     .max_traces = 1,
-    .heads = &heads,
+    HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
+          .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "factor"), {"epsilon2"}, {"eta2"}, {"within"}),
 };

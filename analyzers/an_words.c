@@ -23,22 +23,6 @@ struct options {
     int64_t min_count;
     bool fold;
 };
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
-     .words = by_words},
-    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-     "what query N sees, or what is left at the end", "end"},
-    {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY", "the largest first, or by word",
-     "count", .words = sort_words},
-    {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
-     "a place is held when so many of its tokens are", "any", .words = match_words},
-    {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
-     "only words that stand at N places of the text or more", "1", .min = 1, .max = INT32_MAX},
-    {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
-     "words in lower case and without punctuation around them"},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
 
 struct word {
     int64_t places, count, scored;
@@ -377,41 +361,31 @@ static void describe(const struct table *t, struct buf *out)
         describe_row(t, r, out);
 }
 
-static const char *const keys[] = {"word", NULL};
-static const struct analyzer_measure measures[] = {
-    {"kept", "count", "base_count"},
-    {"log_beta", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    FRAME_RECORDS(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    [EVICT] = COLUMN_EVICT_STEP,
-    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "--sort retention; else log_beta is blank without it"},
-    {.name = NULL},
-};
-
 const struct analyzer an_words = {
     .name = "words",
     .summary = "words that caches hold, against those of the text",
     .example = "kvfate words run.kvf -o words.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
+             .words = by_words},
+            {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+             "what query N sees, or what is left at the end", "end"},
+            {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY",
+             "the largest first, or by word", "count", .words = sort_words},
+            {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
+             "a place is held when so many of its tokens are", "any", .words = match_words},
+            {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
+             "only words that stand at N places of the text or more", "1", .min = 1,
+             .max = INT32_MAX},
+            {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
+             "words in lower case and without punctuation around them"},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS([EVICT] = COLUMN_EVICT_STEP,
+            [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "--sort retention; else log_beta is blank without it"}),
     .max_traces = 1,
-    .heads = &heads,
+    HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
+          .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("word"), {"kept", "count", "base_count"}, {"log_beta"}),
 };

@@ -4,12 +4,12 @@
  * machine, on old traces, without the engine.
  *
  * To add an analyzer NAME (tools/new.py analyzer NAME "summary" writes all of these):
- *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
- *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
- *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
- *      token ranges and provenance, selected.h the common part of analyses of selected sets,
- *      classes.h the classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
- *      (docs/reference/corpus.md).
+ *   1. analyzers/an_NAME.c: a struct of option values, the functions of the frame (frame.h) or,
+ *      for a table of another shape, `run`; `describe`; and at the end `const struct analyzer
+ *      an_NAME = {...}` with its OPTIONS (base/opt.h), COLUMNS (columns.h), HEADS (frame.h) and,
+ * for `kvfate corpus`, its POOL (docs/reference/corpus.md).  common.h has heads, token ranges and
+ *      provenance, selected.h the common part of analyses of selected sets, classes.h the classes
+ *      of tokens.
  *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last: move it to
  *      where users shall see it, and the paragraph of step 3 likewise.
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
@@ -121,6 +121,28 @@ struct analyzer {
 
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
+
+/* Members of a struct analyzer: its options, and its pool with the keys KEYS("head", ...). */
+#define OPTIONS(...)                                                                               \
+    .options = (const struct opt[])                                                                \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            .type = OPT_END                                                                        \
+        }                                                                                          \
+    }
+#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define POOL(named, ...)                                                                           \
+    .pool = &(const struct analyzer_pool)                                                          \
+    {                                                                                              \
+        named, (const struct analyzer_measure[])                                                   \
+        {                                                                                          \
+            __VA_ARGS__,                                                                           \
+            {                                                                                      \
+                .value = NULL                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
 
 /* Makes the table of an analysis, as run above does, with heads or run.  Options that args does
  * not have are the defaults. */

@@ -29,6 +29,15 @@ struct column_use {
     enum column_need need;
     const char *note; /* NULL for COLUMN_ALWAYS */
 };
+/* The columns of a struct analyzer. */
+#define COLUMNS(...)                                                                               \
+    .columns = (const struct column_use[])                                                         \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            .name = NULL                                                                           \
+        }                                                                                          \
+    }
 #define COLUMN_EVICT_STEP                                                                          \
     {                                                                                              \
         "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL                            \

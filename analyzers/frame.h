@@ -88,6 +88,12 @@ struct head_analysis {
     void (*close)(struct frame *f);
 };
 
+/* The head analysis of a struct analyzer. */
+#define HEADS(...)                                                                                 \
+    .heads = &(const struct head_analysis)                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 /* Members of a head_analysis: the sizes of its state and of the scratch of a thread; and the rows,
  * with their members in an array `members`. */
 #define FRAME_TYPES(state, scratch) .state_size = sizeof(state), .scratch_size = sizeof(scratch)

@@ -405,19 +405,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct calibration_style, horizon, 1, 1e12, "the only horizon of the curves",
-              .absent = "all"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_calibration = {
     .name = "calibration",
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
     .needs = "head:text kind:text event:text horizon n predicted observed low high",
-    .style = style,
-    .style_bytes = sizeof(struct calibration_style),
+    STYLE(struct calibration_style, COUNT_KEY(struct calibration_style, horizon, 1, 1e12,
+                                              "the only horizon of the curves", .absent = "all")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

@@ -466,21 +466,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers", .absent = "the first"),
-    TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
-             .absent = "query"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_compare = {
     .name = "compare",
     .table = "compare",
     .summary = "distances of the heads of two runs with the best assignment, or matches with q",
     .needs = "a b distance layer_a index_a layer_b index_b",
     .cmap = "viridis",
-    .style = style,
-    .style_bytes = sizeof(struct compare_style),
+    STYLE(struct compare_style,
+          TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers",
+                   .absent = "the first"),
+          TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
+                   .absent = "query")),
     .size = size,
     .draw = draw,
 };

@@ -110,12 +110,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head"),
-    {.type = OPT_END},
-};
-
 PLOT_FIGURE(fig_density, .name = "density", .table = "density",
             .summary = "where in the text held entries lie, with means; several traces overlaid",
-            .needs = "head:text bin_low bin_high share mean", .style = style,
-            .style_bytes = sizeof(struct density_style), .side_by_side = true);
+            .needs = "head:text bin_low bin_high share mean",
+            STYLE(struct density_style,
+                  WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head")),
+            .side_by_side = true);

@@ -422,19 +422,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS, "most heads that are drawn",
-              .standard = "6"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_dynamics = {
     .name = "dynamics",
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
     .needs = "head:text prompt rollout surrogate quantity:text index x value",
-    .style = style,
-    .style_bytes = sizeof(struct dynamics_style),
+    STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS,
+                                           "most heads that are drawn", .standard = "6")),
     .size = size,
     .draw = draw,
 };

@@ -269,24 +269,19 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
-    WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals", "map",
-             "bars"),
-    COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
-    WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt", "yes",
-             "no"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
     .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
     .needs = "head:text layer index kl",
     .cmap = "viridis",
-    .style = style,
-    .style_bytes = sizeof(struct effect_style),
+    STYLE(struct effect_style,
+          WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
+          WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals",
+                   "map", "bars"),
+          COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
+          WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt",
+                   "yes", "no")),
     .size = size,
     .draw = draw,
 };

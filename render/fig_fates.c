@@ -20,11 +20,6 @@ static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
 struct fates_style {
     double ribbon;
 };
-static const struct opt style[] = {
-    REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
-             .absent = "4 to 9, by how many there are"),
-    {.type = OPT_END},
-};
 
 struct ribbon {
     int64_t row0, n, points, first; /* rows of a step; the token of row0 */
@@ -422,8 +417,9 @@ const struct figure fig_fates = {
     .table = "fates",
     .summary = "the text, under it what happened to each token, a ribbon for each method",
     .needs = "step token text:text joined:text held needed",
-    .style = style,
-    .style_bytes = sizeof(struct fates_style),
+    STYLE(struct fates_style,
+          REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
+                   .absent = "4 to 9, by how many there are")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

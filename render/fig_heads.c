@@ -304,19 +304,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
-             .absent = "all of them"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_heads = {
     .name = "heads",
     .table = "heads",
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
     .needs = "head:text layer index kind:text",
-    .style = style,
-    .style_bytes = sizeof(struct heads_style),
+    STYLE(struct heads_style,
+          TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
+                   .absent = "all of them")),
     .size = size,
     .draw = draw,
 };

@@ -19,12 +19,6 @@ static const char *const at_words[] = {"end", "prefill", "mean", "answer", "peak
 struct heads_style {
     int value, at;
 };
-static const struct opt style[] = {
-    LIST_KEY(struct heads_style, value, "ratio", "of the text so far, or of all of it",
-             value_words),
-    LIST_KEY(struct heads_style, at, "end", "when", at_words),
-    {.type = OPT_END},
-};
 
 struct run {
     char name[CELL_TEXT];
@@ -192,8 +186,10 @@ const struct figure fig_kv_size_heads = {
     .table = "kv-size",
     .summary = "the caches of heads as a distribution for each run, a dot for each head",
     .needs = "at:text layer ratio size",
-    .style = style,
-    .style_bytes = sizeof(struct heads_style),
+    STYLE(struct heads_style,
+          LIST_KEY(struct heads_style, value, "ratio", "of the text so far, or of all of it",
+                   value_words),
+          LIST_KEY(struct heads_style, at, "end", "when", at_words)),
     .side_by_side = true,
     .size = size,
     .draw = draw,

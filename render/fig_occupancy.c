@@ -366,16 +366,6 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct occupancy_style, scale, "auto",
-             "colours; auto is root beside a class that holds little", "auto", "linear", "root",
-             "log"),
-    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 16)",
-             .absent = "all"),
-    TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
@@ -383,8 +373,14 @@ const struct figure fig_occupancy = {
     .side_by_side = true,
     .needs = "step head:text layer entries",
     .cmap = "blues",
-    .style = style,
-    .style_bytes = sizeof(struct occupancy_style),
+    STYLE(struct occupancy_style,
+          WORD_KEY(struct occupancy_style, scale, "auto",
+                   "colours; auto is root beside a class that holds little", "auto", "linear",
+                   "root", "log"),
+          TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 16)",
+                   .absent = "all"),
+          TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn",
+                   .absent = "all")),
     .size = size,
     .draw = draw,
 };

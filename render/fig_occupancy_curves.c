@@ -229,14 +229,12 @@ done:
     return err;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head", "layer"),
-    WORD_KEY(struct occupancy_style, steps, "all", "all steps, or those after the prompt", "all",
-             "answer"),
-    {.type = OPT_END},
-};
-
 PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
             .summary = "entries held by class of token over the steps, as stacked areas",
-            .needs = "head:text step class:text entries", .style = style,
-            .style_bytes = sizeof(struct occupancy_style), .side_by_side = true);
+            .needs = "head:text step class:text entries",
+            STYLE(struct occupancy_style,
+                  WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head",
+                           "layer"),
+                  WORD_KEY(struct occupancy_style, steps, "all",
+                           "all steps, or those after the prompt", "all", "answer")),
+            .side_by_side = true);

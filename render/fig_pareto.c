@@ -549,24 +549,19 @@ done:
     return err;
 }
 
-static const struct opt style[] = {
-    LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
-    LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
-    WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less", "yes",
-             "no"),
-    WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
-    TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
-             .absent = "those on the front; all of up to 8"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_pareto = {
     .name = "pareto",
     .table = "eval",
     .summary = "quality against the entries held, a line per method, with the Pareto front",
     .needs = "method:text budget",
-    .style = style,
-    .style_bytes = sizeof(struct pareto_style),
+    STYLE(struct pareto_style,
+          LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
+          LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
+          WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less",
+                   "yes", "no"),
+          WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
+          TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
+                   .absent = "those on the front; all of up to 8")),
     .size = size,
     .draw = draw,
 };

@@ -163,21 +163,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho", "table"),
-    COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
-    REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
-             .standard = "0.05"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
     .summary = "partial rank correlation of each statistic with the effect, with intervals",
     .needs = "candidate:text reduce:text partial low high q",
-    .style = style,
-    .style_bytes = sizeof(struct predict_style),
+    STYLE(struct predict_style,
+          WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho",
+                   "table"),
+          COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
+          REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
+                   .standard = "0.05")),
     .size = size,
     .draw = draw,
 };

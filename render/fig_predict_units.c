@@ -213,18 +213,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_predict_units = {
     .name = "predict-units",
     .table = "predict-units",
     .summary = "statistic against effect, a panel for each candidate, a point for each unit",
     .needs = "candidate:text reduce:text layer statistic effect partial low high",
-    .style = style,
-    .style_bytes = sizeof(struct units_style),
+    STYLE(struct units_style,
+          COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6")),
     .size = size,
     .draw = draw,
 };

@@ -129,14 +129,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear", "log"),
-    WORD_KEY(struct received_style, show, "attention", "of each query, or summed up to it",
-             "attention", "cumulative"),
-    {.type = OPT_END},
-};
-
 PLOT_FIGURE(fig_received, .name = "received", .table = "received",
             .summary = "attention that chosen tokens receive from each later query",
-            .needs = "head:text token step attention", .style = style,
-            .style_bytes = sizeof(struct received_style), .cmap = "viridis");
+            .needs = "head:text token step attention",
+            STYLE(struct received_style,
+                  WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear",
+                           "log"),
+                  WORD_KEY(struct received_style, show, "attention",
+                           "of each query, or summed up to it", "attention", "cumulative")),
+            .cmap = "viridis");

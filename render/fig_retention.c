@@ -80,21 +80,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const struct opt style[] = {
-    GRID_STEPS("those of the tokens"),
-    WORD_KEY(struct grid_style, scale, "auto",
-             "colours of gates' retention; auto is log where little reaches a tenth", "auto",
-             "linear", "log"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_retention = {
     .name = "retention",
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
     .needs = "source:text head:text layer index token log_beta last_use_age",
-    .style = style,
-    .style_bytes = sizeof(struct grid_style),
+    STYLE(struct grid_style, GRID_STEPS("those of the tokens"),
+          WORD_KEY(struct grid_style, scale, "auto",
+                   "colours of gates' retention; auto is log where little reaches a tenth", "auto",
+                   "linear", "log")),
     .cmap = "blues",
     .side_by_side = true,
     .size = size,

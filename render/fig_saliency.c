@@ -148,20 +148,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct saliency_style, scale, "log", "colours: decades with the sign, or numbers",
-             "log", "linear"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_saliency = {
     .name = "saliency",
     .table = "saliency",
     .summary = "tokens across, heads down: which entries help the predictions and which harm",
     .needs = "head:text layer token saliency",
     .cmap = "redblue",
-    .style = style,
-    .style_bytes = sizeof(struct saliency_style),
+    STYLE(struct saliency_style,
+          WORD_KEY(struct saliency_style, scale, "log",
+                   "colours: decades with the sign, or numbers", "log", "linear")),
     .size = size,
     .draw = draw,
 };

@@ -21,10 +21,6 @@ static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES
 struct sets_style {
     int64_t top;
 };
-static const struct opt style[] = {
-    COUNT_KEY(struct sets_style, top, 1, 60, "combinations, the largest first", .standard = "15"),
-    {.type = OPT_END},
-};
 
 struct sets {
     int n;
@@ -252,8 +248,8 @@ const struct figure fig_tokens_sets = {
     .table = "tokens",
     .summary = "entries that several runs hold in common, by combination of runs, and by chance",
     .needs = "token kept trace:either",
-    .style = style,
-    .style_bytes = sizeof(struct sets_style),
+    STYLE(struct sets_style, COUNT_KEY(struct sets_style, top, 1, 60,
+                                       "combinations, the largest first", .standard = "15")),
     .size = size,
     .draw = draw,
 };

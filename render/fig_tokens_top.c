@@ -28,12 +28,6 @@ struct top_style {
     int by;
     int64_t top;
 };
-static const struct opt style[] = {
-    LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",
-             by_words),
-    COUNT_KEY(struct top_style, top, 1, 40, "words on each side", .standard = "10"),
-    {.type = OPT_END},
-};
 
 struct word {
     const char *text;
@@ -198,8 +192,10 @@ const struct figure fig_tokens_top = {
     .table = "tokens",
     .summary = "the words that gates, or what became of them, rank first and last",
     .needs = "joined:text mean_beta mean_retention kept mean_residency nll",
-    .style = style,
-    .style_bytes = sizeof(struct top_style),
+    STYLE(struct top_style,
+          LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",
+                   by_words),
+          COUNT_KEY(struct top_style, top, 1, 40, "words on each side", .standard = "10")),
     .size = size,
     .draw = draw,
 };

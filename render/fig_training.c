@@ -352,21 +352,16 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
-              .absent = "a 25th of the record"),
-    TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
-             .absent = "loss+limit+mean_kl+reward+entropy"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_training = {
     .name = "training",
     .table = "training",
     .summary = "curves of training: losses, limit and what checks found",
     .needs = "run:text step tokens",
-    .style = style,
-    .style_bytes = sizeof(struct training_style),
+    STYLE(struct training_style,
+          COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
+                    .absent = "a 25th of the record"),
+          TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
+                   .absent = "loss+limit+mean_kl+reward+entropy")),
     .size = size,
     .draw = draw,
 };

@@ -140,19 +140,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
-    WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count", "ratio"),
-    {.type = OPT_END},
-};
-
 const struct figure fig_words_cloud = {
     .name = "words-cloud",
     .table = "words",
     .summary = "the words that the caches hold, as large as often",
     .needs = "word:text count base_count",
-    .style = style,
-    .style_bytes = sizeof(struct cloud_style),
+    STYLE(struct cloud_style,
+          COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
+          WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count",
+                   "ratio")),
     .size = size,
     .draw = draw,
 };

@@ -1,15 +1,16 @@
 /* style.h - the keys of --style that a figure declares.
  *
- * A figure declares a struct for its functions and a table of typed options (base/opt.h) that fill
- * it.  The names of the options are the keys:
+ * A figure declares a struct for its functions and typed options (base/opt.h) that fill it.  The
+ * names of the options are the keys:
  *
  *     struct ghosts_style {
  *         int by, x;
  *     };
- *     static const struct opt style[] = {
- *         WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head", "layer"),
- *         WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age"),
- *         {.type = OPT_END},
+ *     const struct figure fig_ghosts = {
+ *         STYLE(struct ghosts_style,
+ *               WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head"),
+ *               WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age")),
+ *         ...
  *     };
  *
  * figure.c fills the struct before it calls the figure's functions, which read it as s->own.  Error
@@ -23,7 +24,10 @@
 #include "base/buf.h"
 #include "base/opt.h"
 
-/* Macros for the rows of this table.  `field` of the struct `of` has the name of the key.  `usual`
+/* Members of a struct figure: the keys that fill a struct of type `of`. */
+#define STYLE(of, ...)                                                                             \
+    .style = (const struct opt[]){__VA_ARGS__, {.type = OPT_END}}, .style_bytes = sizeof(of)
+/* Macros for the keys.  `field` of the struct `of` has the name of the key.  `usual`
  * is the default of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value
  * stays zero or NULL by default, they end with .absent = "...", which describes that case. */
 #define STYLE_KEY(kind, of, field, about)                                                          \
