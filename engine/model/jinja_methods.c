@@ -278,36 +278,22 @@ bool jinja_dict_method(struct jinja *j, const struct jinja_dict *of, const struc
 static struct jinja_value loop_member(struct jinja *j, const struct jinja_loop *loop,
                                       const struct jinja_text *name)
 {
-    static const char *const names[] = {"index",    "index0",   "first",     "last",
-                                        "length",   "revindex", "revindex0", "previtem",
-                                        "nextitem", "depth",    "depth0"};
+    static const char *const numbers[] = {"index",     "index0", "length", "revindex",
+                                          "revindex0", "depth",  "depth0"};
+    static const char *const edges[] = {"first", "last"}, *const items[] = {"previtem", "nextitem"};
     int at = loop->at, n = loop->list->n;
-    switch (INDEX_OF(names, name)) {
-    case 0:
-        return jinja_int(at + 1);
-    case 1:
-        return jinja_int(at);
-    case 2:
-        return jinja_bool(at == 0);
-    case 3:
-        return jinja_bool(at == n - 1);
-    case 4:
-        return jinja_int(n);
-    case 5:
-        return jinja_int(n - at);
-    case 6:
-        return jinja_int(n - at - 1);
-    case 7:
-        return at > 0 ? loop->list->item[at - 1] : jinja_undefined(j, name->s, name->n);
-    case 8:
-        return at < n - 1 ? loop->list->item[at + 1] : jinja_undefined(j, name->s, name->n);
-    case 9:
-        return jinja_int(1); /* depth of recursive loops, which are not supported */
-    case 10:
-        return jinja_int(0);
-    default:
+    int k = INDEX_OF(numbers, name), edge = INDEX_OF(edges, name), i = INDEX_OF(items, name);
+    const int number[] = {at + 1,     at, n, n - at,
+                          n - at - 1, 1, /* depth of recursive loops, which are not supported */
+                          0};
+    if (k >= 0)
+        return jinja_int(number[k]);
+    if (edge >= 0)
+        return jinja_bool(at == (edge ? n - 1 : 0));
+    if (i < 0)
         return jinja_refuse(j, KVF_E_FORMAT, "loop.%.*s is not known here", (int)name->n, name->s);
-    }
+    at += i ? 1 : -1;
+    return at >= 0 && at < n ? loop->list->item[at] : jinja_undefined(j, name->s, name->n);
 }
 
 struct jinja_value jinja_member(struct jinja *j, const struct jinja_value *of,
