@@ -275,11 +275,6 @@ const struct head_list *signature_heads(const struct signature_source *s)
     return &s->heads;
 }
 
-struct kvf_trace *signature_trace(const struct signature_source *s)
-{
-    return s->t;
-}
-
 /* ---- one head */
 
 /* half: -1 for all tokens, 0 or 1 */

@@ -116,7 +116,6 @@ int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, c
                         struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */
 const struct head_list *signature_heads(const struct signature_source *s);
-struct kvf_trace *signature_trace(const struct signature_source *s);
 
 /* The signatures of head h of the list: over all tokens (ret[0]) and over each half (ret[1],
  * ret[2]).  A column without a number where one is needed gives NaN.  KVF_OK or an error of

@@ -64,8 +64,6 @@ static inline const struct block *block_of(const struct block_plan *p, int layer
 {
     return &p->kind[p->of[layer]];
 }
-/* Appends the steps of a block, one line each: "MATMUL normed -> qkv  qkv". */
-void block_print(const struct block *b, struct buf *out);
 
 /* Properties of a model that an executor may lack kernels for, as bits. */
 enum block_feature {

@@ -11,7 +11,7 @@ struct gguf_change {
      * the order of the file. */
     bool (*fill)(void *ctx, const struct gguf_tensor *t, float *out);
     void *ctx;
-    /* type of changed matrices, one of weight_can_quantise(). If a row is not a multiple of its
+    /* type of changed matrices, one of weight_quantise(). If a row is not a multiple of its
      * blocks, Q4_K becomes Q4_1, and other types become F16 */
     enum weight_type type;
     const char *key, *note; /* a text to add to the metadata; NULL if none */

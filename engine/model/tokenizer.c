@@ -238,11 +238,6 @@ static int read_marks(struct tokenizer *t, const struct gguf *g)
     return err ? err : prefixes_open(&t->marks, t->vocab, 1u << TOKEN_CONTROL | 1u << TOKEN_USER);
 }
 
-int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d)
-{
-    return tokenizer_create_as(g, NULL, ret_tokenizer, d);
-}
-
 int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
                         struct kvf_diag *d)
 {
