@@ -9,7 +9,6 @@
 #ifndef KVF_ENGINE_BLOCK_H
 #define KVF_ENGINE_BLOCK_H
 
-#include "base/buf.h"
 #include "engine/model/tensors.h"
 
 enum block_op {
