@@ -25,8 +25,7 @@
  * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.  The
  * command, its `-h` and usage, its place in `kvfate corpus` and in the overviews are made from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
-#ifndef KVF_ANALYZERS_ANALYZER_H
-#define KVF_ANALYZERS_ANALYZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -151,5 +150,3 @@ int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int 
 
 extern const struct analyzer *const analyzer_table[];   /* ends with NULL */
 const struct analyzer *analyzer_find(const char *name); /* or NULL */
-
-#endif

@@ -5,8 +5,7 @@
  * always read.  An option chooses more.  The analyzer asks for them with columns_find, and
  * columns_refuse then names all missing ones in one sentence.  docs/reference/columns.md is made
  * from the same lists. */
-#ifndef KVF_ANALYZERS_COLUMNS_H
-#define KVF_ANALYZERS_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -83,5 +82,3 @@ int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag 
 
 /* Finds the number of one column; KVF_E_NOTFOUND with such a sentence. */
 int column_need(const struct kvf_trace *t, const char *name, int *ret_column, struct kvf_diag *d);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Halves: alternate blocks of 32 tokens (and of steps, for the entropy); sums over tokens before P
  * are then scaled by the number of all of them. */
-#ifndef KVF_ANALYZERS_SIGNATURE_H
-#define KVF_ANALYZERS_SIGNATURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -124,5 +123,3 @@ int signature_read(struct signature_source *s, int h, struct signature ret[3], s
 
 /* The signatures of all heads as above, [heads][3]; free with mem_free. */
 int signature_read_all(struct signature_source *s, struct signature **ret, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* mem.h - checked allocation: no n * size outside these functions. */
-#ifndef KVF_BASE_MEM_H
-#define KVF_BASE_MEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool mem_add(size_t a, size_t b, size_t *ret);
 
 #define MEM_NEW(type, n) ((type *)mem_alloc((n), sizeof(type)))
 #define MEM_RAW(type, n) ((type *)mem_alloc_raw((n), sizeof(type)))
-
-#endif

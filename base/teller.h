@@ -1,6 +1,5 @@
 /* teller.h - a watcher of progress. */
-#ifndef KVF_BASE_TELLER_H
-#define KVF_BASE_TELLER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ static inline void teller_tell(const struct teller *w, int64_t done, int64_t of)
     if (w && w->fn)
         w->fn(w->ctx, (uint64_t)done, (uint64_t)of);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A figure chooses the rows (keep), the text column that names the lines (key) and the columns of
  * x, y and the interval.  The rows of a line need not be adjacent; their order is kept.  NaN breaks
  * a line and is never drawn as a number. */
-#ifndef KVF_RENDER_CHART_H
-#define KVF_RENDER_CHART_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -79,5 +78,3 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
 
 /* Writes a sentence, for example "no ...", in grey in the middle of the axes. */
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what);
-
-#endif

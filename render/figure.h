@@ -34,8 +34,7 @@
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */
-#ifndef KVF_RENDER_FIGURE_H
-#define KVF_RENDER_FIGURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -151,5 +150,3 @@ void figures_json(struct buf *out);
 
 /* Returns true if figure_write supports the extension of path. */
 int figure_can_write(const char *path);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * figure.c fills the struct before it calls the figure's functions, which read it as s->own.  Error
  * messages and `kvfate figures --json` use the same table. */
-#ifndef KVF_RENDER_STYLE_H
-#define KVF_RENDER_STYLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ int style_read(const char *figure, const struct opt *keys, const char *option, v
 /* Parses "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX without an end.  value
  * NULL leaves both unchanged.  Returns KVF_OK, or KVF_E_ARG with a message. */
 int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* text_pages.h - puts token texts next to each other on pages. */
-#ifndef KVF_RENDER_TEXT_PAGES_H
-#define KVF_RENDER_TEXT_PAGES_H
+#pragma once
 
 #include "render/text_flow.h"
 
@@ -58,5 +57,3 @@ int text_slices_fold(struct text_sheet *s, struct text_slices *ret);
  * page. */
 int text_sheet_draw(struct text_sheet *s, const struct text_slices *of, int page, bool draw,
                     struct text_flow *open);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Weights are packed once at load (packed.h). The C reference (flags = 0) is the definition. SIMD
  * variants agree with it within the rounding stated in the tests. */
-#ifndef KVF_ENGINE_KERNELS_H
-#define KVF_ENGINE_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -428,5 +427,3 @@ bool cpu_mask_parse(const char *text, unsigned *ret_mask);
 /* Returns the flags of the running CPU, limited by KVFATE_CPU_MASK (hexadecimal) if it is set. No
  * other code of the engine reads the environment. An invalid mask is ignored. */
 unsigned cpu_flags_detect(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* kernels_ref.h - the C reference kernels. They are always built and define the correct results. */
-#ifndef KVF_ENGINE_KERNELS_REF_H
-#define KVF_ENGINE_KERNELS_REF_H
+#pragma once
 
 #include "engine/kernels/kernels.h"
 
@@ -10,5 +9,3 @@
 /* Kernels for pages of integers. */
 DECL_ATTN_AV(attn_av_ints_ref);
 DECL_KV_STORE(kv_store_ints_ref);
-
-#endif

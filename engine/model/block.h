@@ -6,8 +6,7 @@
  *
  * To add a property of a family: a tensor (tensors.h) or a number (config.h), one step in block.c,
  * and the kernels of the step.  An executor that has no kernel lists no support for the feature. */
-#ifndef KVF_ENGINE_BLOCK_H
-#define KVF_ENGINE_BLOCK_H
+#pragma once
 
 #include "engine/model/tensors.h"
 
@@ -82,5 +81,3 @@ const char *executor_lacks(const struct model_config *m, unsigned supported);
 
 /* Returns how many steps there are from step i to the next `op`. */
 int steps_before(const struct block *b, int i, enum block_op op);
-
-#endif

@@ -1,6 +1,5 @@
 /* gguf_write.h - writes a copy of a GGUF file with some tensors changed. */
-#ifndef KVF_ENGINE_GGUF_WRITE_H
-#define KVF_ENGINE_GGUF_WRITE_H
+#pragma once
 
 #include "engine/kernels/packed.h"
 #include "engine/model/gguf.h"
@@ -26,5 +25,3 @@ struct gguf_change {
  * cannot represent a value). */
 int gguf_write(const char *path, const struct gguf *g, struct gguf_change *change,
                struct kvf_diag *d);
-
-#endif

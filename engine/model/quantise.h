@@ -1,6 +1,5 @@
 /* quantise.h - quantizes rows of floats to the types of a GGUF file. */
-#ifndef KVF_ENGINE_QUANTISE_H
-#define KVF_ENGINE_QUANTISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ void weight_quantise(void *out, const float *x, enum weight_type type, size_t n)
 
 /* Quantizes a block of Q4_K: 256 values to 144 bytes. */
 void weight_quantise_q4_k(void *out, const float *x);
-
-#endif

@@ -1,6 +1,5 @@
 /* tokenizer.h - converts text to tokens and back with the vocabulary of a GGUF file. */
-#ifndef KVF_ENGINE_TOKENIZER_H
-#define KVF_ENGINE_TOKENIZER_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
@@ -68,5 +67,3 @@ int32_t tokenizer_before_text(const struct tokenizer *t);
 /* Sets out to the hash of vocabulary and merges, and of the pre-tokenizer's name if one was
  * given. */
 void tokenizer_hash(const struct tokenizer *t, char out[33]);
-
-#endif

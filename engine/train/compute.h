@@ -1,7 +1,6 @@
 /* compute.h - the resources for training: the table of operations (ops.h), CPU kernels and threads.
  * Results do not depend on the number of threads. */
-#ifndef KVF_ENGINE_TRAIN_COMPUTE_H
-#define KVF_ENGINE_TRAIN_COMPUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int both_ways_create(int N, int K, struct both_ways *ret); /* KVF_OK or KVF_E_NO
 /* Packs w [N, K] in both forms. */
 void both_ways_fill(struct both_ways *b, const float *w);
 void both_ways_finish(struct both_ways *b); /* accepts a zeroed struct */
-
-#endif

@@ -1,7 +1,6 @@
 /* learnt.h - trained parameters with the moments of the optimizer, in device memory for steps
  * (ops.h) and on the host for reading, saving and resuming. */
-#ifndef KVF_ENGINE_TRAIN_LEARNT_H
-#define KVF_ENGINE_TRAIN_LEARNT_H
+#pragma once
 
 #include "engine/train/ops.h"
 
@@ -31,5 +30,3 @@ int learnt_save(const struct learnt *l, const char *path, const char *config, in
                 const char *log, struct kvf_diag *d);
 int learnt_resume(struct learnt *l, const char *path, const char *config, int64_t *ret_step,
                   char **ret_log, int *ret_found, struct kvf_diag *d);
-
-#endif

@@ -1,7 +1,6 @@
 /* sets.h - declares the kernels of each instruction set of the machine type (x86-64 or aarch64).
  * kernels.c and the files compiled for one set include it. */
-#ifndef KVF_ENGINE_SETS_H
-#define KVF_ENGINE_SETS_H
+#pragma once
 
 #include "engine/kernels/kernels.h"
 
@@ -71,6 +70,4 @@ static inline void kernels_init_vectors(struct kernels *k, unsigned flags)
         k->matmul_q = matmul_q_amx;
 #endif
 }
-#endif
-
 #endif
