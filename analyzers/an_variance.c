@@ -11,6 +11,7 @@
 #include "analyzers/factors.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
@@ -115,12 +116,6 @@ static int read_values(struct data *x, struct kvf_diag *d)
 
 /* ---- the levels */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Level of a number: its place in the sorted list of distinct values; NaN, which only a damaged
  * column has, has no place. */
 static int level_distinct(struct data *x, int f)
@@ -132,14 +127,14 @@ static int level_distinct(struct data *x, int f)
     for (size_t i = 0; i < n; i++)
         if (!isnan(x->row[i]))
             sorted[known++] = x->row[i];
-    qsort(sorted, known, sizeof *sorted, by_value);
+    qsort(sorted, known, sizeof *sorted, order_double);
     for (size_t i = 0; i < known; i++)
         if (m == 0 || sorted[i] != sorted[m - 1])
             sorted[m++] = sorted[i];
     for (size_t i = 0; i < n; i++) {
         const double *at = isnan(x->row[i])
                                ? NULL
-                               : bsearch(&x->row[i], sorted, m, sizeof *sorted, by_value);
+                               : bsearch(&x->row[i], sorted, m, sizeof *sorted, order_double);
         x->level[f][i] = at ? (int32_t)(at - sorted) : -1;
     }
     x->n_levels[f] = (int32_t)m;

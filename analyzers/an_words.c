@@ -10,6 +10,7 @@
 #include "analyzers/word_list.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/stats.h"
 
 enum { EVICT, ROLE }; /* columns */
@@ -161,11 +162,6 @@ struct named {
     int64_t at;
 };
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->text, ((const struct named *)b)->text);
-}
-
 /* Keys that put the words in the order of their bytes. */
 static int take_names(struct data *x)
 {
@@ -174,7 +170,7 @@ static int take_names(struct data *x)
         return KVF_E_NOMEM;
     for (int64_t r = 0; r < x->n_rows; r++)
         e[r] = (struct named){x->list.word[x->word[r].id], r};
-    qsort(e, (size_t)x->n_rows, sizeof *e, by_name);
+    qsort(e, (size_t)x->n_rows, sizeof *e, order_text);
     for (int64_t r = 0; r < x->n_rows; r++)
         x->word[e[r].at].key = (double)r;
     mem_free(e);

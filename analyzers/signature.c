@@ -10,6 +10,7 @@
 #include "analyzers/classes.h"
 #include "analyzers/signature.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
@@ -426,12 +427,6 @@ static void classes(const struct signature_source *s, int half, struct signature
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The distribution of the mass over tokens: the last eighth, of which too little was asked, is left
  * out. */
 static void profile(struct signature_source *s, int half, struct signature *ret)
@@ -447,7 +442,7 @@ static void profile(struct signature_source *s, int half, struct signature *ret)
     for (int64_t k = 0; k < n; k++)
         squares += (v[k] - mean) * (v[k] - mean);
     ret->f[SIGNATURE_UNEVEN] = sqrt(squares / (double)n) / mean;
-    qsort(v, (size_t)n, sizeof *v, by_value);
+    qsort(v, (size_t)n, sizeof *v, order_double);
     for (int64_t k = n - (n + 9) / 10; k < n; k++)
         top += v[k];
     ret->f[SIGNATURE_TOP] = top / (mean * (double)n);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 
 enum { MOST_BYTES = 64 << 20 };
 
@@ -82,11 +83,6 @@ static int keep_name(struct names *l, const char *name)
     return l->name[l->n++] ? KVF_OK : KVF_E_NOMEM;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Names of the files of a folder that have this ending, in order. */
 static int list_folder(const char *folder, const char *ending, struct names *l, struct kvf_diag *d)
 {
@@ -102,7 +98,7 @@ static int list_folder(const char *folder, const char *ending, struct names *l, 
     }
     closedir(dir);
     if (l->n)
-        qsort(l->name, l->n, sizeof *l->name, by_name);
+        qsort(l->name, l->n, sizeof *l->name, order_text);
     return err;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -318,19 +319,13 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
 
 /* ---- the panel next to the matrix */
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Draws the cumulative distribution of v[0..n) over the x axis.  It sorts v. */
 static void draw_distribution(struct canvas *c, const struct axis_box *a, double *v, size_t n,
                               struct rgb colour, double width, double dash)
 {
     double xy[2 * 201];
     size_t k = 0;
-    qsort(v, n, sizeof *v, rising);
+    qsort(v, n, sizeof *v, order_double);
     for (int i = 0; i <= 200; i++) {
         double x = a->x0 + (a->x1 - a->x0) * i / 200;
         while (k < n && v[k] <= x)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
@@ -29,12 +30,6 @@ struct runs {
     int n;
     double *number; /* owned; sorted per run */
 };
-
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static bool other_run(const struct table *t, int trace, int64_t row)
 {
@@ -73,7 +68,7 @@ static int read_runs(const struct table *t, const struct figure_style *s, struct
         x->run[x->n - 1].n++;
     }
     for (int i = 0; i < x->n; i++)
-        qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, rising);
+        qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, order_double);
     return KVF_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -39,11 +40,6 @@ struct ranking {
     int64_t n;
     const char *label;
 };
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(((const struct word *)a)->text, ((const struct word *)b)->text);
-}
 
 static int by_mean(const void *a, const void *b)
 {
@@ -79,7 +75,7 @@ static int rank(const struct table *t, const struct figure_style *s, struct rank
         if (isfinite(v) && table_str(t, text, r)[0])
             w[n++] = (struct word){table_str(t, text, r), v, 0, 1};
     }
-    qsort(w, (size_t)n, sizeof *w, by_text);
+    qsort(w, (size_t)n, sizeof *w, order_text);
     for (int64_t i = 0; i < n; i++) {
         if (m && strcmp(w[m - 1].text, w[i].text) == 0) {
             w[m - 1].sum += w[i].sum;

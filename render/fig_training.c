@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/marks.h"
@@ -151,12 +152,6 @@ static void smooth(struct curves *v, int col)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Computes the range of the lines and of 98 % of the points, with a margin. */
 static int range(const struct curves *v, int col, double *lo, double *hi)
 {
@@ -175,7 +170,7 @@ static int range(const struct curves *v, int col, double *lo, double *hi)
             *hi = fmax(*hi, v->line[r]);
         }
     }
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    qsort(x, (size_t)n, sizeof *x, order_double);
     *lo = fmin(*lo, x[n / 100]);
     *hi = fmax(*hi, x[n - 1 - n / 100]);
     mem_free(x);

@@ -6,6 +6,7 @@
 
 #include "analyzers/selected.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "studies/corpus_view.h"
 
 /* ---- the order of the rows */
@@ -204,11 +205,6 @@ static int put_measure(struct build *b, int m)
 
 /* ---- metadata */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct corpus_meta *)a)->key, ((const struct corpus_meta *)b)->key);
-}
-
 /* Metadata that all tables share; metadata of some tables, with their number; the keys that
  * differ. */
 static int put_common(const struct corpus *c, struct table *out)
@@ -239,7 +235,7 @@ static int put_meta(struct corpus *c, struct table *out, int64_t undefined)
 {
     struct corpus_count n = corpus_counted(c);
     if (c->n_meta)
-        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, by_name);
+        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, order_text);
     int err = put_common(c, out);
     if (c->most_T >= 0) {
         table_meta_num(out, "T", (double)c->most_T);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "studies/diff_header.h"
 
 enum { MOST_DEPTH = 66, MOST_TEXT = 64 << 20 };
@@ -90,11 +91,6 @@ static int walk(struct flat *f, struct buf *path, const struct json *root)
     return KVF_OK;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const struct flat_pair *)a)->key, ((const struct flat_pair *)b)->key);
-}
-
 int flat_add(struct flat *f, const char *prefix, const char *text)
 {
     struct json *root = NULL;
@@ -115,7 +111,7 @@ int flat_add(struct flat *f, const char *prefix, const char *text)
         f->pair[i].key = f->text.data + f->pair[i].key_at;
         f->pair[i].value = f->text.data + f->pair[i].value_at;
     }
-    qsort(f->pair, f->n, sizeof *f->pair, by_key);
+    qsort(f->pair, f->n, sizeof *f->pair, order_text);
     return KVF_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/gate/tensor_file.h"
@@ -47,12 +48,6 @@ static int hash_text(XXH3_state_t *x, const char *s)
         hash_bytes(x, b.data, b.len);
     buf_finish(&b);
     return err;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct safetensors_item *x = a, *y = b;
-    return strcmp(x->name, y->name);
 }
 
 /* Hashes the texts and all tensors in order of name: names, shapes, bytes. */
@@ -105,7 +100,7 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
         for (int k = 0; k < t->n_dims; k++)
             item[i].dim[k] = t->dim[k];
     }
-    qsort(item, (size_t)c->n, sizeof *item, by_name);
+    qsort(item, (size_t)c->n, sizeof *item, order_text);
     snprintf(step, sizeof step, "%lld", (long long)c->step);
     err = hash_all(c->config, step, log, item, c->n, hash);
     if (err)
