@@ -1,13 +1,12 @@
 /* gguf.c - opens GGUF files and checks their structure. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_bytes.h"
 #include "base/mem.h"
 #include "engine/kernels/packed.h"
 #include "engine/model/gguf_file.h"
@@ -214,32 +213,19 @@ static int parse(struct gguf *g, struct kvf_diag *d)
 
 static int map_file(struct gguf *g, struct kvf_diag *d)
 {
-    struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    int fd = file_regular(g->path, &g->size), err = KVF_OK;
+    if (fd < 0 && errno)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the model: %s", g->path, strerror(errno));
-    int err = KVF_OK;
-    if (fstat(fd, &st) != 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read the model: %s", g->path, strerror(errno));
-        goto done;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .gguf file", g->path);
-        goto done;
-    }
-    if (st.st_size < 24) {
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file: it has only %lld bytes", g->path,
-                       (long long)st.st_size);
-        goto done;
-    }
-    g->size = (size_t)st.st_size;
-    void *p = mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
+    if (fd < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .gguf file", g->path);
+    void *p = g->size < 24 ? NULL : mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!p)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file: it has only %zu bytes", g->path,
+                       g->size);
+    else if (p == MAP_FAILED)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot map the model: %s", g->path, strerror(errno));
     else
         g->map = p;
-
-done:
     close(fd);
     return err;
 }
@@ -251,16 +237,12 @@ static int open_one(const char *path, struct gguf **ret_gguf, struct kvf_diag *d
         return KVF_E_NOMEM;
     g->path = mem_strdup(path);
     int err = g->path ? map_file(g, d) : KVF_E_NOMEM;
+    if (!err)
+        err = parse(g, d);
     if (err)
-        goto fail;
-    err = parse(g, d);
-    if (err)
-        goto fail;
-    *ret_gguf = g;
-    return KVF_OK;
-
-fail:
-    gguf_close(g);
+        gguf_close(g);
+    else
+        *ret_gguf = g;
     return err;
 }
 
