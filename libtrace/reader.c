@@ -155,9 +155,8 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     const unsigned char *bytes;
     int width = (int)kvf_dtype_size(t->column[r->column].dtype);
     int err = trace_room_for(r->raw_len, &slot->data, &slot->cap);
-    if (err)
-        return err;
-    err = trace_room(r->raw_len, &t->shuffled);
+    if (!err)
+        err = trace_room(r->raw_len, &t->shuffled);
     if (err)
         return err;
     if (!t->decoder)

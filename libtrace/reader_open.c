@@ -301,12 +301,10 @@ int trace_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret
     if (err)
         return err;
     err = trace_scan(t, mode, mode == KVF_OPEN_TAIL, d);
-    if (err)
-        goto fail;
-    err = trace_load(t, d);
-    if (err)
-        goto fail;
-    err = judge(t, mode, d);
+    if (!err)
+        err = trace_load(t, d);
+    if (!err)
+        err = judge(t, mode, d);
     if (err)
         goto fail;
     *ret_trace = t;

@@ -441,9 +441,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct pairs p;
     int err = read_pairs(t, s, &p, d);
-    if (err)
-        return err;
-    err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
+    if (!err)
+        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
     double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;

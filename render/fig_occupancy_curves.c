@@ -218,12 +218,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.panel)
         goto done;
     err = survey(&v, d);
-    if (err)
-        goto done;
-    err = add_up(&v);
-    if (err)
-        goto done;
-    err = stack(p, &v);
+    if (!err)
+        err = add_up(&v);
+    if (!err)
+        err = stack(p, &v);
 done:
     mem_free_all(v.panel, v.sum, v.n, v.documents);
     return err;

@@ -153,9 +153,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct candidates x;
     int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
-    if (err)
-        return err;
-    err = read_candidates(t, s, &x);
+    if (!err)
+        err = read_candidates(t, s, &x);
     if (err)
         return err;
     draw_rows(c, &x);

@@ -478,9 +478,8 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
         goto done;
     struct figure_style asked = x.style;
     err = screen_size(f, t, &asked, screen, &w, &h, d);
-    if (err)
-        goto done;
-    err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
+    if (!err)
+        err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
     if (err)
         goto done;
     if (screen->shades)

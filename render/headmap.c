@@ -232,9 +232,8 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
         return kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
     for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
-    if (err)
-        return err;
-    err = measure(p, d);
+    if (!err)
+        err = measure(p, d);
     if (err)
         return err;
     if (p->minus && p->n < 2)

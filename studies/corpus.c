@@ -365,9 +365,8 @@ static void add_row(struct corpus *c, size_t at, const int64_t *sum, uint64_t id
 int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_diag *d)
 {
     int err = add_entry(c, &x->entry, d);
-    if (err)
-        return err;
-    err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
+    if (!err)
+        err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
     if (err)
         return err;
     for (int k = 0; k < c->set.replicates; k++)
@@ -435,9 +434,8 @@ int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
     size_t n_replicates = (size_t)c->n_replicated * (size_t)c->set.replicates;
     corpus_sort(c);
     err = merge_documents(c, b, d);
-    if (err)
-        return err;
-    err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
+    if (!err)
+        err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
     if (err)
         return err;
     for (size_t i = 0; i < b->rows.n; i++) {

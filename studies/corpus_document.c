@@ -197,12 +197,10 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
         /* a quotient is made of its counts: the table need not have it */
         const char *value = measure_kind(p) == MEASURE_QUOTIENT ? NULL : p->value;
         int err = find(t, value, true, &c->value[m], d);
-        if (err)
-            return err;
-        err = find(t, p->numerator, true, &c->numerator[m], d);
-        if (err)
-            return err;
-        err = find(t, p->denominator, true, &c->denominator[m], d);
+        if (!err)
+            err = find(t, p->numerator, true, &c->numerator[m], d);
+        if (!err)
+            err = find(t, p->denominator, true, &c->denominator[m], d);
         if (err)
             return err;
     }

@@ -417,9 +417,8 @@ static int read_body(struct source *s, struct corpus *c, struct kvf_diag *d)
     c->tables = take_int(s, 8);
     c->undefined = take_int(s, 8);
     err = read_meta(s, c, d);
-    if (err)
-        return err;
-    err = read_entries(s, c, d);
+    if (!err)
+        err = read_entries(s, c, d);
     if (err)
         return err;
     return read_rows(s, c, d);

@@ -279,12 +279,10 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
     struct build b = {.c = c, .order = order, .out = table_create(c->a->name, (int64_t)c->rows.n)};
     (void)d;
     int err = order && b.out ? fill(&b) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    err = put_meta(c, b.out, b.undefined);
-    if (err)
-        goto done;
-    err = table_err(b.out);
+    if (!err)
+        err = put_meta(c, b.out, b.undefined);
+    if (!err)
+        err = table_err(b.out);
     if (err)
         goto done;
     *ret = b.out;

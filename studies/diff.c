@@ -83,9 +83,8 @@ static int compare_headers(struct kvf_trace *const t[2], struct result *r)
     struct flat f[2] = {{.n = 0}, {.n = 0}};
     size_t i = 0, j = 0;
     int err = flatten(t[0], &f[0]);
-    if (err)
-        goto done;
-    err = flatten(t[1], &f[1]);
+    if (!err)
+        err = flatten(t[1], &f[1]);
     if (err)
         goto done;
     while (i < f[0].n || j < f[1].n) {
@@ -405,18 +404,14 @@ int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_arg
     struct kvf_trace *const t[2] = {a, b};
     struct result r = {.equal = true};
     int err = args->no_header ? KVF_OK : compare_headers(t, &r);
-    if (err)
-        goto done;
-    err = compare_texts(t, &r);
-    if (err)
-        goto done;
-    err = compare_columns(t, &r, d);
-    if (err)
-        goto done;
-    err = r.text.err;
-    if (err)
-        goto done;
-    err = build(&r, ret_table);
+    if (!err)
+        err = compare_texts(t, &r);
+    if (!err)
+        err = compare_columns(t, &r, d);
+    if (!err)
+        err = r.text.err;
+    if (!err)
+        err = build(&r, ret_table);
     if (err)
         goto done;
     *ret_equal = r.equal;

@@ -194,12 +194,10 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
     p->t[1] = b;
     p->first = p->token_first = -1;
     int err = find_columns(p, d);
-    if (err)
-        goto fail;
-    err = check_shape(p, args->common, d);
-    if (err)
-        goto fail;
-    err = heads_select(a, p->space, args->heads, &p->heads, d);
+    if (!err)
+        err = check_shape(p, args->common, d);
+    if (!err)
+        err = heads_select(a, p->space, args->heads, &p->heads, d);
     if (err)
         goto fail;
     p->stat = MEM_NEW(struct part_stat, (size_t)p->heads.n);
@@ -208,9 +206,8 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
         goto fail;
     }
     err = compare_tokens(p, d);
-    if (err)
-        goto fail;
-    err = compare_heads(p, d);
+    if (!err)
+        err = compare_heads(p, d);
     if (err)
         goto fail;
     *ret_part = p;
@@ -313,9 +310,8 @@ static int gather(const struct part *p, bool first, int64_t most, struct entries
         if (s < 0 || (first && s != p->first))
             continue;
         err = gather_head(p, h, first ? s : -1, most, evict, e, d);
-        if (err)
-            goto done;
-        err = complete(p, e, from, v, d);
+        if (!err)
+            err = complete(p, e, from, v, d);
         if (err)
             goto done;
     }

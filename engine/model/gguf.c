@@ -180,14 +180,10 @@ static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct kvf
     g->tensor = MEM_NEW(struct gguf_tensor, n);
     uint64_t *offset = MEM_NEW(uint64_t, n);
     int err = g->tensor && offset ? read_entries(g, c, n, offset, d) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    err = place_tensors(g, c, offset, d);
-    if (err)
-        goto done;
-    err = sort_tensors(g, d);
-
-done:
+    if (!err)
+        err = place_tensors(g, c, offset, d);
+    if (!err)
+        err = sort_tensors(g, d);
     mem_free(offset);
     return err;
 }
@@ -421,9 +417,8 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
     c.p = (const unsigned char *)view->pairs.data;
     c.end = c.p + view->pairs.len;
     err = read_pairs(g, &c, view->n_pairs, d);
-    if (err)
-        goto fail;
-    err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
+    if (!err)
+        err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
     if (err)
         goto fail;
     *ret_gguf = g;

@@ -227,15 +227,12 @@ static int take(const struct tensor_file *f, struct checkpoint *c, struct kvf_di
 {
     int64_t step = 0;
     int err = check_hash(f, d);
-    if (err)
-        return err;
-    err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
-    if (err)
-        return err;
-    err = check_tensors(f, c, d);
-    if (err)
-        return err;
-    err = read_step(f, &step, d);
+    if (!err)
+        err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
+    if (!err)
+        err = check_tensors(f, c, d);
+    if (!err)
+        err = read_step(f, &step, d);
     if (err)
         return err;
     char *log = mem_strdup(tensor_file_meta(f, "log"));
