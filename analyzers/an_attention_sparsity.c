@@ -3,7 +3,6 @@
  * entry; form=step: the weights of each query by themselves. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/windows.h"

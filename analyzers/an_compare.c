@@ -4,7 +4,6 @@
  * the rank correlation over the tokens of one text. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/records.h"

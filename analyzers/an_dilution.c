@@ -14,9 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/common.h"
 #include "analyzers/frame.h"
-#include "base/json.h"
 #include "libtrace/run_header.h"
 #include "base/stats.h"
 

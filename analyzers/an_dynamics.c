@@ -2,7 +2,6 @@
  * and Figure 8).  For each head the vectors of several runs are reduced to their principal
  * components r_t; per prompt r_(t+1) = A r_t + b + e is fitted. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"

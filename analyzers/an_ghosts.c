@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvf/schema.h>
-
-#include "analyzers/frame.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 #include "base/whole.h"

@@ -1,7 +1,6 @@
 /* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names kinds of
  * heads by looking at maps (section 5.3, figures 4 and 11 to 19); this analysis uses rules on sums
  * of the trace (signature.h, head_kind.h). */
-#include <math.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"

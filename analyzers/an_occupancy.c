@@ -2,7 +2,6 @@
  * #{i <= t : t < evict_step_i}, in all and by the role or class of the token, of all tokens
  * or of a range. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>

@@ -4,7 +4,6 @@
  * |A_last and A_w| / |A_last|, and its mean for independent sets of these sizes. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/frame.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
 #include "analyzers/records.h"

@@ -8,10 +8,8 @@
  * evicted. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/common.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
 #include "base/stats.h"

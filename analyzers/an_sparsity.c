@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/frame.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 

@@ -8,10 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kvf/schema.h>
-
-#include "analyzers/classes.h"
-#include "analyzers/common.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "analyzers/token_text.h"

@@ -1,7 +1,6 @@
 /* common.c - heads, token ranges, provenance and columns for analyzers (common.h). */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>

@@ -8,7 +8,6 @@
 
 #include "analyzers/common.h"
 #include "analyzers/word_list.h"
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 

@@ -1,7 +1,6 @@
 /* table.c - tables of named columns in memory (table.h). */
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* reader.c - reads the values of an open trace (reader.h). */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/kindmap.h"
-#include "render/marks.h"
 #include "render/cells.h"
 
 enum { TOP = 3, KEY = 44, PROFILE = 34, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };

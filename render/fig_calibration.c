@@ -13,7 +13,6 @@
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/plot.h"
-#include "render/style.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };

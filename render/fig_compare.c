@@ -14,7 +14,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 13,

@@ -11,7 +11,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     PANELS = 4,

@@ -13,7 +13,6 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;

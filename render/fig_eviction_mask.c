@@ -3,7 +3,6 @@
  * It shows the entries that each query can attend to, a cross at each eviction, the evictions per
  * step on the right, and the end of the prompt. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "render/figures.h"

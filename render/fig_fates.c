@@ -9,7 +9,6 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/text_flow.h"
 
 enum { RIBBONS = 16, POINTS = 256, MOST_MM = 240 };

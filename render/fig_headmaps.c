@@ -1,7 +1,6 @@
 /* fig_headmaps.c - declares the layer x head maps, one row each; headmap.c draws them. */
 #include "render/figures.h"
 #include "render/headmap.h"
-#include "render/style.h"
 
 /* Defines the figure of a map with its common fields. */
 #define HEADMAP(symbol, ...)                                                                       \

@@ -9,9 +9,7 @@
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/kindmap.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 2, KEY = 35, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;

@@ -10,7 +10,6 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { RUNS = 16 };
 static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 9, DOT = 0.9, EACH = 22, LEAST = 10;

@@ -9,7 +9,6 @@
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 15,

@@ -9,9 +9,7 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
 static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,

@@ -9,7 +9,6 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 15 };
 static const double ROW = 3.4, LEAST_ROW = 2.5, EDGE = 0.5;

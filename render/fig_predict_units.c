@@ -2,7 +2,6 @@
  * correlation first, and a point per head (coloured by layer) or entry. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,7 +10,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { MOST = 12, LEFT = 15, TOP = 9, BOTTOM = 9, GAP_X = 12, GAP_Y = 15, BAR = 19, COLUMNS = 3 };
 static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;

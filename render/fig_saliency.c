@@ -8,7 +8,6 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
-#include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
 

@@ -8,7 +8,6 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { PANELS = 4, CLASSES = 24, CURVE = 24 };
 static const double TOP = 7, BOTTOM = 3, NAMES = 27, LEADER = 4, SHARES = 19, BAR = 2.2, GAP = 5,

@@ -5,14 +5,12 @@
  * all heads counts tokens that at least half of the heads keep. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { SETS = 8, MASKS = 1 << SETS, NAME_BYTES = 64 };
 static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES = 18, TOP = 5,

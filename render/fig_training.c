@@ -10,9 +10,7 @@
 #include "base/order.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 15,

@@ -8,7 +8,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 #include "render/words_list.h"
 
 enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };

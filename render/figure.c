@@ -12,7 +12,6 @@
 #include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/style.h"
 
 enum { TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
 enum { MOST_PIXELS = 64000000 };          /* maximum for a PNG: 256 MB before compression */

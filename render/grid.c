@@ -13,7 +13,6 @@
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/style.h"
 
 /* ---- the arrangement of a grid of maps.  Few heads: each with its name and ticks.  Many:
  * layers down, heads across, folded into blocks side by side.  Several traces: side by side. */

@@ -9,7 +9,6 @@
 #include "render/headmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { CELLS_OF_ANY = 1 << 20 };

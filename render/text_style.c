@@ -10,7 +10,6 @@
 #include "base/order.h"
 #include "render/clamp.h"
 #include "render/marks.h"
-#include "render/style.h"
 #include "render/text_colours.h"
 
 /* In the order of the words of the key `by`, after "auto". */

@@ -1,6 +1,5 @@
 /* corpus_document.c - the tables of one document, reduced to rows by their keys. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>

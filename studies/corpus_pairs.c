@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/stats.h"
 #include "studies/corpus_pairs.h"
 #include "studies/corpus_rows.h"
 

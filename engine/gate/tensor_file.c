@@ -6,7 +6,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"

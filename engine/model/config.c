@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/model/config.h"
 #include "engine/model/keys.h"
 #include "engine/model/layers.h"
 #include "engine/model/rope.h"

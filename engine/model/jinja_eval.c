@@ -1,5 +1,4 @@
 /* jinja_eval.c - evaluates expressions. */
-#include <math.h>
 #include <string.h>
 
 #include "engine/model/jinja_run.h"

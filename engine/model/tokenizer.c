@@ -4,7 +4,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/model/bpe.h"

@@ -1,7 +1,6 @@
 /* recorder.c - records a run: passes events to the active probes and writes their columns to the
  * trace. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"

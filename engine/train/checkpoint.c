@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/order.h"
 #include "base/utf8.h"

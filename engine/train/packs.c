@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/file_bytes.h"
 #include "base/mem.h"
 #include "base/rng.h"

@@ -1,7 +1,6 @@
 /* report.c - collects tables and writes the report page. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
