@@ -26,9 +26,9 @@
 /* Members of a struct figure: the keys that fill a struct of type `of`. */
 #define STYLE(of, ...)                                                                             \
     .style = (const struct opt[]){__VA_ARGS__, {.type = OPT_END}}, .style_bytes = sizeof(of)
-/* Macros for the keys.  `field` of the struct `of` has the name of the key.  `usual`
- * is the default of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value
- * stays zero or NULL by default, they end with .absent = "...", which describes that case. */
+/* Macros for the keys.  `field` of the struct `of` has the name of the key.  `usual` is the default
+ * of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value stays zero or NULL
+ * by default, they end with .absent = "...", which describes that case. */
 #define STYLE_KEY(kind, of, field, about)                                                          \
     .type = kind, .name = #field, .offset = offsetof(of, field), .help = about
 /* int: the index of a word in a list that ends with NULL, or in the last arguments. */

@@ -22,8 +22,8 @@ const char *tokenizer_pre_at(int i);
  * KVF_E_FORMAT with a sentence. */
 int tokenizer_check(const struct gguf *g, struct kvf_diag *d);
 /* Loads the tokenizer of a file with the pre-tokenizer `pre`; NULL selects the file's. Returns
- * KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM, or KVF_E_ARG if the file's model
- * does not use a pre-tokenizer. */
+ * KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM, or KVF_E_ARG if the file's
+ * model does not use a pre-tokenizer. */
 int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
                         struct kvf_diag *d);
 /* Returns the name of the file's pre-tokenizer, not NUL-terminated. It comes from the key of the
