@@ -19,11 +19,14 @@ struct source {
     struct kvf_trace *t;
     int col[N_COLUMNS];
     struct head_list heads;
-    int64_t a, n;             /* tokens [a, a + n) of each head */
-    uint32_t *step;           /* per head and token */
-    uint8_t *reason;          /* the same; N_REASONS: unknown, one more: not recorded */
-    double *value[N_COLUMNS]; /* [n] of the head last read, from SCORE on */
-    int64_t head[N_COLUMNS];  /* which one that is */
+    int64_t a, n;    /* tokens [a, a + n) of each head */
+    uint32_t *step;  /* per head and token */
+    uint8_t *reason; /* the same; N_REASONS: unknown, one more: not recorded */
+    struct lazy {    /* a column that is read as it is asked for, from SCORE on */
+        struct source *s;
+        double *value; /* [n] of the head last read */
+        int64_t head;  /* its number, or -1 */
+    } lazy[N_COLUMNS];
 };
 
 static void source_destroy(void *ctx)
@@ -32,7 +35,7 @@ static void source_destroy(void *ctx)
     if (!s)
         return;
     for (int c = 0; c < N_COLUMNS; c++)
-        mem_free(s->value[c]);
+        mem_free(s->lazy[c].value);
     mem_free_all(s->step, s->reason);
     heads_free(&s->heads);
     mem_free(s);
@@ -83,44 +86,22 @@ static int read_head(const struct source *s, int c, const struct head *h, double
 
 /* All of a head at once, since rows are asked for in order; head() has checked that the column is
  * complete. */
-static void read_value(struct source *s, int c, int64_t row0, int64_t n, double *out)
+static void read_value(void *ctx, int64_t row0, int64_t n, double *out)
 {
+    struct lazy *lazy = ctx;
+    const struct source *s = lazy->s;
+    int c = (int)(lazy - s->lazy);
     for (int64_t k; n > 0; row0 += k, out += k, n -= k) {
         int64_t head = row0 / s->n, i = row0 % s->n;
         const struct head *h = &s->heads.head[head];
         struct kvf_diag d;
         k = s->n - i < n ? s->n - i : n;
-        if (head != s->head[c] && (s->col[c] < 0 || read_head(s, c, h, s->value[c], &d)))
+        if (head != lazy->head && (s->col[c] < 0 || read_head(s, c, h, lazy->value, &d)))
             for (int64_t r = 0; r < s->n; r++)
-                s->value[c][r] = NAN;
-        s->head[c] = head;
-        memcpy(out, s->value[c] + i, (size_t)k * sizeof *out);
+                lazy->value[r] = NAN;
+        lazy->head = head;
+        memcpy(out, lazy->value + i, (size_t)k * sizeof *out);
     }
-}
-
-static void read_score(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, SCORE, row0, n, out);
-}
-
-static void read_margin(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, MARGIN, row0, n, out);
-}
-
-static void read_tie(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, TIE, row0, n, out);
-}
-
-static void read_hits(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, HITS, row0, n, out);
-}
-
-static void read_first(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, FIRST, row0, n, out);
 }
 
 /* ---- sums over the rows */
@@ -397,13 +378,13 @@ static void put_columns(struct table *out, struct source *s, const struct head_l
     table_lazy(out, "evict_step", "step", TABLE_INT, read_step, s);
     table_lazy(out, "age", "step", TABLE_INT, read_age, s);
     table_coded_str(out, "reason", "", s->reason, reasons, N_REASONS + 2);
-    table_lazy(out, "score", "", TABLE_REAL, read_score, s);
-    table_lazy(out, "margin", "", TABLE_REAL, read_margin, s);
-    table_lazy(out, "tie", "", s->col[TIE] < 0 ? TABLE_REAL : TABLE_INT, read_tie, s);
+    table_lazy(out, "score", "", TABLE_REAL, read_value, &s->lazy[SCORE]);
+    table_lazy(out, "margin", "", TABLE_REAL, read_value, &s->lazy[MARGIN]);
+    table_lazy(out, "tie", "", s->col[TIE] < 0 ? TABLE_REAL : TABLE_INT, read_value, &s->lazy[TIE]);
     if (s->col[HITS] >= 0)
-        table_lazy(out, "hits", "", TABLE_INT, read_hits, s);
+        table_lazy(out, "hits", "", TABLE_INT, read_value, &s->lazy[HITS]);
     if (s->col[FIRST] >= 0)
-        table_lazy(out, "first_hit", "step", TABLE_INT, read_first, s);
+        table_lazy(out, "first_hit", "step", TABLE_INT, read_value, &s->lazy[FIRST]);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -423,9 +404,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     bool whole = s->step && s->reason;
     for (int k = 0; k < N_COLUMNS; k++) {
         s->col[k] = f->column[k];
-        s->value[k] = k < SCORE ? NULL : MEM_RAW(double, (size_t)s->n);
-        s->head[k] = -1;
-        whole &= k < SCORE || s->value[k];
+        s->lazy[k] = (struct lazy){s, k < SCORE ? NULL : MEM_RAW(double, (size_t)s->n), -1};
+        whole &= k < SCORE || s->lazy[k].value;
     }
     return whole ? KVF_OK : KVF_E_NOMEM;
 }

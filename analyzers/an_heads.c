@@ -117,8 +117,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     bool beta = o->by == 1;
     if (beta && strcmp(o->criterion, CRITERION) != 0)
         return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by beta");
-    int err = beta ? signature_open_beta(traces[0], args, o->classes, &s, d)
-                   : signature_open(traces[0], args, o->criterion, o->classes, &s, d);
+    int err = signature_open(traces[0], args, beta ? NULL : o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
     if (err)

@@ -220,8 +220,8 @@ static int allocate(struct signature_source *s)
     return err;
 }
 
-static int open_source(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
-                       const char *classes, struct signature_source **ret, struct kvf_diag *d)
+int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
+                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
 {
     struct signature_source *s = MEM_NEW(struct signature_source, 1);
     if (!s)
@@ -246,18 +246,6 @@ static int open_source(struct kvf_trace *t, const struct analyzer_args *args, co
     else
         *ret = s;
     return err;
-}
-
-int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
-                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
-{
-    return open_source(t, args, criterion, classes, ret, d);
-}
-
-int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
-                        struct signature_source **ret, struct kvf_diag *d)
-{
-    return open_source(t, args, NULL, classes, ret, d);
 }
 
 void signature_close(struct signature_source *s)

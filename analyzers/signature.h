@@ -106,13 +106,11 @@ struct signature_source;
 /* Columns, classes and roles of a trace, which must outlive it.  criterion: of last_selected;
  * classes: a file of rules or NULL.  --head and --tokens of args apply. --tokens chooses the tokens
  * and steps of all features except the features of complete texts: sink_mass, recent and prompt.
+ * criterion NULL: signatures of KV heads, from the retention of gates instead of attention
+ * (retention_rows in signature.c).
  * KVF_OK; KVF_E_NOTFOUND naming the probe that records the missing column; others. */
 int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
                    const char *classes, struct signature_source **ret, struct kvf_diag *d);
-/* The same of KV heads, from the retention of gates instead of attention
- * (retention_rows in signature.c). */
-int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
-                        struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */
 const struct head_list *signature_heads(const struct signature_source *s);
 

@@ -483,6 +483,16 @@ static void learn_embedding(const struct pass *p, const struct pack *pack)
                                 p->f->config->d_model);
 }
 
+void pass_loss_add(struct pass_loss *sum, const struct pass_loss *l, double weight)
+{
+    sum->total += weight * l->total;
+    sum->limit += weight * l->limit;
+    sum->value += weight * l->value;
+    sum->positions += l->positions;
+    for (int i = 0; i < QUALITY_TERMS; i++)
+        sum->term[i] += weight * l->term[i];
+}
+
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
               struct pass_loss *ret)
 {

@@ -34,6 +34,8 @@ struct pass_loss {
     double value;      /* mean over tokens, layers and heads of exp(log beta) or of g */
     int64_t positions; /* predictions scored */
 };
+/* Adds weight times the losses l to sum. */
+void pass_loss_add(struct pass_loss *sum, const struct pass_loss *l, double weight);
 
 struct pass;
 

@@ -186,14 +186,6 @@ static void refresh(struct tuner *t)
         trainable_refresh(t->tuned, t->c.pool);
 }
 
-static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double weight)
-{
-    sum->total += weight * l->total;
-    sum->positions += l->positions;
-    for (int i = 0; i < QUALITY_TERMS; i++)
-        sum->term[i] += weight * l->term[i];
-}
-
 /* Decodes n packs to make their masks. */
 static int make_masks(struct tuner *t, const struct session_options *method,
                       const struct pack *pack, int n, int64_t *ret_left, struct kvf_diag *d)
@@ -261,7 +253,7 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         struct pass_loss l;
         stage_set(&t->stage, masks ? OF_MASKS : 0, 1, a, A);
         err = run_pass(t, method ? t->gone[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
-        add_loss(&ret->loss, &l, 1.0 / A);
+        pass_loss_add(&ret->loss, &l, 1.0 / A);
     }
     return err;
 }
@@ -334,7 +326,7 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
             continue;
         stage_set(&t->stage, 0, 1, i, n_questions * samples);
         err = run_answer(t, a, a->advantage / (samples * a->n), 1.0 / n_questions, t->d_w, &l, d);
-        add_loss(&ret->loss, &l, 1.0 / n_questions);
+        pass_loss_add(&ret->loss, &l, 1.0 / n_questions);
     }
     pass_policy(t->pass, NULL, 0);
     return err ? err : learn(t, ret, d);
