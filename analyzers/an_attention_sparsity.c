@@ -325,7 +325,6 @@ const struct analyzer an_attention_sparsity = {
         {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
         {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
         {"under.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--form step"}),
-    .max_traces = 1,
     HEADS(.state_size = sizeof(struct plan), .choose = choose, .prepare = prepare, .finish = finish,
           .rows = rows, .close = close),
     .describe = describe,

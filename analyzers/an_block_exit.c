@@ -208,7 +208,6 @@ const struct analyzer an_block_exit = {
             {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST",
              "lengths of blocks, rising", "1,16,64"}),
     COLUMNS(LIFE_EVENT_COLUMNS),
-    .max_traces = 1,
     HEADS(LIFE_ANALYSIS(struct state, life_put_metadata)),
     .of_length = life_of_length,
     .describe = describe,

@@ -545,7 +545,6 @@ const struct analyzer an_calibration = {
                         "always, of --criterion"},
             [COL_FIRST] = {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
                            "always, of --criterion"}),
-    .max_traces = 1,
     HEADS(FRAME_USUAL(struct state, struct scratch), .finish = finish, .close = close),
     .describe = calibration_describe,
     .of_length = of_length,

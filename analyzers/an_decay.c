@@ -247,7 +247,6 @@ const struct analyzer an_decay = {
             {OPT_INT, 0, "from", offsetof(struct options, from), "A",
              "age from which lives are judged", "8", .max = INT32_MAX}),
     COLUMNS(LIFE_EVENT_COLUMNS),
-    .max_traces = 1,
     HEADS(LIFE_ANALYSIS(struct state, put_metadata)),
     .of_length = life_of_length,
     .describe = describe,

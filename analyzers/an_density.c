@@ -175,7 +175,6 @@ const struct analyzer an_density = {
             {OPT_STR, 0, "step", offsetof(struct options, step), "N",
              "what query N sees, or what is left at the end", "end"}),
     COLUMNS(COLUMN_EVICT_STEP),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch), .finish = finish),
     .describe = describe,
     POOL(KEYS("head", "layer", "index", "bin_low", "bin_high"), {"share", "count", "total"},

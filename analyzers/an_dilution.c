@@ -742,7 +742,6 @@ const struct analyzer an_dilution = {
              "whether queries chose pages"},
             {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS,
              "the best that the budget allowed"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_QUERY, FRAME_USUAL(struct plan, struct work), .finish = finish),
     .describe = describe,
     .of_length = of_length,

@@ -498,7 +498,6 @@ const struct analyzer an_eviction = {
             [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
             [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS,
                        "first_hit"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_TYPES(struct data, struct churn), .prepare = prepare,
           .thread = thread, .head = head, .finish = finish, .rows = rows, .close = close),
     .describe = describe,

@@ -249,7 +249,6 @@ const struct analyzer an_fates = {
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
             [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), .prepare = prepare,
           .finish = finish, .rows = rows, .close = close),
     .describe = describe,

@@ -198,7 +198,6 @@ const struct analyzer an_ghosts = {
             [KEPT] = {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
             {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
              "entries outside of the layer's own window are not told apart"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_QUERY, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
           .prepare = prepare, .finish = finish, .rows = rows),
     .describe = describe,

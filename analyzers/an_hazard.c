@@ -203,7 +203,6 @@ const struct analyzer an_hazard = {
             LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
     COLUMNS(COLUMN_SELECTED,
             {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"}),
-    .max_traces = 1,
     HEADS(LIFE_ANALYSIS(struct state, life_put_metadata)),
     .of_length = life_of_length,
     .describe = describe,

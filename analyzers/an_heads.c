@@ -184,7 +184,6 @@ const struct analyzer an_heads = {
             CLASSES_OPTION(struct options, classes)),
     COLUMNS(SIGNATURE_COLUMNS("always"), {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
                                           "--by beta, in place of all others"}),
-    .max_traces = 1,
     .run = run,
     .describe = describe,
     POOL(KEYS("head", "layer", "index"), {"window"}, {"sink_mass"}, {"recent"}, {"spread"},

@@ -352,7 +352,6 @@ const struct analyzer an_intermittency = {
          "always, of --criterion"},
         {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
          "always, of --criterion"}),
-    .max_traces = 1,
     HEADS(LIFE_ANALYSIS(struct plan, put_metadata)),
     .describe = describe,
     POOL(KEYS(LIFE_KEYS, "quantity", "above"), {"share", "over", "tokens"},

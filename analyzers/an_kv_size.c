@@ -321,7 +321,6 @@ const struct analyzer an_kv_size = {
     COLUMNS(COLUMN_EVICT_STEP,
             {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
              "the prompt ends where the run header says, or else it has no tokens"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
           FRAME_RECORDS(struct row), .finish = finish),
     .describe = describe,

@@ -260,7 +260,6 @@ const struct analyzer an_occupancy = {
             CLASSES_OPTION(struct options, classes)),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP, [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN,
                                                    COLUMN_CAN_LACK, "the rows of each role"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct plan, struct scratch), .close = close),
     .describe = describe,
     .of_length = of_length,

@@ -523,7 +523,6 @@ const struct analyzer an_overlap = {
     COLUMNS({"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
             {"window.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 128"},
             {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 16"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct plan, struct work), .finish = finish,
           .close = close),
     .describe = describe,

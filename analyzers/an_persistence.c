@@ -377,7 +377,6 @@ const struct analyzer an_persistence = {
             LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
     COLUMNS(
         {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"}),
-    .max_traces = 1,
     HEADS(FRAME_TYPES(struct plan, struct scratch), FRAME_RECORDS(struct row), .choose = choose,
           .prepare = prepare, .thread = thread, .head = head, .finish = finish,
           .rows = life_put_metadata, .close = life_close),

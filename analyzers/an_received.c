@@ -663,7 +663,6 @@ const struct analyzer an_received = {
         {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
         {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
         {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"}),
-    .max_traces = 1,
     .run = run,
     .describe = describe,
     /* Of --spread heads. */

@@ -254,7 +254,6 @@ const struct analyzer an_regret = {
              "one row per head: its mean over the steps from the first loss on"}),
     COLUMNS({"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
             {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_QUERY, FRAME_TYPES(struct plan, struct scratch), .choose = choose,
           .prepare = prepare, .thread = thread, .head = find_loss, .finish = finish, .rows = rows),
     .describe = describe,

@@ -375,7 +375,6 @@ const struct analyzer an_retention = {
                           "one of it and last_selected.*; --source gate"},
             [AGE] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
                      "of --criterion, without log_beta; --source last-use"}),
-    .max_traces = 1,
     HEADS(FRAME_USUAL(struct data, struct scratch), .close = close),
     .describe = describe,
 };

@@ -192,7 +192,6 @@ const struct analyzer an_runs = {
     OPTIONS({OPT_STR, 0, "step", offsetof(struct options, step), "N",
              "what query N sees, or what is left at the end", "end"}),
     COLUMNS(COLUMN_EVICT_STEP),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
           FRAME_RECORDS(struct row), .finish = finish),
     .describe = describe,

@@ -203,7 +203,6 @@ const struct analyzer an_sparsity = {
             {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind beta"},
             {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
              "--kind last-use, of --criterion"}),
-    .max_traces = 1,
     HEADS(FRAME_USUAL(struct plan, struct scratch)),
     .describe = describe,
     POOL(KEYS("kind", "layer", "index", "head"), {"sparsity"}),

@@ -473,7 +473,6 @@ const struct analyzer an_survival = {
             LIFE_OPTION_GROUPS),
     COLUMNS(COLUMN_SELECTED, {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
                               "--skip-trivial, --criterion held"}),
-    .max_traces = 1,
     HEADS(LIFE_ANALYSIS(struct plan, put_metadata)),
     .describe = describe,
     .of_length = of_length,

@@ -478,7 +478,6 @@ const struct analyzer an_variance = {
                        "the factor key length"},
             {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
             {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
           .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,

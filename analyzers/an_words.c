@@ -379,7 +379,6 @@ const struct analyzer an_words = {
             [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
             {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
              "--sort retention; else log_beta is blank without it"}),
-    .max_traces = 1,
     HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
           .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,

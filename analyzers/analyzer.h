@@ -93,7 +93,7 @@ struct analyzer {
     const char *example;       /* one line that runs in a folder where the examples before it ran */
     const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
     int min_traces;            /* 0 is 1 */
-    int max_traces;            /* 1, or up to 256 for analyses that compare */
+    int max_traces;            /* 0 is 1; up to 256 for analyses that compare */
 
     /* The columns that it reads, the frame's first: ends with a name of NULL. */
     const struct column_use *columns;
