@@ -7,6 +7,7 @@
 #include "analyzers/analyzer.h"
 #include "analyzers/dynamics.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/stats.h"
 
 static const char *const step_words[] = {"answer", "prompt", "all", NULL};
@@ -36,7 +37,8 @@ struct row {
 struct data {
     struct head_list heads;
     struct row *row;
-    int64_t rows, room;
+    int64_t rows;
+    size_t room;
     int head;      /* that rows are of */
     int surrogate; /* 1: of shuffled vectors */
     int64_t undefined;
@@ -52,13 +54,8 @@ struct tail {
 static struct row *put(struct data *x, const char *quantity, int64_t index, double value)
 {
     static struct row unused;
-    if (!x->err && x->rows == x->room) {
-        int64_t room = x->room ? 2 * x->room : 1024;
-        struct row *p = mem_grow(x->row, (size_t)x->room, (size_t)room, sizeof *p);
-        x->err = p ? KVF_OK : KVF_E_NOMEM;
-        x->row = p ? p : x->row;
-        x->room = p ? room : x->room;
-    }
+    if (!x->err && !mem_room(&x->row, (size_t)x->rows, &x->room, 1024, sizeof *x->row))
+        x->err = KVF_E_NOMEM;
     if (x->err)
         return &unused;
     int h = x->head;

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/order.h"
+#include "base/room.h"
 
 enum { MOST_BYTES = 64 << 20 };
 
@@ -71,14 +72,8 @@ struct names {
 
 static int keep_name(struct names *l, const char *name)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 64;
-        char **grown = mem_grow(l->name, l->n, cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        l->name = grown;
-        l->cap = cap;
-    }
+    if (!mem_room(&l->name, l->n, &l->cap, 64, sizeof *l->name))
+        return KVF_E_NOMEM;
     l->name[l->n] = mem_strdup(name);
     return l->name[l->n++] ? KVF_OK : KVF_E_NOMEM;
 }

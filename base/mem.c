@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/room.h"
 
 bool mem_mul(size_t a, size_t b, size_t *ret)
 {
@@ -88,6 +89,21 @@ void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
         memcpy(q, p, (old_n < new_n ? old_n : new_n) * size);
     mem_free(p);
     return q;
+}
+
+bool mem_room(void *array, size_t n, size_t *cap, size_t least, size_t size)
+{
+    void *p;
+    if (n < *cap)
+        return true;
+    memcpy(&p, array, sizeof p); /* any pointer to an object */
+    size_t more = *cap ? 2 * *cap : least;
+    p = mem_grow(p, n, more, size);
+    if (!p)
+        return false;
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return true;
 }
 
 static void *widened(const struct mem_rows *a, const unsigned char *old, size_t old_cap, size_t cap)

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/table.h"
 #include "base/whole.h"
 
@@ -179,14 +180,8 @@ static void add_reals(struct table *t, const char *name, const char *unit, enum 
 
 static char *add_text(struct column *c, const char *s)
 {
-    if (c->n_texts == c->cap_texts) {
-        size_t cap = c->cap_texts ? 2 * c->cap_texts : 16;
-        char **list = mem_grow(c->text, c->n_texts, cap, sizeof *list);
-        if (!list)
-            return NULL;
-        c->text = list;
-        c->cap_texts = cap;
-    }
+    if (!mem_room(&c->text, c->n_texts, &c->cap_texts, 16, sizeof *c->text))
+        return NULL;
     char *copy = mem_strdup(s);
     if (copy)
         c->text[c->n_texts++] = copy;

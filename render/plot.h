@@ -39,7 +39,8 @@ struct plot {
     struct plot_series *series;
     struct plot_mark *mark;
     int n_panels, n_lines, n_series, n_marks;
-    int line_room, series_room, last; /* last: index of the last series that got a point, or -1 */
+    size_t line_room, series_room;
+    int last; /* index of the last series that got a point, or -1 */
 
     const char *xlabel, *ylabel;
     char text[96];  /* buffer for a label that the figure formats */

@@ -16,6 +16,7 @@ struct text_panel {
 struct text_sheet {
     const struct table *t;
     struct text_panel *panel; /* owned */
+    size_t room;              /* of panel */
     int n, columns, bands;
     bool one;                  /* every panel is one head */
     const char *head;          /* the single head of all panels, or NULL */
@@ -46,7 +47,8 @@ struct text_slice {
 /* The slices of all pages. */
 struct text_slices {
     struct text_slice *item; /* owned */
-    int n, room, pages;
+    int n, pages;
+    size_t room;
     int bands; /* bands that are placed */
 };
 /* Place the panels on as many pages as needed, or shorten them to fit on one page. */

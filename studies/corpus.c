@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/room.h"
 #include "studies/corpus_rows.h"
 
 static const size_t MOST_BYTES = (size_t)4 << 30; /* of all replicates */
@@ -187,14 +188,8 @@ static int add_entry(struct corpus *c, const struct corpus_entry *e, struct kvf_
 {
     if (c->n_entries >= CORPUS_MOST_DOCUMENTS)
         return kvf_fail(d, KVF_E_LIMIT, "more than %d documents", CORPUS_MOST_DOCUMENTS);
-    if (c->n_entries == c->cap_entries) {
-        size_t cap = c->cap_entries ? 2 * c->cap_entries : 64;
-        struct corpus_entry *list = mem_grow(c->entry, c->n_entries, cap, sizeof *list);
-        if (!list)
-            return KVF_E_NOMEM;
-        c->entry = list;
-        c->cap_entries = cap;
-    }
+    if (!mem_room(&c->entry, c->n_entries, &c->cap_entries, 64, sizeof *c->entry))
+        return KVF_E_NOMEM;
     c->entry[c->n_entries++] = *e;
     c->sorted = false;
     return KVF_OK;

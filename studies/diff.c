@@ -5,6 +5,7 @@
 
 #include "analyzers/common.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 #include "studies/diff.h"
 #include "studies/diff_header.h"
@@ -43,14 +44,8 @@ static size_t text(struct result *r, const char *s)
 
 static struct row *add(struct result *r, const char *kind, const char *name)
 {
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 64;
-        struct row *grown = mem_grow(r->row, r->cap, cap, sizeof *grown);
-        if (!grown)
-            return NULL;
-        r->row = grown;
-        r->cap = cap;
-    }
+    if (!mem_room(&r->row, r->n, &r->cap, 64, sizeof *r->row))
+        return NULL;
     struct row *x = &r->row[r->n++];
     *x = (struct row){.kind = kind, .state = "equal", .index = -1, .largest = NAN};
     x->a = x->b = x->type_a = x->type_b = x->head = text(r, "");

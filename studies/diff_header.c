@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/order.h"
+#include "base/room.h"
 #include "studies/diff_header.h"
 
 enum { MOST_DEPTH = 66, MOST_TEXT = 64 << 20 };
@@ -28,14 +29,8 @@ static void put_value(struct buf *b, const struct json *node)
 
 static int put_pair(struct flat *f, const struct buf *key, const struct json *node, const char *raw)
 {
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 64;
-        struct flat_pair *grown = mem_grow(f->pair, f->cap, cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        f->pair = grown;
-        f->cap = cap;
-    }
+    if (!mem_room(&f->pair, f->n, &f->cap, 64, sizeof *f->pair))
+        return KVF_E_NOMEM;
     struct flat_pair *p = &f->pair[f->n++];
     p->key_at = f->text.len;
     buf_add(&f->text, key->data, key->len);

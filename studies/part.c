@@ -7,6 +7,7 @@
 
 #include "analyzers/common.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 #include "studies/part.h"
 
@@ -235,8 +236,9 @@ struct entry {
 };
 
 struct entries {
-    struct entry *row;     /* [cap] */
-    int64_t n, cap, found; /* found: rows that there are, n of them kept */
+    struct entry *row; /* [cap] */
+    size_t cap;
+    int64_t n, found; /* found: rows that there are, n of them kept */
 };
 
 static int push(struct entries *e, int64_t most, struct entry row)
@@ -244,14 +246,8 @@ static int push(struct entries *e, int64_t most, struct entry row)
     e->found++;
     if (most > 0 && e->n >= most)
         return KVF_OK;
-    if (e->n == e->cap) {
-        int64_t cap = e->cap ? 2 * e->cap : 64;
-        struct entry *grown = mem_grow(e->row, (size_t)e->cap, (size_t)cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        e->row = grown;
-        e->cap = cap;
-    }
+    if (!mem_room(&e->row, (size_t)e->n, &e->cap, 64, sizeof *e->row))
+        return KVF_E_NOMEM;
     e->row[e->n++] = row;
     return KVF_OK;
 }
