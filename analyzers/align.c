@@ -106,8 +106,7 @@ int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1
                        "before they part");
     for (int k = 0; k < 2; k++) {
         buf_finish(&x[k].bytes);
-        mem_free(x[k].end);
-        mem_free(x[k].special);
+        mem_free_all(x[k].end, x[k].special);
     }
     if (err)
         align_free(ret);
@@ -116,9 +115,7 @@ int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1
 
 void align_free(struct alignment *x)
 {
-    mem_free(x->end);
-    mem_free(x->special[0]);
-    mem_free(x->special[1]);
+    mem_free_all(x->end, x->special[0], x->special[1]);
     *x = (struct alignment){.n = 0};
 }
 
@@ -167,8 +164,7 @@ int align_ranks(struct kvf_trace *t, int column, const struct head_list *heads,
         gather(x, side, sum, v, piece);
         err = standardise(piece, x->n, all + (size_t)h * (size_t)x->n);
     }
-    mem_free(v);
-    mem_free(piece);
+    mem_free_all(v, piece);
     if (err)
         mem_free(all);
     else

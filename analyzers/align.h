@@ -1,6 +1,5 @@
 /* align.h - tokens of one text under two tokenizers, and how alike heads are over them. */
-#ifndef KVF_ANALYZERS_ALIGN_H
-#define KVF_ANALYZERS_ALIGN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ void align_free(struct alignment *x);
  * equal values have NaN.  side: 0 or 1. */
 int align_ranks(struct kvf_trace *t, int column, const struct head_list *heads,
                 const struct alignment *x, int side, bool sum, float **ret, struct kvf_diag *d);
-
-#endif

@@ -19,13 +19,6 @@ struct options {
     double top;
     int64_t skip;
 };
-static const struct opt options[] = {
-    {OPT_REAL, 0, "top", offsetof(struct options, top), "P",
-     "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},
-    {OPT_INT, 0, "skip", offsetof(struct options, skip), "N", "leave out the first N tokens", "0",
-     .max = KVF_MAX_STEPS},
-    {.type = OPT_END},
-};
 
 struct data {
     struct kvf_trace *const *t;
@@ -483,21 +476,19 @@ static void describe(const struct table *t, struct buf *out)
     mem_free(v);
 }
 
-static const struct column_use columns[] = {
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    {.name = NULL},
-};
-
 const struct analyzer an_agreement = {
     .name = "agreement",
     .summary = "whether different gates say the same of the same tokens",
     .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
-    .options = options,
+    OPTIONS({OPT_REAL, 0, "top", offsetof(struct options, top), "P",
+             "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},
+            {OPT_INT, 0, "skip", offsetof(struct options, skip), "N",
+             "leave out the first N tokens", "0", .max = KVF_MAX_STEPS}),
     .min_traces = 2,
-    .columns = columns,
+    COLUMNS({"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL}),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -16,14 +16,6 @@ enum { MOST_TRACES = 256, AUTO_K = 12 };
 struct options {
     const char *k, *criterion, *classes;
 };
-static const struct opt options[] = {
-    {OPT_STR, 0, "k", offsetof(struct options, k), "N",
-     "clusters; auto: of 2 to 12 those of the largest mean silhouette", "auto"},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses", "mass.90"},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
 
 struct atlas {
     int n_traces;
@@ -196,8 +188,7 @@ static int compare_halves(struct atlas *x)
     }
     if (!err)
         err = medoids_adjusted_rand(cluster, cluster + x->n, x->n, (size_t)x->k, &x->rand);
-    mem_free(cluster);
-    mem_free(medoid);
+    mem_free_all(cluster, medoid);
     return err;
 }
 
@@ -429,17 +420,16 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct column_use columns[] = {
-    SIGNATURE_COLUMNS("always"),
-    {.name = NULL},
-};
-
 const struct analyzer an_atlas = {
     .name = "atlas",
     .summary = "clusters of heads over many texts, and how stable they are",
     .example = "kvfate atlas text1.kvf text2.kvf -o atlas.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS({OPT_STR, 0, "k", offsetof(struct options, k), "N",
+             "clusters; auto: of 2 to 12 those of the largest mean silhouette", "auto"},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set behind last uses", "mass.90"},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS(SIGNATURE_COLUMNS("always")),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -3,7 +3,6 @@
  * entry; form=step: the weights of each query by themselves. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/windows.h"
@@ -19,18 +18,6 @@ static const char *const max_words[] = {"counted", "all", NULL};
 struct options {
     int form, entries, max;
     const char *p;
-};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "form", offsetof(struct options, form), "F",
-     "scores: of the last 16 queries together, or of each query", "window", .words = forms},
-    {OPT_STR, 0, "p", offsetof(struct options, p), "LIST", "shares of the largest score",
-     .absent = "0.0001,0.001,0.01,0.1; window: 0.02,0.05, too"},
-    {OPT_WORD, 0, "entries", offsetof(struct options, entries), "E",
-     "of the last 512 tokens, or of all; auto: kept where any was evicted", "auto",
-     .words = entry_words},
-    {OPT_WORD, 0, "max", offsetof(struct options, max), "M",
-     "the largest score of the tokens that are counted, or of all", "counted", .words = max_words},
-    {.type = OPT_END},
 };
 
 struct cell { /* of a group of heads and a p */
@@ -320,38 +307,26 @@ static void describe(const struct table *t, struct buf *out)
                    step ? "queries" : "tokens");
 }
 
-static const char *const pool_keys[] = {"head", "layer", "index", "form", "p", NULL};
-static const struct analyzer_measure pool_measures[] = {
-    {"sparsity", NULL, NULL},
-    {"share", "under", "tokens"},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {pool_keys, pool_measures};
-
-static const struct head_analysis heads = {
-    .state_size = sizeof(struct plan),
-    .choose = choose,
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
-    {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
-    {"under.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--form step"},
-    {.name = NULL},
-};
-
 const struct analyzer an_attention_sparsity = {
     .name = "attention-sparsity",
     .summary = "share of tokens with less than p times the largest score",
     .example = "kvfate attention-sparsity run.kvf -o sparsity.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_WORD, 0, "form", offsetof(struct options, form), "F",
+             "scores: of the last 16 queries together, or of each query", "window", .words = forms},
+            {OPT_STR, 0, "p", offsetof(struct options, p), "LIST", "shares of the largest score",
+             .absent = "0.0001,0.001,0.01,0.1; window: 0.02,0.05, too"},
+            {OPT_WORD, 0, "entries", offsetof(struct options, entries), "E",
+             "of the last 512 tokens, or of all; auto: kept where any was evicted", "auto",
+             .words = entry_words},
+            {OPT_WORD, 0, "max", offsetof(struct options, max), "M",
+             "the largest score of the tokens that are counted, or of all", "counted",
+             .words = max_words}),
+    COLUMNS(
+        {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
+        {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--form window, the default"},
+        {"under.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--form step"}),
+    HEADS(.state_size = sizeof(struct plan), .choose = choose, .prepare = prepare, .finish = finish,
+          .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "form", "p"), {"sparsity"}, {"share", "under", "tokens"}),
 };

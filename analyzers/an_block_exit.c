@@ -13,12 +13,6 @@ struct options {
     struct life_options life;
     const char *blocks;
 };
-static const struct opt options[] = {
-    {OPT_GROUP, .offset = 0, .group = life_event_options},
-    {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST", "lengths of blocks, rising",
-     "1,16,64"},
-    {.type = OPT_END},
-};
 
 struct state {
     struct life life;
@@ -206,31 +200,16 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"epsilon", "exits", "at_risk"},
-    {"least", NULL, NULL},
-    {"excess", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "block", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {LIFE_ANALYSIS(struct state, life_put_metadata)};
-
-static const struct column_use columns[] = {
-    LIFE_EVENT_COLUMNS,
-    {.name = NULL},
-};
-
 const struct analyzer an_block_exit = {
     .name = "block-exit",
     .summary = "probability that a token leaves the selected set within b steps",
     .example = "kvfate block-exit run.kvf --criterion top256",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_GROUP, .offset = 0, .group = life_event_options},
+            {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST",
+             "lengths of blocks, rising", "1,16,64"}),
+    COLUMNS(LIFE_EVENT_COLUMNS),
+    HEADS(LIFE_ANALYSIS(struct state, life_put_metadata)),
     .of_length = life_of_length,
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "block"), {"epsilon", "exits", "at_risk"}, {"least"}, {"excess"}),
 };

@@ -23,25 +23,6 @@ struct options {
     int64_t bins, budget, follow_up;
     int64_t near; /* no option: 0, or as of_length sets it */
 };
-static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "top64 ... top512, mass.90 ... mass.99", "top64"},
-    {OPT_WORD, 0, "group", offsetof(struct options, group), "G",
-     "events: of a KV head, those of any of its query heads; or of each query head", "any",
-     .words = groups},
-    {OPT_STR, 0, "event", offsetof(struct options, event), "LIST",
-     "ever-again, at-age, no-exit, a list, or all", "all"},
-    {OPT_STR, 0, "horizon", offsetof(struct options, horizon), "LIST", "at most 16 ages, each once",
-     .absent = "1, 4, 16, ... below T"},
-    {OPT_INT, 0, "bins", offsetof(struct options, bins), "N",
-     "bins of the predicted probability, of equal width", "10", .min = 1, .max = MOST_BINS},
-    {OPT_INT, 0, "budget", offsetof(struct options, budget), "B",
-     "entries held where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
-    {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "W",
-     "ever-again: only tokens with W queries or more after the horizon", "-1",
-     .absent = "64, or T / 4 if less", .max = INT32_MAX},
-    {.type = OPT_END},
-};
 
 enum { COL_EVICT, COL_BETA, COL_LAST, COL_AT, COL_FIRST, N_COLUMNS };
 
@@ -466,9 +447,7 @@ static int fill(const struct head_list *heads, const struct plan *p, const struc
     }
     if (!err)
         put_block(p, x, x->pool, m * heads->n, &all, &room, near_all, found, heads->n);
-    mem_free(room.bin);
-    mem_free(room.yes);
-    mem_free(room.no);
+    mem_free_all(room.bin, room.yes, room.no);
     return err;
 }
 
@@ -538,42 +517,38 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     return check_rows(p, f->heads.n, d);
 }
 
-static const struct head_analysis heads = {
-    FRAME_USUAL(struct state, struct scratch),
-    .finish = finish,
-    .close = close,
-};
-
-static const char *const keys[] = {"head",  "layer",   "index", "kind", "event",
-                                   "score", "horizon", "bin",   NULL};
-static const struct analyzer_measure measures[] = {
-    {"observed", "yes", "n"},   {"predicted", NULL, "n"}, {"brier", NULL, "n"},
-    {"auroc", NULL, NULL},      {"tau", NULL, NULL},      {"auroc_early", NULL, NULL},
-    {"auroc_near", NULL, NULL}, {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    [COL_EVICT] = COLUMN_EVICT_STEP,
-    [COL_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    [COL_LAST] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-                  "always, of --criterion"},
-    [COL_AT] = {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-                "always, of --criterion"},
-    [COL_FIRST] = {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-                   "always, of --criterion"},
-    {.name = NULL},
-};
-
 const struct analyzer an_calibration = {
     .name = "calibration",
     .summary = "retention of gates against what became of the tokens",
     .example = "kvfate calibration run.kvf -o calibration.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "top64 ... top512, mass.90 ... mass.99", "top64"},
+            {OPT_WORD, 0, "group", offsetof(struct options, group), "G",
+             "events: of a KV head, those of any of its query heads; or of each query head", "any",
+             .words = groups},
+            {OPT_STR, 0, "event", offsetof(struct options, event), "LIST",
+             "ever-again, at-age, no-exit, a list, or all", "all"},
+            {OPT_STR, 0, "horizon", offsetof(struct options, horizon), "LIST",
+             "at most 16 ages, each once", .absent = "1, 4, 16, ... below T"},
+            {OPT_INT, 0, "bins", offsetof(struct options, bins), "N",
+             "bins of the predicted probability, of equal width", "10", .min = 1, .max = MOST_BINS},
+            {OPT_INT, 0, "budget", offsetof(struct options, budget), "B",
+             "entries held where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
+            {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "W",
+             "ever-again: only tokens with W queries or more after the horizon", "-1",
+             .absent = "64, or T / 4 if less", .max = INT32_MAX}),
+    COLUMNS([COL_EVICT] = COLUMN_EVICT_STEP,
+            [COL_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+            [COL_LAST] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                          "always, of --criterion"},
+            [COL_AT] = {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                        "always, of --criterion"},
+            [COL_FIRST] = {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                           "always, of --criterion"}),
+    HEADS(FRAME_USUAL(struct state, struct scratch), .finish = finish, .close = close),
     .describe = calibration_describe,
     .of_length = of_length,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "kind", "event", "score", "horizon", "bin"),
+         {"observed", "yes", "n"}, {"predicted", NULL, "n"}, {"brier", NULL, "n"}, {"auroc"},
+         {"tau"}, {"auroc_early"}, {"auroc_near"}),
 };

@@ -4,7 +4,6 @@
  * the rank correlation over the tokens of one text. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/records.h"
@@ -30,23 +29,6 @@ struct options {
     bool match;
     double level;
     const char *groups, *value, *criterion, *classes;
-};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
-     "signatures, or tokens of equal texts", "signature", .words = by_words},
-    {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
-     "best assignment alone, with what differs and whether it is proven"},
-    {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
-     "texts that belong together: each by itself, those of a model, the first N and the rest",
-     "each"},
-    {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
-     "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
-    {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
-     VALUE},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses", CRITERION},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
 };
 
 struct side {
@@ -104,8 +86,7 @@ static int distances_of_tokens(struct job *x, const struct side *a, const struct
         }
     x->pieces += text.n;
     x->bytes += text.bytes;
-    mem_free(u);
-    mem_free(v);
+    mem_free_all(u, v);
     align_free(&text);
     return err;
 }
@@ -146,8 +127,7 @@ static int compare(struct job *x, int a, int b, struct kvf_diag *d)
         err = partner ? best_partners(D, p->heads->n, q->heads->n, partner) : KVF_E_NOMEM;
     if (!err)
         put_pairs(x, a, b, D, partner);
-    mem_free(partner);
-    mem_free(D);
+    mem_free_all(partner, D);
     return err;
 }
 
@@ -452,8 +432,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     }
     for (int g = 0; x.group && g < x.n_groups; g++)
         compare_group_free(&x.group[g]);
-    mem_free(x.group);
-    mem_free(x.row);
+    mem_free_all(x.group, x.row);
     return err;
 }
 
@@ -496,18 +475,27 @@ static void describe(const struct table *t, struct buf *out)
     describe_space(t, "kv", out);
 }
 
-static const struct column_use columns[] = {
-    SIGNATURE_COLUMNS("unless --by tokens"),
-    {.name = NULL},
-};
-
 const struct analyzer an_compare = {
     .name = "compare",
     .summary = "how far apart heads of several runs are, and which is which",
     .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
-    .options = options,
+    OPTIONS(
+        {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+         "signatures, or tokens of equal texts", "signature", .words = by_words},
+        {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
+         "best assignment alone, with what differs and whether it is proven"},
+        {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
+         "texts that belong together: each by itself, those of a model, the first N and the rest",
+         "each"},
+        {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
+         "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
+        {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
+         VALUE},
+        {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+         "selected set behind last uses", CRITERION},
+        CLASSES_OPTION(struct options, classes)),
     .min_traces = 2,
-    .columns = columns,
+    COLUMNS(SIGNATURE_COLUMNS("unless --by tokens")),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

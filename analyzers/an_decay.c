@@ -16,12 +16,6 @@ struct options {
     struct life_options life;
     int64_t from;
 };
-static const struct opt options[] = {
-    {OPT_GROUP, .offset = 0, .group = life_event_options},
-    {OPT_INT, 0, "from", offsetof(struct options, from), "A", "age from which lives are judged",
-     "8", .max = INT32_MAX},
-    {.type = OPT_END},
-};
 
 struct state {
     struct life life;
@@ -245,30 +239,16 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"gain", NULL, NULL},
-    {"value", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "law", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {LIFE_ANALYSIS(struct state, put_metadata)};
-
-static const struct column_use columns[] = {
-    LIFE_EVENT_COLUMNS,
-    {.name = NULL},
-};
-
 const struct analyzer an_decay = {
     .name = "decay",
     .summary = "whether the use of tokens decays geometrically or by another law",
     .example = "kvfate decay run.kvf",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_GROUP, .offset = 0, .group = life_event_options},
+            {OPT_INT, 0, "from", offsetof(struct options, from), "A",
+             "age from which lives are judged", "8", .max = INT32_MAX}),
+    COLUMNS(LIFE_EVENT_COLUMNS),
+    HEADS(LIFE_ANALYSIS(struct state, put_metadata)),
     .of_length = life_of_length,
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "law"), {"gain"}, {"value"}),
 };

@@ -10,13 +10,6 @@ struct options {
     int64_t bins;
     const char *step;
 };
-static const struct opt options[] = {
-    {OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20", .min = 1,
-     .max = 1 << 16},
-    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-     "what query N sees, or what is left at the end", "end"},
-    {.type = OPT_END},
-};
 
 struct data {
     int64_t step, length, bins; /* positions are of [0, length) */
@@ -173,33 +166,17 @@ static void describe(const struct table *t, struct buf *out)
                table_real(t, share, all), table_real(t, share, all + bins - 1), 1 / (double)bins);
 }
 
-static const char *const keys[] = {"head", "layer", "index", "bin_low", "bin_high", NULL};
-static const struct analyzer_measure measures[] = {
-    {"share", "count", "total"},
-    {"mean", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_USUAL(struct data, struct scratch),
-    .finish = finish,
-};
-
-static const struct column_use columns[] = {
-    COLUMN_EVICT_STEP,
-    {.name = NULL},
-};
-
 const struct analyzer an_density = {
     .name = "density",
     .summary = "where in the text the entries lie that are held",
     .example = "kvfate density run.kvf -o density.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20",
+             .min = 1, .max = 1 << 16},
+            {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+             "what query N sees, or what is left at the end", "end"}),
+    COLUMNS(COLUMN_EVICT_STEP),
+    HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch), .finish = finish),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "bin_low", "bin_high"), {"share", "count", "total"},
+         {"mean"}),
 };

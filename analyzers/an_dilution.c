@@ -14,9 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/common.h"
 #include "analyzers/frame.h"
-#include "base/json.h"
 #include "libtrace/run_header.h"
 #include "base/stats.h"
 
@@ -229,17 +227,6 @@ struct options {
     int weights;
     int64_t every; /* 0: not given */
     bool mean;
-};
-static const struct opt options[] = {
-    {OPT_STR, 0, "useful", offsetof(struct options, useful), "U",
-     "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D", .absent = "span, else topk:64"},
-    {OPT_WORD, 0, "weights", offsetof(struct options, weights), "W",
-     "retention: what queries saw, or of gates, not applied", "run", .words = weight_words},
-    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
-     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
-    {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
-     "one row per head: its mean over the steps"},
-    {.type = OPT_END},
 };
 
 enum value { DILUTION, USEFUL, RHO_U, RHO_D, RETAINED, BOUND, ORACLE, SIZE, DELTA, N_VALUES };
@@ -729,51 +716,36 @@ static void describe(const struct table *t, struct buf *out)
                    undefined);
 }
 
-static const char *const keys[] = {"head", "step", NULL};
-static const struct analyzer_measure measures[] = {
-    {"dilution", NULL, NULL},
-    {"useful_mass", NULL, NULL},
-    {"rho_u", NULL, NULL},
-    {"rho_d", NULL, NULL},
-    {"dilution_retained", NULL, NULL},
-    {"bound", NULL, NULL},
-    {"dilution_oracle", NULL, NULL},
-    {"preferential_share", "preferential", "compared"},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_QUERY,
-    FRAME_USUAL(struct plan, struct work),
-    .finish = finish,
-};
-
-static const struct column_use columns[] = {
-    {"useful.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
-    {"dilution.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
-    {"size.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
-    {"near.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
-    {"kept.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "kept, rho"},
-    {"rho_u.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_u"},
-    {"rho_d.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_d"},
-    {"beta.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--weights beta"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether queries saw everything"},
-    {"read.count", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether queries chose pages"},
-    {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS,
-     "the best that the budget allowed"},
-    {.name = NULL},
-};
-
 const struct analyzer an_dilution = {
     .name = "dilution",
     .summary = "attention that goes to entries which are of no use",
     .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "useful", offsetof(struct options, useful), "U",
+             "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D", .absent = "span, else topk:64"},
+            {OPT_WORD, 0, "weights", offsetof(struct options, weights), "W",
+             "retention: what queries saw, or of gates, not applied", "run", .words = weight_words},
+            {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+             .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+            {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
+             "one row per head: its mean over the steps"}),
+    COLUMNS({"useful.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+            {"dilution.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+            {"size.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
+            {"near.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always"},
+            {"kept.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "kept, rho"},
+            {"rho_u.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_u"},
+            {"rho_d.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS, "rho_d"},
+            {"beta.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "--weights beta"},
+            {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
+             "whether queries saw everything"},
+            {"read.count", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS,
+             "whether queries chose pages"},
+            {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_HELPS,
+             "the best that the budget allowed"}),
+    HEADS(.space = KVF_SPACE_QUERY, FRAME_USUAL(struct plan, struct work), .finish = finish),
     .describe = describe,
     .of_length = of_length,
-    .pool = &pool,
+    POOL(KEYS("head", "step"), {"dilution"}, {"useful_mass"}, {"rho_u"}, {"rho_d"},
+         {"dilution_retained"}, {"bound"}, {"dilution_oracle"},
+         {"preferential_share", "preferential", "compared"}),
 };

@@ -2,12 +2,12 @@
  * and Figure 8).  For each head the vectors of several runs are reduced to their principal
  * components r_t; per prompt r_(t+1) = A r_t + b + e is fitted. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"
 #include "analyzers/dynamics.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/stats.h"
 
 static const char *const step_words[] = {"answer", "prompt", "all", NULL};
@@ -18,21 +18,6 @@ struct options {
     int64_t components, seed;
     int steps, split, rope;
     double train;
-};
-static const struct opt options[] = {
-    {OPT_INT, 0, "components", offsetof(struct options, components), "M", "principal components",
-     "8", .min = 1, .max = VAR1_MOST},
-    {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
-     "answer", .words = step_words},
-    {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
-     "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
-    {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
-     "0.75"},
-    {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
-     "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
-    {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
-     .max = 9e15},
-    {.type = OPT_END},
 };
 
 enum { MOST_RUNS = 256, N_TAIL = 25 }; /* |w| > 0, 0.25, ..., 6 */
@@ -52,7 +37,8 @@ struct row {
 struct data {
     struct head_list heads;
     struct row *row;
-    int64_t rows, room;
+    int64_t rows;
+    size_t room;
     int head;      /* that rows are of */
     int surrogate; /* 1: of shuffled vectors */
     int64_t undefined;
@@ -68,13 +54,8 @@ struct tail {
 static struct row *put(struct data *x, const char *quantity, int64_t index, double value)
 {
     static struct row unused;
-    if (!x->err && x->rows == x->room) {
-        int64_t room = x->room ? 2 * x->room : 1024;
-        struct row *p = mem_grow(x->row, (size_t)x->room, (size_t)room, sizeof *p);
-        x->err = p ? KVF_OK : KVF_E_NOMEM;
-        x->row = p ? p : x->row;
-        x->room = p ? room : x->room;
-    }
+    if (!x->err && !mem_room(&x->row, (size_t)x->rows, &x->room, 1024, sizeof *x->row))
+        x->err = KVF_E_NOMEM;
     if (x->err)
         return &unused;
     int h = x->head;
@@ -230,8 +211,7 @@ static int take_fits(struct data *x, const struct dynamics *dy)
         put_tail(x, "tail.train", "kurtosis.train", &train);
         put_tail(x, "tail.test", "kurtosis.test", &test);
     }
-    mem_free(radius);
-    mem_free(r2);
+    mem_free_all(radius, r2);
     return err ? err : x->err;
 }
 
@@ -289,9 +269,7 @@ static int put_columns(const struct data *x, struct table *t)
         table_dense_real(t, "value", "", real);
         put_whole(t, x, COUNT, N, v);
     }
-    mem_free(v);
-    mem_free((void *)text);
-    mem_free(real);
+    mem_free_all(v, (void *)text, real);
     return err;
 }
 
@@ -428,19 +406,26 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "undefined"));
 }
 
-static const struct column_use columns[] = {
-    {"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
-    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
-    {.name = NULL},
-};
-
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "whether the queries of a head come from a stable process",
     .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
-    .options = options,
-    .columns = columns,
+    OPTIONS(
+        {OPT_INT, 0, "components", offsetof(struct options, components), "M",
+         "principal components", "8", .min = 1, .max = VAR1_MOST},
+        {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
+         "answer", .words = step_words},
+        {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
+         "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
+        {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
+         "0.75"},
+        {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
+         "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
+        {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
+         .max = 9e15}),
+    COLUMNS({"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
+            {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"}),
     .max_traces = MOST_RUNS,
     .run = run,
     .describe = describe,

@@ -19,11 +19,14 @@ struct source {
     struct kvf_trace *t;
     int col[N_COLUMNS];
     struct head_list heads;
-    int64_t a, n;             /* tokens [a, a + n) of each head */
-    uint32_t *step;           /* per head and token */
-    uint8_t *reason;          /* the same; N_REASONS: unknown, one more: not recorded */
-    double *value[N_COLUMNS]; /* [n] of the head last read, from SCORE on */
-    int64_t head[N_COLUMNS];  /* which one that is */
+    int64_t a, n;    /* tokens [a, a + n) of each head */
+    uint32_t *step;  /* per head and token */
+    uint8_t *reason; /* the same; N_REASONS: unknown, one more: not recorded */
+    struct lazy {    /* a column that is read as it is asked for, from SCORE on */
+        struct source *s;
+        double *value; /* [n] of the head last read */
+        int64_t head;  /* its number, or -1 */
+    } lazy[N_COLUMNS];
 };
 
 static void source_destroy(void *ctx)
@@ -32,9 +35,8 @@ static void source_destroy(void *ctx)
     if (!s)
         return;
     for (int c = 0; c < N_COLUMNS; c++)
-        mem_free(s->value[c]);
-    mem_free(s->step);
-    mem_free(s->reason);
+        mem_free(s->lazy[c].value);
+    mem_free_all(s->step, s->reason);
     heads_free(&s->heads);
     mem_free(s);
 }
@@ -84,44 +86,22 @@ static int read_head(const struct source *s, int c, const struct head *h, double
 
 /* All of a head at once, since rows are asked for in order; head() has checked that the column is
  * complete. */
-static void read_value(struct source *s, int c, int64_t row0, int64_t n, double *out)
+static void read_value(void *ctx, int64_t row0, int64_t n, double *out)
 {
+    struct lazy *lazy = ctx;
+    const struct source *s = lazy->s;
+    int c = (int)(lazy - s->lazy);
     for (int64_t k; n > 0; row0 += k, out += k, n -= k) {
         int64_t head = row0 / s->n, i = row0 % s->n;
         const struct head *h = &s->heads.head[head];
         struct kvf_diag d;
         k = s->n - i < n ? s->n - i : n;
-        if (head != s->head[c] && (s->col[c] < 0 || read_head(s, c, h, s->value[c], &d)))
+        if (head != lazy->head && (s->col[c] < 0 || read_head(s, c, h, lazy->value, &d)))
             for (int64_t r = 0; r < s->n; r++)
-                s->value[c][r] = NAN;
-        s->head[c] = head;
-        memcpy(out, s->value[c] + i, (size_t)k * sizeof *out);
+                lazy->value[r] = NAN;
+        lazy->head = head;
+        memcpy(out, lazy->value + i, (size_t)k * sizeof *out);
     }
-}
-
-static void read_score(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, SCORE, row0, n, out);
-}
-
-static void read_margin(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, MARGIN, row0, n, out);
-}
-
-static void read_tie(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, TIE, row0, n, out);
-}
-
-static void read_hits(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, HITS, row0, n, out);
-}
-
-static void read_first(void *ctx, int64_t row0, int64_t n, double *out)
-{
-    read_value(ctx, FIRST, row0, n, out);
 }
 
 /* ---- sums over the rows */
@@ -398,13 +378,13 @@ static void put_columns(struct table *out, struct source *s, const struct head_l
     table_lazy(out, "evict_step", "step", TABLE_INT, read_step, s);
     table_lazy(out, "age", "step", TABLE_INT, read_age, s);
     table_coded_str(out, "reason", "", s->reason, reasons, N_REASONS + 2);
-    table_lazy(out, "score", "", TABLE_REAL, read_score, s);
-    table_lazy(out, "margin", "", TABLE_REAL, read_margin, s);
-    table_lazy(out, "tie", "", s->col[TIE] < 0 ? TABLE_REAL : TABLE_INT, read_tie, s);
+    table_lazy(out, "score", "", TABLE_REAL, read_value, &s->lazy[SCORE]);
+    table_lazy(out, "margin", "", TABLE_REAL, read_value, &s->lazy[MARGIN]);
+    table_lazy(out, "tie", "", s->col[TIE] < 0 ? TABLE_REAL : TABLE_INT, read_value, &s->lazy[TIE]);
     if (s->col[HITS] >= 0)
-        table_lazy(out, "hits", "", TABLE_INT, read_hits, s);
+        table_lazy(out, "hits", "", TABLE_INT, read_value, &s->lazy[HITS]);
     if (s->col[FIRST] >= 0)
-        table_lazy(out, "first_hit", "step", TABLE_INT, read_first, s);
+        table_lazy(out, "first_hit", "step", TABLE_INT, read_value, &s->lazy[FIRST]);
 }
 
 static int prepare(struct frame *f, struct kvf_diag *d)
@@ -424,9 +404,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     bool whole = s->step && s->reason;
     for (int k = 0; k < N_COLUMNS; k++) {
         s->col[k] = f->column[k];
-        s->value[k] = k < SCORE ? NULL : MEM_RAW(double, (size_t)s->n);
-        s->head[k] = -1;
-        whole &= k < SCORE || s->value[k];
+        s->lazy[k] = (struct lazy){s, k < SCORE ? NULL : MEM_RAW(double, (size_t)s->n), -1};
+        whole &= k < SCORE || s->lazy[k].value;
     }
     return whole ? KVF_OK : KVF_E_NOMEM;
 }
@@ -506,45 +485,22 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_TYPES(struct data, struct churn),
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-/* Of the entries that left a head for a reason; age -1 for entries that are alive. */
-static const char *const keys[] = {"layer", "index", "head", "reason", NULL};
-static const struct analyzer_measure measures[] = {
-    {"age", NULL, NULL},
-    {"tie", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    [STEP] = COLUMN_EVICT_STEP,
-    [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
-                "reason, and the counts of each"},
-    [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
-    [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
-    [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
-    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
-    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "first_hit"},
-    {.name = NULL},
-};
-
 const struct analyzer an_eviction = {
     .name = "eviction",
     .summary = "when each entry was evicted, and why",
     .example = "kvfate eviction run.kvf -o eviction.png",
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    COLUMNS([STEP] = COLUMN_EVICT_STEP,
+            [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                        "reason, and the counts of each"},
+            [SCORE] = {"evict_score", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "score"},
+            [MARGIN] = {"evict_margin", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "margin"},
+            [TIE] = {"evict_tie", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "tie"},
+            [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "hits"},
+            [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS,
+                       "first_hit"}),
+    HEADS(.space = KVF_SPACE_KV, FRAME_TYPES(struct data, struct churn), .prepare = prepare,
+          .thread = thread, .head = head, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    /* Of the entries that left a head for a reason; age -1 for entries that are alive. */
+    POOL(KEYS("layer", "index", "head", "reason"), {"age"}, {"tie"}),
 };

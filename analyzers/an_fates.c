@@ -18,16 +18,6 @@ struct options {
     const char *from;
     double needed; /* 0: 1 / T */
 };
-static const struct opt options[] = {
-    {OPT_INT, 0, "points", offsetof(struct options, points), "N", "steps that the table has", "48",
-     .min = 2, .max = 4096},
-    {OPT_STR, 0, "from", offsetof(struct options, from), "STEP", "the first of them",
-     .absent = "shortly before the end of the prompt"},
-    {OPT_REAL, 0, "needed", offsetof(struct options, needed), "FRACTION",
-     "needed: would get at least this fraction of the attention of later queries, on average",
-     .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
-    {.type = OPT_END},
-};
 
 struct data {
     int64_t n, points, *step; /* tokens; [points] steps, rising */
@@ -244,29 +234,22 @@ static void describe(const struct table *t, struct buf *out)
         100 * table_meta_real(t, "lost_attention", NAN), table_meta(t, "first_eviction"));
 }
 
-static const struct column_use columns[] = {
-    [EVICT] = COLUMN_EVICT_STEP,
-    [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
-    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
-    {.name = NULL},
-};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
 const struct analyzer an_fates = {
     .name = "fates",
     .summary = "what happened to each token over time: cached, evicted, needed after eviction",
     .example = "kvfate fates run.kvf -o fates.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS(
+        {OPT_INT, 0, "points", offsetof(struct options, points), "N", "steps that the table has",
+         "48", .min = 2, .max = 4096},
+        {OPT_STR, 0, "from", offsetof(struct options, from), "STEP", "the first of them",
+         .absent = "shortly before the end of the prompt"},
+        {OPT_REAL, 0, "needed", offsetof(struct options, needed), "FRACTION",
+         "needed: would get at least this fraction of the attention of later queries, on average",
+         .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1}),
+    COLUMNS([EVICT] = COLUMN_EVICT_STEP,
+            [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
+            [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"}),
+    HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), .prepare = prepare,
+          .finish = finish, .rows = rows, .close = close),
     .describe = describe,
 };

@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvf/schema.h>
-
-#include "analyzers/frame.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 #include "base/whole.h"
@@ -16,11 +13,6 @@
 enum { HITS, FIRST, MASS, STEP, KEPT }; /* columns */
 struct options {
     int64_t hits;
-};
-static const struct opt options[] = {
-    {OPT_INT, 0, "hits", offsetof(struct options, hits), "N", "only entries with at least N hits",
-     "0", .max = INT32_MAX},
-    {.type = OPT_END},
 };
 
 struct row {
@@ -193,33 +185,20 @@ static const struct record_member members[] = {
     {"mass", "", TABLE_REAL, AT(mass)},
 };
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_QUERY,
-    .state_size = sizeof(struct data),
-    FRAME_RECORDS(struct row),
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-};
-
-static const struct column_use columns[] = {
-    [HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    [STEP] = COLUMN_EVICT_STEP,
-    [KEPT] = {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
-    {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
-     "entries outside of the layer's own window are not told apart"},
-    {.name = NULL},
-};
-
 const struct analyzer an_ghosts = {
     .name = "ghosts",
     .summary = "evicted entries that later queries would have used",
     .example = "kvfate ghosts run.kvf -o ghosts.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_INT, 0, "hits", offsetof(struct options, hits), "N",
+             "only entries with at least N hits", "0", .max = INT32_MAX}),
+    COLUMNS([HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+            [FIRST] = {"shadow.first_hit", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+            [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+            [STEP] = COLUMN_EVICT_STEP,
+            [KEPT] = {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+            {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
+             "entries outside of the layer's own window are not told apart"}),
+    HEADS(.space = KVF_SPACE_QUERY, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
+          .prepare = prepare, .finish = finish, .rows = rows),
     .describe = describe,
 };

@@ -15,16 +15,6 @@ struct options {
     struct life_options life;
     const char *bins;
 };
-static const struct opt options[] = {
-    LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
-    {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
-     .absent = "0, 1, 2, 4, 8, ..."},
-    LIFE_OPTION_GRACE,
-    LIFE_OPTION_AT_LEAST("estimate nothing at ages that fewer tokens could reach"),
-    LIFE_OPTION_SPACE,
-    LIFE_OPTION_GROUPS,
-    {.type = OPT_END},
-};
 
 struct state {
     struct life life;
@@ -201,31 +191,21 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"hazard", "events", "exposure"},
-    {"survival", "events", "exposure", .product = true, .bins = true},
-    {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "low", "high", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {LIFE_ANALYSIS(struct state, life_put_metadata)};
-
-static const struct column_use columns[] = {
-    COLUMN_SELECTED,
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"},
-    {.name = NULL},
-};
-
 const struct analyzer an_hazard = {
     .name = "hazard",
     .summary = "risk that a selection at an age is the token's last",
     .example = "kvfate hazard run.kvf --criterion top64",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
+            {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
+             .absent = "0, 1, 2, 4, 8, ..."},
+            LIFE_OPTION_GRACE,
+            LIFE_OPTION_AT_LEAST("estimate nothing at ages that fewer tokens could reach"),
+            LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
+    COLUMNS(COLUMN_SELECTED,
+            {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"}),
+    HEADS(LIFE_ANALYSIS(struct state, life_put_metadata)),
     .of_length = life_of_length,
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "low", "high"), {"hazard", "events", "exposure"},
+         {"survival", "events", "exposure", .product = true, .bins = true}),
 };

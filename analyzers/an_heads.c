@@ -1,7 +1,6 @@
 /* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names kinds of
  * heads by looking at maps (section 5.3, figures 4 and 11 to 19); this analysis uses rules on sums
  * of the trace (signature.h, head_kind.h). */
-#include <math.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"
@@ -16,16 +15,6 @@ struct options {
     const char *criterion, *classes;
 };
 static const char *const by_words[] = {"attention", "beta", NULL};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
-     "of query heads by attention, or of KV heads by the retention that gates give", "attention",
-     .words = by_words},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set behind last uses: top64 ... mass.99", CRITERION},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
-};
-
 struct row {
     struct signature s;
     enum head_kind kind;
@@ -97,9 +86,7 @@ static int put_columns(struct table *out, const struct head_list *heads, const s
         put_numbers(out, rows, v, w);
     }
     int err = kind && v && w ? table_err(out) : KVF_E_NOMEM;
-    mem_free((void *)kind);
-    mem_free(v);
-    mem_free(w);
+    mem_free_all((void *)kind, v, w);
     return err;
 }
 
@@ -130,8 +117,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     bool beta = o->by == 1;
     if (beta && strcmp(o->criterion, CRITERION) != 0)
         return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by beta");
-    int err = beta ? signature_open_beta(traces[0], args, o->classes, &s, d)
-                   : signature_open(traces[0], args, o->criterion, o->classes, &s, d);
+    int err = signature_open(traces[0], args, beta ? NULL : o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
     if (err)
@@ -186,41 +172,24 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const char *const keys[] = {"head", "layer", "index", NULL};
-static const struct analyzer_measure measures[] = {
-    {"window", NULL, NULL},
-    {"sink_mass", NULL, NULL},
-    {"recent", NULL, NULL},
-    {"spread", NULL, NULL},
-    {"last_use_sparsity", NULL, NULL},
-    {"entropy", NULL, NULL},
-    {"number", NULL, NULL},
-    {"gist", NULL, NULL},
-    {"filler", NULL, NULL},
-    {"prompt", NULL, NULL},
-    {"never", "never_tokens", "tokens"},
-    {"survival_64th", "alive_64th", "at_risk_64th"},
-    {"survival_16th", "alive_16th", "at_risk_16th"},
-    {"survival_4th", "alive_4th", "at_risk_4th"},
-    {"survival_half", "alive_half", "at_risk_half"},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    SIGNATURE_COLUMNS("always"),
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by beta, in place of all others"},
-    {.name = NULL},
-};
-
 const struct analyzer an_heads = {
     .name = "heads",
     .summary = "what kind of head each is, by rules, and the evidence",
     .example = "kvfate heads run.kvf -o heads.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+             "of query heads by attention, or of KV heads by the retention that gates give",
+             "attention", .words = by_words},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set behind last uses: top64 ... mass.99", CRITERION},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS(SIGNATURE_COLUMNS("always"), {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                                          "--by beta, in place of all others"}),
     .run = run,
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index"), {"window"}, {"sink_mass"}, {"recent"}, {"spread"},
+         {"last_use_sparsity"}, {"entropy"}, {"number"}, {"gist"}, {"filler"}, {"prompt"},
+         {"never", "never_tokens", "tokens"}, {"survival_64th", "alive_64th", "at_risk_64th"},
+         {"survival_16th", "alive_16th", "at_risk_16th"},
+         {"survival_4th", "alive_4th", "at_risk_4th"},
+         {"survival_half", "alive_half", "at_risk_half"}),
 };

@@ -13,16 +13,6 @@ struct options {
     struct life_options life;
     const char *above;
 };
-static const struct opt options[] = {
-    LIFE_OPTION_CRITERION("top64, mass.95 or both", "top64,mass.95"),
-    {OPT_STR, 0, "above", offsetof(struct options, above), "LIST", "thresholds of the shares",
-     .absent = "0, 1, 4, 16, ... below T"},
-    LIFE_OPTION_FOLLOW_UP,
-    LIFE_OPTION_AT_LEAST("give no share of fewer tokens"),
-    LIFE_OPTION_MEAN_SPACE,
-    LIFE_OPTION_GROUPS,
-    {.type = OPT_END},
-};
 
 enum { SELECTED, RETURNS, LONGEST_GAP, FIRST_EXIT, N_QUANTITIES };
 static const char *const quantity_names[] = {"selected", "returns", "longest-gap", "first-exit"};
@@ -340,37 +330,30 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"share", "over", "tokens"}, {"mean", "total", "defined"}, {"q50", NULL, NULL},
-    {"q90", NULL, NULL},         {"q99", NULL, NULL},          {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "quantity", "above", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
 static void thread(struct frame *f, void *scratch)
 {
     life_thread(f, scratch);
 }
 
-static const struct head_analysis heads = {LIFE_ANALYSIS(struct plan, put_metadata)};
-
-static const struct column_use columns[] = {
-    {"n_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"n_returns.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"longest_gap.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {.name = NULL},
-};
-
 const struct analyzer an_intermittency = {
     .name = "intermittency",
     .summary = "how attention to tokens comes and goes: returns, gaps, first exits",
     .example = "kvfate intermittency run.kvf -o intermittency.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS(LIFE_OPTION_CRITERION("top64, mass.95 or both", "top64,mass.95"),
+            {OPT_STR, 0, "above", offsetof(struct options, above), "LIST",
+             "thresholds of the shares", .absent = "0, 1, 4, 16, ... below T"},
+            LIFE_OPTION_FOLLOW_UP, LIFE_OPTION_AT_LEAST("give no share of fewer tokens"),
+            LIFE_OPTION_MEAN_SPACE, LIFE_OPTION_GROUPS),
+    COLUMNS(
+        {"n_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+        {"n_returns.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+        {"longest_gap.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
+        {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+         "always, of --criterion"},
+        {"first_unselected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+         "always, of --criterion"}),
+    HEADS(LIFE_ANALYSIS(struct plan, put_metadata)),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "quantity", "above"), {"share", "over", "tokens"},
+         {"mean", "total", "defined"}, {"q50"}, {"q90"}, {"q99"}),
 };

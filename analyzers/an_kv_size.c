@@ -12,11 +12,6 @@
 struct options {
     const char *window;
 };
-static const struct opt options[] = {
-    {OPT_STR, 0, "window", offsetof(struct options, window), "W",
-     "in, out (less the method's local window), or less the N newest", "in"},
-    {.type = OPT_END},
-};
 
 enum { EVICT, ROLE }; /* columns */
 enum { AT_END, AT_PREFILL, AT_MEAN, AT_ANSWER, AT_PEAK, N_MOMENTS };
@@ -317,36 +312,18 @@ static void describe(const struct table *t, struct buf *out)
                table_row_str(t, high, "head"), (long long)table_int(t, entries, high));
 }
 
-static const char *const keys[] = {"head", "layer", "index", "at", NULL};
-static const struct analyzer_measure measures[] = {
-    {"size", "entries", "capacity"},
-    {"ratio", "entries", "length"},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_USUAL(struct data, struct scratch),
-    FRAME_RECORDS(struct row),
-    .finish = finish,
-};
-
-static const struct column_use columns[] = {
-    COLUMN_EVICT_STEP,
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
-     "the prompt ends where the run header says, or else it has no tokens"},
-    {.name = NULL},
-};
-
 const struct analyzer an_kv_size = {
     .name = "kv-size",
     .summary = "how large the cache of each head is",
     .example = "kvfate kv-size run.kvf -o sizes.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "window", offsetof(struct options, window), "W",
+             "in, out (less the method's local window), or less the N newest", "in"}),
+    COLUMNS(COLUMN_EVICT_STEP,
+            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+             "the prompt ends where the run header says, or else it has no tokens"}),
+    HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
+          FRAME_RECORDS(struct row), .finish = finish),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "at"), {"size", "entries", "capacity"},
+         {"ratio", "entries", "length"}),
 };

@@ -2,7 +2,6 @@
  * #{i <= t : t < evict_step_i}, in all and by the role or class of the token, of all tokens
  * or of a range. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>
@@ -18,14 +17,6 @@ struct options {
     int64_t every; /* 0: not given */
     int by;        /* enum by */
     const char *classes;
-};
-static const struct opt options[] = {
-    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
-     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "KIND",
-     "kinds of tokens; part: of the prompt, and what comes after", "part", .words = by_words},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
 };
 
 /* Group 0 is all tokens; every token is in one more group, or in no other (0). */
@@ -257,35 +248,20 @@ static void describe(const struct table *t, struct buf *out)
                peak, heads ? last / (double)heads : 0.0, (long long)T);
 }
 
-static const char *const keys[] = {"step", "head", "layer", "index", "class", NULL};
-static const struct analyzer_measure measures[] = {
-    {"entries", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_USUAL(struct plan, struct scratch),
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    [EVICT] = COLUMN_EVICT_STEP,
-    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
-              "the rows of each role"},
-    {.name = NULL},
-};
-
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "entries held by each head over time",
     .example = "kvfate occupancy run.kvf -o occupancy.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+             .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+            {OPT_WORD, 0, "by", offsetof(struct options, by), "KIND",
+             "kinds of tokens; part: of the prompt, and what comes after", "part",
+             .words = by_words},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS([EVICT] = COLUMN_EVICT_STEP, [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN,
+                                                   COLUMN_CAN_LACK, "the rows of each role"}),
+    HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct plan, struct scratch), .close = close),
     .describe = describe,
     .of_length = of_length,
-    .pool = &pool,
+    POOL(KEYS("step", "head", "layer", "index", "class"), {"entries"}),
 };

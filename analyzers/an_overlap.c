@@ -4,7 +4,6 @@
  * |A_last and A_w| / |A_last|, and its mean for independent sets of these sizes. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyzers/frame.h"
@@ -16,17 +15,6 @@ static const char *const query_words[] = {"128", "16", NULL};
 struct options {
     const char *p;
     int candidates, queries;
-};
-static const struct opt options[] = {
-    {OPT_STR, 0, "p", offsetof(struct options, p), "LIST",
-     "sizes of the sets, percent of the candidates",
-     "1,5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100"},
-    {OPT_WORD, 0, "candidates", offsetof(struct options, candidates), "C",
-     "tokens before the first window, or before each one's own", "common",
-     .words = candidate_words},
-    {OPT_WORD, 0, "queries", offsetof(struct options, queries), "N",
-     "queries of a window that are asked: all, or its last", "128", .words = query_words},
-    {.type = OPT_END},
 };
 
 struct cell { /* of a group of heads, a window (UNION last) and a p */
@@ -520,37 +508,24 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "left_out"));
 }
 
-static const char *const pool_keys[] = {"head", "layer", "index", "window", "p", NULL};
-static const struct analyzer_measure pool_measures[] = {
-    {"overlap", "both", "last"},
-    {"expected", NULL, NULL},
-    {"kappa", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {pool_keys, pool_measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_USUAL(struct plan, struct work),
-    .finish = finish,
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
-    {"window.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 128"},
-    {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 16"},
-    {.name = NULL},
-};
-
 const struct analyzer an_overlap = {
     .name = "overlap",
     .summary = "whether observation windows agree about the tokens that matter",
     .example = "kvfate overlap run.kvf -o overlap.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "p", offsetof(struct options, p), "LIST",
+             "sizes of the sets, percent of the candidates",
+             "1,5,10,15,20,25,30,35,40,45,50,55,60,65,70,75,80,85,90,95,100"},
+            {OPT_WORD, 0, "candidates", offsetof(struct options, candidates), "C",
+             "tokens before the first window, or before each one's own", "common",
+             .words = candidate_words},
+            {OPT_WORD, 0, "queries", offsetof(struct options, queries), "N",
+             "queries of a window that are asked: all, or its last", "128", .words = query_words}),
+    COLUMNS({"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "always"},
+            {"window.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 128"},
+            {"window16.*", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--queries 16"}),
+    HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct plan, struct work), .finish = finish,
+          .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "window", "p"), {"overlap", "both", "last"}, {"expected"},
+         {"kappa"}),
 };

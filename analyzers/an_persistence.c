@@ -16,16 +16,6 @@
 #include "base/stats.h"
 
 enum { MOST_AGES = 32 };
-static const struct opt options[] = {
-    LIFE_OPTION_CRITERION("top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"),
-    {OPT_INT, 0, "grace", offsetof(struct life_options, grace), "W",
-     "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
-    LIFE_OPTION_AT_LEAST("estimate nothing at ages with fewer tokens at risk"),
-    LIFE_OPTION_SPACE,
-    LIFE_OPTION_GROUPS,
-    {.type = OPT_END},
-};
-
 struct plan {
     struct life life;
     int n_ages;
@@ -376,39 +366,20 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"rate", "selected", "at_risk"},
-    {"shrunk", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "age", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    FRAME_TYPES(struct plan, struct scratch),
-    FRAME_RECORDS(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = head,
-    .finish = finish,
-    .rows = life_put_metadata,
-    .close = life_close,
-};
-
-static const struct column_use columns[] = {
-    {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"},
-    {.name = NULL},
-};
-
 const struct analyzer an_persistence = {
     .name = "persistence",
     .summary = "how often tokens are selected at ages 1, 2, 4, ..., with shrinkage",
     .example = "kvfate persistence run.kvf -o persistence.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS(LIFE_OPTION_CRITERION("top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"),
+            {OPT_INT, 0, "grace", offsetof(struct life_options, grace), "W",
+             "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
+            LIFE_OPTION_AT_LEAST("estimate nothing at ages with fewer tokens at risk"),
+            LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
+    COLUMNS(
+        {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"}),
+    HEADS(FRAME_TYPES(struct plan, struct scratch), FRAME_RECORDS(struct row), .choose = choose,
+          .prepare = prepare, .thread = thread, .head = head, .finish = finish,
+          .rows = life_put_metadata, .close = life_close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "age"), {"rate", "selected", "at_risk"}, {"shrunk"}),
 };

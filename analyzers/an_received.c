@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/analyzer.h"
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
 #include "analyzers/records.h"
@@ -129,9 +128,7 @@ static int of_shares(struct data *x, struct table *out, struct kvf_diag *d)
         table_dense_real(out, "mass", "", mass);
         table_dense_real(out, "share", "", share);
     }
-    mem_free(mass);
-    mem_free(share);
-    mem_free(sum);
+    mem_free_all(mass, share, sum);
     return err;
 }
 
@@ -196,8 +193,7 @@ static int fill_tokens(struct data *x, struct rows *r, struct kvf_diag *d)
             r->whole[FOLLOW][i0 + i] = (int64_t)kvf_n_steps(x->t) - (x->a + i0 + i);
         }
     }
-    mem_free(v);
-    mem_free(one);
+    mem_free_all(v, one);
     return err;
 }
 
@@ -365,19 +361,6 @@ struct options {
     double mass;
     int weight;
 };
-static const struct opt options[] = {
-    {OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
-     "a column more: the sum of what came up to each step"},
-    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step from birth on",
-     "1", .min = 1, .max = KVF_MAX_STEPS},
-    {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
-     "how what was received spreads, from mass.sum", "none", .words = spread_options},
-    {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
-     "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
-    {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
-     "of --spread; contrib: mass times |W_O v|", "mass", .words = weights},
-    {.type = OPT_END},
-};
 
 struct pair {
     int column, layer, head, token;
@@ -473,11 +456,7 @@ static int allocate(struct pairs_data *x)
 
 static void release(struct pairs_data *x)
 {
-    mem_free(x->pair);
-    mem_free(x->value);
-    mem_free(x->name);
-    mem_free(x->shown);
-    mem_free(x->row);
+    mem_free_all(x->pair, x->value, x->name, x->shown, x->row);
 }
 
 /* The token's text, cut at a character. */
@@ -664,33 +643,29 @@ static void describe(const struct table *t, struct buf *out)
                    table_meta(t, "pairs_unborn"));
 }
 
-/* Of --spread heads. */
-static const char *const pool_keys[] = {"head", "layer", "index", NULL};
-static const struct analyzer_measure pool_measures[] = {
-    {"tokens_share", "tokens_needed", "tokens"},
-    {"gini", NULL, NULL},
-    {"effective_tokens", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {pool_keys, pool_measures};
-
-static const struct column_use columns[] = {
-    {"received.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ASKED, "without --spread"},
-    {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
-    {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"},
-    {.name = NULL},
-};
-
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
     .example = "kvfate received run.kvf --spread heads -o received.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
+    OPTIONS({OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
+             "a column more: the sum of what came up to each step"},
+            {OPT_INT, 0, "every", offsetof(struct options, every), "N",
+             "every N-th step from birth on", "1", .min = 1, .max = KVF_MAX_STEPS},
+            {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
+             "how what was received spreads, from mass.sum", "none", .words = spread_options},
+            {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
+             "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
+            {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",
+             "of --spread; contrib: mass times |W_O v|", "mass", .words = weights}),
+    COLUMNS(
+        {"received.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ASKED, "without --spread"},
+        {"mass.sum", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread"},
+        {"out_norm", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--spread --weight contrib"},
+        {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "whether a query saw the entry"},
+        {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "retention"}),
     .run = run,
     .describe = describe,
-    .pool = &pool,
+    /* Of --spread heads. */
+    POOL(KEYS("head", "layer", "index"), {"tokens_share", "tokens_needed", "tokens"}, {"gini"},
+         {"effective_tokens"}),
 };

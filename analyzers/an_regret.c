@@ -8,10 +8,8 @@
  * evicted. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "analyzers/common.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -21,13 +19,6 @@ enum { N_VALUES = 3 };
 struct options {
     int64_t every; /* 0: not given */
     bool mean;
-};
-static const struct opt options[] = {
-    {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
-     .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
-    {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
-     "one row per head: its mean over the steps from the first loss on"},
-    {.type = OPT_END},
 };
 
 struct means {
@@ -253,41 +244,19 @@ static void describe(const struct table *t, struct buf *out)
                table_meta_real(t, "worst_regret", NAN));
 }
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_QUERY,
-    FRAME_TYPES(struct plan, struct scratch),
-    .choose = choose,
-    .prepare = prepare,
-    .thread = thread,
-    .head = find_loss,
-    .finish = finish,
-    .rows = rows,
-};
-
-static const char *const keys[] = {"head", "layer", "index", "step", NULL};
-static const struct analyzer_measure measures[] = {
-    {"regret", NULL, NULL},
-    {"kept_mass", NULL, NULL},
-    {"oracle_mass", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
-    {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
-    {.name = NULL},
-};
-
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass given away against the best entries of that number",
     .example = "kvfate regret run.kvf -o regret.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
+             .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
+            {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
+             "one row per head: its mean over the steps from the first loss on"}),
+    COLUMNS({"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
+            {"shadow.oracle_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL}),
+    HEADS(.space = KVF_SPACE_QUERY, FRAME_TYPES(struct plan, struct scratch), .choose = choose,
+          .prepare = prepare, .thread = thread, .head = find_loss, .finish = finish, .rows = rows),
     .describe = describe,
     .of_length = of_length,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "step"), {"regret"}, {"kept_mass"}, {"oracle_mass"}),
 };

@@ -18,13 +18,6 @@ struct options {
     const char *criterion;
     int source;
 };
-static const struct opt options[] = {
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},
-    {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
-     "what the rows are of; auto: gates where the trace has them", "auto", .words = sources},
-    {.type = OPT_END},
-};
 
 /* The source of the table's columns: log beta as recorded, the rest follows. */
 struct source {
@@ -50,9 +43,7 @@ static void source_destroy(void *ctx)
     struct source *s = ctx;
     if (!s)
         return;
-    mem_free(s->lb);
-    mem_free(s->last);
-    mem_free(s);
+    mem_free_all(s->lb, s->last, s);
 }
 
 static void read_log_beta(void *ctx, int64_t row0, int64_t n, double *out)
@@ -371,26 +362,19 @@ static void describe(const struct table *t, struct buf *out)
                n ? all.last / (double)n : 0.0);
 }
 
-static const struct head_analysis heads = {
-    FRAME_USUAL(struct data, struct scratch),
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    [LOG_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
-                  "one of it and last_selected.*; --source gate"},
-    [AGE] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-             "of --criterion, without log_beta; --source last-use"},
-    {.name = NULL},
-};
-
 const struct analyzer an_retention = {
     .name = "retention",
     .summary = "what gates say tokens are worth, or how long they were used",
     .example = "kvfate retention run.kvf -o retention.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},
+            {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
+             "what the rows are of; auto: gates where the trace has them", "auto",
+             .words = sources}),
+    COLUMNS([LOG_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                          "one of it and last_selected.*; --source gate"},
+            [AGE] = {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                     "of --criterion, without log_beta; --source last-use"}),
+    HEADS(FRAME_USUAL(struct data, struct scratch), .close = close),
     .describe = describe,
 };

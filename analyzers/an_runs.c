@@ -8,11 +8,6 @@
 struct options {
     const char *step;
 };
-static const struct opt options[] = {
-    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-     "what query N sees, or what is left at the end", "end"},
-    {.type = OPT_END},
-};
 
 /* Of each head, then of all: counts, then values derived from them. */
 enum { TOKENS, KEPT, RUNS, ALONE, LONGEST, CHANGES, COUNTS };
@@ -167,14 +162,6 @@ static void describe(const struct table *t, struct buf *out)
                (long long)below, (long long)above, table_meta(t, "undefined"));
 }
 
-static const char *const keys[] = {"head", "layer", "index", NULL};
-static const struct analyzer_measure measures[] = {
-    {"mean_run", "kept", "runs"}, {"alone_share", "alone", "kept"},
-    {"clustering", NULL, NULL},   {"z", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
 #define COUNT(name, unit, k)                                                                       \
     {                                                                                              \
         name, unit, TABLE_INT, offsetof(struct row, count[k])                                      \
@@ -198,26 +185,16 @@ static const struct record_member members[] = {
     REAL("z", "", Z),
 };
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    FRAME_USUAL(struct data, struct scratch),
-    FRAME_RECORDS(struct row),
-    .finish = finish,
-};
-
-static const struct column_use columns[] = {
-    COLUMN_EVICT_STEP,
-    {.name = NULL},
-};
-
 const struct analyzer an_runs = {
     .name = "runs",
     .summary = "whether what is held lies in blocks or scattered",
     .example = "kvfate runs run.kvf -o runs.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_STR, 0, "step", offsetof(struct options, step), "N",
+             "what query N sees, or what is left at the end", "end"}),
+    COLUMNS(COLUMN_EVICT_STEP),
+    HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
+          FRAME_RECORDS(struct row), .finish = finish),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index"), {"mean_run", "kept", "runs"},
+         {"alone_share", "alone", "kept"}, {"clustering"}, {"z"}),
 };

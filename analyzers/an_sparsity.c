@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyzers/frame.h"
 #include "analyzers/selected.h"
 #include "base/stats.h"
 
@@ -19,15 +18,6 @@ static const char *const triangles[] = {"le", "lt", NULL};
 struct options {
     int kind, triangle;
     const char *criterion;
-};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "kind", offsetof(struct options, kind), "K",
-     "evictions, retention gates, or the last use by a query", "alpha", .words = kinds},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set of kind last-use", CRITERION},
-    {OPT_WORD, 0, "triangle", offsetof(struct options, triangle), "T",
-     "sum over i <= t (le) or, as printed in the paper, i < t (lt)", "le", .words = triangles},
-    {.type = OPT_END},
 };
 
 struct plan {
@@ -198,33 +188,22 @@ static void describe(const struct table *t, struct buf *out)
                table_str(t, name, hi), table_real(t, col, hi));
 }
 
-static const struct head_analysis heads = {
-    FRAME_USUAL(struct plan, struct scratch),
-};
-
-static const char *const keys[] = {"kind", "layer", "index", "head", NULL};
-static const struct analyzer_measure measures[] = {
-    {"sparsity", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind alpha, the default"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind beta"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "--kind last-use, of --criterion"},
-    {.name = NULL},
-};
-
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "share of the attention triangle that was not kept or not used",
     .example = "kvfate sparsity run.kvf -o sparsity.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_WORD, 0, "kind", offsetof(struct options, kind), "K",
+             "evictions, retention gates, or the last use by a query", "alpha", .words = kinds},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set of kind last-use", CRITERION},
+            {OPT_WORD, 0, "triangle", offsetof(struct options, triangle), "T",
+             "sum over i <= t (le) or, as printed in the paper, i < t (lt)", "le",
+             .words = triangles}),
+    COLUMNS({"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind alpha, the default"},
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--kind beta"},
+            {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "--kind last-use, of --criterion"}),
+    HEADS(FRAME_USUAL(struct plan, struct scratch)),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("kind", "layer", "index", "head"), {"sparsity"}),
 };

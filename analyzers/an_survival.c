@@ -21,28 +21,6 @@ struct options {
     int64_t mean_to;
 };
 static const char *const denominators[] = {"at-risk", "all", NULL};
-static const struct opt options[] = {
-    LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
-    {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",
-     "ages in steps, separated by commas", .absent = "about 40 up to T"},
-    {OPT_WORD, 0, "denominator", offsetof(struct options, denominator), "D",
-     "tokens of which the share is", "at-risk", .words = denominators},
-    LIFE_OPTION_SPACE,
-    {OPT_FLAG, 0, "skip-trivial", offsetof(struct options, skip_trivial), NULL,
-     "leave out queries that saw no more than K entries"},
-    LIFE_OPTION_FOLLOW_UP,
-    LIFE_OPTION_GRACE,
-    {OPT_INT, 0, "at-least", offsetof(struct options, life.at_least), "N",
-     "end curves at the age that fewer tokens could reach", "-1",
-     .absent = "20, or all of a class of 8 to 19", .min = 1, .max = INT32_MAX},
-    {OPT_INT, 0, "mean-to", offsetof(struct options, mean_to), "H",
-     "horizon of the restricted mean", "-1", .absent = "256, or T / 4 if less", .max = INT32_MAX},
-    {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
-     "rows B-A too: how much more of B survives; more pairs may follow"},
-    LIFE_OPTION_GROUPS,
-    {.type = OPT_END},
-};
-
 struct job {
     struct curve_job curve;
     int top;
@@ -471,32 +449,33 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct analyzer_measure measures[] = {
-    {"fraction", "alive", "at_risk"},
-    {"survival", "events", "exposure", .product = true, .half_life = "half_life"},
-    {"rmst", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const char *const keys[] = {LIFE_KEYS, "horizon", NULL};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {LIFE_ANALYSIS(struct plan, put_metadata)};
-
-static const struct column_use columns[] = {
-    COLUMN_SELECTED,
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--skip-trivial, --criterion held"},
-    {.name = NULL},
-};
-
 const struct analyzer an_survival = {
     .name = "survival",
     .summary = "share of tokens still selected at a horizon",
     .example = "kvfate survival run.kvf -o survival.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
+            {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",
+             "ages in steps, separated by commas", .absent = "about 40 up to T"},
+            {OPT_WORD, 0, "denominator", offsetof(struct options, denominator), "D",
+             "tokens of which the share is", "at-risk", .words = denominators},
+            LIFE_OPTION_SPACE,
+            {OPT_FLAG, 0, "skip-trivial", offsetof(struct options, skip_trivial), NULL,
+             "leave out queries that saw no more than K entries"},
+            LIFE_OPTION_FOLLOW_UP, LIFE_OPTION_GRACE,
+            {OPT_INT, 0, "at-least", offsetof(struct options, life.at_least), "N",
+             "end curves at the age that fewer tokens could reach", "-1",
+             .absent = "20, or all of a class of 8 to 19", .min = 1, .max = INT32_MAX},
+            {OPT_INT, 0, "mean-to", offsetof(struct options, mean_to), "H",
+             "horizon of the restricted mean", "-1", .absent = "256, or T / 4 if less",
+             .max = INT32_MAX},
+            {OPT_STR, 0, "gap", offsetof(struct options, gap), "A,B",
+             "rows B-A too: how much more of B survives; more pairs may follow"},
+            LIFE_OPTION_GROUPS),
+    COLUMNS(COLUMN_SELECTED, {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+                              "--skip-trivial, --criterion held"}),
+    HEADS(LIFE_ANALYSIS(struct plan, put_metadata)),
     .describe = describe,
     .of_length = of_length,
-    .pool = &pool,
+    POOL(KEYS(LIFE_KEYS, "horizon"), {"fraction", "alive", "at_risk"},
+         {"survival", "events", "exposure", .product = true, .half_life = "half_life"}, {"rmst"}),
 };

@@ -8,10 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kvf/schema.h>
-
-#include "analyzers/classes.h"
-#include "analyzers/common.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "analyzers/token_text.h"
@@ -24,14 +20,6 @@ enum { MOST_TRACES = 16 };
 struct options {
     const char *classes, *criterion;
     bool by_head;
-};
-static const struct opt options[] = {
-    CLASSES_OPTION(struct options, classes),
-    {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,
-     "a row for every head and token, not means over heads"},
-    {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-     "selected set of last_use_age", .absent = "top64"},
-    {.type = OPT_END},
 };
 
 /* The fate of a token in a head; in several heads that differ: mixed. */
@@ -383,9 +371,7 @@ static int fill(struct job *j, struct table *out, struct kvf_diag *d)
 
 static void close_job(struct job *j)
 {
-    mem_free(j->x.row);
-    mem_free(j->x.value);
-    mem_free(j->x.class);
+    mem_free_all(j->x.row, j->x.value, j->x.class);
     classes_close(j->classes);
     for (int k = 0; k < MOST_TRACES; k++) {
         token_text_finish(&j->text[k]);
@@ -475,24 +461,24 @@ static void describe(const struct table *t, struct buf *out)
     }
 }
 
-static const struct column_use columns[] = {
-    {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "unless the trace holds saliency"},
-    {"saliency", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "saliency"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
-    {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
-    {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
-    {"shadow.kl", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_HELPS, "kl"},
-    {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
-    {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"},
-    {.name = NULL},
-};
-
 const struct analyzer an_tokens = {
     .name = "tokens",
     .summary = "tokens with how long they were kept",
     .example = "kvfate tokens run.kvf -o tokens.png",
-    .options = options,
-    .columns = columns,
+    OPTIONS(CLASSES_OPTION(struct options, classes),
+            {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,
+             "a row for every head and token, not means over heads"},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set of last_use_age", .absent = "top64"}),
+    COLUMNS({"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "unless the trace holds saliency"},
+            {"saliency", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "saliency"},
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "log_beta"},
+            {"last_selected.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion"},
+            {"nll", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_HELPS, "nll"},
+            {"shadow.kl", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_HELPS, "kl"},
+            {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "id"},
+            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"}),
     .max_traces = MOST_TRACES,
     .run = run,
     .describe = describe,

@@ -11,6 +11,7 @@
 #include "analyzers/factors.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
@@ -21,17 +22,6 @@ struct options {
     int scale;
     int64_t bins[2]; /* of positions and of key norms */
     const char *classes;
-};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
-     "y; auto: rate, or rank where gates are of another kind than retention", "auto",
-     .words = scale_words},
-    {OPT_INT, 0, "position-bins", offsetof(struct options, bins[0]), "N",
-     "bins of equal numbers of positions", "16", .min = 1, .max = MOST_BINS},
-    {OPT_INT, 0, "norm-bins", offsetof(struct options, bins[1]), "N",
-     "bins of equal numbers of key norms of each head", "16", .min = 1, .max = MOST_BINS},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
 };
 
 /* The factors in the order of rows; those from TOKEN on also within a head. */
@@ -126,12 +116,6 @@ static int read_values(struct data *x, struct kvf_diag *d)
 
 /* ---- the levels */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Level of a number: its place in the sorted list of distinct values; NaN, which only a damaged
  * column has, has no place. */
 static int level_distinct(struct data *x, int f)
@@ -143,14 +127,14 @@ static int level_distinct(struct data *x, int f)
     for (size_t i = 0; i < n; i++)
         if (!isnan(x->row[i]))
             sorted[known++] = x->row[i];
-    qsort(sorted, known, sizeof *sorted, by_value);
+    qsort(sorted, known, sizeof *sorted, order_double);
     for (size_t i = 0; i < known; i++)
         if (m == 0 || sorted[i] != sorted[m - 1])
             sorted[m++] = sorted[i];
     for (size_t i = 0; i < n; i++) {
         const double *at = isnan(x->row[i])
                                ? NULL
-                               : bsearch(&x->row[i], sorted, m, sizeof *sorted, by_value);
+                               : bsearch(&x->row[i], sorted, m, sizeof *sorted, order_double);
         x->level[f][i] = at ? (int32_t)(at - sorted) : -1;
     }
     x->n_levels[f] = (int32_t)m;
@@ -474,44 +458,28 @@ static void describe(const struct table *t, struct buf *out)
     describe_notes(t, out);
 }
 
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    FRAME_RECORDS(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-static const char *const keys[] = {"head", "layer", "index", "factor", NULL};
-static const struct analyzer_measure measures[] = {
-    {"epsilon2", NULL, NULL},
-    {"eta2", NULL, NULL},
-    {"within", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct column_use columns[] = {
-    [VALUE] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    [IDS] = {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
-    [ROLES] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "the factor role"},
-    [NORMS] = {"key_norm", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS, "the factor key length"},
-    {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
-    {.name = NULL},
-};
-
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
     .example = "kvfate variance run.kvf -o variance.png",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
+             "y; auto: rate, or rank where gates are of another kind than retention", "auto",
+             .words = scale_words},
+            {OPT_INT, 0, "position-bins", offsetof(struct options, bins[0]), "N",
+             "bins of equal numbers of positions", "16", .min = 1, .max = MOST_BINS},
+            {OPT_INT, 0, "norm-bins", offsetof(struct options, bins[1]), "N",
+             "bins of equal numbers of key norms of each head", "16", .min = 1, .max = MOST_BINS},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS([VALUE] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            [IDS] = {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},
+            [ROLES] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                       "the factor role"},
+            [NORMS] = {"key_norm", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
+                       "the factor key length"},
+            {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
+            {"importance", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"}),
+    HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
+          .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("head", "layer", "index", "factor"), {"epsilon2"}, {"eta2"}, {"within"}),
 };

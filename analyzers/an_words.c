@@ -10,6 +10,7 @@
 #include "analyzers/word_list.h"
 #include "analyzers/frame.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/stats.h"
 
 enum { EVICT, ROLE }; /* columns */
@@ -22,22 +23,6 @@ struct options {
     const char *step, *classes;
     int64_t min_count;
     bool fold;
-};
-static const struct opt options[] = {
-    {OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
-     .words = by_words},
-    {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-     "what query N sees, or what is left at the end", "end"},
-    {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY", "the largest first, or by word",
-     "count", .words = sort_words},
-    {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
-     "a place is held when so many of its tokens are", "any", .words = match_words},
-    {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
-     "only words that stand at N places of the text or more", "1", .min = 1, .max = INT32_MAX},
-    {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
-     "words in lower case and without punctuation around them"},
-    CLASSES_OPTION(struct options, classes),
-    {.type = OPT_END},
 };
 
 struct word {
@@ -177,11 +162,6 @@ struct named {
     int64_t at;
 };
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->text, ((const struct named *)b)->text);
-}
-
 /* Keys that put the words in the order of their bytes. */
 static int take_names(struct data *x)
 {
@@ -190,7 +170,7 @@ static int take_names(struct data *x)
         return KVF_E_NOMEM;
     for (int64_t r = 0; r < x->n_rows; r++)
         e[r] = (struct named){x->list.word[x->word[r].id], r};
-    qsort(e, (size_t)x->n_rows, sizeof *e, by_name);
+    qsort(e, (size_t)x->n_rows, sizeof *e, order_text);
     for (int64_t r = 0; r < x->n_rows; r++)
         x->word[e[r].at].key = (double)r;
     mem_free(e);
@@ -377,41 +357,30 @@ static void describe(const struct table *t, struct buf *out)
         describe_row(t, r, out);
 }
 
-static const char *const keys[] = {"word", NULL};
-static const struct analyzer_measure measures[] = {
-    {"kept", "count", "base_count"},
-    {"log_beta", NULL, NULL},
-    {NULL, NULL, NULL},
-};
-static const struct analyzer_pool pool = {keys, measures};
-
-static const struct head_analysis heads = {
-    .space = KVF_SPACE_KV,
-    .state_size = sizeof(struct data),
-    FRAME_RECORDS(struct row),
-    .choose = choose,
-    .prepare = prepare,
-    .finish = finish,
-    .rows = rows,
-    .close = close,
-};
-
-static const struct column_use columns[] = {
-    [EVICT] = COLUMN_EVICT_STEP,
-    [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
-    {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
-     "--sort retention; else log_beta is blank without it"},
-    {.name = NULL},
-};
-
 const struct analyzer an_words = {
     .name = "words",
     .summary = "words that caches hold, against those of the text",
     .example = "kvfate words run.kvf -o words.tsv",
-    .options = options,
-    .columns = columns,
-    .max_traces = 1,
-    .heads = &heads,
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
+             .words = by_words},
+            {OPT_STR, 0, "step", offsetof(struct options, step), "N",
+             "what query N sees, or what is left at the end", "end"},
+            {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY",
+             "the largest first, or by word", "count", .words = sort_words},
+            {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
+             "a place is held when so many of its tokens are", "any", .words = match_words},
+            {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
+             "only words that stand at N places of the text or more", "1", .min = 1,
+             .max = INT32_MAX},
+            {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
+             "words in lower case and without punctuation around them"},
+            CLASSES_OPTION(struct options, classes)),
+    COLUMNS([EVICT] = COLUMN_EVICT_STEP,
+            [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "--by role"},
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "--sort retention; else log_beta is blank without it"}),
+    HEADS(.space = KVF_SPACE_KV, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
+          .choose = choose, .prepare = prepare, .finish = finish, .rows = rows, .close = close),
     .describe = describe,
-    .pool = &pool,
+    POOL(KEYS("word"), {"kept", "count", "base_count"}, {"log_beta"}),
 };

@@ -4,12 +4,12 @@
  * machine, on old traces, without the engine.
  *
  * To add an analyzer NAME (tools/new.py analyzer NAME "summary" writes all of these):
- *   1. analyzers/an_NAME.c: a struct of option values and its static table of options
- *      (base/opt.h), the functions of the frame (frame.h) or, for a table of another shape, `run`;
- *      `describe`; and at the end `const struct analyzer an_NAME = {...}`.  common.h has heads,
- *      token ranges and provenance, selected.h the common part of analyses of selected sets,
- *      classes.h the classes of tokens.  Keys and measures for `kvfate corpus` are its `.pool`
- *      (docs/reference/corpus.md).
+ *   1. analyzers/an_NAME.c: a struct of option values, the functions of the frame (frame.h) or,
+ *      for a table of another shape, `run`; `describe`; and at the end `const struct analyzer
+ *      an_NAME = {...}` with its OPTIONS (base/opt.h), COLUMNS (columns.h), HEADS (frame.h) and,
+ * for `kvfate corpus`, its POOL (docs/reference/corpus.md).  common.h has heads, token ranges and
+ *      provenance, selected.h the common part of analyses of selected sets, classes.h the classes
+ *      of tokens.
  *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last: move it to
  *      where users shall see it, and the paragraph of step 3 likewise.
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
@@ -25,8 +25,7 @@
  * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.  The
  * command, its `-h` and usage, its place in `kvfate corpus` and in the overviews are made from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */
-#ifndef KVF_ANALYZERS_ANALYZER_H
-#define KVF_ANALYZERS_ANALYZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,7 +93,7 @@ struct analyzer {
     const char *example;       /* one line that runs in a folder where the examples before it ran */
     const struct opt *options; /* fill a struct of at most ANALYZER_OPTIONS_SIZE; NULL: none */
     int min_traces;            /* 0 is 1 */
-    int max_traces;            /* 1, or up to 256 for analyses that compare */
+    int max_traces;            /* 0 is 1; up to 256 for analyses that compare */
 
     /* The columns that it reads, the frame's first: ends with a name of NULL. */
     const struct column_use *columns;
@@ -122,6 +121,28 @@ struct analyzer {
     const struct analyzer_pool *pool; /* NULL: its tables are not pooled over documents */
 };
 
+/* Members of a struct analyzer: its options, and its pool with the keys KEYS("head", ...). */
+#define OPTIONS(...)                                                                               \
+    .options = (const struct opt[])                                                                \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            .type = OPT_END                                                                        \
+        }                                                                                          \
+    }
+#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define POOL(named, ...)                                                                           \
+    .pool = &(const struct analyzer_pool)                                                          \
+    {                                                                                              \
+        named, (const struct analyzer_measure[])                                                   \
+        {                                                                                          \
+            __VA_ARGS__,                                                                           \
+            {                                                                                      \
+                .value = NULL                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
 /* Makes the table of an analysis, as run above does, with heads or run.  Options that args does
  * not have are the defaults. */
 int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int n_traces,
@@ -129,5 +150,3 @@ int analyzer_run(const struct analyzer *a, struct kvf_trace *const *traces, int 
 
 extern const struct analyzer *const analyzer_table[];   /* ends with NULL */
 const struct analyzer *analyzer_find(const char *name); /* or NULL */
-
-#endif

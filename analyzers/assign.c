@@ -1,7 +1,5 @@
 /* assign.c - solves the assignment problem in O(n^3) (assign.h). */
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "analyzers/assign.h"
 #include "base/mem.h"

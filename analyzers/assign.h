@@ -1,6 +1,5 @@
 /* assign.h - the assignment of rows to columns of the least total cost. */
-#ifndef KVF_ANALYZERS_ASSIGN_H
-#define KVF_ANALYZERS_ASSIGN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@
  * result depends only on the costs.  KVF_OK or KVF_E_NOMEM. */
 int assign_least(const double *cost, size_t rows, size_t columns, size_t *column, double *u,
                  double *v);
-
-#endif

@@ -45,9 +45,7 @@ void calibration_found_destroy(struct calibration_found *x)
 {
     if (!x)
         return;
-    mem_free(x->cell);
-    mem_free(x->score);
-    mem_free(x);
+    mem_free_all(x->cell, x->score, x);
 }
 
 static void destroy(void *x)
@@ -83,39 +81,28 @@ enum {
 /* Of a bin, or of all of them with s. */
 static double of_cell(const struct calibration_cell *c, const struct calibration_score *s, int what)
 {
+    static const struct calibration_score none = {
+        .auroc = NAN, .ece = NAN, .early = NAN, .near = NAN};
     double low = NAN, high = NAN, observed = c->n ? (double)c->yes / (double)c->n : NAN;
     if ((what == LOW || what == HIGH) && c->n)
         stats_wilson(c->yes, c->n, &low, &high);
-    switch (what) {
-    case N:
-        return c->n;
-    case YES:
-        return c->yes;
-    case PREDICTED:
-        return c->predicted;
-    case OBSERVED:
-        return observed;
-    case LOW:
-        return low;
-    case HIGH:
-        return high;
-    case BRIER:
-        return c->brier;
-    case BRIER_BASE:
-        return s ? observed * (1 - observed) : NAN;
-    case AUROC:
-        return s ? s->auroc : NAN;
-    case ECE:
-        return s ? s->ece : NAN;
-    case TAU:
-        return NAN;
-    case EARLY:
-        return s ? s->early : NAN;
-    case NEAR:
-        return s ? s->near : NAN;
-    default:
-        return -1;
-    }
+    const struct calibration_score *of = s ? s : &none;
+    const double value[] = {[N] = c->n,
+                            [YES] = c->yes,
+                            [PREDICTED] = c->predicted,
+                            [OBSERVED] = observed,
+                            [LOW] = low,
+                            [HIGH] = high,
+                            [BRIER] = c->brier,
+                            [BRIER_BASE] = s ? observed * (1 - observed) : NAN,
+                            [AUROC] = of->auroc,
+                            [ECE] = of->ece,
+                            [TAU] = NAN,
+                            [EARLY] = of->early,
+                            [NEAR] = of->near,
+                            [N_AUROC] = -1,
+                            [N_TAU] = -1};
+    return value[what];
 }
 
 static double of_rank(const struct calibration_score *s, int what)

@@ -3,8 +3,7 @@
  *
  * Rows of a block, which is a head or, last, all of them: for each pair of an event and a horizon
  * the bins and their total, then one for each score of the ranking. */
-#ifndef KVF_ANALYZERS_CALIBRATION_TABLE_H
-#define KVF_ANALYZERS_CALIBRATION_TABLE_H
+#pragma once
 
 #include "analyzers/common.h"
 #include "analyzers/rank_quality.h"
@@ -58,5 +57,3 @@ int calibration_columns(struct table *t, const struct head_list *heads,
 
 /* A few lines for people, from such a table. */
 void calibration_describe(const struct table *t, struct buf *out);
-
-#endif

@@ -30,8 +30,7 @@
  *   unknown      the trace lacks the token's text
  * Letters and marks are \p{L} and \p{M}, so that all but wait and function are of any language.
  * Ill-formed bytes are no letter, number, mark or space. */
-#ifndef KVF_ANALYZERS_CLASSES_H
-#define KVF_ANALYZERS_CLASSES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ int classes_of_trace(const struct classes *c, struct kvf_trace *t, uint8_t *ret_
 
 /* Metadata: the rules of the user's file as JSON, if there are some. */
 void classes_note(const struct classes *c, struct table *out);
-
-#endif

@@ -5,8 +5,7 @@
  * always read.  An option chooses more.  The analyzer asks for them with columns_find, and
  * columns_refuse then names all missing ones in one sentence.  docs/reference/columns.md is made
  * from the same lists. */
-#ifndef KVF_ANALYZERS_COLUMNS_H
-#define KVF_ANALYZERS_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,6 +28,15 @@ struct column_use {
     enum column_need need;
     const char *note; /* NULL for COLUMN_ALWAYS */
 };
+/* The columns of a struct analyzer. */
+#define COLUMNS(...)                                                                               \
+    .columns = (const struct column_use[])                                                         \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            .name = NULL                                                                           \
+        }                                                                                          \
+    }
 #define COLUMN_EVICT_STEP                                                                          \
     {                                                                                              \
         "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL                            \
@@ -74,5 +82,3 @@ int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag 
 
 /* Finds the number of one column; KVF_E_NOTFOUND with such a sentence. */
 int column_need(const struct kvf_trace *t, const char *name, int *ret_column, struct kvf_diag *d);
-
-#endif

@@ -1,7 +1,6 @@
 /* common.c - heads, token ranges, provenance and columns for analyzers (common.h). */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>
@@ -136,10 +135,7 @@ int heads_mask(const struct kvf_trace *t, enum kvf_space space, const char *set,
 
 void heads_free(struct head_list *l)
 {
-    mem_free(l->head);
-    mem_free(l->name);
-    mem_free(l->layer);
-    mem_free(l->index);
+    mem_free_all(l->head, l->name, l->layer, l->index);
     *l = (struct head_list){0};
 }
 
@@ -230,9 +226,7 @@ int put_heads_all(struct table *out, const struct head_list *heads)
         table_block_int(out, "layer", "", layer, n + 1);
         table_block_int(out, "index", "", index, n + 1);
     }
-    mem_free((void *)name);
-    mem_free(layer);
-    mem_free(index);
+    mem_free_all((void *)name, layer, index);
     return err;
 }
 

@@ -1,6 +1,5 @@
 /* common.h - helpers of several analyzers: provenance, chosen heads, columns. */
-#ifndef KVF_ANALYZERS_COMMON_H
-#define KVF_ANALYZERS_COMMON_H
+#pragma once
 
 #include "analyzers/analyzer.h"
 #include "analyzers/columns.h"
@@ -97,5 +96,3 @@ int trace_head_limit(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d
 /* Every how many steps a table has a row: as asked for, or where that is 0 the least number that
  * makes at most 512 of T steps. */
 int64_t steps_every(int64_t asked, int64_t T);
-
-#endif

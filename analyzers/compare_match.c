@@ -122,16 +122,14 @@ int compare_group_read(struct kvf_trace *const *t, const int *which, int n,
     err = q && k ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < n; i++)
         err = read_text(ret, t[which[i]], n, args, q, k, d);
-    mem_free(q);
-    mem_free(k);
+    mem_free_all(q, k);
     return err;
 }
 
 static void sightings_free(struct sightings *s)
 {
     heads_free(&s->heads);
-    mem_free(s->score);
-    mem_free(s->value);
+    mem_free_all(s->score, s->value);
 }
 
 void compare_group_free(struct compare_group *g)

@@ -1,6 +1,5 @@
 /* compare_match.h - matches the heads of groups of traces by their behaviour over many texts. */
-#ifndef KVF_ANALYZERS_COMPARE_MATCH_H
-#define KVF_ANALYZERS_COMPARE_MATCH_H
+#pragma once
 
 #include "analyzers/common.h"
 #include "analyzers/fingerprint.h"
@@ -44,5 +43,3 @@ void compare_group_free(struct compare_group *g); /* accepts a zeroed one */
  * `own`. */
 int compare_groups(const struct compare_group *a, const struct compare_group *b, int ga, int gb,
                    double level, struct compare_row *row, int64_t *ret_n, struct kvf_diag *d);
-
-#endif

@@ -4,8 +4,7 @@
  * 0 and B rising: the geometric law has B[m] = m and the shape 1, the discrete Weibull law
  * (Nakagawa and Osaki 1975) B[m] = m and any shape, a power law B[m] = log((a + m) / a) and the
  * shape 1, where lambda is its exponent. */
-#ifndef KVF_ANALYZERS_DECAY_LAW_H
-#define KVF_ANALYZERS_DECAY_LAW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ struct decay_fit decay_law_fit(const struct decay_data *x, const double *log_b, 
 /* log of the probability to die in step m, and of reaching m. */
 double decay_law_died(const struct decay_fit *f, const double *log_b, int64_t m);
 double decay_law_left(const struct decay_fit *f, const double *log_b, int64_t m);
-
-#endif

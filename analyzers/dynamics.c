@@ -219,11 +219,7 @@ void dynamics_close(struct dynamics *x)
 {
     for (int i = 0; x->run && i < x->n; i++)
         mem_free(x->run[i].column);
-    mem_free(x->run);
-    mem_free(x->piece);
-    mem_free(x->order);
-    mem_free(x->begin);
-    mem_free(x->x);
+    mem_free_all(x->run, x->piece, x->order, x->begin, x->x);
 }
 
 static int find_columns(struct dynamics *x, const struct head *head, struct kvf_diag *d)
@@ -276,8 +272,7 @@ static int each_vector(struct dynamics *x, bool train, visit_fn visit, void *ctx
             }
         }
     }
-    mem_free(block);
-    mem_free(v);
+    mem_free_all(block, v);
     return err;
 }
 
@@ -373,10 +368,7 @@ int dynamics_head(struct dynamics *x, const struct head *head, struct kvf_diag *
         place_pieces(x);
     if (!err && x->m)
         err = each_vector(x, false, project, &p, d);
-    mem_free(p.mean);
-    mem_free(p.cov);
-    mem_free(p.value);
-    mem_free(p.centred);
+    mem_free_all(p.mean, p.cov, p.value, p.centred);
     return err;
 }
 

@@ -1,6 +1,5 @@
 /* dynamics.h - query vectors of several runs, reduced to their first principal components. */
-#ifndef KVF_ANALYZERS_DYNAMICS_H
-#define KVF_ANALYZERS_DYNAMICS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -57,5 +56,3 @@ int dynamics_head(struct dynamics *x, const struct head *head, struct kvf_diag *
 void dynamics_shuffle(struct dynamics *x);
 
 void dynamics_close(struct dynamics *x);
-
-#endif

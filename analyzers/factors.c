@@ -36,9 +36,7 @@ static int levels_create(struct levels *l, const struct factor *f)
 
 static void levels_finish(struct levels *l)
 {
-    mem_free(l->sum);
-    mem_free(l->n);
-    mem_free(l->mean);
+    mem_free_all(l->sum, l->n, l->mean);
 }
 
 /* Statistics of all values of a fit: their mean, and the sum of squares about it. */

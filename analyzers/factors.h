@@ -1,6 +1,5 @@
 /* factors.h - how much of the variance of values a grouping explains. */
-#ifndef KVF_ANALYZERS_FACTORS_H
-#define KVF_ANALYZERS_FACTORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ int factor_effect(const double *y, size_t n, const struct factor *f, struct effe
  * linked by values.  The watcher is called with the progress.  KVF_OK or KVF_E_NOMEM. */
 int factor_additive(const double *y, size_t n, const struct factor *f, const struct factor *g,
                     const struct analyzer_args *args, struct effect *ret);
-
-#endif

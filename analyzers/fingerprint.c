@@ -218,9 +218,7 @@ static int text_open(struct kvf_trace *t, int64_t a, int64_t b, struct text *ret
 
 static void text_close(struct text *x)
 {
-    mem_free(x->x);
-    mem_free(x->y);
-    mem_free(x->z);
+    mem_free_all(x->x, x->y, x->z);
 }
 
 static void drop_infinite(double *f, int n)

@@ -13,8 +13,7 @@
  *
  * A range counts when the text reaches its middle.  A feature is NaN if the trace lacks its column
  * or the text is too short. */
-#ifndef KVF_ANALYZERS_FINGERPRINT_H
-#define KVF_ANALYZERS_FINGERPRINT_H
+#pragma once
 
 #include "analyzers/common.h"
 
@@ -41,5 +40,3 @@ int fingerprint_kv_heads(const struct kvf_trace *t, const struct head_list *quer
 int fingerprint_kv(struct kvf_trace *t, const struct head_list *query_heads, const double *query,
                    const struct head_list *heads, int64_t a, int64_t b, double *f,
                    struct kvf_diag *d);
-
-#endif

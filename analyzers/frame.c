@@ -3,6 +3,7 @@
 
 #include "analyzers/heads_par.h"
 #include "base/mem.h"
+#include "base/room.h"
 
 struct block { /* of memory that frame_alloc gave, before its first byte */
     struct block *next;
@@ -14,8 +15,8 @@ struct frame_private {
     struct heads_par *par;
     unsigned char *scratch; /* [n_threads][stride] */
     size_t stride;
-    int64_t room; /* rows that f->row has room for */
-    bool full;    /* memory was out */
+    size_t room; /* rows that f->row has room for */
+    bool full;   /* memory was out */
     struct lacks lacks;
 };
 
@@ -37,15 +38,9 @@ void *frame_alloc(struct frame *f, size_t n, size_t size)
 
 void *frame_add_row(struct frame *f)
 {
-    size_t size = f->analyzer->heads->row_size, room = (size_t)f->own->room;
-    if (f->n_rows == f->own->room) {
-        size_t more = room ? 2 * room : 1024;
-        void *row = mem_grow(f->row, room, more, size);
-        if (!row)
-            return NULL;
-        f->row = row;
-        f->own->room = (int64_t)more;
-    }
+    size_t size = f->analyzer->heads->row_size;
+    if (!mem_room(&f->row, (size_t)f->n_rows, &f->own->room, 1024, size))
+        return NULL;
     return (unsigned char *)f->row + (size_t)f->n_rows++ * size;
 }
 
@@ -65,12 +60,10 @@ static void release(struct frame *f)
     heads_par_destroy(own->par);
     heads_free(&f->heads);
     lacks_free(&own->lacks);
-    mem_free(f->row);
-    mem_free(own->scratch);
+    mem_free_all(f->row, own->scratch);
     for (struct block *b = own->blocks, *next; b; b = next) {
         next = b->next;
-        mem_free(b->memory);
-        mem_free(b);
+        mem_free_all(b->memory, b);
     }
 }
 
@@ -173,7 +166,7 @@ static int compute(struct frame *f, struct kvf_diag *d)
     f->n_threads = heads_par_threads(own->par);
     own->stride = (x->scratch_size + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
     own->scratch = mem_alloc((size_t)f->n_threads, own->stride);
-    own->room = f->n_rows;
+    own->room = (size_t)f->n_rows;
     f->row = mem_alloc((size_t)f->n_rows, x->row_size);
     if (!own->scratch || !f->row)
         return KVF_E_NOMEM;

@@ -19,8 +19,7 @@
  *   close releases resources other than frame_alloc's; the state may be half built
  *
  * The first error ends the analysis: close and the release of memory follow. */
-#ifndef KVF_ANALYZERS_FRAME_H
-#define KVF_ANALYZERS_FRAME_H
+#pragma once
 
 #include <stddef.h>
 
@@ -88,6 +87,12 @@ struct head_analysis {
     void (*close)(struct frame *f);
 };
 
+/* The head analysis of a struct analyzer. */
+#define HEADS(...)                                                                                 \
+    .heads = &(const struct head_analysis)                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 /* Members of a head_analysis: the sizes of its state and of the scratch of a thread; and the rows,
  * with their members in an array `members`. */
 #define FRAME_TYPES(state, scratch) .state_size = sizeof(state), .scratch_size = sizeof(scratch)
@@ -119,5 +124,3 @@ void *frame_scratch(const struct frame *f, int i);
 
 /* Computes all heads once more, on the same threads and scratch; for finish. */
 int frame_pass(struct frame *f, int items, frame_head_fn head, struct kvf_diag *d);
-
-#endif

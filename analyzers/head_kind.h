@@ -4,8 +4,7 @@
  * the rule changes its mind; of an x that is not defined 0.  A kind's score is the least of its
  * conditions.  The kind has the largest score if that reaches 1/2, the first of equal ones; else
  * mixed, with 1 - that score. */
-#ifndef KVF_ANALYZERS_HEAD_KIND_H
-#define KVF_ANALYZERS_HEAD_KIND_H
+#pragma once
 
 #include "analyzers/signature.h"
 
@@ -31,5 +30,3 @@ const char *head_kind_name(enum head_kind k);
  * signature has no sink_mass because the text was too short. */
 enum head_kind head_kind_of(const struct signature *s, double ret_scores[N_RULES],
                             double *ret_score);
-
-#endif

@@ -35,8 +35,7 @@ int best_partners(const double *cost, int rows, int columns, int *partner)
     for (size_t i = 0; !err && i < (size_t)rows; i++)
         if (partner[i] >= 0 && !isfinite(cost[i * (size_t)columns + (size_t)partner[i]]))
             partner[i] = -1;
-    mem_free(c);
-    mem_free(column);
+    mem_free_all(c, column);
     return err;
 }
 
@@ -276,10 +275,7 @@ static int judge(struct problem *x, struct head_match *ret, int n)
         err = stats_fdr(p, (size_t)n, p);
     for (int k = 0; !err && k < n; k++)
         ret[k].q = p[k];
-    mem_free(null);
-    mem_free(p);
-    mem_free(score);
-    mem_free(second);
+    mem_free_all(null, p, score, second);
     return err;
 }
 

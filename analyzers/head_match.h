@@ -1,7 +1,6 @@
 /* head_match.h - which head of one model is which head of another, and which of these matches are
  * proven. */
-#ifndef KVF_ANALYZERS_HEAD_MATCH_H
-#define KVF_ANALYZERS_HEAD_MATCH_H
+#pragma once
 
 #include <kvf/err.h>
 
@@ -52,5 +51,3 @@ struct head_pair {
  */
 int head_match(const struct head_pair *pair, double *distance, struct head_match *ret, int *ret_n,
                struct kvf_diag *d);
-
-#endif

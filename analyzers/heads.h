@@ -1,6 +1,5 @@
 /* heads.h - sets of heads as commands take them: "L0-5K*,15.2". */
-#ifndef KVF_ANALYZERS_HEADS_H
-#define KVF_ANALYZERS_HEADS_H
+#pragma once
 
 #include <kvf/trace.h>
 
@@ -9,5 +8,3 @@
  * set, or one without a head. */
 int heads_mask(const struct kvf_trace *t, enum kvf_space space, const char *set,
                unsigned char **ret_mask, struct kvf_diag *d);
-
-#endif

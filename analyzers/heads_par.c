@@ -68,8 +68,7 @@ void heads_par_destroy(struct heads_par *p)
     par_destroy(p->pool);
     for (int i = 1; p->hand && i < p->n_threads; i++)
         kvf_close(p->hand[i].t);
-    mem_free(p->hand);
-    mem_free(p);
+    mem_free_all(p->hand, p);
 }
 
 int heads_par_threads(const struct heads_par *p)

@@ -4,8 +4,7 @@
  * each chunk is decoded once.  Which thread has a task is not defined: the results of fn must
  * depend only on its item and head, each at its place, or be sums of integers for each thread.
  * Tables are then the same bytes for any number of threads. */
-#ifndef KVF_ANALYZERS_HEADS_PAR_H
-#define KVF_ANALYZERS_HEADS_PAR_H
+#pragma once
 
 #include "analyzers/common.h"
 
@@ -29,5 +28,3 @@ typedef int (*head_fn)(void *ctx, struct kvf_trace *t, int item, int h, int thre
  * loop would; later tasks may or may not have run. */
 int heads_par_run(struct heads_par *p, const struct head_list *heads, int items, head_fn fn,
                   void *ctx, struct kvf_diag *d);
-
-#endif

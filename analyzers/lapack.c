@@ -140,8 +140,7 @@ int lapack_eigenvalues(double *a, int n, double *ret_real, double *ret_imaginary
         ret_real[i] = e[i].real;
         ret_imaginary[i] = e[i].imaginary;
     }
-    mem_free(work);
-    mem_free(e);
+    mem_free_all(work, e);
     return err;
 }
 

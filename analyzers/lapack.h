@@ -3,8 +3,7 @@
  * One thread with every library: results depend only on its version.
  * Functions return 0, 1 where there is no result (singular, not positive definite, no
  * convergence), or KVF_E_NOMEM. */
-#ifndef KVF_ANALYZERS_LAPACK_H
-#define KVF_ANALYZERS_LAPACK_H
+#pragma once
 
 #include <kvf/err.h>
 
@@ -27,5 +26,3 @@ int lapack_solve(double *a, int n, double *b);
 /* Replaces a symmetric positive definite a by the lower factor L of a = L L', 0 above the
  * diagonal. */
 int lapack_cholesky(double *a, int n);
-
-#endif

@@ -12,8 +12,7 @@
  * An event ends a life (lives.h): `gone` is the last selection.  `first-exit` is the age before the
  * first query that did not select the token.  Then the grace W is 0, and a token that every query
  * selected is censored. */
-#ifndef KVF_ANALYZERS_LIFE_H
-#define KVF_ANALYZERS_LIFE_H
+#pragma once
 
 #include "analyzers/lives.h"
 
@@ -184,5 +183,3 @@ void life_close(struct frame *f);
     FRAME_TYPES(state, struct life_work), FRAME_RECORDS(struct row),                               \
         .choose = choose, .prepare = prepare, .thread = thread, .head = life_head,                 \
         .finish = life_finish, .rows = put_metadata, .close = life_close
-
-#endif

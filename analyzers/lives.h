@@ -8,8 +8,7 @@
  *
  * Counts are integers in the cells of base/product_limit.h, of which cell k is age k - 1: cell 0
  * has the tokens that die at -1. */
-#ifndef KVF_ANALYZERS_LIVES_H
-#define KVF_ANALYZERS_LIVES_H
+#pragma once
 
 #include "analyzers/selected.h"
 #include "base/product_limit.h"
@@ -60,5 +59,3 @@ void lives_sums(const struct lives_plan *p, const struct lives *x, int g, int64_
 
 /* The last age n that at least so many tokens of the group could show, c >= n; -2: none. */
 int64_t lives_end(const struct lives_plan *p, int g, int64_t end, int64_t at_least);
-
-#endif

@@ -125,9 +125,7 @@ int medoids_find(const double *D, size_t n, size_t k, size_t *medoid, size_t *cl
         sort(medoid, k);
         assign(&p);
     }
-    mem_free(p.first);
-    mem_free(p.second);
-    mem_free(p.loss);
+    mem_free_all(p.first, p.second, p.loss);
     return err;
 }
 
@@ -157,8 +155,7 @@ int medoids_silhouette(const double *D, size_t n, size_t k, const size_t *cluste
         if (k < 2)
             s[i] = NAN;
     }
-    mem_free(sum);
-    mem_free(size);
+    mem_free_all(sum, size);
     return err;
 }
 

@@ -1,6 +1,5 @@
 /* medoids.h - clusters around medoids, only from distances. */
-#ifndef KVF_ANALYZERS_MEDOIDS_H
-#define KVF_ANALYZERS_MEDOIDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ int medoids_silhouette(const double *D, size_t n, size_t k, const size_t *cluste
 /* Adjusted Rand index of two clusterings of n points in k clusters each (Hubert and Arabie 1985):
  * 1 = equal, 0 = as by chance; NaN if chance gives 1.  KVF_OK or KVF_E_NOMEM. */
 int medoids_adjusted_rand(const size_t *a, const size_t *b, size_t n, size_t k, double *ret);
-
-#endif

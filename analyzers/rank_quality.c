@@ -16,8 +16,7 @@ struct bed {
 
 static void free_bed(struct bed *b)
 {
-    mem_free(b->pos);
-    mem_free(b->use);
+    mem_free_all(b->pos, b->use);
     for (int k = 0; k < N_RANK_SCORES; k++)
         mem_free(b->key[k]);
 }

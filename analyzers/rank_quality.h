@@ -1,7 +1,6 @@
 /* rank_quality.h - how well a score ranks the entries of a head each time that one
  * of them has to go: TRIM-KV's rule simulated only from the retention of the entries. */
-#ifndef KVF_ANALYZERS_RANK_QUALITY_H
-#define KVF_ANALYZERS_RANK_QUALITY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ struct rank_head {         /* one head's entries */
  * each of them.  1 <= budget <= RANK_MOST_BUDGET.  KVF_OK or KVF_E_NOMEM. */
 int rank_quality_add(const struct rank_head *h, int budget, int64_t step0, int64_t step1,
                      struct rank_quality *head, struct rank_quality *all);
-
-#endif

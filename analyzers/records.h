@@ -1,6 +1,5 @@
 /* records.h - rows as an array of structs, for tables with only dense columns. */
-#ifndef KVF_ANALYZERS_RECORDS_H
-#define KVF_ANALYZERS_RECORDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ struct record_member {
  * bytes.  KVF_OK, KVF_E_NOMEM, or table_err(out). */
 int records_put(struct table *out, const void *rows, size_t size,
                 const struct record_member *member, size_t n);
-
-#endif

@@ -268,8 +268,7 @@ void token_groups_note(const struct token_groups *g, struct table *out)
 
 void token_groups_free(struct token_groups *g)
 {
-    mem_free((void *)g->name);
-    mem_free(g->of);
+    mem_free_all((void *)g->name, g->of);
     classes_close(g->classes);
     *g = (struct token_groups){0};
 }

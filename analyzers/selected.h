@@ -1,7 +1,6 @@
 /* selected.h - the common part of the analyses of selected sets: criteria, the heads that a row
  * speaks of, and their columns. */
-#ifndef KVF_ANALYZERS_SELECTED_H
-#define KVF_ANALYZERS_SELECTED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -126,5 +125,3 @@ void selection_warn(const struct selection *s, struct table *out);
 /* Metadata of their tables; wait: steps that a token must have after its birth. */
 void selection_note(const struct frame *f, const struct selection *s, const char *wait_name,
                     int64_t wait, struct table *out);
-
-#endif

@@ -10,6 +10,7 @@
 #include "analyzers/classes.h"
 #include "analyzers/signature.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 
@@ -219,8 +220,8 @@ static int allocate(struct signature_source *s)
     return err;
 }
 
-static int open_source(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
-                       const char *classes, struct signature_source **ret, struct kvf_diag *d)
+int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
+                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
 {
     struct signature_source *s = MEM_NEW(struct signature_source, 1);
     if (!s)
@@ -247,18 +248,6 @@ static int open_source(struct kvf_trace *t, const struct analyzer_args *args, co
     return err;
 }
 
-int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
-                   const char *classes, struct signature_source **ret, struct kvf_diag *d)
-{
-    return open_source(t, args, criterion, classes, ret, d);
-}
-
-int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
-                        struct signature_source **ret, struct kvf_diag *d)
-{
-    return open_source(t, args, NULL, classes, ret, d);
-}
-
 void signature_close(struct signature_source *s)
 {
     if (!s)
@@ -273,11 +262,6 @@ void signature_close(struct signature_source *s)
 const struct head_list *signature_heads(const struct signature_source *s)
 {
     return &s->heads;
-}
-
-struct kvf_trace *signature_trace(const struct signature_source *s)
-{
-    return s->t;
 }
 
 /* ---- one head */
@@ -431,12 +415,6 @@ static void classes(const struct signature_source *s, int half, struct signature
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The distribution of the mass over tokens: the last eighth, of which too little was asked, is left
  * out. */
 static void profile(struct signature_source *s, int half, struct signature *ret)
@@ -452,7 +430,7 @@ static void profile(struct signature_source *s, int half, struct signature *ret)
     for (int64_t k = 0; k < n; k++)
         squares += (v[k] - mean) * (v[k] - mean);
     ret->f[SIGNATURE_UNEVEN] = sqrt(squares / (double)n) / mean;
-    qsort(v, (size_t)n, sizeof *v, by_value);
+    qsort(v, (size_t)n, sizeof *v, order_double);
     for (int64_t k = n - (n + 9) / 10; k < n; k++)
         top += v[k];
     ret->f[SIGNATURE_TOP] = top / (mean * (double)n);

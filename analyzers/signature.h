@@ -12,8 +12,7 @@
  *
  * Halves: alternate blocks of 32 tokens (and of steps, for the entropy); sums over tokens before P
  * are then scaled by the number of all of them. */
-#ifndef KVF_ANALYZERS_SIGNATURE_H
-#define KVF_ANALYZERS_SIGNATURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -107,16 +106,13 @@ struct signature_source;
 /* Columns, classes and roles of a trace, which must outlive it.  criterion: of last_selected;
  * classes: a file of rules or NULL.  --head and --tokens of args apply. --tokens chooses the tokens
  * and steps of all features except the features of complete texts: sink_mass, recent and prompt.
+ * criterion NULL: signatures of KV heads, from the retention of gates instead of attention
+ * (retention_rows in signature.c).
  * KVF_OK; KVF_E_NOTFOUND naming the probe that records the missing column; others. */
 int signature_open(struct kvf_trace *t, const struct analyzer_args *args, const char *criterion,
                    const char *classes, struct signature_source **ret, struct kvf_diag *d);
-/* The same of KV heads, from the retention of gates instead of attention
- * (retention_rows in signature.c). */
-int signature_open_beta(struct kvf_trace *t, const struct analyzer_args *args, const char *classes,
-                        struct signature_source **ret, struct kvf_diag *d);
 void signature_close(struct signature_source *s); /* accepts NULL */
 const struct head_list *signature_heads(const struct signature_source *s);
-struct kvf_trace *signature_trace(const struct signature_source *s);
 
 /* The signatures of head h of the list: over all tokens (ret[0]) and over each half (ret[1],
  * ret[2]).  A column without a number where one is needed gives NaN.  KVF_OK or an error of
@@ -125,5 +121,3 @@ int signature_read(struct signature_source *s, int h, struct signature ret[3], s
 
 /* The signatures of all heads as above, [heads][3]; free with mem_free. */
 int signature_read_all(struct signature_source *s, struct signature **ret, struct kvf_diag *d);
-
-#endif

@@ -1,7 +1,6 @@
 /* stack.h - one table of several traces: the rows of each trace in order, with columns that
  * identify the trace. */
-#ifndef KVF_ANALYZERS_STACK_H
-#define KVF_ANALYZERS_STACK_H
+#pragma once
 
 #include "analyzers/analyzer.h"
 
@@ -16,5 +15,3 @@ enum { STACK_MOST = 16 }; /* traces */
 int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,
               const char *const *names, const struct analyzer_args *args, struct buf *about,
               struct table **ret_table, struct kvf_diag *d);
-
-#endif

@@ -10,8 +10,7 @@
  * undecided whether the token is alive at ages up to the last non-trivial query before: at these it
  * is left out of both counts (`open`).  That never happens without evictions, n_t = t + 1: all
  * queries before the first non-trivial one are trivial. */
-#ifndef KVF_ANALYZERS_SURVIVAL_CURVE_H
-#define KVF_ANALYZERS_SURVIVAL_CURVE_H
+#pragma once
 
 #include "analyzers/lives.h"
 
@@ -66,5 +65,3 @@ struct reading {
 /* Adds the members of a unit to out. */
 int curve_count(const struct reading *r, const struct curve_job *job, const struct unit *u,
                 struct curve *out, struct kvf_diag *d);
-
-#endif

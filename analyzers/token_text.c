@@ -70,6 +70,5 @@ void token_text_finish(struct token_text *x)
         if (x->joined && x->joined[i] != none)
             mem_free((char *)(uintptr_t)x->joined[i]);
     }
-    mem_free((void *)x->text);
-    mem_free((void *)x->joined);
+    mem_free_all((void *)x->text, (void *)x->joined);
 }

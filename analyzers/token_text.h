@@ -1,6 +1,5 @@
 /* token_text.h - the texts of tokens as tables show them. */
-#ifndef KVF_ANALYZERS_TOKEN_TEXT_H
-#define KVF_ANALYZERS_TOKEN_TEXT_H
+#pragma once
 
 #include "analyzers/common.h"
 
@@ -15,5 +14,3 @@ struct token_text {
 /* Tokens [a, a + n).  KVF_OK or an error; finish in either case. */
 int token_text_read(struct kvf_trace *t, int64_t a, int64_t n, struct token_text *ret);
 void token_text_finish(struct token_text *x); /* accepts a zeroed struct */
-
-#endif

@@ -6,8 +6,6 @@
 #include "analyzers/var1.h"
 #include "base/mem.h"
 
-#include <kvf/err.h>
-
 static const double SINGULAR = 1e-12; /* of the largest eigenvalue of the regressors */
 static const double EXACT = 1e-12;    /* unexplained: the remainder is rounding */
 

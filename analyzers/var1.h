@@ -1,8 +1,7 @@
 /* var1.h - the model x_(k+1) = A x_k + b + e over several pieces of one process, by least squares.
  * Steps of a piece before its `train` are known to the fit; a transition k -> k + 1 is of the
  * training part when k + 1 is, else of the test part. */
-#ifndef KVF_ANALYZERS_VAR1_H
-#define KVF_ANALYZERS_VAR1_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ int var1_fit(const struct var1_piece *piece, int n_pieces, int m, struct var1 *r
 /* Calls visit with each component of L^-1 e, for the training or for the test transitions. */
 void var1_innovations(const struct var1_piece *piece, int n_pieces, const struct var1 *v,
                       bool held_out, void (*visit)(void *ctx, double w), void *ctx);
-
-#endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 
 int windows_open(const struct kvf_trace *t, int queries, struct windows *ret, struct kvf_diag *d)
 {
@@ -25,12 +26,6 @@ int64_t windows_from(const struct windows *w, int window)
     return w->end - (int64_t)(KVF_WINDOWS - window) * KVF_WINDOW_QUERIES;
 }
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int windows_shares(const char *option, const char *list, double most, double *out, int cap,
                    int *ret_n, struct kvf_diag *d)
 {
@@ -47,7 +42,7 @@ int windows_shares(const char *option, const char *list, double most, double *ou
         out[n++] = v;
         s = end + !last;
     }
-    qsort(out, (size_t)n, sizeof *out, rising);
+    qsort(out, (size_t)n, sizeof *out, order_double);
     for (int i = 0; i < n; i++)
         if (m == 0 || out[i] != out[m - 1])
             out[m++] = out[i];
@@ -92,11 +87,7 @@ int groups_create(const struct head_list *heads, enum kvf_space space, struct he
 
 void head_groups_free(struct head_groups *g)
 {
-    mem_free((void *)g->name);
-    mem_free(g->text);
-    mem_free(g->layer);
-    mem_free(g->index);
-    mem_free(g->layer_of);
+    mem_free_all((void *)g->name, g->text, g->layer, g->index, g->layer_of);
     *g = (struct head_groups){0};
 }
 

@@ -1,7 +1,6 @@
 /* windows.h - the observation windows of a run (probe `window`), and the common part of their
  * analyzers. */
-#ifndef KVF_ANALYZERS_WINDOWS_H
-#define KVF_ANALYZERS_WINDOWS_H
+#pragma once
 
 #include <kvf/schema.h>
 
@@ -39,5 +38,3 @@ struct head_groups {
 int groups_create(const struct head_list *heads, enum kvf_space space, struct head_groups *ret);
 void head_groups_free(struct head_groups *g);
 void put_groups(struct table *t, const struct head_groups *g); /* head, layer, index */
-
-#endif

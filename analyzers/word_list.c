@@ -8,7 +8,6 @@
 
 #include "analyzers/common.h"
 #include "analyzers/word_list.h"
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -27,8 +26,7 @@ static void fold_destroy(struct fold *f)
         return;
     pcre2_code_free(f->code);
     pcre2_match_data_free(f->match);
-    mem_free(f->out);
-    mem_free(f);
+    mem_free_all(f->out, f);
 }
 
 static struct fold *fold_create(void)
@@ -286,8 +284,7 @@ int word_list_make(const struct word_source *s, struct word_list *ret)
 
 void word_list_free(struct word_list *l)
 {
-    mem_free((void *)l->word);
-    mem_free(l->place);
+    mem_free_all((void *)l->word, l->place);
     buf_finish(&l->strings);
     *l = (struct word_list){0};
 }

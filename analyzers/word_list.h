@@ -1,6 +1,5 @@
 /* word_list.h - a document's distinct strings, and which tokens each place of one has. */
-#ifndef KVF_ANALYZERS_WORD_LIST_H
-#define KVF_ANALYZERS_WORD_LIST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ struct word_source {
 };
 int word_list_make(const struct word_source *s, struct word_list *ret);
 void word_list_free(struct word_list *l); /* accepts a zeroed struct */
-
-#endif

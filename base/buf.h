@@ -3,8 +3,7 @@
  * A zeroed struct is a valid empty buffer.  Appending never fails visibly: the first failure is
  * kept in err (KVF_E_NOMEM or KVF_E_LIMIT), later appends have no effect, and the caller checks
  * once.  data is always NUL-terminated after the first successful append. */
-#ifndef KVF_BASE_BUF_H
-#define KVF_BASE_BUF_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ void buf_le64(struct buf *b, uint64_t v);
 void buf_base64(struct buf *b, const void *data, size_t n); /* RFC 4648, one line, padded */
 void buf_clear(struct buf *b);                              /* len = 0, err = KVF_OK, memory kept */
 void buf_finish(struct buf *b);                             /* frees; accepts a zeroed struct */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * It finds damage, not fraud: any change within 8 aligned bytes is always noticed, any other with
  * probability 1 - 2^-64.  The Python package has the same function: files.checksum. */
-#ifndef KVF_BASE_CHECKSUM_H
-#define KVF_BASE_CHECKSUM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ uint64_t checksum(uint64_t h, const void *p, size_t n);
 
 /* Writes the checksum as CHECKSUM_DIGITS hexadecimal digits and a NUL. */
 void checksum_text(uint64_t h, char out[CHECKSUM_DIGITS + 1]);
-
-#endif

@@ -4,8 +4,7 @@
  * anything else as "%.*g" with the smallest precision that strtod reads back as the same double (C
  * locale).  Most numbers use integers of 128 bits instead of printf; which they are does not
  * show. */
-#ifndef KVF_BASE_DECIMAL_H
-#define KVF_BASE_DECIMAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ enum { DECIMAL_MAX = 32 }; /* the longest text and its terminator are shorter */
 
 /* v finite.  Returns the length; out is terminated. */
 size_t decimal_put(double v, char out[DECIMAL_MAX]);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A file that is mapped and shrinks meanwhile ends the process with SIGBUS; one that was read does
  * not. */
-#ifndef KVF_BASE_FILE_BYTES_H
-#define KVF_BASE_FILE_BYTES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -18,5 +17,3 @@ int file_regular(const char *path, size_t *ret_size);
 
 /* Opens a file that is read to its end; a pipe is one.  NULL and errno: ENODEV for a device. */
 FILE *file_with_end(const char *path);
-
-#endif

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/order.h"
+#include "base/room.h"
 
 enum { MOST_BYTES = 64 << 20 };
 
@@ -70,21 +72,10 @@ struct names {
 
 static int keep_name(struct names *l, const char *name)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 64;
-        char **grown = mem_grow(l->name, l->n, cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        l->name = grown;
-        l->cap = cap;
-    }
+    if (!mem_room(&l->name, l->n, &l->cap, 64, sizeof *l->name))
+        return KVF_E_NOMEM;
     l->name[l->n] = mem_strdup(name);
     return l->name[l->n++] ? KVF_OK : KVF_E_NOMEM;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* Names of the files of a folder that have this ending, in order. */
@@ -102,7 +93,7 @@ static int list_folder(const char *folder, const char *ending, struct names *l, 
     }
     closedir(dir);
     if (l->n)
-        qsort(l->name, l->n, sizeof *l->name, by_name);
+        qsort(l->name, l->n, sizeof *l->name, order_text);
     return err;
 }
 

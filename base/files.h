@@ -1,6 +1,5 @@
 /* files.h - the files that a command reads, and those that it must not overwrite. */
-#ifndef KVF_BASE_FILES_H
-#define KVF_BASE_FILES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf
 
 /* Whether the standard output is a file, so that nothing of it meets a line of progress. */
 bool stdout_is_file(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* headset.h - sets of heads as people write them: L15K2 (KV head), L15H24 (query
  * head), L0-5K*, 15.2 (a head of whatever kind is meant), separated by commas. */
-#ifndef KVF_BASE_HEADSET_H
-#define KVF_BASE_HEADSET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool headset_next(const char **s, struct headset_item *ret);
  * not allowed there; 0: both may.  How many items' heads there are in all; 0: the set names no
  * head; -1: malformed. */
 int headset_mark(const char *set, char wrong, int n_layers, int n_heads, unsigned char *take);
-
-#endif

@@ -3,7 +3,6 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/decimal.h"

@@ -3,8 +3,7 @@
  * Reading: json_parse gives a tree that the caller owns; nodes are borrowed from it.  The input has
  * at most JSON_MOST bytes.  It must be JSON as json_tape.h defines it, and no text contains U+0000.
  * Writing: straight into a struct buf. */
-#ifndef KVF_BASE_JSON_H
-#define KVF_BASE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void json_put_key(struct buf *b, const char *key);
 /* Writes a key and its value. */
 void json_put_member_num(struct buf *b, const char *key, double v);
 void json_put_member_str(struct buf *b, const char *key, const char *s);
-
-#endif

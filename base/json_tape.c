@@ -405,9 +405,7 @@ static int reserve_keys(struct keys *k, size_t n)
 {
     if (n <= k->cap)
         return KVF_OK;
-    mem_free(k->from);
-    mem_free(k->to);
-    mem_free(k->begin);
+    mem_free_all(k->from, k->to, k->begin);
     *k = (struct keys){MEM_NEW(struct key, n), MEM_NEW(struct key, n),
                        MEM_NEW(uint32_t, buckets_for(n) + 1), n};
     return k->from && k->to && k->begin ? KVF_OK : KVF_E_NOMEM;
@@ -454,9 +452,7 @@ static int reject_repeats(const struct json_tape *t, struct kvf_diag *d)
     for (uint32_t v = 1; v < t->n && !err && !repeat.s; v++)
         if (t->entry[v].kind == '{' && t->entry[v].n > 1)
             err = find_repeat(t, v, &k, &repeat);
-    mem_free(k.from);
-    mem_free(k.to);
-    mem_free(k.begin);
+    mem_free_all(k.from, k.to, k.begin);
     if (err || !repeat.s)
         return err;
     size_t n = (size_t)(repeat.end - repeat.s);

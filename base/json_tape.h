@@ -9,8 +9,7 @@
  * the memory (docs/reference/dependencies.md).  Here each value is an entry of an array that
  * points into the text.  A value is the number of its entry.  0 stands for no value, and every
  * function accepts it. */
-#ifndef KVF_BASE_JSON_TAPE_H
-#define KVF_BASE_JSON_TAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ bool json_tape_bool(const struct json_tape *t, uint32_t v, bool otherwise);
 const char *json_tape_number(const struct json_tape *t, uint32_t v, size_t *ret_n);
 double json_tape_num(const struct json_tape *t, uint32_t v, double otherwise);
 int64_t json_tape_int(const struct json_tape *t, uint32_t v, int64_t otherwise);
-
-#endif

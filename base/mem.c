@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/room.h"
 
 bool mem_mul(size_t a, size_t b, size_t *ret)
 {
@@ -90,6 +91,21 @@ void *mem_grow(void *p, size_t old_n, size_t new_n, size_t size)
     return q;
 }
 
+bool mem_room(void *array, size_t n, size_t *cap, size_t least, size_t size)
+{
+    void *p;
+    if (n < *cap)
+        return true;
+    memcpy(&p, array, sizeof p); /* any pointer to an object */
+    size_t more = *cap ? 2 * *cap : least;
+    p = mem_grow(p, n, more, size);
+    if (!p)
+        return false;
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return true;
+}
+
 static void *widened(const struct mem_rows *a, const unsigned char *old, size_t old_cap, size_t cap)
 {
     size_t row, was = old_cap * a->width * a->size;
@@ -123,6 +139,12 @@ bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap)
 void mem_free(void *p)
 {
     free(p);
+}
+
+void mem_free_list(void *const *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mem_free(p[i]);
 }
 
 char *mem_strdup(const char *s)

@@ -1,6 +1,5 @@
 /* mem.h - checked allocation: no n * size outside these functions. */
-#ifndef KVF_BASE_MEM_H
-#define KVF_BASE_MEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +40,12 @@ bool mem_widen(const struct mem_rows *array, int n, size_t old_cap, size_t cap);
 /* Accepts NULL. */
 void mem_free(void *p);
 
+/* Frees n memory blocks, of which any may be NULL. */
+void mem_free_list(void *const *p, size_t n);
+/* Frees each of its arguments.  It evaluates them once, before the first is freed. */
+#define mem_free_all(...)                                                                          \
+    mem_free_list((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+
 /* A copy of the string; free with mem_free.  NULL when memory is out. */
 char *mem_strdup(const char *s);
 
@@ -50,5 +55,3 @@ bool mem_add(size_t a, size_t b, size_t *ret);
 
 #define MEM_NEW(type, n) ((type *)mem_alloc((n), sizeof(type)))
 #define MEM_RAW(type, n) ((type *)mem_alloc_raw((n), sizeof(type)))
-
-#endif

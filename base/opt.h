@@ -13,8 +13,7 @@
  *     };
  *
  * A zeroed struct, opt_defaults and then opt_parse (or opt_set for each pair) fill it. */
-#ifndef KVF_BASE_OPT_H
-#define KVF_BASE_OPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ bool opt_real(const char *s, double *ret);
  * Returns 1 when a pair was read, 0 at the end, KVF_E_ARG on a malformed or too
  * long pair. */
 int opt_pair(const char **s, char *key, char *value, int cap);
-
-#endif

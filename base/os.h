@@ -1,8 +1,7 @@
 /* os.h - functions that POSIX lacks and each system has in its own form.  One file of base,
  * os_NAME.c, gives it: `meson setup -Dos=NAME`.  os_posix.c uses only POSIX; a new system starts as
  * its copy. */
-#ifndef KVF_BASE_OS_H
-#define KVF_BASE_OS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,5 +36,3 @@ bool os_has_dot_products(void);
 /* Whether this process may use the tiles of an x86-64 processor, which it asks for where that is
  * needed; false for other processors. */
 bool os_may_use_tiles(void);
-
-#endif

@@ -5,8 +5,7 @@
  * depend only on the task number.  This keeps output byte-identical for any number of threads.
  * Waiting threads spin for a short time, which is shorter where spinning did not help, and then
  * sleep: a machine that is shared with other programs does not collapse. */
-#ifndef KVF_BASE_PAR_H
-#define KVF_BASE_PAR_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -40,5 +39,3 @@ void par_wait(atomic_int *done, int many);
 /* The same; w is called with the number of tasks done, now and then, by one thread at a time. */
 void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx,
                      const struct progress_callback *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* parts.h - the unfinished files of this process, so that a signal that ends it can remove them. */
-#ifndef KVF_BASE_PARTS_H
-#define KVF_BASE_PARTS_H
+#pragma once
 
 /* Notes that path is a file in the making: the number for parts_done, or -1 where it is not noted
  * (a very long name, or dozens at once). */
@@ -10,5 +9,3 @@ void parts_done(int number);
 
 /* Removes all files that are noted.  May be called from a handler of signals. */
 void parts_remove(void);
-
-#endif

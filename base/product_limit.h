@@ -7,8 +7,7 @@
  *     S[k] = prod over j < k of (1 - died[j] / r[j])                Kaplan and Meier (1958)
  *     Var S[k] = S[k]^2 G[k],  G[k] = sum over j < k of died[j] / (r[j] (r[j] - died[j]))
  *                                                                   Greenwood (1926) */
-#ifndef KVF_BASE_PRODUCT_LIMIT_H
-#define KVF_BASE_PRODUCT_LIMIT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ double product_limit_mean(const int64_t *died, const int64_t *censored, int64_t 
 
 /* The first cell from `first` up to and without `end` with S below one half, or -1. */
 int64_t product_limit_half(const double *S, int64_t first, int64_t end);
-
-#endif

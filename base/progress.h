@@ -2,8 +2,7 @@
  *
  * Silent unless stderr is a terminal.  Redraws at most 10 times a second, never wider than the
  * terminal is then.  Never writes to stdout. */
-#ifndef KVF_BASE_PROGRESS_H
-#define KVF_BASE_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void progress_within(void *p, uint64_t done, uint64_t of);
 void progress_clear(const struct progress *p); /* before a message; the next update redraws */
 /* Ends the line, leaving the final count and rate. */
 void progress_end(struct progress *p, int64_t done);
-
-#endif

@@ -1,6 +1,5 @@
 /* ranks.h - ranks of values and their correlation. */
-#ifndef KVF_BASE_RANKS_H
-#define KVF_BASE_RANKS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ double ranks_correlation(const double *x, const double *y, size_t n);
 /* Mean of |A and B| / |A or B| of two sets of k out of n drawn at random, k <= n: the
  * size of A and B is hypergeometric.  NaN for k = 0. */
 double ranks_chance_overlap(size_t n, size_t k);
-
-#endif

@@ -229,9 +229,7 @@ static void forget(struct replace *r)
     }
     parts_done(r->part_number);
     parts_done(r->lock_number);
-    mem_free(r->place);
-    mem_free(r->part);
-    mem_free(r->lock);
+    mem_free_all(r->place, r->part, r->lock);
     *r = closed;
     r->error = error;
 }

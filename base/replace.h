@@ -12,8 +12,7 @@
  * A link leads to the file that is replaced and stays a link.  The older file's permissions are
  * kept, and one that may not be written is not replaced.  A device, a pipe or an open descriptor
  * (/dev/stdout, /dev/fd/N, "-" for standard output) is written as it is and never replaced. */
-#ifndef KVF_BASE_REPLACE_H
-#define KVF_BASE_REPLACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ void replace_sync_folder(const char *path);
 int replace_show(struct replace *r, struct kvf_diag *d);
 /* As replace_open, for a file that replace_show left: r->fd is open for reading and writing. */
 int replace_resume(struct replace *r, const char *path, struct kvf_diag *d);
-
-#endif

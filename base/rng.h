@@ -1,7 +1,6 @@
 /* rng.h - seeded generator, the same on every machine (xoshiro256**, seeded by
  * splitmix64; Blackman and Vigna 2018). */
-#ifndef KVF_BASE_RNG_H
-#define KVF_BASE_RNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ uint64_t rng_hash_bytes(uint64_t seed, const void *p, size_t n);
 /* A number of the Poisson distribution of mean 1, made of 64 uniform bits by the inverse of the
  * distribution; it is at most 20. */
 int rng_poisson1(uint64_t bits);
-
-#endif

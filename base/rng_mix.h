@@ -1,7 +1,6 @@
 /* rng_mix.h - the mixing function of splitmix64 (Steele, Lea and Flood 2014): one definition for C
  * and for CUDA.  A kernel file defines RNG_FN as its own prefix first. */
-#ifndef KVF_BASE_RNG_MIX_H
-#define KVF_BASE_RNG_MIX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ RNG_FN uint64_t rng_mix_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
     x = rng_mix(x) ^ c;
     return rng_mix(x);
 }
-
-#endif

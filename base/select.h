@@ -12,8 +12,7 @@
  *   int NAME_insert(TYPE *list, int n, int k, const TYPE *x, RULE rule)
  *     Inserts x into a sorted list of n items that keeps the first k, n <= k.  Returns the new n.
  */
-#ifndef KVF_BASE_SELECT_H
-#define KVF_BASE_SELECT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -68,5 +67,3 @@
         list[i] = *x;                                                                              \
         return n < k ? n + 1 : n;                                                                  \
     }
-
-#endif

@@ -1,7 +1,6 @@
 /* stage.h - a stage of watched work: converts the progress of the stage to the progress of all
  * work. */
-#ifndef KVF_BASE_STAGE_H
-#define KVF_BASE_STAGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ static inline void stage_set(struct stage *s, double from, double to, int64_t i,
     s->from = from + (to - from) * (double)i / (double)n;
     s->to = from + (to - from) * (double)(i + 1) / (double)n;
 }
-
-#endif

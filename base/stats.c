@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/rng.h"
 #include "base/stats.h"
 
@@ -72,18 +73,12 @@ int64_t sum_add_known(struct sum *a, const double *v, int64_t n)
     return known;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double stats_quantile(double *v, size_t n, double q)
 {
     for (size_t i = 0; i < n; i++)
         if (isnan(v[i]))
             return NAN;
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, order_double);
     double at = q * (double)(n - 1);
     size_t lo = (size_t)at, hi = lo + 1 < n ? lo + 1 : lo;
     return v[lo] + (at - (double)lo) * (v[hi] - v[lo]);

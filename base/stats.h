@@ -1,6 +1,5 @@
 /* stats.h - sums and order statistics used by several rooms. */
-#ifndef KVF_BASE_STATS_H
-#define KVF_BASE_STATS_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ double stats_sign_flips(const double *v, size_t n, int samples, uint64_t seed);
  * keeps the expected share of false ones at Q or less when the tests are independent or
  * positively dependent.  q may be p.  KVF_OK or KVF_E_NOMEM. */
 int stats_fdr(const double *p, size_t n, double *q);
-
-#endif

@@ -1,12 +1,12 @@
 /* table.c - tables of named columns in memory (table.h). */
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/table.h"
 #include "base/whole.h"
 
@@ -90,27 +90,16 @@ void table_destroy(struct table *t)
         struct column *k = &t->col[c];
         for (size_t i = 0; i < k->n_texts; i++)
             mem_free(k->text[i]);
-        mem_free(k->text);
-        mem_free(k->s);
-        mem_free(k->i);
-        mem_free(k->r);
-        mem_free(k->name);
-        mem_free(k->unit);
+        mem_free_all(k->text, k->s, k->i, k->r, k->name, k->unit);
     }
     for (int i = 0; i < t->n_meta; i++) {
-        mem_free(t->meta[i].key);
-        mem_free(t->meta[i].value);
+        mem_free_all(t->meta[i].key, t->meta[i].value);
     }
     for (int i = 0; i < t->n_kept; i++)
         mem_free(t->kept[i].key);
     for (int i = 0; i < t->n_owned; i++)
         t->owned[i].destroy(t->owned[i].ctx);
-    mem_free(t->col);
-    mem_free(t->meta);
-    mem_free(t->kept);
-    mem_free(t->owned);
-    mem_free(t->name);
-    mem_free(t);
+    mem_free_all(t->col, t->meta, t->kept, t->owned, t->name, t);
 }
 
 static void fail(struct table *t, int err)
@@ -149,8 +138,7 @@ static struct column *add(struct table *t, const char *name, const char *unit, e
                          .n = n,
                          .per = 1};
     if (!c->name || !c->unit) { /* no column is without a name */
-        mem_free(c->name);
-        mem_free(c->unit);
+        mem_free_all(c->name, c->unit);
         t->n_cols--;
         fail(t, KVF_E_NOMEM);
         return NULL;
@@ -192,14 +180,8 @@ static void add_reals(struct table *t, const char *name, const char *unit, enum 
 
 static char *add_text(struct column *c, const char *s)
 {
-    if (c->n_texts == c->cap_texts) {
-        size_t cap = c->cap_texts ? 2 * c->cap_texts : 16;
-        char **list = mem_grow(c->text, c->n_texts, cap, sizeof *list);
-        if (!list)
-            return NULL;
-        c->text = list;
-        c->cap_texts = cap;
-    }
+    if (!mem_room(&c->text, c->n_texts, &c->cap_texts, 16, sizeof *c->text))
+        return NULL;
     char *copy = mem_strdup(s);
     if (copy)
         c->text[c->n_texts++] = copy;
@@ -331,8 +313,7 @@ void table_meta_str(struct table *t, const char *key, const char *value)
     if (list)
         t->meta = list;
     if (!list || !name) {
-        mem_free(copy);
-        mem_free(name);
+        mem_free_all(copy, name);
         fail(t, KVF_E_NOMEM);
         return;
     }

@@ -9,8 +9,7 @@
  *
  * NaN in a float column means "not defined": `nan` in TSV, null in JSON.  Integer columns have no
  * NaN; analyzers use -1 in documented columns. */
-#ifndef KVF_BASE_TABLE_H
-#define KVF_BASE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,5 +126,3 @@ static inline const char *table_row_str(const struct table *t, int64_t row, cons
 {
     return table_str(t, table_find(t, name), row);
 }
-
-#endif

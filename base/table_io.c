@@ -8,7 +8,6 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/replace.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
 #include "base/table_seal.h"

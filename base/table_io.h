@@ -17,8 +17,7 @@
  * output to a pipe lacks it.
  *
  * Same table, same bytes; a database counts its changes, and is equal only in content. */
-#ifndef KVF_BASE_TABLE_IO_H
-#define KVF_BASE_TABLE_IO_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
  * follow each other. */
 int table_write_watched(const struct table *t, enum table_format f, const char *path,
                         const struct progress_callback *w, struct kvf_diag *d);
-
-#endif

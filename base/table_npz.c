@@ -1,7 +1,6 @@
 /* table_npz.c - writes tables as NumPy archives (table_npz.h). */
 #include <errno.h>
 #include <minizip/zip.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,9 +236,7 @@ static int put_column(struct tsv *x, int c)
         table_dense_real(x->t, x->column[c], "", real);
     else if (!err)
         table_dense_str(x->t, x->column[c], "", text);
-    mem_free(whole);
-    mem_free(real);
-    mem_free((void *)text);
+    mem_free_all(whole, real, (void *)text);
     return err ? err : table_err(x->t);
 }
 
@@ -295,11 +292,7 @@ int table_parse_tsv(const char *text, size_t n, table_text_fn is_text, struct ta
         err = take_rows(&x, d);
     if (!err)
         err = build(&x, ret);
-    mem_free(copy);
-    mem_free(x.key);
-    mem_free(x.value);
-    mem_free(x.column);
-    mem_free(x.cell);
+    mem_free_all(copy, x.key, x.value, x.column, x.cell);
     return err;
 }
 
@@ -346,9 +339,7 @@ static int put_json(struct table *t, const struct json *column, const struct jso
         table_dense_real(t, name, unit, real);
     else if (!err)
         table_dense_str(t, name, unit, text);
-    mem_free(whole);
-    mem_free(real);
-    mem_free((void *)text);
+    mem_free_all(whole, real, (void *)text);
     return err ? err : table_err(t);
 }
 

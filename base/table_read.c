@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/table_io.h"
 #include "base/table_read.h"
 #include "base/table_seal.h"

@@ -7,8 +7,7 @@
  * TSV has no types: a column with only integers is INT, one with only numbers, `nan`, `inf` or
  * `-inf` is REAL, any other STR, also a column that the reader names as text.  A column of no rows
  * is REAL.  Only JSON has units. */
-#ifndef KVF_BASE_TABLE_READ_H
-#define KVF_BASE_TABLE_READ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct ta
 /* Name and metadata of a table from the sidecar of its CSV, which must name the same columns. */
 int table_parse_about(struct table *t, const char *text, size_t n, struct kvf_diag *d);
 int table_parse_json(const char *text, size_t n, struct table **ret, struct kvf_diag *d);
-
-#endif

@@ -6,8 +6,7 @@
  * it and those of the CSV.  A table is also a text that people and scripts change.  A text with
  * more bytes than its seal states was changed on purpose, and is not compared.  One with fewer
  * bytes was cut short, and is rejected. */
-#ifndef KVF_BASE_TABLE_SEAL_H
-#define KVF_BASE_TABLE_SEAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ int seal_end_json(struct seal *s, struct buf *b);
 int seal_check_tsv(const char *text, size_t n, struct kvf_diag *d);
 /* Checks a JSON text like seal_check_tsv; more: the other text that the seal covers, or NULL. */
 int seal_check_json(const char *text, size_t n, const struct buf *more, struct kvf_diag *d);
-
-#endif

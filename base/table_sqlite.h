@@ -1,6 +1,5 @@
 /* table_sqlite.h - a table within an SQLite database; table_io.h describes the content. */
-#ifndef KVF_BASE_TABLE_SQLITE_H
-#define KVF_BASE_TABLE_SQLITE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ bool table_sqlite_names(const char *path);
  * KVF_E_ARG for a name that no table can have; KVF_E_IO, KVF_E_NOMEM. */
 int table_sqlite_write(const struct table *t, const char *path, const struct progress_callback *w,
                        struct kvf_diag *d);
-
-#endif

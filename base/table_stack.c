@@ -34,8 +34,7 @@ static void stack_numbers(struct table *out, const struct table *const *t, int n
         table_dense_int(out, name, unit, k);
     else if (v && !whole)
         table_dense_real(out, name, unit, v);
-    mem_free(v);
-    mem_free(k);
+    mem_free_all(v, k);
 }
 
 /* A column of all tables; out has one column more then, or memory is out. */

@@ -1,6 +1,5 @@
 /* table_stack.h - stacks tables of one kind. */
-#ifndef KVF_BASE_TABLE_STACK_H
-#define KVF_BASE_TABLE_STACK_H
+#pragma once
 
 #include "base/table.h"
 
@@ -11,5 +10,3 @@
  * million rows) or KVF_E_NOMEM. */
 int table_stack(const struct table *const *t, const char *const *name, int n, const char *key,
                 const struct progress_callback *w, struct table **ret, struct kvf_diag *d);
-
-#endif

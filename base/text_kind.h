@@ -1,6 +1,5 @@
 /* text_kind.h - distinguishes text from other files by the first bytes. */
-#ifndef KVF_BASE_TEXT_KIND_H
-#define KVF_BASE_TEXT_KIND_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@
  * UTF-32 text, compressed files, archives, tables and other binary files. */
 int text_kind_check(const char *path, const char *s, size_t n, size_t *ret_mark,
                     struct kvf_diag *d);
-
-#endif

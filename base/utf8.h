@@ -1,6 +1,5 @@
 /* utf8.h - decoding and showing bytes that should be UTF-8. */
-#ifndef KVF_BASE_UTF8_H
-#define KVF_BASE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ size_t utf8_shown(const char *s, size_t n, char out[UTF8_SHOWN], size_t *ret_len
 
 /* Appends text in that form. */
 void utf8_show(struct buf *b, const char *s, size_t n);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * In C the conversion of a real beyond the range of the integer is undefined, and a file may have
  * any: 1e300, an infinity, NaN. */
-#ifndef KVF_BASE_WHOLE_H
-#define KVF_BASE_WHOLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ static inline int64_t whole_within(double v, int64_t least, int64_t most, int64_
     int64_t x = whole_of(v, INT64_MIN);
     return v == v && x >= least && x <= most ? x : otherwise;
 }
-
-#endif

@@ -125,7 +125,7 @@ static int check_several(struct request *q, int operands, struct kvf_diag *d)
 {
     const struct figure *f = figure_of(q);
     bool asked = q->look.preview || (q->out && figure_can_write(q->out));
-    q->several = q->a->max_traces == 1 && operands > 1;
+    q->several = q->a->max_traces <= 1 && operands > 1;
     return !q->several || !f || f->side_by_side || !asked
                ? KVF_OK
                : kvf_fail(d, KVF_E_ARG,
@@ -222,7 +222,7 @@ struct command analysis_command(const struct analyzer *a)
         .summary = a->summary,
         .example = a->example,
         .operands = {shown[pairs], "trace", pairs ? a->min_traces : 1,
-                     a->max_traces == 1 ? STACK_MOST : a->max_traces},
+                     a->max_traces <= 1 ? STACK_MOST : a->max_traces},
         .options = shared_options,
         .request_bytes = sizeof(struct request),
         .analyzer = a,

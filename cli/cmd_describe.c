@@ -165,7 +165,7 @@ static void put_analyzer(struct buf *b, const struct analyzer *a)
     json_put_member_str(b, "name", a->name);
     json_put_member_str(b, "summary", a->summary);
     json_put_member_num(b, "min_traces", a->min_traces ? a->min_traces : 1);
-    json_put_member_num(b, "max_traces", a->max_traces);
+    json_put_member_num(b, "max_traces", a->max_traces ? a->max_traces : 1);
     put_flag(b, "pools", a->pool != NULL);
     put_texts(b, "pool_keys", a->pool ? a->pool->keys : NULL);
     put_measures(b, a->pool ? a->pool->measures : NULL);

@@ -86,8 +86,7 @@ void codec_destroy(void *codec)
     if (!w)
         return;
     ZSTD_freeCCtx(w->zstd);
-    mem_free(w->kept);
-    mem_free(w);
+    mem_free_all(w->kept, w);
 }
 
 /* Element by element, which writes each cache line once. */

@@ -190,15 +190,6 @@ int copying_wrote(struct copying *c, int err, struct kvf_diag *d)
 void copying_finish(struct copying *c)
 {
     kvf_writer_abandon(c->w);
-    mem_free(c->column);
-    mem_free(c->column_of);
-    mem_free(c->n_kv);
-    mem_free(c->n_query);
-    mem_free(c->layer_of);
-    mem_free(c->group);
-    mem_free(c->first);
-    mem_free(c->kv_of);
-    mem_free(c->block);
-    mem_free(c->mine.list);
-    mem_free(c->next.list);
+    mem_free_all(c->column, c->column_of, c->n_kv, c->n_query, c->layer_of, c->group, c->first,
+                 c->kv_of, c->block, c->mine.list, c->next.list);
 }

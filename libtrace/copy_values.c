@@ -4,20 +4,15 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "libtrace/copying.h"
 
 /* ---- available values */
 
 static int add_range(struct ranges *rs, uint32_t from, uint32_t to)
 {
-    if (rs->n == rs->cap) {
-        size_t cap = rs->cap ? 2 * rs->cap : 64;
-        struct range *more = mem_grow(rs->list, rs->n, cap, sizeof *more);
-        if (!more)
-            return KVF_E_NOMEM;
-        rs->list = more;
-        rs->cap = cap;
-    }
+    if (!mem_room(&rs->list, rs->n, &rs->cap, 64, sizeof *rs->list))
+        return KVF_E_NOMEM;
     rs->list[rs->n++] = (struct range){from, to};
     return KVF_OK;
 }

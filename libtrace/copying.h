@@ -1,6 +1,5 @@
 /* copying.h - values of traces on their way into another; private to libtrace. */
-#ifndef KVF_LIBTRACE_COPYING_H
-#define KVF_LIBTRACE_COPYING_H
+#pragma once
 
 #include <kvf/copy.h>
 
@@ -89,5 +88,3 @@ bool holds_steps(const struct kvf_column *c);
 /* The number of heads of a layer of the new trace, and the head of the source for one of them. */
 int copying_heads(const struct copying *c, int layer, int space);
 int copying_head_of(const struct copying *c, int layer, int space, int head);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A digest is a sum of two numbers modulo 2^64 over all parts of the content, so that parts can be
  * added in any order and subtracted again. */
-#ifndef KVF_LIBTRACE_DIGEST_H
-#define KVF_LIBTRACE_DIGEST_H
+#pragma once
 
 #include "libtrace/layout.h"
 
@@ -39,5 +38,3 @@ static inline void digest_take(struct hash128 *sum, struct hash128 part)
 }
 
 void digest_text(struct hash128 sum, char ret[33]); /* the high number first */
-
-#endif

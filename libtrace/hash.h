@@ -1,6 +1,5 @@
 /* hash.h - XXH3 of xxHash 0.8 private to libtrace. */
-#ifndef KVF_LIBTRACE_HASH_H
-#define KVF_LIBTRACE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@ struct hash128 {
 
 uint64_t hash64(const void *p, size_t n); /* with seed 0 */
 struct hash128 hash128_seeded(const void *p, size_t n, uint64_t seed);
-
-#endif

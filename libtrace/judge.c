@@ -7,7 +7,6 @@
 #include "base/json_tape.h"
 #include "base/mem.h"
 #include "libtrace/copying.h"
-#include "libtrace/reader.h"
 #include "libtrace/schema_rules.h"
 
 enum { BLOCK = 1 << 16, VALUES_OF_ANY = 1 << 26, VALUES_OF_A_BYTE = 1024, WORK_OF_ANY = 1 << 26 };

@@ -1,6 +1,5 @@
 /* layout.h - the bytes of a trace (docs/reference/format.md); private to libtrace. */
-#ifndef KVF_LIBTRACE_LAYOUT_H
-#define KVF_LIBTRACE_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -210,5 +209,3 @@ void decoder_destroy(void *decoder); /* accepts NULL */
  * decoder NULL: one for this call. */
 int codec_decode(void *decoder, const void *in, size_t n, uint32_t codec, int width, void *out,
                  size_t raw_len, void *scratch);
-
-#endif

@@ -1,5 +1,4 @@
 /* reader.c - reads the values of an open trace (reader.h). */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,13 +90,9 @@ void trace_free_buffers(struct kvf_trace *t)
 {
     for (int i = 0; i < t->n_cached; i++)
         mem_free(t->cache[i].data);
-    mem_free(t->seen);
-    mem_free(t->stored.data);
-    mem_free(t->shuffled.data);
-    mem_free(t->raw.data);
+    mem_free_all(t->seen, t->stored.data, t->shuffled.data, t->raw.data);
     decoder_destroy(t->decoder);
-    mem_free(t->text);
-    mem_free(t->token);
+    mem_free_all(t->text, t->token);
 }
 
 int kvf_share(const struct kvf_trace *t, struct kvf_trace **ret_trace)
@@ -159,9 +154,8 @@ static int decode_chunk(struct kvf_trace *t, const struct record *r, struct cach
     const unsigned char *bytes;
     int width = (int)kvf_dtype_size(t->column[r->column].dtype);
     int err = trace_room_for(r->raw_len, &slot->data, &slot->cap);
-    if (err)
-        return err;
-    err = trace_room(r->raw_len, &t->shuffled);
+    if (!err)
+        err = trace_room(r->raw_len, &t->shuffled);
     if (err)
         return err;
     if (!t->decoder)

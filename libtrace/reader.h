@@ -1,6 +1,5 @@
 /* reader.h - the inside of an open trace; private to libtrace. */
-#ifndef KVF_LIBTRACE_READER_H
-#define KVF_LIBTRACE_READER_H
+#pragma once
 
 #include "libtrace/layout.h"
 
@@ -178,5 +177,3 @@ int trace_digest_record(struct kvf_trace *t, size_t i, uint32_t epoch, struct ha
 int trace_digest_rest(const struct kvf_trace *t, struct hash128 *sum);
 
 int trace_pread(int fd, void *buf, size_t n, uint64_t offset); /* KVF_OK or KVF_E_IO */
-
-#endif

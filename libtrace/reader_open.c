@@ -92,9 +92,7 @@ static int parse_schema(struct kvf_trace *t, const unsigned char *p, size_t n)
 
 static void drop_schema(struct kvf_trace *t)
 {
-    mem_free(t->column);
-    mem_free(t->n_kv);
-    mem_free(t->n_query);
+    mem_free_all(t->column, t->n_kv, t->n_query);
     t->column = NULL;
     t->n_kv = t->n_query = NULL;
     t->n_columns = t->n_layers = 0;
@@ -303,12 +301,10 @@ int trace_open(const char *path, enum kvf_open_mode mode, struct kvf_trace **ret
     if (err)
         return err;
     err = trace_scan(t, mode, mode == KVF_OPEN_TAIL, d);
-    if (err)
-        goto fail;
-    err = trace_load(t, d);
-    if (err)
-        goto fail;
-    err = judge(t, mode, d);
+    if (!err)
+        err = trace_load(t, d);
+    if (!err)
+        err = judge(t, mode, d);
     if (err)
         goto fail;
     *ret_trace = t;
@@ -351,11 +347,7 @@ void kvf_close(struct kvf_trace *t)
         close(t->fd);
     for (int i = 0; i < t->n_notes; i++)
         mem_free(t->note[i]);
-    mem_free(t->note);
-    mem_free(t->meta);
+    mem_free_all(t->note, t->meta);
     drop_schema(t);
-    mem_free(t->rec);
-    mem_free(t->tail_aside);
-    mem_free(t->path);
-    mem_free(t);
+    mem_free_all(t->rec, t->tail_aside, t->path, t);
 }

@@ -1,7 +1,6 @@
 /* run_header.h - the run header of a trace as JSON.  It belongs to the programs of this project;
  * the installed library gives the header as text (kvf_meta). */
-#ifndef KVF_LIBTRACE_RUN_HEADER_H
-#define KVF_LIBTRACE_RUN_HEADER_H
+#pragma once
 
 #include <kvf/trace.h>
 
@@ -16,5 +15,3 @@ int run_header(const struct kvf_trace *t, struct json **ret_root, struct kvf_dia
  * the header cannot be read. */
 int trace_number(const struct kvf_trace *t, const char *section, const char *key, int64_t absent,
                  int64_t *ret, struct kvf_diag *d);
-
-#endif

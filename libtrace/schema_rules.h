@@ -1,8 +1,7 @@
 /* schema_rules.h - the possible values of the columns of <kvf/schema.h>, as data: a line for
  * each column, in the order of that page.  judge.c compares traces with it, and schema.c the names
  * of columns that are to be written; private to libtrace. */
-#ifndef KVF_LIBTRACE_SCHEMA_RULES_H
-#define KVF_LIBTRACE_SCHEMA_RULES_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -104,5 +103,3 @@ struct rule {
 const struct rule *schema_rule(const char *name);
 /* Whether a new blob may have this name: one of <kvf/schema.h>, or one of one's own. */
 bool blob_name_known(const char *name);
-
-#endif

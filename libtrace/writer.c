@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/reader.h"
@@ -121,14 +120,8 @@ static int run_id(const char *meta, size_t n, const struct kvf_writer_options *o
 static void free_writer(struct kvf_writer *w)
 {
     writer_file_abandon(&w->file);
-    mem_free(w->path);
-    mem_free(w->meta);
-    mem_free(w->prompt);
-    mem_free(w->column);
-    mem_free(w->n_kv);
-    mem_free(w->n_query);
-    mem_free(w->index);
-    mem_free(w->content.note);
+    mem_free_all(w->path, w->meta, w->prompt, w->column, w->n_kv, w->n_query, w->index,
+                 w->content.note);
     writer_free_encoders(w);
     pthread_mutex_destroy(&w->lock);
     mem_free(w);

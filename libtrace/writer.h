@@ -1,6 +1,5 @@
 /* writer.h - the inside of a writer; private to libtrace. */
-#ifndef KVF_LIBTRACE_WRITER_H
-#define KVF_LIBTRACE_WRITER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -107,5 +106,3 @@ int writer_tail_name(const struct kvf_writer *w, struct buf *ret);
 void writer_tail_begin(const struct kvf_writer *w, bool keep);
 /* Removes the tail, if there is one. */
 void writer_tail_remove(const struct kvf_writer *w);
-
-#endif

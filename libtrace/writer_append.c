@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/room.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/writer.h"
 
@@ -65,14 +66,8 @@ int writer_write(struct kvf_writer *w, const void *a, size_t na, const void *b, 
 
 static int remember(struct kvf_writer *w, const struct record *r)
 {
-    if (w->n_index == w->cap_index) {
-        size_t cap = w->cap_index ? 2 * w->cap_index : 1024;
-        struct record *p = mem_grow(w->index, w->n_index, cap, sizeof *p);
-        if (!p)
-            return w->err = KVF_E_NOMEM;
-        w->index = p;
-        w->cap_index = cap;
-    }
+    if (!mem_room(&w->index, w->n_index, &w->cap_index, 1024, sizeof *w->index))
+        return w->err = KVF_E_NOMEM;
     w->index[w->n_index++] = *r;
     return KVF_OK;
 }

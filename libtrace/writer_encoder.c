@@ -43,9 +43,7 @@ static void destroy(struct encoder *e)
 {
     if (!e)
         return;
-    mem_free(e->raw);
-    mem_free(e->packed);
-    mem_free(e->scratch);
+    mem_free_all(e->raw, e->packed, e->scratch);
     codec_destroy(e->codec);
     mem_free(e);
 }

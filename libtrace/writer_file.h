@@ -2,8 +2,7 @@
  *
  * It is at the name with ".unfinished" once its header and schema are written, and is renamed when
  * it is closed. */
-#ifndef KVF_LIBTRACE_WRITER_FILE_H
-#define KVF_LIBTRACE_WRITER_FILE_H
+#pragma once
 
 #include <kvf/trace.h>
 
@@ -40,5 +39,3 @@ int writer_file_cut(struct writer_file *f, uint64_t at);
 int writer_file_close(struct writer_file *f, struct kvf_diag *d);
 /* Keeps an unfinished file, and removes one that was not begun. */
 void writer_file_abandon(struct writer_file *f);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A pixel is ANSI_PIXEL mm wide and high.  Text of the usual size then uses one cell per character
  * and one row per line. */
-#ifndef KVF_RENDER_ANSI_H
-#define KVF_RENDER_ANSI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void ansi_image(uint32_t *to, int w, int h, int stride, double x, double y, doub
 /* Appends the picture as lines of text with escape codes.  pixels: [2 * rows][cols], rows `stride`
  * pixels apart. */
 void ansi_write(const struct ansi *a, const uint32_t *pixels, int stride, struct buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* axis.h - ticks, axes and colour bars. */
-#ifndef KVF_RENDER_AXIS_H
-#define KVF_RENDER_AXIS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -81,5 +80,3 @@ void colour_bar_whole(struct canvas *c, double x, double y, double w, double h, 
 /* Replaces the hyphens of negative numbers in s by minus signs, which are as wide as a plus.  It
  * keeps a hyphen if s has no space for the sign.  Zero gets no sign: -0.00 becomes 0.00. */
 void minus_signs(char *s, size_t cap);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Only canvas.c, canvas_file.c, canvas_text.c, svg_fonts.c and svg_text.c include cairo and pango.
  * y runs down.  Errors are sticky: canvas_finish returns the first one. */
-#ifndef KVF_RENDER_CANVAS_H
-#define KVF_RENDER_CANVAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ void canvas_word(struct canvas *c, double x, double y, const char *s, double pt,
 /* Draws w x h pixels 0xAARRGGBB with premultiplied alpha, not interpolated. */
 void canvas_image(struct canvas *c, double x, double y, double w_mm, double h_mm,
                   const uint32_t *argb, int w, int h);
-
-#endif

@@ -1,8 +1,7 @@
 /* canvas_impl.h - the internal state of a canvas, for canvas.c and canvas_file.c.
  *
  * canvas_text.c uses canvas_inner to lay out text with pango. */
-#ifndef KVF_RENDER_CANVAS_IMPL_H
-#define KVF_RENDER_CANVAS_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -62,5 +61,3 @@ struct canvas_inner {
     bool *boxes;                              /* see canvas_boxes; may be NULL */
 };
 struct canvas_inner canvas_inner(struct canvas *c);
-
-#endif

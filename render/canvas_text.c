@@ -133,9 +133,7 @@ void paragraph_destroy(struct paragraph *p)
     if (!p)
         return;
     g_object_unref(p->layout);
-    mem_free(p->piece);
-    mem_free(p->glyphs);
-    mem_free(p);
+    mem_free_all(p->piece, p->glyphs, p);
 }
 
 int paragraph_lines(const struct paragraph *p)
@@ -218,8 +216,7 @@ static int make_room(struct paragraph *p, int need)
 {
     if (need <= p->room)
         return KVF_OK;
-    mem_free(p->piece);
-    mem_free(p->glyphs);
+    mem_free_all(p->piece, p->glyphs);
     p->piece = mem_alloc((size_t)need, sizeof *p->piece);
     p->glyphs = mem_alloc((size_t)need, sizeof *p->glyphs);
     p->room = p->piece && p->glyphs ? need : 0;

@@ -5,8 +5,7 @@
  * points are shaped correctly even if a token ends within them.  The layout reports the bytes of
  * each drawn piece, a cluster of glyphs that cannot be split.  The caller then chooses the look of
  * each piece. */
-#ifndef KVF_RENDER_CANVAS_TEXT_H
-#define KVF_RENDER_CANVAS_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ void paragraph_draw(struct canvas *c, struct paragraph *p, int line, double x, d
  * has). */
 bool canvas_new_page(struct canvas *c);
 bool canvas_has_pages(const struct canvas *c);
-
-#endif

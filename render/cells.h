@@ -1,6 +1,5 @@
 /* cells.h - helpers of figures that read table cells and check the canvas size. */
-#ifndef KVF_RENDER_CELLS_H
-#define KVF_RENDER_CELLS_H
+#pragma once
 
 #include "base/table.h"
 
@@ -18,5 +17,3 @@ const char *cell_text(const struct table *t, int col, int64_t row, char out[24])
 
 /* Returns the index of the numeric column `name`, or -1 if the table lacks it. */
 int numeric_column(const struct table *t, const char *name);
-
-#endif

@@ -7,7 +7,7 @@
 #include "render/marks.h"
 #include "render/palette.h"
 
-enum { KEY_MM = 5, COLOURS = 8 };
+enum { KEY_MM = 5 };
 
 static bool kept(const struct table *t, const struct chart_columns *k, int64_t r)
 {
@@ -105,19 +105,10 @@ int chart_collect(const struct table *t, const struct chart_columns *k, struct c
 void chart_destroy(struct chart *h)
 {
     for (int i = 0; h->line && i < h->n; i++) {
-        mem_free(h->line[i].x);
-        mem_free(h->line[i].y);
-        mem_free(h->line[i].low);
-        mem_free(h->line[i].high);
+        mem_free_all(h->line[i].x, h->line[i].y, h->line[i].low, h->line[i].high);
     }
     mem_free(h->line);
     *h = (struct chart){0};
-}
-
-struct chart_look chart_look_of(int i)
-{
-    return (struct chart_look){
-        .colour = palette_line(i % COLOURS), .dash = i / COLOURS % 2 ? 1.3 : 0, .width = 0.4};
 }
 
 static bool is_finite_at(const double *xy, int i)
@@ -343,14 +334,6 @@ void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct ch
     draw_line(c, a, &many, look);
 }
 
-void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h)
-{
-    for (int i = 0; i < h->n; i++) {
-        struct chart_look look = chart_look_of(i);
-        chart_draw_line(c, a, &h->line[i], &look);
-    }
-}
-
 double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look)
 {
@@ -368,23 +351,6 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
         sign(c, x + KEY_MM / 2.0, y, look);
     canvas_text(c, x + KEY_MM + 1, y, name, PT_TICK, ALIGN_LEFT, ink, 0);
     return y + 3.9;
-}
-
-double chart_keys(struct canvas *c, double x, double y, const struct chart *h)
-{
-    for (int i = 0; i < h->n; i++) {
-        struct chart_look look = chart_look_of(i);
-        y = chart_key(c, x, y, h->line[i].name, &look);
-    }
-    return y;
-}
-
-double chart_keys_width(struct canvas *c, const struct chart *h)
-{
-    double widest = 0;
-    for (int i = 0; i < h->n; i++)
-        widest = fmax(widest, canvas_text_width(c, h->line[i].name, PT_TICK, 0));
-    return KEY_MM + 1 + widest;
 }
 
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what)

@@ -3,8 +3,7 @@
  * A figure chooses the rows (keep), the text column that names the lines (key) and the columns of
  * x, y and the interval.  The rows of a line need not be adjacent; their order is kept.  NaN breaks
  * a line and is never drawn as a number. */
-#ifndef KVF_RENDER_CHART_H
-#define KVF_RENDER_CHART_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,8 +58,6 @@ struct chart_look {
      * has space for it */
     int sign;
 };
-/* Returns the look of line i.  Colours repeat after 8 lines, with dashes. */
-struct chart_look chart_look_of(int i);
 
 /* Reduces n points in mm (x0, y0, x1, y1, ...) to those visible in columns of `column` mm.  Of
  * consecutive points in one column it keeps the first, lowest, highest and last, in order and
@@ -73,19 +70,11 @@ int chart_thin(const double *xy, int n, double column, double *out);
  * show, break the line.  A point between two breaks is drawn as a dot. */
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
-/* Draws every line of h in its own look. */
-void chart_draw(struct canvas *c, const struct axis_box *a, const struct chart *h);
 
 /* Draws the key of a line, a sample and the name, 3.9 mm high, down from (x, y). Returns the y of
  * the next key. */
 double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look);
-/* Draws the keys of all lines of h and returns the y below them. */
-double chart_keys(struct canvas *c, double x, double y, const struct chart *h);
-/* Returns the width in mm of the keys to the right of x. */
-double chart_keys_width(struct canvas *c, const struct chart *h);
 
 /* Writes a sentence, for example "no ...", in grey in the middle of the axes. */
 void chart_empty(struct canvas *c, const struct axis_box *a, const char *what);
-
-#endif

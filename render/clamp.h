@@ -1,6 +1,5 @@
 /* clamp.h - functions that limit a number to a range. */
-#ifndef KVF_RENDER_CLAMP_H
-#define KVF_RENDER_CLAMP_H
+#pragma once
 
 /* Returns v limited to [lo, hi]; NaN stays NaN. */
 static inline double clamp(double v, double lo, double hi)
@@ -16,5 +15,3 @@ static inline long clamp_whole(long v, long lo, long hi)
         return lo;
     return v > hi ? hi : v;
 }
-
-#endif

@@ -9,7 +9,6 @@
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/kindmap.h"
-#include "render/marks.h"
 #include "render/cells.h"
 
 enum { TOP = 3, KEY = 44, PROFILE = 34, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
@@ -96,8 +95,7 @@ static int read_clusters(const struct table *t, struct clusters *x)
 
 static void free_clusters(struct clusters *x)
 {
-    mem_free(x->cell);
-    mem_free(x->member);
+    mem_free_all(x->cell, x->member);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -234,16 +232,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},        {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
-    {"cluster", COLUMN_NUMBER},   {"silhouette", COLUMN_NUMBER}, {"stability", COLUMN_NUMBER},
-    {"is_medoid", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_atlas = {
     .name = "atlas",
     .table = "atlas",
     .summary = "clusters of heads: where they are, silhouettes and stability of their members",
-    .needs = needs,
+    .needs = "head:text layer index cluster silhouette stability is_medoid",
     .size = size,
     .draw = draw,
 };

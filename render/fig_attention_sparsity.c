@@ -91,19 +91,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct sparsity_style, by, "layer", "what a line is of; of heads, what a panel is of",
-             "all", "head", "layer"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"p", COLUMN_NUMBER},
-                                             {"sparsity", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "attention-sparsity",
             .summary = "share of the tokens under p times the largest score, by layer",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct sparsity_style),
+            .needs = "head:text layer p sparsity",
+            STYLE(struct sparsity_style, WORD_KEY(struct sparsity_style, by, "layer",
+                                                  "what a line is of; of heads, what a panel is of",
+                                                  "all", "head", "layer")),
             .cmap = "viridis");

@@ -13,7 +13,6 @@
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/plot.h"
-#include "render/style.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
@@ -405,25 +404,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct calibration_style, horizon, 1, 1e12, "the only horizon of the curves",
-              .absent = "all"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},       {"kind", COLUMN_TEXT},  {"event", COLUMN_TEXT},
-    {"horizon", COLUMN_NUMBER},  {"n", COLUMN_NUMBER},   {"predicted", COLUMN_NUMBER},
-    {"observed", COLUMN_NUMBER}, {"low", COLUMN_NUMBER}, {"high", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_calibration = {
     .name = "calibration",
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct calibration_style),
+    .needs = "head:text kind:text event:text horizon n predicted observed low high",
+    STYLE(struct calibration_style, COUNT_KEY(struct calibration_style, horizon, 1, 1e12,
+                                              "the only horizon of the curves", .absent = "all")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

@@ -116,15 +116,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct causal_style, y, "logp", "what goes up", "logp", "right"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"group", COLUMN_TEXT},   {"removed", COLUMN_TEXT},
-                                             {"dose", COLUMN_NUMBER},  {"mass", COLUMN_NUMBER},
-                                             {"dlogp", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_causal, .name = "causal", .table = "causal",
             .summary = "what the answer loses or gains with the attention that leaves it",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct causal_style));
+            .needs = "group:text removed:text dose mass dlogp",
+            STYLE(struct causal_style,
+                  WORD_KEY(struct causal_style, y, "logp", "what goes up", "logp", "right")));

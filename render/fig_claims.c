@@ -181,9 +181,7 @@ static int read_register(const struct table *t, struct register_view *x)
 
 static void free_register(struct register_view *x)
 {
-    mem_free(x->row);
-    mem_free(x->claim);
-    mem_free(x->verdict);
+    mem_free_all(x->row, x->claim, x->verdict);
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -306,17 +304,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {{"id", COLUMN_EITHER},        {"paper", COLUMN_TEXT},
-                                             {"verdict", COLUMN_TEXT},     {"than", COLUMN_TEXT},
-                                             {"value", COLUMN_NUMBER},     {"low", COLUMN_NUMBER},
-                                             {"high", COLUMN_NUMBER},      {"null", COLUMN_NUMBER},
-                                             {"null_high", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_claims = {
     .name = "claims",
     .table = "claims",
     .summary = "claims of a register: statistics with intervals against their nulls",
-    .needs = needs,
+    .needs = "id:either paper:text verdict:text than:text value low high null null_high",
     .size = size,
     .draw = draw,
 };

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 13,
@@ -212,9 +212,7 @@ static int raster_of_layers(struct canvas *c, const struct pairs *p, const struc
         argb[i] = palette_argb(k->map, colours_at(k, sum[i]));
     if (!err)
         canvas_image(c, a->x, a->y, a->w, a->h, argb, (int)p->b.layers, (int)p->a.layers);
-    mem_free(sum);
-    mem_free(count);
-    mem_free(argb);
+    mem_free_all(sum, count, argb);
     return err;
 }
 
@@ -320,19 +318,13 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
 
 /* ---- the panel next to the matrix */
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Draws the cumulative distribution of v[0..n) over the x axis.  It sorts v. */
 static void draw_distribution(struct canvas *c, const struct axis_box *a, double *v, size_t n,
                               struct rgb colour, double width, double dash)
 {
     double xy[2 * 201];
     size_t k = 0;
-    qsort(v, n, sizeof *v, rising);
+    qsort(v, n, sizeof *v, order_double);
     for (int i = 0; i <= 200; i++) {
         double x = a->x0 + (a->x1 - a->x0) * i / 200;
         while (k < n && v[k] <= x)
@@ -360,8 +352,7 @@ static int shares(struct canvas *c, const struct pairs *p, const struct axis_box
         draw_distribution(c, a, v[0], n[0], (struct rgb){.45, .45, .45}, .35, 1.3);
         draw_distribution(c, a, v[1], n[1], mark_ink, .5, 0);
     }
-    mem_free(v[0]);
-    mem_free(v[1]);
+    mem_free_all(v[0], v[1]);
     return err;
 }
 
@@ -449,9 +440,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct pairs p;
     int err = read_pairs(t, s, &p, d);
-    if (err)
-        return err;
-    err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
+    if (!err)
+        err = canvas_room(c, "compare", LEFT + BAR + Y_ROOM + RIGHT + 70, TOP + BOTTOM + 40, d);
     if (err)
         return err;
     double room = canvas_width(c) - LEFT - BAR - Y_ROOM - RIGHT;
@@ -469,26 +459,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers", .absent = "the first"),
-    TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
-             .absent = "query"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"a", COLUMN_NUMBER},       {"b", COLUMN_NUMBER},       {"distance", COLUMN_NUMBER},
-    {"layer_a", COLUMN_NUMBER}, {"index_a", COLUMN_NUMBER}, {"layer_b", COLUMN_NUMBER},
-    {"index_b", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_compare = {
     .name = "compare",
     .table = "compare",
     .summary = "distances of the heads of two runs with the best assignment, or matches with q",
-    .needs = needs,
+    .needs = "a b distance layer_a index_a layer_b index_b",
     .cmap = "viridis",
-    .style = style,
-    .style_bytes = sizeof(struct compare_style),
+    STYLE(struct compare_style,
+          TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers",
+                   .absent = "the first"),
+          TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
+                   .absent = "query")),
     .size = size,
     .draw = draw,
 };

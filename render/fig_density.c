@@ -110,16 +110,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"bin_low", COLUMN_NUMBER}, {"bin_high", COLUMN_NUMBER},
-    {"share", COLUMN_NUMBER}, {"mean", COLUMN_NUMBER},    {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_density, .name = "density", .table = "density",
             .summary = "where in the text held entries lie, with means; several traces overlaid",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct density_style),
+            .needs = "head:text bin_low bin_high share mean",
+            STYLE(struct density_style,
+                  WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head")),
             .side_by_side = true);

@@ -25,17 +25,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return layermap_draw(c, &m, s);
 }
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"index", COLUMN_NUMBER},
-                                             {"difference", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_difference = {
     .name = "difference",
     .table = "difference",
     .summary = "layer x head map of one table less another",
-    .needs = needs,
+    .needs = "head:text layer index difference",
     .cmap = "bluered",
     .size = size,
     .draw = draw,

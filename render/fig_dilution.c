@@ -254,25 +254,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
-    WORD_KEY(struct dilution_style, x, "step", "what goes across; all but step: of several traces",
-             "step", "budget", "length"),
-    WORD_KEY(struct dilution_style, y, "auto",
-             "log: what goes to U, on a logarithmic axis; auto where little does", "auto", "linear",
-             "log"),
-    TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
-             .standard = "dilution+dilution_retained+dilution_oracle+bound"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"dilution", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(
     fig_dilution, .name = "dilution", .table = "dilution",
     .summary = "attention past the useful entries: over the steps, or against budget or length",
-    .needs = needs, .style = style, .style_bytes = sizeof(struct dilution_style),
+    .needs = "head:text step dilution",
+    STYLE(struct dilution_style,
+          WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
+          WORD_KEY(struct dilution_style, x, "step",
+                   "what goes across; all but step: of several traces", "step", "budget", "length"),
+          WORD_KEY(struct dilution_style, y, "auto",
+                   "log: what goes to U, on a logarithmic axis; auto where little does", "auto",
+                   "linear", "log"),
+          TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
+                   .standard = "dilution+dilution_retained+dilution_oracle+bound")),
     .side_by_side = true);

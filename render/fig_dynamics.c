@@ -11,7 +11,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     PANELS = 4,
@@ -422,24 +421,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS, "most heads that are drawn",
-              .standard = "6"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},        {"prompt", COLUMN_NUMBER}, {"rollout", COLUMN_NUMBER},
-    {"surrogate", COLUMN_NUMBER}, {"quantity", COLUMN_TEXT}, {"index", COLUMN_NUMBER},
-    {"x", COLUMN_NUMBER},         {"value", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_dynamics = {
     .name = "dynamics",
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct dynamics_style),
+    .needs = "head:text prompt rollout surrogate quantity:text index x value",
+    STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS,
+                                           "most heads that are drawn", .standard = "6")),
     .size = size,
     .draw = draw,
 };

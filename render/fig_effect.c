@@ -13,7 +13,6 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
 static const double ROW = 3.4, LEAST_ROW = 2.5;
@@ -269,30 +268,19 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return v.form ? draw_bars(c, &v) : draw_map(c, &v, s);
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
-    WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals", "map",
-             "bars"),
-    COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
-    WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt", "yes",
-             "no"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"index", COLUMN_NUMBER},
-                                             {"kl", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_effect = {
     .name = "effect",
     .table = "effect",
     .summary = "layer x head map of the KL to the full cache, or the heads that matter most",
-    .needs = needs,
+    .needs = "head:text layer index kl",
     .cmap = "viridis",
-    .style = style,
-    .style_bytes = sizeof(struct effect_style),
+    STYLE(struct effect_style,
+          WORD_KEY(struct effect_style, scale, "log", "colours of the map", "log", "linear"),
+          WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals",
+                   "map", "bars"),
+          COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
+          WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt",
+                   "yes", "no")),
     .size = size,
     .draw = draw,
 };

@@ -49,15 +49,11 @@ static const struct opt keys[] = {
     {.type = OPT_END},
 };
 
-static const struct figure_column needs[] = {{"text", COLUMN_TEXT},    {"token", COLUMN_NUMBER},
-                                             {"count", COLUMN_NUMBER}, {"kl", COLUMN_NUMBER},
-                                             {"dnll", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_effect_text = {
     .name = "effect-text",
     .table = "effect-entries",
     .summary = "the text, tokens coloured by what predictions lose when they leave the cache",
-    .needs = needs,
+    .needs = "text:text token count kl dnll",
     .style = keys,
     .style_bytes = sizeof(struct tokens_style),
     .size = size,

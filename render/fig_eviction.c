@@ -25,15 +25,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
-    {"token", COLUMN_NUMBER}, {"evict_step", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_eviction = {
     .name = "eviction",
     .table = "eviction",
     .summary = "which entries each query still sees, one map per KV head",
-    .needs = needs,
+    .needs = "head:text layer index token evict_step",
     .style = grid_keys,
     .style_bytes = sizeof(struct grid_style),
     .cmap = "blues",

@@ -3,7 +3,6 @@
  * It shows the entries that each query can attend to, a cross at each eviction, the evictions per
  * step on the right, and the end of the prompt. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "render/figures.h"
@@ -182,15 +181,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},      {"index", COLUMN_NUMBER},
-    {"token", COLUMN_NUMBER}, {"evict_step", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_eviction_mask = {
     .name = "eviction-mask",
     .table = "eviction",
     .summary = "the mask that eviction makes, with every eviction marked",
-    .needs = needs,
+    .needs = "head:text layer index token evict_step",
     .style = grid_keys,
     .style_bytes = sizeof(struct grid_style),
     .cmap = "blues",

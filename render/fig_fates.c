@@ -9,7 +9,6 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/text_flow.h"
 
 enum { RIBBONS = 16, POINTS = 256, MOST_MM = 240 };
@@ -19,11 +18,6 @@ static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
 
 struct fates_style {
     double ribbon;
-};
-static const struct opt style[] = {
-    REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
-             .absent = "4 to 9, by how many there are"),
-    {.type = OPT_END},
 };
 
 struct ribbon {
@@ -417,19 +411,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"step", COLUMN_NUMBER}, {"token", COLUMN_NUMBER}, {"text", COLUMN_TEXT},
-    {"joined", COLUMN_TEXT}, {"held", COLUMN_NUMBER},  {"needed", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_fates = {
     .name = "fates",
     .table = "fates",
     .summary = "the text, under it what happened to each token, a ribbon for each method",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct fates_style),
+    .needs = "step token text:text joined:text held needed",
+    STYLE(struct fates_style,
+          REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
+                   .absent = "4 to 9, by how many there are")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

@@ -156,17 +156,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct ghosts_style, by, "layer", "what a line is of; of heads, what a panel is of",
-             "all", "head", "layer"),
-    WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age", "away", "age"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},         {"layer", COLUMN_NUMBER},     {"token", COLUMN_NUMBER},
-    {"evict_step", COLUMN_NUMBER}, {"first_hit", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
-            .summary = "how long after they left entries were first missed", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct ghosts_style), .cmap = "viridis");
+            .summary = "how long after they left entries were first missed",
+            .needs = "head:text layer token evict_step first_hit",
+            STYLE(struct ghosts_style,
+                  WORD_KEY(struct ghosts_style, by, "layer",
+                           "what a line is of; of heads, what a panel is of", "all", "head",
+                           "layer"),
+                  WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age",
+                           "away", "age")),
+            .cmap = "viridis");

@@ -87,20 +87,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head", "trace"),
-    CHOICE_ONE,
-    CHOICE_HEADS,
-    LIST_KEY(struct choice_style, y, "hazard", "the column that is drawn", curves),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
-                                             {"low", COLUMN_NUMBER},    {"high", COLUMN_NUMBER},
-                                             {"hazard", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(
     fig_hazard, .name = "hazard", .table = "hazard",
     .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
-    .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+    .needs = "head:text criterion:text low high hazard",
+    STYLE(struct choice_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,
+          CHOICE_HEADS,
+          LIST_KEY(struct choice_style, y, "hazard", "the column that is drawn", curves)),
     .side_by_side = true);

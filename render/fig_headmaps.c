@@ -1,7 +1,6 @@
 /* fig_headmaps.c - declares the layer x head maps, one row each; headmap.c draws them. */
 #include "render/figures.h"
 #include "render/headmap.h"
-#include "render/style.h"
 
 /* Defines the figure of a map with its common fields. */
 #define HEADMAP(symbol, ...)                                                                       \
@@ -13,22 +12,7 @@
                                   __VA_ARGS__}
 
 /* The columns that every map needs, and the columns of the row. */
-#define NEEDS(...)                                                                                 \
-    (const struct figure_column[])                                                                 \
-    {                                                                                              \
-        {"head", COLUMN_TEXT}, {"layer", COLUMN_NUMBER}, {"index", COLUMN_NUMBER}, __VA_ARGS__,    \
-        {                                                                                          \
-            NULL, COLUMN_NUMBER                                                                    \
-        }                                                                                          \
-    }
-#define NUMBER(column)                                                                             \
-    {                                                                                              \
-        column, COLUMN_NUMBER                                                                      \
-    }
-#define TEXT(column)                                                                               \
-    {                                                                                              \
-        column, COLUMN_TEXT                                                                        \
-    }
+#define NEEDS(columns) "head:text layer index " columns
 
 /* The keys of a map: VALUES(the default, all), and a FILTER for each column that selects rows. */
 #define KEYS(...)                                                                                  \
@@ -54,8 +38,7 @@
 #define FIRST "that of the first row"
 
 HEADMAP(fig_agreement_map, .name = "agreement-map", .table = "agreement",
-        .summary = "layer x head map of how far gates agree",
-        .needs = NEEDS(NUMBER("rho"), NUMBER("overlap")),
+        .summary = "layer x head map of how far gates agree", .needs = NEEDS("rho overlap"),
         .style = KEYS(VALUES("rho", "rho", "overlap", "kept"), FILTER(0, "a", FIRST),
                       FILTER(1, "b", "all, each a map")),
         .map = &(const struct headmap){.label = "rank correlation",
@@ -67,7 +50,7 @@ HEADMAP(fig_agreement_map, .name = "agreement-map", .table = "agreement",
 /* G-KV, figure 9, by head. */
 HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "attention-sparsity",
         .summary = "layer x head map of the attention sparsity at one p",
-        .needs = NEEDS(NUMBER("p"), NUMBER("sparsity")),
+        .needs = NEEDS("p sparsity"),
         .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form", FIRST),
                       FILTER(1, "p", FIRST)),
         .map = &(const struct headmap){.label = "share under p \xc3\x97 largest",
@@ -75,13 +58,13 @@ HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",
         .summary = "where in the text the entries of each head lie, in the mean",
-        .needs = NEEDS(NUMBER("mean")), .style = KEYS(VALUES("mean", "mean")),
+        .needs = NEEDS("mean"), .style = KEYS(VALUES("mean", "mean")),
         .map = &(const struct headmap){.label = "mean place of what is held", .fractions = "mean"});
 
 HEADMAP(
     fig_dilution_map, .name = "dilution-map", .table = "dilution",
     .summary = "layer x head map of the attention that goes past useful entries",
-    .needs = NEEDS(NUMBER("step"), NUMBER("dilution")),
+    .needs = NEEDS("step dilution"),
     .style = KEYS(VALUES("dilution", "dilution", "useful_mass", "rho_u", "rho_d",
                          "dilution_retained", "bound", "dilution_oracle", "useful_entries")),
     .map = &(const struct headmap){
@@ -89,14 +72,13 @@ HEADMAP(
         .fractions = "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle"});
 
 HEADMAP(fig_ghosts_map, .name = "ghosts-map", .table = "ghosts",
-        .summary = "layer x head map of later use of evicted entries",
-        .needs = NEEDS(NUMBER("hits"), NUMBER("mass")),
+        .summary = "layer x head map of later use of evicted entries", .needs = NEEDS("hits mass"),
         .style = KEYS(VALUES("hits", "hits", "mass")),
         .map = &(const struct headmap){.label = "queries that would use it"});
 
 HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
         .summary = "layer x head map of one column of the evidence of kinds",
-        .needs = NEEDS(TEXT("kind"), {"score", COLUMN_EITHER}),
+        .needs = NEEDS("kind:text score:either"),
         .style = KEYS(VALUES("score", "score", "sink_mass", "recent", "window", "spread",
                              "last_use", "never", "uneven", "top_tenth", "entropy", "number",
                              "gist", "filler", "prompt", "residence", "last_use_sparsity")),
@@ -107,7 +89,7 @@ HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
 
 HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermittency",
         .summary = "layer x head map of how attention comes and goes",
-        .needs = NEEDS(TEXT("quantity"), NUMBER("above"), NUMBER("share")),
+        .needs = NEEDS("quantity:text above share"),
         .style = KEYS(VALUES("share", "share", "mean", "q50", "q90", "q99", "most"),
                       FILTER(0, "criterion", FIRST), FILTER(1, "quantity", "returns"),
                       FILTER(2, "above", FIRST), FILTER(3, "class", "all")),
@@ -119,7 +101,7 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
 /* WG-KV, figure 13. */
 HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .summary = "how large the cache of each head is, as layer x head maps",
-        .needs = NEEDS(TEXT("at"), NUMBER("size")),
+        .needs = NEEDS("at:text size"),
         .style = KEYS(VALUES("size", "size", "ratio", "entries", "step"),
                       FILTER(0, "at", "all, each a map")),
         .map = &(const struct headmap){.label = "cache, share of all tokens",
@@ -129,7 +111,7 @@ HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
 
 HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
         .summary = "layer x head map of how often tokens are selected at one age",
-        .needs = NEEDS(NUMBER("age"), NUMBER("shrunk")),
+        .needs = NEEDS("age shrunk"),
         .style = KEYS(VALUES("shrunk", "shrunk", "rate", "strength"), FILTER(0, "criterion", FIRST),
                       FILTER(1, "age", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
@@ -139,15 +121,14 @@ HEADMAP(fig_persistence_map, .name = "persistence-map", .table = "persistence",
 
 /* TRIM-KV, figure 5c. */
 HEADMAP(fig_sparsity, .name = "sparsity", .table = "sparsity",
-        .summary = "layer x head map of the sparsity",
-        .needs = NEEDS(TEXT("kind"), NUMBER("sparsity")),
+        .summary = "layer x head map of the sparsity", .needs = NEEDS("kind:text sparsity"),
         .style = KEYS(VALUES("sparsity", "sparsity"), FILTER(0, "kind", FIRST)),
         .map = &(const struct headmap){.label = "sparsity", .fractions = "sparsity"});
 
 /* DBTrimKV, figure 2b. */
 HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
         .summary = "layer x head map of the survival at one horizon",
-        .needs = NEEDS(TEXT("criterion"), NUMBER("horizon"), NUMBER("fraction")),
+        .needs = NEEDS("criterion:text horizon fraction"),
         .style = KEYS(VALUES("fraction", "fraction", "half_life"), FILTER(0, "criterion", FIRST),
                       FILTER(1, "horizon", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){

@@ -9,9 +9,7 @@
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/kindmap.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 2, KEY = 35, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
@@ -90,8 +88,7 @@ static int read_view(const struct table *t, struct view *v)
 
 static void free_view(struct view *v)
 {
-    mem_free(v->cell);
-    mem_free(v->kind);
+    mem_free_all(v->cell, v->kind);
 }
 
 static int key_lines(const struct view *v)
@@ -305,25 +302,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
-             .absent = "all of them"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"index", COLUMN_NUMBER},
-                                             {"kind", COLUMN_TEXT},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_heads = {
     .name = "heads",
     .table = "heads",
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct heads_style),
+    .needs = "head:text layer index kind:text",
+    STYLE(struct heads_style,
+          TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
+                   .absent = "all of them")),
     .size = size,
     .draw = draw,
 };

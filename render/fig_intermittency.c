@@ -122,20 +122,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head", "trace"),
-    CHOICE_ONE,
-    TEXT_KEY(struct intermittency_style, quantity, "NAME", "the only quantity that is drawn",
-             .absent = "all"),
-    CHOICE_Y,
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},     {"criterion", COLUMN_TEXT},
-                                             {"quantity", COLUMN_TEXT}, {"above", COLUMN_NUMBER},
-                                             {"share", COLUMN_NUMBER},  {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_intermittency, .name = "intermittency", .table = "intermittency",
             .summary = "how often tokens are selected, return, stay away, and when they leave",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct intermittency_style),
+            .needs = "head:text criterion:text quantity:text above share",
+            STYLE(struct intermittency_style, CHOICE_BY("criterion", "class", "head", "trace"),
+                  CHOICE_ONE,
+                  TEXT_KEY(struct intermittency_style, quantity, "NAME",
+                           "the only quantity that is drawn", .absent = "all"),
+                  CHOICE_Y),
             .side_by_side = true);

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { RUNS = 16 };
 static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 9, DOT = 0.9, EACH = 22, LEAST = 10;
@@ -18,12 +18,6 @@ static const char *const value_words[] = {"ratio", "size", NULL};
 static const char *const at_words[] = {"end", "prefill", "mean", "answer", "peak", NULL};
 struct heads_style {
     int value, at;
-};
-static const struct opt style[] = {
-    LIST_KEY(struct heads_style, value, "ratio", "of the text so far, or of all of it",
-             value_words),
-    LIST_KEY(struct heads_style, at, "end", "when", at_words),
-    {.type = OPT_END},
 };
 
 struct run {
@@ -35,12 +29,6 @@ struct runs {
     int n;
     double *number; /* owned; sorted per run */
 };
-
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static bool other_run(const struct table *t, int trace, int64_t row)
 {
@@ -79,7 +67,7 @@ static int read_runs(const struct table *t, const struct figure_style *s, struct
         x->run[x->n - 1].n++;
     }
     for (int i = 0; i < x->n; i++)
-        qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, rising);
+        qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, order_double);
     return KVF_OK;
 }
 
@@ -187,18 +175,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"at", COLUMN_TEXT},     {"layer", COLUMN_NUMBER}, {"ratio", COLUMN_NUMBER},
-    {"size", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_kv_size_heads = {
     .name = "kv-size-heads",
     .table = "kv-size",
     .summary = "the caches of heads as a distribution for each run, a dot for each head",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct heads_style),
+    .needs = "at:text layer ratio size",
+    STYLE(struct heads_style,
+          LIST_KEY(struct heads_style, value, "ratio", "of the text so far, or of all of it",
+                   value_words),
+          LIST_KEY(struct heads_style, at, "end", "when", at_words)),
     .side_by_side = true,
     .size = size,
     .draw = draw,

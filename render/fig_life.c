@@ -107,8 +107,7 @@ static int draw_series(struct canvas *c, const struct axis_box *a, const struct 
     if (line.n)
         chart_draw_line(c, a, &line, &look);
     int err = line.x && line.y ? KVF_OK : KVF_E_NOMEM;
-    mem_free(line.x);
-    mem_free(line.y);
+    mem_free_all(line.x, line.y);
     return err;
 }
 
@@ -220,17 +219,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},        {"token", COLUMN_NUMBER}, {"text", COLUMN_TEXT},
-    {"step", COLUMN_NUMBER},      {"seen", COLUMN_NUMBER},  {"attention", COLUMN_NUMBER},
-    {"retention", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_life = {
     .name = "life",
     .table = "received",
     .summary = "one entry over time: attention received, its gate, and until when it was held",
-    .needs = needs,
+    .needs = "head:text token text:text step seen attention retention",
     .size = size,
     .draw = draw,
 };

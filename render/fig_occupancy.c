@@ -9,7 +9,6 @@
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 15,
@@ -362,37 +361,25 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         map(c, &x, i, &k, argb);
     if (!err)
         names(c, &x, &k);
-    mem_free(x.sum);
-    mem_free(x.mean);
-    mem_free(argb);
+    mem_free_all(x.sum, x.mean, argb);
     return err;
 }
-
-static const struct opt style[] = {
-    WORD_KEY(struct occupancy_style, scale, "auto",
-             "colours; auto is root beside a class that holds little", "auto", "linear", "root",
-             "log"),
-    TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 16)",
-             .absent = "all"),
-    TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn", .absent = "all"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"step", COLUMN_NUMBER},
-                                             {"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"entries", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_occupancy = {
     .name = "occupancy",
     .table = "occupancy",
     .summary = "entries held by every KV head over time, by class of tokens",
     .side_by_side = true,
-    .needs = needs,
+    .needs = "step head:text layer entries",
     .cmap = "blues",
-    .style = style,
-    .style_bytes = sizeof(struct occupancy_style),
+    STYLE(struct occupancy_style,
+          WORD_KEY(struct occupancy_style, scale, "auto",
+                   "colours; auto is root beside a class that holds little", "auto", "linear",
+                   "root", "log"),
+          TEXT_KEY(struct occupancy_style, class, "A+B", "the classes that are drawn (up to 16)",
+                   .absent = "all"),
+          TEXT_KEY(struct occupancy_style, steps, "C:D", "the steps that are drawn",
+                   .absent = "all")),
     .size = size,
     .draw = draw,
 };

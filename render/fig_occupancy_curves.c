@@ -218,34 +218,21 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.panel)
         goto done;
     err = survey(&v, d);
-    if (err)
-        goto done;
-    err = add_up(&v);
-    if (err)
-        goto done;
-    err = stack(p, &v);
+    if (!err)
+        err = add_up(&v);
+    if (!err)
+        err = stack(p, &v);
 done:
-    mem_free(v.panel);
-    mem_free(v.sum);
-    mem_free(v.n);
-    mem_free(v.documents);
+    mem_free_all(v.panel, v.sum, v.n, v.documents);
     return err;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head", "layer"),
-    WORD_KEY(struct occupancy_style, steps, "all", "all steps, or those after the prompt", "all",
-             "answer"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"class", COLUMN_TEXT},
-                                             {"entries", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
             .summary = "entries held by class of token over the steps, as stacked areas",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct occupancy_style),
+            .needs = "head:text step class:text entries",
+            STYLE(struct occupancy_style,
+                  WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head",
+                           "layer"),
+                  WORD_KEY(struct occupancy_style, steps, "all",
+                           "all steps, or those after the prompt", "all", "answer")),
             .side_by_side = true);

@@ -127,18 +127,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct overlap_style, by, "all", "what a panel is of", "all", "head", "layer"),
-    WORD_KEY(struct overlap_style, y, "overlap", "the overlap, or what of it is beyond chance",
-             "overlap", "kappa"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},   {"window", COLUMN_EITHER},
-    {"p", COLUMN_NUMBER},     {"overlap", COLUMN_NUMBER}, {"expected", COLUMN_NUMBER},
-    {"kappa", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_overlap, .name = "overlap", .table = "overlap",
-            .summary = "overlap of windows by the share of tokens, and chance", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct overlap_style));
+            .summary = "overlap of windows by the share of tokens, and chance",
+            .needs = "head:text layer window:either p overlap expected kappa",
+            STYLE(struct overlap_style,
+                  WORD_KEY(struct overlap_style, by, "all", "what a panel is of", "all", "head",
+                           "layer"),
+                  WORD_KEY(struct overlap_style, y, "overlap",
+                           "the overlap, or what of it is beyond chance", "overlap", "kappa")));

@@ -9,9 +9,7 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
 static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,
@@ -549,27 +547,19 @@ done:
     return err;
 }
 
-static const struct opt style[] = {
-    LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
-    LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
-    WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less", "yes",
-             "no"),
-    WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
-    TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
-             .absent = "those on the front; all of up to 8"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"method", COLUMN_TEXT}, {"budget", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_pareto = {
     .name = "pareto",
     .table = "eval",
     .summary = "quality against the entries held, a line per method, with the Pareto front",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct pareto_style),
+    .needs = "method:text budget",
+    STYLE(struct pareto_style,
+          LIST_KEY(struct pareto_style, y, "kl", "the column that goes up", ys),
+          LIST_KEY(struct pareto_style, x, "kv_mean", "the column that goes across", xs),
+          WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less",
+                   "yes", "no"),
+          WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
+          TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
+                   .absent = "those on the front; all of up to 8")),
     .size = size,
     .draw = draw,
 };

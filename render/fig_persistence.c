@@ -47,21 +47,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head", "trace"),
-    CHOICE_ONE,
-    CHOICE_HEADS,
-    CHOICE_Y,
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"criterion", COLUMN_TEXT},
-                                             {"age", COLUMN_NUMBER},
-                                             {"rate", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_persistence, .name = "persistence", .table = "persistence",
             .summary = "rate of selection at exactly age 1, 2, 4, ... with intervals",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct choice_style),
+            .needs = "head:text criterion:text age rate",
+            STYLE(struct choice_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,
+                  CHOICE_HEADS, CHOICE_Y),
             .side_by_side = true);

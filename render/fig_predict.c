@@ -9,7 +9,6 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { TOP = 3, BOTTOM = 15 };
 static const double ROW = 3.4, LEAST_ROW = 2.5, EDGE = 0.5;
@@ -153,9 +152,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     struct candidates x;
     int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
-    if (err)
-        return err;
-    err = read_candidates(t, s, &x);
+    if (!err)
+        err = read_candidates(t, s, &x);
     if (err)
         return err;
     draw_rows(c, &x);
@@ -163,26 +161,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho", "table"),
-    COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
-    REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
-             .standard = "0.05"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"candidate", COLUMN_TEXT}, {"reduce", COLUMN_TEXT},
-                                             {"partial", COLUMN_NUMBER}, {"low", COLUMN_NUMBER},
-                                             {"high", COLUMN_NUMBER},    {"q", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
     .summary = "partial rank correlation of each statistic with the effect, with intervals",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct predict_style),
+    .needs = "candidate:text reduce:text partial low high q",
+    STYLE(struct predict_style,
+          WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho",
+                   "table"),
+          COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
+          REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
+                   .standard = "0.05")),
     .size = size,
     .draw = draw,
 };

@@ -2,7 +2,6 @@
  * correlation first, and a point per head (coloured by layer) or entry. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,7 +10,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { MOST = 12, LEFT = 15, TOP = 9, BOTTOM = 9, GAP_X = 12, GAP_Y = 15, BAR = 19, COLUMNS = 3 };
 static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
@@ -213,23 +211,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"candidate", COLUMN_TEXT},   {"reduce", COLUMN_TEXT},   {"layer", COLUMN_NUMBER},
-    {"statistic", COLUMN_NUMBER}, {"effect", COLUMN_NUMBER}, {"partial", COLUMN_NUMBER},
-    {"low", COLUMN_NUMBER},       {"high", COLUMN_NUMBER},   {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_predict_units = {
     .name = "predict-units",
     .table = "predict-units",
     .summary = "statistic against effect, a panel for each candidate, a point for each unit",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct units_style),
+    .needs = "candidate:text reduce:text layer statistic effect partial low high",
+    STYLE(struct units_style,
+          COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6")),
     .size = size,
     .draw = draw,
 };

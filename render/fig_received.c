@@ -129,19 +129,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear", "log"),
-    WORD_KEY(struct received_style, show, "attention", "of each query, or summed up to it",
-             "attention", "cumulative"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"token", COLUMN_NUMBER},
-                                             {"step", COLUMN_NUMBER},
-                                             {"attention", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_received, .name = "received", .table = "received",
-            .summary = "attention that chosen tokens receive from each later query", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct received_style), .cmap = "viridis");
+            .summary = "attention that chosen tokens receive from each later query",
+            .needs = "head:text token step attention",
+            STYLE(struct received_style,
+                  WORD_KEY(struct received_style, y, "log", "the axis that goes up", "linear",
+                           "log"),
+                  WORD_KEY(struct received_style, show, "attention",
+                           "of each query, or summed up to it", "attention", "cumulative")),
+            .cmap = "viridis");

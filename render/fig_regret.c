@@ -103,17 +103,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct regret_style, by, "all", "what a panel is of", "all", "head"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"kept_mass", COLUMN_NUMBER},
-                                             {"oracle_mass", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_regret, .name = "regret", .table = "regret",
-            .summary = "kept mass and the mass of the best set, over the steps", .needs = needs,
-            .style = style, .style_bytes = sizeof(struct regret_style), .side_by_side = true);
+            .summary = "kept mass and the mass of the best set, over the steps",
+            .needs = "head:text step kept_mass oracle_mass",
+            STYLE(struct regret_style,
+                  WORD_KEY(struct regret_style, by, "all", "what a panel is of", "all", "head")),
+            .side_by_side = true);

@@ -80,26 +80,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return grid_draw(c, &g, s, d);
 }
 
-static const struct opt style[] = {
-    GRID_STEPS("those of the tokens"),
-    WORD_KEY(struct grid_style, scale, "auto",
-             "colours of gates' retention; auto is log where little reaches a tenth", "auto",
-             "linear", "log"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {
-    {"source", COLUMN_TEXT},         {"head", COLUMN_TEXT},    {"layer", COLUMN_NUMBER},
-    {"index", COLUMN_NUMBER},        {"token", COLUMN_NUMBER}, {"log_beta", COLUMN_NUMBER},
-    {"last_use_age", COLUMN_NUMBER}, {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_retention = {
     .name = "retention",
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct grid_style),
+    .needs = "source:text head:text layer index token log_beta last_use_age",
+    STYLE(struct grid_style, GRID_STEPS("those of the tokens"),
+          WORD_KEY(struct grid_style, scale, "auto",
+                   "colours of gates' retention; auto is log where little reaches a tenth", "auto",
+                   "linear", "log")),
     .cmap = "blues",
     .side_by_side = true,
     .size = size,

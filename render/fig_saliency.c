@@ -8,7 +8,6 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
-#include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
 
@@ -144,31 +143,19 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_draw(c, &box);
         colours_bar(c, &k, LEFT + w + 2.5, TOP, h, label);
     }
-    mem_free(v);
-    mem_free(pixels);
+    mem_free_all(v, pixels);
     return err;
 }
-
-static const struct opt style[] = {
-    WORD_KEY(struct saliency_style, scale, "log", "colours: decades with the sign, or numbers",
-             "log", "linear"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"layer", COLUMN_NUMBER},
-                                             {"token", COLUMN_NUMBER},
-                                             {"saliency", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
 
 const struct figure fig_saliency = {
     .name = "saliency",
     .table = "saliency",
     .summary = "tokens across, heads down: which entries help the predictions and which harm",
-    .needs = needs,
+    .needs = "head:text layer token saliency",
     .cmap = "redblue",
-    .style = style,
-    .style_bytes = sizeof(struct saliency_style),
+    STYLE(struct saliency_style,
+          WORD_KEY(struct saliency_style, scale, "log",
+                   "colours: decades with the sign, or numbers", "log", "linear")),
     .size = size,
     .draw = draw,
 };

@@ -127,25 +127,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-static const struct opt style[] = {
-    CHOICE_BY("criterion", "class", "head", "trace", "gap"),
-    CHOICE_ONE,
-    CHOICE_HEADS,
-    CHOICE_Y,
-    LIST_KEY(struct survival_style, share, "survival",
-             "the estimate, or the share among tokens at risk", shares),
-    COUNT_KEY(struct survival_style, mark, 1, INT32_MAX, "an age that is marked by a dashed line",
-              .absent = "none"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"criterion", COLUMN_TEXT},
-                                             {"horizon", COLUMN_NUMBER},
-                                             {"fraction", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
             .summary = "survival curves by criterion, class, head or trace; half-lives; gaps",
-            .needs = needs, .style = style, .style_bytes = sizeof(struct survival_style),
+            .needs = "head:text criterion:text horizon fraction",
+            STYLE(struct survival_style, CHOICE_BY("criterion", "class", "head", "trace", "gap"),
+                  CHOICE_ONE, CHOICE_HEADS, CHOICE_Y,
+                  LIST_KEY(struct survival_style, share, "survival",
+                           "the estimate, or the share among tokens at risk", shares),
+                  COUNT_KEY(struct survival_style, mark, 1, INT32_MAX,
+                            "an age that is marked by a dashed line", .absent = "none")),
             .side_by_side = true);

@@ -129,25 +129,12 @@ done:
     return err;
 }
 
-static const struct figure_column needs[] = {{"joined", COLUMN_TEXT},
-                                             {"text", COLUMN_TEXT},
-                                             {"kept", COLUMN_NUMBER},
-                                             {"mean_residency", COLUMN_NUMBER},
-                                             {"mean_beta", COLUMN_NUMBER},
-                                             {"mean_retention", COLUMN_NUMBER},
-                                             {"nll", COLUMN_NUMBER},
-                                             {"saliency", COLUMN_NUMBER},
-                                             {"last_use_age", COLUMN_NUMBER},
-                                             {"state", COLUMN_TEXT},
-                                             {"trace", COLUMN_EITHER},
-                                             {"head", COLUMN_TEXT},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_tokens = {
     .name = "tokens",
     .table = "tokens",
     .summary = "the text, tokens coloured by what became of them; heads or runs side by side",
-    .needs = needs,
+    .needs = "joined:text text:text kept mean_residency mean_beta mean_retention nll saliency "
+             "last_use_age state:text trace:either head:text",
     .style = text_style_keys,
     .style_bytes = sizeof(struct tokens_style),
     .size = text_figure_size,

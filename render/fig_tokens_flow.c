@@ -8,7 +8,6 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { PANELS = 4, CLASSES = 24, CURVE = 24 };
 static const double TOP = 7, BOTTOM = 3, NAMES = 27, LEADER = 4, SHARES = 19, BAR = 2.2, GAP = 5,
@@ -208,18 +207,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"trace", COLUMN_EITHER},
-    {"class", COLUMN_TEXT},
-    {"kept", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_flow = {
     .name = "tokens-flow",
     .table = "tokens",
     .summary = "flows from the classes of tokens to what the cache keeps and lets go",
-    .needs = needs,
+    .needs = "trace:either class:text kept",
     .size = size,
     .draw = draw,
 };

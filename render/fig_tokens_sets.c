@@ -5,14 +5,12 @@
  * all heads counts tokens that at least half of the heads keep. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 
 enum { SETS = 8, MASKS = 1 << SETS, NAME_BYTES = 64 };
 static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES = 18, TOP = 5,
@@ -20,10 +18,6 @@ static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES
 
 struct sets_style {
     int64_t top;
-};
-static const struct opt style[] = {
-    COUNT_KEY(struct sets_style, top, 1, 60, "combinations, the largest first", .standard = "15"),
-    {.type = OPT_END},
 };
 
 struct sets {
@@ -247,20 +241,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"token", COLUMN_NUMBER},
-    {"kept", COLUMN_NUMBER},
-    {"trace", COLUMN_EITHER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_sets = {
     .name = "tokens-sets",
     .table = "tokens",
     .summary = "entries that several runs hold in common, by combination of runs, and by chance",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct sets_style),
+    .needs = "token kept trace:either",
+    STYLE(struct sets_style, COUNT_KEY(struct sets_style, top, 1, 60,
+                                       "combinations, the largest first", .standard = "15")),
     .size = size,
     .draw = draw,
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -28,12 +29,6 @@ struct top_style {
     int by;
     int64_t top;
 };
-static const struct opt style[] = {
-    LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",
-             by_words),
-    COUNT_KEY(struct top_style, top, 1, 40, "words on each side", .standard = "10"),
-    {.type = OPT_END},
-};
 
 struct word {
     const char *text;
@@ -45,11 +40,6 @@ struct ranking {
     int64_t n;
     const char *label;
 };
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(((const struct word *)a)->text, ((const struct word *)b)->text);
-}
 
 static int by_mean(const void *a, const void *b)
 {
@@ -85,7 +75,7 @@ static int rank(const struct table *t, const struct figure_style *s, struct rank
         if (isfinite(v) && table_str(t, text, r)[0])
             w[n++] = (struct word){table_str(t, text, r), v, 0, 1};
     }
-    qsort(w, (size_t)n, sizeof *w, by_text);
+    qsort(w, (size_t)n, sizeof *w, order_text);
     for (int64_t i = 0; i < n; i++) {
         if (m && strcmp(w[m - 1].text, w[i].text) == 0) {
             w[m - 1].sum += w[i].sum;
@@ -193,19 +183,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct figure_column needs[] = {
-    {"joined", COLUMN_TEXT}, {"mean_beta", COLUMN_NUMBER},      {"mean_retention", COLUMN_NUMBER},
-    {"kept", COLUMN_NUMBER}, {"mean_residency", COLUMN_NUMBER}, {"nll", COLUMN_NUMBER},
-    {NULL, COLUMN_NUMBER},
-};
-
 const struct figure fig_tokens_top = {
     .name = "tokens-top",
     .table = "tokens",
     .summary = "the words that gates, or what became of them, rank first and last",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct top_style),
+    .needs = "joined:text mean_beta mean_retention kept mean_residency nll",
+    STYLE(struct top_style,
+          LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",
+                   by_words),
+          COUNT_KEY(struct top_style, top, 1, 40, "words on each side", .standard = "10")),
     .size = size,
     .draw = draw,
 };

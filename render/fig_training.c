@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum {
     LEFT = 15,
@@ -151,12 +150,6 @@ static void smooth(struct curves *v, int col)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Computes the range of the lines and of 98 % of the points, with a margin. */
 static int range(const struct curves *v, int col, double *lo, double *hi)
 {
@@ -175,7 +168,7 @@ static int range(const struct curves *v, int col, double *lo, double *hi)
             *hi = fmax(*hi, v->line[r]);
         }
     }
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    qsort(x, (size_t)n, sizeof *x, order_double);
     *lo = fmin(*lo, x[n / 100]);
     *hi = fmax(*hi, x[n - 1 - n / 100]);
     mem_free(x);
@@ -352,26 +345,16 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
-              .absent = "a 25th of the record"),
-    TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
-             .absent = "loss+limit+mean_kl+reward+entropy"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"run", COLUMN_TEXT},
-                                             {"step", COLUMN_NUMBER},
-                                             {"tokens", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_training = {
     .name = "training",
     .table = "training",
     .summary = "curves of training: losses, limit and what checks found",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct training_style),
+    .needs = "run:text step tokens",
+    STYLE(struct training_style,
+          COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",
+                    .absent = "a 25th of the record"),
+          TEXT_KEY(struct training_style, show, "A+B", "the columns that are drawn (up to 6)",
+                   .absent = "loss+limit+mean_kl+reward+entropy")),
     .size = size,
     .draw = draw,
 };

@@ -144,17 +144,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return KVF_OK;
 }
 
-static const struct figure_column needs[] = {{"head", COLUMN_TEXT},
-                                             {"factor", COLUMN_TEXT},
-                                             {"epsilon2", COLUMN_NUMBER},
-                                             {"within", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_variance = {
     .name = "variance",
     .table = "variance",
     .summary = "share of the variance that each factor explains, over all heads and within one",
-    .needs = needs,
+    .needs = "head:text factor:text epsilon2 within",
     .size = size,
     .draw = draw,
 };

@@ -8,7 +8,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 #include "render/words_list.h"
 
 enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };
@@ -166,26 +165,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    WORD_KEY(struct words_style, sort, "count", "the order of the bars", "ratio", "count", "table"),
-    COUNT_KEY(struct words_style, top, 1, 1000, "most bars", .standard = "20"),
-    WORD_KEY(struct words_style, value, "auto", "the share of all that is held, or the part held",
-             "auto", "share", "kept"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
-                                             {"count", COLUMN_NUMBER},
-                                             {"base_count", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_words = {
     .name = "words",
     .table = "words",
     .summary = "bars of the words that the caches hold, against those of the text",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct words_style),
+    .needs = "word:text count base_count",
+    STYLE(struct words_style,
+          WORD_KEY(struct words_style, sort, "count", "the order of the bars", "ratio", "count",
+                   "table"),
+          COUNT_KEY(struct words_style, top, 1, 1000, "most bars", .standard = "20"),
+          WORD_KEY(struct words_style, value, "auto",
+                   "the share of all that is held, or the part held", "auto", "share", "kept")),
     .size = size,
     .draw = draw,
 };

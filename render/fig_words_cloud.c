@@ -11,7 +11,6 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 #include "render/words_list.h"
 
 enum { MOST = 200, TURNS = 3000 };
@@ -140,24 +139,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     return err;
 }
 
-static const struct opt style[] = {
-    COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
-    WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count", "ratio"),
-    {.type = OPT_END},
-};
-
-static const struct figure_column needs[] = {{"word", COLUMN_TEXT},
-                                             {"count", COLUMN_NUMBER},
-                                             {"base_count", COLUMN_NUMBER},
-                                             {NULL, COLUMN_NUMBER}};
-
 const struct figure fig_words_cloud = {
     .name = "words-cloud",
     .table = "words",
     .summary = "the words that the caches hold, as large as often",
-    .needs = needs,
-    .style = style,
-    .style_bytes = sizeof(struct cloud_style),
+    .needs = "word:text count base_count",
+    STYLE(struct cloud_style,
+          COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
+          WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count",
+                   "ratio")),
     .size = size,
     .draw = draw,
 };

@@ -12,7 +12,6 @@
 #include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/style.h"
 
 enum { TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
 enum { MOST_PIXELS = 64000000 };          /* maximum for a PNG: 256 MB before compression */
@@ -34,11 +33,30 @@ const struct figure *figure_find(const char *name)
     return NULL;
 }
 
+/* A column that a figure needs. */
+struct need {
+    char name[48], type[8]; /* "number", "text" or "either" */
+};
+
+/* Reads the next column of a list (figure.needs) and moves *list behind it.  Returns false at the
+ * end. */
+static bool next_need(const char **list, struct need *ret)
+{
+    const char *name = *list + strspn(*list, " ");
+    int all = (int)strcspn(name, " "), n = (int)strcspn(name, ": ");
+    snprintf(ret->name, sizeof ret->name, "%.*s", n, name);
+    snprintf(ret->type, sizeof ret->type, "%.*s", n < all ? all - n - 1 : 6,
+             n < all ? name + n + 1 : "number");
+    *list = name + all;
+    return all > 0;
+}
+
 bool figure_reads_text(const char *column)
 {
+    struct need need;
     for (const struct figure *const *f = figure_table; *f; f++)
-        for (const struct figure_column *need = (*f)->needs; need->name; need++)
-            if (need->kind == COLUMN_TEXT && strcmp(need->name, column) == 0)
+        for (const char *list = (*f)->needs; next_need(&list, &need);)
+            if (strcmp(need.type, "text") == 0 && strcmp(need.name, column) == 0)
                 return true;
     return false;
 }
@@ -145,15 +163,16 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
 
 /* Checks the type of a column.  An edited table could have text in a number column, which would be
  * drawn as zeros. */
-static int check_column(const struct figure *f, const struct table *t,
-                        const struct figure_column *need, struct kvf_diag *d)
+static int check_column(const struct figure *f, const struct table *t, const struct need *need,
+                        struct kvf_diag *d)
 {
     int col = table_find(t, need->name);
     if (col < 0)
         return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
                         f->name, need->name, table_name(t));
     bool text = table_col_type(t, col) == TABLE_STR;
-    if (table_rows(t) == 0 || need->kind == COLUMN_EITHER || text == (need->kind == COLUMN_TEXT))
+    if (table_rows(t) == 0 || strcmp(need->type, "either") == 0
+        || text == (strcmp(need->type, "text") == 0))
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, need->name,
                     text ? "numbers" : "text");
@@ -162,8 +181,9 @@ static int check_column(const struct figure *f, const struct table *t,
 static int check_columns(const struct figure *f, const struct table *t, struct kvf_diag *d)
 {
     int err = KVF_OK;
-    for (const struct figure_column *need = f->needs; !err && need->name; need++)
-        err = check_column(f, t, need, d);
+    struct need need;
+    for (const char *list = f->needs; !err && next_need(&list, &need);)
+        err = check_column(f, t, &need, d);
     return err;
 }
 
@@ -457,9 +477,8 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
         goto done;
     struct figure_style asked = x.style;
     err = screen_size(f, t, &asked, screen, &w, &h, d);
-    if (err)
-        goto done;
-    err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
+    if (!err)
+        err = canvas_create(CANVAS_ANSI, w, h, 20, &c, d);
     if (err)
         goto done;
     if (screen->shades)
@@ -473,13 +492,14 @@ done:
 
 /* ---- descriptions of figures */
 
-static void columns_json(const struct figure_column *needs, struct buf *out)
+static void columns_json(const char *needs, struct buf *out)
 {
-    static const char *const kinds[] = {"number", "text", "either"};
-    for (const struct figure_column *need = needs; need->name; need++) {
-        buf_str(out, need == needs ? "[{" : ",{");
-        json_put_member_str(out, "name", need->name);
-        json_put_member_str(out, "type", kinds[need->kind]);
+    const char *sep = "[{";
+    struct need need;
+    for (const char *list = needs; next_need(&list, &need); sep = ",{") {
+        buf_str(out, sep);
+        json_put_member_str(out, "name", need.name);
+        json_put_member_str(out, "type", need.type);
         buf_char(out, '}');
     }
     buf_char(out, ']');

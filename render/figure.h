@@ -34,8 +34,7 @@
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */
-#ifndef KVF_RENDER_FIGURE_H
-#define KVF_RENDER_FIGURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -75,26 +74,17 @@ struct figure_style {
     struct colour_share *colours;
 };
 
-/* A column that a figure needs.  A table read from a file may have numbers where the figure needs
- * text, or text where it needs numbers.  figure.c then reports an error before it draws. */
-enum column_kind {
-    COLUMN_NUMBER,
-    COLUMN_TEXT,
-    COLUMN_EITHER, /* names of digits, which a file returns as numbers */
-};
-struct figure_column {
-    const char *name;
-    enum column_kind kind;
-};
-
 /* A figure: the table it draws, its options and its functions. */
 struct figure {
-    const char *name;                  /* "eviction"; default figure of the table with this name */
-    const char *table;                 /* the table it draws */
-    const char *summary;               /* one line */
-    const struct figure_column *needs; /* required columns; ends with a NULL name */
-    const struct opt *style;           /* keys of --style (style.h); may be NULL */
-    size_t style_bytes;                /* size of the struct that the keys fill */
+    const char *name;    /* "eviction"; default figure of the table with this name */
+    const char *table;   /* the table it draws */
+    const char *summary; /* one line */
+    /* required columns, between blanks: "step" has numbers, "head:text" has text, and "id:either"
+     * has names of digits, which a file returns as numbers.  A table read from a file may have a
+     * column of another type.  figure.c then reports an error before it draws. */
+    const char *needs;
+    const struct opt *style; /* keys of --style (style.h); may be NULL */
+    size_t style_bytes;      /* size of the struct that the keys fill */
     /* default colour map; NULL: --cmap has no effect, or the default drawing uses no such
      * maps */
     const char *cmap;
@@ -160,5 +150,3 @@ void figures_json(struct buf *out);
 
 /* Returns true if figure_write supports the extension of path. */
 int figure_can_write(const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* figure_fit.h - the steps of drawing one figure, used by figure.c and by layout.c for pages of
  * several figures. */
-#ifndef KVF_RENDER_FIGURE_FIT_H
-#define KVF_RENDER_FIGURE_FIT_H
+#pragma once
 
 #include "render/canvas.h"
 #include "render/figure.h"
@@ -42,5 +41,3 @@ void figure_provenance(const struct table *t, struct buf *out);
 
 /* Writes a complete file, or leaves the path unchanged on error. */
 int figure_write_bytes(const char *path, const struct buf *data, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* figures.h - declares all figures and the maps, colours and helpers that several figures share. */
-#ifndef KVF_RENDER_FIGURES_H
-#define KVF_RENDER_FIGURES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -123,5 +122,3 @@ int64_t rows_per_trace(const struct table *t);
 /* Returns KVF_OK if all traces have equal rows in the columns head and `number`, else KVF_E_ARG
  * with a message. */
 int traces_alike(const struct table *t, const char *number, struct kvf_diag *d);
-
-#endif

@@ -1,7 +1,6 @@
 /* forest.h - draws forest plots: rows with a name, an estimate with its interval, and a null value,
  * as a table of tests needs them. */
-#ifndef KVF_RENDER_FOREST_H
-#define KVF_RENDER_FOREST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void forest_measure(struct canvas *c, struct forest *f, double most);
 /* Draws the rows with equal heights inside the box a, whose y range is not used.  Intervals beyond
  * the axis end in an arrow at its edge. */
 void forest_draw(struct canvas *c, const struct axis_box *a, const struct forest *f);
-
-#endif

@@ -13,7 +13,6 @@
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/style.h"
 
 /* ---- the arrangement of a grid of maps.  Few heads: each with its name and ticks.  Many:
  * layers down, heads across, folded into blocks side by side.  Several traces: side by side. */
@@ -548,9 +547,7 @@ static int paint(struct painter *p, int asked)
     paint_all(p);
 done:
     par_destroy(p->pool);
-    mem_free(p->number);
-    mem_free(p->argb);
-    mem_free(p->scratch);
+    mem_free_all(p->number, p->argb, p->scratch);
     return err;
 }
 

@@ -9,7 +9,6 @@
 #include "render/headmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
-#include "render/style.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { CELLS_OF_ANY = 1 << 20 };
@@ -232,9 +231,8 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
         return kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
     for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
-    if (err)
-        return err;
-    err = measure(p, d);
+    if (!err)
+        err = measure(p, d);
     if (err)
         return err;
     if (p->minus && p->n < 2)
@@ -483,7 +481,6 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
             draw_panel(c, &p, &l, i, &k);
         draw_axes(c, &p, &l, &k);
     }
-    mem_free(p.cell);
-    mem_free(p.count);
+    mem_free_all(p.cell, p.count);
     return err;
 }

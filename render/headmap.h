@@ -6,8 +6,7 @@
  * number, panel=COLUMN draws one map per value of the column.  minus=yes subtracts the first map
  * from each other one and uses a diverging map around 0. A table of several traces has a column
  * `trace`, which is the default panel.  If several rows of a head remain, their mean is drawn. */
-#ifndef KVF_RENDER_HEADMAP_H
-#define KVF_RENDER_HEADMAP_H
+#pragma once
 
 #include "base/table.h"
 #include "render/figure.h"
@@ -40,5 +39,3 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
                   double *ret_h);
 int headmap_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                  struct kvf_diag *d);
-
-#endif

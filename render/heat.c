@@ -117,9 +117,7 @@ int heat_share(struct heat *m)
 
 void heat_finish(struct heat *m)
 {
-    mem_free(m->row);
-    mem_free(m->part);
-    mem_free(m->area);
+    mem_free_all(m->row, m->part, m->area);
     *m = (struct heat){0};
 }
 

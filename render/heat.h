@@ -5,8 +5,7 @@
  * counted from the first token shown, in w x h equal boxes.  Cell (t, i) is a unit square.  The
  * value of a box is the area-weighted mean of alpha_ti (or of beta_i^(t - i)) over its part with t
  * >= i: a cell counts by its area in the box. */
-#ifndef KVF_RENDER_HEAT_H
-#define KVF_RENDER_HEAT_H
+#pragma once
 
 /* The rows of boxes of a window, equal for all its maps. */
 struct heat {
@@ -43,5 +42,3 @@ heat_column_fn heat_alpha;
  * it touches NaN. Time is proportional to tokens times rows, less if values vanish (below 1e-18
  * they are 0). */
 heat_column_fn heat_decay;
-
-#endif

@@ -3,8 +3,7 @@
  * Methods that choose by the same evidence share a hue and differ in mark and lightness.  All pairs
  * of colour and mark differ, so they can be distinguished in grey.  No method is black or grey:
  * figures that colour methods use these for everything else. */
-#ifndef KVF_RENDER_IDENTITY_H
-#define KVF_RENDER_IDENTITY_H
+#pragma once
 
 #include "render/marks.h"
 
@@ -37,5 +36,3 @@ enum { KINDS_OF_HEADS = 11 };
 /* Returns the index of a head type, or -1 if the name is unknown. */
 int identity_find_kind(const char *name);
 struct kind_identity identity_of_kind(int kind);
-
-#endif

@@ -1,7 +1,6 @@
 /* kindmap.h - draws a layer x head map of head types, with a colour and a letter per head, so it is
  * readable in grey. */
-#ifndef KVF_RENDER_KINDMAP_H
-#define KVF_RENDER_KINDMAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y,
 /* Draws a key entry, a swatch with its letter and a text.  Returns the y of the next line. */
 double kindmap_key(struct canvas *c, double x, double y, struct rgb fill, const char *sign,
                    const char *text);
-
-#endif

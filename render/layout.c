@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "render/axis.h"
 #include "render/figures.h"
 #include "render/figure_fit.h"
 #include "render/layout.h"

@@ -5,8 +5,7 @@
  * ranges.  Plots with the same lines share one key at the bottom.  Adjacent panels show the name of
  * a common axis once.  Maps of one figure with equal bar labels share their colours and one bar at
  * the right. */
-#ifndef KVF_RENDER_LAYOUT_H
-#define KVF_RENDER_LAYOUT_H
+#pragma once
 
 #include "render/figure.h"
 
@@ -35,5 +34,3 @@ struct layout {
  * panels; `option` of s is not used. */
 int layout_write(const struct layout *l, const struct figure_style *s, const char *path,
                  struct kvf_diag *d);
-
-#endif

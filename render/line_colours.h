@@ -1,7 +1,6 @@
 /* line_colours.h - line colours, shared by the figures and the report page (report/embed.py reads
  * this file). */
-#ifndef KVF_RENDER_LINE_COLOURS_H
-#define KVF_RENDER_LINE_COLOURS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ static const struct kind_colour {
 };
 
 static const uint32_t other_criterion_colour = 0x00825f;
-
-#endif

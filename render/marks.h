@@ -1,6 +1,5 @@
 /* marks.h - draws point signs that differ in shape, and fits text into a width. */
-#ifndef KVF_RENDER_MARKS_H
-#define KVF_RENDER_MARKS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -39,5 +38,3 @@ void hatch(struct canvas *c, double x, double y, double w, double h);
 struct rgb tint(struct rgb v, double a);
 /* Returns black or white, whichever is more legible on v. */
 struct rgb ink_on(struct rgb v);
-
-#endif

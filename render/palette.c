@@ -5,7 +5,9 @@
 #include "render/clamp.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
-#include "render/palette_tables.h"
+
+#define COLOUR_MAP(name, ...) static const uint32_t name[256] = {__VA_ARGS__};
+#include "render/palettes.list"
 
 static const struct map {
     const char *name;

@@ -1,7 +1,6 @@
 /* palette.h - colour maps: perceptually uniform, safe for colour-blind readers, exact at the
- * 256 entries of their tables (palette_tables.h) and linear in between. */
-#ifndef KVF_RENDER_PALETTE_H
-#define KVF_RENDER_PALETTE_H
+ * 256 entries of their tables (palettes.list) and linear in between. */
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ uint32_t rgb_argb(struct rgb c);    /* an opaque pixel of an image */
 
 /* Returns distinct line colours (Okabe and Ito 2008), i = 0, 1, ... */
 struct rgb palette_line(int i);
-
-#endif

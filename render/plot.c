@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 #include "render/palette.h"
 #include "render/plot.h"
@@ -28,15 +29,9 @@ void plot_free(struct plot *p)
 {
     for (int i = 0; i < p->n_series; i++) {
         struct chart_line *l = &p->series[i].data;
-        mem_free(l->x);
-        mem_free(l->y);
-        mem_free(l->low);
-        mem_free(l->high);
+        mem_free_all(l->x, l->y, l->low, l->high);
     }
-    mem_free(p->series);
-    mem_free(p->line);
-    mem_free(p->panel);
-    mem_free(p->mark);
+    mem_free_all(p->series, p->line, p->panel, p->mark);
     *p = (struct plot){0};
 }
 
@@ -100,20 +95,6 @@ static int line_find(const struct plot *p, const char *name)
     return -1;
 }
 
-/* Doubles an array of n elements if it is full.  Returns false without memory. */
-static bool grow(void **array, int n, int *room, size_t size)
-{
-    if (n < *room)
-        return true;
-    int more = *room ? 2 * *room : 16;
-    void *larger = mem_grow(*array, (size_t)*room, (size_t)more, size);
-    if (!larger)
-        return false;
-    *array = larger;
-    *room = more;
-    return true;
-}
-
 static int panel_make(struct plot *p, const char *name)
 {
     int i = panel_find(p, name);
@@ -132,14 +113,12 @@ static int line_make(struct plot *p, const char *name)
     int i = line_find(p, name);
     if (i >= 0)
         return i;
-    void *array = p->line;
     if (p->n_lines == PLOT_LINES)
         p->err = KVF_E_LIMIT;
-    else if (!grow(&array, p->n_lines, &p->line_room, sizeof *p->line))
+    else if (!mem_room(&p->line, (size_t)p->n_lines, &p->line_room, 16, sizeof *p->line))
         p->err = KVF_E_NOMEM;
     if (p->err)
         return -1;
-    p->line = array;
     copy_name(p->line[p->n_lines].name, name);
     p->line[p->n_lines].look = plot_look(p->n_lines);
     return p->n_lines++;
@@ -157,12 +136,10 @@ static int series_make(struct plot *p, const char *panel, const char *line)
     for (i = p->n_series - 1; i >= 0; i--)
         if (p->series[i].panel == k && p->series[i].line == l)
             return p->last = i;
-    void *array = p->series;
-    if (!grow(&array, p->n_series, &p->series_room, sizeof *p->series)) {
+    if (!mem_room(&p->series, (size_t)p->n_series, &p->series_room, 16, sizeof *p->series)) {
         p->err = KVF_E_NOMEM;
         return -1;
     }
-    p->series = array;
     p->series[p->n_series] = (struct plot_series){.panel = k, .line = l};
     return p->last = p->n_series++;
 }

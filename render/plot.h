@@ -3,8 +3,7 @@
  * A figure walks over the rows of its table and adds points.  The first use of a panel or line name
  * creates it.  A line has the same look in every panel.  The figure then sets ranges, labels and
  * looks, and plot_draw arranges the page.  The key is next to a single panel or below several. */
-#ifndef KVF_RENDER_PLOT_H
-#define KVF_RENDER_PLOT_H
+#pragma once
 
 #include "render/chart.h"
 #include "render/figure.h"
@@ -40,7 +39,8 @@ struct plot {
     struct plot_series *series;
     struct plot_mark *mark;
     int n_panels, n_lines, n_series, n_marks;
-    int line_room, series_room, last; /* last: index of the last series that got a point, or -1 */
+    size_t line_room, series_room;
+    int last; /* index of the last series that got a point, or -1 */
 
     const char *xlabel, *ylabel;
     char text[96];  /* buffer for a label that the figure formats */
@@ -224,5 +224,3 @@ void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT
 
 /* Returns the value of a column, NaN for column -1. */
 double value_at(const struct table *t, int col, int64_t row);
-
-#endif

@@ -1,6 +1,5 @@
 /* png_out.h - writes PNG files; only png_out.c includes png.h. */
-#ifndef KVF_RENDER_PNG_OUT_H
-#define KVF_RENDER_PNG_OUT_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -9,5 +8,3 @@
  * of cores.  There are no dates: equal pixels give equal bytes.  Returns KVF_OK or KVF_E_NOMEM. */
 int png_encode(const uint32_t *rgb, int w, int h, int stride, double per_metre, const char *title,
                const char *comment, int threads, struct buf *out);
-
-#endif

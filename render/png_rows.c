@@ -141,9 +141,7 @@ int png_rows_make(struct png_rows *r, const uint32_t *rgb, int w, int h, int str
         mem_free(work.press[i].rows);
     }
     par_destroy(pool);
-    mem_free(work.press);
-    mem_free(work.sum);
-    mem_free(work.length);
+    mem_free_all(work.press, work.sum, work.length);
     return err;
 }
 

@@ -4,8 +4,7 @@
  * on the width.  A piece ends at a byte (Z_SYNC_FLUSH), so the concatenated pieces are one stream
  * (RFC 1950, 1951) with the same bytes for any number of threads.  Pieces do not share a
  * dictionary, which costs less than half a percent of size. */
-#ifndef KVF_RENDER_PNG_ROWS_H
-#define KVF_RENDER_PNG_ROWS_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -22,5 +21,3 @@ struct png_rows {
  * KVF_OK or KVF_E_NOMEM; the caller calls png_rows_finish in either case. */
 int png_rows_make(struct png_rows *r, const uint32_t *rgb, int w, int h, int stride, int threads);
 void png_rows_finish(struct png_rows *r);
-
-#endif

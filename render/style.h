@@ -1,21 +1,21 @@
 /* style.h - the keys of --style that a figure declares.
  *
- * A figure declares a struct for its functions and a table of typed options (base/opt.h) that fill
- * it.  The names of the options are the keys:
+ * A figure declares a struct for its functions and typed options (base/opt.h) that fill it.  The
+ * names of the options are the keys:
  *
  *     struct ghosts_style {
  *         int by, x;
  *     };
- *     static const struct opt style[] = {
- *         WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head", "layer"),
- *         WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age"),
- *         {.type = OPT_END},
+ *     const struct figure fig_ghosts = {
+ *         STYLE(struct ghosts_style,
+ *               WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head"),
+ *               WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age")),
+ *         ...
  *     };
  *
  * figure.c fills the struct before it calls the figure's functions, which read it as s->own.  Error
  * messages and `kvfate figures --json` use the same table. */
-#ifndef KVF_RENDER_STYLE_H
-#define KVF_RENDER_STYLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,9 +23,12 @@
 #include "base/buf.h"
 #include "base/opt.h"
 
-/* Macros for the rows of this table.  `field` of the struct `of` has the name of the key.  `usual`
- * is the default of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value
- * stays zero or NULL by default, they end with .absent = "...", which describes that case. */
+/* Members of a struct figure: the keys that fill a struct of type `of`. */
+#define STYLE(of, ...)                                                                             \
+    .style = (const struct opt[]){__VA_ARGS__, {.type = OPT_END}}, .style_bytes = sizeof(of)
+/* Macros for the keys.  `field` of the struct `of` has the name of the key.  `usual` is the default
+ * of a word.  Numbers and texts end with .standard = "..." (opt.h). If the value stays zero or NULL
+ * by default, they end with .absent = "...", which describes that case. */
 #define STYLE_KEY(kind, of, field, about)                                                          \
     .type = kind, .name = #field, .offset = offsetof(of, field), .help = about
 /* int: the index of a word in a list that ends with NULL, or in the last arguments. */
@@ -67,5 +70,3 @@ int style_read(const char *figure, const struct opt *keys, const char *option, v
 /* Parses "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX without an end.  value
  * NULL leaves both unchanged.  Returns KVF_OK, or KVF_E_ARG with a message. */
 int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The user unit is the point (1/72 inch); arguments are millimetres.  Equal calls give equal bytes.
  * Strokes carry a transform and stay in mm.  Memory errors are sticky in the buffers. */
-#ifndef KVF_RENDER_SVG_H
-#define KVF_RENDER_SVG_H
+#pragma once
 
 #include "base/buf.h"
 #include "render/canvas.h"
@@ -45,5 +44,3 @@ void svg_image(struct svg *s, double x, double y, double w, double h, int cols, 
 int svg_write(struct svg *s, const char *title, const char *about, struct buf *out);
 
 void svg_escape(struct buf *b, const char *s, size_t n); /* text of an element */
-
-#endif

@@ -1,6 +1,5 @@
 /* svg_fonts.h - subsets and embeds the fonts that SVG text uses. */
-#ifndef KVF_RENDER_SVG_FONTS_H
-#define KVF_RENDER_SVG_FONTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void svg_fonts_destroy(struct svg_fonts *f); /* accepts NULL */
 /* Appends <style> with all fonts of the text; appends no bytes if f is NULL. Returns KVF_OK or an
  * error. */
 int svg_fonts_write(const struct svg_fonts *f, struct buf *out);
-
-#endif

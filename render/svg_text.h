@@ -3,8 +3,7 @@
  *
  * Some text cannot be an element.  Right-to-left runs, ligatures, marks and characters without a
  * glyph are drawn as outlines.  Bitmap glyphs (emoji) are drawn as pictures. */
-#ifndef KVF_RENDER_SVG_TEXT_H
-#define KVF_RENDER_SVG_TEXT_H
+#pragma once
 
 #include "render/svg.h"
 
@@ -27,5 +26,3 @@ struct _PangoGlyphItem;
 void svg_glyphs(struct svg *s, struct _cairo *cr, const char *text,
                 const struct _PangoGlyphItem *item, double x, double y, double pt,
                 struct rgb colour);
-
-#endif

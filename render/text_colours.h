@@ -1,6 +1,5 @@
 /* text_colours.h - colours of text and of its background. */
-#ifndef KVF_RENDER_TEXT_COLOURS_H
-#define KVF_RENDER_TEXT_COLOURS_H
+#pragma once
 
 #include "render/canvas.h"
 
@@ -13,5 +12,3 @@ double contrast_ratio(struct rgb a, struct rgb b);
 
 /* Returns black or white, whichever has the higher contrast on fill: a ratio of at least 4.58. */
 struct rgb contrast_ink(struct rgb fill);
-
-#endif

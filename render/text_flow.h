@@ -1,7 +1,6 @@
 /* text_flow.h - lays out the text of a table of tokens in lines of a given width, and draws each
  * piece with the look of its rows. */
-#ifndef KVF_RENDER_TEXT_FLOW_H
-#define KVF_RENDER_TEXT_FLOW_H
+#pragma once
 
 #include "render/text_source.h"
 
@@ -31,5 +30,3 @@ void text_flow_close(struct text_flow *f); /* accepts a zeroed struct */
 /* Advances to line `to` or to the end of the text.  draw: draws lines at x, `pitch` mm apart, the
  * first with its baseline at y.  Returns KVF_OK or KVF_E_NOMEM. */
 int text_flow_run(struct text_flow *f, int64_t to, bool draw, double x, double y, double pitch);
-
-#endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/room.h"
 #include "render/axis.h"
 
 enum { NAME_MM = 4, BAND_GAP = 3, LEAST_LINES = 3, LEAST_FOLDED = 5, LEAST_COLUMN = 42 };
@@ -21,12 +22,8 @@ static bool same_panel(const struct table *t, int trace, int head, int64_t a, in
 
 static int add_panel(struct text_sheet *s, int64_t row0, int64_t row1)
 {
-    if (s->n % 16 == 0) {
-        struct text_panel *more = mem_grow(s->panel, (size_t)s->n, (size_t)s->n + 16, sizeof *more);
-        if (!more)
-            return KVF_E_NOMEM;
-        s->panel = more;
-    }
+    if (!mem_room(&s->panel, (size_t)s->n, &s->room, 16, sizeof *s->panel))
+        return KVF_E_NOMEM;
     s->panel[s->n++] = (struct text_panel){row0, row1, -1, ""};
     return KVF_OK;
 }
@@ -144,14 +141,8 @@ int text_sheet_height(struct text_sheet *s, double most, double *ret)
 
 static int add_slice(struct text_slices *x, struct text_slice v)
 {
-    if (x->n == x->room) {
-        int room = x->room ? 2 * x->room : 16;
-        struct text_slice *more = mem_grow(x->item, (size_t)x->room, (size_t)room, sizeof *more);
-        if (!more)
-            return KVF_E_NOMEM;
-        x->item = more;
-        x->room = room;
-    }
+    if (!mem_room(&x->item, (size_t)x->n, &x->room, 16, sizeof *x->item))
+        return KVF_E_NOMEM;
     x->item[x->n++] = v;
     return KVF_OK;
 }

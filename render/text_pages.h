@@ -1,6 +1,5 @@
 /* text_pages.h - puts token texts next to each other on pages. */
-#ifndef KVF_RENDER_TEXT_PAGES_H
-#define KVF_RENDER_TEXT_PAGES_H
+#pragma once
 
 #include "render/text_flow.h"
 
@@ -17,6 +16,7 @@ struct text_panel {
 struct text_sheet {
     const struct table *t;
     struct text_panel *panel; /* owned */
+    size_t room;              /* of panel */
     int n, columns, bands;
     bool one;                  /* every panel is one head */
     const char *head;          /* the single head of all panels, or NULL */
@@ -47,7 +47,8 @@ struct text_slice {
 /* The slices of all pages. */
 struct text_slices {
     struct text_slice *item; /* owned */
-    int n, room, pages;
+    int n, pages;
+    size_t room;
     int bands; /* bands that are placed */
 };
 /* Place the panels on as many pages as needed, or shorten them to fit on one page. */
@@ -58,5 +59,3 @@ int text_slices_fold(struct text_sheet *s, struct text_slices *ret);
  * page. */
 int text_sheet_draw(struct text_sheet *s, const struct text_slices *of, int page, bool draw,
                     struct text_flow *open);
-
-#endif

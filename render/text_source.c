@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 
 enum { ENOUGH = 4096, LINE_BREAK = 0x21b5 };
@@ -59,15 +60,9 @@ static bool all_space(const char *s, size_t n)
 
 static void add_unit(struct text_source *s, int64_t row0, int64_t row1, bool space)
 {
-    if (s->n == s->room) {
-        size_t room = s->room ? 2 * s->room : 256;
-        struct text_unit *more = mem_grow(s->unit, s->room, room, sizeof *more);
-        if (!more) {
-            s->err = KVF_E_NOMEM;
-            return;
-        }
-        s->unit = more;
-        s->room = room;
+    if (!mem_room(&s->unit, s->n, &s->room, 256, sizeof *s->unit)) {
+        s->err = KVF_E_NOMEM;
+        return;
     }
     s->unit[s->n++] = (struct text_unit){s->bytes.len, row0, row1, space};
 }

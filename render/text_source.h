@@ -4,8 +4,7 @@
  * direction controls, separators and other characters without a glyph.  The marks of column
  * `joined` for line breaks, tabs and ill-formed bytes are kept.  \uNNNN and \xNN are isolated, so
  * that they read from left to right in any line. */
-#ifndef KVF_RENDER_TEXT_SOURCE_H
-#define KVF_RENDER_TEXT_SOURCE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/table.h"
@@ -47,5 +46,3 @@ void text_source_drop(struct text_source *s, size_t n);
 
 /* Returns the unit of byte `at`. */
 const struct text_unit *text_source_at(const struct text_source *s, size_t at);
-
-#endif

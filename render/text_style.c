@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/order.h"
 #include "render/clamp.h"
 #include "render/marks.h"
-#include "render/style.h"
 #include "render/text_colours.h"
 
 /* In the order of the words of the key `by`, after "auto". */
@@ -121,12 +121,6 @@ static bool is_protected(const struct text_style *x, int64_t row0, int64_t row1)
     return true;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Reads the values that have a colour, in colour-scale units, and sorts them.  Counts the other
  * values for the legend.  Returns the number of values.  value: [rows]. */
 static int64_t read_values(struct text_style *x, double *value)
@@ -141,7 +135,7 @@ static int64_t read_values(struct text_style *x, double *value)
         if (isfinite(v) && !guarded)
             value[n++] = scaled(x, v);
     }
-    qsort(value, (size_t)n, sizeof *value, by_size);
+    qsort(value, (size_t)n, sizeof *value, order_double);
     return n;
 }
 

@@ -1,7 +1,6 @@
 /* text_style.h - the options of the figure tokens: the column that colours tokens and how it
  * does. */
-#ifndef KVF_RENDER_TEXT_STYLE_H
-#define KVF_RENDER_TEXT_STYLE_H
+#pragma once
 
 #include "render/canvas_text.h"
 #include "render/figures.h"
@@ -72,5 +71,3 @@ bool text_style_bold(const void *style, int64_t row0, int64_t row1);
 #define LEGEND_PITCH 3.6
 int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
                       double less, double y, bool draw);
-
-#endif

@@ -1,6 +1,5 @@
 /* words_list.h - selects and sorts rows of the table words for the bar chart and the cloud. */
-#ifndef KVF_RENDER_WORDS_LIST_H
-#define KVF_RENDER_WORDS_LIST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ struct words_list {
  * the caller calls words_free in every case. */
 int words_read(const struct table *t, enum words_sort sort, struct words_list *ret);
 void words_free(struct words_list *w);
-
-#endif

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/room.h"
 #include "studies/corpus_rows.h"
 
 static const size_t MOST_BYTES = (size_t)4 << 30; /* of all replicates */
@@ -96,9 +97,7 @@ void corpus_destroy(struct corpus *c)
     rows_finish(&c->rows);
     buf_finish(&c->arguments);
     corpus_meta_free(c->meta, c->n_meta);
-    mem_free(c->entry);
-    mem_free(c->weight);
-    mem_free(c);
+    mem_free_all(c->entry, c->weight, c);
 }
 
 struct corpus_plan *corpus_planned(struct corpus *c)
@@ -189,14 +188,8 @@ static int add_entry(struct corpus *c, const struct corpus_entry *e, struct kvf_
 {
     if (c->n_entries >= CORPUS_MOST_DOCUMENTS)
         return kvf_fail(d, KVF_E_LIMIT, "more than %d documents", CORPUS_MOST_DOCUMENTS);
-    if (c->n_entries == c->cap_entries) {
-        size_t cap = c->cap_entries ? 2 * c->cap_entries : 64;
-        struct corpus_entry *list = mem_grow(c->entry, c->n_entries, cap, sizeof *list);
-        if (!list)
-            return KVF_E_NOMEM;
-        c->entry = list;
-        c->cap_entries = cap;
-    }
+    if (!mem_room(&c->entry, c->n_entries, &c->cap_entries, 64, sizeof *c->entry))
+        return KVF_E_NOMEM;
     c->entry[c->n_entries++] = *e;
     c->sorted = false;
     return KVF_OK;
@@ -222,8 +215,7 @@ int corpus_meta_put(struct corpus_meta **list, int *n, const char *key, const ch
     *list = grown;
     struct corpus_meta m = {mem_strdup(key), value ? mem_strdup(value) : NULL, count};
     if (!m.key || (value && !m.value)) {
-        mem_free(m.key);
-        mem_free(m.value);
+        mem_free_all(m.key, m.value);
         return KVF_E_NOMEM;
     }
     grown[(*n)++] = m;
@@ -241,8 +233,7 @@ bool corpus_differ(const struct corpus *c, const char *key)
 void corpus_meta_free(struct corpus_meta *list, int n)
 {
     for (int i = 0; i < n; i++) {
-        mem_free(list[i].key);
-        mem_free(list[i].value);
+        mem_free_all(list[i].key, list[i].value);
     }
     mem_free(list);
 }
@@ -369,9 +360,8 @@ static void add_row(struct corpus *c, size_t at, const int64_t *sum, uint64_t id
 int corpus_add(struct corpus *c, const struct corpus_document *x, struct kvf_diag *d)
 {
     int err = add_entry(c, &x->entry, d);
-    if (err)
-        return err;
-    err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
+    if (!err)
+        err = merge_rest(c, x->type, x->meta, x->n_meta, x->least_T, x->most_T, d);
     if (err)
         return err;
     for (int k = 0; k < c->set.replicates; k++)
@@ -439,9 +429,8 @@ int corpus_merge(struct corpus *c, const struct corpus *b, struct kvf_diag *d)
     size_t n_replicates = (size_t)c->n_replicated * (size_t)c->set.replicates;
     corpus_sort(c);
     err = merge_documents(c, b, d);
-    if (err)
-        return err;
-    err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
+    if (!err)
+        err = merge_rest(c, b->type, b->meta, b->n_meta, b->least_T, b->most_T, d);
     if (err)
         return err;
     for (size_t i = 0; i < b->rows.n; i++) {

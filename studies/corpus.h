@@ -8,8 +8,7 @@
  * Intervals are by the Poisson bootstrap over documents (Hanley and MacGibbon 2006): in replicate k
  * document d counts w(d, k) times, w = rng_poisson1(rng_hash(seed, d, k, 0)), from whichever
  * machine: replicates of shards add up, too.  docs/reference/corpus.md has the equations. */
-#ifndef KVF_STUDIES_CORPUS_H
-#define KVF_STUDIES_CORPUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -109,5 +108,3 @@ int corpus_parse(const void *bytes, size_t n, struct corpus **ret, struct kvf_di
 /* KVF_OK, or KVF_E_ARG with a sentence that names the difference between the arguments of a and
  * b. */
 int corpus_same_arguments(const struct corpus *a, const struct corpus *b, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* corpus_document.c - the tables of one document, reduced to rows by their keys. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kvf/schema.h>
@@ -140,8 +139,7 @@ void corpus_document_destroy(struct corpus_document *x)
     rows_finish(&x->rows);
     forget_meta(x);
     buf_finish(&x->key);
-    mem_free(x->number);
-    mem_free(x);
+    mem_free_all(x->number, x);
 }
 
 void corpus_document_begin(struct corpus_document *x, uint64_t id)
@@ -198,12 +196,10 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
         /* a quotient is made of its counts: the table need not have it */
         const char *value = measure_kind(p) == MEASURE_QUOTIENT ? NULL : p->value;
         int err = find(t, value, true, &c->value[m], d);
-        if (err)
-            return err;
-        err = find(t, p->numerator, true, &c->numerator[m], d);
-        if (err)
-            return err;
-        err = find(t, p->denominator, true, &c->denominator[m], d);
+        if (!err)
+            err = find(t, p->numerator, true, &c->numerator[m], d);
+        if (!err)
+            err = find(t, p->denominator, true, &c->denominator[m], d);
         if (err)
             return err;
     }

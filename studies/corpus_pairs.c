@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/stats.h"
+#include "base/room.h"
 #include "studies/corpus_pairs.h"
 #include "studies/corpus_rows.h"
 
@@ -51,14 +51,8 @@ static int row_of(struct corpus_pairs *p, const char *key, size_t len, size_t *r
 {
     struct rows *rows = &p->keys.rows;
     size_t before = rows->n;
-    if (before == p->cap) {
-        size_t cap = p->cap ? 2 * p->cap : 256;
-        double **list = mem_grow(p->value, p->cap, cap, sizeof *list);
-        if (!list)
-            return KVF_E_NOMEM;
-        p->value = list;
-        p->cap = cap;
-    }
+    if (!mem_room(&p->value, before, &p->cap, 256, sizeof *p->value))
+        return KVF_E_NOMEM;
     int err = rows_put(rows, key, len, ret);
     if (err || rows->n == before)
         return err;
@@ -226,8 +220,7 @@ static int put_q(const struct corpus_pairs *p, struct result *r)
 done:
     rows_finish(&family);
     buf_finish(&key);
-    mem_free(of);
-    mem_free(v);
+    mem_free_all(of, v);
     return err;
 }
 

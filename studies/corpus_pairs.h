@@ -2,8 +2,7 @@
  *
  * Of each row and each document that both have, the two values of the analyzer's first measure
  * are kept: 16 bytes for a document and row. */
-#ifndef KVF_STUDIES_CORPUS_PAIRS_H
-#define KVF_STUDIES_CORPUS_PAIRS_H
+#pragma once
 
 #include "studies/corpus.h"
 
@@ -24,5 +23,3 @@ int pairs_add(struct corpus_pairs *p, size_t i, const struct corpus_document *a,
 /* Makes the table that docs/reference/corpus.md calls "Two corpora".  KVF_OK, KVF_E_NOMEM. */
 int pairs_table(const struct corpus_pairs *p, struct table **ret);
 void pairs_describe(const struct table *t, struct buf *out);
-
-#endif

@@ -115,12 +115,9 @@ void rows_next_round(struct rows *r)
 void rows_finish(struct rows *r)
 {
     for (size_t i = 0; i < r->n; i++) {
-        mem_free(r->row[i].replicate);
-        mem_free(r->row[i].few);
+        mem_free_all(r->row[i].replicate, r->row[i].few);
     }
     buf_finish(&r->key);
-    mem_free(r->row);
-    mem_free(r->sum);
-    mem_free(r->slot);
+    mem_free_all(r->row, r->sum, r->slot);
     *r = (struct rows){.stride = r->stride};
 }

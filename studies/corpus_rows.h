@@ -1,6 +1,5 @@
 /* corpus_rows.h - rows by their keys, with integer sums; private to the corpus files. */
-#ifndef KVF_STUDIES_CORPUS_ROWS_H
-#define KVF_STUDIES_CORPUS_ROWS_H
+#pragma once
 
 #include "base/stats.h"
 #include "studies/corpus.h"
@@ -110,5 +109,3 @@ uint32_t *corpus_order(const struct corpus *c);
 /* A row's words with its sums 0, for a key from a file or a document. */
 int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, size_t *ret_row,
                struct kvf_diag *d);
-
-#endif

@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/file_bytes.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/replace.h"
 #include "studies/corpus_rows.h"
 
@@ -53,11 +54,6 @@ static void put_text(struct buf *b, const char *s, size_t n)
     buf_add(b, s, n);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const struct corpus_meta *)a)->key, ((const struct corpus_meta *)b)->key);
-}
-
 static void put_head(struct corpus *c, struct buf *b)
 {
     const uint64_t words[] = {
@@ -73,7 +69,7 @@ static void put_head(struct corpus *c, struct buf *b)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         buf_le64(b, words[i]);
     if (c->n_meta)
-        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, by_key);
+        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, order_text);
     buf_le64(b, (uint64_t)c->n_meta);
     for (int i = 0; i < c->n_meta; i++) {
         const struct corpus_meta *m = &c->meta[i];
@@ -421,9 +417,8 @@ static int read_body(struct source *s, struct corpus *c, struct kvf_diag *d)
     c->tables = take_int(s, 8);
     c->undefined = take_int(s, 8);
     err = read_meta(s, c, d);
-    if (err)
-        return err;
-    err = read_entries(s, c, d);
+    if (!err)
+        err = read_entries(s, c, d);
     if (err)
         return err;
     return read_rows(s, c, d);

@@ -6,6 +6,7 @@
 
 #include "analyzers/selected.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "studies/corpus_view.h"
 
 /* ---- the order of the rows */
@@ -204,11 +205,6 @@ static int put_measure(struct build *b, int m)
 
 /* ---- metadata */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct corpus_meta *)a)->key, ((const struct corpus_meta *)b)->key);
-}
-
 /* Metadata that all tables share; metadata of some tables, with their number; the keys that
  * differ. */
 static int put_common(const struct corpus *c, struct table *out)
@@ -239,7 +235,7 @@ static int put_meta(struct corpus *c, struct table *out, int64_t undefined)
 {
     struct corpus_count n = corpus_counted(c);
     if (c->n_meta)
-        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, by_name);
+        qsort(c->meta, (size_t)c->n_meta, sizeof *c->meta, order_text);
     int err = put_common(c, out);
     if (c->most_T >= 0) {
         table_meta_num(out, "T", (double)c->most_T);
@@ -283,12 +279,10 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d)
     struct build b = {.c = c, .order = order, .out = table_create(c->a->name, (int64_t)c->rows.n)};
     (void)d;
     int err = order && b.out ? fill(&b) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    err = put_meta(c, b.out, b.undefined);
-    if (err)
-        goto done;
-    err = table_err(b.out);
+    if (!err)
+        err = put_meta(c, b.out, b.undefined);
+    if (!err)
+        err = table_err(b.out);
     if (err)
         goto done;
     *ret = b.out;

@@ -5,8 +5,7 @@
  * interval is that of the jackknife over documents with Student's t, which is Student's t on the
  * documents' values for a mean.  Above, it is the expanded percentile interval of the replicates
  * that have a value. */
-#ifndef KVF_STUDIES_CORPUS_VIEW_H
-#define KVF_STUDIES_CORPUS_VIEW_H
+#pragma once
 
 #include "studies/corpus_rows.h"
 
@@ -41,5 +40,3 @@ struct curves {
 /* Fills the curves of a measure.  scratch: [replicates].  *undefined grows by the replicates
  * without a value.  KVF_OK or KVF_E_NOMEM. */
 int curve_values(const struct curves *x, double *scratch, int64_t *undefined);
-
-#endif

@@ -5,6 +5,7 @@
 
 #include "analyzers/common.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 #include "studies/diff.h"
 #include "studies/diff_header.h"
@@ -43,14 +44,8 @@ static size_t text(struct result *r, const char *s)
 
 static struct row *add(struct result *r, const char *kind, const char *name)
 {
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 64;
-        struct row *grown = mem_grow(r->row, r->cap, cap, sizeof *grown);
-        if (!grown)
-            return NULL;
-        r->row = grown;
-        r->cap = cap;
-    }
+    if (!mem_room(&r->row, r->n, &r->cap, 64, sizeof *r->row))
+        return NULL;
     struct row *x = &r->row[r->n++];
     *x = (struct row){.kind = kind, .state = "equal", .index = -1, .largest = NAN};
     x->a = x->b = x->type_a = x->type_b = x->head = text(r, "");
@@ -83,9 +78,8 @@ static int compare_headers(struct kvf_trace *const t[2], struct result *r)
     struct flat f[2] = {{.n = 0}, {.n = 0}};
     size_t i = 0, j = 0;
     int err = flatten(t[0], &f[0]);
-    if (err)
-        goto done;
-    err = flatten(t[1], &f[1]);
+    if (!err)
+        err = flatten(t[1], &f[1]);
     if (err)
         goto done;
     while (i < f[0].n || j < f[1].n) {
@@ -249,8 +243,7 @@ static int compare_values_of(struct pair *p, struct result *r, size_t row, struc
 
 done:
     for (int s = 0; s < 2; s++) {
-        mem_free(p->v[s]);
-        mem_free(p->u[s]);
+        mem_free_all(p->v[s], p->u[s]);
     }
     return err;
 }
@@ -395,9 +388,7 @@ static int build(const struct result *r, struct table **ret_table)
     t = NULL;
 
 done:
-    mem_free((void *)s);
-    mem_free(v);
-    mem_free(x);
+    mem_free_all((void *)s, v, x);
     table_destroy(t);
     return err;
 }
@@ -408,18 +399,14 @@ int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_arg
     struct kvf_trace *const t[2] = {a, b};
     struct result r = {.equal = true};
     int err = args->no_header ? KVF_OK : compare_headers(t, &r);
-    if (err)
-        goto done;
-    err = compare_texts(t, &r);
-    if (err)
-        goto done;
-    err = compare_columns(t, &r, d);
-    if (err)
-        goto done;
-    err = r.text.err;
-    if (err)
-        goto done;
-    err = build(&r, ret_table);
+    if (!err)
+        err = compare_texts(t, &r);
+    if (!err)
+        err = compare_columns(t, &r, d);
+    if (!err)
+        err = r.text.err;
+    if (!err)
+        err = build(&r, ret_table);
     if (err)
         goto done;
     *ret_equal = r.equal;

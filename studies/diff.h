@@ -1,6 +1,5 @@
 /* diff.h - the differences between two traces, column by column. */
-#ifndef KVF_STUDIES_DIFF_H
-#define KVF_STUDIES_DIFF_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_arg
 
 /* Appends a summary of the table for people. */
 void diff_describe(const struct table *t, struct buf *out);
-
-#endif

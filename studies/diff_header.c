@@ -4,6 +4,8 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/order.h"
+#include "base/room.h"
 #include "studies/diff_header.h"
 
 enum { MOST_DEPTH = 66, MOST_TEXT = 64 << 20 };
@@ -27,14 +29,8 @@ static void put_value(struct buf *b, const struct json *node)
 
 static int put_pair(struct flat *f, const struct buf *key, const struct json *node, const char *raw)
 {
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 64;
-        struct flat_pair *grown = mem_grow(f->pair, f->cap, cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        f->pair = grown;
-        f->cap = cap;
-    }
+    if (!mem_room(&f->pair, f->n, &f->cap, 64, sizeof *f->pair))
+        return KVF_E_NOMEM;
     struct flat_pair *p = &f->pair[f->n++];
     p->key_at = f->text.len;
     buf_add(&f->text, key->data, key->len);
@@ -90,11 +86,6 @@ static int walk(struct flat *f, struct buf *path, const struct json *root)
     return KVF_OK;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const struct flat_pair *)a)->key, ((const struct flat_pair *)b)->key);
-}
-
 int flat_add(struct flat *f, const char *prefix, const char *text)
 {
     struct json *root = NULL;
@@ -115,7 +106,7 @@ int flat_add(struct flat *f, const char *prefix, const char *text)
         f->pair[i].key = f->text.data + f->pair[i].key_at;
         f->pair[i].value = f->text.data + f->pair[i].value_at;
     }
-    qsort(f->pair, f->n, sizeof *f->pair, by_key);
+    qsort(f->pair, f->n, sizeof *f->pair, order_text);
     return KVF_OK;
 }
 

@@ -1,6 +1,5 @@
 /* diff_header.h - JSON objects as lists of keys with values; private to diff. */
-#ifndef KVF_STUDIES_DIFF_HEADER_H
-#define KVF_STUDIES_DIFF_HEADER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ struct flat {
  * no JSON is one value.  KVF_OK, KVF_E_LIMIT, KVF_E_NOMEM. */
 int flat_add(struct flat *f, const char *prefix, const char *text);
 void flat_free(struct flat *f);
-
-#endif

@@ -7,6 +7,7 @@
 
 #include "analyzers/common.h"
 #include "base/mem.h"
+#include "base/room.h"
 #include "base/utf8.h"
 #include "studies/part.h"
 
@@ -103,9 +104,7 @@ static int compare_heads(struct part *p, struct kvf_diag *d)
     err = KVF_OK;
 
 done:
-    mem_free(evict[0]);
-    mem_free(evict[1]);
-    mem_free(covered);
+    mem_free_all(evict[0], evict[1], covered);
     return err;
 }
 
@@ -196,12 +195,10 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
     p->t[1] = b;
     p->first = p->token_first = -1;
     int err = find_columns(p, d);
-    if (err)
-        goto fail;
-    err = check_shape(p, args->common, d);
-    if (err)
-        goto fail;
-    err = heads_select(a, p->space, args->heads, &p->heads, d);
+    if (!err)
+        err = check_shape(p, args->common, d);
+    if (!err)
+        err = heads_select(a, p->space, args->heads, &p->heads, d);
     if (err)
         goto fail;
     p->stat = MEM_NEW(struct part_stat, (size_t)p->heads.n);
@@ -210,9 +207,8 @@ int part_compare(struct kvf_trace *a, struct kvf_trace *b, const struct part_arg
         goto fail;
     }
     err = compare_tokens(p, d);
-    if (err)
-        goto fail;
-    err = compare_heads(p, d);
+    if (!err)
+        err = compare_heads(p, d);
     if (err)
         goto fail;
     *ret_part = p;
@@ -228,10 +224,7 @@ void part_free(struct part *p)
     if (!p)
         return;
     heads_free(&p->heads);
-    mem_free(p->stat);
-    mem_free(p->id_value[0]);
-    mem_free(p->id_value[1]);
-    mem_free(p);
+    mem_free_all(p->stat, p->id_value[0], p->id_value[1], p);
 }
 
 /* ---- the results of a comparison, as tables and for people. */
@@ -243,8 +236,9 @@ struct entry {
 };
 
 struct entries {
-    struct entry *row;     /* [cap] */
-    int64_t n, cap, found; /* found: rows that there are, n of them kept */
+    struct entry *row; /* [cap] */
+    size_t cap;
+    int64_t n, found; /* found: rows that there are, n of them kept */
 };
 
 static int push(struct entries *e, int64_t most, struct entry row)
@@ -252,14 +246,8 @@ static int push(struct entries *e, int64_t most, struct entry row)
     e->found++;
     if (most > 0 && e->n >= most)
         return KVF_OK;
-    if (e->n == e->cap) {
-        int64_t cap = e->cap ? 2 * e->cap : 64;
-        struct entry *grown = mem_grow(e->row, (size_t)e->cap, (size_t)cap, sizeof *grown);
-        if (!grown)
-            return KVF_E_NOMEM;
-        e->row = grown;
-        e->cap = cap;
-    }
+    if (!mem_room(&e->row, (size_t)e->n, &e->cap, 64, sizeof *e->row))
+        return KVF_E_NOMEM;
     e->row[e->n++] = row;
     return KVF_OK;
 }
@@ -318,18 +306,15 @@ static int gather(const struct part *p, bool first, int64_t most, struct entries
         if (s < 0 || (first && s != p->first))
             continue;
         err = gather_head(p, h, first ? s : -1, most, evict, e, d);
-        if (err)
-            goto done;
-        err = complete(p, e, from, v, d);
+        if (!err)
+            err = complete(p, e, from, v, d);
         if (err)
             goto done;
     }
     err = KVF_OK;
 
 done:
-    mem_free(evict[0]);
-    mem_free(evict[1]);
-    mem_free(v);
+    mem_free_all(evict[0], evict[1], v);
     return err;
 }
 
@@ -453,9 +438,7 @@ static int entry_table(const struct part *p, const struct entries *e, struct tab
     t = NULL;
 
 done:
-    mem_free(v);
-    mem_free(real);
-    mem_free((void *)text);
+    mem_free_all(v, real, (void *)text);
     table_destroy(t);
     return err;
 }

@@ -3,8 +3,7 @@
  *
  * Query t of a head sees {i <= t : t < evict_step_i}.  Step T, after the last
  * query, distinguishes entries cut there from entries that live on. */
-#ifndef KVF_STUDIES_PART_H
-#define KVF_STUDIES_PART_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ int part_entries(const struct part *p, bool first, int64_t most, struct table **
 /* For people; `name` of a and b, at most `most` entries. */
 int part_describe(const struct part *p, const char *const name[2], int64_t most, struct buf *out,
                   struct kvf_diag *d);
-
-#endif

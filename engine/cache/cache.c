@@ -46,19 +46,12 @@ void cache_destroy(struct cache *c)
         for (int p = 0; p < h->n_pages; p++)
             if (drop_reference(c, h->page[p]))
                 page_room_give(&c->room, h->page[p]);
-        mem_free(h->page);
-        mem_free(h->news);
-        mem_free(h->pos);
-        mem_free(h->until);
-        mem_free(h->list);
+        mem_free_all(h->page, h->news, h->pos, h->until, h->list);
     }
     for (int64_t i = 0; i < c->n_free; i++)
         page_room_give(&c->room, c->free[i]);
     page_room_close(&c->room);
-    mem_free(c->free);
-    mem_free(c->gone);
-    mem_free(c->head);
-    mem_free(c);
+    mem_free_all(c->free, c->gone, c->head, c);
 }
 
 static int32_t *grow_ints(int32_t *old, int n, int cap)

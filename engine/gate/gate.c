@@ -29,14 +29,7 @@ void gates_close(struct gates *g)
             packed_finish(&g->unit[i].stage[s].w);
             mem_free(g->unit[i].stage[s].bias);
         }
-    mem_free(g->unit);
-    mem_free(g->norm[0]);
-    mem_free(g->norm[1]);
-    mem_free(g->given);
-    mem_free(g->theta);
-    mem_free(g->meta);
-    mem_free(g->path);
-    mem_free(g);
+    mem_free_all(g->unit, g->norm[0], g->norm[1], g->given, g->theta, g->meta, g->path, g);
 }
 
 enum gate_kind gates_kind(const struct gates *g)

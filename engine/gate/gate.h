@@ -7,8 +7,7 @@
  *
  * Sizes: L layers, G query heads, H KV heads, D head dimension, d = d_model.  "Head" means KV head,
  * unless a comment names another kind. */
-#ifndef KVF_ENGINE_GATE_H
-#define KVF_ENGINE_GATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -203,5 +202,3 @@ bool gates_blocks(const struct gates *g, struct gate_blocks *ret);
 
 /* Returns q.k / sqrt(gate_dim), summed in double. */
 float gates_block_logit(const struct gates *g, const float *q, const float *k);
-
-#endif

@@ -326,7 +326,6 @@ int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d)
     int err = network ? load_network(&l) : load_given(&l);
     if (!err)
         err = check_unused(&l);
-    mem_free(l.floats);
-    mem_free(l.used);
+    mem_free_all(l.floats, l.used);
     return err;
 }

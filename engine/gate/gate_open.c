@@ -183,9 +183,8 @@ static int read_file(struct gates *g, const struct tensor_file *f, const struct 
             return err;
     }
     err = read_meta(g, f, model ? model->hash : NULL, d);
-    if (err)
-        return err;
-    err = gates_load(g, f, d);
+    if (!err)
+        err = gates_load(g, f, d);
     if (err)
         return err;
     return keep_meta(g, f);
@@ -206,9 +205,8 @@ static int open_new(const char *path, const struct gates_model *model, struct ga
     if (!g->path)
         goto fail;
     err = tensor_file_open(path, &f, d);
-    if (err)
-        goto fail;
-    err = read_file(g, f, model, d);
+    if (!err)
+        err = read_file(g, f, model, d);
     if (err)
         goto fail;
     tensor_file_close(f);

@@ -87,34 +87,13 @@ struct told {
 
 static void learn(struct told *t, enum size s, int n)
 {
-    switch (s) {
-    case S_DM:
-        t->m->d_model = n;
-        break;
-    case S_D:
-        t->m->head_dim = n;
-        break;
-    case S_2D:
-        t->m->head_dim = n / 2;
-        break;
-    case S_3D:
-        t->m->head_dim = n / 3;
-        break;
-    case S_H:
-        t->m->n_kv_heads = n;
-        break;
-    case S_GROUP:
-        t->group = n;
-        break;
-    case S_2HD:
-        t->kv = n;
-        break;
-    case S_QKV:
-        t->qkv = n;
-        break;
-    default:
-        break;
-    }
+    struct gates_model *m = t->m;
+    int *const size[] = {[S_DM] = &m->d_model,  [S_D] = &m->head_dim,   [S_2D] = &m->head_dim,
+                         [S_3D] = &m->head_dim, [S_H] = &m->n_kv_heads, [S_GROUP] = &t->group,
+                         [S_2HD] = &t->kv,      [S_QK] = NULL,          [S_QKV] = &t->qkv};
+    int parts = s == S_2D ? 2 : 1;
+    if (size[s])
+        *size[s] = n / (s == S_3D ? 3 : parts);
 }
 
 static void learn_parts(const struct gates *g, const struct tensor_file *f, struct told *t)

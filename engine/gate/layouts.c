@@ -187,36 +187,22 @@ const struct layout gate_layouts[N_LAYOUTS] = {
 
 int layout_size(const struct gates_model *m, int hidden, enum size s)
 {
-    switch (s) {
-    case S_NONE:
-    case S_1:
-        return 1;
-    case S_DM:
-        return m->d_model;
-    case S_D:
-        return m->head_dim;
-    case S_2D:
-        return 2 * m->head_dim;
-    case S_3D:
-        return 3 * m->head_dim;
-    case S_H:
-        return m->n_kv_heads;
-    case S_I:
-        return hidden;
-    case S_HI:
-        return m->n_kv_heads * hidden;
-    case S_GROUP:
-        return m->n_heads / m->n_kv_heads * m->head_dim;
-    case S_HD:
-        return m->n_kv_heads * m->head_dim;
-    case S_2HD:
-        return 2 * m->n_kv_heads * m->head_dim;
-    case S_QK:
-        return (m->n_heads + m->n_kv_heads) * m->head_dim;
-    case S_QKV:
-        return (m->n_heads + 2 * m->n_kv_heads) * m->head_dim;
-    }
-    return 0;
+    int64_t G = m->n_heads, H = m->n_kv_heads, D = m->head_dim;
+    const int64_t size[] = {[S_NONE] = 1,
+                            [S_1] = 1,
+                            [S_DM] = m->d_model,
+                            [S_D] = D,
+                            [S_2D] = 2 * D,
+                            [S_3D] = 3 * D,
+                            [S_H] = H,
+                            [S_I] = hidden,
+                            [S_HI] = H * hidden,
+                            [S_GROUP] = H ? G / H * D : 0,
+                            [S_HD] = H * D,
+                            [S_2HD] = 2 * H * D,
+                            [S_QK] = (G + H) * D,
+                            [S_QKV] = (G + 2 * H) * D};
+    return (int)size[s];
 }
 
 int gate_stages_count(const struct gate_stages *s)

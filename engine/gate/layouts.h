@@ -8,8 +8,7 @@
  *    (gate_open.c, gate_sizes.c).
  * 3. docs/reference/gates.md: its equation and tensors.  tests/oracle/gates_np.py: its definition.
  * 4. A new kind of stage or input also needs code in the four executors that gate.h names. */
-#ifndef KVF_ENGINE_GATE_LAYOUTS_H
-#define KVF_ENGINE_GATE_LAYOUTS_H
+#pragma once
 
 #include "engine/gate/gate.h"
 
@@ -92,5 +91,3 @@ struct gate_segment {
  * A network with a single input without norm reads it in place and has no segments. */
 bool layout_segment(const struct layout *l, const struct gates_model *m, int unit, int i,
                     struct gate_segment *ret);
-
-#endif

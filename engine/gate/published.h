@@ -3,8 +3,7 @@
  * An entry names a file and the model that it was trained for.  This repository does not contain
  * the files.  Names and base models are from the authors' pages, which docs/reference/gates.md
  * cites.  Shapes are from the published configurations of the models. */
-#ifndef KVF_ENGINE_PUBLISHED_H
-#define KVF_ENGINE_PUBLISHED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ struct published_gates {
 
 /* Returns the i-th entry, or NULL after the last. */
 const struct published_gates *published_gates_at(int i);
-
-#endif

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/replace.h"

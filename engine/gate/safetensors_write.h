@@ -3,8 +3,7 @@
  * The data is written to a temporary file in the same folder, synced and renamed: readers see the
  * old file or the complete new one.  Equal input gives equal bytes.  If there is metadata, it gets
  * the checksum of the file (SAFETENSORS_CHECKSUM). */
-#ifndef KVF_ENGINE_SAFETENSORS_WRITE_H
-#define KVF_ENGINE_SAFETENSORS_WRITE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct safetensors_note {
  * are aligned, so f32 must come before bf16 of an odd count. */
 int safetensors_write(const char *path, const struct safetensors_item *item, int n,
                       const struct safetensors_note *note, int n_notes, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* state.h - the data of an opened gate file; private to engine/gate. */
-#ifndef KVF_ENGINE_GATE_STATE_H
-#define KVF_ENGINE_GATE_STATE_H
+#pragma once
 
 #include "engine/gate/layouts.h"
 #include "engine/gate/tensor_file.h"
@@ -65,5 +64,3 @@ void gates_tensor_name(const struct gates *g, char out[128], int layer, const st
 
 /* Reads the tensors of g->layout into g.  The facts of the metadata must be set. */
 int gates_load(struct gates *g, const struct tensor_file *f, struct kvf_diag *d);
-
-#endif

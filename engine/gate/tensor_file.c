@@ -1,14 +1,11 @@
 /* tensor_file.c - opens a safetensors file and finds its tensors and metadata by name. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/file_bytes.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -16,30 +13,18 @@
 
 static int read_file(struct tensor_file *f, struct kvf_diag *d)
 {
-    struct stat s;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    int fd = file_regular(f->path, &f->size), err = KVF_OK;
+    if (fd < 0 && errno)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open: %s", f->path, strerror(errno));
-    int err = KVF_OK;
-    if (fstat(fd, &s) != 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read: %s", f->path, strerror(errno));
-        goto done;
-    }
-    if (!S_ISREG(s.st_mode)) {
-        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors file", f->path);
-        goto done;
-    }
-    if (s.st_size < 10) {
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file: it has only %lld bytes",
-                       f->path, (long long)s.st_size);
-        goto done;
-    }
-    f->size = (size_t)s.st_size;
-    err = file_bytes(fd, f->size, &f->map);
+    if (fd < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .safetensors file", f->path);
+    if (f->size < 10)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a safetensors file: it has only %zu bytes",
+                       f->path, f->size);
+    else
+        err = file_bytes(fd, f->size, &f->map);
     if (err == KVF_E_IO)
         kvf_fail(d, err, "%s: cannot read all of its %zu bytes", f->path, f->size);
-
-done:
     close(fd);
     return err;
 }
@@ -102,16 +87,12 @@ int tensor_file_open(const char *path, struct tensor_file **ret_f, struct kvf_di
         return KVF_E_NOMEM;
     f->path = mem_strdup(path);
     int err = f->path ? read_file(f, d) : KVF_E_NOMEM;
+    if (!err)
+        err = read_tensors(f, d);
     if (err)
-        goto fail;
-    err = read_tensors(f, d);
-    if (err)
-        goto fail;
-    *ret_f = f;
-    return KVF_OK;
-
-fail:
-    tensor_file_close(f);
+        tensor_file_close(f);
+    else
+        *ret_f = f;
     return err;
 }
 
@@ -121,9 +102,7 @@ void tensor_file_close(struct tensor_file *f)
         return;
     mem_free(f->tensor);
     json_free(f->root);
-    mem_free(f->map);
-    mem_free(f->path);
-    mem_free(f);
+    mem_free_all(f->map, f->path, f);
 }
 
 static int by_name(const void *key, const void *tensor)

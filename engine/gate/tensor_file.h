@@ -2,8 +2,7 @@
  *
  * The file is checked when it is opened, so getters cannot fail later.  Everything returned is
  * borrowed until tensor_file_close. */
-#ifndef KVF_ENGINE_TENSOR_FILE_H
-#define KVF_ENGINE_TENSOR_FILE_H
+#pragma once
 
 #include "engine/model/safetensors.h"
 
@@ -33,5 +32,3 @@ const char *tensor_file_meta_key(const struct tensor_file *f, int i);
 
 /* Writes XXH3-128 of all bytes of the file, in hex, to `out`. */
 void tensor_file_hash(const struct tensor_file *f, char out[33]);
-
-#endif

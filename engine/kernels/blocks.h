@@ -6,8 +6,7 @@
  * numbers of the file, s and n small integers, and q has at most 8 bits. Formats with one scale for
  * 32 channels repeat it. e and n are 0 in formats without an offset. n is -1 where the format adds
  * the offset. */
-#ifndef KVF_ENGINE_BLOCKS_H
-#define KVF_ENGINE_BLOCKS_H
+#pragma once
 
 #include "engine/kernels/packed.h"
 
@@ -35,5 +34,3 @@ struct block_format {
 const struct block_format *block_format(unsigned type);
 /* Returns the i-th format that has a name, or NULL after the last one. */
 const struct block_format *block_format_at(size_t i);
-
-#endif

@@ -12,8 +12,7 @@
  *     cumulative weight of the candidates exceeds r.
  *
  * Up to 2^20 tokens are supported. Sums stay below 2^61. */
-#ifndef KVF_ENGINE_DRAW_H
-#define KVF_ENGINE_DRAW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -70,5 +69,3 @@ FORMULA_FN uint64_t draw_rank(uint64_t kept, double u)
     uint64_t rank = (uint64_t)(u * (double)kept);
     return rank < kept ? rank : kept - 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* gate_math.h - the formulas of gate networks: activations and output functions, and their
  * derivatives.  One definition for C and for CUDA. */
-#ifndef KVF_ENGINE_GATE_MATH_H
-#define KVF_ENGINE_GATE_MATH_H
+#pragma once
 
 #include <math.h>
 
@@ -56,5 +55,3 @@ FORMULA_FN float gate_output_slope(enum gate_output out, float z)
         return 1.0f / (1.0f + expf(z));
     return out == GATE_OUT_SIGMOID ? g * (1.0f - g) : 1.0f;
 }
-
-#endif

@@ -21,8 +21,7 @@
  *
  * Entries can be evicted. With evicted_at_j of the KV head, query i sees key j only while i <
  * evicted_at_j. The softmax runs over the visible keys. */
-#ifndef KVF_ENGINE_GATED_H
-#define KVF_ENGINE_GATED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ struct attention_grads {
     float *d_gate;          /* [T, H] overwritten; NULL with GATING_NONE */
     float *d_sinks;         /* [G]: added to; NULL: not wanted */
 };
-
-#endif

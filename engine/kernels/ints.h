@@ -1,6 +1,5 @@
 /* ints.h - converts rows of floats to integers with one scale. Private to the kernels. */
-#ifndef KVF_ENGINE_INTS_H
-#define KVF_ENGINE_INTS_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -58,5 +57,3 @@ static inline struct row_unit weight_unit_of(float size)
 #define EXP2_C3 0x1.abf868p-5f
 #define EXP2_C4 0x1.b7f734p-7f
 #define LOG2_E 0x1.715476p+0f
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Weights are packed once at load (packed.h). The C reference (flags = 0) is the definition. SIMD
  * variants agree with it within the rounding stated in the tests. */
-#ifndef KVF_ENGINE_KERNELS_H
-#define KVF_ENGINE_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -253,52 +252,9 @@ enum take { TAKE_FIRST, TAKE_SUM, TAKE_MAX };
     void name(float *restrict out, const float *restrict row, size_t ld, int n_rows,               \
               const int32_t *restrict pos, int32_t t, int n, double magic, double scale)
 
-typedef DECL_RMSNORM((*rmsnorm_fn));
-typedef DECL_QUANT_ROWS((*quant_rows_fn));
-typedef DECL_MATMUL_Q((*matmul_q_fn));
-typedef DECL_MATMUL_F((*matmul_f_fn));
-typedef DECL_QUANT_WORDS((*quant_words_fn));
-typedef DECL_MATMUL_WORDS((*matmul_words_fn));
-typedef DECL_ROPE((*rope_fn));
-typedef DECL_SWIGLU((*swiglu_fn));
-typedef DECL_SOFT_CAP((*soft_cap_fn));
-typedef DECL_ADD((*add_fn));
-typedef DECL_ATTN_QK((*attn_qk_fn));
-typedef DECL_ATTN_QUERIES((*attn_queries_fn));
-typedef DECL_ATTN_SCORES((*attn_scores_fn));
-typedef DECL_ATTN_AV((*attn_av_fn));
-typedef DECL_ATTN_ADD((*attn_add_fn));
-typedef DECL_TILE_MUL((*tile_mul_fn));
-typedef DECL_ADD_AGED((*add_aged_fn));
-typedef DECL_EXP_AGED((*exp_aged_fn));
-typedef DECL_EXP_ROW((*exp_row_fn));
-typedef DECL_MAX_ROW((*max_row_fn));
-typedef DECL_MUL((*mul_fn));
-typedef DECL_SOFTMAX_GRAD((*softmax_grad_fn));
-typedef DECL_SOFTMAX((*softmax_fn));
-typedef DECL_LOG_SUM_EXP((*log_sum_exp_fn));
-typedef DECL_KV_STORE((*kv_store_fn));
-typedef DECL_MASS_ADD((*mass_add_fn));
-typedef DECL_ROW_CUTS((*row_cuts_fn));
-typedef DECL_MARK((*mark_fn));
-typedef DECL_MASS_ADD_ROWS((*mass_add_rows_fn));
-typedef DECL_MARK_ROWS((*mark_rows_fn));
-typedef DECL_SLIDE((*slide_fn));
-typedef DECL_SLIDE_SPREAD((*slide_spread_fn));
-typedef DECL_SPREAD((*spread_fn));
-typedef DECL_SUM_BETWEEN((*sum_between_fn));
-typedef DECL_TAKE_SHARE((*take_share_fn));
-typedef DECL_MOST_SHARES((*most_shares_fn));
-typedef DECL_POOL_MAX((*pool_max_fn));
-typedef DECL_NEXT_LOW((*next_low_fn));
-typedef DECL_REDUCE_SUMS((*reduce_sums_fn));
-typedef DECL_SUM_ROWS((*sum_rows_fn));
-typedef DECL_SWIGLU_BACK((*swiglu_back_fn));
-typedef DECL_RMSNORM_BACK((*rmsnorm_back_fn));
-typedef DECL_CAPACITY_SUMS((*capacity_sums_fn));
-typedef DECL_CAPACITY_BACK((*capacity_back_fn));
-typedef DECL_KL_PART((*kl_part_fn));
-typedef DECL_KL_BACK((*kl_back_fn));
+#define KERNEL(name, DECL) typedef DECL((*name##_fn));
+#include "engine/kernels/kernels.list"
+#undef KERNEL
 
 /* The table of kernels. kernels_init() sets every member. */
 struct kernels {
@@ -471,5 +427,3 @@ bool cpu_mask_parse(const char *text, unsigned *ret_mask);
 /* Returns the flags of the running CPU, limited by KVFATE_CPU_MASK (hexadecimal) if it is set. No
  * other code of the engine reads the environment. An invalid mask is ignored. */
 unsigned cpu_flags_detect(void);
-
-#endif

@@ -25,8 +25,7 @@
  *
  * An i16 entry or q8_0 block that contains a non-finite number, or needs a scale that is not
  * finite, is stored with scale infinity and zeros, so that every use of it gives NaN. */
-#ifndef KVF_ENGINE_KV_PAGE_H
-#define KVF_ENGINE_KV_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +132,3 @@ void kv_copy(const void *a, int from, void *b, int to, enum kv_type type, int D)
 /* Copies n entries from slot `from` of page a to slot `to` of page b. The pages can be the same and
  * the ranges can overlap. */
 void kv_move(const void *a, int from, void *b, int to, int n, enum kv_type type, int D);
-
-#endif

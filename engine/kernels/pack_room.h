@@ -1,8 +1,7 @@
 /* pack_room.h - one block of memory on huge pages that the packed matrices of a model share. A
  * matrix-vector product reads all of it. It is separate from packed.h because C++ code includes
  * packed.h and cannot include <stdatomic.h>. */
-#ifndef KVF_ENGINE_PACK_ROOM_H
-#define KVF_ENGINE_PACK_ROOM_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -22,5 +21,3 @@ void pack_room_close(struct pack_room *room);
  * own. Several threads can call it for one room at the same time. */
 int packed_build_in(struct pack_room *room, const struct pack_source *src, int n_src, int K,
                     enum pack_how how, struct packed *ret);
-
-#endif

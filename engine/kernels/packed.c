@@ -423,9 +423,7 @@ struct packed packed_part(const struct packed *w, int p0, int n)
 void packed_finish(struct packed *p)
 {
     if (!p->lent) {
-        mem_free(p->data);
-        mem_free(p->scale);
-        mem_free(p->fine);
+        mem_free_all(p->data, p->scale, p->fine);
     }
     memset(p, 0, sizeof *p);
 }

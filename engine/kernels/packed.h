@@ -54,8 +54,7 @@
  * error of a weight is at most d / 2, of an activation at most s_x / 2. Blocks with |.| below
  * WORDS_TINY count as 0. A block with an infinity or NaN has the scale NaN, and so is every sum
  * that includes it. */
-#ifndef KVF_ENGINE_PACKED_H
-#define KVF_ENGINE_PACKED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -250,5 +249,3 @@ static inline float brain_to_float(uint16_t h)
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * newest to oldest.  Both orders are total, so that a selection does not depend on how it is made:
  * base/select.h, the vector kernels (row_cuts), the incremental lists (engine/method/lows.c,
  * peaks.c) and the kernels of engine/cuda (choose.cu, heads.cu, watch_cuts.cu) select the same. */
-#ifndef KVF_ENGINE_RANKING_H
-#define KVF_ENGINE_RANKING_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -92,5 +91,3 @@ FORMULA_FN int64_t mass_units(float p)
 {
     return p <= 1 ? (int64_t)llrint((double)p * 0x1p50) : 0;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * engine/method and engine/cuda loop over entries and call these functions, so that both compute
  * the same operations in the same order.  Both are compiled without contraction to fused
  * operations.  docs/reference/methods.md states the equations. */
-#ifndef KVF_ENGINE_SCORE_MATH_H
-#define KVF_ENGINE_SCORE_MATH_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -155,5 +154,3 @@ FORMULA_FN bool admission_passes(float gate, double tau, bool above)
 {
     return above ? (double)gate > tau : (double)gate >= tau;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* words.h - scale of a block of 16-bit integers (packed.h). All instruction sets compute it in the
  * same way. Private to the kernels. */
-#ifndef KVF_ENGINE_WORDS_H
-#define KVF_ENGINE_WORDS_H
+#pragma once
 
 #include <float.h>
 #include <math.h>
@@ -35,5 +34,3 @@ static inline float words_inverse(float scale)
 {
     return scale > 0 ? 1 / scale : 0;
 }
-
-#endif

@@ -252,10 +252,7 @@ static int change(struct job *j, const struct gguf_tensor *t, const struct tenso
         j->made->data[j->made->n++] = data;
         data = NULL;
     }
-    mem_free(w);
-    mem_free(fa);
-    mem_free(fb);
-    mem_free(data);
+    mem_free_all(w, fa, fb, data);
     return err;
 }
 

@@ -6,8 +6,7 @@
  * with use_rslora W + (alpha / sqrt(rank)) B A. alpha is "lora_alpha" in the metadata of the file,
  * or in adapter_config.json in the same folder.
  */
-#ifndef KVF_ENGINE_ADAPTER_H
-#define KVF_ENGINE_ADAPTER_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
@@ -18,5 +17,3 @@
  * KVF_E_LIMIT or KVF_E_NOMEM. */
 int adapter_apply(struct gguf *base, const char *path, bool wide, struct gguf **ret_gguf,
                   struct kvf_diag *d);
-
-#endif

@@ -54,25 +54,6 @@ void block_plan_build(const struct model_config *m, struct block_plan *ret)
     }
 }
 
-void block_print(const struct block *b, struct buf *out)
-{
-    static const char *const op[] = {"NORM",  "MATMUL", "BIAS", "ROPE", "GATES",
-                                     "STORE", "ATTEND", "ACT",  "ADD"};
-    static const char *const slot[] = {"x",      "normed", "qkv",     "att",
-                                       "branch", "ffn_in", "gate_up", "ffn"};
-    for (int i = 0; i < b->n; i++) {
-        const struct block_step *s = &b->step[i];
-        buf_printf(out, "%2d %-6s %s", i, op[s->op], slot[s->src]);
-        if (s->dst != s->src)
-            buf_printf(out, " -> %s", slot[s->dst]);
-        if (s->w != T_NONE)
-            buf_printf(out, "  %s", tensor_name(s->w));
-        if (s->heads > 1 || s->offset)
-            buf_printf(out, "  %d x %d", s->heads, s->width);
-        buf_char(out, '\n');
-    }
-}
-
 const char *executor_lacks(const struct model_config *m, unsigned supported)
 {
     const struct family *f = m->family;

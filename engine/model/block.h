@@ -6,10 +6,8 @@
  *
  * To add a property of a family: a tensor (tensors.h) or a number (config.h), one step in block.c,
  * and the kernels of the step.  An executor that has no kernel lists no support for the feature. */
-#ifndef KVF_ENGINE_BLOCK_H
-#define KVF_ENGINE_BLOCK_H
+#pragma once
 
-#include "base/buf.h"
 #include "engine/model/tensors.h"
 
 enum block_op {
@@ -64,8 +62,6 @@ static inline const struct block *block_of(const struct block_plan *p, int layer
 {
     return &p->kind[p->of[layer]];
 }
-/* Appends the steps of a block, one line each: "MATMUL normed -> qkv  qkv". */
-void block_print(const struct block *b, struct buf *out);
 
 /* Properties of a model that an executor may lack kernels for, as bits. */
 enum block_feature {
@@ -85,5 +81,3 @@ const char *executor_lacks(const struct model_config *m, unsigned supported);
 
 /* Returns how many steps there are from step i to the next `op`. */
 int steps_before(const struct block *b, int i, enum block_op op);
-
-#endif

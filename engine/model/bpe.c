@@ -83,9 +83,8 @@ static int index_words(struct bpe *b)
 static int load_tokens(struct loader *l, const struct gguf *g, struct kvf_diag *d)
 {
     int err = vocab_open(&l->b->vocab, g, d);
-    if (err)
-        return err;
-    err = names_open(&l->spelled, l->b->vocab.n);
+    if (!err)
+        err = names_open(&l->spelled, l->b->vocab.n);
     if (err)
         return err;
     gguf_each_str(g, "tokenizer.ggml.tokens", on_token, l);
@@ -99,17 +98,12 @@ int bpe_load(struct bpe *b, const struct gguf *g, bool whole_words, char hash[33
     struct loader l = {.b = b};
     byte_alphabet(l.map);
     int err = load_tokens(&l, g, d);
-    if (err)
-        goto done;
-    err = merges_load(&b->merges, g, &l.spelled, d);
-    if (err)
-        goto done;
-    err = whole_words ? index_words(b) : KVF_OK;
-    if (err)
-        goto done;
-    err = vocab_hash(g, NULL, 0, hash);
-
-done:
+    if (!err)
+        err = merges_load(&b->merges, g, &l.spelled, d);
+    if (!err)
+        err = whole_words ? index_words(b) : KVF_OK;
+    if (!err)
+        err = vocab_hash(g, NULL, 0, hash);
     names_finish(&l.spelled);
     return err;
 }

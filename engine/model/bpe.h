@@ -1,6 +1,5 @@
 /* bpe.h - private to the tokenizer: the vocabulary and the merges of a byte-level BPE. */
-#ifndef KVF_ENGINE_BPE_H
-#define KVF_ENGINE_BPE_H
+#pragma once
 
 #include "engine/model/merges.h"
 
@@ -23,5 +22,3 @@ void bpe_finish(struct bpe *b);
  * over MERGING_MOST bytes, or KVF_E_NOMEM. */
 int bpe_encode(const struct bpe *b, const char *s, size_t n, struct merging *scratch,
                struct buf *ids);
-
-#endif

@@ -1,5 +1,4 @@
 /* chat.c - renders chat templates and finds the roles of the rendered text. */
-#include "engine/model/chat.h"
 
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* chat.h - renders messages to prompt text with the chat template of a model file. */
-#ifndef KVF_ENGINE_CHAT_H
-#define KVF_ENGINE_CHAT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/json_tape.h"
@@ -81,5 +80,3 @@ bool chat_may_think(const struct gguf *g);
 int chat_render(const struct gguf *g, const struct chat_request *r, struct chat_text *ret,
                 struct kvf_diag *d);
 void chat_text_free(struct chat_text *t); /* accepts a zeroed struct */
-
-#endif

@@ -1,6 +1,5 @@
 /* chat_json.c - checks messages given as JSON and converts them to values of a template. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* chat_values.h - private to engine/model: messages as values of a chat template. */
-#ifndef KVF_ENGINE_CHAT_VALUES_H
-#define KVF_ENGINE_CHAT_VALUES_H
+#pragma once
 
 #include "engine/model/chat.h"
 #include "engine/model/jinja_value.h"
@@ -11,5 +10,3 @@ struct jinja_value chat_marked(struct jinja *j, const char *s, size_t n, int mes
 /* Returns the value of a JSON array with all its members. Numbers without a fraction are integers,
  * as in Python. In the array of messages, texts of contents and of reasoning are marked. */
 struct jinja_value chat_values(struct jinja *j, const struct chat_json *c, uint32_t array);
-
-#endif

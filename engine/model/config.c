@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/model/config.h"
 #include "engine/model/keys.h"
 #include "engine/model/layers.h"
 #include "engine/model/rope.h"
@@ -177,12 +176,10 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
         return kvf_fail(d, KVF_E_FORMAT, "%s: rotary base %g or norm epsilon %g is out of range",
                         gguf_path(g), m.rope_base, (double)m.norm_eps);
     err = check_widths(g, &m, vocab, d);
-    if (err)
-        return err;
-    err = layers_read(g, &m, d);
-    if (err)
-        return err;
-    err = read_scales(g, &m, d);
+    if (!err)
+        err = layers_read(g, &m, d);
+    if (!err)
+        err = read_scales(g, &m, d);
     if (err)
         return err;
     m.n_ctx_most = m.n_ctx;

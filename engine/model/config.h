@@ -1,6 +1,5 @@
 /* config.h - the shape of a model, from its GGUF metadata. */
-#ifndef KVF_ENGINE_CONFIG_H
-#define KVF_ENGINE_CONFIG_H
+#pragma once
 
 #include "engine/model/family.h"
 #include "engine/model/gguf.h"
@@ -61,5 +60,3 @@ int model_window(const struct model_config *m, int layer);
 bool model_has_local_rope(const struct model_config *m);
 /* How a layer rotates in a session of up to `length` tokens. */
 enum model_rope model_rope(const struct model_config *m, int layer, int length);
-
-#endif

@@ -3,8 +3,7 @@
  * To add a family whose parts are all there: one row in family.c, one case of
  * tests/data/golden/tools/make_family_golden.py with its tensors in gen_tiny.py, and its line
  * in docs/reference/parity.md. */
-#ifndef KVF_ENGINE_FAMILY_H
-#define KVF_ENGINE_FAMILY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -56,5 +55,3 @@ const char *family_refusal(const char *name);
 const char *family_refused_at(int i, const char **ret_why);
 /* What of a family is more than the plain block, "norms of queries and keys, ...": appended. */
 void family_traits(const struct family *f, struct buf *b);
-
-#endif

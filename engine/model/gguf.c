@@ -1,13 +1,12 @@
 /* gguf.c - opens GGUF files and checks their structure. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_bytes.h"
 #include "base/mem.h"
 #include "engine/kernels/packed.h"
 #include "engine/model/gguf_file.h"
@@ -181,14 +180,10 @@ static int read_tensors(struct gguf *g, struct cursor *c, uint64_t n, struct kvf
     g->tensor = MEM_NEW(struct gguf_tensor, n);
     uint64_t *offset = MEM_NEW(uint64_t, n);
     int err = g->tensor && offset ? read_entries(g, c, n, offset, d) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    err = place_tensors(g, c, offset, d);
-    if (err)
-        goto done;
-    err = sort_tensors(g, d);
-
-done:
+    if (!err)
+        err = place_tensors(g, c, offset, d);
+    if (!err)
+        err = sort_tensors(g, d);
     mem_free(offset);
     return err;
 }
@@ -214,32 +209,19 @@ static int parse(struct gguf *g, struct kvf_diag *d)
 
 static int map_file(struct gguf *g, struct kvf_diag *d)
 {
-    struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    int fd = file_regular(g->path, &g->size), err = KVF_OK;
+    if (fd < 0 && errno)
         return kvf_fail(d, KVF_E_IO, "%s: cannot open the model: %s", g->path, strerror(errno));
-    int err = KVF_OK;
-    if (fstat(fd, &st) != 0) {
-        err = kvf_fail(d, KVF_E_IO, "%s: cannot read the model: %s", g->path, strerror(errno));
-        goto done;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        err = kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .gguf file", g->path);
-        goto done;
-    }
-    if (st.st_size < 24) {
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file: it has only %lld bytes", g->path,
-                       (long long)st.st_size);
-        goto done;
-    }
-    g->size = (size_t)st.st_size;
-    void *p = mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED)
+    if (fd < 0)
+        return kvf_fail(d, KVF_E_IO, "%s: not a regular file; give a .gguf file", g->path);
+    void *p = g->size < 24 ? NULL : mmap(NULL, g->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!p)
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: not a GGUF file: it has only %zu bytes", g->path,
+                       g->size);
+    else if (p == MAP_FAILED)
         err = kvf_fail(d, KVF_E_IO, "%s: cannot map the model: %s", g->path, strerror(errno));
     else
         g->map = p;
-
-done:
     close(fd);
     return err;
 }
@@ -251,16 +233,12 @@ static int open_one(const char *path, struct gguf **ret_gguf, struct kvf_diag *d
         return KVF_E_NOMEM;
     g->path = mem_strdup(path);
     int err = g->path ? map_file(g, d) : KVF_E_NOMEM;
+    if (!err)
+        err = parse(g, d);
     if (err)
-        goto fail;
-    err = parse(g, d);
-    if (err)
-        goto fail;
-    *ret_gguf = g;
-    return KVF_OK;
-
-fail:
-    gguf_close(g);
+        gguf_close(g);
+    else
+        *ret_gguf = g;
     return err;
 }
 
@@ -397,9 +375,7 @@ static void finish(struct gguf *g)
         mem_free((char *)(uintptr_t)g->pair[i].key);
     for (size_t i = 0; i < g->n_own; i++)
         mem_free((char *)(uintptr_t)own[i].name);
-    mem_free(g->pair);
-    mem_free(g->own);
-    mem_free(g->tensor);
+    mem_free_all(g->pair, g->own, g->tensor);
     if (g->map)
         munmap(g->map, g->size);
     if (g->view.close)
@@ -441,9 +417,8 @@ int gguf_from_view(const char *path, const struct gguf_view *view, struct gguf *
     c.p = (const unsigned char *)view->pairs.data;
     c.end = c.p + view->pairs.len;
     err = read_pairs(g, &c, view->n_pairs, d);
-    if (err)
-        goto fail;
-    err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
+    if (!err)
+        err = g->n_tensors ? sort_tensors(g, d) : KVF_OK;
     if (err)
         goto fail;
     *ret_gguf = g;

@@ -9,8 +9,7 @@
  * against the size of the file when it is opened, so getters cannot fail later. All returned
  * pointers are borrowed until gguf_close().
  */
-#ifndef KVF_ENGINE_GGUF_H
-#define KVF_ENGINE_GGUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -115,5 +114,3 @@ void gguf_release(const struct gguf *g, const struct gguf_tensor *t);
 /* Sets out to the XXH3-128 of the complete file in hex; for a split model, of all files in order;
  * for a folder, as hf_folder.h defines it. */
 void gguf_hash(const struct gguf *g, char out[33]);
-
-#endif

@@ -1,7 +1,6 @@
 /* gguf_file.h - private to engine/model: the structures of an open GGUF file. gguf.c opens it,
  * gguf_get.c reads values, and other files make a file or a model of this form. */
-#ifndef KVF_ENGINE_GGUF_FILE_H
-#define KVF_ENGINE_GGUF_FILE_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
@@ -53,5 +52,3 @@ uint64_t gguf_load(const unsigned char *p, size_t n);
 size_t gguf_scalar_size(unsigned type); /* of a value type; 0 for texts, arrays and unknown types */
 /* compares tensors by name, for qsort() and bsearch() */
 int gguf_by_name(const void *a, const void *b);
-
-#endif

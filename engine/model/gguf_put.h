@@ -2,8 +2,7 @@
  *
  * Errors are stored in m->pairs.err.
  */
-#ifndef KVF_ENGINE_GGUF_PUT_H
-#define KVF_ENGINE_GGUF_PUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ void gguf_put_pair(struct gguf_put *m, const struct pair *p);
 void gguf_put_bytes(struct gguf_put *m, const char *key, const void *p, uint64_t n);
 /* Writes an array of bools with its elements, one byte each. */
 void gguf_put_bools(struct gguf_put *m, const char *key, const bool *v, uint64_t n);
-
-#endif

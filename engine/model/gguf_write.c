@@ -185,8 +185,6 @@ int gguf_write(const char *path, const struct gguf *g, struct gguf_change *chang
     else
         err = replace_finish(&j.r, d);
     buf_finish(&j.meta.pairs);
-    mem_free(j.values);
-    mem_free(j.bytes);
-    mem_free(j.row);
+    mem_free_all(j.values, j.bytes, j.row);
     return err == KVF_E_NOMEM ? kvf_fail(d, err, "%s: not enough memory to write it", path) : err;
 }

@@ -1,6 +1,5 @@
 /* gguf_write.h - writes a copy of a GGUF file with some tensors changed. */
-#ifndef KVF_ENGINE_GGUF_WRITE_H
-#define KVF_ENGINE_GGUF_WRITE_H
+#pragma once
 
 #include "engine/kernels/packed.h"
 #include "engine/model/gguf.h"
@@ -11,7 +10,7 @@ struct gguf_change {
      * the order of the file. */
     bool (*fill)(void *ctx, const struct gguf_tensor *t, float *out);
     void *ctx;
-    /* type of changed matrices, one of weight_can_quantise(). If a row is not a multiple of its
+    /* type of changed matrices, one of weight_quantise(). If a row is not a multiple of its
      * blocks, Q4_K becomes Q4_1, and other types become F16 */
     enum weight_type type;
     const char *key, *note; /* a text to add to the metadata; NULL if none */
@@ -26,5 +25,3 @@ struct gguf_change {
  * cannot represent a value). */
 int gguf_write(const char *path, const struct gguf *g, struct gguf_change *change,
                struct kvf_diag *d);
-
-#endif

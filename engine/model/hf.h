@@ -3,8 +3,7 @@
  * Each reader writes metadata with the keys of GGUF, or gives tensors the names of GGUF, so that
  * other code does not depend on the source of a model.
  */
-#ifndef KVF_ENGINE_HF_H
-#define KVF_ENGINE_HF_H
+#pragma once
 
 #include "base/json.h"
 #include "engine/model/gguf_put.h"
@@ -86,5 +85,3 @@ struct hf_texts {
 /* Writes the vocabulary and the chat template to put. Returns KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT
  * with a sentence, or KVF_E_NOMEM. */
 int hf_tokenizer_read(const struct hf_texts *x, struct gguf_put *put, struct kvf_diag *d);
-
-#endif

@@ -13,6 +13,7 @@
 
 #include "base/file_bytes.h"
 #include "base/mem.h"
+#include "base/order.h"
 
 enum { MOST_SHARDS = 4096, LONGEST_NAME = 255 };
 
@@ -162,11 +163,6 @@ static bool is_shard_name(const char *s)
            && strcmp(s + n - strlen(end), end) == 0;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int name_shard(struct hf_files *f, const char *name)
 {
     struct hf_shard *s = &f->shard[f->n_shards++];
@@ -194,7 +190,7 @@ static int name_shards(struct hf_files *f, const struct json *map, struct kvf_di
                            f->path, index_file, json_key(x), name[i]);
         i++;
     }
-    qsort(name, (size_t)i, sizeof *name, by_text);
+    qsort(name, (size_t)i, sizeof *name, order_text);
     int distinct = 0;
     for (int k = 0; k < i; k++)
         if (k == 0 || strcmp(name[k - 1], name[k]) != 0)
@@ -326,17 +322,13 @@ void hf_files_free(void *files)
         safetensors_finish(&s->tensors);
         if (s->map)
             munmap(s->map, s->size);
-        mem_free(s->name);
-        mem_free(s->path);
+        mem_free_all(s->name, s->path);
     }
     for (size_t i = 0; f->own && i < f->n_own; i++)
         mem_free(f->own[i]);
-    mem_free(f->own);
-    mem_free(f->tensor);
-    mem_free(f->shard);
+    mem_free_all(f->own, f->tensor, f->shard);
     json_free(f->index);
-    mem_free(f->path);
-    mem_free(f);
+    mem_free_all(f->path, f);
 }
 
 void hf_files_hash(const void *files, char out[33])

@@ -1,6 +1,5 @@
 /* hf_files.h - private to engine/model: the files of a Hugging Face folder. */
-#ifndef KVF_ENGINE_HF_FILES_H
-#define KVF_ENGINE_HF_FILES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -56,5 +55,3 @@ const char *hf_file_name(enum hf_file k);
 
 /* Frees the bytes of a text and keeps its digest. */
 void hf_files_drop(struct hf_files *f, enum hf_file k);
-
-#endif

@@ -1,7 +1,6 @@
 /* hf_folder.c - makes a view in GGUF form from a Hugging Face folder. */
 #include "engine/model/hf_folder.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -9,13 +9,10 @@
  * order, with the weights sorted by name. Each file contributes its name, a NUL, and the XXH3-128
  * of its content in canonical form (big-endian).
  */
-#ifndef KVF_ENGINE_HF_FOLDER_H
-#define KVF_ENGINE_HF_FOLDER_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
 /* Opens a folder. Sets the metadata entry "<architecture>.rope.halves" to true. Returns as
  * gguf_open() does. */
 int hf_folder_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d);
-
-#endif

@@ -5,8 +5,7 @@
  * settings, and the normalization. It is read in place and without recursion, and every length is
  * checked against the remaining bytes.
  */
-#ifndef KVF_ENGINE_HF_SPM_H
-#define KVF_ENGINE_HF_SPM_H
+#pragma once
 
 #include "engine/model/hf_tokens.h"
 
@@ -20,5 +19,3 @@ struct hf_spm {
 /* Adds the pieces as tokens of x with their scores, and sets the handling of spaces in x. Returns
  * KVF_OK, KVF_E_FORMAT with a sentence, or KVF_E_NOMEM. */
 int hf_spm_read(struct hf_tokens *x, const void *file, size_t n, struct hf_spm *ret);
-
-#endif

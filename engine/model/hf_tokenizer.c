@@ -1,6 +1,5 @@
 /* hf_tokenizer.c - converts tokenizer.json or tokenizer.model, and related settings in other
  * files, to the keys of GGUF. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,6 +1,5 @@
 /* hf_tokens.h - private to engine/model: the parts of reading tokenizer.json or tokenizer.model. */
-#ifndef KVF_ENGINE_HF_TOKENS_H
-#define KVF_ENGINE_HF_TOKENS_H
+#pragma once
 
 #include "base/json_tape.h"
 #include "engine/model/hf.h"
@@ -68,5 +67,3 @@ int hf_tokens_index(struct hf_tokens *x);
 void hf_tokens_finish(struct hf_tokens *x);
 /* Writes tokens, types and scores, if there are any, to put. */
 void hf_tokens_put(const struct hf_tokens *x, struct gguf_put *put);
-
-#endif

@@ -8,8 +8,7 @@
  * tables of jinja_methods.c, jinja_filters.c, jinja_tests.c and jinja_functions.c. Any other
  * feature is rejected by name with the line of the template.
  */
-#ifndef KVF_ENGINE_JINJA_H
-#define KVF_ENGINE_JINJA_H
+#pragma once
 
 #include "engine/model/jinja_value.h"
 
@@ -24,5 +23,3 @@ void jinja_init(struct jinja *j, size_t bytes, const char *date, struct kvf_diag
  * strftime_now without a date, and KVF_E_LIMIT if a budget is exhausted. */
 int jinja_render(struct jinja *j, const char *text, size_t n, const struct jinja_dict *variables,
                  const struct jinja_text **ret_text);
-
-#endif

@@ -1,5 +1,4 @@
 /* jinja_eval.c - evaluates expressions. */
-#include <math.h>
 #include <string.h>
 
 #include "engine/model/jinja_run.h"
@@ -48,8 +47,9 @@ static struct jinja_value make_dict(struct jinja *j, const struct jinja_node *e)
     return dict;
 }
 
-static struct jinja_value eval_name(struct jinja *j, const struct jinja_text *name)
+static struct jinja_value eval_name(struct jinja *j, const struct jinja_node *e)
 {
+    const struct jinja_text *name = e->text;
     const struct jinja_value *v = jinja_lookup(j, name);
     if (jinja_is(name, "enable_thinking"))
         j->asked_think = true;
@@ -326,42 +326,20 @@ static struct jinja_value eval_not(struct jinja *j, const struct jinja_node *e)
     return jinja_bool(!jinja_true(&v));
 }
 
-static struct jinja_value eval_kind(struct jinja *j, const struct jinja_node *e)
+static struct jinja_value eval_const(struct jinja *j, const struct jinja_node *e)
 {
-    switch (e->kind) {
-    case JINJA_CONST:
-        return e->value;
-    case JINJA_NAME:
-        return eval_name(j, e->text);
-    case JINJA_MAKE_LIST:
-        return make_list(j, e);
-    case JINJA_MAKE_DICT:
-        return make_dict(j, e);
-    case JINJA_ATTR:
-        return eval_attr(j, e);
-    case JINJA_ITEM:
-        return eval_item(j, e);
-    case JINJA_SLICE:
-        return eval_slice(j, e);
-    case JINJA_CALL:
-        return eval_call(j, e);
-    case JINJA_FILTER:
-        return eval_filter(j, e);
-    case JINJA_TEST:
-        return eval_test(j, e);
-    case JINJA_NOT:
-        return eval_not(j, e);
-    case JINJA_MINUS:
-    case JINJA_PLUS:
-        return eval_sign(j, e);
-    case JINJA_BINARY:
-        return eval_binary(j, e);
-    case JINJA_COMPARE:
-        return eval_compare(j, e);
-    default:
-        return eval_choose(j, e);
-    }
+    (void)j;
+    return e->value;
 }
+
+/* Indexed by the kinds of expressions. */
+static struct jinja_value (*const eval[])(struct jinja *j, const struct jinja_node *e) = {
+    [JINJA_CONST] = eval_const,    [JINJA_NAME] = eval_name,     [JINJA_MAKE_LIST] = make_list,
+    [JINJA_MAKE_DICT] = make_dict, [JINJA_ATTR] = eval_attr,     [JINJA_ITEM] = eval_item,
+    [JINJA_SLICE] = eval_slice,    [JINJA_CALL] = eval_call,     [JINJA_FILTER] = eval_filter,
+    [JINJA_TEST] = eval_test,      [JINJA_NOT] = eval_not,       [JINJA_MINUS] = eval_sign,
+    [JINJA_PLUS] = eval_sign,      [JINJA_BINARY] = eval_binary, [JINJA_COMPARE] = eval_compare,
+    [JINJA_CHOOSE] = eval_choose};
 
 struct jinja_value jinja_eval(struct jinja *j, const struct jinja_node *e)
 {
@@ -371,7 +349,7 @@ struct jinja_value jinja_eval(struct jinja *j, const struct jinja_node *e)
     if (j->depth >= JINJA_MAX_DEPTH * 2)
         return jinja_error(j, KVF_E_LIMIT, "it calls itself, or is nested, too deep");
     j->depth++;
-    struct jinja_value v = eval_kind(j, e);
+    struct jinja_value v = eval[e->kind](j, e);
     j->depth--;
     return v;
 }

@@ -5,21 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A filter.  how: what distinguishes filters that share a function, or 0. */
 typedef struct jinja_value filter_fn(struct jinja *j, const struct jinja_value *of,
-                                     const struct jinja_args *args);
-typedef bool test_fn(struct jinja *j, const struct jinja_value *of, const struct jinja_args *args);
+                                     const struct jinja_args *args, int how);
+enum { FIRST, LAST, BY_ATTRIBUTE = 1, REJECT = 2 };
 
-static struct jinja_value f_trim(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args)
+#define UNUSED __attribute__((unused))
+#define FILTER(name)                                                                               \
+    static struct jinja_value f_##name(struct jinja *j UNUSED, const struct jinja_value *of,       \
+                                       const struct jinja_args *args UNUSED, int how UNUSED)
+
+FILTER(trim)
 {
     const struct jinja_text *chars = jinja_arg_text(j, args, 0, "chars", NULL);
     return jinja_of_text(jinja_strip(j, jinja_printed(j, of), chars, 0));
 }
 
-static struct jinja_value f_length(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
+FILTER(length)
 {
-    (void)args;
     switch (of->type) {
     case JINJA_UNDEFINED:
         return jinja_int(0);
@@ -34,29 +37,13 @@ static struct jinja_value f_length(struct jinja *j, const struct jinja_value *of
     }
 }
 
-static struct jinja_value f_upper(struct jinja *j, const struct jinja_value *of,
-                                  const struct jinja_args *args)
+/* how: a case of jinja_case(). */
+FILTER(case)
 {
-    (void)args;
-    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'u'));
+    return jinja_of_text(jinja_case(j, jinja_printed(j, of), (char)how));
 }
 
-static struct jinja_value f_lower(struct jinja *j, const struct jinja_value *of,
-                                  const struct jinja_args *args)
-{
-    (void)args;
-    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'l'));
-}
-
-static struct jinja_value f_capitalize(struct jinja *j, const struct jinja_value *of,
-                                       const struct jinja_args *args)
-{
-    (void)args;
-    return jinja_of_text(jinja_case(j, jinja_printed(j, of), 'c'));
-}
-
-static struct jinja_value f_default(struct jinja *j, const struct jinja_value *of,
-                                    const struct jinja_args *args)
+FILTER(default)
 {
     const struct jinja_value *otherwise = jinja_arg(args, 0, "default_value");
     const struct jinja_value *also = jinja_arg(args, 1, "boolean");
@@ -66,8 +53,7 @@ static struct jinja_value f_default(struct jinja *j, const struct jinja_value *o
     return otherwise ? *otherwise : jinja_str(j, "");
 }
 
-static struct jinja_value f_join(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args)
+FILTER(join)
 {
     const struct jinja_text *between = jinja_arg_text(j, args, 0, "d", jinja_text(j, "", 0));
     if (jinja_arg(args, 1, "attribute"))
@@ -75,26 +61,16 @@ static struct jinja_value f_join(struct jinja *j, const struct jinja_value *of,
     return jinja_joined(j, between, jinja_items(j, of));
 }
 
-static struct jinja_value f_first(struct jinja *j, const struct jinja_value *of,
-                                  const struct jinja_args *args)
+FILTER(end)
 {
-    (void)args;
     const struct jinja_list *list = jinja_items(j, of);
-    return list->n ? list->item[0] : jinja_undefined(j, "first", 5);
+    if (list->n)
+        return list->item[how == LAST ? list->n - 1 : 0];
+    return how == LAST ? jinja_undefined(j, "last", 4) : jinja_undefined(j, "first", 5);
 }
 
-static struct jinja_value f_last(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args)
+FILTER(list)
 {
-    (void)args;
-    const struct jinja_list *list = jinja_items(j, of);
-    return list->n ? list->item[list->n - 1] : jinja_undefined(j, "last", 4);
-}
-
-static struct jinja_value f_list(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args)
-{
-    (void)args;
     const struct jinja_list *list = jinja_items(j, of);
     struct jinja_value copy = jinja_list(j, list->n);
     if (!j->err && list->n)
@@ -102,18 +78,14 @@ static struct jinja_value f_list(struct jinja *j, const struct jinja_value *of,
     return copy;
 }
 
-static struct jinja_value f_string(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
+FILTER(string)
 {
-    (void)args;
     return jinja_of_text(jinja_printed(j, of));
 }
 
-static struct jinja_value f_int(struct jinja *j, const struct jinja_value *of,
-                                const struct jinja_args *args)
+FILTER(int)
 {
     double x;
-    (void)args;
     if (of->type == JINJA_INT)
         return *of;
     if (jinja_number(of, &x) && fabs(x) < 9e15)
@@ -129,10 +101,8 @@ static struct jinja_value f_int(struct jinja *j, const struct jinja_value *of,
     return jinja_int(v);
 }
 
-static struct jinja_value f_abs(struct jinja *j, const struct jinja_value *of,
-                                const struct jinja_args *args)
+FILTER(abs)
 {
-    (void)args;
     if (of->type == JINJA_FLOAT)
         return (struct jinja_value){JINJA_FLOAT, {.f = fabs(of->u.f)}};
     if (of->type != JINJA_INT || of->u.i == INT64_MIN)
@@ -140,8 +110,7 @@ static struct jinja_value f_abs(struct jinja *j, const struct jinja_value *of,
     return jinja_int(of->u.i < 0 ? -of->u.i : of->u.i);
 }
 
-static struct jinja_value f_tojson(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
+FILTER(tojson)
 {
     const struct jinja_value *indent = jinja_arg(args, 1, "indent");
     const struct jinja_value *ascii = jinja_arg(args, 1, "ensure_ascii");
@@ -151,8 +120,7 @@ static struct jinja_value f_tojson(struct jinja *j, const struct jinja_value *of
     return jinja_tojson(j, of, indent && indent->type == JINJA_INT ? indent->u.i : -1);
 }
 
-static struct jinja_value f_replace(struct jinja *j, const struct jinja_value *of,
-                                    const struct jinja_args *args)
+FILTER(replace)
 {
     const struct jinja_text *none = jinja_text(j, "", 0);
     const struct jinja_value *count = jinja_arg(args, 2, "count");
@@ -162,8 +130,7 @@ static struct jinja_value f_replace(struct jinja *j, const struct jinja_value *o
                                        count && count->type == JINJA_INT ? count->u.i : -1));
 }
 
-static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
-                                  const struct jinja_args *args)
+FILTER(items)
 {
     struct jinja_value ret = jinja_none();
     if (of->type == JINJA_UNDEFINED)
@@ -175,12 +142,11 @@ static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
 }
 
 /* Returns pairs of key and value, sorted by key without regard to case. */
-static struct jinja_value f_dictsort(struct jinja *j, const struct jinja_value *of,
-                                     const struct jinja_args *args)
+FILTER(dictsort)
 {
     if (args->n > 0 || args->n_named > 0)
         return jinja_error(j, KVF_E_FORMAT, "dictsort takes no arguments here");
-    struct jinja_value ret = f_items(j, of, args);
+    struct jinja_value ret = f_items(j, of, args, 0);
     for (int i = 1; !j->err && i < ret.u.list->n; i++) {
         struct jinja_value *item = ret.u.list->item, x = item[i];
         struct jinja_value key = jinja_of_text(jinja_case(j, x.u.list->item[0].u.text, 'l'));
@@ -197,24 +163,14 @@ static struct jinja_value f_dictsort(struct jinja *j, const struct jinja_value *
     return ret;
 }
 
-static struct jinja_value f_reverse(struct jinja *j, const struct jinja_value *of,
-                                    const struct jinja_args *args)
+FILTER(reverse)
 {
     const struct jinja_value part[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
-    (void)args;
     return jinja_slice(j, of, part);
 }
 
-static struct jinja_value f_safe(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args)
-{
-    (void)args;
-    return jinja_of_text(jinja_printed(j, of));
-}
-
 /* Indents all lines except the first and empty ones by a number of spaces. */
-static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
+FILTER(indent)
 {
     static const char blanks[] = "                                ";
     const struct jinja_value *width = jinja_arg(args, 0, "width");
@@ -235,16 +191,15 @@ static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of
     return jinja_of_text(jinja_taken(j, &out));
 }
 
-/* Returns the items that pass a test, or with pass false the items that fail it. With
- * by_attribute, the first argument names an attribute of the items to test. */
-static struct jinja_value choose(struct jinja *j, const struct jinja_value *of,
-                                 const struct jinja_args *args, bool by_attribute, bool pass)
+/* Returns the items that pass a test, or with REJECT the items that fail it. With BY_ATTRIBUTE, the
+ * first argument names an attribute of the items to test. */
+FILTER(choose)
 {
     const struct jinja_list *list = jinja_items(j, of);
     struct jinja_args rest = {.n = 0};
     const struct jinja_text *attribute = NULL, *test = NULL;
-    int skip = by_attribute;
-    if (by_attribute)
+    int skip = how & BY_ATTRIBUTE;
+    if (skip)
         attribute = jinja_arg_text(j, args, 0, "", jinja_text(j, "", 0));
     if (args->n > skip)
         test = jinja_arg_text(j, args, skip, "", NULL);
@@ -256,7 +211,7 @@ static struct jinja_value choose(struct jinja *j, const struct jinja_value *of,
         struct jinja_value v = attribute ? jinja_member(j, &list->item[i], attribute)
                                          : list->item[i];
         bool good = test ? jinja_test(j, test, &v, &rest) : jinja_true(&v);
-        if (good == pass)
+        if (good != !!(how & REJECT))
             ret.u.list->item[n++] = list->item[i];
     }
     if (!j->err)
@@ -264,32 +219,7 @@ static struct jinja_value choose(struct jinja *j, const struct jinja_value *of,
     return ret;
 }
 
-static struct jinja_value f_select(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
-{
-    return choose(j, of, args, false, true);
-}
-
-static struct jinja_value f_reject(struct jinja *j, const struct jinja_value *of,
-                                   const struct jinja_args *args)
-{
-    return choose(j, of, args, false, false);
-}
-
-static struct jinja_value f_selectattr(struct jinja *j, const struct jinja_value *of,
-                                       const struct jinja_args *args)
-{
-    return choose(j, of, args, true, true);
-}
-
-static struct jinja_value f_rejectattr(struct jinja *j, const struct jinja_value *of,
-                                       const struct jinja_args *args)
-{
-    return choose(j, of, args, true, false);
-}
-
-static struct jinja_value f_map(struct jinja *j, const struct jinja_value *of,
-                                const struct jinja_args *args)
+FILTER(map)
 {
     const struct jinja_list *list = jinja_items(j, of);
     const struct jinja_text *attribute = jinja_arg_text(j, args, JINJA_MAX_ARGS, "attribute", NULL);
@@ -309,16 +239,35 @@ static struct jinja_value f_map(struct jinja *j, const struct jinja_value *of,
 static const struct {
     const char *name;
     filter_fn *run;
+    int how;
 } filters[] = {
-    {"trim", f_trim},         {"length", f_length},   {"count", f_length},
-    {"upper", f_upper},       {"lower", f_lower},     {"capitalize", f_capitalize},
-    {"default", f_default},   {"d", f_default},       {"join", f_join},
-    {"first", f_first},       {"last", f_last},       {"list", f_list},
-    {"string", f_string},     {"int", f_int},         {"abs", f_abs},
-    {"tojson", f_tojson},     {"replace", f_replace}, {"items", f_items},
-    {"dictsort", f_dictsort}, {"reverse", f_reverse}, {"safe", f_safe},
-    {"indent", f_indent},     {"select", f_select},   {"selectattr", f_selectattr},
-    {"reject", f_reject},     {"map", f_map},         {"rejectattr", f_rejectattr},
+    {"trim", f_trim},
+    {"length", f_length},
+    {"count", f_length},
+    {"upper", f_case, 'u'},
+    {"lower", f_case, 'l'},
+    {"capitalize", f_case, 'c'},
+    {"default", f_default},
+    {"d", f_default},
+    {"join", f_join},
+    {"first", f_end, FIRST},
+    {"last", f_end, LAST},
+    {"list", f_list},
+    {"string", f_string},
+    {"int", f_int},
+    {"abs", f_abs},
+    {"tojson", f_tojson},
+    {"replace", f_replace},
+    {"items", f_items},
+    {"dictsort", f_dictsort},
+    {"reverse", f_reverse},
+    {"safe", f_string},
+    {"indent", f_indent},
+    {"select", f_choose},
+    {"selectattr", f_choose, BY_ATTRIBUTE},
+    {"reject", f_choose, REJECT},
+    {"map", f_map},
+    {"rejectattr", f_choose, BY_ATTRIBUTE | REJECT},
 };
 
 struct jinja_value jinja_filter(struct jinja *j, const struct jinja_text *name,
@@ -328,7 +277,7 @@ struct jinja_value jinja_filter(struct jinja *j, const struct jinja_text *name,
         return jinja_error(j, KVF_E_LIMIT, "filters are nested too deep");
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (jinja_is(name, filters[i].name)) {
-            struct jinja_value v = filters[i].run(j, of, args);
+            struct jinja_value v = filters[i].run(j, of, args, filters[i].how);
             j->depth--;
             return v;
         }

@@ -3,8 +3,7 @@
  * White space is removed as jinja2 does with trim_blocks and lstrip_blocks, the options of the
  * transformers library. One line feed at the end of the template is removed.
  */
-#ifndef KVF_ENGINE_JINJA_LEX_H
-#define KVF_ENGINE_JINJA_LEX_H
+#pragma once
 
 #include "engine/model/jinja_value.h"
 
@@ -56,5 +55,3 @@ struct jinja_token jinja_lex(struct jinja_lexer *l);
 size_t jinja_space(const char *s, size_t n);
 /* Returns the number of bytes without white space at the end. */
 size_t jinja_rstrip(const char *s, size_t n);
-
-#endif

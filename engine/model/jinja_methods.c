@@ -56,11 +56,41 @@ static bool ends(const struct jinja_text *t, const struct jinja_text *with)
     return with->n <= t->n && memcmp(t->s + t->n - with->n, with->s, with->n) == 0;
 }
 
-/* Evaluates startswith or endswith with one text or a list of texts. */
-static struct jinja_value begins_or_ends(struct jinja *j, const struct jinja_text *of,
-                                         const struct jinja_args *args, bool at_end)
+/* A method of a text.  how: what distinguishes methods that share a function, or 0. */
+typedef struct jinja_value method_fn(struct jinja *j, const struct jinja_text *of,
+                                     const struct jinja_args *args, int how);
+enum { AT_BEGIN, AT_END, LEFT = -1, BOTH, RIGHT };
+#define UNUSED __attribute__((unused))
+#define METHOD(name)                                                                               \
+    static struct jinja_value m_##name(struct jinja *j, const struct jinja_text *of,               \
+                                       const struct jinja_args *args UNUSED, int how UNUSED)
+
+METHOD(strip)
 {
-    bool (*test)(const struct jinja_text *, const struct jinja_text *) = at_end ? ends : begins;
+    return jinja_of_text(jinja_strip(j, of, jinja_arg_text(j, args, 0, "", NULL), how));
+}
+
+METHOD(split)
+{
+    return (how == AT_BEGIN ? jinja_split : jinja_rsplit)(
+        j, of, jinja_arg_text(j, args, 0, "sep", NULL), arg_int(j, args, 1, "maxsplit", -1));
+}
+
+METHOD(case)
+{
+    return jinja_of_text(jinja_case(j, of, (char)how));
+}
+
+METHOD(replace)
+{
+    return jinja_of_text(jinja_replace(j, of, need_text(j, args, 0, ""), need_text(j, args, 1, ""),
+                                       arg_int(j, args, 2, "count", -1)));
+}
+
+/* Evaluates startswith or endswith with one text or a list of texts. */
+METHOD(test)
+{
+    bool (*test)(const struct jinja_text *, const struct jinja_text *) = how ? ends : begins;
     const struct jinja_value *v = jinja_arg(args, 0, "");
     bool found = false;
     if (!v || v->type != JINJA_LIST || args->n > 1)
@@ -71,10 +101,9 @@ static struct jinja_value begins_or_ends(struct jinja *j, const struct jinja_tex
     return jinja_bool(found);
 }
 
-static struct jinja_value place_of(struct jinja *j, const struct jinja_text *of,
-                                   const struct jinja_args *args, bool last)
+METHOD(find)
 {
-    int64_t place = jinja_place(j, of, need_text(j, args, 0, ""), last), chars = 0;
+    int64_t place = jinja_place(j, of, need_text(j, args, 0, ""), how), chars = 0;
     if (args->n > 1)
         return jinja_error(j, KVF_E_FORMAT, "find and rfind take one text here");
     for (int64_t i = 0; i < place; chars++)
@@ -82,9 +111,9 @@ static struct jinja_value place_of(struct jinja *j, const struct jinja_text *of,
     return jinja_int(place < 0 ? -1 : chars);
 }
 
-static struct jinja_value count_of(struct jinja *j, const struct jinja_text *of,
-                                   const struct jinja_text *what)
+METHOD(count)
 {
+    const struct jinja_text *what = need_text(j, args, 0, "");
     int64_t n = 0;
     if (what->n == 0)
         return jinja_error(j, KVF_E_FORMAT, "empty texts are counted");
@@ -98,16 +127,16 @@ static struct jinja_value count_of(struct jinja *j, const struct jinja_text *of,
     return jinja_int(n);
 }
 
-static struct jinja_value without(struct jinja *j, const struct jinja_text *of,
-                                  const struct jinja_text *part, bool at_end)
+METHOD(remove)
 {
-    if (at_end ? !ends(of, part) : !begins(of, part))
+    const struct jinja_text *part = need_text(j, args, 0, "");
+    if (how == AT_END ? !ends(of, part) : !begins(of, part))
         return jinja_of_text(of);
-    return jinja_of_text(at_end ? jinja_cut(j, of, 0, of->n - part->n)
-                                : jinja_cut(j, of, part->n, of->n));
+    return jinja_of_text(how == AT_END ? jinja_cut(j, of, 0, of->n - part->n)
+                                       : jinja_cut(j, of, part->n, of->n));
 }
 
-static struct jinja_value lines_of(struct jinja *j, const struct jinja_text *of)
+METHOD(splitlines)
 {
     const struct jinja_text *feed = jinja_text(j, "\n", 1);
     for (size_t i = 0; i < of->n; i++)
@@ -119,33 +148,53 @@ static struct jinja_value lines_of(struct jinja *j, const struct jinja_text *of)
     return list;
 }
 
-enum method {
-    STRIP,
-    LSTRIP,
-    RSTRIP,
-    SPLIT,
-    RSPLIT,
-    STARTSWITH,
-    ENDSWITH,
-    UPPER,
-    LOWER,
-    TITLE,
-    CAPITALIZE,
-    REPLACE,
-    FIND,
-    RFIND,
-    COUNT,
-    JOIN,
-    SPLITLINES,
-    REMOVEPREFIX,
-    REMOVESUFFIX,
-    N_METHODS
+METHOD(join)
+{
+    const struct jinja_value *v = jinja_arg(args, 0, "");
+    const struct jinja_list *list = v ? jinja_items(j, v) : NULL;
+    if (!list)
+        return jinja_error(j, KVF_E_FORMAT, "an argument is missing");
+    for (int i = 0; i < list->n; i++)
+        if (list->item[i].type != JINJA_TEXT)
+            return jinja_error(j, KVF_E_FORMAT, "join finds %s where a text is expected",
+                               jinja_type_name(&list->item[i]));
+    return jinja_joined(j, of, list);
+}
+
+static const struct {
+    const char *name;
+    method_fn *run;
+    int how;
+} methods[] = {
+    {"strip", m_strip, BOTH},
+    {"lstrip", m_strip, LEFT},
+    {"rstrip", m_strip, RIGHT},
+    {"split", m_split, AT_BEGIN},
+    {"rsplit", m_split, AT_END},
+    {"startswith", m_test, AT_BEGIN},
+    {"endswith", m_test, AT_END},
+    {"upper", m_case, 'u'},
+    {"lower", m_case, 'l'},
+    {"title", m_case, 't'},
+    {"capitalize", m_case, 'c'},
+    {"replace", m_replace},
+    {"find", m_find, AT_BEGIN},
+    {"rfind", m_find, AT_END},
+    {"count", m_count},
+    {"join", m_join},
+    {"splitlines", m_splitlines},
+    {"removeprefix", m_remove, AT_BEGIN},
+    {"removesuffix", m_remove, AT_END},
 };
 
-static const char *const methods[N_METHODS] = {
-    "strip", "lstrip", "rstrip",     "split",        "rsplit",      "startswith", "endswith",
-    "upper", "lower",  "title",      "capitalize",   "replace",     "find",       "rfind",
-    "count", "join",   "splitlines", "removeprefix", "removesuffix"};
+/* Returns the place of a method in methods[], or -1. */
+static int find_method(const struct jinja_text *name)
+{
+    for (int i = 0; i < (int)(sizeof methods / sizeof *methods); i++)
+        if (jinja_is(name, methods[i].name))
+            return i;
+    return -1;
+}
 
 /* Methods of Python that are not supported here. */
 static const char *const others[] = {
@@ -171,78 +220,18 @@ static int index_of(const char *const *list, int n, const struct jinja_text *nam
 bool jinja_is_method(const struct jinja_value *of, const struct jinja_text *name)
 {
     if (of->type == JINJA_TEXT)
-        return INDEX_OF(methods, name) >= 0 || INDEX_OF(others, name) >= 0;
+        return find_method(name) >= 0 || INDEX_OF(others, name) >= 0;
     return of->type == JINJA_DICT
            && (INDEX_OF(dict_methods, name) >= 0 || INDEX_OF(other_dict_methods, name) >= 0);
-}
-
-static struct jinja_value join_items(struct jinja *j, const struct jinja_text *of,
-                                     const struct jinja_args *args)
-{
-    const struct jinja_value *v = jinja_arg(args, 0, "");
-    const struct jinja_list *list = v ? jinja_items(j, v) : NULL;
-    if (!list)
-        return jinja_error(j, KVF_E_FORMAT, "an argument is missing");
-    for (int i = 0; i < list->n; i++)
-        if (list->item[i].type != JINJA_TEXT)
-            return jinja_error(j, KVF_E_FORMAT, "join finds %s where a text is expected",
-                               jinja_type_name(&list->item[i]));
-    return jinja_joined(j, of, list);
 }
 
 bool jinja_text_method(struct jinja *j, const struct jinja_text *of, const struct jinja_text *name,
                        const struct jinja_args *args, struct jinja_value *ret)
 {
-    static const char cases[] = "ultc";
-    int m = INDEX_OF(methods, name);
-    switch (m) {
-    case STRIP:
-    case LSTRIP:
-    case RSTRIP:
-        *ret = jinja_of_text(jinja_strip(j, of, jinja_arg_text(j, args, 0, "", NULL),
-                                         (m == RSTRIP) - (m == LSTRIP)));
-        break;
-    case SPLIT:
-    case RSPLIT:
-        *ret = (m == SPLIT ? jinja_split : jinja_rsplit)(
-            j, of, jinja_arg_text(j, args, 0, "sep", NULL), arg_int(j, args, 1, "maxsplit", -1));
-        break;
-    case STARTSWITH:
-    case ENDSWITH:
-        *ret = begins_or_ends(j, of, args, m == ENDSWITH);
-        break;
-    case UPPER:
-    case LOWER:
-    case TITLE:
-    case CAPITALIZE:
-        *ret = jinja_of_text(jinja_case(j, of, cases[m - UPPER]));
-        break;
-    case REPLACE:
-        *ret = jinja_of_text(jinja_replace(j, of, need_text(j, args, 0, ""),
-                                           need_text(j, args, 1, ""),
-                                           arg_int(j, args, 2, "count", -1)));
-        break;
-    case FIND:
-    case RFIND:
-        *ret = place_of(j, of, args, m == RFIND);
-        break;
-    case COUNT:
-        *ret = count_of(j, of, need_text(j, args, 0, ""));
-        break;
-    case JOIN:
-        *ret = join_items(j, of, args);
-        break;
-    case SPLITLINES:
-        *ret = lines_of(j, of);
-        break;
-    case REMOVEPREFIX:
-    case REMOVESUFFIX:
-        *ret = without(j, of, need_text(j, args, 0, ""), m == REMOVESUFFIX);
-        break;
-    default:
-        return false;
-    }
-    return true;
+    int m = find_method(name);
+    if (m >= 0)
+        *ret = methods[m].run(j, of, args, methods[m].how);
+    return m >= 0;
 }
 
 bool jinja_dict_method(struct jinja *j, const struct jinja_dict *of, const struct jinja_text *name,
@@ -278,36 +267,22 @@ bool jinja_dict_method(struct jinja *j, const struct jinja_dict *of, const struc
 static struct jinja_value loop_member(struct jinja *j, const struct jinja_loop *loop,
                                       const struct jinja_text *name)
 {
-    static const char *const names[] = {"index",    "index0",   "first",     "last",
-                                        "length",   "revindex", "revindex0", "previtem",
-                                        "nextitem", "depth",    "depth0"};
+    static const char *const numbers[] = {"index",     "index0", "length", "revindex",
+                                          "revindex0", "depth",  "depth0"};
+    static const char *const edges[] = {"first", "last"}, *const items[] = {"previtem", "nextitem"};
     int at = loop->at, n = loop->list->n;
-    switch (INDEX_OF(names, name)) {
-    case 0:
-        return jinja_int(at + 1);
-    case 1:
-        return jinja_int(at);
-    case 2:
-        return jinja_bool(at == 0);
-    case 3:
-        return jinja_bool(at == n - 1);
-    case 4:
-        return jinja_int(n);
-    case 5:
-        return jinja_int(n - at);
-    case 6:
-        return jinja_int(n - at - 1);
-    case 7:
-        return at > 0 ? loop->list->item[at - 1] : jinja_undefined(j, name->s, name->n);
-    case 8:
-        return at < n - 1 ? loop->list->item[at + 1] : jinja_undefined(j, name->s, name->n);
-    case 9:
-        return jinja_int(1); /* depth of recursive loops, which are not supported */
-    case 10:
-        return jinja_int(0);
-    default:
+    int k = INDEX_OF(numbers, name), edge = INDEX_OF(edges, name), i = INDEX_OF(items, name);
+    const int number[] = {at + 1,     at, n, n - at,
+                          n - at - 1, 1, /* depth of recursive loops, which are not supported */
+                          0};
+    if (k >= 0)
+        return jinja_int(number[k]);
+    if (edge >= 0)
+        return jinja_bool(at == (edge ? n - 1 : 0));
+    if (i < 0)
         return jinja_error(j, KVF_E_FORMAT, "loop.%.*s is not known here", (int)name->n, name->s);
-    }
+    at += i ? 1 : -1;
+    return at >= 0 && at < n ? loop->list->item[at] : jinja_undefined(j, name->s, name->n);
 }
 
 struct jinja_value jinja_member(struct jinja *j, const struct jinja_value *of,

@@ -1,6 +1,5 @@
 /* jinja_node.h - private to engine/model: a parsed chat template. */
-#ifndef KVF_ENGINE_JINJA_NODE_H
-#define KVF_ENGINE_JINJA_NODE_H
+#pragma once
 
 #include "engine/model/jinja_lex.h"
 
@@ -81,5 +80,3 @@ struct jinja_node *jinja_parse(struct jinja *j, const char *text, size_t n);
 struct jinja_value jinja_eval(struct jinja *j, const struct jinja_node *e);
 struct jinja_value jinja_eval_filters(struct jinja *j, const struct jinja_node *f,
                                       struct jinja_value of);
-
-#endif

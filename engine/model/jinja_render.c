@@ -219,37 +219,22 @@ static void print(struct jinja *j, const struct jinja_node *s)
         jinja_put(j, j->out, jinja_printed(j, &v));
 }
 
-static void run_statement(struct jinja *j, const struct jinja_node *s)
+static void run_data(struct jinja *j, const struct jinja_node *s)
 {
-    switch (s->kind) {
-    case JINJA_DATA:
-        jinja_put(j, j->out, s->text);
-        break;
-    case JINJA_PRINT:
-        print(j, s);
-        break;
-    case JINJA_IF:
-        run_if(j, s);
-        break;
-    case JINJA_FOR:
-        run_for(j, s);
-        break;
-    case JINJA_SET:
-        run_set(j, s);
-        break;
-    case JINJA_DEFINE:
-        run_define(j, s);
-        break;
-    case JINJA_SCOPE:
-        run_scope(j, s);
-        break;
-    case JINJA_FILTERED:
-        run_filtered(j, s);
-        break;
-    default:
-        j->jump = s->kind == JINJA_BREAK ? JUMP_BREAK : JUMP_CONTINUE;
-    }
+    jinja_put(j, j->out, s->text);
 }
+
+static void run_jump(struct jinja *j, const struct jinja_node *s)
+{
+    j->jump = s->kind == JINJA_BREAK ? JUMP_BREAK : JUMP_CONTINUE;
+}
+
+/* Indexed by the kinds of statements. */
+static void (*const run[])(struct jinja *j, const struct jinja_node *s) = {
+    [JINJA_DATA] = run_data,    [JINJA_PRINT] = print,           [JINJA_IF] = run_if,
+    [JINJA_FOR] = run_for,      [JINJA_SET] = run_set,           [JINJA_DEFINE] = run_define,
+    [JINJA_SCOPE] = run_scope,  [JINJA_FILTERED] = run_filtered, [JINJA_BREAK] = run_jump,
+    [JINJA_CONTINUE] = run_jump};
 
 static void run_body(struct jinja *j, const struct jinja_node *first)
 {
@@ -258,7 +243,7 @@ static void run_body(struct jinja *j, const struct jinja_node *first)
     j->depth++;
     for (const struct jinja_node *s = first; s && !j->jump && jinja_work(j, 1); s = s->next) {
         j->line = s->line;
-        run_statement(j, s);
+        run[s->kind](j, s);
     }
     j->depth--;
 }

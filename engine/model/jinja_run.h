@@ -1,6 +1,5 @@
 /* jinja_run.h - private to engine/model: names and functions of a running template. */
-#ifndef KVF_ENGINE_JINJA_RUN_H
-#define KVF_ENGINE_JINJA_RUN_H
+#pragma once
 
 #include "engine/model/jinja_node.h"
 
@@ -37,5 +36,3 @@ const struct jinja_value *jinja_lookup(struct jinja *j, const struct jinja_text 
 void jinja_assign(struct jinja *j, const struct jinja_text *name, struct jinja_value v);
 /* Calls a function (jinja_functions.c). */
 struct jinja_value jinja_call(struct jinja *j, int64_t function, const struct jinja_args *args);
-
-#endif

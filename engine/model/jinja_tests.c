@@ -1,74 +1,35 @@
 /* jinja_tests.c - tests, the right operands of `is`. */
 #include "engine/model/jinja_words.h"
 
-enum test {
-    T_DEFINED,
-    T_UNDEFINED,
-    T_NONE,
-    T_STRING,
-    T_MAPPING,
-    T_ITERABLE,
-    T_SEQUENCE,
-    T_NUMBER,
-    T_INTEGER,
-    T_FLOAT,
-    T_BOOLEAN,
-    T_TRUE,
-    T_FALSE,
-    T_CALLABLE,
-    T_EQUAL,
-    T_UNEQUAL,
-    T_IN,
-    T_LESS,
-    T_LESS_EQUAL,
-    T_GREATER,
-    T_GREATER_EQUAL,
-    T_ODD,
-    T_EVEN,
-    T_DIVISIBLE
-};
-
+/* A test that depends on the type alone. */
+#define TYPE(name) (1u << JINJA_##name)
 static const struct {
     const char *name;
-    enum test test;
-} tests[] = {
-    {"defined", T_DEFINED},
-    {"undefined", T_UNDEFINED},
-    {"none", T_NONE},
-    {"string", T_STRING},
-    {"mapping", T_MAPPING},
-    {"iterable", T_ITERABLE},
-    {"sequence", T_SEQUENCE},
-    {"number", T_NUMBER},
-    {"integer", T_INTEGER},
-    {"float", T_FLOAT},
-    {"boolean", T_BOOLEAN},
-    {"true", T_TRUE},
-    {"false", T_FALSE},
-    {"callable", T_CALLABLE},
-    {"equalto", T_EQUAL},
-    {"eq", T_EQUAL},
-    {"sameas", T_EQUAL},
-    {"ne", T_UNEQUAL},
-    {"in", T_IN},
-    {"lt", T_LESS},
-    {"lessthan", T_LESS},
-    {"le", T_LESS_EQUAL},
-    {"gt", T_GREATER},
-    {"greaterthan", T_GREATER},
-    {"ge", T_GREATER_EQUAL},
-    {"odd", T_ODD},
-    {"even", T_EVEN},
-    {"divisibleby", T_DIVISIBLE},
+    unsigned types; /* TYPE()s that pass it */
+} type_tests[] = {
+    {"defined", ~TYPE(UNDEFINED)},
+    {"undefined", TYPE(UNDEFINED)},
+    {"none", TYPE(NONE)},
+    {"string", TYPE(TEXT)},
+    {"mapping", TYPE(DICT)},
+    {"iterable", TYPE(TEXT) | TYPE(LIST) | TYPE(DICT) | TYPE(UNDEFINED) | TYPE(LOOP)},
+    {"sequence", TYPE(TEXT) | TYPE(LIST) | TYPE(DICT) | TYPE(UNDEFINED)},
+    {"number", TYPE(INT) | TYPE(FLOAT) | TYPE(BOOL)},
+    {"integer", TYPE(INT)},
+    {"float", TYPE(FLOAT)},
+    {"boolean", TYPE(BOOL)},
+    {"callable", TYPE(FUNCTION) | TYPE(MACRO) | TYPE(UNDEFINED)}, /* undefined as in jinja2 */
 };
 
-static int find(const struct jinja_text *name)
-{
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        if (jinja_is(name, tests[i].name))
-            return (int)tests[i].test;
-    return -1;
-}
+/* A test for the order of two values. */
+enum { LESS = 1, SAME = 2, GREATER = 4 };
+static const struct {
+    const char *name;
+    int pass; /* orders that pass it */
+} order_tests[] = {
+    {"lt", LESS},    {"lessthan", LESS},       {"le", LESS | SAME},
+    {"gt", GREATER}, {"greaterthan", GREATER}, {"ge", GREATER | SAME},
+};
 
 static const struct jinja_value *need(struct jinja *j, const struct jinja_args *args)
 {
@@ -87,73 +48,37 @@ static bool remains(struct jinja *j, const struct jinja_value *of, int64_t by, i
     return by == -1 ? what == 0 : (of->u.i % by + by) % by == what;
 }
 
-/* Evaluates the tests that only depend on the type. */
-static bool is_of_type(int test, const struct jinja_value *of)
+/* Evaluates the tests that need the values. */
+static bool test_values(struct jinja *j, const struct jinja_text *name,
+                        const struct jinja_value *of, const struct jinja_args *args)
 {
-    bool many = of->type == JINJA_TEXT || of->type == JINJA_LIST || of->type == JINJA_DICT
-                || of->type == JINJA_UNDEFINED;
-    switch (test) {
-    case T_DEFINED:
-        return of->type != JINJA_UNDEFINED;
-    case T_UNDEFINED:
-        return of->type == JINJA_UNDEFINED;
-    case T_NONE:
-        return of->type == JINJA_NONE;
-    case T_STRING:
-        return of->type == JINJA_TEXT;
-    case T_MAPPING:
-        return of->type == JINJA_DICT;
-    case T_ITERABLE:
-        return many || of->type == JINJA_LOOP;
-    case T_SEQUENCE:
-        return many;
-    case T_NUMBER:
-        return of->type == JINJA_INT || of->type == JINJA_FLOAT || of->type == JINJA_BOOL;
-    case T_INTEGER:
-        return of->type == JINJA_INT;
-    case T_FLOAT:
-        return of->type == JINJA_FLOAT;
-    case T_BOOLEAN:
-        return of->type == JINJA_BOOL;
-    case T_TRUE:
-        return of->type == JINJA_BOOL && of->u.b;
-    case T_FALSE:
-        return of->type == JINJA_BOOL && !of->u.b;
-    default: /* callable; in jinja2 undefined values are callable, too */
-        return of->type == JINJA_FUNCTION || of->type == JINJA_MACRO || of->type == JINJA_UNDEFINED;
-    }
+    if (jinja_is(name, "true") || jinja_is(name, "false"))
+        return of->type == JINJA_BOOL && of->u.b == jinja_is(name, "true");
+    if (jinja_is(name, "equalto") || jinja_is(name, "eq") || jinja_is(name, "sameas"))
+        return jinja_equal(j, of, need(j, args));
+    if (jinja_is(name, "ne"))
+        return !jinja_equal(j, of, need(j, args));
+    if (jinja_is(name, "in"))
+        return jinja_contains(j, need(j, args), of);
+    if (jinja_is(name, "odd") || jinja_is(name, "even"))
+        return remains(j, of, 2, jinja_is(name, "odd"));
+    if (jinja_is(name, "divisibleby"))
+        return need(j, args)->type == JINJA_INT && remains(j, of, need(j, args)->u.i, 0);
+    jinja_error(j, KVF_E_FORMAT, "the test '%.*s' is not known here",
+                (int)(name->n < 40 ? name->n : 40), name->s);
+    return false;
 }
 
 bool jinja_test(struct jinja *j, const struct jinja_text *name, const struct jinja_value *of,
                 const struct jinja_args *args)
 {
-    int test = find(name);
-    switch (test) {
-    case -1:
-        jinja_error(j, KVF_E_FORMAT, "the test '%.*s' is not known here",
-                    (int)(name->n < 40 ? name->n : 40), name->s);
-        return false;
-    case T_EQUAL:
-        return jinja_equal(j, of, need(j, args));
-    case T_UNEQUAL:
-        return !jinja_equal(j, of, need(j, args));
-    case T_IN:
-        return jinja_contains(j, need(j, args), of);
-    case T_LESS:
-        return jinja_order(j, of, need(j, args)) < 0;
-    case T_LESS_EQUAL:
-        return jinja_order(j, of, need(j, args)) <= 0;
-    case T_GREATER:
-        return jinja_order(j, of, need(j, args)) > 0;
-    case T_GREATER_EQUAL:
-        return jinja_order(j, of, need(j, args)) >= 0;
-    case T_ODD:
-        return remains(j, of, 2, 1);
-    case T_EVEN:
-        return remains(j, of, 2, 0);
-    case T_DIVISIBLE:
-        return need(j, args)->type == JINJA_INT && remains(j, of, need(j, args)->u.i, 0);
-    default:
-        return is_of_type(test, of);
-    }
+    for (size_t i = 0; i < sizeof type_tests / sizeof *type_tests; i++)
+        if (jinja_is(name, type_tests[i].name))
+            return type_tests[i].types >> of->type & 1;
+    for (size_t i = 0; i < sizeof order_tests / sizeof *order_tests; i++)
+        if (jinja_is(name, order_tests[i].name)) {
+            int order = jinja_order(j, of, need(j, args));
+            return order_tests[i].pass & (order ? LESS << 2 * (order > 0) : SAME);
+        }
+    return test_values(j, name, of, args);
 }

@@ -6,8 +6,7 @@
  * before a loop or a dereference. After an error functions return undefined values; pointers may
  * then be NULL only if their comment says so.
  */
-#ifndef KVF_ENGINE_JINJA_VALUE_H
-#define KVF_ENGINE_JINJA_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -181,5 +180,3 @@ const struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *
 const struct jinja_text *jinja_printed(struct jinja *j, const struct jinja_value *v);
 /* Returns the name of a type for messages. */
 const char *jinja_type_name(const struct jinja_value *v);
-
-#endif

@@ -1,7 +1,6 @@
 /* jinja_words.h - private to engine/model: methods of values, functions, filters and tests that
  * templates call by name. Unknown names are rejected with the line of the template. */
-#ifndef KVF_ENGINE_JINJA_WORDS_H
-#define KVF_ENGINE_JINJA_WORDS_H
+#pragma once
 
 #include "engine/model/jinja_value.h"
 
@@ -60,5 +59,3 @@ struct jinja_value jinja_slice(struct jinja *j, const struct jinja_value *of,
 /* Returns JSON as the transformers library writes it, with minimal escapes. indent < 0 writes one
  * line. */
 struct jinja_value jinja_tojson(struct jinja *j, const struct jinja_value *v, int64_t indent);
-
-#endif

@@ -5,8 +5,7 @@
  * logits, or as a key that has no effect with a certain value. Other keys and values of a wrong
  * kind are errors. Keys with other prefixes ("general.", "quantize.", ...) describe the file.
  */
-#ifndef KVF_ENGINE_KEYS_H
-#define KVF_ENGINE_KEYS_H
+#pragma once
 
 #include "engine/model/config.h"
 
@@ -18,5 +17,3 @@ int keys_check(const struct gguf *g, const char *arch, struct kvf_diag *d);
 int keys_check_values(const struct gguf *g, const struct model_config *m, struct kvf_diag *d);
 /* Checks the names, kinds and values of the tokenizer keys. Returns as keys_check() does. */
 int keys_check_tokenizer(const struct gguf *g, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* layers.h - private to engine/model: properties that differ between the layers of a model. */
-#ifndef KVF_ENGINE_LAYERS_H
-#define KVF_ENGINE_LAYERS_H
+#pragma once
 
 #include "engine/model/config.h"
 
@@ -8,5 +7,3 @@
  * period or a list in attention.sliding_window_pattern, or else from the table of families.
  * Returns KVF_OK, or KVF_E_FORMAT with a sentence. */
 int layers_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d);
-
-#endif

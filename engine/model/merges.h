@@ -1,7 +1,6 @@
 /* merges.h - private to the tokenizer: the list of merges of a file, as a hash table of pairs of
  * tokens. */
-#ifndef KVF_ENGINE_MERGES_H
-#define KVF_ENGINE_MERGES_H
+#pragma once
 
 #include "engine/model/merging.h"
 #include "engine/model/vocab.h"
@@ -22,5 +21,3 @@ int merges_load(struct merges *m, const struct gguf *g, const struct names *spel
 void merges_finish(struct merges *m); /* accepts a zeroed struct */
 /* Returns true if two tokens can be merged, and sets *ret; ids below 0 are not tokens. */
 bool merges_find(const struct merges *m, int32_t left, int32_t right, struct merge_cand *ret);
-
-#endif

@@ -55,8 +55,7 @@ int merging_reserve(struct merging *m, size_t n)
 
 void merging_finish(struct merging *m)
 {
-    mem_free(m->node);
-    mem_free(m->heap);
+    mem_free_all(m->node, m->heap);
 }
 
 struct job {

@@ -1,7 +1,6 @@
 /* merging.h - private to the tokenizer: merges adjacent nodes, best pair first, until no pair can
  * be merged. A heap over a linked list makes this O(n log n). */
-#ifndef KVF_ENGINE_MERGING_H
-#define KVF_ENGINE_MERGING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void merging_finish(struct merging *m); /* accepts a zeroed struct */
 /* Merges nodes 0 to n - 1, n > 0, with id, at and len set by the caller. The remaining nodes are
  * the list that starts at node 0 and ends with next < 0. */
 void merging_run(struct merging *m, size_t n, merge_find *find, const void *ctx);
-
-#endif

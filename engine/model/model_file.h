@@ -1,10 +1,7 @@
 /* model_file.h - opens a model by the path that a user gives. */
-#ifndef KVF_ENGINE_MODEL_FILE_H
-#define KVF_ENGINE_MODEL_FILE_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
 /* Opens a GGUF file, or a folder (hf_folder.h). Returns as gguf_open() does. */
 int model_file_open(const char *path, struct gguf **ret_gguf, struct kvf_diag *d);
-
-#endif

@@ -1,6 +1,5 @@
 /* nfc.h - Unicode's normal form C, which some vocabularies ask for; private to engine/model. */
-#ifndef KVF_ENGINE_NFC_H
-#define KVF_ENGINE_NFC_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ struct nfc {
  * After a failure out->err is not KVF_OK. */
 const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t *ret_n);
 void nfc_finish(struct nfc *x); /* accepts a zeroed struct */
-
-#endif

@@ -59,8 +59,7 @@ int normalizer_open(struct normalizer *z, const struct gguf *g, struct kvf_diag 
 
 void normalizer_finish(struct normalizer *z)
 {
-    mem_free(z->trie);
-    mem_free(z->target);
+    mem_free_all(z->trie, z->target);
 }
 
 /* Returns the offset of a unit's children in the double array. */

@@ -1,6 +1,5 @@
 /* normalize.h - private to the tokenizer: the normalization of SentencePiece. */
-#ifndef KVF_ENGINE_NORMALIZE_H
-#define KVF_ENGINE_NORMALIZE_H
+#pragma once
 
 #include "base/buf.h"
 #include "engine/model/gguf.h"
@@ -29,5 +28,3 @@ void normalizer_finish(struct normalizer *z); /* accepts a zeroed struct */
 /* Appends the normalized text. U+2581 becomes a space, and ill-formed bytes are unchanged. first:
  * the text is the start of the complete input. An error is stored in out->err. */
 void normalize(const struct normalizer *z, const char *s, size_t n, bool first, struct buf *out);
-
-#endif

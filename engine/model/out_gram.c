@@ -78,8 +78,6 @@ int out_gram(const struct gguf *g, const struct model_config *m, struct par *poo
     j.gram = NULL;
 
 done:
-    mem_free((void *)j.tensor);
-    mem_free(j.row);
-    mem_free(j.gram);
+    mem_free_all((void *)j.tensor, j.row, j.gram);
     return err;
 }

@@ -5,8 +5,7 @@
  * |W_g v|^2 = v' M v with M = W_g' W_g. This takes head_dim^2 operations per value instead of
  * d_model head_dim.
  */
-#ifndef KVF_ENGINE_OUT_GRAM_H
-#define KVF_ENGINE_OUT_GRAM_H
+#pragma once
 
 #include "base/par.h"
 #include "engine/model/config.h"
@@ -18,5 +17,3 @@
  * KVF_E_NOMEM. */
 int out_gram(const struct gguf *g, const struct model_config *m, struct par *pool, double **ret,
              struct kvf_diag *d);
-
-#endif

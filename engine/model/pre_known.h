@@ -2,13 +2,10 @@
  *
  * Byte-level files made before the key tokenizer.ggml.pre existed do not name it.
  */
-#ifndef KVF_ENGINE_PRE_KNOWN_H
-#define KVF_ENGINE_PRE_KNOWN_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
 /* Returns the name of the pre-tokenizer (pretok.h), from the number of merges and the id of a
  * special token; NULL if the vocabulary is unknown. */
 const char *pre_known(const struct gguf *g);
-
-#endif

@@ -4,8 +4,7 @@
  * and so is each stretch between matches. The second pattern splits these pieces, each as a
  * separate text, and so on. The pieces of the last pattern are the words.
  */
-#ifndef KVF_ENGINE_PRETOK_H
-#define KVF_ENGINE_PRETOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void pretok_start(struct pretok_cut *c, const char *text, size_t n);
 /* Returns the next word. Returns false at the end, and if a pattern exceeds its step limit;
  * *ret_err is then KVF_E_LIMIT. */
 bool pretok_next(struct pretok_cut *c, const char **ret_word, size_t *ret_n, int *ret_err);
-
-#endif

@@ -6,12 +6,6 @@
 
 enum { BLOCK = 32 };
 
-bool weight_can_quantise(enum weight_type type)
-{
-    return type == WEIGHT_F32 || type == WEIGHT_F16 || type == WEIGHT_Q8_0 || type == WEIGHT_Q4_1
-           || type == WEIGHT_Q4_K;
-}
-
 static unsigned char *put_half(unsigned char *out, float f)
 {
     uint16_t h = float_to_half(f);

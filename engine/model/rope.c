@@ -207,9 +207,8 @@ int rope_read(const struct gguf *g, struct model_config *m, struct kvf_diag *d)
     if (two < 0)
         return two;
     int err = linear_factor(g, m, kind, word, two > 0, &all, d);
-    if (err)
-        return err;
-    err = read_length(g, m, !one && two > 0, d);
+    if (!err)
+        err = read_length(g, m, !one && two > 0, d);
     if (err)
         return err;
     fill(m, m->rope_base, two > 0 ? plain : NULL, all, m->theta[ROPE_PLAIN]);

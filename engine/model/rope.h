@@ -1,6 +1,5 @@
 /* rope.h - private to engine/model: the RoPE angles of a model. */
-#ifndef KVF_ENGINE_ROPE_H
-#define KVF_ENGINE_ROPE_H
+#pragma once
 
 #include "engine/model/config.h"
 
@@ -23,5 +22,3 @@ struct rope_yarn {
 
 /* Scales the plain and the long angles, and their gain (rope_scale.h has the equations). */
 void rope_yarn(struct model_config *m, const struct rope_yarn *y);
-
-#endif

@@ -14,8 +14,7 @@
  * The results equal those of llama.cpp and the transformers library. Sliding-window layers with
  * their own angles keep them. The context becomes F L.
  */
-#ifndef KVF_ENGINE_ROPE_SCALE_H
-#define KVF_ENGINE_ROPE_SCALE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ void rope_scale_text(const struct rope_scale *scale, char out[32]);
 /* Scales the angles and the context of a loaded model. Returns KVF_OK, or KVF_E_ARG with a
  * sentence if its file scales them already. */
 int rope_scale_apply(const struct rope_scale *scale, struct model_config *m, struct kvf_diag *d);
-
-#endif

@@ -3,8 +3,7 @@
  * The file is a u64 length of the header, the header as a JSON object, and the bytes of the
  * tensors, little-endian.
  */
-#ifndef KVF_ENGINE_SAFETENSORS_H
-#define KVF_ENGINE_SAFETENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ struct safetensors {
 int safetensors_read(const char *path, const unsigned char *map, size_t size,
                      struct safetensors *ret, struct kvf_diag *d);
 void safetensors_finish(struct safetensors *f); /* accepts a zeroed struct */
-
-#endif

@@ -146,9 +146,8 @@ int spm_load(struct spm *m, const struct gguf *g, bool unigram, char hash[33], s
     bool merges = !unigram && gguf_array_reals(g, scores_key, NULL, 0) < 0
                   && gguf_array_strings(g, "tokenizer.ggml.merges") >= 0;
     err = merges ? read_merges(m, g, d) : read_scores(m, g, d);
-    if (err)
-        return err;
-    err = normalizer_open(&m->normalizer, g, d);
+    if (!err)
+        err = normalizer_open(&m->normalizer, g, d);
     if (err)
         return err;
     err = index_tokens(m);

@@ -4,8 +4,7 @@
  * The bytes of a token have a space for U+2581, and a normalized text has spaces, too. Decoding
  * therefore only joins tokens.
  */
-#ifndef KVF_ENGINE_SPM_H
-#define KVF_ENGINE_SPM_H
+#pragma once
 
 #include "engine/model/merges.h"
 #include "engine/model/normalize.h"
@@ -55,5 +54,3 @@ int spm_merge(const struct spm *m, const char *s, size_t n, struct spm_scratch *
  * is carried from word to word. */
 int spm_viterbi(const struct spm *m, const char *s, size_t n, float *score, struct spm_scratch *x,
                 struct buf *ids);
-
-#endif

@@ -2,8 +2,7 @@
  * training, writing and devices loop over the roles; no other file lists tensors.
  *
  * To add a tensor: one role here and one row in tensors.c, and a step that uses it in block.c. */
-#ifndef KVF_ENGINE_TENSORS_H
-#define KVF_ENGINE_TENSORS_H
+#pragma once
 
 #include "engine/model/config.h"
 
@@ -60,5 +59,3 @@ int tensors_find(const struct gguf *g, struct model_config *m, struct kvf_diag *
 /* Checks that the file has only tensors that the loader reads: any other one would change the
  * result.  KVF_OK, or KVF_E_FORMAT with a sentence that names the tensor. */
 int tensors_check(const struct gguf *g, const struct model_config *m, struct kvf_diag *d);
-
-#endif

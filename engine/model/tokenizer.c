@@ -4,7 +4,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/model/bpe.h"
@@ -238,11 +237,6 @@ static int read_marks(struct tokenizer *t, const struct gguf *g)
     return err ? err : prefixes_open(&t->marks, t->vocab, 1u << TOKEN_CONTROL | 1u << TOKEN_USER);
 }
 
-int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d)
-{
-    return tokenizer_create_as(g, NULL, ret_tokenizer, d);
-}
-
 int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
                         struct kvf_diag *d)
 {
@@ -277,9 +271,7 @@ void tokenizer_destroy(struct tokenizer *t)
     pretok_destroy(t->pretok);
     spm_finish(&t->spm);
     prefixes_finish(&t->marks);
-    mem_free(t->strip);
-    mem_free(t->end);
-    mem_free(t);
+    mem_free_all(t->strip, t->end, t);
 }
 
 /* A text that is being tokenized. */

@@ -1,6 +1,5 @@
 /* tokenizer.h - converts text to tokens and back with the vocabulary of a GGUF file. */
-#ifndef KVF_ENGINE_TOKENIZER_H
-#define KVF_ENGINE_TOKENIZER_H
+#pragma once
 
 #include "engine/model/gguf.h"
 
@@ -22,12 +21,9 @@ const char *tokenizer_pre_at(int i);
 /* Checks that the file has a supported kind, without loading the vocabulary. Returns KVF_OK, or
  * KVF_E_FORMAT with a sentence. */
 int tokenizer_check(const struct gguf *g, struct kvf_diag *d);
-/* Loads the tokenizer of a file. Returns KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, or
- * KVF_E_NOMEM. */
-int tokenizer_create(const struct gguf *g, struct tokenizer **ret_tokenizer, struct kvf_diag *d);
-/* Loads a tokenizer with the pre-tokenizer `pre` instead of the file's; NULL selects the file's.
- * Returns as tokenizer_create() does, and KVF_E_ARG if the file's model does not use a
- * pre-tokenizer. */
+/* Loads the tokenizer of a file with the pre-tokenizer `pre`; NULL selects the file's. Returns
+ * KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT with a sentence, KVF_E_NOMEM, or KVF_E_ARG if the file's
+ * model does not use a pre-tokenizer. */
 int tokenizer_create_as(const struct gguf *g, const char *pre, struct tokenizer **ret_tokenizer,
                         struct kvf_diag *d);
 /* Returns the name of the file's pre-tokenizer, not NUL-terminated. It comes from the key of the
@@ -71,5 +67,3 @@ int32_t tokenizer_before_text(const struct tokenizer *t);
 /* Sets out to the hash of vocabulary and merges, and of the pre-tokenizer's name if one was
  * given. */
 void tokenizer_hash(const struct tokenizer *t, char out[33]);
-
-#endif

@@ -44,8 +44,7 @@ int vocab_open(struct vocab *v, const struct gguf *g, struct kvf_diag *d)
 void vocab_finish(struct vocab *v)
 {
     buf_finish(&v->bytes);
-    mem_free(v->start);
-    mem_free(v->type);
+    mem_free_all(v->start, v->type);
 }
 
 void vocab_end_token(struct vocab *v, int64_t i)
@@ -104,8 +103,7 @@ int names_open(struct names *x, int n)
 
 void names_finish(struct names *x)
 {
-    mem_free(x->slot);
-    mem_free(x->name);
+    mem_free_all(x->slot, x->name);
 }
 
 /* Returns the slot of the token with these bytes, or the free slot for it. */

@@ -1,7 +1,6 @@
 /* vocab.h - private to the tokenizer: the tokens of a vocabulary with their bytes and types, and
  * search by bytes. */
-#ifndef KVF_ENGINE_VOCAB_H
-#define KVF_ENGINE_VOCAB_H
+#pragma once
 
 #include "base/buf.h"
 #include "engine/model/gguf.h"
@@ -80,5 +79,3 @@ struct prefix_walk prefixes_walk(const struct prefixes *p);
 /* Advances by one byte. Returns false if no token begins with these bytes. *ret_id is the token
  * that ends here, or -1. */
 bool prefixes_step(const struct prefixes *p, struct prefix_walk *w, char byte, int32_t *ret_id);
-
-#endif

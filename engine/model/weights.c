@@ -225,8 +225,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, enum pack_h
 done:
     if (err == KVF_E_NOMEM)
         kvf_fail(d, err, "%s: not enough memory for the weights", gguf_path(g));
-    mem_free(j.err);
-    mem_free(j.diag);
+    mem_free_all(j.err, j.diag);
     if (err) {
         weights_free(w);
         return err;
@@ -290,8 +289,7 @@ void weights_free(struct weights *w)
         for (int role = 0; role < LAYER_MATRICES; role++)
             packed_finish(&w->layer[l].matrix[role]);
     }
-    mem_free(w->layer);
-    mem_free(w->out_norm);
+    mem_free_all(w->layer, w->out_norm);
     packed_finish(&w->head);
     pack_room_close(&w->room);
     mem_free(w);

@@ -3,8 +3,7 @@
  * Channels of queries and keys are in the order of the kernels, RoPE turning 2j and 2j + 1,
  * whatever the order of the file: channel 2j of a head is its j, 2j + 1 its j + rope_dim / 2
  * where the file has halves.  Products of queries and keys are the same in either order. */
-#ifndef KVF_ENGINE_WEIGHTS_H
-#define KVF_ENGINE_WEIGHTS_H
+#pragma once
 
 #include "base/par.h"
 #include "engine/kernels/pack_room.h"
@@ -54,5 +53,3 @@ void weights_free(struct weights *w); /* accepts NULL */
 
 /* The embedding of a token in [0, vocab), dequantised and scaled. out: [d_model]. */
 void weights_embed(const struct weights *w, int32_t token, float *out);
-
-#endif

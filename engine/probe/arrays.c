@@ -84,10 +84,7 @@ void probe_state_close(struct probe_state *s)
         mem_free(s->own);
     for (int i = 0; s->data && i < s->n_arrays; i++)
         mem_free(s->data[i]);
-    mem_free(s->data);
-    mem_free(s->heads);
-    mem_free(s->head_size);
-    mem_free(s->array);
+    mem_free_all(s->data, s->heads, s->head_size, s->array);
     *s = (struct probe_state){0};
 }
 

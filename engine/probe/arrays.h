@@ -1,6 +1,5 @@
 /* arrays.h - creates, fills and writes the arrays that probes declare. Private to engine/probe/. */
-#ifndef KVF_ENGINE_PROBE_ARRAYS_H
-#define KVF_ENGINE_PROBE_ARRAYS_H
+#pragma once
 
 #include "engine/probe/pen.h"
 #include "engine/probe/probe.h"
@@ -36,5 +35,3 @@ int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool
  * KVF_E_NOMEM. */
 int probe_put_tokens(struct pen *pen, int column, const void *values, size_t size, int32_t t0,
                      int32_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* dilution.h - data of probe_dilution.c that a device needs when it processes the rows. */
-#ifndef KVF_ENGINE_PROBE_DILUTION_H
-#define KVF_ENGINE_PROBE_DILUTION_H
+#pragma once
 
 #include "engine/probe/probe.h"
 
@@ -44,5 +43,3 @@ struct dilution_view {
 };
 /* Returns a view that borrows from the state. */
 struct dilution_view probe_dilution_view(const struct probe_state *s);
-
-#endif

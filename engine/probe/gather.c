@@ -52,10 +52,7 @@ void gather_free(struct gather *g)
 {
     if (!g)
         return;
-    mem_free(g->block);
-    mem_free(g->step);
-    mem_free(g->copy);
-    mem_free(g);
+    mem_free_all(g->block, g->step, g->copy, g);
 }
 
 static void report_rows(struct gather *g, struct collected *h)

@@ -4,8 +4,7 @@
  * Rows of the prefill stay in place until their block ends. Rows of decode steps arrive one by one
  * and are copied, at most STEP_ROWS per head. If entries can be evicted, rows of steps are not
  * collected, because they are rarely consecutive. */
-#ifndef KVF_ENGINE_PROBE_GATHER_H
-#define KVF_ENGINE_PROBE_GATHER_H
+#pragma once
 
 #include "engine/probe/probe.h"
 
@@ -30,5 +29,3 @@ void gather_take(struct gather *g, const struct probe_row *row, int thread);
 
 /* Reports all collected rows of steps. Call it before the arrays of states are read. */
 void gather_settle(struct gather *g);
-
-#endif

@@ -4,8 +4,7 @@
  * Tasks run in the order in which they were queued, so the trace has the same bytes as with direct
  * writes. The first error of the trace is kept, and later tasks are skipped. Except for functions
  * of tasks, all functions may be called only from the thread that owns the pen. */
-#ifndef KVF_ENGINE_PROBE_PEN_H
-#define KVF_ENGINE_PROBE_PEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ int pen_error(const struct pen *p);
 /* Returns true if no task is pending. Then also sets the start and end time of the last tail, in
  * seconds of the clock. Both may be NULL. */
 bool pen_idle(struct pen *p, double *ret_begun, double *ret_ended);
-
-#endif

@@ -14,8 +14,7 @@
  * 4. tests/analyze/test_probe_NAME.py, or another: its columns against dense attention; the run is
  *    the same with and without it.
  * Its line under --probes in docs/man/kvfate-run.1 is generated from the struct. */
-#ifndef KVF_ENGINE_PROBE_H
-#define KVF_ENGINE_PROBE_H
+#pragma once
 
 #include <kvf/schema.h>
 #include <kvf/trace.h>
@@ -217,5 +216,3 @@ void *probe_cells(const struct probe_state *s, int array, int layer, int head);
 /* Return the size of an array: [rows][cap] values of probe_cell_size bytes. */
 size_t probe_rows(const struct probe_state *s, int array);
 size_t probe_cell_size(const struct probe_state *s, int array);
-
-#endif

@@ -157,10 +157,7 @@ static void mark_spans(const struct probe_config *c, unsigned char *spans)
 static void close_state(struct probe_state *s)
 {
     struct state *own = s->own;
-    mem_free(own->log_beta);
-    mem_free(own->aged);
-    mem_free(own->spans);
-    mem_free(own);
+    mem_free_all(own->log_beta, own->aged, own->spans, own);
 }
 
 static int open_state(struct probe_state *s)

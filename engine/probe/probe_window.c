@@ -37,9 +37,7 @@ struct state {
 static void close_state(struct probe_state *s)
 {
     struct state *own = s->own;
-    mem_free(own->most);
-    mem_free(own->ring);
-    mem_free(own);
+    mem_free_all(own->most, own->ring, own);
 }
 
 static int open_state(struct probe_state *s)

@@ -1,6 +1,5 @@
 /* probes.h - the list of probes, one file each, and their shared helpers. */
-#ifndef KVF_ENGINE_PROBES_H
-#define KVF_ENGINE_PROBES_H
+#pragma once
 
 #include "engine/probe/probe.h"
 
@@ -71,5 +70,3 @@ static inline size_t probe_kv_index(const struct probe_config *c, int layer, int
 {
     return (size_t)layer * (size_t)c->shape.n_kv_heads + (size_t)head;
 }
-
-#endif

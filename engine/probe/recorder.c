@@ -1,7 +1,6 @@
 /* recorder.c - records a run: passes events to the active probes and writes their columns to the
  * trace. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -101,8 +100,7 @@ static int open_writer(struct recorder *r, const char *path, const struct record
         .existing = run->existing, .prompt = run->prompt, .n_prompt = run->n_prompt};
     err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->writer, d);
 done:
-    mem_free(heads);
-    mem_free(col);
+    mem_free_all(heads, col);
     return err;
 }
 
@@ -186,15 +184,9 @@ static void free_recorder(struct recorder *r)
         probe_state_close(&r->active[i]);
     gather_free(r->gather);
     for (int i = 0; r->scratch && i < r->n_threads; i++) {
-        mem_free(r->scratch[i].p);
-        mem_free(r->scratch[i].pos);
-        mem_free(r->scratch[i].cuts);
-        mem_free(r->scratch[i].room);
+        mem_free_all(r->scratch[i].p, r->scratch[i].pos, r->scratch[i].cuts, r->scratch[i].room);
     }
-    mem_free(r->scratch);
-    mem_free(r->id);
-    mem_free(r->role);
-    mem_free(r->text_end);
+    mem_free_all(r->scratch, r->id, r->role, r->text_end);
     buf_finish(&r->text);
     mem_free(r);
 }

@@ -1,6 +1,5 @@
 /* recorder.h - the active probes of a run and the trace that they write. */
-#ifndef KVF_ENGINE_RECORDER_H
-#define KVF_ENGINE_RECORDER_H
+#pragma once
 
 #include "engine/probe/probe.h"
 
@@ -106,5 +105,3 @@ int recorder_finish(struct recorder *r, const char *result_json, struct kvf_diag
 /* Frees r without a footer; complete data are written. A new trace without any token is removed.
  * Accepts NULL. */
 void recorder_abandon(struct recorder *r);
-
-#endif

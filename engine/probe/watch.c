@@ -210,7 +210,6 @@ int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
 
 void watch_free(struct watch *w)
 {
-    mem_free(w->pair);
-    mem_free(w->query);
+    mem_free_all(w->pair, w->query);
     *w = (struct watch){0};
 }

@@ -1,6 +1,5 @@
 /* watch.h - the heads and tokens for which raw blocks are recorded. */
-#ifndef KVF_ENGINE_WATCH_H
-#define KVF_ENGINE_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -47,5 +46,3 @@ int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
                  struct kvf_diag *d);
 /* Frees the lists; accepts a zeroed struct. */
 void watch_free(struct watch *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* attention.h - gated attention (engine/kernels/gated.h) on the CPU, forward and backward.
  *
  * Scratch memory is O(T) per query head; there is no T x T array. */
-#ifndef KVF_ENGINE_TRAIN_ATTENTION_H
-#define KVF_ENGINE_TRAIN_ATTENTION_H
+#pragma once
 
 #include "base/par.h"
 #include "engine/kernels/gated.h"
@@ -18,5 +17,3 @@ void attention_forward(const struct attention *a, float *out, size_t ld_out, flo
 /* Computes the gradients. Results do not depend on the number of threads. */
 void attention_backward(const struct attention *a, const struct attention_grads *g,
                         struct par *pool, void *scratch);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A tape holds what the backward pass needs of one layer; with recomputation one tape
  * serves all layers and the forward pass of a layer runs again before its backward one. */
-#ifndef KVF_ENGINE_TRAIN_BLOCK_H
-#define KVF_ENGINE_TRAIN_BLOCK_H
+#pragma once
 
 #include "engine/train/ops.h"
 #include "engine/train/trainable.h"
@@ -75,5 +74,3 @@ void block_forward(const struct block_run *r, int layer, const float *x, float *
 void block_backward(const struct block_run *r, int layer, const float *x, float *dx, struct tape *t,
                     const float *d_value_more, float *grad, float *d_number,
                     struct block_scratch *s);
-
-#endif

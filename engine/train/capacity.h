@@ -13,8 +13,7 @@
  *                    (global: T * heads - M * heads)
  *     CAPACITY_SUM   w = 1, sum over tokens (DBTrimKV, global), then mean over heads
  * Global counts as one head. */
-#ifndef KVF_ENGINE_TRAIN_CAPACITY_H
-#define KVF_ENGINE_TRAIN_CAPACITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ struct sparsity {
 double sparsity_loss(const struct sparsity *s, double weight, float *d_g, struct par *pool);
 /* Computes o of each token. */
 void sparsity_offsets(const struct sparsity *s, double *o); /* [T] */
-
-#endif

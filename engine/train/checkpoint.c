@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/gate/tensor_file.h"
@@ -47,12 +47,6 @@ static int hash_text(XXH3_state_t *x, const char *s)
         hash_bytes(x, b.data, b.len);
     buf_finish(&b);
     return err;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct safetensors_item *x = a, *y = b;
-    return strcmp(x->name, y->name);
 }
 
 /* Hashes the texts and all tensors in order of name: names, shapes, bytes. */
@@ -105,7 +99,7 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
         for (int k = 0; k < t->n_dims; k++)
             item[i].dim[k] = t->dim[k];
     }
-    qsort(item, (size_t)c->n, sizeof *item, by_name);
+    qsort(item, (size_t)c->n, sizeof *item, order_text);
     snprintf(step, sizeof step, "%lld", (long long)c->step);
     err = hash_all(c->config, step, log, item, c->n, hash);
     if (err)
@@ -232,15 +226,12 @@ static int take(const struct tensor_file *f, struct checkpoint *c, struct kvf_di
 {
     int64_t step = 0;
     int err = check_hash(f, d);
-    if (err)
-        return err;
-    err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
-    if (err)
-        return err;
-    err = check_tensors(f, c, d);
-    if (err)
-        return err;
-    err = read_step(f, &step, d);
+    if (!err)
+        err = check_config(f->path, tensor_file_meta(f, "config"), c->config, d);
+    if (!err)
+        err = check_tensors(f, c, d);
+    if (!err)
+        err = read_step(f, &step, d);
     if (err)
         return err;
     char *log = mem_strdup(tensor_file_meta(f, "log"));

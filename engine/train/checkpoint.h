@@ -3,8 +3,7 @@
  *
  * The file is replaced atomically: a temporary file is written, synced and renamed. After a kill at
  * any moment, either the old or the new file is complete. */
-#ifndef KVF_ENGINE_TRAIN_CHECKPOINT_H
-#define KVF_ENGINE_TRAIN_CHECKPOINT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ int checkpoint_write(const char *path, const struct checkpoint *c, struct kvf_di
  * per line or is a JSON object. An XXH3-128 over the record and all tensors is checked first, and
  * an error fills no member. */
 int checkpoint_read(const char *path, struct checkpoint *c, int *ret_found, struct kvf_diag *d);
-
-#endif

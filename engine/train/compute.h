@@ -1,7 +1,6 @@
 /* compute.h - the resources for training: the table of operations (ops.h), CPU kernels and threads.
  * Results do not depend on the number of threads. */
-#ifndef KVF_ENGINE_TRAIN_COMPUTE_H
-#define KVF_ENGINE_TRAIN_COMPUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ int packed_pair_create(int N, int K, struct packed_pair *ret); /* KVF_OK or KVF_
 /* Packs w [N, K] in both forms. */
 void packed_pair_fill(struct packed_pair *b, const float *w);
 void packed_pair_finish(struct packed_pair *b); /* accepts a zeroed struct */
-
-#endif

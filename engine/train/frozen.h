@@ -1,7 +1,6 @@
 /* frozen.h - the base model's matrices for both directions of a pass, where they are computed with
  * (ops.h): packs in f32, or what a device has of them. */
-#ifndef KVF_ENGINE_TRAIN_FROZEN_H
-#define KVF_ENGINE_TRAIN_FROZEN_H
+#pragma once
 
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
@@ -46,5 +45,3 @@ void frozen_point(struct frozen *f);
 void frozen_drop(struct frozen *f);
 /* The rows [N, K] of a packed f32 matrix. */
 void frozen_unpack(const struct packed *p, float *to);
-
-#endif

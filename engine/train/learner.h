@@ -2,13 +2,10 @@
  *
  * A program links learner_cuda.c with the kernels, or learner_none.c if it is built without
  * CUDA. */
-#ifndef KVF_ENGINE_TRAIN_LEARNER_H
-#define KVF_ENGINE_TRAIN_LEARNER_H
+#pragma once
 
 #include "engine/decode/backend.h"
 #include "engine/train/ops.h"
 
 /* Returns the operations for the device of backend b, or those of the CPU. */
 const struct ops *learner_of(const struct backend *b);
-
-#endif

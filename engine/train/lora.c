@@ -135,9 +135,7 @@ void lora_destroy(struct lora *l)
     ops(c)->free(c, l->base);
     ops(c)->free(c, l->turned);
     ops(c)->device_copy_free(c, l->w_device);
-    mem_free(l->pair);
-    mem_free(l->w);
-    mem_free(l);
+    mem_free_all(l->pair, l->w, l);
 }
 
 static float share(const struct lora *l)

@@ -3,8 +3,7 @@
  *
  * Derivatives by A and B come from those by W: dA = (alpha / rank) B^T dW,
  * dB = (alpha / rank) dW A^T. */
-#ifndef KVF_ENGINE_TRAIN_LORA_H
-#define KVF_ENGINE_TRAIN_LORA_H
+#pragma once
 
 #include "engine/train/trainable.h"
 
@@ -56,5 +55,3 @@ void lora_gradient(struct lora *l, const struct compute *c, const float *d_w, fl
  * adapter_config.json.  record: JSON, kept under "training".  Errors of safetensors_write. */
 int lora_write(const struct lora *l, const char *path, const char *hash, const char *record,
                struct kvf_diag *d);
-
-#endif

@@ -100,8 +100,6 @@ int lora_write(const struct lora *l, const char *path, const char *hash, const c
         describe(l, item, name, b);
         err = safetensors_write(path, item, (int)n, note, 5, d);
     }
-    mem_free(item);
-    mem_free(name);
-    mem_free(b);
+    mem_free_all(item, name, b);
     return err ? err : write_config(l, path, d);
 }

@@ -153,9 +153,7 @@ int masks_make(struct engine *e, const struct session_options *opt, int prompt,
             *ret_evicted += all.run[i].n_evicted;
     }
     batch_destroy(batch);
-    mem_free(all.run);
-    mem_free(all.session);
-    mem_free(all.id);
+    mem_free_all(all.run, all.session, all.id);
     if (err && !d->text[0])
         kvf_fail(d, err, "%d documents cannot be decoded for their masks", n);
     return err;

@@ -4,8 +4,7 @@
  * Every document of the packs is decoded under a method: first its prompt, then token by token, all
  * documents in parallel. Queries of the pass after an eviction do not see the evicted entry either.
  * The decoder uses the student's weights, so the mask is that of the student's own cache. */
-#ifndef KVF_ENGINE_TRAIN_MASKS_H
-#define KVF_ENGINE_TRAIN_MASKS_H
+#pragma once
 
 #include "base/stage.h"
 #include "engine/decode/session.h"
@@ -19,5 +18,3 @@
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
                const struct pack *pack, int n_packs, int32_t *const *evicted_at,
                int64_t *ret_evicted, struct stage *watch, struct kvf_diag *d);
-
-#endif

@@ -149,11 +149,7 @@ void net_destroy(struct net *n)
     size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->n_stages;
     for (size_t i = 0; n->dense && i < n_dense; i++)
         packed_pair_finish(&n->dense[i].packs);
-    mem_free(n->dense);
-    mem_free(n->tensor);
-    mem_free(n->norm_at);
-    mem_free(n->w);
-    mem_free(n);
+    mem_free_all(n->dense, n->tensor, n->norm_at, n->w, n);
 }
 
 static void refresh_task(void *ctx, int layer, int thread)

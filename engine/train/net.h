@@ -2,8 +2,7 @@
  *
  * The layouts rg, rg10, linear, rgkv and wgkv of engine/gate, whose tensor names and shapes
  * are used.  Retention gates give log beta, write gates g, one number per token and KV head. */
-#ifndef KVF_ENGINE_TRAIN_NET_H
-#define KVF_ENGINE_TRAIN_NET_H
+#pragma once
 
 #include "base/rng.h"
 #include "engine/gate/layouts.h"
@@ -88,5 +87,3 @@ struct net_grads {
 void net_backward(const struct net *n, const struct compute *c, int layer,
                   const struct net_input *in, const float *tape, const float *d_value,
                   const struct net_grads *to, float *scratch);
-
-#endif

@@ -8,8 +8,7 @@
  * the CPU it is host memory. Host arrays are marked as such. Rows are ld floats apart. Operations
  * without a return value can fail; `check` then returns the error. Gradients are added to their
  * destination unless a comment states that they are set. */
-#ifndef KVF_ENGINE_TRAIN_OPS_H
-#define KVF_ENGINE_TRAIN_OPS_H
+#pragma once
 
 #include "engine/train/attention.h"
 #include "engine/train/capacity.h"
@@ -184,5 +183,3 @@ static inline const struct ops *ops(const struct compute *c)
 {
     return c->on ? c->on : &ops_cpu;
 }
-
-#endif

@@ -167,53 +167,60 @@ static void blend(const struct compute *c, float *y, const float *x, size_t n, f
 
 /* ---- row operations ---- */
 
+struct rows_job;
+/* Computes row t, from x to y. */
+typedef void row_fn(const struct rows_job *j, int t, float *y, const float *x);
 struct rows_job {
-    const struct compute *c;
-    const struct norm *norm;
+    row_fn *row;
     float *y;
     const float *x, *dy;
     size_t ld_y, ld_x, ld_dy;
-    const int32_t *first;
     int n, heads, D; /* n: floats of a row, or rotated channels */
+    const int32_t *first;
+    const struct norm *norm;
+    swiglu_fn pair; /* a gated activation */
+    const struct compute *c;
 };
 
-static void norm_rows(void *ctx, int t0, int n, int thread)
+static void rows_task(void *ctx, int t0, int n, int thread)
 {
     const struct rows_job *j = ctx;
-    const struct norm *m = j->norm;
     (void)thread;
     for (int t = t0; t < t0 + n; t++)
-        j->c->k.rmsnorm(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, m->w, m->heads,
-                        m->C, m->eps);
+        j->row(j, t, j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x);
+}
+
+static void rows(const struct compute *c, int T, struct rows_job j)
+{
+    j.c = c;
+    each_rows(c, T, rows_task, &j);
+}
+
+static void norm_row(const struct rows_job *j, int t, float *y, const float *x)
+{
+    const struct norm *m = j->norm;
+    (void)t;
+    j->c->k.rmsnorm(y, x, m->w, m->heads, m->C, m->eps);
 }
 
 static void norm(const struct compute *c, const struct norm *n, float *out, size_t ld_out,
                  const float *x, size_t ld_x)
 {
-    struct rows_job j = {.c = c, .norm = n, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x};
-    each_rows(c, n->T, norm_rows, &j);
+    rows(c, n->T, (struct rows_job){norm_row, out, x, NULL, ld_out, ld_x, .norm = n});
 }
 
-static void norm_back_rows(void *ctx, int t0, int n, int thread)
+static void norm_back_row(const struct rows_job *j, int t, float *dx, const float *x)
 {
-    const struct rows_job *j = ctx;
     const struct norm *m = j->norm;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++) {
-        float *dx = j->y + (size_t)t * j->ld_y;
-        if (m->set)
-            memset(dx, 0, (size_t)(m->heads * m->C) * sizeof *dx);
-        j->c->k.rmsnorm_back(dx, j->x + (size_t)t * j->ld_x, m->w, j->dy + (size_t)t * j->ld_dy,
-                             m->heads, m->C, m->eps);
-    }
+    if (m->set)
+        memset(dx, 0, (size_t)(m->heads * m->C) * sizeof *dx);
+    j->c->k.rmsnorm_back(dx, x, m->w, j->dy + (size_t)t * j->ld_dy, m->heads, m->C, m->eps);
 }
 
 static void norm_back(const struct compute *c, const struct norm *n, float *dx, size_t ld_dx,
                       const float *x, size_t ld_x, const float *dy, size_t ld_dy)
 {
-    struct rows_job j = {
-        .c = c, .norm = n, .y = dx, .ld_y = ld_dx, .x = x, .ld_x = ld_x, .dy = dy, .ld_dy = ld_dy};
-    each_rows(c, n->T, norm_back_rows, &j);
+    rows(c, n->T, (struct rows_job){norm_back_row, dx, x, dy, ld_dx, ld_x, ld_dy, .norm = n});
 }
 
 static double inverse_rms(const float *x, int n, float eps)
@@ -238,34 +245,28 @@ static void norm_learn(const struct compute *c, const struct norm *n, float *dw,
         }
 }
 
-static void copy_block(void *ctx, int t0, int n, int thread)
+static void copy_row(const struct rows_job *j, int t, float *y, const float *x)
 {
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++)
-        memcpy(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, (size_t)j->n * sizeof *j->y);
+    (void)t;
+    memcpy(y, x, (size_t)j->n * sizeof *y);
 }
 
 static void copy_rows(const struct compute *c, float *y, size_t ld_y, const float *x, size_t ld_x,
                       int T, int n)
 {
-    struct rows_job j = {.c = c, .y = y, .ld_y = ld_y, .x = x, .ld_x = ld_x, .n = n};
-    each_rows(c, T, copy_block, &j);
+    rows(c, T, (struct rows_job){copy_row, y, x, NULL, ld_y, ld_x, 0, n});
 }
 
-static void add_block(void *ctx, int t0, int n, int thread)
+static void add_to_row(const struct rows_job *j, int t, float *y, const float *x)
 {
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++)
-        j->c->k.add(j->y + (size_t)t * j->ld_y, j->x + (size_t)t * j->ld_x, j->n);
+    (void)t;
+    j->c->k.add(y, x, j->n);
 }
 
 static void add_rows(const struct compute *c, float *y, size_t ld_y, const float *x, size_t ld_x,
                      int T, int n)
 {
-    struct rows_job j = {.c = c, .y = y, .ld_y = ld_y, .x = x, .ld_x = ld_x, .n = n};
-    each_rows(c, T, add_block, &j);
+    rows(c, T, (struct rows_job){add_to_row, y, x, NULL, ld_y, ld_x, 0, n});
 }
 
 static void add_row(const struct compute *c, float *y, size_t ld_y, const float *row, int T, int n)
@@ -279,104 +280,65 @@ static void sum_rows(const struct compute *c, float *to, const float *x, size_t 
         c->k.add(to, x + (size_t)t * ld_x, n);
 }
 
-static void rope_rows(void *ctx, int t0, int n, int thread)
+static void rope_row(const struct rows_job *j, int t, float *y, const float *turn)
 {
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++)
-        j->c->k.rope(j->y + (size_t)t * j->ld_y, j->x + (size_t)(t - j->first[t]) * (size_t)j->n,
-                     j->heads, j->D, j->n);
+    j->c->k.rope(y, turn + (size_t)(t - j->first[t]) * (size_t)j->n, j->heads, j->D, j->n);
 }
 
 static void rope(const struct compute *c, float *x, size_t ld, const float *turn,
                  const int32_t *first, int T, int n_heads, int D, int n_rot)
 {
-    struct rows_job j = {.c = c,
-                         .y = x,
-                         .ld_y = ld,
-                         .x = turn,
-                         .first = first,
-                         .heads = n_heads,
-                         .D = D,
-                         .n = n_rot};
-    each_rows(c, T, rope_rows, &j);
+    rows(c, T, (struct rows_job){rope_row, x, turn, NULL, ld, 0, 0, n_rot, n_heads, D, first});
 }
 
-static void swiglu_rows(void *ctx, int t0, int n, int thread)
+static void gated_row(const struct rows_job *j, int t, float *y, const float *gate)
 {
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++) {
-        const float *gate = j->x + (size_t)t * j->ld_x;
-        j->c->k.swiglu(j->y + (size_t)t * j->ld_y, gate, gate + j->n, j->n);
-    }
+    (void)t;
+    j->pair(y, gate, gate + j->n, j->n);
 }
 
 static void swiglu(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
                    int T, int F)
 {
-    struct rows_job j = {.c = c, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x, .n = F};
-    each_rows(c, T, swiglu_rows, &j);
+    rows(c, T, (struct rows_job){gated_row, out, x, NULL, ld_out, ld_x, 0, F, .pair = c->k.swiglu});
 }
 
-static void swiglu_back_rows(void *ctx, int t0, int n, int thread)
+static void swiglu_back_row(const struct rows_job *j, int t, float *d, const float *gate)
 {
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++) {
-        const float *gate = j->x + (size_t)t * j->ld_x;
-        float *row = j->y + (size_t)t * j->ld_y;
-        j->c->k.swiglu_back(row, row + j->n, gate, gate + j->n, row, j->n);
-    }
+    (void)t;
+    j->c->k.swiglu_back(d, d + j->n, gate, gate + j->n, d, j->n);
 }
 
 static void swiglu_back(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
                         int T, int F)
 {
-    struct rows_job j = {.c = c, .y = d, .ld_y = ld_d, .x = x, .ld_x = ld_x, .n = F};
-    each_rows(c, T, swiglu_back_rows, &j);
-}
-
-static void geglu_rows(void *ctx, int t0, int n, int thread)
-{
-    const struct rows_job *j = ctx;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++) {
-        const float *gate = j->x + (size_t)t * j->ld_x;
-        j->c->k.geglu(j->y + (size_t)t * j->ld_y, gate, gate + j->n, j->n);
-    }
+    rows(c, T, (struct rows_job){swiglu_back_row, d, x, NULL, ld_d, ld_x, 0, F});
 }
 
 static void geglu(const struct compute *c, float *out, size_t ld_out, const float *x, size_t ld_x,
                   int T, int F)
 {
-    struct rows_job j = {.c = c, .y = out, .ld_y = ld_out, .x = x, .ld_x = ld_x, .n = F};
-    each_rows(c, T, geglu_rows, &j);
+    rows(c, T, (struct rows_job){gated_row, out, x, NULL, ld_out, ld_x, 0, F, .pair = c->k.geglu});
 }
 
 /* gelu(x) = x (1 + th) / 2, th = tanh(a (x + b x^3)) */
-static void geglu_back_rows(void *ctx, int t0, int n, int thread)
+static void geglu_back_row(const struct rows_job *j, int t, float *d, const float *gate)
 {
-    const struct rows_job *j = ctx;
     const float a = 0.79788456f, b = 0.044715f;
-    (void)thread;
-    for (int t = t0; t < t0 + n; t++)
-        for (int i = 0; i < j->n; i++) {
-            float *d = j->y + (size_t)t * j->ld_y + i, by = *d;
-            float x = j->x[(size_t)t * j->ld_x + (size_t)i],
-                  up = j->x[(size_t)t * j->ld_x + (size_t)(j->n + i)];
-            float th = tanhf(a * (x + b * x * x * x));
-            float slope = (1 + th) / 2 + x / 2 * (1 - th * th) * a * (1 + 3 * b * x * x);
-            d[0] = by * up * slope;
-            d[j->n] = by * x * (1 + th) / 2;
-        }
+    (void)t;
+    for (int i = 0; i < j->n; i++) {
+        float by = d[i], x = gate[i], up = gate[j->n + i];
+        float th = tanhf(a * (x + b * x * x * x));
+        float slope = (1 + th) / 2 + x / 2 * (1 - th * th) * a * (1 + 3 * b * x * x);
+        d[i] = by * up * slope;
+        d[j->n + i] = by * x * (1 + th) / 2;
+    }
 }
 
 static void geglu_back(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,
                        int T, int F)
 {
-    struct rows_job j = {.c = c, .y = d, .ld_y = ld_d, .x = x, .ld_x = ld_x, .n = F};
-    each_rows(c, T, geglu_back_rows, &j);
+    rows(c, T, (struct rows_job){geglu_back_row, d, x, NULL, ld_d, ld_x, 0, F});
 }
 
 static void embedding_learn(const struct compute *c, float *d_table, const int32_t *ids,

@@ -4,8 +4,7 @@
  *     w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)
  *
  * Gradients are first clipped to a norm (0: no clipping). */
-#ifndef KVF_ENGINE_TRAIN_OPTIMIZER_H
-#define KVF_ENGINE_TRAIN_OPTIMIZER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct optimizer_scalars {
     float rate, eps, decay, b1, a1, b2, a2, scale; /* a1 = 1 - b1, a2 = 1 - b2 */
 };
 struct optimizer_scalars optimizer_scalars(const struct optimizer *o, int64_t t, double norm);
-
-#endif

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "base/buf.h"
 #include "base/file_bytes.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/room.h"
 #include "engine/experiment/documents.h"
 #include "engine/experiment/texts.h"
 #include "engine/train/packs.h"
@@ -25,39 +25,27 @@ struct piece {
 /* All pieces of the text. */
 struct pieces {
     struct piece *piece;
-    int n, cap;
+    int n;
     int32_t **owned; /* [n_owned] arrays that contain the ids */
-    int n_owned, cap_owned;
+    int n_owned;
+    size_t cap, cap_owned;
 };
 
-static void *grow(void *p, int n, int *cap, size_t size)
-{
-    int more = *cap ? 2 * *cap : 256;
-    void *q = n < 1 << 29 ? mem_grow(p, (size_t)n, (size_t)more, size) : NULL;
-    if (q)
-        *cap = more;
-    return q;
-}
+enum { MOST_PIECES = 1 << 29 };
 
 /* Splits a document into pieces. Ownership of ids passes to x, also after an error. */
 static int add_document(struct pieces *x, int32_t *ids, int n, int length)
 {
-    if (x->n_owned == x->cap_owned) {
-        int32_t **more = grow(x->owned, x->n_owned, &x->cap_owned, sizeof *more);
-        if (!more) {
-            mem_free(ids);
-            return KVF_E_NOMEM;
-        }
-        x->owned = more;
+    if (x->n_owned == MOST_PIECES
+        || !mem_room(&x->owned, (size_t)x->n_owned, &x->cap_owned, 256, sizeof *x->owned)) {
+        mem_free(ids);
+        return KVF_E_NOMEM;
     }
     x->owned[x->n_owned++] = ids;
     for (int at = 0; n - at >= 2; at += length) {
-        if (x->n == x->cap) {
-            struct piece *more = grow(x->piece, x->n, &x->cap, sizeof *more);
-            if (!more)
-                return KVF_E_NOMEM;
-            x->piece = more;
-        }
+        if (x->n == MOST_PIECES
+            || !mem_room(&x->piece, (size_t)x->n, &x->cap, 256, sizeof *x->piece))
+            return KVF_E_NOMEM;
         int32_t k = n - at < length ? n - at : length;
         x->piece[x->n] = (struct piece){ids + at, k, x->n, -1};
         x->n++;
@@ -185,10 +173,7 @@ static int make_packs(struct pieces *x, int length, enum packing packing, struct
     err = packs_index(p);
 
 done:
-    mem_free(head);
-    mem_free(last);
-    mem_free(before);
-    mem_free(room);
+    mem_free_all(head, last, before, room);
     return err;
 }
 
@@ -218,8 +203,7 @@ static int build(const struct tokenizer *t, const struct packs_source *from, str
 done:
     for (int i = 0; i < x.n_owned; i++)
         mem_free(x.owned[i]);
-    mem_free(x.owned);
-    mem_free(x.piece);
+    mem_free_all(x.owned, x.piece);
     return err;
 }
 
@@ -352,8 +336,7 @@ int packs_gather(const struct packs_text *text, int n, size_t per, struct packs 
     if (!p || !evicted_at) {
         for (int i = 0; evicted_at && i < n; i++)
             mem_free(evicted_at[i]);
-        mem_free(evicted_at);
-        mem_free(p);
+        mem_free_all(evicted_at, p);
         return KVF_E_NOMEM;
     }
     *p = (struct packs){.count = n, .evicted_at = evicted_at, .per = per, .epoch = -1};

@@ -2,8 +2,7 @@
  *
  * Texts are tokenised once. Token ids are stored in a cache file, which is found by the hash of the
  * text, the tokenizer and the packing options. */
-#ifndef KVF_ENGINE_TRAIN_PACKS_H
-#define KVF_ENGINE_TRAIN_PACKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ uint64_t packs_hash(const struct packs *p);
 /* Returns pack i < packs_count of an epoch (from 0), in an order that depends only on seed and
  * epoch. The order is stored in p, so only one thread at a time can call this. */
 struct pack packs_get(struct packs *p, uint64_t seed, int64_t epoch, int i);
-
-#endif

@@ -80,11 +80,7 @@ int packs_index(struct packs *p)
 
 void packs_finish(struct packs *p)
 {
-    mem_free(p->n);
-    mem_free(p->at);
-    mem_free(p->ids);
-    mem_free(p->first);
-    mem_free(p->order);
+    mem_free_all(p->n, p->at, p->ids, p->first, p->order);
     for (int i = 0; p->evicted_at && i < p->count; i++)
         mem_free(p->evicted_at[i]);
     mem_free(p->evicted_at);

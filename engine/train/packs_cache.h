@@ -3,8 +3,7 @@
  * The file, little-endian: magic[8], u32 version, u32 T, u32 vocabulary, u32 0, u64 packs, u64
  * tokens, key[16], XXH3-128 of the payload [16]; payload: u32 n[packs], i32 ids[tokens], i32
  * first[tokens]. Everything is checked before use. */
-#ifndef KVF_ENGINE_PACKS_CACHE_H
-#define KVF_ENGINE_PACKS_CACHE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void packs_cache_hash(const struct packs *p, unsigned char out[16]);
 int packs_index(struct packs *p);
 /* Frees the arrays of p. */
 void packs_finish(struct packs *p);
-
-#endif

@@ -86,8 +86,7 @@ static int send_turns(struct pass *p)
         ops(&p->c)->to_device(&p->c, p->turn, turn, n * sizeof *turn);
         ops(&p->c)->to_device(&p->c, p->turn_back, back, n * sizeof *back);
     }
-    mem_free(turn);
-    mem_free(back);
+    mem_free_all(turn, back);
     return err;
 }
 
@@ -183,10 +182,7 @@ void pass_destroy(struct pass *p)
         p->d_more, p->entry,    p->first,   p->d_evicted_at, p->quality, p->local};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         ops(&p->c)->free(&p->c, device[i]);
-    mem_free(p->host);
-    mem_free(p->host_local);
-    mem_free(p->tape);
-    mem_free(p);
+    mem_free_all(p->host, p->host_local, p->tape, p);
 }
 
 size_t pass_bytes(const struct pass *p)
@@ -486,6 +482,16 @@ static void learn_embedding(const struct pass *p, const struct pack *pack)
                               m->embedding_scale);
     ops(&p->c)->embedding_learn(&p->c, p->d_w + p->tuned->embedding, p->ids, p->dx, pack->n,
                                 p->f->config->d_model);
+}
+
+void pass_loss_add(struct pass_loss *sum, const struct pass_loss *l, double weight)
+{
+    sum->total += weight * l->total;
+    sum->limit += weight * l->limit;
+    sum->value += weight * l->value;
+    sum->positions += l->positions;
+    for (int i = 0; i < QUALITY_TERMS; i++)
+        sum->term[i] += weight * l->term[i];
 }
 
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,

@@ -1,8 +1,7 @@
 /* pass.h - the loss of a pack of tokens and its derivatives: teacher, student, backward.
  *
  * docs/reference/gates.md states the losses. */
-#ifndef KVF_ENGINE_TRAIN_PASS_H
-#define KVF_ENGINE_TRAIN_PASS_H
+#pragma once
 
 #include <kvf/trace.h>
 
@@ -35,6 +34,8 @@ struct pass_loss {
     double value;      /* mean over tokens, layers and heads of exp(log beta) or of g */
     int64_t positions; /* predictions scored */
 };
+/* Adds weight times the losses l to sum. */
+void pass_loss_add(struct pass_loss *sum, const struct pass_loss *l, double weight);
 
 struct pass;
 
@@ -67,5 +68,3 @@ void pass_policy(struct pass *p, const float *sampled, double range);
  * here.  What failed on a device is told by its check. */
 void pass_run(struct pass *p, const struct pack *pack, double weight, float *grad, float *d_entry,
               struct pass_loss *ret);
-
-#endif

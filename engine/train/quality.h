@@ -17,8 +17,7 @@
  * If N = 0, the first three terms are 0. Options replace the mean by given shares and divide logits
  * by a temperature. Logits exist for QUALITY_ROWS positions at a time: memory is O(rows * V + T *
  * d). */
-#ifndef KVF_ENGINE_TRAIN_QUALITY_H
-#define KVF_ENGINE_TRAIN_QUALITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ struct quality_result {
 size_t quality_scratch(const struct quality *q, int n_threads);
 void quality_loss(const struct quality *q, float *d_student, struct quality_result *ret,
                   struct par *pool, void *scratch);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * One list of keys serves the parser, the help text, the record in gate files and the configuration
  * text of checkpoints. */
-#ifndef KVF_ENGINE_TRAIN_RECIPE_H
-#define KVF_ENGINE_TRAIN_RECIPE_H
+#pragma once
 
 #include "base/buf.h"
 #include "engine/train/trainer.h"
@@ -26,5 +25,3 @@ void recipe_put(struct buf *b, const struct recipe *r);
 
 /* Returns key i and its line of help. Returns false after the last key. */
 bool recipe_key(int i, const char **ret_name, const char **ret_help);
-
-#endif

@@ -205,10 +205,7 @@ int rollout_run(struct engine *student, const struct rollout_options *opt, const
         mem_free(all.run[i].evicted_at);
     }
     batch_destroy(batch);
-    mem_free(all.run);
-    mem_free(all.session);
-    mem_free(all.id);
-    mem_free(all.p);
+    mem_free_all(all.run, all.session, all.id, all.p);
     if (err)
         answers_finish(ret, (int)n);
     if (err && !d->text[0])
@@ -219,9 +216,7 @@ int rollout_run(struct engine *student, const struct rollout_options *opt, const
 void answers_finish(struct answer *a, int n)
 {
     for (int i = 0; i < n; i++) {
-        mem_free(a[i].ids);
-        mem_free(a[i].log_p);
-        mem_free(a[i].evicted_at);
+        mem_free_all(a[i].ids, a[i].log_p, a[i].evicted_at);
         a[i] = (struct answer){0};
     }
 }

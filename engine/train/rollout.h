@@ -8,8 +8,7 @@
  *
  * where std is the standard deviation of the G rewards; A_i = 0 if std is 0. A_i is also 0 for an
  * answer that reached the maximum length (G-KV, section 6). */
-#ifndef KVF_ENGINE_TRAIN_ROLLOUT_H
-#define KVF_ENGINE_TRAIN_ROLLOUT_H
+#pragma once
 
 #include "base/stage.h"
 #include "engine/decode/session.h"
@@ -52,5 +51,3 @@ void answers_finish(struct answer *a, int n); /* accepts zeroed answers */
 void answers_weigh(struct answer *a, int n_questions, int samples);
 /* Appends the text of an answer, without the token that ended it. */
 void answer_text(const struct answer *a, const struct tokenizer *t, struct buf *text);
-
-#endif

@@ -54,10 +54,7 @@ static void close_job(struct job *j)
     pass_destroy(j->pass);
     frozen_finish(&j->frozen);
     compute_close(&j->c);
-    mem_free(j->first);
-    mem_free(j->held);
-    mem_free(j->d);
-    mem_free(j->share);
+    mem_free_all(j->first, j->held, j->d, j->share);
 }
 
 /* Returns the index of entry i of a head in the order of the pass; k indexes [L * H][T]. */
@@ -131,8 +128,7 @@ int saliency_measure(struct engine *e, const struct learner *l, const int32_t *i
     return KVF_OK;
 
 fail:
-    mem_free(value);
-    mem_free(head);
+    mem_free_all(value, head);
     close_job(&j);
     return err;
 }

@@ -1,7 +1,6 @@
 /* saliency_pass.h - the backward pass that computes the saliency of every cache entry
  * (engine/experiment/saliency.h defines it). */
-#ifndef KVF_ENGINE_TRAIN_SALIENCY_PASS_H
-#define KVF_ENGINE_TRAIN_SALIENCY_PASS_H
+#pragma once
 
 #include "engine/experiment/saliency.h"
 #include "engine/train/compute.h"
@@ -11,5 +10,3 @@
  * is not finite). Results do not depend on the number of threads. */
 int saliency_measure(struct engine *e, const struct learner *l, const int32_t *ids, int n,
                      const struct saliency_options *opt, struct saliency *ret, struct kvf_diag *d);
-
-#endif

@@ -153,14 +153,10 @@ void teacher_states_write(struct teacher_states *s, const struct pack *pack, int
         return;
     s->why.text[0] = '\0';
     int err = make_key(s, pack, d, key) ? take_room(s, (int64_t)n + HASH) : KVF_E_NOMEM;
-    if (err)
-        goto done;
-    err = path_of(s, key, &path);
-    if (err)
-        goto done;
-    err = write_file(s, path.data, key, x, n);
-
-done:
+    if (!err)
+        err = path_of(s, key, &path);
+    if (!err)
+        err = write_file(s, path.data, key, x, n);
     buf_finish(&path);
     s->stopped = err != KVF_OK;
     if (err && !s->why.text[0])

@@ -7,8 +7,7 @@
  *
  * The folder has a size limit, at which writing stops. Files are never removed: an epoch uses every
  * pack once, so all files are equally useful, and another training may be about to read one. */
-#ifndef KVF_ENGINE_TRAIN_TEACHER_STATES_H
-#define KVF_ENGINE_TRAIN_TEACHER_STATES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ bool teacher_states_read(const struct teacher_states *s, const struct pack *pack
  * later trainings are only slower. Up to 8 processes can fill one folder; each can exceed the limit
  * by one file. */
 void teacher_states_write(struct teacher_states *s, const struct pack *pack, int d, const float *x);
-
-#endif

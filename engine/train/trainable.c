@@ -180,10 +180,5 @@ void trainable_destroy(struct trainable *t)
     output_matrix_finish(&t->frozen.output);
     ops(&t->c)->release_trainable(&t->c, t);
     ops(&t->c)->device_copy_free(&t->c, t->w_device);
-    mem_free(t->weights.layer);
-    mem_free(t->frozen.back);
-    mem_free(t->frozen.vector);
-    mem_free(t->layer);
-    mem_free(t->w);
-    mem_free(t);
+    mem_free_all(t->weights.layer, t->frozen.back, t->frozen.vector, t->layer, t->w, t);
 }

@@ -2,8 +2,7 @@
  *
  * Rows lie in the order of the kernels (weights.h).  A vector of the same n floats holds
  * derivatives, and each moment of the optimizer. */
-#ifndef KVF_ENGINE_TRAIN_TUNED_H
-#define KVF_ENGINE_TRAIN_TUNED_H
+#pragma once
 
 #include "engine/train/compute.h"
 #include "engine/train/frozen.h"
@@ -48,5 +47,3 @@ static inline bool trainable_learns(const struct trainable *t, enum tensor_role 
 {
     return t->learns & 1u << (role < LAYER_MATRICES ? role : T_HEAD);
 }
-
-#endif

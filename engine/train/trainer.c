@@ -122,16 +122,6 @@ size_t trainer_bytes(const struct trainer *t)
     return pass_bytes(t->pass);
 }
 
-static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double weight)
-{
-    sum->total += weight * l->total;
-    sum->limit += weight * l->limit;
-    sum->value += weight * l->value;
-    sum->positions += l->positions;
-    for (int i = 0; i < QUALITY_TERMS; i++)
-        sum->term[i] += weight * l->term[i];
-}
-
 /* Computes the gradient of pack a of a step in t->grad, or receives it from its owner. */
 static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *tokens,
                     struct kvf_diag *d)
@@ -171,7 +161,7 @@ static int run_packs(struct trainer *t, struct trainer_step *ret, struct kvf_dia
         err = run_pack(t, a, &l, &ret->tokens, d);
         if (t->sum && !err)
             on->scale_add(&t->c, t->sum, t->grad, n, 1.0f);
-        add_loss(&ret->loss, &l, 1.0 / t->opt.accumulate);
+        pass_loss_add(&ret->loss, &l, 1.0 / t->opt.accumulate);
     }
     return err;
 }

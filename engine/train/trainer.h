@@ -3,8 +3,7 @@
  * Step s (from 0) uses packs s A .. s A + A - 1 of an endless sequence of epochs; each epoch has
  * its own order. The state is the parameters, the moments and the number of steps. A run that
  * resumes from a checkpoint gives the same bytes as an uninterrupted run. */
-#ifndef KVF_ENGINE_TRAIN_TRAINER_H
-#define KVF_ENGINE_TRAIN_TRAINER_H
+#pragma once
 
 #include "base/buf.h"
 #include "engine/decode/session.h"
@@ -71,5 +70,3 @@ int trainer_resume(struct trainer *t, const char *path, const char *config, char
  * as "training". Returns the errors of safetensors_write. */
 int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, const char *hash,
                         const char *record, struct kvf_diag *d);
-
-#endif

@@ -140,11 +140,7 @@ void tuner_destroy(struct tuner *t)
     parameters_finish(&t->parameters);
     for (int i = 0; i < t->room; i++)
         mem_free(t->evicted_at[i]);
-    mem_free(t->evicted_at);
-    mem_free(t->pack);
-    mem_free(t->zero);
-    mem_free(t->share);
-    mem_free(t->sampled);
+    mem_free_all(t->evicted_at, t->pack, t->zero, t->share, t->sampled);
     lora_destroy(t->lora);
     trainable_destroy(t->tuned);
     compute_close(&t->c);
@@ -188,14 +184,6 @@ static void refresh(struct tuner *t)
         lora_refresh(t->lora, &t->c);
     else
         trainable_refresh(t->tuned, t->c.pool);
-}
-
-static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double weight)
-{
-    sum->total += weight * l->total;
-    sum->positions += l->positions;
-    for (int i = 0; i < QUALITY_TERMS; i++)
-        sum->term[i] += weight * l->term[i];
 }
 
 /* Decodes n packs to make their masks. */
@@ -266,7 +254,7 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         struct pass_loss l;
         stage_set(&t->stage, masks ? OF_MASKS : 0, 1, a, A);
         err = run_pass(t, method ? t->evicted_at[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
-        add_loss(&ret->loss, &l, 1.0 / A);
+        pass_loss_add(&ret->loss, &l, 1.0 / A);
     }
     return err;
 }
@@ -339,7 +327,7 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
             continue;
         stage_set(&t->stage, 0, 1, i, n_questions * samples);
         err = run_answer(t, a, a->advantage / (samples * a->n), 1.0 / n_questions, t->d_w, &l, d);
-        add_loss(&ret->loss, &l, 1.0 / n_questions);
+        pass_loss_add(&ret->loss, &l, 1.0 / n_questions);
     }
     pass_policy(t->pass, NULL, 0);
     return err ? err : learn(t, ret, d);

@@ -6,8 +6,7 @@
  *
  * The order of packs and the state are those of trainer.h. A run that resumes from a checkpoint
  * gives the same bytes as an uninterrupted run. */
-#ifndef KVF_ENGINE_TRAIN_TUNER_H
-#define KVF_ENGINE_TRAIN_TUNER_H
+#pragma once
 
 #include "engine/train/lora.h"
 #include "engine/train/masks.h"
@@ -87,5 +86,3 @@ int tuner_save(const struct tuner *t, const char *path, const char *config, cons
                struct kvf_diag *d);
 int tuner_resume(struct tuner *t, const char *path, const char *config, char **ret_log,
                  int *ret_found, struct kvf_diag *d);
-
-#endif

@@ -122,8 +122,7 @@ static int learn(const struct source *s, struct facts *f)
         }
     }
     int err = first && v ? KVF_OK : KVF_E_NOMEM;
-    mem_free(first);
-    mem_free(v);
+    mem_free_all(first, v);
     return err;
 }
 
@@ -154,8 +153,7 @@ static int pack_blocks(const struct source *s, enum pack_type type, struct page_
     if (!err)
         err = pack_values(&ret->text, v, n, type);
     buf_str(&ret->json, ",\"by\":\"block\",\"at\":[0]");
-    mem_free(v);
-    mem_free(row);
+    mem_free_all(v, row);
     return err;
 }
 

@@ -13,8 +13,7 @@
  *                                repeat, or all rows; `at`: starts of chunks: one, or one per
  *                                block of a large column. With "dict":[...] they are indices
  *                                of texts. */
-#ifndef KVF_RENDER_REPORT_COLUMNS_H
-#define KVF_RENDER_REPORT_COLUMNS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/table.h"
@@ -35,5 +34,3 @@ int64_t columns_block(const struct table *t);
 int column_pack(const struct table *t, int col, int64_t block, const struct progress_callback *w,
                 struct page_column *ret);
 void page_column_finish(struct page_column *p);
-
-#endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts the page of a report together, as two arrays of bytes.
 
-usage: embed.py OUT.c page.html style.css palette_tables.h line_colours.h FILE.js...
+usage: embed.py OUT.c page.html style.css palettes.list line_colours.h FILE.js...
 
 page.html names where style, data and script go.  The scripts become one, in the order given, in a function of its own, after the
 colours of the figures as text and of their lines.  The
@@ -27,11 +27,11 @@ def bare(text):
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
-def palettes(header):
+def palettes(tables):
     """const PALETTES = {name: 256 colours of six digits}"""
     out = []
     for name in PALETTES:
-        body = re.search(rf"\b{name}\[256\] = {{(.*?)}}", header, re.S).group(1)
+        body = re.search(rf"COLOUR_MAP\({name},(.*?)\)", tables, re.S).group(1)
         colours = re.findall(r"0x([0-9a-f]{6})", body)
         assert len(colours) == 256, name
         out.append(f"{name}: '{''.join(colours)}'")

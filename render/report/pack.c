@@ -48,7 +48,6 @@ int pack_values(struct buf *out, const double *v, int64_t n, enum pack_type type
         buf_base64(out, packed, room);
         err = out->err;
     }
-    mem_free(plain);
-    mem_free(packed);
+    mem_free_all(plain, packed);
     return err;
 }

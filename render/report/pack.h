@@ -1,6 +1,5 @@
 /* pack.h - compresses numbers and writes them as text. */
-#ifndef KVF_RENDER_REPORT_PACK_H
-#define KVF_RENDER_REPORT_PACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ int pack_width(enum pack_type type);
  * bytes and so on, deflated (RFC 1950), as base64 (RFC 4648) with padding.  Returns KVF_OK,
  * KVF_E_NOMEM or KVF_E_LIMIT. */
 int pack_values(struct buf *out, const double *v, int64_t n, enum pack_type type);
-
-#endif

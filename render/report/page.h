@@ -1,11 +1,8 @@
 /* page.h - the page without its data, which embed.py makes when kvfate is built. */
-#ifndef KVF_RENDER_REPORT_PAGE_H
-#define KVF_RENDER_REPORT_PAGE_H
+#pragma once
 
 #include <stddef.h>
 
 /* The bytes before and after the data. */
 extern const unsigned char page_head[], page_tail[];
 extern const size_t page_head_size, page_tail_size;
-
-#endif

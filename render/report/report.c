@@ -1,7 +1,6 @@
 /* report.c - collects tables and writes the report page. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -60,10 +59,7 @@ void report_destroy(struct report *r)
         entry_finish(&r->entry[i]);
     for (int i = 0; i < r->n_traces; i++)
         mem_free(r->trace[i]);
-    mem_free(r->entry);
-    mem_free(r->trace);
-    mem_free(r->command);
-    mem_free(r);
+    mem_free_all(r->entry, r->trace, r->command, r);
 }
 
 int report_command(struct report *r, const char *command)

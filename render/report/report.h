@@ -21,8 +21,7 @@
  *      `check_tables` of test_file.py compares the numbers with the table.
  *
  * After `ninja`, `build/cli/kvfate report X.kvf -o x.html` shows an edit of the scripts. */
-#ifndef KVF_RENDER_REPORT_REPORT_H
-#define KVF_RENDER_REPORT_REPORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -62,5 +61,3 @@ int report_write(struct report *r, int64_t max_bytes, const char *path, struct b
 /* Returns the size in bytes of the page with all omitted columns, after report_write; 0 if no
  * column was omitted. */
 int64_t report_whole(const struct report *r);
-
-#endif

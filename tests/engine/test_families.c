@@ -136,6 +136,27 @@ static const struct {
      "14 MATMUL ffn -> branch  down\n15 BIAS   branch  down_bias\n16 ADD    branch -> x\n"},
 };
 
+/* Prints the steps of a block, one per line: number, operation, slots, tensor, and the vectors of a
+ * row. */
+static void block_print(const struct block *b, struct buf *out)
+{
+    static const char *const op[] = {"NORM",  "MATMUL", "BIAS", "ROPE", "GATES",
+                                     "STORE", "ATTEND", "ACT",  "ADD"};
+    static const char *const slot[] = {"x",      "normed", "qkv",     "att",
+                                       "branch", "ffn_in", "gate_up", "ffn"};
+    for (int i = 0; i < b->n; i++) {
+        const struct block_step *s = &b->step[i];
+        buf_printf(out, "%2d %-6s %s", i, op[s->op], slot[s->src]);
+        if (s->dst != s->src)
+            buf_printf(out, " -> %s", slot[s->dst]);
+        if (s->w != T_NONE)
+            buf_printf(out, "  %s", tensor_name(s->w));
+        if (s->heads > 1 || s->offset)
+            buf_printf(out, "  %d x %d", s->heads, s->width);
+        buf_char(out, '\n');
+    }
+}
+
 Test(families, plans)
 {
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {

@@ -26,7 +26,7 @@ static struct tokenizer *open_tokenizer(const struct gguf *g)
 {
     struct kvf_diag d = {""};
     struct tokenizer *t = NULL;
-    cr_assert(tokenizer_create(g, &t, &d) == KVF_OK, "%s", d.text);
+    cr_assert(tokenizer_create_as(g, NULL, &t, &d) == KVF_OK, "%s", d.text);
     return t;
 }
 

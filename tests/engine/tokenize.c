@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     unsigned flags = argc > 2 && strcmp(argv[2], "marks") == 0 ? TOKENIZER_MARKS : 0;
     if (argc < 2)
         return 2;
-    if (model_file_open(argv[1], &g, &d) || tokenizer_create(g, &t, &d))
+    if (model_file_open(argv[1], &g, &d) || tokenizer_create_as(g, NULL, &t, &d))
         return fail(&d);
     while (read_text(&text)) {
         int32_t *ids = NULL;

@@ -38,9 +38,9 @@ def drawn(*args, **more):
 # ---- colours back to numbers
 
 def palette(name):
-    """Return the 256 colours of a map, from the header of the renderer."""
+    """Return the 256 colours of a map, from the list of the renderer."""
     text = open(TABLES).read()
-    body = re.search(name + r"\[256\] = \{(.*?)\}", text, re.S).group(1)
+    body = re.search(rf"COLOUR_MAP\({name},(.*?)\)", text, re.S).group(1)
     v = np.array([int(x, 16) for x in re.findall(r"0x([0-9a-fA-F]{6})", body)])
     assert len(v) == 256
     return np.stack([v >> 16, v >> 8 & 255, v & 255], 1).astype(float)

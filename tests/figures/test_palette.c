@@ -10,7 +10,7 @@ static const char *const names[] = {"viridis", "cividis", "magma",   "inferno", 
                                     "blues",   "bluered", "redblue", "vik"};
 
 /* Lines of _cm_listed.py (Matplotlib 3.11, colours of Smith, van der Walt and Nunez) and of vik.txt
- * in Scientific colour maps 8 (Crameri). For blues and bluered, the colours that palette_tables.py
+ * in Scientific colour maps 8 (Crameri). For blues and bluered, the colours that palettes.py
  * interpolates. */
 static const struct {
     const char *map;

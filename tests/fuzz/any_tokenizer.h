@@ -57,7 +57,7 @@ static inline void try_tokenizer(const struct hf_texts *x, const char *text, siz
     struct kvf_diag d = {""};
     struct tokenizer *t = NULL;
     struct gguf *g = view_of(x);
-    int err = g ? tokenizer_create(g, &t, &d) : KVF_E_FORMAT;
+    int err = g ? tokenizer_create_as(g, NULL, &t, &d) : KVF_E_FORMAT;
     MUST(!g || err == KVF_OK || d.text[0]);
     gguf_close(g);
     for (unsigned flags = 0; t && text && flags < 4; flags++)

@@ -31,7 +31,7 @@ static void load_all(void)
         buf_str(&b, pre[i]);
         int fd = memory_file(b.data, b.len, path);
         MUST(gguf_open(path, &g, &d) == KVF_OK);
-        MUST(tokenizer_create(g, &tokenizer[i], &d) == KVF_OK);
+        MUST(tokenizer_create_as(g, NULL, &tokenizer[i], &d) == KVF_OK);
         gguf_close(g);
         close(fd);
         buf_finish(&b);

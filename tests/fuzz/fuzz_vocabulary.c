@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     buf_add(&b, f.pairs.data, f.pairs.len);
     int fd = memory_file(b.data, b.len, path);
     MUST(gguf_open(path, &g, &d) == KVF_OK);
-    int err = tokenizer_create(g, &t, &d);
+    int err = tokenizer_create_as(g, NULL, &t, &d);
     MUST((err == KVF_OK) == (t != NULL));
     MUST(err == KVF_OK || d.text[0]);
     gguf_close(g);

@@ -124,8 +124,8 @@ def one_cell(s, tip, kind, head, i, data, at, ev, entry, words):
 
 def colours(name="blues"):
     """Return the colours of a map as in the figures."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palette_tables.h")) as f:
-        body = re.search(rf"\b{name}\[256\] = {{(.*?)}}", f.read(), re.S).group(1)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../render/palettes.list")) as f:
+        body = re.search(rf"COLOUR_MAP\({name},(.*?)\)", f.read(), re.S).group(1)
     return [[int(h[k:k + 2], 16) for k in (0, 2, 4)] for h in re.findall(r"0x([0-9a-f]{6})", body)]
 
 

@@ -28,7 +28,7 @@ static void init(void)
     cr_assert(tiny != NULL);
     snprintf(path, sizeof path, "%s/tiny0.gguf", tiny);
     cr_assert(zero(int, gguf_open(path, &g, &d)), "%s", d.text);
-    cr_assert(zero(int, tokenizer_create(g, &tok, &d)), "%s", d.text);
+    cr_assert(zero(int, tokenizer_create_as(g, NULL, &tok, &d)), "%s", d.text);
     gguf_close(g);
 }
 

@@ -1,7 +1,6 @@
 /* vec_neon.h - the NEON part of vec.h. Two registers of 4 floats form one vector, so that sums have
  * the same order as with AVX2. */
-#ifndef KVF_ENGINE_VEC_NEON_H
-#define KVF_ENGINE_VEC_NEON_H
+#pragma once
 
 #include <arm_neon.h>
 #include <stdint.h>
@@ -512,5 +511,3 @@ INLINE void flush_end(uint64_t mode)
 {
     __asm__ volatile("msr fpcr, %0" ::"r"(mode) : "memory");
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_bytes.c - attention over pages of q8_0 with integer products. Sums of products of four
  * bytes are exact, so every instruction set gives the bits of the reference. */
-#include "engine/kernels/ints.h"
 #include "engine/kernels/kernels_ref.h"
 #include "engine/kernels/vector/page_weights.h"
 #include "engine/kernels/vector/sets.h"

@@ -1,7 +1,6 @@
 /* forms.h - dispatches products by the form of packed bytes, so that the form is a compile-time
  * constant. */
-#ifndef KVF_ENGINE_FORMS_H
-#define KVF_ENGINE_FORMS_H
+#pragma once
 
 #include "engine/kernels/packed.h"
 
@@ -31,6 +30,4 @@
         else                                                                                       \
             rows(__VA_ARGS__, bits, 2);                                                            \
     } while (0)
-#endif
-
 #endif

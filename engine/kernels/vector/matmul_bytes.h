@@ -18,8 +18,7 @@
  *     dot_tile(sum, w, x, ld, hi_alone, R, signs, g0, g1)
  *                                 sum[r][half]: dot products of an unpacked block with R rows, ld
  *                                 bytes apart; signs: for 8-bit weights if SIGNS */
-#ifndef KVF_ENGINE_MATMUL_BYTES_H
-#define KVF_ENGINE_MATMUL_BYTES_H
+#pragma once
 
 #include "engine/kernels/vector/forms.h"
 
@@ -243,5 +242,3 @@ void NAME(matmul_q)(float *out, size_t ld_out, const struct qrows *x, int T, con
 {
     WITH_FORM(rows_q, w, out, ld_out, x, T, w, panel0, n_panels);
 }
-
-#endif

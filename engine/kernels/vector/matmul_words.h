@@ -6,8 +6,7 @@
  *     ints, ints_to_floats(x)     8 integers of 32 bits; conversion to vec
  *     dot_panel(sum, w, q, ld, R) sum[r][half]: dot products of a block at w with the blocks of R
  *                                 rows, which are ld apart from q on */
-#ifndef KVF_ENGINE_MATMUL_WORDS_H
-#define KVF_ENGINE_MATMUL_WORDS_H
+#pragma once
 
 /* Multiplies R rows from t on by one panel. */
 INLINE void tile_words(float *out, size_t ld, const struct wrows *x, size_t t,
@@ -50,5 +49,3 @@ void NAME(matmul_words)(float *out, size_t ld_out, const struct wrows *x, int T,
             tile_words(out, ld_out, x, t, w, p, 1);
     }
 }
-
-#endif

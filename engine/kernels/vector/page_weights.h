@@ -3,8 +3,7 @@
  *
  * Quantities per row, such as the largest score, are computed for all rows at once. x stays in the
  * L1 cache meanwhile. */
-#ifndef KVF_ENGINE_PAGE_WEIGHTS_H
-#define KVF_ENGINE_PAGE_WEIGHTS_H
+#pragma once
 
 #include "engine/kernels/ints.h"
 #include "engine/kernels/vector/vec.h"
@@ -155,5 +154,3 @@ INLINE void weigh_all(struct page_rows *p, float *sum, float *top, const float *
     }
     largest_of(p->size, p);
 }
-
-#endif

@@ -11,8 +11,7 @@
  *
  * The mass of the row is a float sum with a known error bound. Nearly always all masses within this
  * bound give the same sets. Otherwise the units of all entries are added. */
-#ifndef KVF_ENGINE_ROW_BINS_H
-#define KVF_ENGINE_ROW_BINS_H
+#pragma once
 
 #include "engine/kernels/vector/row_cuts.h"
 
@@ -251,5 +250,3 @@ static bool cut_by_bins(const struct search *s, int32_t *list, int32_t *room, in
         got = cut_from(s, least, list, room, copy);
     return got == DECIDED;
 }
-
-#endif

@@ -14,8 +14,7 @@
  * segments, largest first. Only segments that contain a target, a rank K or a mass tau, are divided
  * further, down to leaves, which are sorted. All sums are in integer units (MASS_UNIT), so the
  * order of summation does not matter. */
-#ifndef KVF_ENGINE_ROW_CUTS_H
-#define KVF_ENGINE_ROW_CUTS_H
+#pragma once
 
 #include <math.h>
 
@@ -210,5 +209,3 @@ static void cut_row(struct search *s, int32_t *a, int32_t *tmp)
     next_tau(s, s->total > 0 ? 0 : s->n_tau);
     find_cuts(s, a, tmp);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* row_cuts_narrow.c - selects sets of a row for AVX2 and NEON. They cannot compress a vector, so
  * the partition moves single entries without branches. */
-#include <stdbool.h>
 
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/row_sums.h"

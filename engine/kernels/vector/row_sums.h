@@ -1,6 +1,5 @@
 /* row_sums.h - sums of weights for the selection in row_cuts.h. */
-#ifndef KVF_ENGINE_ROW_SUMS_H
-#define KVF_ENGINE_ROW_SUMS_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ static inline float bits_float(int32_t b)
     memcpy(&f, &b, 4);
     return f;
 }
-
-#endif

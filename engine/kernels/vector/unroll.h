@@ -1,8 +1,7 @@
 /* unroll.h - macros that control loop unrolling. Loops over register tiles must be unrolled fully;
  * otherwise the tile is kept in memory. The loop around them must not be unrolled, because GCC
  * would keep loaded values for which there are no registers. */
-#ifndef KVF_ENGINE_UNROLL_H
-#define KVF_ENGINE_UNROLL_H
+#pragma once
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -15,5 +14,3 @@
 /* Makes the compiler reload the data at p instead of keeping it in registers that are needed
  * elsewhere. */
 #define READ_AGAIN(p) __asm__("" : "+r"(p))
-
-#endif

@@ -4,8 +4,7 @@
  * set. vec has W floats, wide has W / 2 doubles, and lanes selects some of W entries. Set-specific
  * code is in arm/vec_neon.h, x86/vec_avx2.h and, with KERNELS_AVX512, x86/vec_avx512.h. AVX2 and
  * NEON both have W = 8 and give the same bits. */
-#ifndef KVF_ENGINE_VEC_H
-#define KVF_ENGINE_VEC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -69,5 +68,3 @@ INLINE vec v_one_plus_exp_minus(vec x)
     vec minus = v_min(v_sub(v_zero(), x), v_set(88.0f));
     return v_add(v_set(1.0f), v_exp(minus));
 }
-
-#endif

@@ -2,7 +2,6 @@
  * short rows with a sorting network. */
 #include "engine/kernels/vector/sets.h"
 #include "engine/kernels/vector/row_sums.h"
-#include "engine/kernels/vector/vec.h"
 #include "engine/kernels/x86/sort_avx512.h"
 
 /* Sums of anchored weights, as integers. */

@@ -5,8 +5,7 @@
  * with Batcher's odd-even merge and then merged bitonically. So most stages compare full registers,
  * and only ten shuffle lanes. Each merge of columns starts by comparing opposite ends of a block,
  * so that no block must be in rising order. */
-#ifndef KVF_ENGINE_SORT_AVX512_H
-#define KVF_ENGINE_SORT_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -242,5 +241,3 @@ INLINE int sorted_place(int R, int rank)
     int lane = R > 1 ? rank * per[R] >> 16 : rank;
     return (rank - lane * R) * 16 + lane;
 }
-
-#endif

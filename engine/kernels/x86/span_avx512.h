@@ -1,6 +1,5 @@
 /* span_avx512.h - unpacks packed bytes for many rows; shared by AVX-512 and AMX. */
-#ifndef KVF_ENGINE_SPAN_AVX512_H
-#define KVF_ENGINE_SPAN_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -109,5 +108,3 @@ INLINE bool next_span(struct span_q *s, const struct packed *w, size_t panel, co
         ready_panel(s, i, w, panel + (size_t)i, bits, fine);
     return true;
 }
-
-#endif

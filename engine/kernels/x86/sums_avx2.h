@@ -1,8 +1,7 @@
 /* sums_avx2.h - products of bytes and of words that are added to a sum in place, with AVX2 or
  * AVX-VNNI (KERNELS_VNNI). They are in assembly, because GCC 12 copies the sums of a loop around
  * its intrinsics. */
-#ifndef KVF_ENGINE_SUMS_AVX2_H
-#define KVF_ENGINE_SUMS_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 #include <string.h>
@@ -45,6 +44,4 @@ INLINE void add_pairs(__m256i *sum, __m256i u, __m256i x)
     __m256i products = _mm256_madd_epi16(u, x);
     __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(products));
 }
-#endif
-
 #endif

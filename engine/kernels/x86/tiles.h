@@ -3,8 +3,7 @@
  *
  * Tile numbers are constants. The compiler does not know that a tile load depends on earlier stores
  * to memory, so tile_load adds a barrier. */
-#ifndef KVF_ENGINE_TILES_H
-#define KVF_ENGINE_TILES_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ struct tile_shapes {
 #define tile_store(t, to, stride) _tile_stored(t, to, stride)
 /* c += signed bytes of a times unsigned bytes of b */
 #define tile_dot(c, a, b) _tile_dpbsud(c, a, b)
-
-#endif

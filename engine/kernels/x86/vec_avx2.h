@@ -1,6 +1,5 @@
 /* vec_avx2.h - the AVX2 part of vec.h. */
-#ifndef KVF_ENGINE_VEC_AVX2_H
-#define KVF_ENGINE_VEC_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -290,5 +289,3 @@ INLINE vec v_scale(vec p, vec n)
     p = _mm256_mul_ps(p, power_of_two(half));
     return _mm256_mul_ps(p, power_of_two(_mm256_sub_epi32(whole, half)));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* vec_avx512.h - the AVX-512 part of vec.h. */
-#ifndef KVF_ENGINE_VEC_AVX512_H
-#define KVF_ENGINE_VEC_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -225,5 +224,3 @@ INLINE vec v_double(vec p, vec n)
 }
 
 #define v_scale _mm512_scalef_ps /* p 2^n for integer n */
-
-#endif

@@ -1,6 +1,5 @@
 /* vec_x86.h - the part of vec.h that AVX2 and AVX-512 share. */
-#ifndef KVF_ENGINE_VEC_X86_H
-#define KVF_ENGINE_VEC_X86_H
+#pragma once
 
 #include <immintrin.h>
 #include <string.h>
@@ -75,5 +74,3 @@ INLINE void flush_end(unsigned mode)
 {
     _mm_setcsr(mode);
 }
-
-#endif

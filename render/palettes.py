@@ -1,26 +1,21 @@
 #!/usr/bin/env python3
-"""Makes palette_tables.h from the published tables of 256 colours.
+"""Makes palettes.list from the published tables of 256 colours.
 
-usage: palette_tables.py MATPLOTLIB CMCRAMERI > palette_tables.h
+usage: palettes.py MATPLOTLIB CMCRAMERI > palettes.list
 (the folders of those two Python packages, unpacked)"""
 import os
 import re
 import sys
 
 LISTED = ['viridis', 'cividis', 'magma', 'inferno', 'plasma']
-HEAD = '''/* palette_tables.h - colour maps, 256 sRGB colours each, rounded to 8 bits: made by
- * palette_tables.py.  Most are as published.  Sources and licences:
+HEAD = '''/* palettes.list - colour maps, 256 sRGB colours each, rounded to 8 bits: made by palettes.py.  Most
+ * are as published.  Sources and licences:
  *   viridis, magma, inferno, plasma  Smith and van der Walt 2015, CC0
  *   cividis    Nunez, Anderton and Renslow 2018 (PLOS ONE 13(7), e0199239), CC0
  *   vik        Crameri 2018 (doi:10.5281/zenodo.1243862), MIT
- * Two are our own, straight lines in CIELAB between the colours that palette_tables.py names:
- *   blues      from a grey that is not paper to a dark blue
- *   bluered    a dark blue, a blue, white, a red, a dark red */
-#ifndef KVF_RENDER_PALETTE_TABLES_H
-#define KVF_RENDER_PALETTE_TABLES_H
-
-#include <stdint.h>
-'''
+ * Two are our own, straight lines in CIELAB between the colours that palettes.py names:
+ *   blues      from a grey that differs from paper to a dark blue
+ *   bluered    a dark blue, a blue, white, a red, a dark red */'''
 
 
 def read(*path):
@@ -79,18 +74,17 @@ def show(name, rows):
     assert len(rows) == 256 and all(0 <= x <= 1 for row in rows for x in row), name
     word = ['0x{:02x}{:02x}{:02x}'.format(*(int(x * 255 + 0.5) for x in row)) for row in rows]
     lines = [', '.join(word[i:i + 8]) for i in range(0, 256, 8)]
-    print(f'\nstatic const uint32_t {name}[256] = {{\n    ' + ',\n    '.join(lines) + '};')
+    print(f'\nCOLOUR_MAP({name},\n    ' + ',\n    '.join(lines) + ')')
 
 
 def main(matplotlib, cmcrameri):
-    print(HEAD.rstrip())
+    print(HEAD)
     listed = read(matplotlib, '_cm_listed.py')
     for name in LISTED:
         show(name, after(listed, rf'_{name}_data = \['))
     show('blues', ramp(256, 0xe3e6ea, 0x2f7fc1, 0x08306b))
     show('bluered', ramp(128, 0x0d2f6c, 0x2f7fc1, 0xffffff) + ramp(128, 0xffffff, 0xd6473b, 0x690613))
     show('vik', triples(read(cmcrameri, 'cmaps/vik.txt')))
-    print('\n#endif')
 
 
 if __name__ == '__main__':

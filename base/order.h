@@ -1,0 +1,17 @@
+/* order.h - orders for qsort(). */
+#pragma once
+
+#include <string.h>
+
+/* Orders doubles, none of them NaN, from the smallest to the largest. */
+static inline int order_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Orders texts, or structs whose first member is a text, by their bytes. */
+static inline int order_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
