@@ -344,7 +344,7 @@ const struct command command_eval = {
         "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "
         "-o eval.tsv",
     .needs = "(--data FILE... | --tasks FILE...)",
-    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .operands = {NULL, "file", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct eval_job),
     .exits = exits,

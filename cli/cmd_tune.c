@@ -471,7 +471,7 @@ const struct command command_tune = {
     .example = "kvfate tune --data text.txt --method window -B 16 --length 48 --steps 2 "
                "--check-every 0 --rank 4 -o tuned.gguf",
     .needs = "--data FILE... -o MODEL.gguf",
-    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .operands = {NULL, "file", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct tune_job),
     .exits = exits,

@@ -230,7 +230,9 @@ static void note_unused(const struct eval_job *j)
 int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
 {
     bool all = strcmp(j->methods, "all") == 0;
-    int err = KVF_OK, n = 0;
+    int n = 0;
+    j->gates = MEM_NEW(struct gates *, (size_t)j->gates_file.n);
+    int err = j->gates ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < j->gates_file.n; i++)
         err = model_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
     if (!err)
@@ -255,10 +257,11 @@ int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
 void eval_close_cells(struct eval_job *j)
 {
     buf_finish(&j->left_out);
-    for (int i = 0; i < j->gates_file.n; i++)
+    for (int i = 0; j->gates && i < j->gates_file.n; i++)
         gates_close(j->gates[i]);
     for (int i = 0; i < j->n_shipped; i++)
         gates_close(j->shipped[i]);
     mem_free(j->cell);
     mem_free(j->label);
 }
+    mem_free(j->gates);

@@ -32,7 +32,7 @@ struct eval_job {
     /* names of methods that --methods all leaves out because they cannot run */
     struct buf left_out;
     struct eval eval;
-    struct gates *gates[OPT_LIST_MAX]; /* from the files of --gates */
+    struct gates **gates; /* [gates_file.n] from --gates; NULL before eval_open_gates() */
     struct gates *shipped[EVAL_SHIPPED];
     int n_shipped;
     struct documents text;     /* from --data */

@@ -38,7 +38,7 @@ int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
     c->job.eval.engine = u->r.engine;
     int err = eval_parse_cells(&c->job, d);
     if (!err && gates)
-        c->job.gates_file = (struct opt_list){1, {gates}};
+        err = opt_list_add(&c->job.gates_file, gates);
     if (!err)
         err = eval_open_gates(&c->job, d);
     struct lanes l = {.engine = u->r.engine, .cell = c->job.cell, .cap = INT32_MAX};
@@ -55,6 +55,7 @@ void run_cells_close(struct run *u)
         return;
     eval_close_cells(&c->job);
     mem_free(c->outcome);
+    opt_list_free(&c->job.gates_file);
     mem_free(c);
     u->cells = NULL;
 }
