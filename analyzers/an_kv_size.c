@@ -294,7 +294,7 @@ static void describe_prefill(const struct table *t, int64_t heads, struct buf *o
 /* The sum and the range of the budgets of the heads that have one. */
 static void describe_budgets(const struct table *t, int64_t heads, struct buf *out)
 {
-    int budget = table_find(t, "budget");
+    int budget = table_find(t, HEAD_BUDGET);
     int64_t low = -1, high = -1, sum = 0;
     for (int64_t h = 0; h < heads; h++) {
         int64_t r = h * N_MOMENTS, x = table_int(t, budget, r);

@@ -65,7 +65,7 @@ static int put_column(struct table *out, const int64_t *budget, int H, const str
         sums = sums && block[i] > 0;
     }
     block[l->n] = all;
-    table_block_int(out, "budget", "entries", block, l->n + with_all);
+    table_block_int(out, HEAD_BUDGET, "entries", block, l->n + with_all);
     mem_free(block);
     return table_err(out);
 }
