@@ -52,7 +52,7 @@ static int check_value(const struct reader *r, size_t i)
     const struct head_table *t = r->t;
     size_t H = (size_t)t->n_heads, L = (size_t)t->n_layers, at = i % (L * H);
     double v = t->value[i];
-    const char *valid = "a whole number from 1 to 16777216";
+    const char *valid = "an integer from 1 to 16777216";
     bool good = v >= 1 && v <= HEAD_TABLE_BUDGET && v == floor(v);
     if (t->form == HEAD_TABLE_FRACTIONS) {
         valid = "a number above 0, at most 16777216";
@@ -130,7 +130,7 @@ static int read_budgets(struct reader *r)
 
 /* ---- JSON of published methods */
 
-/* Reads a whole number without leading zeros from *s on.  Returns false if there is none. */
+/* Reads an integer without leading zeros from *s on.  Returns false if there is none. */
 static bool take_index(const char **s, const char *end, int *ret)
 {
     const char *from = *s;
@@ -336,7 +336,7 @@ static int check_meta(const struct reader *r, const struct json *meta)
         if (strncmp(key, "kvfate.", 7) == 0 && strcmp(key, "kvfate.unit") != 0
             && strcmp(key, SAFETENSORS_CHECKSUM) != 0)
             return kvf_fail(r->d, KVF_E_FORMAT,
-                            "%s: the metadata key %.60s means nothing in a table of heads; remove "
+                            "%s: the metadata key %.60s is unknown in a table of heads; remove "
                             "or correct it",
                             r->t->path, key);
     }
@@ -396,7 +396,7 @@ static int read_bytes(struct reader *r, const unsigned char *data, size_t n)
     const char *path = r->t->path;
     if (n >= sizeof npy && memcmp(data, npy, sizeof npy) == 0)
         return kvf_fail(r->d, KVF_E_FORMAT,
-                        "%s: an array of NumPy; if it holds curves of LU-KV, convert it with: "
+                        "%s: an array of NumPy; if it has curves of LU-KV, convert it with: "
                         "kvfate gates convert %s",
                         path, path);
     if (n >= sizeof zip && memcmp(data, zip, sizeof zip) == 0)

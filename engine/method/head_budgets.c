@@ -12,8 +12,8 @@ static int needed(const struct method_params *p)
     return p->sinks + (p->recent > 1 ? p->recent : 1) + p->every - 1;
 }
 
-/* Returns the largest whole number that b fits into a, for a >= 0 and b > 0.  The quotient a / b
- * may be rounded up to the next whole number; this is not. */
+/* Returns the largest integer q with q b <= a, for a >= 0 and b > 0.  floor(a / b) may be one more,
+ * because the quotient is rounded. */
 static double times(double a, double b)
 {
     return rint((a - fmod(a, b)) / b);
@@ -147,7 +147,7 @@ static int check_params(const struct head_table *t, const struct method_params *
                         t->path, head_table_form_name(t->form));
     if (t->form == HEAD_TABLE_PRUNED && p->chunk)
         return kvf_fail(d, KVF_E_ARG,
-                        "--head-budgets %s: curves of LU-KV give budgets for the whole prompt; "
+                        "--head-budgets %s: curves of LU-KV give budgets for the complete prompt; "
                         "leave chunk out",
                         t->path);
     for (int64_t i = 0; i < n && t->form == HEAD_TABLE_ENTRIES; i++)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Budgets per head (--head-budgets): every head holds exactly its budget, the decisions are those of
+"""Budgets per head (--head-budgets): every head caches exactly its budget, decisions equal those of
 an override for each head, and budgets follow from published tables as in a second implementation of
 their rules."""
 import json
@@ -49,7 +49,7 @@ def run(gguf, method, prompt, n, *more, out="x.kvf"):
         return evict, t.meta, r.stderr.decode()
 
 
-def held(evict):
+def cached(evict):
     """Returns the entries that each query sees, its own included: [layer, head, step]."""
     step = np.arange(evict.shape[2])
     return ((evict[:, :, None, :] > step[:, None]) & (step <= step[:, None])).sum(-1)
@@ -57,13 +57,13 @@ def held(evict):
 
 def exact(name, evict, budgets, prompt):
     """Each query after the prompt sees min(t + 1, budget) entries of a head."""
-    seen = held(evict)
+    seen = cached(evict)
     want = np.minimum(np.arange(seen.shape[2]) + 1, np.array(budgets)[:, :, None])
     want[:, :, :prompt] = np.arange(prompt) + 1
-    s.check(f"{name}: each head holds its budget", seen.shape[:2] == np.shape(budgets) and (seen == want).all(), np.argwhere(seen != want)[:5])
+    s.check(f"{name}: each head caches its budget", seen.shape[:2] == np.shape(budgets) and (seen == want).all(), np.argwhere(seen != want)[:5])
 
 
-# ---- budgets are held, and decisions are those of a method per head
+# ---- budgets are exact, and decisions equal those of a method per head
 BUDGETS = [[6, 31], [12, 7], [50, 20]]
 MEAN = sum(map(sum, BUDGETS)) // 6
 entries = table("entries.json", {"unit": "entries", "budgets": BUDGETS})
@@ -82,7 +82,7 @@ for name, options in given.items():
         run(SMALL, method, prompt, n, "-B", MEAN, "--head-budgets", entries, "-t", "3")
         s.check(f"{name} {prompt}: equal bytes with three threads", open(s.path("x.kvf"), "rb").read() == first)
 
-# ---- what a run tells, and the header
+# ---- the note and the header
 evict, meta, said = run(SMALL, "snapkv:allocation=file,window=5", 40, 30, "-B", MEAN, "--head-budgets", entries)
 s.check("a note", f"6 heads, {sum(map(sum, BUDGETS))} entries in all, 21.00 per head on average, at least 6 (L0K0), at most 50 (L2K0)" in said, said)
 s.check("the header", meta["method"]["head_budgets"]["entries"] == sum(BUDGETS, []) and meta["method"]["head_budgets"]["form"] == "entries"
@@ -189,7 +189,7 @@ clipped = np.clip(np.array(alpha), 0, 1).astype(np.float32).astype(np.float64)
 for sparsity in (0.5, 0.75):
     evict, meta, _ = run(WIDE, f"duo:sparsity={sparsity},sinks=3,recent=9", 50, 6, "--gates", s.path("full_attention_heads.safetensors"))
     full = clipped >= np.quantile(clipped, sparsity)
-    seen = held(evict)
+    seen = cached(evict)
     want = np.where(full[:, :, None], np.arange(56) + 1, np.minimum(np.arange(56) + 1, 12))
     s.check(f"DuoAttention {sparsity}", (seen == want).all(), np.argwhere(seen != want)[:5])
 s.refused("alphas are no budgets", argv(WIDE, "knorm:allocation=file", 60, 6, "-B", 20, "--head-budgets", tsv), 1, "--gates")
@@ -224,6 +224,12 @@ r = s.accepted("jsonl", ["generate", "-m", s.model(0), "--jsonl", line, "--metho
                          s.path("tiny.json"), "--ignore-eos"])
 s.check("jsonl: entries per head", [x["entries"] for x in map(json.loads, r.stdout.decode().splitlines())] == [20, 20], r.stdout)
 
+few = table("few.json", {"unit": "fraction", "budgets": [[0.05, 1], [1, 1]]})  # a budget for all tokens does not mean the full cache
+r = s.accepted("jsonl, a large budget", ["generate", "-m", s.model(0), "--jsonl", line, "--methods", "knorm:allocation=file", "--budgets", "200", "--head-budgets", few,
+                                         "--ignore-eos"])
+x = json.loads(r.stdout)
+s.check("jsonl: one head is cut", x["entries"] == (10 + 3 * (x["prompt_tokens"] + 19)) / 4, x)
+
 # ---- rejected by name
 bad = [("no table", "knorm:allocation=file", ["-B", 20], 2, "--head-budgets FILE"),
        ("no method", "knorm", ["-B", 20, "--head-budgets", entries], 2, "allocation=file"),
@@ -232,7 +238,7 @@ bad = [("no table", "knorm:allocation=file", ["-B", 20], 2, "--head-budgets FILE
        ("no file", "knorm:allocation=file", ["-B", 21, "--head-budgets", "/nowhere/t.json"], 1, "/nowhere/t.json"),
        ("too small", "knorm:allocation=file,sinks=6", ["-B", 21, "--head-budgets", entries], 2, "layer 0, head 0 gets 6 entries"),
        ("layers", "tova:allocation=file", ["-B", 21, "--head-budgets", entries], 2, "allocation"),
-       ("nothing evicted", "full:allocation=file", ["--head-budgets", entries], 2, "allocation=file"),
+       ("no eviction", "full:allocation=file", ["--head-budgets", entries], 2, "allocation=file"),
        ("beta", "knorm:allocation=file,beta=2", ["-B", 21, "--head-budgets", entries], 2, "beta"),
        ("temp elsewhere", "knorm:temp=2", ["-B", 21], 2, "temp"),
        ("another shape", "knorm:allocation=file", ["-B", 20, "--head-budgets", s.path("tiny.json")], 2, "2 layers of 2 heads", "3 layers of 2 heads"),
