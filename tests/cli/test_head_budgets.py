@@ -217,8 +217,9 @@ for names in ("knorm:allocation=file", "knorm:allocation=file,knorm"):
     r = s.accepted("eval", ["eval", "-m", s.model(0), "--data", text, "--methods", names, "--budgets", "20", "--head-budgets",
                             table("tiny.json", {"unit": "entries", "budgets": [[30, 10], [15, 25]]}), "--docs", "1", "--prompt-tokens", "60",
                             "--score-tokens", "20", "-o", s.path("eval.json"), "--state", s.path(f"state-{len(names)}.tsv")])
-    got = json.load(open(s.path("eval.json")))["data"]["kv_mean"]
-    s.check("entries on average", [round(x, 9) for x in got] == [20] * (1 + names.count(",")), got)
+    got = json.load(open(s.path("eval.json")))["data"]
+    s.check("entries on average", [round(x, 9) for x in got["kv_mean"]] == [20] * (1 + names.count(",")), got)
+    s.check("the table of each row", [len(x) for x in got["head_budgets"]] == [16, 0][:1 + names.count(",")], got)
 line = s.file("lines.jsonl", b'{"id": "a", "text": "one two three four five six seven eight nine ten", "n": 20}\n')
 r = s.accepted("jsonl", ["generate", "-m", s.model(0), "--jsonl", line, "--methods", "knorm:allocation=file,knorm", "--budgets", "20", "--head-budgets",
                          s.path("tiny.json"), "--ignore-eos"])
