@@ -8,6 +8,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/frame.h"
+#include "analyzers/head_budgets.h"
 #include "base/mem.h"
 #include "base/whole.h"
 
@@ -416,8 +417,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     struct data *x = f->state;
     struct source *s = x->s;
     const struct churn *c = frame_scratch(f, 0);
-    (void)d;
     put_columns(out, s, &f->heads);
+    int err = put_head_budgets(out, f->t, &f->heads, false, d);
     put_churn(out, c, f->n_rows, f->heads.n, f->T);
     if (s->col[REASON] >= 0)
         put_reasons(out, c);
@@ -430,7 +431,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         put_scattered(out, s);
     f->heads = (struct head_list){0};
     table_own(out, s, source_destroy);
-    return KVF_OK;
+    return err;
 }
 
 static void close(struct frame *f)

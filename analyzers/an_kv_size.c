@@ -6,6 +6,7 @@
 #include <kvf/schema.h>
 
 #include "analyzers/frame.h"
+#include "analyzers/head_budgets.h"
 #include "base/opt.h"
 #include "libtrace/run_header.h"
 
@@ -253,12 +254,11 @@ static void thread(struct frame *f, void *scratch)
 
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
-    (void)d;
     const struct data *x = f->state;
     put_tokens(out, x->a, x->b, x->T);
     table_meta_num(out, "window", (double)x->window);
     table_meta_num(out, "prompt", (double)x->P);
-    return KVF_OK;
+    return put_head_budgets(out, f->t, &f->heads, true, d);
 }
 
 #define AT(member) offsetof(struct row, member)
@@ -286,6 +286,26 @@ static void describe_prefill(const struct table *t, int64_t heads, struct buf *o
                      "left\n");
 }
 
+/* The sum and the range of the budgets of the heads that have one. */
+static void describe_budgets(const struct table *t, int64_t heads, struct buf *out)
+{
+    int budget = table_find(t, HEAD_BUDGET);
+    int64_t low = -1, high = -1, sum = 0;
+    for (int64_t h = 0; h < heads; h++) {
+        int64_t r = h * N_MOMENTS, x = table_int(t, budget, r);
+        if (x < 1)
+            continue;
+        sum += x;
+        low = low < 0 || x < table_int(t, budget, low) ? r : low;
+        high = high < 0 || x > table_int(t, budget, high) ? r : high;
+    }
+    if (low >= 0)
+        buf_printf(out, "budgets per head (%s): %lld in all, from %lld (%s) to %lld (%s)\n",
+                   table_meta(t, "head_budgets"), (long long)sum,
+                   (long long)table_int(t, budget, low), table_row_str(t, low, "head"),
+                   (long long)table_int(t, budget, high), table_row_str(t, high, "head"));
+}
+
 static void describe(const struct table *t, struct buf *out)
 {
     int entries = table_find(t, "entries"), steps = table_find(t, "steps");
@@ -307,6 +327,8 @@ static void describe(const struct table *t, struct buf *out)
         low = table_int(t, entries, r) < table_int(t, entries, low) ? r : low;
         high = table_int(t, entries, r) > table_int(t, entries, high) ? r : high;
     }
+    if (table_meta(t, "head_budgets"))
+        describe_budgets(t, heads, out);
     buf_printf(out, "at the end: least %s %lld, most %s %lld entries\n",
                table_row_str(t, low, "head"), (long long)table_int(t, entries, low),
                table_row_str(t, high, "head"), (long long)table_int(t, entries, high));

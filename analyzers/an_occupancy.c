@@ -8,6 +8,7 @@
 
 #include "analyzers/classes.h"
 #include "analyzers/frame.h"
+#include "analyzers/head_budgets.h"
 
 enum { MOST_GROUPS = CLASSES_MOST + 1 };
 enum { EVICT, ROLE }; /* columns */
@@ -92,7 +93,6 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     const struct plan *p = f->state;
     int64_t blocks = (int64_t)f->heads.n * p->groups.n;
     const char **class = FRAME_NEW(f, const char *, (size_t)blocks);
-    (void)d;
     if (!class)
         return KVF_E_NOMEM;
     for (int64_t i = 0; i < blocks; i++)
@@ -105,7 +105,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     put_heads(out, &f->heads);
     table_block_str(out, "class", "", class, blocks);
     table_dense_int(out, "entries", "entries", p->held);
-    return KVF_OK;
+    return put_head_budgets(out, f->t, &f->heads, false, d);
 }
 
 /* ---- the groups */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analyzers/head_budgets.h"
 #include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_stack.h"
@@ -53,19 +54,34 @@ static void label_parts(struct parts *p, const char *const *names)
                 snprintf(p->label[i], 96, "%d: %.80s", i + 1, names[i]);
 }
 
+/* Returns the first column from c on that tables of all runs have: not that of head_budgets.h. */
+static int usual_column(const struct table *t, int c)
+{
+    return c < table_cols(t) && strcmp(table_col_name(t, c), HEAD_BUDGET) == 0 ? c + 1 : c;
+}
+
+/* Returns true if the usual columns of two tables have equal names and types. */
+static bool same_columns(const struct table *a, const struct table *b)
+{
+    int i = usual_column(a, 0), k = usual_column(b, 0);
+    while (i < table_cols(a) && k < table_cols(b)) {
+        if (strcmp(table_col_name(a, i), table_col_name(b, k)) != 0
+            || table_col_type(a, i) != table_col_type(b, k))
+            return false;
+        i = usual_column(a, i + 1);
+        k = usual_column(b, k + 1);
+    }
+    return i == table_cols(a) && k == table_cols(b);
+}
+
 static int check(const struct parts *p, const char *const *names, struct kvf_diag *d)
 {
-    for (int i = 1; i < p->n; i++) {
-        bool same = table_cols(p->t[i]) == table_cols(p->t[0]);
-        for (int c = 0; same && c < table_cols(p->t[0]); c++)
-            same = strcmp(table_col_name(p->t[i], c), table_col_name(p->t[0], c)) == 0
-                   && table_col_type(p->t[i], c) == table_col_type(p->t[0], c);
-        if (!same)
+    for (int i = 1; i < p->n; i++)
+        if (!same_columns(p->t[i], p->t[0]))
             return kvf_fail(d, KVF_E_ARG,
                             "%s and %s give tables of unlike columns; analyse them "
                             "one by one",
                             names[0], names[i]);
-    }
     return KVF_OK;
 }
 

@@ -159,9 +159,8 @@ int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf
     for (int i = 0; i < n; i++) {
         if (data->n == 0)
             return kvf_fail(d, KVF_E_ARG, "--data comes before the files");
-        if (data->n == OPT_LIST_MAX)
-            return kvf_fail(d, KVF_E_ARG, "more than %d files", OPT_LIST_MAX);
-        data->item[data->n++] = operand[i];
+        if (opt_list_add(data, operand[i]) != KVF_OK)
+            return KVF_E_NOMEM;
     }
     return KVF_OK;
 }

@@ -30,7 +30,7 @@ int file_vacant(const char *out, bool overwrite, struct kvf_diag *d);
 int files_each(const char *operand, const char *ending, int (*each)(void *ctx, const char *path),
                void *ctx, struct kvf_diag *d);
 
-/* The n operands are further files of --data.  KVF_OK or KVF_E_ARG. */
+/* The n operands are further files of --data.  KVF_OK, KVF_E_ARG or KVF_E_NOMEM. */
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 
 /* Whether the standard output is a file, so that nothing of it meets a line of progress. */

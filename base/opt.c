@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 
 bool opt_int(const char *s, int64_t *ret)
@@ -249,12 +250,24 @@ static int store_word(const struct opt *o, int *at, const char *shown, const cha
     return err;
 }
 
-static int store_item(struct opt_list *l, const char *shown, const char *v, struct kvf_diag *d)
+int opt_list_add(struct opt_list *l, const char *text)
 {
-    if (l->n == OPT_LIST_MAX)
-        return kvf_fail(d, KVF_E_ARG, "%s is given more than %d times", shown, OPT_LIST_MAX);
-    l->item[l->n++] = v;
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 8;
+        const char **item = mem_grow(l->item, (size_t)l->cap, (size_t)cap, sizeof *item);
+        if (!item)
+            return KVF_E_NOMEM;
+        l->item = item;
+        l->cap = cap;
+    }
+    l->item[l->n++] = text;
     return KVF_OK;
+}
+
+void opt_list_free(struct opt_list *l)
+{
+    mem_free(l->item);
+    *l = (struct opt_list){0};
 }
 
 /* Whether the name of a value shows this ending: "OUT.kvf", "MODEL.gguf|ADAPTER.safetensors". */
@@ -302,7 +315,7 @@ static int store(const struct opt *o, void *at, const char *shown, const char *v
     case OPT_WORD:
         return store_word(o, at, shown, v, d);
     case OPT_LIST:
-        return store_item(at, shown, v, d);
+        return opt_list_add(at, v);
     default:
         return kvf_fail(d, KVF_E_ARG, "%s takes no value", shown);
     }
@@ -331,6 +344,14 @@ int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d)
             return err;
     }
     return KVF_OK;
+}
+
+void opt_finish(const struct opt *list, void *base)
+{
+    struct opt_walk w = opt_walk(list);
+    for (const struct opt *o = opt_next(&w); o; o = opt_next(&w))
+        if (o->type == OPT_LIST)
+            opt_list_free(place(base, w.offset));
 }
 
 /* ---- parsing */

@@ -31,7 +31,7 @@ enum opt_type {
     OPT_INT,     /* int64_t          within [min, max] */
     OPT_REAL,    /* double           within [min, max], finite */
     OPT_WORD,    /* int the place in `words` of the word given */
-    OPT_LIST,    /* struct opt_list  may be given several times */
+    OPT_LIST,    /* struct opt_list  may be given several times; free it with opt_finish() */
     OPT_GROUP,   /* another table, with offsets relative to `offset` */
 };
 
@@ -39,11 +39,14 @@ enum opt_type {
 #define OPT_TEXT_(x) #x
 #define OPT_TEXT(x) OPT_TEXT_(x)
 
-enum { OPT_LIST_MAX = 64 };
+/* Texts of an option that may be given several times. */
 struct opt_list {
-    int n;
-    const char *item[OPT_LIST_MAX]; /* borrowed from argv */
+    int n, cap;
+    const char **item; /* [n] borrowed from argv; the array is owned */
 };
+/* Appends a text.  KVF_OK or KVF_E_NOMEM. */
+int opt_list_add(struct opt_list *l, const char *text);
+void opt_list_free(struct opt_list *l); /* accepts a zeroed list */
 
 struct opt {
     enum opt_type type;
@@ -69,8 +72,8 @@ int opt_defaults(const struct opt *list, void *base, struct kvf_diag *d);
 
 /* Parses argv[1..].  "--name value", "--name=value", "-n value" and "-nvalue" are accepted; "--"
  * ends the options; "-" is an operand.  Operands keep their order, are moved to the front of
- * argv + 1 and counted in *ret_operands.  -h or --help sets *ret_help and stops.  KVF_OK or
- * KVF_E_ARG with a sentence that names the option as it was typed. */
+ * argv + 1 and counted in *ret_operands.  -h or --help sets *ret_help and stops.  KVF_OK,
+ * KVF_E_ARG with a sentence that names the option as it was typed, or KVF_E_NOMEM. */
 int opt_parse(const struct opt *list, void *base, int argc, char **argv, int *ret_operands,
               bool *ret_help, struct kvf_diag *d);
 
@@ -78,6 +81,9 @@ int opt_parse(const struct opt *list, void *base, int argc, char **argv, int *re
  * KVF_E_ARG with a sentence that names the setting. */
 int opt_set(const struct opt *list, void *base, const char *name, const char *text,
             struct kvf_diag *d);
+
+/* Frees the lists that opt_parse() and opt_set() have filled.  All other values are borrowed. */
+void opt_finish(const struct opt *list, void *base);
 
 /* A walk over a table and the groups in it, in order:
  *     struct opt_walk w = opt_walk(list);

@@ -298,6 +298,8 @@ static const struct opt options[] = {
      "entries that each KV head may hold", EVAL_BUDGETS},
     {OPT_LIST, 0, "gates", offsetof(struct eval_job, gates_file), "FILE",
      "trained gates, one file of each kind, or names of shipped ones"},
+    {OPT_STR, 0, "head-budgets", offsetof(struct eval_job, head_budgets), "FILE",
+     "table of budgets per head for methods with allocation=file, JSON or safetensors"},
     {OPT_INT, 0, "docs", offsetof(struct eval_job, docs), "N", "documents", OPT_TEXT(DOCS),
      .min = 1, .max = 1 << 20},
     {OPT_INT, 0, "prompt-tokens", offsetof(struct eval_job, prompt), "P", "tokens before the cut",
@@ -344,7 +346,7 @@ const struct command command_eval = {
         "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "
         "-o eval.tsv",
     .needs = "(--data FILE... | --tasks FILE...)",
-    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .operands = {NULL, "file", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct eval_job),
     .exits = exits,

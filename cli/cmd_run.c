@@ -96,14 +96,14 @@ static int finish(const struct command *self, struct run *u, int err, struct kvf
 /* Opens the model, with one method or with several. */
 static int open_batch(struct run *u, struct kvf_diag *d)
 {
-    const char *gates = u->r.methods.gates_file;
+    const char *gates = u->r.methods.gates_file, *heads = u->r.methods.head_budgets;
     if (!u->cell_methods)
         return runner_open_model(&u->r, d);
-    u->r.methods.gates_file = NULL; /* the gates belong to the cells */
+    u->r.methods.gates_file = u->r.methods.head_budgets = NULL; /* they belong to the cells */
     u->r.cells = true;
     int err = runner_open_model(&u->r, d);
     if (!err)
-        err = run_cells_open(u, gates, d);
+        err = run_cells_open(u, gates, heads, d);
     return err ? err : runner_check_context(&u->r, d);
 }
 

@@ -449,7 +449,7 @@ const struct command command_train = {
     .example = "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
                "--check-every 0 -o gates.safetensors",
     .needs = "--data FILE... -o GATES.safetensors",
-    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .operands = {NULL, "file", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct job),
     .exits = exits,

@@ -141,6 +141,11 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
         give_budget(&j->methods);
     if (!err)
         err = methods_parse(&j->methods, "gkv", d);
+    if (!err && j->methods.row.allocation->heads)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--method %s: allocation=file is not supported in a training; give another "
+                       "allocation",
+                       j->methods.method);
     if (!err)
         err = training_name_files(&j->t, d);
     return err;
@@ -155,7 +160,7 @@ static int put_config(struct tune_job *j)
     const struct tuner_options *o = &j->opt;
     buf_printf(b, "{\"version\": \"%s\", \"model\": \"%s\", \"model_hash\": \"%s\"", kvf_version(),
                j->t.engine->config.name, j->t.engine->hash);
-    methods_put(b, &j->methods, &j->t.engine->config);
+    methods_put(b, &j->methods, &j->t.engine->config, 0);
     buf_printf(b,
                ", \"steps\": %" PRId64 ", \"warmup\": %" PRId64 ", \"length\": %d, \"prompt\": %d, "
                "\"accumulate\": %d, \"seed\": %" PRId64 ", \"packing\": \"%s\", \"rank\": %d, "
@@ -471,7 +476,7 @@ const struct command command_tune = {
     .example = "kvfate tune --data text.txt --method window -B 16 --length 48 --steps 2 "
                "--check-every 0 --rank 4 -o tuned.gguf",
     .needs = "--data FILE... -o MODEL.gguf",
-    .operands = {NULL, "file", 0, OPT_LIST_MAX},
+    .operands = {NULL, "file", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct tune_job),
     .exits = exits,

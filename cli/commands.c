@@ -148,21 +148,17 @@ static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 
 /* Parses the arguments of a command into its request and runs it. argv[0] is its name. Returns the
  * exit status. */
-static int run(const struct command *self, void *request, int argc, char **argv)
+static int parse_and_run(const struct command *self, const struct opt *list, void *request,
+                         int argc, char **argv)
 {
-    const struct analyzer *a = self->analyzer;
     bool late = self->first_is_analysis && argc > 1 && argv[1][0] == '-';
-    if (self->first_is_analysis && argc > 1)
-        a = analyzer_find(argv[1]);
-    struct command_options o;
-    command_options(self, a, &o);
     struct kvf_diag d = {""};
     bool asks = false;
-    int n = 0, err = opt_defaults(o.list, request, &d);
+    int n = 0, err = opt_defaults(list, request, &d);
     if (!err)
-        err = opt_parse(o.list, request, argc, argv, &n, &asks, &d);
+        err = opt_parse(list, request, argc, argv, &n, &asks, &d);
     if (!err && asks)
-        return help(self, o.list);
+        return help(self, list);
     if (!err && late) /* the options of the analysis are unknown before its name */
         err = kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate %s ANALYSIS ...",
                        self->name);
@@ -171,6 +167,19 @@ static int run(const struct command *self, void *request, int argc, char **argv)
     if (!err && self->operands.kind && strcmp(self->operands.kind, "trace") == 0)
         err = stream_operands(n, argv + 1, &d);
     return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);
+}
+
+/* Runs a command with its arguments. Returns the exit status. */
+static int run(const struct command *self, void *request, int argc, char **argv)
+{
+    const struct analyzer *a = self->analyzer;
+    if (self->first_is_analysis && argc > 1)
+        a = analyzer_find(argv[1]);
+    struct command_options o;
+    command_options(self, a, &o);
+    int status = parse_and_run(self, o.list, request, argc, argv);
+    opt_finish(o.list, request);
+    return status;
 }
 
 static int dispatch(const struct command *self, int argc, char **argv)

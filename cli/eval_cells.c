@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/eval_job.h"
 #include "cli/models.h"
+#include "engine/gate/head_table.h"
 
 enum { MOST_BUDGETS = 64 };
 
@@ -204,13 +205,16 @@ static int assign_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag
     int err = method_gates(&c->row) && !c->gates ? assign_shipped(j, c, d) : KVF_OK;
     if (err)
         return err;
-    struct method_inputs in = {.gates = c->gates, .model = m, .length = length};
+    if (c->row.allocation->heads)
+        c->head_table = j->head_table;
+    struct method_inputs in = {
+        .gates = c->gates, .head_table = c->head_table, .model = m, .length = length};
     if (c->gates && gates_positions(c->gates) < length)
         return kvf_fail(d, KVF_E_ARG,
                         "--gates %s holds numbers of %d positions, and texts "
                         "have %d",
                         gates_path(c->gates), (int)gates_positions(c->gates), length);
-    return method_check_inputs(&c->row, &in, d);
+    return method_check_inputs(&c->row, &c->params, &in, d);
 }
 
 /* Prints a note for each file of --gates that no cell uses. This is not an error, because a study
@@ -227,14 +231,33 @@ static void note_unused(const struct eval_job *j)
     }
 }
 
+/* Opens the table of --head-budgets. Rejects it if no method takes budgets from it. */
+static int open_heads(struct eval_job *j, struct kvf_diag *d)
+{
+    bool taken = false;
+    for (int i = 0; i < j->n; i++)
+        taken |= j->cell[i].row.allocation->heads != NULL;
+    if (!j->head_budgets)
+        return KVF_OK;
+    if (!taken)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--head-budgets %s: no method of --methods has allocation=file",
+                        j->head_budgets);
+    return head_table_open(j->head_budgets, &j->head_table, d);
+}
+
 int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
 {
     bool all = strcmp(j->methods, "all") == 0;
-    int err = KVF_OK, n = 0;
+    int n = 0;
+    j->gates = MEM_NEW(struct gates *, (size_t)j->gates_file.n);
+    int err = j->gates ? KVF_OK : KVF_E_NOMEM;
     for (int i = 0; !err && i < j->gates_file.n; i++)
         err = model_gates(j->eval.engine, j->gates_file.item[i], &j->gates[i], d);
     if (!err)
         err = check_kinds(j, d);
+    if (!err)
+        err = open_heads(j, d);
     for (int i = 0; !err && i < j->n; i++) {
         struct eval_cell c = j->cell[i];
         err = assign_gates(j, &c, d);
@@ -255,8 +278,10 @@ int eval_open_gates(struct eval_job *j, struct kvf_diag *d)
 void eval_close_cells(struct eval_job *j)
 {
     buf_finish(&j->left_out);
-    for (int i = 0; i < j->gates_file.n; i++)
+    for (int i = 0; j->gates && i < j->gates_file.n; i++)
         gates_close(j->gates[i]);
+    mem_free(j->gates);
+    head_table_close(j->head_table);
     for (int i = 0; i < j->n_shipped; i++)
         gates_close(j->shipped[i]);
     mem_free(j->cell);

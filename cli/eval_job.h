@@ -22,7 +22,7 @@ struct eval_input {
 /* A run of `kvfate eval`. */
 struct eval_job {
     /* options */
-    const char *model, *methods, *budgets, *out, *state_path, *shard;
+    const char *model, *methods, *budgets, *head_budgets, *out, *state_path, *shard;
     struct opt_list data, tasks_of, gates_file;
     struct execution how;
     int64_t docs, prompt, score, seed;
@@ -32,7 +32,8 @@ struct eval_job {
     /* names of methods that --methods all leaves out because they cannot run */
     struct buf left_out;
     struct eval eval;
-    struct gates *gates[OPT_LIST_MAX]; /* from the files of --gates */
+    struct gates **gates;          /* [gates_file.n] from --gates; NULL before eval_open_gates() */
+    struct head_table *head_table; /* from --head-budgets; NULL: none */
     struct gates *shipped[EVAL_SHIPPED];
     int n_shipped;
     struct documents text;     /* from --data */
@@ -57,8 +58,9 @@ struct eval_job {
  * that cannot run. Returns KVF_OK, KVF_E_ARG with a sentence, or KVF_E_NOMEM. */
 int eval_parse_cells(struct eval_job *j, struct kvf_diag *d);
 
-/* Opens the gates of --gates and shipped gates, and assigns gates to each cell. With --methods
- * all, drops the methods that lack gates. Returns KVF_OK or an error with a sentence. */
+/* Opens the gates of --gates, shipped gates and the table of --head-budgets, and assigns them to
+ * the cells. With --methods all, drops the methods that lack gates. Returns KVF_OK or an error with
+ * a sentence. */
 int eval_open_gates(struct eval_job *j, struct kvf_diag *d);
 /* closes gates and frees cells; accepts a zeroed struct */
 void eval_close_cells(struct eval_job *j);

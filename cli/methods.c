@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/models.h"
+#include "engine/method/head_budgets.h"
 
 /* Returns true if an override needs the same cache layout as --method. The needs of a plan are
  * known only after it is opened (force.c). */
@@ -167,7 +168,7 @@ static int open_override(struct methods *r, const struct model_config *m, int i,
     if (!o->take)
         return KVF_E_NOMEM;
     int err = mark(r, m, r->override_text.item[i], o->take, d);
-    return err ? err : method_check_inputs(&o->row, &r->inputs, d);
+    return err ? err : method_check_inputs(&o->row, &o->params, &r->inputs, d);
 }
 
 /* Rejects --gates if no method uses gates. Prints a note if scores of different layers are
@@ -206,15 +207,34 @@ static int check_deciders(const struct methods *r, const struct model_config *m,
     return KVF_OK;
 }
 
+/* Opens the table of --head-budgets. Rejects it if no method takes budgets from it. */
+static int open_heads(struct methods *r, struct kvf_diag *d)
+{
+    bool taken = r->row.allocation->heads != NULL;
+    for (int i = 0; i < r->override_text.n; i++)
+        taken |= r->override[i].row.allocation->heads != NULL;
+    if (!r->head_budgets)
+        return KVF_OK;
+    if (!taken)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--head-budgets %s: no method takes budgets from it; give "
+                        "allocation=file to --method",
+                        r->head_budgets);
+    return head_table_open(r->head_budgets, &r->head_table, d);
+}
+
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
 {
     int err = open_gates(r, e, d);
+    if (!err)
+        err = open_heads(r, d);
     if (err)
         return err;
     r->cache_heads = session_cache_heads(&e->config, &r->row, &r->params);
     r->inputs.gates = r->gates;
+    r->inputs.head_table = r->head_table;
     r->inputs.model = &e->config;
-    err = method_check_inputs(&r->row, &r->inputs, d);
+    err = method_check_inputs(&r->row, &r->params, &r->inputs, d);
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = open_override(r, &e->config, i, d);
     if (!err)
@@ -280,6 +300,76 @@ void methods_close(struct methods *r)
     r->override = NULL;
     gates_close(r->gates);
     r->gates = NULL;
+    head_table_close(r->head_table);
+    r->head_table = NULL;
+}
+
+/* Computes the budgets of all heads of the cache for a method with allocation=file. Returns an
+ * owned array [L * cache heads], or NULL if memory is exhausted. */
+static int *budgets_of(const struct methods *r, const struct method_params *p,
+                       const struct model_config *m, int prompt)
+{
+    const struct method_shape shape = {m->n_layers, m->n_heads, r->cache_heads, m->head_dim};
+    int *budget = MEM_NEW(int, (size_t)m->n_layers *(size_t)r->cache_heads);
+    if (budget)
+        head_budgets(r->head_table, p, &shape, prompt, budget);
+    return budget;
+}
+
+int methods_head_budgets(const struct methods *r, const struct model_config *m, int prompt,
+                         struct head_budget_range *ret)
+{
+    *ret = (struct head_budget_range){.low = INT32_MAX};
+    for (int k = -1; r->head_table && k < r->override_text.n; k++) {
+        const struct method *row = k < 0 ? &r->row : &r->override[k].row;
+        if (!row->allocation->heads)
+            continue;
+        int *budget = budgets_of(r, k < 0 ? &r->params : &r->override[k].params, m, prompt);
+        if (!budget)
+            return KVF_E_NOMEM;
+        for (int at = 0; at < m->n_layers * r->cache_heads; at++) {
+            if (methods_decider(r, at) != k)
+                continue;
+            ret->n++;
+            if (budget[at] == HEAD_TABLE_BUDGET) {
+                ret->free++;
+                continue;
+            }
+            ret->sum += budget[at];
+            ret->low_at = budget[at] < ret->low ? at : ret->low_at;
+            ret->low = budget[at] < ret->low ? budget[at] : ret->low;
+            ret->high_at = budget[at] > ret->high ? at : ret->high_at;
+            ret->high = budget[at] > ret->high ? budget[at] : ret->high;
+        }
+        mem_free(budget);
+    }
+    return KVF_OK;
+}
+
+/* Appends "head_budgets" of a method with allocation=file. The list "entries" has a number per head
+ * of the cache, in order of layer and head; 0: no limit. It is left out if it depends on a prompt
+ * that is not known. */
+static void put_heads(struct buf *b, const struct methods *r, const struct method_params *p,
+                      const struct model_config *m, int prompt)
+{
+    const struct head_table *t = r->head_table;
+    int *budget = prompt > 0 || t->form != HEAD_TABLE_PRUNED ? budgets_of(r, p, m, prompt) : NULL;
+    json_put_key(b, "head_budgets");
+    buf_char(b, '{');
+    json_put_member_str(b, "form", head_table_form_name(t->form));
+    json_put_member_str(b, "hash", t->hash);
+    if (t->form == HEAD_TABLE_SCORES) {
+        json_put_member_num(b, "beta", p->beta > 0 ? p->beta : HEADKV_BETA);
+        json_put_member_num(b, "temp", p->temp > 0 ? p->temp : HEADKV_TEMP);
+    }
+    if (budget)
+        json_put_key(b, "entries");
+    for (int at = 0; budget && at < m->n_layers * r->cache_heads; at++)
+        buf_printf(b, "%c%d", at ? ',' : '[', budget[at] < HEAD_TABLE_BUDGET ? budget[at] : 0);
+    buf_str(b, budget ? "]}" : "}");
+    if (!budget && (prompt > 0 || t->form != HEAD_TABLE_PRUNED))
+        b->err = KVF_E_NOMEM;
+    mem_free(budget);
 }
 
 static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
@@ -304,10 +394,12 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
     }
 }
 
-void methods_put(struct buf *b, const struct methods *r, const struct model_config *m)
+void methods_put(struct buf *b, const struct methods *r, const struct model_config *m, int prompt)
 {
     buf_str(b, ",\"method\":{");
     put_row(b, &r->row, &r->params);
+    if (r->row.allocation->heads)
+        put_heads(b, r, &r->params, m, prompt);
     buf_char(b, '}');
     if (r->cache_heads != m->n_kv_heads)
         buf_str(b, ",\"entry_space\":\"query\"");
@@ -327,6 +419,8 @@ void methods_put(struct buf *b, const struct methods *r, const struct model_conf
         json_put_key(b, "heads");
         json_put_str(b, text, strcspn(text, "="));
         put_row(b, &r->override[i].row, &r->override[i].params);
+        if (r->override[i].row.allocation->heads)
+            put_heads(b, r, &r->override[i].params, m, prompt);
         buf_char(b, '}');
     }
     buf_char(b, ']');

@@ -20,7 +20,7 @@ struct row_override {
 /* The methods of a run. */
 struct methods {
     /* options */
-    const char *method, *gates_file;
+    const char *method, *gates_file, *head_budgets;
     struct opt_list override_text;
     int64_t budget;
 
@@ -30,7 +30,8 @@ struct methods {
     struct row_override *override; /* [override_text.n] owned */
 
     /* set by methods_open(); the caller may fill inputs before it */
-    struct gates *gates; /* NULL if no method uses gates */
+    struct gates *gates;           /* NULL if no method uses gates */
+    struct head_table *head_table; /* of --head-budgets; NULL: none */
     struct method_inputs inputs;
     int cache_heads; /* KV heads per layer of the cache and of the trace */
 };
@@ -47,8 +48,20 @@ void methods_close(struct methods *r); /* accepts a zeroed struct */
  * heads + head), or -1 if --method applies. */
 int methods_decider(const struct methods *r, int at);
 
-/* Appends "method", "gates" and "overrides" of the run header, each after a comma. */
-void methods_put(struct buf *b, const struct methods *r, const struct model_config *m);
+/* Appends "method", "gates" and "overrides" of the run header, each after a comma. prompt: tokens
+ * of the prompt; 0: not known. */
+void methods_put(struct buf *b, const struct methods *r, const struct model_config *m, int prompt);
+
+/* The sum and the range of the budgets of the heads that take theirs from --head-budgets. */
+struct head_budget_range {
+    int64_t sum;                    /* of the heads with a limit */
+    int n;                          /* heads that take their budget from the table */
+    int free;                       /* of them, heads without a limit */
+    int low_at, high_at, low, high; /* of the heads with a limit: layer * cache heads + head */
+};
+/* Sets *ret, n = 0 if no head has its budget from a table. KVF_OK or KVF_E_NOMEM. */
+int methods_head_budgets(const struct methods *r, const struct model_config *m, int prompt,
+                         struct head_budget_range *ret);
 
 /* Returns the name of the trace column with the gate value of each entry. Returns NULL if there
  * are no gates, or if they gate heads or blocks. */

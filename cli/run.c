@@ -104,7 +104,7 @@ static void build_header(struct run *u, struct buf *b)
     buf_char(b, '}');
     prompt_put_turns(&r->prompt, r->engine->tokenizer, b);
     spans_put(&u->spans, b);
-    methods_put(b, &r->methods, &r->engine->config);
+    methods_put(b, &r->methods, &r->engine->config, r->prompt.n_ids);
     put_replay(u, b);
     buf_char(b, '}');
 }

@@ -28,17 +28,18 @@ struct run_cells {
     int64_t fed, of;
 };
 
-int run_cells_open(struct run *u, const char *gates, struct kvf_diag *d)
+int run_cells_open(struct run *u, const char *gates, const char *head_budgets, struct kvf_diag *d)
 {
     struct run_cells *c = u->cells = MEM_NEW(struct run_cells, 1);
     if (!c)
         return KVF_E_NOMEM;
     c->job.methods = u->cell_methods;
     c->job.budgets = u->cell_budgets ? u->cell_budgets : EVAL_BUDGETS;
+    c->job.head_budgets = head_budgets;
     c->job.eval.engine = u->r.engine;
     int err = eval_parse_cells(&c->job, d);
     if (!err && gates)
-        c->job.gates_file = (struct opt_list){1, {gates}};
+        err = opt_list_add(&c->job.gates_file, gates);
     if (!err)
         err = eval_open_gates(&c->job, d);
     struct lanes l = {.engine = u->r.engine, .cell = c->job.cell, .cap = INT32_MAX};
@@ -54,6 +55,7 @@ void run_cells_close(struct run *u)
     if (!c)
         return;
     eval_close_cells(&c->job);
+    opt_list_free(&c->job.gates_file);
     mem_free(c->outcome);
     mem_free(c);
     u->cells = NULL;

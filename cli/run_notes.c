@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/gate/head_table.h"
 #include "engine/probe/probes.h"
 
 /* Prints the range of entries that a query sees if it is not the budget at every step. An eviction
@@ -33,8 +34,30 @@ static void note_budget(const struct method *m, const struct method_params *p, i
     fprintf(stderr,
             "note: %s has %s: after the prompt a query sees %d to %d entries of a head%s, and not "
             "the budget of %d at every step; %s would be that\n",
-            m->name, has, least, largest, m->allocation->pool == POOL_HEAD ? "" : " on average",
+            m->name, has, least, largest,
+            m->allocation->pool == POOL_HEAD && !m->allocation->heads ? "" : " on average",
             p->budget, would);
+}
+
+/* Prints the sum and the range of the budgets of --head-budgets. */
+static void note_head_budgets(const struct runner *r)
+{
+    struct head_budget_range x;
+    int H = r->methods.cache_heads;
+    char kind = H == r->engine->config.n_kv_heads ? 'K' : 'H';
+    if (methods_head_budgets(&r->methods, &r->engine->config, r->prompt.n_ids, &x) || x.n == 0)
+        return;
+    fprintf(stderr, "note: --head-budgets %s (%s): %d heads", r->methods.head_budgets,
+            head_table_form_name(r->methods.head_table->form), x.n);
+    if (x.free)
+        fprintf(stderr, ", %d of them without a limit", x.free);
+    if (x.n > x.free)
+        fprintf(stderr,
+                ", %lld entries in all, %.2f per head on average, at least %d (L%d%c%d), at most "
+                "%d (L%d%c%d)",
+                (long long)x.sum, (double)x.sum / (x.n - x.free), x.low, x.low_at / H, kind,
+                x.low_at % H, x.high, x.high_at / H, kind, x.high_at % H);
+    fprintf(stderr, "\n");
 }
 
 void note_budgets(const struct runner *r)
@@ -43,6 +66,7 @@ void note_budgets(const struct runner *r)
     note_budget(&m->row, &m->params, runner_cap(r));
     for (int i = 0; i < m->override_text.n; i++)
         note_budget(&m->override[i].row, &m->override[i].params, runner_cap(r));
+    note_head_budgets(r);
 }
 
 static void note_left_out(const char *probes, unsigned set, const struct probe_config *cfg)

@@ -86,6 +86,8 @@ const struct opt runner_method_options[] = {
      "another method for some KV heads, as L0-5K*=window:budget=64"},
     {OPT_STR, 0, "gates", offsetof(struct runner, methods.gates_file), "FILE",
      "trained gates: a safetensors file, or the name of shipped ones"},
+    {OPT_STR, 0, "head-budgets", offsetof(struct runner, methods.head_budgets), "FILE",
+     "table of budgets per head for methods with allocation=file, JSON or safetensors"},
     {OPT_INT, 'B', "budget", offsetof(struct runner, methods.budget), "N",
      "entries that each KV head may hold", .min = 1, .max = 1 << 24},
     {.type = OPT_END},
@@ -310,6 +312,7 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
                               gguf_path(r->engine->gguf),
                               r->how.lora,
                               r->methods.gates_file,
+                              r->methods.head_budgets,
                               r->force ? r->force->file : NULL,
                               r->force ? r->force->plan_file : NULL};
     int err = KVF_OK;

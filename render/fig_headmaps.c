@@ -102,7 +102,7 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
 HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .summary = "how large the cache of each head is, as layer x head maps",
         .needs = NEEDS("at:text size"),
-        .style = KEYS(VALUES("size", "size", "ratio", "entries", "step"),
+        .style = KEYS(VALUES("size", "size", "ratio", "entries", "step", "head_budget"),
                       FILTER(0, "at", "all, each a map")),
         .map = &(const struct headmap){.label = "cache, share of all tokens",
                                        .fractions = "size ratio",

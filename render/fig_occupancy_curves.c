@@ -19,7 +19,7 @@ enum { CLASSES = 64, SUMS_OF_ANY = 1 << 20 };
 struct view {
     const struct table *t;
     struct plot_rows k;
-    int step, entries;
+    int step, entries, budget; /* columns; budget is -1 without budgets per head */
     enum plot_by by;
     char (*panel)[PLOT_NAME];
     const char *class[CLASSES];
@@ -34,9 +34,13 @@ struct view {
 
 static void panel_name(const struct view *v, int64_t r, char out[PLOT_NAME])
 {
-    char own[32] = "";
+    char own[48] = "";
     const char *trace = v->k.trace < 0 ? "" : table_str(v->t, v->k.trace, r);
-    if (v->by == BY_HEAD)
+    int64_t most = v->budget < 0 ? 0 : table_int(v->t, v->budget, r);
+    if (v->by == BY_HEAD && most > 0)
+        snprintf(own, sizeof own, "%.10s, budget %lld", table_str(v->t, v->k.head, r),
+                 (long long)most);
+    else if (v->by == BY_HEAD)
         snprintf(own, sizeof own, "%.30s", table_str(v->t, v->k.head, r));
     else if (v->by == BY_LAYER)
         snprintf(own, sizeof own, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
@@ -204,7 +208,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .k = plot_rows_of(t),
                      .by = (enum plot_by)o->by,
                      .step = table_find(t, "step"),
-                     .entries = table_find(t, "entries")};
+                     .entries = table_find(t, "entries"),
+                     .budget = table_find(t, "head_budget")};
     if (o->steps == 1)
         v.from = table_meta_real(t, "prompt_tokens", 0);
     p->whole_x = true;

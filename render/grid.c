@@ -417,14 +417,18 @@ static void name_and_ticks(const struct painter *p, int64_t h)
 {
     struct axis_box a = box_of(p, h);
     int64_t col, row;
-    char name[256], fit[256];
+    char name[256], fit[256], limit[32] = "";
     double pt = p->l.side < 12 ? PT_SMALL : PT_TICK;
+    int budget = table_find(p->g->t, "head_budget");
     bool named = p->l.traces > 1 && !p->l.matrix;
     grid_plan_cell(&p->l, h, &col, &row);
     if (p->l.matrix)
         trace_name(p, h, a.w);
-    snprintf(name, sizeof name, "%.100s%s%.100s", named ? text_of(p, "trace", h) : "",
-             named ? ": " : "", text_of(p, "head", h));
+    int64_t most = budget < 0 || p->l.side < 12 ? 0 : table_int(p->g->t, budget, h * p->l.per_head);
+    if (most > 0)
+        snprintf(limit, sizeof limit, ", budget %lld", (long long)most);
+    snprintf(name, sizeof name, "%.100s%s%.100s%s", named ? text_of(p, "trace", h) : "",
+             named ? ": " : "", text_of(p, "head", h), limit);
     canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
                 text_fit(p->c, name, pt, named ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
                 ALIGN_CENTER, ink, 0);

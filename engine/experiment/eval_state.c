@@ -12,6 +12,7 @@
 #include "base/replace.h"
 #include "engine/experiment/eval_rows.h"
 #include "engine/experiment/eval_state.h"
+#include "engine/gate/head_table.h"
 
 /* An open result file. */
 struct eval_state {
@@ -52,6 +53,8 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
     buf_printf(b, "%s\t", cell->label);
     for (const struct method_option *o = method_options; o->key; o++) {
         const char *word = method_option_word(o, &cell->params);
+        if (o->tacit && method_option_value(o, &cell->params) < o->min) /* it was not given */
+            continue;
         buf_printf(b, "%s%s=", o > method_options ? "," : "", o->key);
         if (word)
             buf_str(b, word);
@@ -60,6 +63,8 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
     }
     if (cell->gates)
         buf_printf(b, ",gates=%s", gates_hash(cell->gates));
+    if (cell->head_table)
+        buf_printf(b, ",head-budgets=%s", cell->head_table->hash);
     buf_printf(b, "\t%d", cell->params.budget);
 }
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "engine/experiment/eval.h"
+#include "engine/gate/head_table.h"
 
 enum { SEED = 1 }; /* of the bootstrap, so that equal results give equal CI */
 
@@ -219,6 +220,19 @@ static int add_memory(struct table *t, const struct eval_cell *cell, int n, cons
     return err;
 }
 
+/* Adds the hash of the table of heads of each row, if a row has one.  scratch: [n] */
+static void add_head_tables(struct table *t, const struct eval_cell *cell, int n,
+                            const char **scratch)
+{
+    bool some = false;
+    for (int i = 0; i < n; i++) {
+        scratch[i] = cell[i].head_table ? cell[i].head_table->hash : "";
+        some |= cell[i].head_table != NULL;
+    }
+    if (some)
+        table_dense_str(t, "head_budgets", "", scratch);
+}
+
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
                          const struct eval_result *result, const int *fed, int docs)
 {
@@ -261,6 +275,7 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
     for (int i = 0; i < n; i++)
         label[i] = cell[i].gates ? gates_hash(cell[i].gates) : "";
     table_dense_str(t, "gates", "", label);
+    add_head_tables(t, cell, n, label);
     err = table_err(t);
 
 done:

@@ -28,7 +28,8 @@ static bool can_watch(const struct lanes *l, const struct eval_cell *c)
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
     return strcmp(c->label, "full") == 0
-           || (can_watch(l, c) && c->params.budget >= lanes_cap(l, -1));
+           || (can_watch(l, c) && c->params.budget >= lanes_cap(l, -1)
+               && !c->row.allocation->heads);
 }
 
 static bool has_lane(const struct lanes *l, int i)
@@ -78,6 +79,7 @@ static int create_watchers(const struct lanes *l, const struct gates *gates,
     for (int i = 0; !err && i < l->n; i++) {
         const struct eval_cell *c = &l->cell[i];
         in.gates = c->gates;
+        in.head_table = c->head_table;
         if (watches(l, i, gates))
             err = method_state_create(&c->row, &c->params, &shape, &in, &watching[i]);
     }
@@ -113,9 +115,11 @@ static int start(struct lanes *l, int i, const int32_t *ids, int n,
                  const struct method_state *watching, struct kvf_diag *d)
 {
     const struct eval_cell *c = &l->cell[i];
+    struct method_inputs in = {.head_table = c->head_table};
     struct session_options opt = {.method = &c->row,
                                   .params = &c->params,
                                   .gates = c->gates,
+                                  .inputs = &in,
                                   .kv_type = l->kv_type,
                                   .cap = lanes_cap(l, i),
                                   .chunk = watching ? 1 : l->chunk};

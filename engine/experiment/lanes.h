@@ -14,8 +14,9 @@
 struct eval_cell {
     const char *label; /* as given, such as "snapkv:window=16"; borrowed */
     struct method row;
-    struct method_params params; /* budget 0 if it has no budget */
-    const struct gates *gates;   /* borrowed; NULL if it has no gates */
+    struct method_params params;         /* budget 0 if it has no budget */
+    const struct gates *gates;           /* borrowed; NULL if it has no gates */
+    const struct head_table *head_table; /* borrowed; NULL unless allocation=file */
 };
 
 enum { LANES_MOST = 64 }; /* maximum cells at a time; limits the memory of their evidence */

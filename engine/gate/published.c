@@ -42,15 +42,15 @@ static const struct published_gates rows[] = {
     {"seer", "SeerAttention/SeerAttention-Decode-R1-Distill-Qwen-14B-AttnGates",
      "DeepSeek-R1-Distill-Qwen-14B", false, QWEN2_14B},
     {"duo", "mit-han-lab/duo-attention: attn_patterns/Llama-2-7B-32K-Instruct",
-     "Llama-2-7B-32K-Instruct", false, LLAMA2_7B},
+     "Llama-2-7B-32K-Instruct", true, LLAMA2_7B},
     {"duo", "mit-han-lab/duo-attention: attn_patterns/Llama-3-8B-Instruct-Gradient-1048k",
-     "Llama-3-8B-Instruct-Gradient-1048k", false, LLAMA3_8B},
+     "Llama-3-8B-Instruct-Gradient-1048k", true, LLAMA3_8B},
     {"duo", "mit-han-lab/duo-attention: attn_patterns/Llama-3-8B-Instruct-Gradient-4194k",
-     "Llama-3-8B-Instruct-Gradient-4194k", false, LLAMA3_8B},
+     "Llama-3-8B-Instruct-Gradient-4194k", true, LLAMA3_8B},
     {"duo", "mit-han-lab/duo-attention: attn_patterns/Mistral-7B-Instruct-v0.2",
-     "Mistral-7B-Instruct-v0.2", false, MISTRAL_7B, 32000},
+     "Mistral-7B-Instruct-v0.2", true, MISTRAL_7B, 32000},
     {"duo", "mit-han-lab/duo-attention: attn_patterns/Mistral-7B-Instruct-v0.3",
-     "Mistral-7B-Instruct-v0.3", false, MISTRAL_7B, 32768},
+     "Mistral-7B-Instruct-v0.3", true, MISTRAL_7B, 32768},
 };
 
 const struct published_gates *published_gates_at(int i)

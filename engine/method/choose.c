@@ -71,7 +71,8 @@ static void set_target(const struct round *r, int pool)
     if (heads == 0)
         return;
     int mean = (int)((total + heads - 1) / heads);
-    int target = s->method->trigger->target(s, s->share[first / H], mean, r->incoming);
+    int share = s->head_share ? s->head_share[first] : s->share[first / H];
+    int target = s->method->trigger->target(s, share, mean, r->incoming);
     if (target >= mean)
         return;
     s->target[pool] = (int64_t)target * heads;

@@ -208,6 +208,12 @@ bool decide_shares(const struct round *r)
     const struct allocation *a = s->method->allocation;
     int32_t reach = r->t + r->incoming;
     bool known = s->shares_known;
+    if (a->heads) {
+        if (!known)
+            a->heads(s, reach, s->head_share);
+        s->shares_known = true;
+        return true;
+    }
     if (!known && !choose_over(r))
         return false;
     s->shares_known = true;

@@ -95,6 +95,7 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     forget_scratch(s);
     int err = own(&s->owned, n, sizeof *s->owned);
     err |= own(&s->share, L, sizeof *s->share);
+    err |= own(&s->head_share, n, sizeof *s->head_share);
     err |= own(&s->share_weight, L, sizeof *s->share_weight);
     err |= own(&s->share_scratch, L, sizeof *s->share_scratch);
     err |= own(&s->due, n, sizeof *s->due);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/par.h"
+#include "engine/method/head_budgets.h"
 #include "engine/method/lows.h"
 #include "engine/method/peaks.h"
 
@@ -83,7 +84,22 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
     return KVF_OK;
 }
 
-int method_check_inputs(const struct method *m, const struct method_inputs *in, struct kvf_diag *d)
+/* Checks the table of heads of allocation=file. */
+static int check_heads(const struct method *m, const struct method_params *p,
+                       const struct method_inputs *in, struct kvf_diag *d)
+{
+    const struct model_config *c = in->model;
+    if (!in->head_table || !c)
+        return kvf_fail(d, KVF_E_ARG, "method %s: allocation=file needs --head-budgets FILE",
+                        m->name);
+    struct method_shape shape = {c->n_layers, c->n_heads, c->n_kv_heads, c->head_dim};
+    if (method_per_query_head(m, p))
+        shape.n_kv_heads = c->n_heads;
+    return head_budgets_check(in->head_table, p, &shape, c->n_kv_heads, d);
+}
+
+int method_check_inputs(const struct method *m, const struct method_params *p,
+                        const struct method_inputs *in, struct kvf_diag *d)
 {
     if (m->score && m->score->needs_mass && !in->plan_mass)
         return kvf_fail(d, KVF_E_ARG,
@@ -97,7 +113,8 @@ int method_check_inputs(const struct method *m, const struct method_inputs *in, 
                         "method %s: gated blocks must keep all their entries, and some leave the "
                         "sliding window of this model; use read=seer-oracle, or method quest",
                         m->name);
-    return method_gates(m) ? need_gates(m, in->gates, d) : KVF_OK;
+    int err = m->allocation->heads ? check_heads(m, p, in, d) : KVF_OK;
+    return !err && method_gates(m) ? need_gates(m, in->gates, d) : err;
 }
 
 bool method_per_query_head(const struct method *m, const struct method_params *p)
@@ -142,6 +159,11 @@ static int create_arrays(struct method_state *s)
     s->share = MEM_NEW(int, L);
     s->share_weight = MEM_NEW(double, L);
     s->share_scratch = MEM_NEW(double, L);
+    if (s->method->allocation->heads) {
+        s->head_share = MEM_NEW(int, n);
+        if (!s->head_share)
+            return KVF_E_NOMEM;
+    }
     if (lows_kept(s->method, &s->params)) {
         s->lows = MEM_NEW(struct lows, n);
         if (!s->lows)
@@ -191,6 +213,7 @@ static void destroy_one(struct method_state *s)
     evidence_finish(&s->evidence);
     mem_free(s->owned);
     mem_free(s->share);
+    mem_free(s->head_share);
     mem_free(s->share_weight);
     mem_free(s->share_scratch);
     mem_free(s->due);

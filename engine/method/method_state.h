@@ -30,8 +30,9 @@ struct attn_row {
 
 /* Inputs of a method in addition to its parameters.  All are borrowed. */
 struct method_inputs {
-    const struct gates *gates; /* NULL: none */
-    const int32_t *plan_until; /* [L][H][plan_len] of the admission `plan` */
+    const struct gates *gates;           /* NULL: none */
+    const struct head_table *head_table; /* of allocation=file; NULL: none */
+    const int32_t *plan_until;           /* [L][H][plan_len] of the admission `plan` */
     int plan_len;
     const double *plan_mass;          /* [L][G][plan_len] attention of the whole run */
     const struct model_config *model; /* its windows and RoPE; NULL: no windows and no RoPE */
@@ -40,8 +41,9 @@ struct method_inputs {
     const struct kernels *kernels;    /* of the scores; NULL: the C reference */
 };
 
-/* Returns KVF_OK if `in` has what the preset needs, else KVF_E_ARG with a sentence. */
-int method_check_inputs(const struct method *m, const struct method_inputs *in, struct kvf_diag *d);
+/* Returns KVF_OK if `in` has what the preset needs, KVF_E_NOMEM, or KVF_E_ARG with a sentence. */
+int method_check_inputs(const struct method *m, const struct method_params *p,
+                        const struct method_inputs *in, struct kvf_diag *d);
 
 /* Creates a state.  in: NULL for no inputs.  A preset that needs gates must have them
  * (method_check_inputs).  KVF_OK or KVF_E_NOMEM. */

@@ -78,7 +78,10 @@ const struct method_option method_options[] = {
     {REAL(gamma, 0, 1e9), .uses = USES_GAMMA, .help = "weight of the variance over the window"},
     {REAL(floor, 0, 1), .uses = USES_FLOOR,
      .help = "share of its even part that a head keeps whatever the others' scores"},
-    {REAL(beta, 1, 1e9), .uses = USES_BETA, .help = "steepness of the pyramid"},
+    {REAL(beta, 1, 1e9), .uses = USES_BETA | USES_HEADKV,
+     .help = "steepness of the pyramid; for a table of HeadKV its beta"},
+    {REAL(temp, 0.01, 10), .uses = USES_HEADKV, .tacit = true,
+     .help = "exponent of the scores in a table of HeadKV"},
     {REAL(tau, 0, 1), .uses = USES_TAU, .help = "threshold of the write gate"},
     {REAL(fraction, 0, 1), .uses = USES_FRACTION,
      .help = "share of a head's candidates that one round drops"},
@@ -306,6 +309,8 @@ static void fill_defaults(struct method *m)
         p->horizon = 512;
     if (m->allocation->uses & USES_BETA && p->beta < 1)
         p->beta = 20;
+    if (m->allocation->uses & USES_HEADKV)
+        p->beta = 0; /* the form of the table decides (head_budgets.h) */
     if (p->page == 0)
         p->page = m->read->shared ? 64 : 16;
     if (p->lookahead == 0)

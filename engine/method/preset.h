@@ -76,6 +76,7 @@ struct method_params {
     int fold;              /* enum fold_kind: how the past and the new score are combined */
     double history, lambda, gamma, floor, beta; /* docs/reference/methods.md */
     double tau, fraction, epsilon, sparsity;
+    double temp; /* exponent of HeadKV's scores; 0: not given, as beta of allocation=file */
     int64_t seed;
 };
 enum method_recent {
@@ -148,6 +149,7 @@ enum { /* the options that a part reads; bits.  A preset rejects an option that 
        USES_SPANS = 1u << 17,     /* sinks, recent: in a preset without a score */
        USES_SLOTS = 1u << 18,     /* slots */
        USES_DIVIDE = 1u << 19,    /* divide */
+       USES_HEADKV = 1u << 20,    /* beta, temp of a table of heads */
 };
 
 enum {                       /* special values of struct score.scratch_rows */
@@ -207,6 +209,10 @@ struct allocation {
      * eviction.  reach: tokens fed so far.  ret_weight: [L]. */
     void (*weights)(const struct method_state *m, const struct cache *c, int32_t reach,
                     int32_t recent_from, double *ret_weight);
+    /* Sets the budget of each head, at the first decision.  NULL: by `weights`.  Such an allocation
+     * has no pools.  Heads are cut as soon as they exceed their own budget.  reach: tokens fed so
+     * far.  ret_share: [L * H]. */
+    void (*heads)(const struct method_state *m, int32_t reach, int *ret_share);
 };
 
 /* A trigger: when entries are evicted, and how many stay. */

@@ -92,7 +92,10 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "allocation=cake weighs layers by the rows of a window, which this "
                       "score does not keep; use a window's score or another allocation",
                       d);
-    if (m->scope == SCOPE_LAYER && m->allocation->pool != POOL_HEAD)
+    if (m->allocation->heads && !m->score)
+        return refuse(m, "allocation=file gives budgets to heads, and nothing is evicted for one",
+                      d);
+    if (m->scope == SCOPE_LAYER && (m->allocation->pool != POOL_HEAD || m->allocation->heads))
         return refuse(m,
                       "one set of entries per layer leaves nothing to share out; use "
                       "allocation=uniform",
@@ -159,6 +162,8 @@ bool method_outlives(const struct method *m, const struct method_params *p,
     int64_t most = (int64_t)p->budget + p->slack + p->stride + 1;
     int64_t L = shape->n_layers, H = shape->n_kv_heads;
     bool uniform = !m->allocation->weights && m->allocation->pool == POOL_HEAD;
+    if (m->allocation->heads) /* the table may give a head any number of entries */
+        return false;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
         || m->score->evidence & EVIDENCE_TWIN)
         return false;

@@ -19,6 +19,7 @@ struct method_state {
     int32_t next_decision;
     double alpha_from;     /* duo: heads with an alpha below stream */
     int *share;            /* [L] entries per head */
+    int *head_share;       /* [L * H] entries of each head instead; NULL: `share` */
     double *share_weight;  /* [L] weights that give `share`, once shares_known */
     double *share_scratch; /* [L] */
     bool shares_known;

@@ -65,8 +65,8 @@ COMMANDS = {c.name: c for c in (
                 Option("shard", "I/N", "do part I of N of each job, and make no tables"),
                 Option("slurm", "N", "print a script that runs N such parts as a Slurm array", type="int", min=1, max=1 << 16),
             )),
-    Command("gates", "gates", "running models", "convert gates that torch.save wrote into a safetensors file",
-            "kvfate gates convert trimkv_weights.pth --overwrite", "convert FILE.pt", "gates", 2, 2, options=(
+    Command("gates", "gates", "running models", "convert published gates and tables of heads into a safetensors file",
+            "kvfate gates convert trimkv_weights.pth --overwrite", "convert FILE.pt|FILE.tsv|FILE.npy", "gates", 2, 2, options=(
                 Option("output", "OUT.safetensors", "the converted file", "o", absent="the name of the input, ending in .safetensors"),
                 Option("overwrite", None, "replace a file that is there"),
             )),

@@ -1,4 +1,5 @@
-"""`kvfate gates convert`: a file of gates that torch.save wrote, as the safetensors file that the program reads (docs/reference/gates.md).
+"""`kvfate gates convert`: a published file as the safetensors file that the program reads: gates that torch.save wrote, alphas of DuoAttention (.tsv)
+(docs/reference/gates.md), or budget curves of LU-KV (.npy) (docs/reference/methods.md).
 
 Tensors keep their names, types and bits.  The metadata entry `format`: `pt` marks tensors of PyTorch: the program finds their layout by their
 names, and reads the channels of a head in PyTorch's order.  Where the names fit two layouts, the config.json that is published with the gates decides."""
@@ -6,12 +7,13 @@ import json
 import os
 import struct
 
-from . import files, torch_file
+from . import files, head_tables, torch_file
 from .commands import Usage
 from .errors import Error, regular, shown
 
 HEADER_BYTES, CONFIG_BYTES = 16 << 20, 1 << 20
 BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+TABLES = {".tsv": head_tables.alphas, ".npy": head_tables.curves}
 GATE = ".self_attn.retention_gate."
 
 
@@ -42,15 +44,20 @@ def metadata_of(names, path):
 
 
 def convert(path, out=None, overwrite=False):
-    """Writes the tensors of a torch file as a safetensors file, and returns its name.  out: by default the name with .safetensors as its end."""
+    """Writes the tensors of a published file as a safetensors file, and returns its name.  out: by default the name with .safetensors as its end."""
     path = os.fspath(path)
     out = os.fspath(out) if out else os.path.splitext(path)[0] + ".safetensors"
     regular(path)
-    with open(path, "rb") as f:
-        tensors = sorted(torch_file.tensors(f, path), key=lambda t: (-BYTES[t.type], t.name))  # so that each is aligned
-        if os.path.exists(out) and os.path.samestat(os.stat(out), os.fstat(f.fileno())):
-            raise Error("%s: the output is the input; give another name with -o" % out)
-    header, at = {"__metadata__": metadata_of([t.name for t in tensors], path)}, 0
+    if os.path.exists(out) and os.path.samefile(out, path):
+        raise Error("%s: the output is the input; give another name with -o" % out)
+    table = TABLES.get(os.path.splitext(path)[1].lower())
+    if table:
+        metadata, tensors = table(path)
+    else:
+        with open(path, "rb") as f:
+            tensors = sorted(torch_file.tensors(f, path), key=lambda t: (-BYTES[t.type], t.name))  # so that each is aligned
+        metadata = metadata_of([t.name for t in tensors], path)
+    header, at = {"__metadata__": metadata}, 0
     for t in tensors:
         if t.name in header:
             raise Error("%s: a tensor has the name %s, which safetensors reserves for metadata" % (path, t.name))
@@ -70,5 +77,5 @@ def convert(path, out=None, overwrite=False):
 
 def run(request, operands):
     if operands[0] != "convert":
-        raise Usage("unknown action '%s'; usage: kvfate gates convert FILE.pt [-o OUT.safetensors]" % operands[0])
+        raise Usage("unknown action '%s'; usage: kvfate gates convert FILE [-o OUT.safetensors]" % operands[0])
     print(shown(convert(operands[1], request.output, request.overwrite)))

@@ -60,7 +60,7 @@ class Study:
         """The options of `kvfate eval` on which the results of a job depend."""
         p, x = self.plan, job.text.values
         words = ["--methods", ",".join(p.methods), *limits(p.methods, p.budgets), *p.precision]
-        words += [w for g in p.gates for w in ("--gates", g)]
+        words += p.inputs(p.methods)
         words += ["-m", job.model.path] if job.model.path else []
         words += ["-t", p.threads] if p.threads else []
         if job.text.kind == "needles":

@@ -31,13 +31,12 @@ def _speeds(model, plan):
     words = ["-m", model.path] if model.path else []
     words += ["-t", plan.threads] if plan.threads else []
     told = json.loads(_quiet("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
-    words += [w for g in plan.gates for w in ("--gates", g)]
     seconds = []
     with files.scratch("text.txt", PROBE) as text:
         for methods in (["full"], plan.methods or ["full", "window"]):
             began = time.monotonic()
             _quiet("eval", "--data", text, "--docs", 1, "--prompt-tokens", SAMPLE, "--score-tokens", STEPS, "--methods", ",".join(methods),
-                        *limits(methods, plan.budgets or [64]), "-o", os.path.join(os.path.dirname(text), "t.tsv"), *words)
+                        *limits(methods, plan.budgets or [64]), *plan.inputs(methods), "-o", os.path.join(os.path.dirname(text), "t.tsv"), *words)
             seconds.append(time.monotonic() - began)
     return told["prefill_tokens_per_second"], STEPS * max(1, plan.rows) / max(1e-3, seconds[1] - seconds[0])
 

@@ -26,8 +26,8 @@ SHARED = ("documents", "needles")  # their rows share the prompts
 FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
 CLAIMS = 14  # how often claims.sh reads a text, about
-TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "seeds": (list, [0]),
-       "kv_type": (str, "auto"), "activations": (int, None), "threads": (int, None)}
+TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "head_budgets": (str, None),
+       "seeds": (list, [0]), "kv_type": (str, "auto"), "activations": (int, None), "threads": (int, None)}
 
 
 class Model(NamedTuple):
@@ -93,6 +93,14 @@ class Plan(NamedTuple):
     kv_type: str
     activations: Optional[int]  # None: as kvfate chooses
     threads: Optional[int]
+    head_budgets: Optional[str] = None  # the table of methods with allocation=file
+
+    def inputs(self, methods):
+        """The options that name the files which these methods need."""
+        words = [w for g in self.gates for w in ("--gates", g)]
+        if self.head_budgets and any("allocation=file" in m for m in methods):
+            words += ["--head-budgets", self.head_budgets]
+        return words
 
     @property
     def precision(self):
@@ -257,7 +265,8 @@ def read(path, data=()):
     out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
     plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str) if v["methods"] else (),
                 _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in (_list_of(path, "gates", v["gates"], str) if v["gates"] else ())), texts,
-                _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["activations"], v["threads"])
+                _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["activations"], v["threads"],
+                near(v["head_budgets"]) if v["head_budgets"] else None)
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))
     return plan

@@ -86,7 +86,7 @@ def _requests(job, found):
 def _options(job, plan):
     words = ["-m", job.model.path] if job.model.path else []
     words += ["-t", str(plan.threads)] if plan.threads else []
-    words += [w for g in plan.gates for w in ("--gates", g)] + plan.precision
+    words += plan.inputs(plan.methods) + plan.precision
     return words + (["--temp", repr(job.text.values["temperature"])] if job.text.kind == "mathematics" else [])
 
 

@@ -118,7 +118,7 @@ for r in by.values():
 
 # The table of options: key, meaning and values.
 listed = {c[0].replace("-", "_"): c[1:] for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 4)}
-options = {o["key"]: o for r in rows for o in r["options"]}
+options = {o["key"]: o for r in (json.loads(ask("knorm:allocation=file", "--json", "-B", 64)), *rows) for o in r["options"]}
 for key, o in options.items():
     values = ", ".join(o["values"]) if "values" in o else f"{o['min']:g}.." + (f"{o['max']:g}" if o["max"] < 1 << 20 else "")
     s.check(key + ": in the table of options", listed.get(key) == [o["help"], values], listed.get(key), o)

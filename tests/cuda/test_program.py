@@ -41,6 +41,11 @@ def answers_are_equal():
     for method, budget in (("full", None), ("h2o", 24), ("snapkv", 24)):
         more = ["-B", budget] if budget else []
         both(f"run --method {method}", ["run", *PROMPT, "-n", 6, "--exact", "--method", method, *more], f"{method}.kvf")
+    with open(path("heads.json"), "w", encoding="utf-8") as f:
+        json.dump({"unit": "fraction", "budgets": [[0.5, 1.5], [1.25, 0.75]]}, f)
+    for method in ("h2o:allocation=file,recent=4", "snapkv:allocation=file,window=4"):
+        both(f"run --method {method}", ["run", *PROMPT, "-n", 24, "--exact", "--ignore-eos", "--method", method, "-B", 24, "--head-budgets", path("heads.json")],
+             "heads.kvf")
     both("run, drawn", ["run", *PROMPT, "-n", 6, "--exact", "--temp", 2, "--top-p", 0.8, "--seed", 3, "--probes", "nll"], "drawn.kvf")
     both("generate", ["generate", *PROMPT, "-n", 6, "--exact", "--seed", 3, "--temp", 1])
     prompts = path("prompts.jsonl")

@@ -62,8 +62,9 @@ static void check_options(char *text)
     int err = opt_parse(list, &v, argc, argv, &operands, &help, &d);
     MUST(err == KVF_OK || (err == KVF_E_ARG && d.text[0]));
     MUST(err || help || (operands >= 0 && operands < argc));
-    MUST(v.whole >= -3 && v.whole <= 100 && v.real >= 0 && v.real <= 1 && v.many.n <= OPT_LIST_MAX
+    MUST(v.whole >= -3 && v.whole <= 100 && v.real >= 0 && v.real <= 1 && v.many.n < argc
          && (v.choice == 0 || v.choice == 1));
+    opt_finish(list, &v);
 }
 
 static struct kvf_trace *small_trace(void)

@@ -162,6 +162,31 @@ def gates():
         put("gates", f"bad{i}", struct.pack("<Q", len(text)) + text.encode() + data)
 
 
+def head_tables():
+    def tensors(unit, shape, value, name="budgets", dtype="F32"):
+        text = json.dumps({"__metadata__": {"kvfate.unit": unit}, name: {"dtype": dtype, "shape": shape, "data_offsets": [0, 4 * len(value)]}})
+        text += " " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text.encode() + struct.pack(f"<{len(value)}f", *value)
+
+    scores = {f"{layer}-{h}": [0.1 * h, 0, layer] for layer in range(2) for h in range(3)}
+    seeds = {"entries": {"unit": "entries", "budgets": [[20, 22], [18, 24]]}, "fraction": {"unit": "fraction", "budgets": [[0.5, 1.5], [1, 2e-1]]},
+             "headkv": scores, "razor": {"0": [1], "3": [0, 2]}, "razor_two": {"prefix_matching": {"1": [0, 1]}, "copying": {"0": [1], "1": [1]}}}
+    for name, value in seeds.items():
+        text = json.dumps(value).encode()
+        put("head_table", name, text)
+        put("head_table", f"{name}_cut", text[:-3])
+        for i, (old, new) in enumerate(((b"2", b"-2"), (b"1", b"1e999"), (b"[", b"[null,"), (b"0", b"00"), (b"}", b', "x": 1}'))):
+            put("head_table", f"{name}_bad{i}", text.replace(old, new, 1))
+    put("head_table", "far", b'{"9999999-9999999": [1]}')
+    put("head_table", "tensor", tensors("entries", [2, 2], [20, 22, 18, 24]))
+    put("head_table", "pruned", tensors("pruned", [99, 1, 2], [i / 200 for i in range(198)]))
+    put("head_table", "nan", tensors("fraction", [1, 2], [1, float("nan")]))
+    put("head_table", "shape", tensors("pruned", [98, 1, 2], [0.5] * 196))
+    put("head_table", "name", tensors("entries", [1, 1], [3], name="budget"))
+    put("head_table", "half", tensors("entries", [1, 2], [3], dtype="F16"))
+    put("head_table", "npy", b"\x93NUMPY\x01\x00")
+
+
 def training():
     """Token caches of T = 8 and 256 ids with a key of zeros; foreign and truncated checkpoints."""
     def cache(n, ids, first, count=None, tokens=None):
@@ -346,6 +371,7 @@ states()
 training()
 models()
 gates()
+head_tables()
 texts()
 vocabularies()
 chats()

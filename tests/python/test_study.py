@@ -180,6 +180,8 @@ plan = study_plan.read("one.toml")
 c.check("seconds", abs(seconds - 3 * (80 / 100 + 20 * 6 / 10)) < 1e-9, seconds)
 c.check("memory", memory == 1000 + 2 * (80 + 3 * (16 + 20) + 3 * (32 + 20)) + 5 * 3 * (80 + 20), memory)
 c.check("disk", disk == 3 * 6 * study_cost.LINE + study_cost.PICTURES, disk)
+c.check("a table of heads goes to methods that take one", plan._replace(gates=("g",), head_budgets="t.json").inputs(["h2o", "knorm:allocation=file"])
+        == ["--gates", "g", "--head-budgets", "t.json"] and plan._replace(head_budgets="t.json").inputs(["full"]) == [])
 
 for what, text, said in (
         ("no TOML", "methods = [", "no TOML"), ("no methods", PLAN.replace("methods", "metods"), "unknown key 'metods'"),

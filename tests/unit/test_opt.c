@@ -3,6 +3,7 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/opt.h"
@@ -47,6 +48,7 @@ static int parse(const char *line, int *operands, bool *help, struct kvf_diag *d
     static char words[4096];
     static char *argv[256];
     int argc = 0;
+    opt_finish(list, &v);
     memset(&v, 0, sizeof v);
     strcpy(words, line);
     for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
@@ -110,14 +112,32 @@ Test(opt, refused_with_the_name)
         cr_expect(eq(int, parse(bad[i].line, &n, &help, &d), KVF_E_ARG), "%s", bad[i].line);
         cr_expect(strstr(d.text, bad[i].word) != NULL, "%s: %s", bad[i].line, d.text);
     }
-    char line[2000] = "x";
-    for (int i = 0; i <= OPT_LIST_MAX; i++)
-        strcat(line, " -l a");
-    cr_expect(eq(int, parse(line, &n, &help, &d), KVF_E_ARG), "one item too many");
+    char line[2000];
     memset(line, 'y', 1000);
     memcpy(line, "x --", 4);
     line[1000] = 0;
     cr_expect(eq(int, parse(line, &n, &help, &d), KVF_E_ARG), "a long name");
+}
+
+Test(opt, lists_have_any_length)
+{
+    enum { N = 1000 };
+    char words[N][8], *argv[N + 1] = {(char *)(uintptr_t) "x"};
+    struct values many = {0};
+    bool help;
+    int n;
+    struct kvf_diag d = {""};
+    for (int i = 0; i < N; i++) {
+        snprintf(words[i], sizeof words[i], "-l%d", i);
+        argv[i + 1] = words[i];
+    }
+    cr_assert(eq(int, opt_parse(list, &many, N + 1, argv, &n, &help, &d), KVF_OK), "%s", d.text);
+    cr_assert(eq(int, many.many.n, N));
+    for (int i = 0; i < N; i++)
+        cr_expect(eq(str, (char *)(uintptr_t)many.many.item[i], words[i] + 2));
+    opt_finish(list, &many);
+    cr_expect(eq(int, many.many.n, 0));
+    cr_expect(zero(ptr, many.many.item));
 }
 
 Test(opt, whole_numbers)
