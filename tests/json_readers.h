@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/json_tape.h"
+#include "tests/scoped.h"
 
 /* Returns whether value v of the tape and node x of the tree are equal, without their members. */
 static inline bool json_same_value(const struct json_tape *t, uint32_t v, const struct json *x,
@@ -36,7 +37,7 @@ static inline bool json_same_tree(const struct json_tape *t, const struct json *
         uint32_t v;
         const struct json *x;
     } stack[JSON_DEEPEST + 1] = {{1, root}};
-    struct buf scratch = {0};
+    SCOPED(buf_finish) struct buf scratch = {0};
     bool same = true;
     for (int n = 1; same && n > 0;) {
         uint32_t v = stack[n - 1].v;
@@ -54,7 +55,6 @@ static inline bool json_same_tree(const struct json_tape *t, const struct json *
             stack[n++].x = json_first(x);
         }
     }
-    buf_finish(&scratch);
     return same;
 }
 
@@ -64,8 +64,8 @@ static inline bool json_same_tree(const struct json_tape *t, const struct json *
  * the tape has read it. */
 static inline bool json_readers_agree(const char *text, size_t n, bool *ret_read)
 {
-    struct json_tape t = {.n = 0};
-    struct json *root = NULL;
+    SCOPED(json_tape_finish) struct json_tape t = {.n = 0};
+    OWNED(json_free) struct json *root = NULL;
     struct kvf_diag d = {""}, d2 = {""};
     size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     int err = json_tape_open(text, n, JSON_MOST, &t, &d), err2 = json_parse(text, n, &root, &d2);
@@ -76,8 +76,6 @@ static inline bool json_readers_agree(const char *text, size_t n, bool *ret_read
                  && (err != KVF_OK || json_check(text + mark, n - mark))
                  && (err2 != KVF_OK || json_same_tree(&t, root));
     *ret_read = err == KVF_OK;
-    json_free(root);
-    json_tape_finish(&t);
     return agree;
 }
 

@@ -30,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from reach import Reach
 
@@ -72,8 +73,7 @@ def all_faults(args):
         room = os.path.basename(path)[:-4]
         if room not in SUITES:
             sys.exit(f"{path}: SUITES of mutate.py does not know this room")
-        with open(path, encoding="utf-8") as f:
-            found += read_faults(room, f.read())
+        found += read_faults(room, Path(path).read_text(encoding="utf-8"))
     found = [f for f in found if not args.room or f.room in args.room.split(",")]
     found = [f for f in found if re.search(args.only, str(f))][::args.sample]
     return found[:args.limit]
@@ -87,8 +87,7 @@ class Tree:
         names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
         names = {n for n in names if n and os.path.isfile(os.path.join(ROOT, n))}
         for name in names:
-            with open(os.path.join(ROOT, name), "rb") as f:
-                self.put(name, f.read())
+            self.put(name, Path(os.path.join(ROOT, name)).read_bytes())
             shutil.copymode(os.path.join(ROOT, name), os.path.join(self.root, name))
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
             subprocess.run(["meson", "setup", self.build, "-Dtests=enabled", "-Ddebug=false", "-Dcuda=disabled"], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
@@ -99,15 +98,13 @@ class Tree:
         path = os.path.join(self.root, name)
         if not os.path.exists(path):
             return None
-        with open(path, "rb") as f:
-            return f.read()
+        return Path(path).read_bytes()
 
     def put(self, name, data):
         if self.get(name) == data:
             return
         os.makedirs(os.path.dirname(os.path.join(self.root, name)), exist_ok=True)
-        with open(os.path.join(self.root, name), "wb") as f:
-            f.write(data)
+        Path(os.path.join(self.root, name)).write_bytes(data)
 
     def test(self, setup, which, jobs):
         """Returns (result, name of the first failed test). The test runner builds the programs that
@@ -211,8 +208,7 @@ def list_faults(faults):
         path = os.path.join(ROOT, f.path)
         there = 0
         if os.path.exists(path):
-            with open(path, encoding="utf-8") as source:
-                there = source.read().count(f.old)
+            there = Path(path).read_text(encoding="utf-8").count(f.old)
         stale += there != 1
         print("stale" if there != 1 else f.room, f, sep="\t")
     print(f"{len(faults)} faults, {stale} stale")

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 OWN = 8  # tests that reach most of a file were made for it, whatever their time
 WRAPPED = "build-reach.sh"  # the wrapper's name, as meson writes it to its log
@@ -24,8 +25,7 @@ exec "$@"
 
 
 def digest(path):
-    with open(path, "rb") as f:
-        return hashlib.sha256(f.read()).hexdigest()[:16]
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
 
 
 def listed(build):
@@ -73,16 +73,14 @@ class Reach:
     def __init__(self, folder, root, build):
         self.path, self.root, self.tests, self.digests = os.path.join(folder, "reach.json"), root, {}, {}
         if os.path.exists(self.path):
-            with open(self.path, encoding="utf-8") as f:
-                known = json.load(f)
+            known = json.loads(Path(self.path).read_text(encoding="utf-8"))
             self.tests, self.digests = known["tests"], known["digests"]
         self.new = sorted({t["name"] for t in listed(build) if "kvfate:long" not in t["suite"]} - set(self.tests))  # new
 
     def measure(self, files):
         build, counts = os.path.join(self.root, "build-reach"), os.path.join(self.root, "build-reach", "counts")
         wrapper = os.path.join(self.root, WRAPPED)
-        with open(wrapper, "w", encoding="ascii") as f:
-            f.write(WRAPPER)
+        Path(wrapper).write_text(WRAPPER, encoding="ascii")
         os.chmod(wrapper, 0o755)
         if not os.path.exists(os.path.join(build, "build.ninja")):
             subprocess.run(["meson", "setup", build, "-Dtests=enabled", "-Ddebug=false", "-Db_coverage=true"], cwd=self.root, check=True,
@@ -99,8 +97,7 @@ class Reach:
         known = tests_of(build)
         for name in os.listdir(counts):
             folder = os.path.join(counts, name)
-            with open(os.path.join(folder, "argv"), encoding="utf-8") as f:
-                test, seconds = known[f.read()]
+            test, seconds = known[Path(os.path.join(folder, "argv")).read_text(encoding="utf-8")]
             mine = self.tests.setdefault(test, {"seconds": seconds, "lines": {}})
             for path, lines in lines_of(folder, build, self.root, files).items():
                 mine["lines"][path] = sorted({*mine["lines"].get(path, []), *lines})

@@ -109,7 +109,7 @@ figures() {
     say "AddressSanitizer and UndefinedBehaviorSanitizer: figures, report, draw, blocks without padding"
     b=build-exact
     suites="heat palette chart curves text"
-    targets="cli/kvfate tests/figures/draw_table tests/figures/make_trace tests/report/make_report_trace"
+    targets="cli/kvfate tests/figures/draw_table tests/analyze/write_kvf tests/report/make_report_trace"
     for suite in $suites; do targets="$targets tests/figures/test_$suite"; done
     build $b -Dsimd=false -Db_sanitize=address,undefined -Db_lundef=false
     targets=
@@ -118,7 +118,7 @@ figures() {
     # a grid, a map of heads, a chart, texts, panels
     /usr/bin/python3 tests/figures/test_contract.py $b/cli/kvfate $b/tests/figures/draw_table "$work/pictures" \
         --only eviction,heads-map,survival,tokens,compare
-    /usr/bin/python3 tests/figures/test_draw.py $b/cli/kvfate $b/tests/figures/make_trace
+    /usr/bin/python3 tests/figures/test_draw.py $b/cli/kvfate $b/tests/analyze/write_kvf
     /usr/bin/python3 tests/report/test_file.py $b/cli/kvfate $b/tests/report/make_report_trace
 }
 

@@ -29,6 +29,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "snapshot"))
 sys.dont_write_bytecode = True
@@ -86,15 +87,13 @@ class Runner:
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             if name != "in" and os.path.isfile(path):
-                with open(path, "rb") as f:
-                    data = f.read()
+                data = Path(path).read_bytes()
                 files[name] = sha(commands.steady(name, data))
                 if len(data) > KEPT or name.endswith(".kvf"):
                     os.remove(path)
         for name, data in (("stdout", stdout), ("stderr", stderr)):
             if data and len(data) <= KEPT:
-                with open(os.path.join(folder, name), "wb") as f:
-                    f.write(data)
+                Path(os.path.join(folder, name)).write_bytes(data)
         if os.listdir(folder) == ["in"]:
             shutil.rmtree(folder)
         # Times, speeds and the build folder are not compared.
@@ -116,8 +115,7 @@ def take(args):
     if not os.path.exists(os.path.join(out, "in")):
         os.symlink("inputs", os.path.join(out, "in"))
     if args.commands:
-        with open(os.path.join(args.commands, "manifest.json"), encoding="utf-8") as f:
-            lines = list(json.load(f)["commands"])
+        lines = list(json.loads(Path(os.path.join(args.commands, "manifest.json")).read_text(encoding="utf-8"))["commands"])
     else:
         lines = list(dict.fromkeys(commands.collect(runner.ask, fixed, args.jobs)))
     lines = [x for x in lines if re.search(args.only, x)]
@@ -133,8 +131,7 @@ def take(args):
 
 
 def load(folder):
-    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:
-        return json.load(f)["commands"]
+    return json.loads(Path(os.path.join(folder, "manifest.json")).read_text(encoding="utf-8"))["commands"]
 
 
 def compare(a, b):

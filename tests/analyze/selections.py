@@ -27,11 +27,6 @@ def last_age(s):
     return np.array([(np.flatnonzero(s[i:, i])[-1] if s[i:, i].any() else -1) for i in range(T)], int)
 
 
-def trivial(alpha, K):
-    """Return which queries see K or fewer entries; alpha [T, T]: query t sees entry i."""
-    return alpha.sum(1) <= K
-
-
 NOBODY, NO, YES, OPEN = 0, 1, 2, 3
 
 

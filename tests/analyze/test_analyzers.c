@@ -1,10 +1,6 @@
 /* test_analyzers.c - checks rules that apply to every analyzer of the list. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "analyzers/analyzer.h"
+#include "tests/suite.h"
 
 static size_t size_of(enum opt_type type)
 {

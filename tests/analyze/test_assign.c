@@ -1,13 +1,7 @@
 /* test_assign.c - compares the best assignment with all permutations for small costs and with its
  * dual for large ones. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <string.h>
-
 #include "analyzers/assign.h"
-#include "base/mem.h"
-#include "base/rng.h"
+#include "tests/suite.h"
 
 /* Returns the minimum total over all injections of rows r.. into columns not in `used`. */
 static double least(const double *cost, size_t rows, size_t columns, size_t r, unsigned used)
@@ -36,8 +30,7 @@ static double total(const double *cost, size_t rows, size_t columns, const size_
 
 Test(assign, finds_the_least_of_all_permutations)
 {
-    struct rng g;
-    rng_init(&g, 3);
+    struct rng g = rng_seeded(3);
     for (int trial = 0; trial < 300; trial++) {
         size_t rows = (size_t)rng_below(&g, 7), columns = rows + (size_t)rng_below(&g, 3);
         double cost[8 * 8];
@@ -58,8 +51,7 @@ Test(assign, proves_large_ones_by_the_dual)
     const size_t rows = 300, columns = 400;
     double *cost = MEM_NEW(double, (rows * columns)), u[300], v[400], dual = 0;
     size_t column[300];
-    struct rng g;
-    rng_init(&g, 4);
+    struct rng g = rng_seeded(4);
     for (size_t i = 0; i < rows * columns; i++)
         cost[i] = rng_uniform(&g);
     cr_assert(eq(int, assign_least(cost, rows, columns, column, u, v), KVF_OK));

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -275,8 +276,7 @@ def real_run(path):
     size = ["--layers", "2", "--heads", "4", "--kv-heads", "2"]
     calls = [[sys.executable, gen_tiny, *size, "--dim", "64", "--head-dim", "16", "-o", gguf],
              [sys.executable, make_gates, "--layout", "rg", *size, "--d-model", "64", "--head-dim", "16", "--seed", "3", "-o", gates]]
-    with open(path("ids"), "w") as f:
-        f.write("7")
+    Path(path("ids")).write_text("7")
     calls.append([kvfate, "run", "--overwrite", "-m", gguf, "--ids", path("ids"), "-n", "90", "--ignore-eos", "--method", "trimkv", "-B", "12",
                   "--gates", gates, "--probes", "full", "-t", "2", "-q", "-o", x])
     calls.append([dump, x, path("")])
@@ -305,15 +305,13 @@ def pictures(x, short, path):
             r = subprocess.run([kvfate, "calibration", trace, "-o", out], capture_output=True, text=True)
             none = trace == path("zero.kvf")
             check(f"figure {ext}", r.returncode == 3 * none and r.stderr.endswith("holds no steps\n" * none) and r.stderr.count("\n") == none, r.stderr)
-            with open(out, "rb") as f:
-                raw.append(f.read())
+            raw.append(Path(out).read_bytes())
         check(f"figure {ext} again", raw[0] == raw[1] and len(raw[0]) > 500)
     width = {}
     for events in ("all", "at-age"):
         subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,64,128,256,512", "-o", path("f.svg")],
                        stdout=subprocess.DEVNULL)
-        with open(path("f.svg"), encoding="utf-8") as f:
-            width[events] = float(re.search(r'width="([0-9.]+)', f.read()).group(1))
+        width[events] = float(re.search(r'width="([0-9.]+)', Path(path("f.svg")).read_text(encoding="utf-8")).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
     # 13 + 3 * 22 + 2 * 5 + 20 mm across, 8 + 19 + 12 mm down; with the key of 8 horizons and "more" 9.5 + 11 * 3.4 + 5 + 1.7
     many = ["--horizon", "1,2,4,8,16,32,3,5,6"]

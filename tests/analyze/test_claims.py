@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -33,8 +34,7 @@ os.mkdir(folder)
 
 
 def put(name, data, where=folder):
-    with open(os.path.join(where, name), "wb") as f:
-        f.write(data if isinstance(data, bytes) else data.encode())
+    Path(os.path.join(where, name)).write_bytes(data if isinstance(data, bytes) else data.encode())
     return os.path.join(where, name)
 
 
@@ -543,8 +543,7 @@ for value in ("alive", "at_risk"):  # the fraction is a quotient of these
     check("--check knows " + value, r.returncode == 0, r.stderr)
 # ---- every numbered figure and table of the papers is in docs/guide/paper-figures.md
 
-with open(os.path.join(ROOT, "docs", "guide", "paper-figures.md"), encoding="utf-8") as f:
-    sections = f.read().split("\n## ")[1:]
+sections = Path(os.path.join(ROOT, "docs", "guide", "paper-figures.md")).read_text(encoding="utf-8").split("\n## ")[1:]
 NUMBERED = {"DBTrimKV": (14, 8), "G-KV": (24, 4), "TRIM-KV, first version": (26, 9), "TRIM-KV, second version": (18, 10), "WG-KV": (16, 1)}
 check("papers", [x.split("\n")[0] for x in sections] == list(NUMBERED))
 for section in sections:

@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unicodedata

@@ -1,15 +1,9 @@
 /* test_classes.c - checks token classes: hand-made texts, texts cut at every place, ill-formed
  * bytes, hostile rules. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "analyzers/classes.h"
-#include "base/mem.h"
-#include "base/rng.h"
+#include "tests/suite.h"
 
 enum { MOST = 4096 };
 
@@ -60,10 +54,9 @@ static const char *named(const struct classes *c, const char *tokens)
 
 static void expect(const char *tokens, const char *want)
 {
-    struct classes *c = NULL;
+    OWNED(classes_close) struct classes *c = NULL;
     cr_assert(classes_open(NULL, &c, NULL) == KVF_OK);
     cr_expect_str_eq(named(c, tokens), want, "%s: %s", tokens, named(c, tokens));
-    classes_close(c);
 }
 
 Test(classes, tokens_by_hand)
@@ -151,14 +144,13 @@ Test(classes, special_tokens_and_roles)
         CLASS_VISION,  CLASS_VISION,  CLASS_SPECIAL, CLASS_WORD,    CLASS_OPERATOR, CLASS_THINK,
         CLASS_THINK,   CLASS_SPECIAL, CLASS_SPECIAL, CLASS_ROLE,    CLASS_SPACE,    CLASS_WORD};
     struct text t = {.n = 0};
-    struct classes *c = NULL;
+    OWNED(classes_close) struct classes *c = NULL;
     for (size_t i = 0; i < sizeof token / sizeof *token; i++)
         add(&t, token[i], strlen(token[i]));
     cr_assert(classes_open(NULL, &c, NULL) == KVF_OK);
     cr_assert(classes_of_text(c, t.bytes, t.end, t.n, t.class, NULL) == KVF_OK);
     for (size_t i = 0; i < t.n; i++)
         cr_expect(t.class[i] == want[i], "%s is %s", token[i], classes_name(c, t.class[i]));
-    classes_close(c);
 }
 
 /* Each byte of a character has the class of the character. */
@@ -170,7 +162,7 @@ Test(classes, characters_in_pieces)
                                    CLASS_NUMBER, CLASS_SPACE,  CLASS_OPERATOR};
     static const size_t length[] = {3, 4, 3, 2, 3, 3};
     struct text t = {.n = 0};
-    struct classes *c = NULL;
+    OWNED(classes_close) struct classes *c = NULL;
     for (size_t i = 0; i < sizeof text - 1; i++)
         add(&t, text + i, 1);
     cr_assert(classes_open(NULL, &c, NULL) == KVF_OK);
@@ -178,17 +170,15 @@ Test(classes, characters_in_pieces)
     for (size_t k = 0, i = 0; k < 6; k++)
         for (size_t b = 0; b < length[k]; b++, i++)
             cr_expect(t.class[i] == want[k], "byte %zu is %s", i, classes_name(c, t.class[i]));
-    classes_close(c);
 }
 
 /* Any bytes, cut anywhere, get a class.  Only ill-formed bytes are words, because no class fits
  * better. */
 Test(classes, any_bytes)
 {
-    struct text *t = MEM_NEW(struct text, 1);
-    struct classes *c = NULL;
-    struct rng r;
-    rng_init(&r, 7);
+    OWNED(mem_free) struct text *t = MEM_NEW(struct text, 1);
+    OWNED(classes_close) struct classes *c = NULL;
+    struct rng r = rng_seeded(7);
     cr_assert(classes_open(NULL, &c, NULL) == KVF_OK);
     for (int round = 0; round < 300; round++) {
         t->n = 0;
@@ -212,8 +202,6 @@ Test(classes, any_bytes)
     add(t, "\xc3", 1); /* its second byte is missing */
     cr_assert(classes_of_text(c, t->bytes, t->end, t->n, t->class, NULL) == KVF_OK);
     cr_expect(t->class[0] == CLASS_WORD && t->class[1] == CLASS_WORD);
-    classes_close(c);
-    mem_free(t);
 }
 
 Test(classes, rules_of_users_come_first_in_their_order)
@@ -224,11 +212,10 @@ Test(classes, rules_of_users_come_first_in_their_order)
         "[[\"salt\", \"salt\"], [\"water\", \"^ ?[sw]\"], [\"word\", \"^7$\"]]",
         "[{\"salt\": \"salt\"}, [\"water\", \"^ ?[sw]\"], {\"word\": \"^7$\"}]"};
     for (int k = 0; k < 3; k++) {
-        struct classes *c = open_json(forms[k], KVF_OK, &d);
+        OWNED(classes_close) struct classes *c = open_json(forms[k], KVF_OK, &d);
         cr_expect_str_eq(named(c, " salty| sea|wait|7|8|sail"),
                          "salt water water word number water");
         cr_expect(classes_count(c) == N_BUILT_IN_CLASSES + 2);
-        classes_close(c);
     }
     struct classes *c = open_json("{\"water\": \"^ ?[sw]\", \"salt\": \"salt\"}", KVF_OK, &d);
     cr_expect_str_eq(named(c, " salty| a salt"), "water salt");
@@ -285,10 +272,10 @@ Test(classes, hostile_rules_end)
     static const char *const hostile[] = {"{\"a\": \"^(a+)+$\"}", "{\"a\": \"(a|aa)+$\"}",
                                           "{\"a\": \"^(?:(?:a?){20}){20}[bd]\"}",
                                           "{\"a\": \"(.*)(.*)(.*)(.*)(.*)(.*)(.*)[bd]\"}"};
-    struct text *t = MEM_NEW(struct text, 1);
+    OWNED(mem_free) struct text *t = MEM_NEW(struct text, 1);
     struct kvf_diag d;
     for (size_t k = 0; k < sizeof hostile / sizeof *hostile; k++) {
-        struct classes *c = open_json(hostile[k], KVF_OK, &d);
+        OWNED(classes_close) struct classes *c = open_json(hostile[k], KVF_OK, &d);
         t->n = 0;
         for (int i = 0; i < 10; i++)
             add(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", 61);
@@ -298,12 +285,10 @@ Test(classes, hostile_rules_end)
                       && strstr(d.text, "\"a\""),
                   "%s: %s", hostile[k], d.text);
         cr_expect(clock() - before < 5 * CLOCKS_PER_SEC, "%s", hostile[k]);
-        classes_close(c);
     }
     /* deep recursion: memory is limited */
     struct classes *c = open_json("{\"a\": \"^(a(?1)?b?)+$|(?R)*x\"}", KVF_OK, &d);
     int err = classes_of_text(c, t->bytes, t->end, t->n, t->class, &d);
     cr_expect(err == KVF_OK || err == KVF_E_LIMIT);
     classes_close(c);
-    mem_free(t);
 }

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from decimal import Decimal, getcontext
+from pathlib import Path
 
 import numpy as np
 
@@ -431,16 +432,14 @@ def check_bytes(files, folder):
         return os.path.join(folder, name)
 
     def bytes_of(name):
-        with open(path(name), "rb") as f:
-            return f.read()
+        return Path(path(name)).read_bytes()
 
     options = ["--criterion", "top64", "--replicates", "30"]
     run("corpus", "survival", *files, *options, "-o", path("whole.tsv"), "--state", path("whole.state"), "-t", 1)
     for n in (2, 5):
         run("corpus", "survival", *files[::-1], *options, "-o", path("t.tsv"), "--state", path(f"t{n}.state"), "-t", n)
         check(f"{n} threads, another order", bytes_of("t.tsv") == bytes_of("whole.tsv") and bytes_of(f"t{n}.state") == bytes_of("whole.state"))
-    with open(path("list"), "w") as f:
-        f.write("# all\n\n" + "\n".join(files) + "\n")
+    Path(path("list")).write_text("# all\n\n" + "\n".join(files) + "\n")
     run("corpus", "survival", os.path.dirname(files[0]), *options, "-o", path("f.tsv"))
     run("corpus", "survival", "@" + path("list"), *options, "-o", path("l.tsv"))
     check("a folder and a list", bytes_of("f.tsv") == bytes_of("l.tsv") == bytes_of("whole.tsv"))
@@ -464,8 +463,7 @@ def check_bytes(files, folder):
     good = bytes_of("whole.state")
     for name, bad, word in (("cut", good[:-9], "checksum"), ("flipped", good[:700] + bytes([good[700] ^ 1]) + good[701:], "checksum"), ("empty", b"", "not the state"),
                             ("newer", good[:8] + struct.pack("<I", 9) + good[12:], "another kvfate"), ("foreign", b"# text\n" * 20, "not the state")):
-        with open(path(name), "wb") as f:
-            f.write(bad)
+        Path(path(name)).write_bytes(bad)
         refused(name, 1, ["merge", path(name)], name, word)
         refused(name, 1, ["corpus", "survival", *files, *options, "--state", path(name)], name, word)
         check(name + ": left alone", bytes_of(name) == bad)
@@ -477,8 +475,7 @@ def check_bad(files, folder, whole):
         return os.path.join(folder, name)
 
     for name, data in (("torn.kvf", b"\x89KVF\r\n\x1a\n"), ("text.kvf", b"hello\n")):
-        with open(path(name), "wb") as f:
-            f.write(data)
+        Path(path(name)).write_bytes(data)
     anonymous = make(write_kvf, path("anonymous.kvf"), [], (L, H, G, 3))
     bare = make(write_kvf, path("bare.kvf"), [Column("tokens.id", "i32", "run", np.arange(5))], (L, H, G, 5))
     bad = [path("torn.kvf"), path("text.kvf"), path("absent.kvf"), anonymous, bare]
@@ -516,8 +513,7 @@ def check_bad(files, folder, whole):
 
 def check_tried_again(files, options, path):
     """Check that a trace that could not be opened or read counts once it can be read."""
-    with open(files[0], "rb") as f:
-        good = f.read()
+    good = Path(files[0]).read_bytes()
     later = path("later.kvf")
     argv = ["corpus", "survival", *files[1:], later, *options, "--state", path("later.state")]
     run("corpus", "survival", *files, *options, "-o", path("all.tsv"), "--state", path("all.state"))
@@ -527,13 +523,11 @@ def check_tried_again(files, options, path):
             if os.path.exists(name):
                 os.remove(name)
         if data:
-            with open(later, "wb") as f:
-                f.write(data)
+            Path(later).write_bytes(data)
         done = run(*argv, code=1)
         check(f"{what}: left out", done.stderr.endswith("1 traces were left out\n"), done.stderr)
         check(f"{what}: still left out", run(*argv, code=1).stderr.endswith("1 traces were left out\n"))
-        with open(later, "wb") as f:
-            f.write(good)
+        Path(later).write_bytes(good)
         run(*argv, "-o", path("later.tsv"))
         for a, b in (("later.tsv", "all.tsv"), ("later.state", "all.state")):
             with open(path(a), "rb") as f, open(path(b), "rb") as g:
@@ -544,8 +538,7 @@ def check_tried_again(files, options, path):
 
 def unreadable(name, good, at):
     """Return True if a trace with this byte inverted opens, but its values cannot be read."""
-    with open(name, "wb") as f:
-        f.write(good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])
+    Path(name).write_bytes(good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])
     codes = [subprocess.run([kvfate, *argv], capture_output=True).returncode for argv in (["info", name], ["survival", name, "--criterion", "top64"])]
     return codes == [0, 1]
 

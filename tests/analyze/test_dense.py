@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class Run:
         if self.name == "ties":
             self.forget_queries()
         ids = np.random.RandomState(len(self.name)).randint(3, 259, prompt)
-        with open(self.path("ids"), "w") as f:
-            f.write(" ".join(map(str, ids)))
+        Path(self.path("ids")).write_text(" ".join(map(str, ids)))
         self.call(self.kvfate, "run", "--overwrite", "-m", self.gguf, "--ids", self.path("ids"), "-n", str(n), "--exact",
                   "--ignore-eos", *method.split(), "--probes", "full", "-t", "2", "-q", "-o", self.kvf)
         self.read_columns()
@@ -71,8 +71,7 @@ class Run:
         for name, (at, size) in g.offset.items():
             if "attn_q" in name:
                 data[at:at + size] = bytes(size)
-        with open(self.gguf, "wb") as f:
-            f.write(data)
+        Path(self.gguf).write_bytes(data)
 
     def read_columns(self):
         self.column = {}
@@ -91,8 +90,7 @@ class Run:
             with np.load(out) as z:
                 return {k: z[k] for k in z.files}
         if ext == "json":
-            with open(out) as f:
-                data = json.load(f)["data"]
+            data = json.loads(Path(out).read_text())["data"]
             return {k: np.array([np.nan if x is None else x for x in v]) for k, v in data.items()}
         with open(out) as f:
             lines = [x.rstrip("\n").split("\t") for x in f if not x.startswith("# ")]

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -69,8 +70,7 @@ def bound(counts, size):
 # ---- the probe, against float64
 
 def write(path, what):
-    with open(path, "w", encoding="ascii") as f:
-        f.write(what if isinstance(what, str) else json.dumps(what))
+    Path(path).write_text(what if isinstance(what, str) else json.dumps(what), encoding="ascii")
     return path
 
 
@@ -86,8 +86,7 @@ class Run:
             for tensor, (at, bytes_) in g.offset.items():
                 if "attn_q" in tensor:
                     data[at:at + bytes_] = bytes(bytes_)
-            with open(gguf, "wb") as f:
-                f.write(data)
+            Path(gguf).write_bytes(data)
         self.model = dense.Llama(gguf)
         if gates:
             self.call(sys.executable, make_gates, "--layout", "rg", "--layers", "2", "--heads", self.model.G, "--kv-heads", self.model.H,

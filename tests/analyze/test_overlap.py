@@ -409,6 +409,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
         return os.path.join(folder, name)
 
     by_hand(inside)
+    steps_by_hand(inside)
     whole_sizes(inside)
     all_sets(inside)
     x = brute_force(inside)

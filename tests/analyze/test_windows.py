@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -44,18 +45,15 @@ def call(*argv):
 def model(path, options):
     """Make a tiny model with a sufficient context."""
     call(sys.executable, gen_tiny, *options.split(), "-o", path)
-    with open(path, "rb") as f:
-        b = f.read()
+    b = Path(path).read_bytes()
     key = b"llama.context_length" + struct.pack("<I", 4)
     assert b.count(key + struct.pack("<I", 512)) == 1
-    with open(path, "wb") as f:
-        f.write(b.replace(key + struct.pack("<I", 512), key + struct.pack("<I", 1024)))
+    Path(path).write_bytes(b.replace(key + struct.pack("<I", 512), key + struct.pack("<I", 1024)))
     return path
 
 
 def run(gguf, folder, prompt, T, options, threads):
-    with open(os.path.join(folder, "ids"), "w") as f:
-        f.write(" ".join(map(str, np.random.RandomState(T).randint(3, 259, prompt))))
+    Path(os.path.join(folder, "ids")).write_text(" ".join(map(str, np.random.RandomState(T).randint(3, 259, prompt))))
     out = os.path.join(folder, "x.kvf")
     call(kvfate, "run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "ids"), "-n", T - prompt + 1 if T > prompt else 0,
          "--exact", "--ignore-eos", *options.split(), "--probes", "evict,window,under", "-t", threads, "-q", "-o", out)
@@ -112,8 +110,7 @@ def verify(name, options, prompt, T, method, folder):
 
 
 def digest(path):
-    with open(path, "rb") as f:
-        return hashlib.sha256(f.read()).hexdigest()
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def same_bytes(folder):

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "libtrace/writer.h"
+#include "tests/scoped.h"
 
 enum { MOST_COLUMNS = 64, MOST_TOKENS = 32768, MOST_LINE = 65536, MOST_TEXT = 1 << 22 };
 enum { MOST_BLOBS = 1024 };
@@ -80,9 +81,8 @@ static int write_blobs(struct kvf_writer *w)
 {
     int err = KVF_OK;
     for (int i = 0; !err && i < n_blobs; i++) {
-        void *zeros = calloc(1, kvf_blob_size(&blobs[i]) + 1);
+        OWNED(free) void *zeros = calloc(1, kvf_blob_size(&blobs[i]) + 1);
         err = zeros ? kvf_write_blob(w, &blobs[i], true, zeros) : KVF_E_NOMEM;
-        free(zeros);
     }
     return err;
 }
@@ -156,8 +156,8 @@ static int write_column(struct kvf_writer *w, int c)
     int layers = columns[c].space == KVF_SPACE_RUN ? 1 : L, err = KVF_OK;
     int together = whole_layers ? heads : 1;
     size_t head = lengths[c] * kvf_dtype_size((enum kvf_dtype)columns[c].dtype);
-    double *v = calloc(T + 1, sizeof *v);
-    unsigned char *out = calloc(T + 1, 8 * (size_t)together);
+    OWNED(free) double *v = calloc(T + 1, sizeof *v);
+    OWNED(free) unsigned char *out = calloc(T + 1, 8 * (size_t)together);
     FILE *f = fopen(files[c], "rb");
     if (!v || !out || !f)
         exit(2);
@@ -173,8 +173,6 @@ static int write_column(struct kvf_writer *w, int c)
                                       columns[c].flags & KVF_COL_SNAPSHOT ? 1 : 0, out);
         }
     fclose(f);
-    free(v);
-    free(out);
     return err;
 }
 

@@ -3,11 +3,11 @@ import argparse
 import hashlib
 import os
 import resource
-import signal
 import struct
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import check  # noqa: E402
@@ -39,8 +39,7 @@ class Suite:
         return os.path.join(self.models, f"tiny{i}.gguf")
 
     def file(self, name, data):
-        with open(self.path(name), "wb") as f:
-            f.write(data)
+        Path(self.path(name)).write_bytes(data)
         return self.path(name)
 
     def count(self, path):
@@ -49,8 +48,7 @@ class Suite:
         for folder, _, names in os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [os.path.basename(path)])]:
             for name in sorted(names):
                 if os.path.isfile(os.path.join(folder, name)):
-                    with open(os.path.join(folder, name), "rb") as f:
-                        digest.update(name.encode() + b"\0" + f.read())
+                    digest.update(name.encode() + b"\0" + Path(os.path.join(folder, name)).read_bytes())
         self.spoiled.add(digest.digest())
 
     def run(self, argv, **more):
@@ -163,10 +161,6 @@ class Gguf:
         for m in self.metadata:
             n += len(self.gen.entry(*m))
         return n, bytearray(data)
-
-
-def killed_by(code):
-    return signal.Signals(-code).name if code < 0 else ""
 
 
 def patched(data, at, fmt, value):

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(HERE, "..", "data")
@@ -153,8 +154,7 @@ class Case:
 
     def run(self, threads, chunk, name, device="cpu"):
         ids, out = self.campaign.path("ids"), self.campaign.path(name)
-        with open(ids, "w") as f:
-            f.write(" ".join(map(str, self.ids)))
+        Path(ids).write_text(" ".join(map(str, self.ids)))
         if os.path.exists(out):
             os.unlink(out)
         exe = self.campaign.exe if device == "cpu" else self.campaign.emulated
@@ -302,8 +302,7 @@ def in_set(head, text):
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return Path(path).read_bytes()
 
 
 def npz(path, names):
@@ -343,8 +342,7 @@ class Campaign:
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=600, env=env)
 
     def golden(self, family):
-        with open(os.path.join(DATA, "golden", family + "_golden.json")) as f:
-            return json.load(f)["cases"][::2]
+        return json.loads(Path(os.path.join(DATA, "golden", family + "_golden.json")).read_text())["cases"][::2]
 
     def tiny(self, folder):
         """Returns (file, options of its generator): grouped, packed weights, one KV head, as many
@@ -372,8 +370,7 @@ class Campaign:
         data = make_gates.build(make_gates.options([
             "--layout", layout, "--layers", str(m["layers"]), "--heads", str(m["heads"]), "--kv-heads", str(m["kv-heads"]),
             "--head-dim", str(m["head-dim"]), "--d-model", str(m["dim"]), "--hidden", "6", "--seed", "5", *more, "-o", out]))
-        with open(out, "wb") as f:
-            f.write(data)
+        Path(out).write_bytes(data)
         return out
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+from pathlib import Path
 
 from harness import Suite
 
@@ -23,8 +24,7 @@ def generate(path):
 
 
 def read(name):
-    with open(os.path.join(GOOD, name), "rb") as f:
-        return f.read()
+    return Path(os.path.join(GOOD, name)).read_bytes()
 
 
 PLAIN = {name: json.loads(read(name)) for name in JSONS}
@@ -44,8 +44,7 @@ def folder(**files):
             os.remove(name)
         if data is None:
             continue
-        with open(name, "wb") as f:
-            f.write(data if isinstance(data, bytes) else json.dumps(data).encode())
+        Path(name).write_bytes(data if isinstance(data, bytes) else json.dumps(data).encode())
     return path
 
 
@@ -89,8 +88,7 @@ s.refused("an empty folder", generate(EMPTY), 1, EMPTY, "config.json", ".gguf")
 for file, words in (("adapter_config.json", ("adapter", "merge")), ("dataset_infos.json", ("data set",)), ("dataset_info.json", ("data set",))):
     path = s.path(file[:9])
     os.makedirs(path, exist_ok=True)
-    with open(os.path.join(path, file), "w") as f:
-        f.write("{}")
+    Path(os.path.join(path, file)).write_text("{}")
     s.refused(f"a folder with {file} alone", generate(path), 1, path, "config.json", *words)
 refused("no config.json", folder(config__json=None), "no config.json")
 refused("no tokenizer.json", folder(tokenizer__json=None), "no tokenizer.json")
@@ -207,8 +205,7 @@ refused("a long name", folder(model__safetensors=weights(head, DATA + bytes(4)))
 SHARDS = s.path("shards")
 hf_folder.write(s.model(), SHARDS, shards=3)
 INDEX = "model.safetensors.index.json"
-with open(os.path.join(SHARDS, INDEX)) as f:
-    INDEXED = json.load(f)
+INDEXED = json.loads(Path(os.path.join(SHARDS, INDEX)).read_text())
 FILES = sorted(set(INDEXED["weight_map"].values()))
 
 
@@ -216,8 +213,7 @@ def sharded(index, without=None):
     path = s.path("n")
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(SHARDS, path)
-    with open(os.path.join(path, INDEX), "wb") as f:
-        f.write(index if isinstance(index, bytes) else json.dumps(index).encode())
+    Path(os.path.join(path, INDEX)).write_bytes(index if isinstance(index, bytes) else json.dumps(index).encode())
     if without:
         os.remove(os.path.join(path, without))
     return path

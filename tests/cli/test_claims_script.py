@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
@@ -45,8 +46,7 @@ esac
 
 with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     log, program, ablate = (os.path.join(work, n) for n in ("log", "kvfate", "ablate"))
-    with open(program, "w", encoding="utf-8") as f:
-        f.write(STAND_IN)
+    Path(program).write_text(STAND_IN, encoding="utf-8")
     os.chmod(program, 0o755)
     os.mkdir(ablate)
 
@@ -55,8 +55,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         open(log, "w").close()
         env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "1", "LENGTH": "256", "ABLATE": ablate, **more}
         r = subprocess.run([os.path.join(ROOT, "python", "kvfate", "claims.sh"), os.path.join(work, out)], env=env, capture_output=True, text=True, timeout=100)
-        with open(log, encoding="utf-8") as f:
-            return r, f.read().splitlines()
+        return r, Path(log).read_text(encoding="utf-8").splitlines()
 
     with open(os.path.join(ROOT, "docs", "studies", "claims.toml"), "rb") as f:
         claims = tomllib.load(f)["claim"]
@@ -106,8 +105,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     own = os.path.join(work, "own")
     os.mkdir(own)
     for name in ("law-1", "law-2", "law-3", "song-1", "song-2"):
-        with open(os.path.join(own, name + ".txt"), "w", encoding="utf-8") as f:
-            f.write(name * 1000)
+        Path(os.path.join(own, name + ".txt")).write_text(name * 1000, encoding="utf-8")
     with open(os.path.join(own, "texts.tsv"), "w", encoding="utf-8") as f:
         f.write("name\tsource\tpart\n" + "".join(f"{n}\t{n[:-2]}\t{p}\n" for n, p in (("law-1", "held-out"), ("law-2", "development"), ("law-3", "development"),
                                                                                       ("song-1", "development"), ("song-2", "held-out"))))
@@ -119,22 +117,18 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
 
     # Texts of sources, a third of them held out by the digests of their names.
     article, maths = os.path.join(work, "articles"), os.path.join(work, "maths")
-    with open(article, "w", encoding="utf-8") as f:
-        f.write("A line of an article about é.\n" * 1000)
-    with open(maths, "w", encoding="utf-8") as f:
-        f.write('{"question": "What is 1 + 1?", "answer": "It is <<1+1=2>>2.\\n#### 2"}\n' * 800)
+    Path(article).write_text("A line of an article about é.\n" * 1000, encoding="utf-8")
+    Path(maths).write_text('{"question": "What is 1 + 1?", "answer": "It is <<1+1=2>>2.\\n#### 2"}\n' * 800, encoding="utf-8")
     env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "5", "BYTES": "3000", "SOURCES": "encyclopedia mathematics guide", "ENCYCLOPEDIA": article, "MATHEMATICS": maths}
     made = os.path.join(work, "texts")
     r = subprocess.run([os.path.join(ROOT, "examples", "claims_texts.sh"), made], env=env, capture_output=True, text=True, timeout=100)
     names = [f"{s}-{i}" for s in ("encyclopedia", "guide", "mathematics") for i in range(5)]
     check("texts", r.returncode == 0 and sorted(os.listdir(made)) == sorted([n + ".txt" for n in names] + ["texts.tsv"]), r.stderr, os.listdir(made))
     for name in names:
-        with open(os.path.join(made, name + ".txt"), encoding="utf-8") as f:
-            text = f.read()
+        text = Path(os.path.join(made, name + ".txt")).read_text(encoding="utf-8")
         check("size of " + name, 2625 <= len(text.encode()) <= 3000 and "<<" not in text, len(text))
     held = {n for s in ("encyclopedia", "guide", "mathematics") for n in sorted((f"{s}-{i}" for i in range(5)), key=lambda n: hashlib.sha256(n.encode()).hexdigest())[:2]}
-    with open(os.path.join(made, "texts.tsv"), encoding="utf-8") as f:
-        parts = {line.split("\t")[0]: line.split("\t")[1:] for line in f.read().splitlines()[1:]}
+    parts = {line.split("\t")[0]: line.split("\t")[1:] for line in Path(os.path.join(made, "texts.tsv")).read_text(encoding="utf-8").splitlines()[1:]}
     check("the held-out third", parts == {n: [n.rsplit("-", 1)[0], "held-out" if n in held else "development"] for n in names}, parts)
     # ---- the real program; with the context of 512 of tiny models, overlap has no earliest window
 
@@ -171,8 +165,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     at = [lines[0].index(c) for c in ("text", "id", "verdict")]
     check("the study has the verdicts", [[x[i] for i in at] for x in lines[1:]] == [["claims", i, v] for i, v in zip(t["id"], t["verdict"])],
           [x for x in zip([[x[i] for i in at] for x in lines[1:]], t["id"], t["verdict"]) if x[0] != ["claims", *x[1:]]], len(lines), len(t["id"]))
-    with open(os.path.join(study, "index.html"), encoding="utf-8") as f:
-        page = f.read()
+    page = Path(os.path.join(study, "index.html")).read_text(encoding="utf-8")
     check("and its page", all(i in page for i in t["id"]) and "tiny-claims-s0-claims.svg" in page and os.path.exists(os.path.join(study, "jobs", "tiny-claims-s0-claims.svg")))
     no_heads = subprocess.run([KVFATE, "heads", "-h"], capture_output=True).returncode != 0
     untrained = {c["id"] for c in claims if c.get("table") == "eval-docs" and c.get("run")}

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
@@ -42,16 +43,13 @@ else:
 
 with tempfile.TemporaryDirectory(prefix="kvfate-trainings-") as work:
     log, program, texts = (os.path.join(work, n) for n in ("log", "kvfate", "texts"))
-    with open(program, "w", encoding="utf-8") as f:
-        f.write(STAND_IN)
+    Path(program).write_text(STAND_IN, encoding="utf-8")
     os.chmod(program, 0o755)
     os.mkdir(texts)
     for name in ("law-0", "law-1", "song-2", "song-0"):
-        with open(os.path.join(texts, name + ".txt"), "w", encoding="utf-8") as f:
-            f.write(name + " «")
+        Path(os.path.join(texts, name + ".txt")).write_text(name + " «", encoding="utf-8")
     for name in ("text.txt", "questions.jsonl"):
-        with open(os.path.join(work, name), "w", encoding="utf-8") as f:
-            f.write("a line\n" * 100)
+        Path(os.path.join(work, name)).write_text("a line\n" * 100, encoding="utf-8")
 
     def script(out, *names, **env):
         """Returns the calls of the program."""
@@ -59,8 +57,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-trainings-") as work:
         r = subprocess.run([sys.executable, os.path.join(ROOT, "gates", "claims_trainings.py"), os.path.join(work, "text.txt"),
                             os.path.join(work, "questions.jsonl"), texts, os.path.join(work, out), *names],
                            env={**os.environ, "KVFATE": program, "LOG": log, **env}, capture_output=True, text=True, timeout=60)
-        with open(log, encoding="utf-8") as f:
-            return r, [line.split() for line in f.read().splitlines()]
+        return r, [line.split() for line in Path(log).read_text(encoding="utf-8").splitlines()]
 
     def rows(out, name):
         with open(os.path.join(work, out, name), encoding="utf-8") as f:

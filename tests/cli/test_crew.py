@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness import Suite
 from results import signed
@@ -38,8 +39,7 @@ TRAIN = ["train", "-m", s.model(6), "--data", data, "--length", "48", "--steps",
 
 
 def read(name):
-    with open(s.path(name), "rb") as f:
-        return f.read()
+    return Path(s.path(name)).read_bytes()
 
 
 def same_folder(a, b):
@@ -117,8 +117,7 @@ def told(p):
 def children(pid):
     """Returns the kvfate processes that an mpirun started."""
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-            found = [int(x) for x in f.read().split()]
+        found = [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
     except OSError:
         return []
     mine = []
@@ -132,8 +131,7 @@ def children(pid):
 
 def read_proc(pid):
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            return f.read()
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness import Suite
 
@@ -44,8 +45,7 @@ def command(name, out, n):
 
 def read(name):
     try:
-        with open(s.path(name), "rb") as f:
-            return f.read()
+        return Path(s.path(name)).read_bytes()
     except OSError:
         return None
 
@@ -56,8 +56,7 @@ def start(argv):
 
 def below(pid):
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-            return [int(x) for x in f.read().split()]
+        return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
     except OSError:
         return []
 

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -23,8 +24,7 @@ HELD = ["--recent", str(W), "--sinks", str(K)]
 
 
 def read(path):
-    with open(path) as f:
-        lines = f.read().splitlines()
+    lines = Path(path).read_text().splitlines()
     meta = dict(x[2:].split(": ", 1) for x in lines if x.startswith("# ") and ": " in x)
     rows = [x.split("\t") for x in lines if not x.startswith("#")]
     return [dict(zip(rows[0], r)) for r in rows[1:]], meta
@@ -218,8 +218,7 @@ def same(name, *argv, model=0):
     outs = []
     for i, more in enumerate((["-t", "1"], ["-t", "2", "--chunk", "7"])):
         effect(*argv, *more, model=model, name=f"same{i}.tsv")
-        with open(s.path(f"same{i}.tsv"), "rb") as f:
-            outs.append(f.read())
+        outs.append(Path(s.path(f"same{i}.tsv")).read_bytes())
     s.check(name + ": threads and chunks change nothing", outs[0] == outs[1])
 
 

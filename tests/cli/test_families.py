@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -23,8 +24,7 @@ import hf_folder  # noqa: E402  (harness puts its folder on the path)
 
 ALL = os.environ.get("KVFATE_TESTS") == "long"
 TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
-with open(os.path.join(HERE, "../data/golden/family_golden.json")) as f:
-    GOLDEN = json.load(f)["cases"]
+GOLDEN = json.loads(Path(os.path.join(HERE, "../data/golden/family_golden.json")).read_text())["cases"]
 CASES = [case["args"].split() for case in GOLDEN if "rope_scale" not in case and "--sinks" not in case["args"]]  # the first ones: their number is their place
 IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
 STEPS, T = 9, 128  # the last token of the answer is not fed back
@@ -193,8 +193,7 @@ def pattern(kind=None, value=None, folder=None, file="m.gguf"):
     path, out = model.write(s.path(file)), s.path("x.npy")
     if folder is not None:
         hf_folder.write(path, s.path("f"))
-        with open(s.path("f/config.json")) as f:
-            config = json.load(f)
+        config = json.loads(Path(s.path("f/config.json")).read_text())
         config = {k: v for k, v in config.items() if k not in ("layer_types", "sliding_window_pattern")}
         hf_folder.write_json(s.path("f"), "config.json", {**config, **folder})
         path = s.path("f")

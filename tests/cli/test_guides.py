@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
@@ -23,8 +24,7 @@ COMMAND = re.compile(r"(kvfate (?!run: )|grep |printf |/usr/bin/python3 )")
 
 def blocks(page):
     """Returns the indented blocks of a page as lists of lines; continuation lines are joined."""
-    with open(os.path.join(root, "docs", "guide", page), encoding="utf-8") as f:
-        text = f.read().replace("\\\n", "")
+    text = Path(os.path.join(root, "docs", "guide", page)).read_text(encoding="utf-8").replace("\\\n", "")
     return [[line[4:] for line in block.split("\n") if line.startswith("    ")]
             for block in re.split(r"\n(?:(?! {4}).*\n)+", text)]
 
@@ -71,8 +71,7 @@ def check_heads_gates(folder):
     with open(os.path.join(folder, "effect.tsv"), encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]
     kl = [float(r[rows[0].index("kl")]) for r in rows[1:] if r[0] != "all"]
-    with open(os.path.join(folder, "duo.safetensors"), "rb") as f:
-        alpha = list(memoryview(f.read()[-4 * len(kl):]).cast("f"))
+    alpha = list(memoryview(Path(os.path.join(folder, "duo.safetensors")).read_bytes()[-4 * len(kl):]).cast("f"))
     check("alphas have the order of the effect", len(kl) == 90 and min(alpha) == 0 and max(alpha) == 1
           and sorted(range(90), key=lambda k: alpha[k]) == sorted(range(90), key=lambda k: (kl[k], k)), alpha, kl)
     with open(os.path.join(folder, "effect.tsv"), encoding="utf-8") as f, open(os.path.join(folder, "cut.tsv"), "w", encoding="utf-8") as to:
@@ -100,10 +99,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-guides-") as folder:
     os.makedirs(os.path.join(folder, "cache"))
     subprocess.run([sys.executable, gen_tiny, *SHAPE, "-o", os.path.join(folder, "cache", MODEL)], check=True)
     os.makedirs(os.path.join(folder, "examples/demo"))
-    with open(os.path.join(root, "examples/demo/problem.txt"), encoding="utf-8") as f:
-        start = f.read()[:600]
-    with open(os.path.join(folder, "examples/demo/problem.txt"), "w", encoding="utf-8") as f:
-        f.write(start)
+    start = Path(os.path.join(root, "examples/demo/problem.txt")).read_text(encoding="utf-8")[:600]
+    Path(os.path.join(folder, "examples/demo/problem.txt")).write_text(start, encoding="utf-8")
     os.makedirs(os.path.join(folder, "docs/reference"))
     shutil.copy(os.path.join(root, "docs/reference/eval.md"), os.path.join(folder, "docs/reference"))
     os.symlink(os.path.join(root, "tests"), os.path.join(folder, "tests"))

@@ -3,7 +3,6 @@
 invalid environment variables."""
 import json
 import os
-import sys
 
 from harness import Suite
 

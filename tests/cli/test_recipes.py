@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -25,8 +26,7 @@ N, BUDGET = 110, 40
 
 def commands(page):
     """Returns the lines of the indented blocks of a page."""
-    with open(page, encoding="utf-8") as f:
-        return [line[4:] for line in f.read().split("\n") if line.startswith("    ")]
+    return [line[4:] for line in Path(page).read_text(encoding="utf-8").split("\n") if line.startswith("    ")]
 
 
 def shell(line, folder, variables):
@@ -125,8 +125,7 @@ def trimkv_figures(folder):
     subprocess.run([sys.executable, gen_tiny, "--arch", "qwen3", *options, "--ffn", "48", "--seed", "21", "--eps", "1e-6", "--rope-base",
                     "1000000", "-o", variables["MODEL"]], check=True)
     shutil.copy(os.path.join(root, "tests/data/recipes/trimkv_weights.pth"), folder)
-    with open(os.path.join(folder, "aime24-1.txt"), "w") as f:
-        f.write("A ferry leaves every nine minutes. How many leave in a day?")
+    Path(os.path.join(folder, "aime24-1.txt")).write_text("A ferry leaves every nine minutes. How many leave in a day?")
     check("the first line is the settings", re.fullmatch(r"MODEL=\S+ PUBLISHED=\S+ GATES=\S+ PROMPT=\S+ N=\d+ BUDGET=\d+", page[0]), page[0])
     check("no command is left out", len(page) >= 18 and all(re.match(r"kvfate|grep|for", x) for x in page[1:]), page)
     for line in page[1:]:

@@ -4,6 +4,7 @@ input."""
 import json
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -72,8 +73,7 @@ def differences(kind, model, ids, window, shift, start=0):
 # ---- the program's output
 
 def read(path):
-    with open(path) as f:
-        lines = f.read().splitlines()
+    lines = Path(path).read_text().splitlines()
     meta = dict(x[2:].split(": ", 1) for x in lines if x.startswith("# ") and ": " in x)
     rows = [x.split("\t") for x in lines if not x.startswith("#")]
     return {name: [r[c] for r in rows[1:]] for c, name in enumerate(rows[0])}, meta
@@ -332,8 +332,7 @@ def chosen_heads():
             s.check(f"{pre} pooled over {text}", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
     argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
     s.accepted("as a figure", [*argv, "--head", "L1K0", "-o", s.path("one.png")])
-    with open(s.path("one.png"), "rb") as f:
-        pixels = png(f.read(), b"table saliency")[3]
+    pixels = png(Path(s.path("one.png")).read_bytes(), b"table saliency")[3]
     s.check("nothing of a low figure is cut off", (pixels[[0, -1]] == 255).all() and (pixels[:, -3:] == 255).all())
     s.accepted("evictions of some heads", ["saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
     t = kvfate.open(s.path("trim.kvf"))
@@ -365,8 +364,7 @@ def forms():
     for threads in "1", "2", "7":
         for name in "x.tsv", "x.kvf", "x.png":
             s.accepted(f"-t {threads} {name}", [*argv, "-t", threads, "-o", s.path(name), *(["--overwrite"] if name == "x.kvf" else [])])
-            with open(s.path(name), "rb") as f:
-                answers.setdefault(name, set()).add(f.read())
+            answers.setdefault(name, set()).add(Path(s.path(name)).read_bytes())
     s.check("equal bytes for any number of threads", all(len(a) == 1 for a in answers.values()), {k: len(a) for k, a in answers.items()})
     table, _ = read(s.path("x.tsv"))
     t = kvfate.open(s.path("x.kvf"))

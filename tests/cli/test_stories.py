@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 from harness import Suite
@@ -29,12 +30,9 @@ LAYERS, HEADS, KV, DIM, VOCAB, BUDGET = 5, 8, 4, 64, 512, 40
 
 STORY = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball. "
          "She wanted to play with it. But her mom said it was not her ball. ")
-with open("story.txt", "w", encoding="utf-8") as f:
-    f.write(STORY)
-with open("long.txt", "w", encoding="utf-8") as f:
-    f.write(STORY * 6)
-with open("prose.txt", "w", encoding="utf-8") as f:
-    f.write("".join(f" = Story {i} = \n \n {' '.join((STORY * 3).split()[i:])} \n \n" for i in range(6)))
+Path("story.txt").write_text(STORY, encoding="utf-8")
+Path("long.txt").write_text(STORY * 6, encoding="utf-8")
+Path("prose.txt").write_text("".join(f" = Story {i} = \n \n {' '.join((STORY * 3).split()[i:])} \n \n" for i in range(6)), encoding="utf-8")
 with open("plan.toml", "w", encoding="utf-8") as f:
     f.write(f'models = ["{MODEL}"]\nmethods = ["full", "h2o"]\nbudgets = [16]\n[[text]]\nname = "prose"\nkind = "documents"\ndata = ["prose.txt"]\n'
             "docs = 2\nprompt_tokens = 60\nscore_tokens = 10\n")

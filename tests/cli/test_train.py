@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from harness import Gguf, Suite
 
@@ -39,8 +40,7 @@ def argv(name, *more, data=(TEXT,), method=METHOD, steps=6, check=0, length=32):
 
 
 def read(name):
-    with open(s.path(name), "rb") as f:
-        return f.read()
+    return Path(s.path(name)).read_bytes()
 
 
 def result(name):
@@ -179,8 +179,7 @@ def kept_teacher():
     swap = [open(x, "rb").read() for x in files]
     for i, x in enumerate(files):  # from another pack, too short, with one bit flipped
         data = swap[(i + 1) % len(swap)] if i % 3 == 0 else swap[i][:-1] if i % 3 == 1 else bytes([swap[i][0] ^ 1]) + swap[i][1:]
-        with open(x, "wb") as f:
-            f.write(data)
+        Path(x).write_bytes(data)
     equal("from damaged states", train("warm.st", "--fresh", "--keep-teacher", length=64), first)
     s.check("damaged ones were written again", [open(x, "rb").read() for x in files] == swap)
     shutil.rmtree(s.path("cache"))

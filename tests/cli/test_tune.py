@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from harness import Gguf, Suite
@@ -35,8 +36,7 @@ def argv(name, *more, model=MODEL, data=TEXT, method="window", budget=16, steps=
 
 
 def read(name):
-    with open(s.path(name), "rb") as f:
-        return f.read()
+    return Path(s.path(name)).read_bytes()
 
 
 def tune(name, *more, **how):
@@ -186,8 +186,7 @@ def families():
 def same_model():
     """With a learning rate close to 0, the new file is the old model, for every layout."""
     for i, model in enumerate([*models(), *families()]):
-        with open(model, "rb") as f:
-            old = File(f.read())
+        old = File(Path(model).read_bytes())
         new = File(tune(f"same{i}.gguf", "--lr", "1e-12", "--type", "f32", model=model, steps=1))
         drop = {b"general.file_type", b"general.alignment"}
         s.check(f"{i}: metadata", {k: v for k, v in old.meta.items() if k not in drop} == {k: v for k, v in new.meta.items() if k != b"kvfate.tuning"})
@@ -236,8 +235,7 @@ def adapters():
     Face's order."""
     more = ("--rank", "3", "--alpha", "5", "--targets", "q,k,v,o,gate,up,down", "--lr", "1e-2")
     for i, (model, heads, kv_heads, halves) in enumerate(((MODEL, 4, 2, False), (models()[2], 4, 2, True))):
-        with open(model, "rb") as f:
-            old = File(f.read())
+        old = File(Path(model).read_bytes())
         arch = old.meta[b"general.architecture"].decode()
         heads, kv_heads = (struct.unpack("<I", old.meta[f"{arch}.attention.{k}".encode()][1][:4])[0] for k in ("head_count", "head_count_kv"))
         new = File(tune(f"low{i}.gguf", *more, "--type", "f32", model=model, steps=5))
@@ -277,8 +275,7 @@ def stored(tensors, notes):
 def foreign_adapters():
     """The output of PEFT: a folder with a configuration, f16, other prefixes; and rejections."""
     r = np.random.default_rng(3)
-    with open(MODEL, "rb") as f:
-        old = File(f.read())
+    old = File(Path(MODEL).read_bytes())
     q = old.tensors[b"blk.1.attn_q.weight"][1]
     names = [f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight" for x in "AB"]
     pair = {names[0]: r.normal(size=(4, q[0])).astype(np.float16), names[1]: r.normal(size=(q[1], 4)).astype(np.float16)}

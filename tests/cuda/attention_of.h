@@ -47,7 +47,7 @@ static inline void right_row(struct setting *s, int g, int r)
     float *p = s->p + at * (size_t)s->k.ld_slot;
     float *out = s->out + (size_t)r * s->in.ld_out + (size_t)(g * D);
     float *span = s->span + (out - s->out);
-    double top = -INFINITY, sum = 0, *x = MEM_NEW(double, (size_t)n);
+    double top = -INFINITY, sum = 0, *x = NEW(double, (size_t)n);
     for (int i = 0; i < n; i++) {
         x[i] = -INFINITY;
         if (!sees(s, g, r, i))
@@ -82,7 +82,6 @@ static inline void right_row(struct setting *s, int g, int r)
             span[d] += (float)(w * fabs(v));
         }
     }
-    mem_free(x);
 }
 
 /* Gives three of four entries after the first third of a head an expiry time. Each query still sees
@@ -109,8 +108,8 @@ static inline void set_windows(struct gpu *g, struct setting *s, struct rng *r)
 static inline void set_pages(struct gpu *g, struct setting *s, struct rng *r)
 {
     int heads = s->a->heads * s->a->group;
-    s->chosen = mem_alloc((size_t)heads * 64, 1);
-    s->page = MEM_NEW(int32_t, (size_t)s->a->heads);
+    s->chosen = host_alloc((size_t)heads * 64, 1);
+    s->page = NEW(int32_t, (size_t)s->a->heads);
     for (int h = 0; h < s->a->heads; h++)
         s->page[h] = s->a->page;
     for (int i = 0; i < heads; i++) {
@@ -129,7 +128,7 @@ static inline struct setting prepare(struct gpu *g, const struct attention_case 
     int G = a->heads * a->group;
     size_t odd = (size_t)(a->T % 2), ld_q = (size_t)(G * a->D) + 4 - odd, rows = (size_t)(G * a->T);
     size_t n_beta = (size_t)(a->heads * s.k.ld_slot);
-    s.q = MEM_NEW(float, ld_q *(size_t)a->T);
+    s.q = NEW(float, ld_q *(size_t)a->T);
     fill(r, s.q, ld_q * (size_t)a->T, 1);
     if (a->halves)
         for (size_t i = 0; i < ld_q * (size_t)a->T; i++)
@@ -143,14 +142,14 @@ static inline struct setting prepare(struct gpu *g, const struct attention_case 
                                   .scale = 0.3f,
                                   .cap = a->cap};
     s.in.q = device_copy(g, s.q, ld_q * (size_t)a->T * 4);
-    s.out = MEM_NEW(float, s.in.ld_out *(size_t)a->T);
+    s.out = NEW(float, s.in.ld_out *(size_t)a->T);
     s.in.out = device_copy(g, s.out, s.in.ld_out * (size_t)a->T * 4);
-    s.span = MEM_NEW(float, s.in.ld_out *(size_t)a->T);
-    s.reach = MEM_NEW(double, rows);
-    s.p = MEM_NEW(float, rows *(size_t)s.k.ld_slot);
-    s.lse = MEM_NEW(double, rows);
-    s.entropy = MEM_NEW(double, rows);
-    s.seen = MEM_NEW(int32_t, rows);
+    s.span = NEW(float, s.in.ld_out *(size_t)a->T);
+    s.reach = NEW(double, rows);
+    s.p = NEW(float, rows *(size_t)s.k.ld_slot);
+    s.lse = NEW(double, rows);
+    s.entropy = NEW(double, rows);
+    s.seen = NEW(int32_t, rows);
     if (a->stay)
         s.in.cache.until = NULL;
     if (a->window)
@@ -158,7 +157,7 @@ static inline struct setting prepare(struct gpu *g, const struct attention_case 
     if (a->page)
         set_pages(g, &s, r);
     if (a->retention) {
-        s.log_beta = MEM_NEW(float, n_beta);
+        s.log_beta = NEW(float, n_beta);
         for (size_t i = 0; i < n_beta; i++)
             s.log_beta[i] = (float)(-0.1 * rng_uniform(r));
         s.in.log_beta = device_copy(g, s.log_beta, n_beta * 4);
@@ -172,20 +171,6 @@ static inline void set_right(struct setting *s)
     for (int i = 0; i < s->in.n_heads; i++)
         for (int t = 0; t < s->a->T; t++)
             right_row(s, i, t);
-}
-
-static inline void drop(struct gpu *g, struct setting *s)
-{
-    void *const device[] = {(void *)s->in.q,        s->in.out,
-                            (void *)s->in.log_beta, (void *)s->in.page,
-                            (void *)s->in.chosen,   (void *)s->in.cache.firm};
-    void *const host[] = {s->q,    s->out,      s->p,      s->lse,  s->entropy, s->span,
-                          s->seen, s->log_beta, s->chosen, s->page, s->reach};
-    for (int i = 0; i < 6; i++)
-        gpu_free(g, device[i]);
-    for (int i = 0; i < 11; i++)
-        mem_free(host[i]);
-    cache_of_drop(g, &s->k);
 }
 
 #endif

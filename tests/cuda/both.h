@@ -6,10 +6,14 @@
 #include "engine/train/ops.h"
 #include "tests/cuda/device.h"
 
-/* The CPU and the device backend, and the random generator for their inputs. */
+/* The CPU and the device backend, the random generator for their inputs, and the device memory that
+ * both_close() frees: floats and ints. */
 struct both {
     struct compute cpu, gpu;
     struct rng r;
+    float **floats;
+    int32_t **ints;
+    size_t n_floats, n_ints;
 };
 
 static inline struct both both_open(bool exact)
@@ -30,7 +34,14 @@ static inline struct both both_open(bool exact)
 
 static inline void both_close(struct both *b)
 {
+    for (size_t i = 0; i < b->n_floats; i++)
+        ops_cuda.device_copy_free(&b->gpu, b->floats[i]);
+    for (size_t i = 0; i < b->n_ints; i++)
+        ops_cuda.free(&b->gpu, b->ints[i]);
+    mem_free(b->floats);
+    mem_free(b->ints);
     compute_close(&b->gpu);
+    device_release(NULL);
 }
 
 /* An array of n random floats with one copy on the host (here) and one on the device (there). */
@@ -41,29 +52,24 @@ struct pair {
 
 static inline struct pair draw(struct both *b, size_t n, double spread)
 {
-    struct pair p = {MEM_NEW(float, n), NULL, n};
+    struct pair p = {NEW(float, n), NULL, n};
     fill(&b->r, p.here, n, spread);
     p.there = ops_cuda.device_copy(&b->gpu, p.here, n);
     cr_assert(ne(ptr, p.there, NULL));
+    b->floats = mem_grow(b->floats, b->n_floats, b->n_floats + 1, sizeof *b->floats);
+    b->floats[b->n_floats++] = p.there;
     return p;
-}
-
-static inline void drop(struct both *b, struct pair *p)
-{
-    ops_cuda.device_copy_free(&b->gpu, p->there);
-    mem_free(p->here);
 }
 
 /* Checks that the device copy equals the host copy within `most`, relative to the largest value. */
 static inline void same_within(struct both *b, const struct pair *p, double most, const char *what)
 {
     struct kvf_diag d = {""};
-    float *got = MEM_NEW(float, p->n);
+    float *got = NEW(float, p->n);
     ops_cuda.to_host(&b->gpu, got, p->there, p->n * sizeof *got);
     cr_expect(eq(int, ops_cuda.check(&b->gpu, &d), KVF_OK), "%s: %s", what, d.text);
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", what, emulation_first_fault());
     cr_expect(le(dbl, distance(got, p->here, p->n), most), "%s", what);
-    mem_free(got);
 }
 
 static inline void same(struct both *b, const struct pair *p, const char *what)
@@ -76,6 +82,8 @@ static inline int32_t *lend(struct both *b, const int32_t *x, size_t n)
 {
     int32_t *p = ops_cuda.alloc(&b->gpu, n, sizeof *p);
     ops_cuda.to_device(&b->gpu, p, x, n * sizeof *p);
+    b->ints = mem_grow(b->ints, b->n_ints, b->n_ints + 1, sizeof *b->ints);
+    b->ints[b->n_ints++] = p;
     return p;
 }
 

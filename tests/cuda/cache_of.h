@@ -29,7 +29,7 @@ static inline struct cache_of cache_of_random(struct gpu *g, struct rng *r, int 
     struct cache_of k = {.heads = heads, .D = D, .half = (size_t)(D * PAGE_SLOTS)};
     int most = 0;
     size_t e = type == KV_F16 ? 2 : 4;
-    k.n = MEM_NEW(int, (size_t)heads);
+    k.n = NEW(int, (size_t)heads);
     for (int h = 0; h < heads; h++) {
         k.n[h] = n[h];
         most = n[h] > most ? n[h] : most;
@@ -37,17 +37,17 @@ static inline struct cache_of cache_of_random(struct gpu *g, struct rng *r, int 
     int per = (most + PAGE_SLOTS - 1) / PAGE_SLOTS;
     k.pages = heads * per;
     k.ld_slot = per * PAGE_SLOTS;
-    k.table = MEM_NEW(int32_t, (size_t)k.pages);
+    k.table = NEW(int32_t, (size_t)k.pages);
     for (int i = 0; i < k.pages; i++) { /* shuffle the pages */
         int j = (int)rng_below(r, (uint64_t)i + 1);
         k.table[i] = k.table[j];
         k.table[j] = i;
     }
     k.pool_bytes = (size_t)k.pages * 2 * k.half * e;
-    k.pool = mem_alloc(k.pool_bytes, 1);
+    k.pool = host_alloc(k.pool_bytes, 1);
     memset(k.pool, 0xff, k.pool_bytes); /* NaN in f16 and in f32 */
-    k.pos = MEM_NEW(int32_t, (size_t)(heads * k.ld_slot));
-    k.until = MEM_NEW(int32_t, (size_t)(heads * k.ld_slot));
+    k.pos = NEW(int32_t, (size_t)(heads * k.ld_slot));
+    k.until = NEW(int32_t, (size_t)(heads * k.ld_slot));
     for (int h = 0; h < heads; h++)
         for (int s = 0; s < n[h]; s++) {
             size_t page = (size_t)k.table[h * per + s / PAGE_SLOTS] * 2 * k.half;
@@ -74,16 +74,6 @@ static inline struct cache_of cache_of_random(struct gpu *g, struct rng *r, int 
     k.c.pos = device_copy(g, k.pos, (size_t)(heads * k.ld_slot) * 4);
     k.c.until = device_copy(g, k.until, (size_t)(heads * k.ld_slot) * 4);
     return k;
-}
-
-static inline void cache_of_drop(struct gpu *g, struct cache_of *k)
-{
-    void *const device[] = {k->c.pool, (void *)k->c.table, (void *)k->c.n, k->c.pos, k->c.until};
-    void *const host[] = {k->pool, k->table, k->n, k->pos, k->until};
-    for (int i = 0; i < 5; i++) {
-        gpu_free(g, device[i]);
-        mem_free(host[i]);
-    }
 }
 
 #endif

@@ -3,17 +3,9 @@
 #ifndef KVF_TESTS_CUDA_DEVICE_H
 #define KVF_TESTS_CUDA_DEVICE_H
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/cuda/gpu.h"
 #include "tests/cuda/emulation_c.h"
+#include "tests/suite.h"
 
 #ifndef EMULATED
 #define EMULATED 1 /* 0 if the kernels run on a real device */
@@ -39,17 +31,69 @@ static inline void device_needed(void)
 static inline struct gpu *device_open(void)
 {
     struct gpu *g = NULL;
-    struct kvf_diag d = {""};
     device_needed();
-    cr_assert(eq(int, gpu_open(0, &g, &d), KVF_OK), "%s", d.text);
+    succeeds(gpu_open(0, &g, &d));
     return g;
+}
+
+/* The memory of a test, on the device and on the host, which device_release() frees. */
+struct test_memory {
+    void *p;
+    bool on_device;
+};
+static struct test_memory *test_memory;
+static size_t n_test_memory;
+
+static inline void *test_keeps(void *p, bool on_device)
+{
+    cr_assert(ne(ptr, p, NULL));
+    test_memory = mem_grow(test_memory, n_test_memory, n_test_memory + 1, sizeof *test_memory);
+    test_memory[n_test_memory++] = (struct test_memory){p, on_device};
+    return p;
+}
+
+/* g is NULL if the test keeps no memory on the device. */
+static inline void device_release(struct gpu *g)
+{
+    for (size_t i = 0; i < n_test_memory; i++)
+        if (test_memory[i].on_device)
+            gpu_free(g, test_memory[i].p);
+        else
+            mem_free(test_memory[i].p);
+    mem_free(test_memory);
+    test_memory = NULL;
+    n_test_memory = 0;
+}
+
+static inline void device_close_owned(struct gpu **g)
+{
+    device_release(*g);
+    gpu_close(*g);
+}
+
+/* Return zeroed memory on the host, and memory on the device; the test keeps both. */
+static inline void *host_alloc(size_t n, size_t size)
+{
+    return test_keeps(mem_alloc(n, size), false);
+}
+#define NEW(type, n) ((type *)host_alloc(n, sizeof(type)))
+
+static inline void *device_alloc(struct gpu *g, size_t n, size_t size)
+{
+    return test_keeps(gpu_alloc(g, n, size), true);
 }
 
 static inline void *device_copy(struct gpu *g, const void *host, size_t bytes)
 {
-    void *p = gpu_alloc(g, bytes, 1);
-    cr_assert(ne(ptr, p, NULL));
+    void *p = device_alloc(g, bytes, 1);
     gpu_put(g, p, host, bytes);
+    return p;
+}
+
+static inline void *host_copy(struct gpu *g, const void *device, size_t bytes)
+{
+    void *p = host_alloc(bytes, 1);
+    gpu_get(g, p, device, bytes);
     return p;
 }
 
@@ -59,13 +103,6 @@ static inline void device_check(struct gpu *g, const char *what)
     struct kvf_diag d = {""};
     cr_expect(eq(int, gpu_wait(g, &d), KVF_OK), "%s: %s", what, d.text);
     cr_assert(eq(int, emulation_faults(), 0), "%s: %s", what, emulation_first_fault());
-}
-
-static inline void *host_copy(struct gpu *g, const void *device, size_t bytes)
-{
-    void *p = mem_alloc(bytes, 1);
-    gpu_get(g, p, device, bytes);
-    return p;
 }
 
 static inline void fill(struct rng *r, float *x, size_t n, double spread)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import check  # noqa: E402
@@ -21,8 +22,7 @@ def path(name):
 
 
 def read(name):
-    with open(name, "rb") as f:
-        return f.read()
+    return Path(name).read_bytes()
 
 
 def environment(more):
@@ -48,8 +48,7 @@ def told(name, r, *words, code=1):
 
 def train_data():
     name = path("train.txt")
-    with open(name, "w", encoding="utf-8") as f:
-        f.write("".join(f" = Title {i} = \n" + f" The {i} grey cats of the house sleep .\n" * 12 for i in range(12)))
+    Path(name).write_text("".join(f" = Title {i} = \n" + f" The {i} grey cats of the house sleep .\n" * 12 for i in range(12)), encoding="utf-8")
     return name
 
 

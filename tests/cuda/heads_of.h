@@ -34,14 +34,14 @@ static inline struct bed bed_of(struct gpu *g, struct rng *r, const int *n, enum
     struct bed b = {.g = g, .k = cache_of_random(g, r, HEADS, room, D, type)};
     size_t all = (size_t)(HEADS * b.k.ld_slot);
     b.ld = b.k.ld_slot;
-    b.n = mem_alloc(HEADS, sizeof *b.n);
-    b.gap = MEM_NEW(int32_t, HEADS);
-    b.hole = MEM_NEW(int32_t, HEADS);
-    b.order = MEM_NEW(int32_t, all);
-    b.mark = MEM_NEW(unsigned char, all);
-    b.sum = MEM_NEW(double, all *PER);
-    b.rows = MEM_NEW(float, all *ROWS);
-    b.number = MEM_NEW(float, all);
+    b.n = host_alloc(HEADS, sizeof *b.n);
+    b.gap = NEW(int32_t, HEADS);
+    b.hole = NEW(int32_t, HEADS);
+    b.order = NEW(int32_t, all);
+    b.mark = NEW(unsigned char, all);
+    b.sum = NEW(double, all *PER);
+    b.rows = NEW(float, all *ROWS);
+    b.number = NEW(float, all);
     for (int h = 0; h < HEADS; h++) {
         b.n[h] = n[h];
         for (int i = 0; i < n[h]; i++) { /* positions are 3 apart, in shuffled slots */
@@ -72,19 +72,6 @@ static inline struct bed bed_of(struct gpu *g, struct rng *r, const int *n, enum
     b.h.column[2] = (struct gpu_column){twin(&b, b.number, all * 4), 4, 1, false};
     b.h.n_columns = 3;
     return b;
-}
-
-static inline void bed_drop(struct bed *b)
-{
-    void *const host[] = {b->n, b->gap, b->hole, b->order, b->mark, b->sum, b->rows, b->number};
-    void *const device[] = {
-        b->h.n,       b->h.gap,  b->h.hole,           b->h.slot,           b->h.order,
-        b->h.renamed, b->h.mark, b->h.column[0].data, b->h.column[1].data, b->h.column[2].data};
-    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
-        mem_free(host[i]);
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu_free(b->g, device[i]);
-    cache_of_drop(b->g, &b->k);
 }
 
 static inline void bed_fetch(struct bed *b)

@@ -2,10 +2,19 @@
 #ifndef KVF_TESTS_CUDA_OUTCOME_H
 #define KVF_TESTS_CUDA_OUTCOME_H
 
-#include <stdio.h>
-
 #include "engine/decode/session.h"
 #include "tests/cuda/device.h"
+
+/* Opens a model on a CPU or a device. Skips the test if there is no device. */
+static inline struct engine *open_on(const char *path, const struct backend *backend, bool exact,
+                                     int threads)
+{
+    const struct engine_options opt = {.exact = exact, .n_threads = threads, .backend = backend};
+    struct engine *e = NULL;
+    device_needed();
+    succeeds(engine_open(path, &opt, &e, &d));
+    return e;
+}
 
 struct outcome {
     float *logits; /* [1 + STEPS][vocab] */

@@ -23,7 +23,6 @@ static void check_out(struct gpu *g, const struct setting *s, const char *how)
     size_t n = s->in.ld_out * (size_t)s->a->T;
     float *got = host_copy(g, s->in.out, n * 4);
     cr_expect(le(dbl, distance(got, s->out, n), 1e-5), "%s: %s", s->a->what, how);
-    mem_free(got);
     gpu_zero(g, s->in.out, n * 4);
     device_check(g, s->a->what);
 }
@@ -31,9 +30,9 @@ static void check_out(struct gpu *g, const struct setting *s, const char *how)
 static void check_rows(struct gpu *g, const struct setting *s)
 {
     size_t rows = (size_t)(s->in.n_heads * s->a->T), ld = (size_t)s->k.ld_slot;
-    float *p = gpu_alloc(g, rows * ld, 4), *lse = gpu_alloc(g, rows, 4);
-    float *entropy = gpu_alloc(g, rows, 4);
-    int32_t *seen = gpu_alloc(g, rows, 4);
+    float *p = device_alloc(g, rows * ld, 4), *lse = device_alloc(g, rows, 4);
+    float *entropy = device_alloc(g, rows, 4);
+    int32_t *seen = device_alloc(g, rows, 4);
     gpu_rows(g, &s->in, p, ld, lse, entropy, seen);
     gpu_rows_values(g, &s->in, p, ld);
     float *got = host_copy(g, p, rows * ld * 4), *got_lse = host_copy(g, lse, rows * 4);
@@ -48,14 +47,6 @@ static void check_rows(struct gpu *g, const struct setting *s)
     check_out(g, s, "from rows");
     gpu_rows(g, &s->in, p, ld, NULL, NULL, NULL);
     device_check(g, "rows without numbers");
-    mem_free(got);
-    mem_free(got_lse);
-    mem_free(got_entropy);
-    mem_free(got_seen);
-    gpu_free(g, p);
-    gpu_free(g, lse);
-    gpu_free(g, entropy);
-    gpu_free(g, seen);
 }
 
 /* Cases in which sums may have any order. The queries are rounded to f16 first. */
@@ -74,9 +65,9 @@ static const struct attention_case near_cases[] = {
 static void check_near_rows(struct gpu *g, const struct setting *s)
 {
     size_t rows = (size_t)(s->in.n_heads * s->a->T), ld = (size_t)s->k.ld_slot;
-    float *p = gpu_alloc(g, rows * ld, 4), *lse = gpu_alloc(g, rows, 4);
-    float *entropy = gpu_alloc(g, rows, 4);
-    int32_t *seen = gpu_alloc(g, rows, 4);
+    float *p = device_alloc(g, rows * ld, 4), *lse = device_alloc(g, rows, 4);
+    float *entropy = device_alloc(g, rows, 4);
+    int32_t *seen = device_alloc(g, rows, 4);
     gpu_rows_approx(g, &s->in, p, ld, lse, entropy, seen);
     device_check(g, s->a->what);
     float *got = host_copy(g, p, rows * ld * 4), *got_lse = host_copy(g, lse, rows * 4);
@@ -95,27 +86,18 @@ static void check_near_rows(struct gpu *g, const struct setting *s)
         cr_expect(le(dbl, fabs((double)got_entropy[i] - s->entropy[i]), 3e-5), "%s", s->a->what);
         cr_expect(eq(int, got_seen[i], s->seen[i]), "%s: row %zu", s->a->what, i);
     }
-    void *const host[] = {got, got_lse, got_entropy, got_seen};
-    void *const device[] = {p, lse, entropy, seen};
-    for (int i = 0; i < 4; i++) {
-        mem_free(host[i]);
-        gpu_free(g, device[i]);
-    }
 }
 
 Test(cuda, rows_that_are_near)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 13);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(13);
     for (size_t c = 0; c < sizeof near_cases / sizeof *near_cases; c++) {
         struct setting s = prepare(g, &near_cases[c], &r);
         set_right(&s);
         emulation_seed(c);
         check_near_rows(g, &s);
-        drop(g, &s);
     }
-    gpu_close(g);
 }
 
 /* Heads of two layers with queries in separate places give the rows that each layer gives when
@@ -125,12 +107,11 @@ Test(cuda, rows_of_several_layers)
     const struct attention_case a = {"layers", 4, 3, 40,    1, {150, 97, 64, 1},
                                      KV_F16,   0, 0, false, 0};
     enum { APART = 6 * 40 + 8 };
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 14);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(14);
     struct setting s = prepare(g, &a, &r);
     size_t ld = (size_t)s.k.ld_slot, rows = 12;
-    float *p = gpu_alloc(g, 2 * rows * ld, 4), *q = gpu_alloc(g, 2 * APART, 4);
+    float *p = device_alloc(g, 2 * rows * ld, 4), *q = device_alloc(g, 2 * APART, 4);
     gpu_rows(g, &s.in, p, ld, NULL, NULL, NULL);
     for (int l = 0; l < 2; l++)
         gpu_copy(g, q + l * APART, s.in.q + l * 6 * 40, 6 * 40 * 4);
@@ -143,11 +124,6 @@ Test(cuda, rows_of_several_layers)
     device_check(g, a.what);
     float *got = host_copy(g, p, 2 * rows * ld * 4);
     cr_expect(zero(int, memcmp(got, got + rows * ld, rows * ld * 4)));
-    mem_free(got);
-    gpu_free(g, p);
-    gpu_free(g, q);
-    drop(g, &s);
-    gpu_close(g);
 }
 
 /* Allocates rows of weights with their statistics on the device. */
@@ -155,23 +131,21 @@ static struct gpu_seen_rows rows_for(struct gpu *g, const struct setting *s)
 {
     size_t heads = (size_t)s->in.n_heads, ld = (size_t)s->k.ld_slot;
     return (struct gpu_seen_rows){s->in,
-                                  gpu_alloc(g, heads * ld, 4),
+                                  device_alloc(g, heads * ld, 4),
                                   ld,
-                                  gpu_alloc(g, heads, 4),
-                                  gpu_alloc(g, heads, 4),
-                                  gpu_alloc(g, heads, 4)};
+                                  device_alloc(g, heads, 4),
+                                  device_alloc(g, heads, 4),
+                                  device_alloc(g, heads, 4)};
 }
 
 static void same_bytes(struct gpu *g, const void *a, const void *b, size_t bytes, const char *what)
 {
     void *one = host_copy(g, a, bytes), *other = host_copy(g, b, bytes);
     cr_expect(zero(int, memcmp(one, other, bytes)), "%s", what);
-    mem_free(one);
-    mem_free(other);
 }
 
-/* Checks that the rows x of a sequence equal those of gpu_rows() for only this sequence. Frees
- * both. */
+/* Checks that the rows x of a sequence equal those of gpu_rows() for only this
+ * sequence. */
 static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen_rows *x)
 {
     size_t heads = (size_t)s->in.n_heads;
@@ -181,9 +155,6 @@ static void expect_alone(struct gpu *g, const struct setting *s, struct gpu_seen
     same_bytes(g, x->lse, y.lse, heads * 4, s->a->what);
     same_bytes(g, x->entropy, y.entropy, heads * 4, s->a->what);
     same_bytes(g, x->seen, y.seen, heads * 4, s->a->what);
-    void *const device[] = {x->p, x->lse, x->entropy, x->seen, y.p, y.lse, y.entropy, y.seen};
-    for (int i = 0; i < 8; i++)
-        gpu_free(g, device[i]);
 }
 
 /* Sequences of different lengths in one launch. The longest is neither first nor last, and some
@@ -193,9 +164,8 @@ Test(cuda, rows_of_several_sequences)
     static const int n[GPU_TOGETHER][2] = {{3, 64},  {70, 1},   {2, 5},    {141, 200},
                                            {65, 63}, {64, 128}, {129, 20}, {1, 9}};
     static const int n_of[] = {1, 3, GPU_TOGETHER};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 15);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(15);
     for (int k = 0; k < 6; k++) {
         struct attention_case a[GPU_TOGETHER];
         struct setting s[GPU_TOGETHER];
@@ -216,20 +186,16 @@ Test(cuda, rows_of_several_sequences)
         }
         gpu_rows_together(g, rows, count);
         device_check(g, "together");
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++)
             expect_alone(g, &s[i], &rows[i]);
-            drop(g, &s[i]);
-        }
     }
     device_check(g, "alone");
-    gpu_close(g);
 }
 
 Test(cuda, attention)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 11);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(11);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct setting s = prepare(g, &cases[c], &r);
         set_right(&s);
@@ -240,17 +206,14 @@ Test(cuda, attention)
                 check_out(g, &s, "prompt");
             }
             if (s.a->T == 1) {
-                float *work = gpu_alloc(g, gpu_step_work(&s.in), 4);
+                float *work = device_alloc(g, gpu_step_work(&s.in), 4);
                 gpu_zero(g, work, gpu_step_work(&s.in) * 4);
                 gpu_attend_step(g, &s.in, &work, 1);
                 check_out(g, &s, "step");
-                gpu_free(g, work);
             }
         }
         check_rows(g, &s);
-        drop(g, &s);
     }
-    gpu_close(g);
 }
 
 /* In a plain case the rows equal those of the C reference bit for bit. A real device has a
@@ -258,12 +221,11 @@ Test(cuda, attention)
 Test(cuda, rows_are_those_of_the_reference)
 {
     const struct attention_case a = {"exact", 2, 2, 64, 19, {150, 97}, KV_F32, 0, 0, false, 0};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 12);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(12);
     struct setting s = prepare(g, &a, &r);
     size_t ld = (size_t)s.k.ld_slot, rows = (size_t)(4 * a.T);
-    float *p = gpu_alloc(g, rows * ld, 4);
+    float *p = device_alloc(g, rows * ld, 4);
     gpu_rows(g, &s.in, p, ld, NULL, NULL, NULL);
     gpu_rows_values(g, &s.in, p, ld);
     float *got = host_copy(g, p, rows * ld * 4);
@@ -271,7 +233,7 @@ Test(cuda, rows_are_those_of_the_reference)
     for (int q = 0; q < 4; q++)
         for (int t = 0; t < a.T; t++) {
             int h = q / 2, n = s.k.n[h] - (a.T - 1 - t);
-            float *row = MEM_NEW(float, ld), sum[64] = {0};
+            float *row = NEW(float, ld), sum[64] = {0};
             const float *pool = s.k.pool, *query = s.q + (size_t)t * s.in.ld_q + q * 64;
             for (int b = 0; b * PAGE_SLOTS < n; b++) {
                 size_t page = (size_t)s.k.table[h * s.k.c.ld_table + b];
@@ -294,13 +256,7 @@ Test(cuda, rows_are_those_of_the_reference)
                          EMULATED ? 0 : 1e-6));
             cr_expect(le(dbl, distance(out + (size_t)t * s.in.ld_out + q * 64, sum, 64),
                          EMULATED ? 0 : 1e-6));
-            mem_free(row);
         }
-    mem_free(got);
-    mem_free(out);
-    gpu_free(g, p);
-    drop(g, &s);
-    gpu_close(g);
 }
 
 /* ---- keys rotated by ranks */
@@ -352,12 +308,11 @@ static void check_queries(const struct cache_of *k, const float *got, const floa
 static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
 {
     static const int n[] = {130, 5, 64};
-    struct rng r;
-    rng_init(&r, 11);
+    struct rng r = rng_seeded(11);
     struct cache_of k = cache_of_random(g, &r, 3, n, D, type);
     size_t slots = (size_t)(3 * k.ld_slot), ld = (size_t)(3 * PER * D + 7), rows = TURNED * ld;
-    int32_t *rank = MEM_NEW(int32_t, slots);
-    float *turns = MEM_NEW(float, (size_t)(130 * n_rot)), *q = MEM_NEW(float, rows);
+    int32_t *rank = NEW(int32_t, slots);
+    float *turns = NEW(float, (size_t)(130 * n_rot)), *q = NEW(float, rows);
     for (int h = 0; h < 3; h++)
         for (int s = 0; s < n[h]; s++)
             rank[h * k.ld_slot + s] = (s * 7 + 3) % n[h];
@@ -369,7 +324,7 @@ static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
     int32_t *d_rank = device_copy(g, rank, slots * 4);
     float *d_q = device_copy(g, q, rows * 4);
     size_t bytes = (size_t)k.pages * 2 * k.half * 4;
-    struct gpu_ranks how = {d_rank, n_rot ? d_turns : NULL, n_rot, gpu_alloc(g, bytes, 1)};
+    struct gpu_ranks how = {d_rank, n_rot ? d_turns : NULL, n_rot, device_alloc(g, bytes, 1)};
     gpu_turn_keys(g, &k.c, &how);
     gpu_turn_queries(g, &k.c, &how, d_q, ld, 3 * PER, TURNED);
     float *pages = host_copy(g, how.pages, bytes), *got = host_copy(g, d_q, rows * 4);
@@ -379,21 +334,13 @@ static void turned_case(struct gpu *g, enum kv_type type, int D, int n_rot)
     for (int t = 0; t < TURNED; t++) /* no entry after the queries */
         cr_expect(zero(int, memcmp(got + (size_t)(t + 1) * ld - 7, q + (size_t)(t + 1) * ld - 7,
                                    7 * sizeof *q)));
-    void *const device[] = {d_turns, d_rank, d_q, how.pages};
-    void *const host[] = {rank, turns, q, pages, got};
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu_free(g, device[i]);
-    for (size_t i = 0; i < sizeof host / sizeof *host; i++)
-        mem_free(host[i]);
-    cache_of_drop(g, &k);
 }
 
 Test(attention, keys_and_queries_are_turned_by_ranks, .timeout = 60)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     turned_case(g, KV_F32, 16, 16);
     turned_case(g, KV_F16, 20, 12);
     turned_case(g, KV_F32, 6, 0);
     turned_case(g, KV_F16, 256, 256);
-    gpu_close(g);
 }

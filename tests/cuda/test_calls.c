@@ -56,11 +56,9 @@ struct crowd {
 
 static void gather(struct crowd *x, const char *method)
 {
-    struct kvf_diag d = {""};
-    struct engine_options opt = {.n_threads = 1, .backend = &backend_cuda};
     int32_t ids[PROMPT];
     int prompt = stride(2) == 1 || method_unbudgeted(method) ? PROMPT : BRIEF;
-    cr_assert(zero(int, engine_open(tiny_path(0), &opt, &x->e, &d)), "%s", d.text);
+    x->e = open_on(tiny_path(0), &backend_cuda, false, 1);
     struct choice c = choose(method, method_unbudgeted(method) ? 0 : BUDGET);
     x->gates = method_gates(&c.row) ? open_gates(x->e, "rg") : NULL;
     struct session_options how = {
@@ -69,7 +67,7 @@ static void gather(struct crowd *x, const char *method)
     for (int i = 0; i < PROMPT; i++)
         ids[i] = (i * i + 1) % x->e->config.vocab;
     for (int i = 0; i < x->n; i++) {
-        cr_assert(zero(int, session_create(x->e, &how, &x->s[i], &d)), "%s", d.text);
+        succeeds(session_create(x->e, &how, &x->s[i], &d));
         cr_assert(zero(int, sampler_init(&x->by[i], 0.8, 0.9, 5, x->e->config.vocab)));
         cr_assert(zero(int, session_prompt(x->s[i], ids, prompt - i, NULL, NULL)));
         session_set_sampler(x->s[i], &x->by[i]);
@@ -90,7 +88,7 @@ static void part(struct crowd *x)
 /* Returns the maximum counts of any step of n sessions after the graphs are built. */
 static struct counts count(const char *method, int n)
 {
-    struct crowd x = {.n = n};
+    SCOPED(part) struct crowd x = {.n = n};
     struct counts most = {0};
     int32_t ids[MOST];
     gather(&x, method);
@@ -102,7 +100,6 @@ static struct counts count(const char *method, int n)
         if (t >= WARM)
             most = most_of(&most, &then);
     }
-    part(&x);
     return most;
 }
 

@@ -1,8 +1,6 @@
 /* test_chunks.c - chunked prefill on the device and on the CPU. Caches must agree slot by slot, and
  * logits must agree. Also tests the number of waits, the bytes copied to the host, and the kernels
  * for chunks. */
-#include <stdio.h>
-
 #include "engine/cuda/heads.h"
 #include "engine/decode/session.h"
 #include "tests/cuda/cache_of.h"
@@ -185,7 +183,7 @@ Test(chunks, entries_move_between_chunks, .timeout = 300)
 Test(chunks, entries_move_by_one_copy, .timeout = 120)
 {
     const struct run run = {"wgkv:local=8", 0, "wgkv", false, 512, NULL};
-    struct player p = open_player(&run, &backend_cuda);
+    SCOPED(close_player) struct player p = open_player(&run, &backend_cuda);
     struct count c = {.n = 0};
     int32_t ids[CAP];
     if (!EMULATED)
@@ -194,7 +192,6 @@ Test(chunks, entries_move_by_one_copy, .timeout = 120)
     cr_assert(zero(int, session_prompt(p.s, ids, 2 * 512 + 100, note, &c)));
     long before = c.copies[1] - c.copies[0], moved = c.copies[2] - c.copies[1];
     cr_expect(le(long, moved, before + 1));
-    close_player(&p);
 }
 
 /* Layers with sliding windows from which entries expire within a chunk, layers with different RoPE
@@ -237,7 +234,7 @@ Test(chunks, wait_once, .timeout = 120)
     if (!EMULATED)
         cr_skip_test("a device does not count");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct player p = open_player(&all[i].run, &backend_cuda);
+        SCOPED(close_player) struct player p = open_player(&all[i].run, &backend_cuda);
         struct count c = {.n = 0};
         int32_t ids[CAP];
         fill_ids(ids, CAP);
@@ -249,7 +246,6 @@ Test(chunks, wait_once, .timeout = 120)
             cr_expect(eq(long, home, (long)needed(&all[i].run, all[i].numbers)), "%s",
                       all[i].run.method);
         }
-        close_player(&p);
     }
 }
 
@@ -257,7 +253,7 @@ Test(chunks, wait_once, .timeout = 120)
 Test(chunks, wait_where_rows_are_watched, .timeout = 60)
 {
     const struct run run = {"snapkv:window=4", 40, NULL, false, CHUNK, NULL};
-    struct player p = open_player(&run, &backend_cuda);
+    SCOPED(close_player) struct player p = open_player(&run, &backend_cuda);
     struct count c = {.n = 0};
     int32_t ids[CAP];
     if (!EMULATED)
@@ -267,7 +263,6 @@ Test(chunks, wait_where_rows_are_watched, .timeout = 60)
     cr_expect(eq(long, c.waits[1] - c.waits[0], 1));
     cr_expect(eq(long, c.waits[2] - c.waits[1], 1));
     cr_expect(gt(long, c.waits[3] - c.waits[2], LAYERS));
-    close_player(&p);
 }
 
 /* The result for a token does not depend on the chunk size, even if sums may have any order. */
@@ -283,12 +278,11 @@ Test(chunks, sizes_change_nothing, .timeout = 120)
     fill_ids(ids, CAP);
     for (int i = 0; i < 6; i += 2) {
         struct player a = open_player(&run[i], &backend_cuda);
-        struct player b = open_player(&run[i + 1], &backend_cuda);
+        SCOPED(close_player) struct player b = open_player(&run[i + 1], &backend_cuda);
         cr_assert(zero(int, session_prompt(a.s, ids, 75, NULL, NULL)));
         cr_assert(zero(int, session_prompt(b.s, ids, 75, NULL, NULL)));
         compare(&run[i], &a, &b, "in other chunks");
         close_player(&a);
-        close_player(&b);
     }
 }
 
@@ -299,12 +293,11 @@ static void pages_case(struct gpu *g, enum kv_type type)
     static const int n[] = {200, 64, 131};
     const int32_t first[] = {63, 61, 128};
     enum { T = 3, OUT = 2 };
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     struct cache_of k = cache_of_random(g, &r, 3, n, 20, type);
     size_t page = 2 * kv_half_bytes(type, 20);
     int32_t *d_first = device_copy(g, first, sizeof first);
-    unsigned char *out = gpu_alloc(g, 3 * OUT, page);
+    unsigned char *out = device_alloc(g, 3 * OUT, page);
     gpu_zero(g, out, 3 * OUT * page);
     gpu_gather_pages(g, &k.c, d_first, T, OUT, out);
     unsigned char *got = host_copy(g, out, 3 * OUT * page);
@@ -318,18 +311,13 @@ static void pages_case(struct gpu *g, enum kv_type type)
             cr_assert(eq(int, got[(size_t)i * page + b], is ? from[b] : 0), "page %d", i);
     }
     device_check(g, "pages");
-    mem_free(got);
-    gpu_free(g, out);
-    gpu_free(g, d_first);
-    cache_of_drop(g, &k);
 }
 
 Test(chunks, pages_come_as_they_are, .timeout = 30)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     pages_case(g, KV_F16);
     pages_case(g, KV_F32);
-    gpu_close(g);
 }
 
 /* gpu_pages_in() copies pages to their places and changes no other page. */
@@ -337,8 +325,8 @@ Test(chunks, pages_go_where_they_belong, .timeout = 30)
 {
     enum { PAGES = 7, SENT = 4, BYTES = 16 * 300 };
     static const int where[SENT] = {5, 0, 6, 2};
-    struct gpu *g = device_open();
-    unsigned char *pinned = gpu_pin(g, SENT, BYTES), *pool = gpu_alloc(g, PAGES, BYTES);
+    OWNED(device_close) struct gpu *g = device_open();
+    unsigned char *pinned = gpu_pin(g, SENT, BYTES), *pool = device_alloc(g, PAGES, BYTES);
     int32_t *to = gpu_pin(g, SENT, sizeof *to);
     gpu_zero(g, pool, PAGES * BYTES);
     for (int i = 0; i < SENT; i++)
@@ -356,11 +344,8 @@ Test(chunks, pages_go_where_they_belong, .timeout = 30)
             cr_assert(eq(int, got[p * BYTES + b], from < 0 ? 0 : pinned[from * BYTES + b]),
                       "page %d", p);
     }
-    mem_free(got);
-    gpu_free(g, pool);
     gpu_unpin(g, pinned);
     gpu_unpin(g, to);
-    gpu_close(g);
 }
 
 static bool same_entry(const unsigned char *a, int i, const unsigned char *b, int j,
@@ -380,10 +365,9 @@ static void join_case(struct gpu *g, enum kv_type type, int D)
 {
     enum { PAGES = 6, JOBS = 3, JOB = 1 + PAGE_SLOTS };
     size_t page = 2 * kv_half_bytes(type, D);
-    unsigned char *pool = mem_alloc(PAGES, page);
+    unsigned char *pool = host_alloc(PAGES, page);
     int32_t jobs[JOBS * JOB];
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (size_t i = 0; i < PAGES * page; i++)
         pool[i] = (unsigned char)rng_below(&r, 256);
     for (int i = 0; i < JOBS * JOB; i++) {
@@ -407,19 +391,14 @@ static void join_case(struct gpu *g, enum kv_type type, int D)
                                  D),
                       "page %d, slot %d", p, i);
         }
-    mem_free(got);
-    mem_free(pool);
-    gpu_free(g, d_pool);
-    gpu_free(g, d_jobs);
 }
 
 Test(chunks, pages_are_put_together, .timeout = 30)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     join_case(g, KV_F16, 64);
     join_case(g, KV_F16, 20);
     join_case(g, KV_F32, 5);
-    gpu_close(g);
 }
 
 /* gpu_put_until() keeps leading entries, sets the expiry of the others, and does not touch new
@@ -428,9 +407,8 @@ Test(chunks, departures_are_put, .timeout = 30)
 {
     static const int n[] = {300, 70};
     static const int32_t first[] = {290, 70}, firm[] = {200, 0};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 7);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(7);
     struct cache_of k = cache_of_random(g, &r, 2, n, 16, KV_F16);
     int32_t *from = gpu_pin(g, 2, (size_t)k.ld_slot * sizeof *from);
     int32_t *d_first = device_copy(g, first, sizeof first),
@@ -452,10 +430,6 @@ Test(chunks, departures_are_put, .timeout = 30)
         cr_assert(eq(int, k.until[i], want), "%d", i);
     }
     gpu_unpin(g, from);
-    gpu_free(g, d_first);
-    gpu_free(g, d_firm);
-    cache_of_drop(g, &k);
-    gpu_close(g);
 }
 
 /* A stage for many tokens: chains of fused multiply-adds, followed by bias, activation or
@@ -465,10 +439,9 @@ static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, 
     struct gpu_gate_rows s = *a;
     size_t W = (size_t)(s.units * s.N * s.K), B = (size_t)(s.units * s.N);
     size_t X = (size_t)s.T * s.ld_x, O = (size_t)s.T * s.ld_out;
-    float *w = MEM_NEW(float, W), *b = MEM_NEW(float, B), *x = MEM_NEW(float, X);
-    float *y = MEM_NEW(float, O);
-    struct rng r;
-    rng_init(&r, 9);
+    float *w = NEW(float, W), *b = NEW(float, B), *x = NEW(float, X);
+    float *y = NEW(float, O);
+    struct rng r = rng_seeded(9);
     fill(&r, w, W, 0.3);
     fill(&r, b, B, 1);
     fill(&r, x, X, 1);
@@ -495,17 +468,11 @@ static void stage_case(struct gpu *g, const struct gpu_gate_rows *a, bool bias, 
         cr_assert(s.last ? fabsf(got[i] - want) <= 1e-6f : got[i] == want, "%d, %d: %g is not %g",
                   t, at, (double)got[i], (double)want);
     }
-    void *const device[] = {(void *)s.w, (void *)s.bias, (void *)s.x, (void *)s.with, s.out};
-    for (int i = 0; i < 5; i++)
-        gpu_free(g, device[i]);
-    float *const host[] = {w, b, x, y, got};
-    for (int i = 0; i < 5; i++)
-        mem_free(host[i]);
 }
 
 Test(chunks, stages_of_gates, .timeout = 60)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     const struct gpu_gate_rows wide = {
         .units = 2, .N = 40, .K = 44, .T = 70, .ld_x = 88, .ld_out = 80, .act = GATE_ACT_RELU};
     const struct gpu_gate_rows odd = {
@@ -523,7 +490,6 @@ Test(chunks, stages_of_gates, .timeout = 60)
     stage_case(g, &odd, false, false);
     stage_case(g, &odd, true, true);
     stage_case(g, &last, true, false);
-    gpu_close(g);
 }
 
 /* Entries that their gate value admits stay. The others expire after some queries, and all expire
@@ -538,9 +504,8 @@ Test(chunks, admission, .timeout = 30)
                                                {0.5, false, 7, 4},
                                                {0.5, false, 7, 12},
                                                {0.5, true, INT32_MAX, INT32_MAX}};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 6);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(6);
     struct cache_of k = cache_of_random(g, &r, 2, n, 16, KV_F16);
     int32_t *d_first = device_copy(g, first, sizeof first);
     float *d_numbers = device_copy(g, numbers, sizeof numbers);
@@ -559,18 +524,14 @@ Test(chunks, admission, .timeout = 30)
         cr_expect(eq(int, k.until[first[0] - 1], INT32_MAX));
     }
     device_check(g, "admission");
-    gpu_free(g, d_first);
-    gpu_free(g, d_numbers);
-    cache_of_drop(g, &k);
-    gpu_close(g);
 }
 
 /* The data of a parcel is on the host after the wait for it, whatever work follows on the
  * stream. */
 Test(chunks, parcels, .timeout = 30)
 {
-    struct gpu *g = device_open();
-    float *x = gpu_alloc(g, 4, sizeof *x), *y = gpu_alloc(g, 4, sizeof *y);
+    OWNED(device_close) struct gpu *g = device_open();
+    float *x = device_alloc(g, 4, sizeof *x), *y = device_alloc(g, 4, sizeof *y);
     float *home = gpu_pin(g, 8, sizeof *home), one[] = {1, 2, 3, 4}, two[] = {5, 6, 7, 8};
     cr_assert(gpu_parcels_open(g) && gpu_parcels_open(g));
     for (int i = 0; i < 2 * GPU_PARCELS; i++) {
@@ -593,7 +554,4 @@ Test(chunks, parcels, .timeout = 30)
     device_check(g, "parcels");
     cr_expect(home[0] == 5 && home[3] == 8, "what was joined");
     gpu_unpin(g, home);
-    gpu_free(g, x);
-    gpu_free(g, y);
-    gpu_close(g);
 }

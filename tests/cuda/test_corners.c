@@ -9,16 +9,6 @@
 
 enum { CAP = 160 };
 
-static struct engine *open_on(const char *model, const struct backend *backend, bool exact)
-{
-    struct engine_options opt = {.exact = exact, .n_threads = 1, .backend = backend};
-    struct kvf_diag d = {""};
-    struct engine *e = NULL;
-    device_needed();
-    cr_assert(zero(int, engine_open(model, &opt, &e, &d)), "%s", d.text);
-    return e;
-}
-
 static void fill_ids(int32_t *ids)
 {
     for (int i = 0; i < CAP; i++)
@@ -32,21 +22,20 @@ static void adopt(struct session *s, const struct engine *e, const char *method)
     const struct model_config *m = &e->config;
     const struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
     struct choice c = choose(method, method_unbudgeted(method) ? 0 : 30);
-    struct method_state *state = NULL;
+    OWNED(method_state_destroy) struct method_state *state = NULL;
     const struct method_inputs in = {.model = m, .length = CAP, .kernels = &e->kernels};
     cr_assert(zero(int, method_state_create(&c.row, &c.params, &shape, &in, &state)));
     cr_assert(zero(int, session_adopt(s, state)), "%s", method);
-    method_state_destroy(state);
 }
 
 /* Runs a prompt and a step with method full, then with `method`. Returns the last logits,
  * [*ret_n]. */
 static float *under(const struct backend *backend, const char *method, size_t *ret_n)
 {
-    struct engine *e = open_on(tiny_path(0), backend, true);
+    OWNED(engine_close) struct engine *e = open_on(tiny_path(0), backend, true, 1);
     size_t V = *ret_n = (size_t)e->config.vocab;
     struct choice full = choose("full", 0);
-    struct session *s = open_session(e, &full, CAP, 32, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, &full, CAP, 32, NULL);
     float *logits = MEM_NEW(float, V);
     int32_t ids[CAP];
     fill_ids(ids);
@@ -56,8 +45,6 @@ static float *under(const struct backend *backend, const char *method, size_t *r
     cr_assert(zero(int, session_prompt(s, ids + PAGE_SLOTS + 1, 35, NULL, NULL)));
     cr_assert(zero(int, session_step(s, ids[PAGE_SLOTS + 36])));
     memcpy(logits, session_logits(s), V * sizeof *logits);
-    session_destroy(s);
-    engine_close(e);
     return logits;
 }
 
@@ -68,11 +55,10 @@ Test(corners, another_method_has_rooms_of_its_own, .timeout = 60)
     static const char *const then[] = {"local:sinks=2", "h2o"};
     for (int i = 0; i < 2; i++) {
         size_t n;
+        OWNED(mem_free)
         float *cpu = under(&backend_cpu, then[i], &n), *cuda = under(&backend_cuda, then[i], &n);
         cr_expect(le(dbl, distance(cuda, cpu, n), 1e-5), "%s", then[i]);
         cr_assert(zero(int, emulation_faults()), "%s", emulation_first_fault());
-        mem_free(cpu);
-        mem_free(cuda);
     }
 }
 
@@ -88,11 +74,11 @@ static void on_row(void *ctx, const struct attn_row *row)
  * another prompt and more steps. Returns the decisions and the last logits. */
 static struct outcome live(const struct backend *backend, const char *method, double *rows)
 {
-    struct engine *e = open_on(tiny_path(0), backend, true);
+    OWNED(engine_close) struct engine *e = open_on(tiny_path(0), backend, true, 1);
     struct choice c = choose(method, 9);
     size_t V = (size_t)e->config.vocab;
     struct outcome o = {.logits = MEM_NEW(float, V), .n_logits = V};
-    struct session *s = open_session(e, &c, CAP, 0, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, &c, CAP, 0, NULL);
     int32_t ids[CAP];
     fill_ids(ids);
     session_on_evict(s, on_evict, &o);
@@ -108,8 +94,6 @@ static struct outcome live(const struct backend *backend, const char *method, do
     }
     memcpy(o.logits, session_logits(s), V * sizeof *o.logits);
     o.cuts = session_cuts(s);
-    session_destroy(s);
-    engine_close(e);
     return o;
 }
 
@@ -139,9 +123,9 @@ Test(corners, evidence_goes_there_and_back, .timeout = 60)
 /* Returns the logits after a prompt and a step of a model with capped logits, [*ret_n]. */
 static float *capped(const struct backend *backend, size_t *ret_n)
 {
-    struct engine *e = open_on(family_path(5), backend, true);
+    OWNED(engine_close) struct engine *e = open_on(family_path(5), backend, true, 1);
     struct choice full = choose("full", 0);
-    struct session *s = open_session(e, &full, CAP, 0, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, &full, CAP, 0, NULL);
     size_t V = *ret_n = (size_t)e->config.vocab;
     float *logits = MEM_NEW(float, V);
     static const int32_t ids[] = {3, 5, 7};
@@ -149,18 +133,14 @@ static float *capped(const struct backend *backend, size_t *ret_n)
     cr_assert(zero(int, session_prompt(s, ids, 2, NULL, NULL)));
     cr_assert(zero(int, session_step(s, ids[2])));
     memcpy(logits, session_logits(s), V * sizeof *logits);
-    session_destroy(s);
-    engine_close(e);
     return logits;
 }
 
 Test(corners, logits_of_steps_are_capped, .timeout = 60)
 {
     size_t n;
-    float *cpu = capped(&backend_cpu, &n), *cuda = capped(&backend_cuda, &n);
+    OWNED(mem_free) float *cpu = capped(&backend_cpu, &n), *cuda = capped(&backend_cuda, &n);
     cr_expect(le(dbl, distance(cuda, cpu, n), 1e-5));
-    mem_free(cpu);
-    mem_free(cuda);
 }
 
 /* ---- gates */
@@ -169,8 +149,8 @@ Test(corners, logits_of_steps_are_capped, .timeout = 60)
 static float *numbers_of(const struct backend *backend, const char *method, const char *file,
                          bool exact, int n)
 {
-    struct engine *e = open_on(tiny_path(0), backend, exact);
-    struct gates *gates = open_gates(e, file);
+    OWNED(engine_close) struct engine *e = open_on(tiny_path(0), backend, exact, 1);
+    OWNED(gates_close) struct gates *gates = open_gates(e, file);
     struct choice c = choose(method, CAP);
     struct session_options opt = {.method = &c.row,
                                   .params = &c.params,
@@ -179,7 +159,7 @@ static float *numbers_of(const struct backend *backend, const char *method, cons
                                   .cap = CAP,
                                   .chunk = 8};
     struct kvf_diag d = {""};
-    struct session *s = NULL;
+    OWNED(session_destroy) struct session *s = NULL;
     int32_t ids[CAP];
     int heads = e->config.n_layers * e->config.n_kv_heads;
     float *numbers = MEM_NEW(float, (size_t)(heads * n));
@@ -192,9 +172,6 @@ static float *numbers_of(const struct backend *backend, const char *method, cons
     cr_assert(ne(ptr, all.gate, NULL));
     for (int i = 0; i < heads * n; i++)
         numbers[i] = all.gate[i / n * all.cap + i % n];
-    session_destroy(s);
-    gates_close(gates);
-    engine_close(e);
     return numbers;
 }
 
@@ -217,13 +194,12 @@ Test(corners, gates_of_all_layouts, .timeout = 60)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *method = all[i].method, *file = all[i].file;
         float *cpu = numbers_of(&backend_cpu, method, file, all[i].exact, N);
-        float *cuda = numbers_of(&backend_cuda, method, file, all[i].exact, N);
+        OWNED(mem_free) float *cuda = numbers_of(&backend_cuda, method, file, all[i].exact, N);
         double off = distance(cuda, cpu, (size_t)N * HEADS);
         cr_expect(le(dbl, off, all[i].exact ? 1e-5 : 2e-2), "%s, exact %d: %g", file, all[i].exact,
                   off);
         cr_assert(zero(int, emulation_faults()), "%s", emulation_first_fault());
         mem_free(cpu);
-        mem_free(cuda);
     }
 }
 
@@ -237,7 +213,7 @@ static void expect_likelihoods(struct session *s, const float *w, const float *x
 {
     static const int32_t ids[ROWS] = {1, VOCAB - 1, 16 * GPU_SEGMENT};
     size_t d = (size_t)s->e->config.d_model;
-    float *row = MEM_NEW(float, VOCAB);
+    OWNED(mem_free) float *row = MEM_NEW(float, VOCAB);
     cr_assert(zero(int, nll_alloc(s)));
     cr_assert(device_likelihood(s, x, ids, ROWS));
     for (int t = 0; t < ROWS; t++) {
@@ -256,31 +232,28 @@ static void expect_likelihoods(struct session *s, const float *w, const float *x
         cr_expect(epsilon_eq(dbl, (double)s->nll.target_logit[t], (double)row[ids[t]], 1e-4), "%d",
                   t);
     }
-    mem_free(row);
 }
 
 Test(corners, a_vocabulary_of_several_tiles, .timeout = 60)
 {
-    struct engine *e = open_on(tiny_path(0), &backend_cuda, true);
+    OWNED(engine_close) struct engine *e = open_on(tiny_path(0), &backend_cuda, true, 1);
     struct device_weights *there = e->device;
     size_t d = (size_t)e->config.d_model, n = VOCAB * d;
     const struct gpu_matrix own = there->head.part[0];
     int panels = e->weights->head.n_panels;
     float *w = MEM_NEW(float, n), *x = MEM_NEW(float, ROWS *d);
     struct choice full = choose("full", 0);
-    struct rng r;
-    rng_init(&r, 12);
+    struct rng r = rng_seeded(12);
     fill(&r, w, n, 0.2);
     fill(&r, x, ROWS * d, 1);
     float *matrix = device_copy(there->gpu, w, n * sizeof *w);
     there->head.part[0] = (struct gpu_matrix){matrix, WEIGHT_F32, VOCAB, (int)d, d * sizeof *w};
     e->weights->head.n_panels = (VOCAB + PANEL - 1) / PANEL;
     for (int i = 0; i < 2; i++) {
-        struct session *s = open_session(e, &full, CAP, 5, NULL);
+        OWNED(session_destroy) struct session *s = open_session(e, &full, CAP, 5, NULL);
         e->config.logit_cap = 2 * (float)i;
         expect_likelihoods(s, w, x, e->config.logit_cap);
         e->config.logit_cap = 0;
-        session_destroy(s);
     }
     there->head.part[0] = own;
     e->weights->head.n_panels = panels;
@@ -288,5 +261,4 @@ Test(corners, a_vocabulary_of_several_tiles, .timeout = 60)
     gpu_free(there->gpu, matrix);
     mem_free(w);
     mem_free(x);
-    engine_close(e);
 }

@@ -1,7 +1,5 @@
 /* test_decisions.c - decisions on the device: choosing entries to evict, appending entries, and
  * tokens. All results equal brute force bit for bit. */
-#include <stdlib.h>
-
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/cache_of.h"
 #include "tests/engine/drawn.h"
@@ -78,7 +76,7 @@ static void choice_case(struct gpu *g, struct rng *r, int pools, int values, boo
                            1,
                            2,
                            older,
-                           gpu_alloc(g, gpu_choice_bytes(pools, HEADS / pools), 1)};
+                           device_alloc(g, gpu_choice_bytes(pools, HEADS / pools), 1)};
     int64_t *dk = device_copy(g, k, sizeof k);
     gpu_choose(g, &c, pools, HEADS / pools, dk);
     older_wins = older;
@@ -88,25 +86,17 @@ static void choice_case(struct gpu *g, struct rng *r, int pools, int values, boo
     cr_expect(zero(int, memcmp(got, mark, sizeof mark)), "%d pools, %d values", pools, values);
     cr_expect(zero(int, memcmp(got_count, count, sizeof count)), "%d pools, counts", pools);
     device_check(g, "choose");
-    mem_free(got);
-    mem_free(got_count);
-    void *const all[] = {(void *)c.score, (void *)c.pos, c.mark, (void *)c.n,
-                         c.count,         c.scratch,     dk};
-    for (int i = 0; i < 7; i++)
-        gpu_free(g, all[i]);
 }
 
 Test(cuda, choices)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 23);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(23);
     static const int pools[] = {1, 1, 2, 6}, values[] = {2, 3, 100000};
     for (int i = 0; i < 24; i++) { /* few distinct values: ties at the cut */
         emulation_seed((unsigned long long)i);
         choice_case(g, &r, pools[i % 4], values[i % 3], i % 8 >= 4);
     }
-    gpu_close(g);
 }
 
 enum { N_HEADS = 3, D = 20, T = 5, ROW = 2 * N_HEADS * D + 1, FIRST_POS = 900 };
@@ -146,23 +136,17 @@ static void append_case(struct gpu *g, struct rng *r, struct cache_of *k)
         }
     }
     device_check(g, "append");
-    gpu_free(g, d_row);
-    gpu_free(g, d_first);
-    gpu_free(g, d_until);
 }
 
 Test(cuda, appends)
 {
     static const int n[N_HEADS] = {200, 64, 131};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 24);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(24);
     for (int type = KV_F32; type <= KV_F16; type++) {
         struct cache_of k = cache_of_random(g, &r, N_HEADS, n, D, (enum kv_type)type);
         append_case(g, &r, &k);
-        cache_of_drop(g, &k);
     }
-    gpu_close(g);
 }
 
 static int32_t token(struct gpu *g, const float *d_logits, int n, const struct gpu_draw *how)
@@ -170,7 +154,6 @@ static int32_t token(struct gpu *g, const float *d_logits, int n, const struct g
     int32_t id = -1, *d_id = device_copy(g, &id, sizeof id);
     gpu_draw(g, d_id, d_logits, n, how);
     gpu_get(g, &id, d_id, sizeof id);
-    gpu_free(g, d_id);
     return id;
 }
 
@@ -180,9 +163,8 @@ Test(cuda, tokens)
     enum { N = 1001, ROWS = 6 };
     static float x[ROWS * N];
     static const double u[ROWS] = {0, 0.25, 0.5, 0.9, 0.999999, 0.1}, share[] = {1, 0.9, 0.3, 1e-9};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 25);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(25);
     fill(&r, x, ROWS * N, 2);
     for (int i = 0; i < N; i++) {
         x[N + i] = (float)(i % 7);
@@ -197,19 +179,15 @@ Test(cuda, tokens)
         float *d_row = device_copy(g, row, (size_t)n * sizeof *row);
         double *d_u = device_copy(g, &u[at], sizeof *u);
         struct gpu_draw how = {DRAW_LOG2_E / temperature, share[k % 4], NULL,
-                               gpu_alloc(g, gpu_draw_bytes(n), 1)};
+                               device_alloc(g, gpu_draw_bytes(n), 1)};
         for (int j = 1; j < n; j++)
             want = row[j] > row[want] || isnan(row[want]) ? j : want;
         cr_expect(eq(int, token(g, d_row, n, &how), want), "row %d, %d", k / 4, n);
         how.chance = d_u;
         want = drawn(row, n, temperature, share[k % 4], u[at]);
         cr_expect(eq(int, token(g, d_row, n, &how), want), "row %d, %d", k / 4, n);
-        gpu_free(g, d_row);
-        gpu_free(g, d_u);
-        gpu_free(g, how.scratch);
     }
     device_check(g, "tokens");
-    gpu_close(g);
 }
 
 /* A slice of the vocabulary with an incomplete last segment. */
@@ -218,9 +196,8 @@ Test(cuda, segments)
     enum { N = 700, ROWS = 5, WIDE = 768, FIRST = 512, PARTS = 3 };
     static float x[ROWS * WIDE], lse[PARTS * ROWS], target[ROWS];
     static const int32_t ids[ROWS] = {FIRST, FIRST - 1, FIRST + N - 1, FIRST + N, FIRST + 256};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 26);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(26);
     fill(&r, x, ROWS * WIDE, 9);
     float *dx = device_copy(g, x, sizeof x), *d_lse = device_copy(g, lse, sizeof lse);
     float *d_target = device_copy(g, target, sizeof target);
@@ -238,8 +215,4 @@ Test(cuda, segments)
         cr_expect(eq(flt, target[i], here ? x[i * WIDE + ids[i] - FIRST] : 0), "row %d", i);
     }
     device_check(g, "segments");
-    void *const all[] = {dx, d_lse, d_target, d_ids};
-    for (int i = 0; i < 4; i++)
-        gpu_free(g, all[i]);
-    gpu_close(g);
 }

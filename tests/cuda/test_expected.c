@@ -26,7 +26,6 @@ static void take(struct expected *e, struct gpu *g, struct rng *r)
         for (int l = 0; l < L; l++)
             gpu_take_moments(g, q + l * G * D, G, D, sum + l * G * D, outer + l * G * D * D);
         device_check(g, "moments");
-        gpu_free(g, q);
     }
     for (int s = 0; s < 130; s++) {
         int32_t slot[HEADS];
@@ -41,8 +40,9 @@ static void take(struct expected *e, struct gpu *g, struct rng *r)
         e->turns[2 * p + 1] = sin(0.3 * p + 1) * 0.9;
     }
     e->x = (struct gpu_expected){
-        sum,     outer,  device_copy(g, e->turns, sizeof e->turns),         N, PAIRS, scale,
-        epsilon, values, gpu_alloc(g, gpu_expected_bytes(G, e->b.ld, D), 1)};
+        sum,     outer,  device_copy(g, e->turns, sizeof e->turns),
+        N,       PAIRS,  scale,
+        epsilon, values, device_alloc(g, gpu_expected_bytes(G, e->b.ld, D), 1)};
 }
 
 /* Returns channel i of R x. */
@@ -115,9 +115,8 @@ Test(expected, scores_follow_from_moments)
 {
     static const unsigned char due[HEADS] = {1, 1, 1, 1};
     static struct expected e;
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 61);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(61);
     for (int i = 0; i < 4; i++) {
         bool layer = i / 2;
         memset(&e, 0, sizeof e);
@@ -132,17 +131,5 @@ Test(expected, scores_follow_from_moments)
         device_check(g, "expected");
         for (int h = 0; h < (layer ? 1 : H); h++)
             expect_head(&e, LAYER * H + h, layer ? 0 : h * PER, layer ? G : PER, got);
-        mem_free(got);
-        void *const device[] = {(void *)e.x.sum,
-                                (void *)e.x.outer,
-                                (void *)e.x.turns,
-                                (void *)e.x.values,
-                                e.x.scratch,
-                                d_due,
-                                out};
-        for (int k = 0; k < 7; k++)
-            gpu_free(g, device[k]);
-        bed_drop(&e.b);
     }
-    gpu_close(g);
 }

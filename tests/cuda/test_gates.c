@@ -29,10 +29,10 @@ static struct stage_bed stage_bed(struct gpu *g, const struct stage_case *c, str
     struct stage_bed b = {.g = g, .nets_n = n};
     size_t ld = (size_t)c->units * K + (size_t)c->gap;
     b.row = (size_t)c->layers * ld;
-    b.w = mem_alloc(n * K, sizeof *b.w);
-    b.bias = mem_alloc(n, sizeof *b.w);
-    b.x = mem_alloc(ROWS * b.row, sizeof *b.w);
-    b.with = mem_alloc(ROWS * n, sizeof *b.w);
+    b.w = host_alloc(n * K, sizeof *b.w);
+    b.bias = host_alloc(n, sizeof *b.w);
+    b.x = host_alloc(ROWS * b.row, sizeof *b.w);
+    b.with = host_alloc(ROWS * n, sizeof *b.w);
     fill(r, b.w, n * K, 0.3);
     fill(r, b.bias, n, 0.5);
     fill(r, b.x, ROWS * b.row, 1);
@@ -51,16 +51,6 @@ static struct stage_bed stage_bed(struct gpu *g, const struct stage_case *c, str
                                   .output = c->ending,
                                   .last = c->last};
     return b;
-}
-
-static void drop_bed(struct stage_bed *b)
-{
-    void *there[] = {(void *)b->s.w, (void *)b->s.bias, b->d_x, b->d_with, b->d_out};
-    float *here[] = {b->w, b->bias, b->x, b->with};
-    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
-        gpu_free(b->g, there[i]);
-    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
-        mem_free(here[i]);
 }
 
 static double activated(double x, int act)
@@ -118,20 +108,17 @@ static float *run_rows(struct stage_bed *b, const struct stage_case *c, int firs
 
 static void check_stage(struct gpu *g, const struct stage_case *c, bool exact)
 {
-    struct rng r;
-    rng_init(&r, 7);
+    struct rng r = rng_seeded(7);
     struct stage_bed b = stage_bed(g, c, &r);
-    float *alone = mem_alloc(ROWS * b.nets_n, sizeof *alone);
+    float *alone = host_alloc(ROWS * b.nets_n, sizeof *alone);
     for (int row = 0; row < ROWS; row++) {
         float *one = run_rows(&b, c, row, 1, exact);
         memcpy(alone + (size_t)row * b.nets_n, one, b.nets_n * sizeof *one);
-        mem_free(one);
     }
     for (int n = 1; n <= ROWS; n++) {
         float *out = run_rows(&b, c, 0, n, exact);
         cr_expect(zero(int, memcmp(out, alone, (size_t)n * b.nets_n * sizeof *out)),
                   "[%d][%d] %d rows have other bits than one, exact %d", c->N, c->K, n, exact);
-        mem_free(out);
     }
     for (int row = 0; row < ROWS; row++)
         for (int i = 0; i < b.s.nets; i++)
@@ -142,8 +129,6 @@ static void check_stage(struct gpu *g, const struct stage_case *c, bool exact)
                           "[%d][%d] row %d net %d output %d, exact %d", c->N, c->K, row, i, o,
                           exact);
             }
-    mem_free(alone);
-    drop_bed(&b);
 }
 
 /* 1 and 3 outputs are the tail of a warp; 33 are two blocks, 70 three. With 130 and 257 channels,
@@ -160,23 +145,21 @@ Test(gates, stages_are_products_and_what_follows)
         {3, 1, 8, 64, 0, true, false, true, 0, GATE_OUT_LOG_SIGMOID},
         {2, 1, 4, 36, 1, false, false, true, 0, GATE_OUT_LOGIT},
     };
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_stage(g, &cases[i], false);
         check_stage(g, &cases[i], true);
     }
-    gpu_close(g);
 }
 
 /* Runs of two units of three tokens of two rows. The norms differ from token to token. */
 Test(gates, runs_are_joined)
 {
     enum { T = 3, UNITS = 2, N0 = 5, N1 = 40, ALL = N0 + N1, LD = 120, N_ROWS = 2 };
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 3);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(3);
     static float x[N_ROWS][T * LD], norm[2][T * N1];
-    float *d_x[N_ROWS], *d_norm[2], *out = gpu_alloc(g, N_ROWS * T * UNITS * ALL, sizeof *out);
+    float *d_x[N_ROWS], *d_norm[2], *out = device_alloc(g, N_ROWS * T * UNITS * ALL, sizeof *out);
     struct gpu_runs how = {.ld = {LD, LD},
                            .step = {N0, N1},
                            .count = {N0, N1},
@@ -216,14 +199,7 @@ Test(gates, runs_are_joined)
                     cr_expect(le(dbl, fabs((double)*p++ - (double)from[i] * scale), 1e-5),
                               "row %d, token %d, channel %d", row, tu, c);
                 }
-        mem_free(got);
     }
-    for (int i = 0; i < 2; i++) {
-        gpu_free(g, d_x[i]);
-        gpu_free(g, d_norm[i]);
-    }
-    gpu_free(g, out);
-    gpu_close(g);
 }
 
 /* Gate values of three sequences: one has no column, one is not stored anywhere else, and one is
@@ -232,7 +208,7 @@ Test(gates, numbers_are_stored_and_come_home)
 {
     enum { HEADS = 261, LD = 4, N = 3, CAP = 5 };
     static const int32_t now[2] = {3, 1};
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     static float number[N][HEADS], column[N][HEADS * LD], of_token[HEADS * CAP];
     static int32_t slot[N][HEADS];
     struct gpu_numbers of[N];
@@ -262,17 +238,9 @@ Test(gates, numbers_are_stored_and_come_home)
                 cr_expect(eq(flt, got[h * LD + i], i == slot[s][h] ? number[s][h] : 0),
                           "slot %d of head %d of %d", i, h, s);
         }
-        mem_free(got);
-        gpu_free(g, (void *)of[s].from);
-        gpu_free(g, of[s].column);
-        gpu_free(g, (void *)of[s].slot);
     }
     float *kept = host_copy(g, of[1].of_token, sizeof of_token);
     for (int i = 0; i < HEADS * CAP; i++)
         cr_expect(eq(flt, kept[i], i % CAP == now[0] ? number[1][i / CAP] : 0), "%d", i);
-    mem_free(kept);
-    gpu_free(g, of[1].of_token);
-    gpu_free(g, (void *)of[1].now);
     gpu_unpin(g, home);
-    gpu_close(g);
 }

@@ -1,11 +1,8 @@
 /* test_graph.c - device graphs: a replayed graph gives the same bytes as single launches, and
  * changed work is never replayed unchanged. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "engine/device/device.h"
 #include "engine/decode/sampler.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/outcome.h"
 #include "tests/engine/golden.h"
 
 enum { N = 1100 };
@@ -206,7 +203,7 @@ static void put_asides(struct gpu *g, const struct work *w, float *const *more, 
 Test(graph, what_is_aside_waits_for_what_it_leaves)
 {
     enum { ALL = 5 };
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     struct gpu_graph *graph = NULL;
     struct work w[ALL];
     float *more[ALL];
@@ -236,7 +233,6 @@ Test(graph, what_is_aside_waits_for_what_it_leaves)
         gpu_free(g, more[i]);
     }
     device_check(g, "asides");
-    gpu_close(g);
 }
 
 /* No other work waits for low-priority work. Here the trunk overwrites memory that low-priority
@@ -295,16 +291,12 @@ static struct gpu_graph_facts facts_of(const struct session *s)
 /* Runs steps on sampled tokens. The token is sampled on the device (there) or on the host. */
 static struct told play(const char *method, int budget, bool exact, double temperature, bool there)
 {
-    struct kvf_diag d = {""};
-    struct engine_options opt = {.exact = exact, .n_threads = 1, .backend = &backend_cuda};
-    struct engine *e = NULL;
+    OWNED(engine_close) struct engine *e = open_on(tiny_path(4), &backend_cuda, exact, 1);
     struct sampler by;
     int32_t ids[PROMPT];
-    device_needed();
-    cr_assert(zero(int, engine_open(tiny_path(4), &opt, &e, &d)), "%s", d.text);
     size_t V = (size_t)e->config.vocab;
     struct choice c = choose(method, budget);
-    struct session *s = open_session(e, &c, CAP, 0, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, &c, CAP, 0, NULL);
     struct told t = {.logits = MEM_NEW(float, STEPS *V)};
     cr_assert(zero(int, sampler_init(&by, temperature, 0.9, 5, e->config.vocab)));
     for (int i = 0; i < PROMPT; i++)
@@ -325,8 +317,6 @@ static struct told play(const char *method, int budget, bool exact, double tempe
     t.early = emulation_early();
     t.vocab = e->config.vocab;
     sampler_finish(&by);
-    session_destroy(s);
-    engine_close(e);
     return t;
 }
 
@@ -471,7 +461,7 @@ static void put_marked(struct gpu *g, struct work *w, float *late)
 Test(graph, a_mark_waits_for_what_came_before)
 {
     enum { ALL = 4 };
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     struct gpu_graph *graph = NULL;
     struct work w[ALL];
     float *late = gpu_pin(g, N, sizeof *late);
@@ -506,14 +496,13 @@ Test(graph, a_mark_waits_for_what_came_before)
         drop(g, &w[i]);
     gpu_unpin(g, late);
     device_check(g, "a mark");
-    gpu_close(g);
 }
 
 /* Parts of different lengths, one of them empty, and one more part than fits. */
 Test(graph, parts_are_sent_together)
 {
     enum { LONGEST = 700 };
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     struct gpu_parts p = {.n = 0};
     uint32_t *pinned = gpu_pin(g, GPU_MOST_PARTS * LONGEST, sizeof *pinned), *to[GPU_MOST_PARTS];
     gpu_send_parts(g, &p);
@@ -538,13 +527,12 @@ Test(graph, parts_are_sent_together)
     }
     gpu_unpin(g, pinned);
     device_check(g, "parts");
-    gpu_close(g);
 }
 
 /* Host memory is released after the copies that use it are done. */
 Test(graph, copies_end_before_their_memory_goes)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     float *x = gpu_alloc(g, N, sizeof *x), *pinned = gpu_pin(g, N, sizeof *pinned), home[N];
     for (int i = 0; i < N; i++)
         pinned[i] = (float)i;
@@ -557,5 +545,4 @@ Test(graph, copies_end_before_their_memory_goes)
     gpu_get(g, home, x, 0);
     device_check(g, "memory");
     gpu_free(g, x);
-    gpu_close(g);
 }

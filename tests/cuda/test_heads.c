@@ -163,25 +163,17 @@ static void cut_case(struct gpu *g, struct rng *r, enum kv_type type, int togeth
         device_check(g, "cut");
         for (int h = 0; h < HEADS; h++)
             expect_head(&b, &old, h, &p[h], t);
-        void *const host[] = {old.k.pool, old.k.pos, old.sum, old.rows, old.number};
-        for (int i = 0; i < 5; i++)
-            mem_free(host[i]);
-        gpu_free(g, dh);
-        gpu_free(g, ds);
     }
-    bed_drop(&b);
 }
 
 Test(heads, slots_are_left_open_filled_and_closed)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 31);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(31);
     for (int i = 0; i < 4; i++) {
         emulation_seed((unsigned long long)i);
         cut_case(g, &r, i % 2 ? KV_F16 : KV_F32, i < 2 ? 1 : 2);
     }
-    gpu_close(g);
 }
 
 /* ---- a report: the marked entries, and the candidate with the lowest score that was not marked */
@@ -189,9 +181,8 @@ Test(heads, slots_are_left_open_filled_and_closed)
 Test(heads, reports_name_what_goes_and_the_worst_that_stays)
 {
     static const int n[HEADS] = {600, 64, 331, 3};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 32);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(32);
     for (int older = 0; older < 2; older++) {
         struct bed b = bed_of(g, &r, n, KV_F32);
         size_t all = (size_t)(HEADS * b.ld);
@@ -203,9 +194,9 @@ Test(heads, reports_name_what_goes_and_the_worst_that_stays)
         }
         gpu_put(g, b.h.mark, b.mark, all);
         gpu_put(g, b.h.column[2].data, b.number, all * 4);
-        struct gpu_chosen *chosen = gpu_alloc(g, HEADS, sizeof *chosen);
-        int32_t *cursor = gpu_alloc(g, 1, 4), *slot = gpu_alloc(g, all, 4);
-        float *score = gpu_alloc(g, all, 4);
+        struct gpu_chosen *chosen = device_alloc(g, HEADS, sizeof *chosen);
+        int32_t *cursor = device_alloc(g, 1, 4), *slot = device_alloc(g, all, 4);
+        float *score = device_alloc(g, all, 4);
         gpu_report(g, &b.h, b.h.column[2].data, older, chosen, cursor, slot, score);
         struct gpu_chosen *got = host_copy(g, chosen, HEADS * sizeof *got);
         int32_t *got_slot = host_copy(g, slot, all * 4);
@@ -237,15 +228,7 @@ Test(heads, reports_name_what_goes_and_the_worst_that_stays)
                 b.mark[h * b.ld + s] = GPU_STAYS; /* no entry is marked twice */
             }
         }
-        mem_free(got);
-        mem_free(got_slot);
-        mem_free(got_score);
-        void *const device[] = {chosen, cursor, slot, score};
-        for (int i = 0; i < 4; i++)
-            gpu_free(g, device[i]);
-        bed_drop(&b);
     }
-    gpu_close(g);
 }
 
 /* Checks which entries are candidates, and the initial values of a new entry. */
@@ -253,9 +236,8 @@ Test(heads, candidates_lie_between_sinks_and_the_newest)
 {
     static const int n[HEADS] = {70, 1, 64, 3};
     static const unsigned char due[HEADS] = {1, 1, 0, 1};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 39);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(39);
     struct bed b = bed_of(g, &r, n, KV_F32);
     unsigned char *d_due = device_copy(g, due, sizeof due);
     gpu_candidates(g, &b.h, d_due, 6, 99); /* 6 and 99 are both positions of head 0 */
@@ -275,7 +257,4 @@ Test(heads, candidates_lie_between_sinks_and_the_newest)
         cr_expect(eq(int, b.k.pos[h * b.ld + n[h]], 400));
     }
     device_check(g, "candidates");
-    gpu_free(g, d_due);
-    bed_drop(&b);
-    gpu_close(g);
 }

@@ -25,25 +25,20 @@ static void try_capacity(struct both *b, bool global, enum capacity_norm norm, d
     cr_expect(le(dbl, fabs(got - want), 1e-5 * fabs(want)), "capacity %g, not %g", got, want);
     same(b, &sums, "capacity, sums");
     same(b, &d, "capacity, back");
-    ops_cuda.free(&b->gpu, there);
-    drop(b, &lb);
-    drop(b, &sums);
-    drop(b, &d);
 }
 
 Test(train, capacity)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     for (int norm = CAPACITY_CODE; norm <= CAPACITY_SUM; norm++) {
         try_capacity(&b, false, (enum capacity_norm)norm, 4.5);
         try_capacity(&b, true, (enum capacity_norm)norm, 6);
     }
-    both_close(&b);
 }
 
 Test(train, sparsity)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     struct pair gate = draw(&b, T * 3, 1), d = draw(&b, T * 3, 1);
     int32_t first[T];
     cut(&b.r, first, T);
@@ -57,10 +52,6 @@ Test(train, sparsity)
         cr_expect(le(dbl, fabs(got - want), 1e-6 * fabs(want)));
         same(&b, &d, "sparsity");
     }
-    ops_cuda.free(&b.gpu, there);
-    drop(&b, &gate);
-    drop(&b, &d);
-    both_close(&b);
 }
 
 struct quality_case {
@@ -117,7 +108,7 @@ static void try_quality(struct both *b, const struct quality_case *q)
     g.teacher = t.there;
     g.d_matrix = q->learns ? dw.there : NULL;
     struct quality_result want, got;
-    void *here = mem_alloc(ops_cpu.quality_scratch(&b->cpu, &c), 1);
+    void *here = host_alloc(ops_cpu.quality_scratch(&b->cpu, &c), 1);
     void *there = ops_cuda.alloc(&b->gpu, ops_cuda.quality_scratch(&b->gpu, &g), 1);
     ops_cpu.distill_loss(&b->cpu, &c, d.here, &want, here);
     ops_cuda.distill_loss(&b->gpu, &g, d.there, &got, there);
@@ -128,21 +119,16 @@ static void try_quality(struct both *b, const struct quality_case *q)
     cr_expect(eq(i64, got.positions, want.positions));
     same(b, &d, "quality, back");
     same(b, &dw, "quality, the matrix");
-    mem_free(here);
     ops_cuda.free(&b->gpu, there);
     output_matrix_finish(&m);
     output_matrix_finish(&n);
-    struct pair *all[] = {&s, &t, &d, &w, &v, &dw};
-    for (int i = 0; i < 6; i++)
-        drop(b, all[i]);
 }
 
 Test(train, quality)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     for (size_t i = 0; i < sizeof quality_cases / sizeof *quality_cases; i++)
         try_quality(&b, &quality_cases[i]);
-    both_close(&b);
 }
 
 /* ---- gate networks ---- */
@@ -196,7 +182,7 @@ static void run_net(const struct compute *c, struct net_setting *s, bool there)
 
 Test(train, nets)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     for (size_t i = 0; i < sizeof net_cases / sizeof *net_cases; i++) {
         const struct net_case *c = &net_cases[i];
         struct gates_model m = {c->L, c->d, 2 * c->H, c->H, c->D, 1e-5f, 1e4, NULL, &b.cpu.k};
@@ -226,10 +212,5 @@ Test(train, nets)
             same(&b, out[k], what[k]);
         ops_cuda.device_copy_free(&b.gpu, s.n->w_device);
         net_destroy(s.n);
-        struct pair *all[] = {&s.x,       &s.k_pre, &s.k_post, &s.v,      &s.tape,    &s.value,
-                              &s.d_value, &s.grad,  &s.dx,     &s.dk_pre, &s.dk_post, &s.dv};
-        for (int k = 0; k < 12; k++)
-            drop(&b, all[k]);
     }
-    both_close(&b);
 }

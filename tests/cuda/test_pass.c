@@ -2,9 +2,6 @@
  * derivatives by gates, by model weights (low-rank or full) and by cache entries, with several
  * documents and evictions. In f32 they agree within 1e-5 of the largest derivative, with bf16
  * matrix multiplications within 5e-2. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "engine/decode/engine.h"
 #include "engine/train/lora.h"
 #include "engine/train/pass.h"
@@ -45,11 +42,10 @@ static struct engine *open_model(const char *name)
 {
     device_needed();
     char path[4096];
-    struct kvf_diag d = {""};
     struct engine *e = NULL;
     const struct engine_options eo = {.exact = true, .n_threads = 1};
     snprintf(path, sizeof path, "%s/%s", getenv("KVF_TRAIN"), name);
-    cr_assert(zero(int, engine_open(path, &eo, &e, &d)), "%s", d.text);
+    succeeds(engine_open(path, &eo, &e, &d));
     return e;
 }
 
@@ -74,8 +70,7 @@ static void open_tuned(struct side *s, struct engine *e)
     struct kvf_diag d = {""};
     struct lora_options lo = {.rank = 3, .alpha = 5, .targets = 0x7f, .seed = 2};
     bool tied = !gguf_find(e->gguf, "output.weight");
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     must(trainable_create(&s->c, &e->config, e->weights, tied, &s->tuned, &d), &d);
     must(lora_create(s->tuned, &lo, &s->lora, &d), &d);
     fill(&r, s->lora->w, s->lora->n, 0.05);
@@ -156,8 +151,7 @@ static void compare(const struct side *a, const struct side *b, double most, con
 /* Makes a pack of two documents in which a quarter of the entries expires. */
 static void make_pack(const struct model_config *m, int32_t *ids, int32_t *first, int32_t *gone)
 {
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int t = 0; t < N; t++) {
         ids[t] = (int32_t)rng_below(&r, (uint32_t)m->vocab);
         first[t] = t < CUT ? 0 : CUT;
@@ -170,8 +164,9 @@ static void make_pack(const struct model_config *m, int32_t *ids, int32_t *first
 
 static void try_setting(const struct setting *how)
 {
-    struct engine *e = open_model(how->model);
+    OWNED(engine_close) struct engine *e = open_model(how->model);
     int32_t ids[N], first[N];
+    OWNED(mem_free)
     int32_t *gone = MEM_NEW(int32_t, (size_t)(e->config.n_layers * N * e->config.n_kv_heads));
     struct pack pack = {ids, first, N};
     struct side cpu, exact, bf16;
@@ -187,8 +182,6 @@ static void try_setting(const struct setting *how)
         compare(&cpu, &bf16, 5e-2, "bf16");
     for (int i = 0; i < 3; i++)
         close_side(all[i]);
-    mem_free(gone);
-    engine_close(e);
 }
 
 Test(pass, retention_gates)
@@ -211,13 +204,12 @@ Test(pass, weights)
 /* Tests derivatives by cache entries with fixed weights, from which saliency is computed. */
 Test(pass, entries)
 {
-    struct engine *e = open_model("train1.gguf");
+    OWNED(engine_close) struct engine *e = open_model("train1.gguf");
     int32_t ids[N], first[N] = {0}, gone[4096];
     struct pack pack = {ids, first, N};
     size_t n = (size_t)(e->config.n_layers * N * e->config.n_kv_heads);
     float *held = MEM_NEW(float, n), *got[2] = {MEM_NEW(float, n), MEM_NEW(float, n)};
-    struct rng r;
-    rng_init(&r, 4);
+    struct rng r = rng_seeded(4);
     cr_assert(le(sz, n, 4096));
     make_pack(&e->config, ids, first, gone);
     for (size_t i = 0; i < n; i++)
@@ -226,7 +218,7 @@ Test(pass, entries)
         struct learner l = {i ? &ops_cuda : NULL, 0, true};
         struct pass_options po = {.gating = GATING_WRITE, .window = 3, .recompute = true};
         struct kvf_diag d = {""};
-        struct side s = {.n = 0};
+        SCOPED(close_side) struct side s = {.n = 0};
         po.quality[QUALITY_FWKL] = 1;
         must(compute_open(&s.c, &e->kernels, e->pool, &l, &d), &d);
         must(frozen_build(&s.c, &e->config, e->weights, &s.teacher, &d), &d);
@@ -234,12 +226,10 @@ Test(pass, entries)
         pass_fix_gates(s.pass, held);
         pass_run(s.pass, &pack, 1, NULL, got[i], &s.loss);
         must(ops(&s.c)->check(&s.c, &d), &d);
-        close_side(&s);
     }
     cr_expect(le(dbl, distance(got[1], got[0], n), 1e-5));
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
     mem_free(held);
     mem_free(got[0]);
     mem_free(got[1]);
-    engine_close(e);
 }

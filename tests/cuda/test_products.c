@@ -24,7 +24,7 @@ static void small_half(struct rng *r, unsigned char *p)
 static struct matrix make_matrix(struct gpu *g, struct rng *r, enum weight_type type, int N, int K)
 {
     size_t row = weight_bytes(type, (size_t)K), all = row * (size_t)N;
-    struct matrix m = {.bytes = mem_alloc(all, 1), .w = MEM_NEW(float, (size_t)N *(size_t)K)};
+    struct matrix m = {.bytes = host_alloc(all, 1), .w = NEW(float, (size_t)N *(size_t)K)};
     size_t block = weight_bytes(type, (size_t)weight_block(type));
     for (size_t i = 0; i < all; i++)
         m.bytes[i] = (unsigned char)rng_next(r);
@@ -47,19 +47,12 @@ static struct matrix make_matrix(struct gpu *g, struct rng *r, enum weight_type 
     return m;
 }
 
-static void drop_matrix(struct gpu *g, struct matrix *m)
-{
-    gpu_free(g, (void *)m->m.data);
-    mem_free(m->bytes);
-    mem_free(m->w);
-}
-
 static void product_case(struct gpu *g, struct rng *r, enum weight_type type, int N, int K, int T)
 {
     struct matrix m = make_matrix(g, r, type, N, K);
     size_t ld_x = (size_t)K + (K % 3 ? 0 : 4), ld = (size_t)N + 3, n_x = ld_x * (size_t)T;
-    float *x = MEM_NEW(float, n_x), *exact = MEM_NEW(float, ld *(size_t)T);
-    float *near = MEM_NEW(float, ld *(size_t)T);
+    float *x = NEW(float, n_x), *exact = NEW(float, ld *(size_t)T);
+    float *near = NEW(float, ld *(size_t)T);
     fill(r, x, n_x, 1);
     for (int t = 0; t < T; t++)
         for (int n = 0; n < N; n++) {
@@ -80,20 +73,12 @@ static void product_case(struct gpu *g, struct rng *r, enum weight_type type, in
     float *got = host_copy(g, out, ld * (size_t)T * 4);
     cr_expect(le(dbl, distance(got, near, ld * (size_t)T), 1e-5), "%s %d x %d, %d rows",
               weight_type_name(type), N, K, T);
-    mem_free(got);
     gpu_zero(g, out, ld * (size_t)T * 4);
     gpu_product_exact(g, out, ld, dx, ld_x, T, &m.m);
     got = host_copy(g, out, ld * (size_t)T * 4);
     cr_expect(zero(int, memcmp(got, exact, ld * (size_t)T * 4)), "exact %s %d x %d, %d rows",
               weight_type_name(type), N, K, T);
     device_check(g, "product");
-    mem_free(got);
-    mem_free(x);
-    mem_free(near);
-    mem_free(exact);
-    gpu_free(g, dx);
-    gpu_free(g, out);
-    drop_matrix(g, &m);
 }
 
 /* Tests a prefill GEMM with rounded weights and rows. Each row has the same bits when computed
@@ -103,7 +88,7 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
     struct matrix m = make_matrix(g, r, type, N, K);
     size_t parts = (size_t)(T + GPU_GEMM_ROWS - 1) / GPU_GEMM_ROWS, ld = (size_t)N + 3;
     size_t n_out = parts * GPU_GEMM_ROWS * ld, n_x = (size_t)T * (size_t)K;
-    float *x = MEM_NEW(float, n_x), *none = MEM_NEW(float, n_out);
+    float *x = NEW(float, n_x), *none = NEW(float, n_out);
     fill(r, x, n_x, 1);
     float *dx = device_copy(g, x, n_x * 4), *out = device_copy(g, none, n_out * 4);
     if (!gpu_gemm(g, out, ld, dx, (size_t)K, T, &m.m, 1))
@@ -131,13 +116,6 @@ static void gemm_case(struct gpu *g, struct rng *r, enum weight_type type, int N
     for (size_t i = (size_t)N; i < ld; i++)
         cr_expect(zero(dbl, (double)alone[i]), "behind the columns");
     device_check(g, "gemm");
-    mem_free(x);
-    mem_free(none);
-    mem_free(got);
-    mem_free(alone);
-    gpu_free(g, dx);
-    gpu_free(g, out);
-    drop_matrix(g, &m);
 }
 
 /* Matrices that read the same input rows in prefill, adjacent in memory or not, of one type or of
@@ -148,7 +126,7 @@ static void gemm_of_parts(struct gpu *g, struct rng *r, bool adjoin, enum weight
     struct matrix a = make_matrix(g, r, WEIGHT_BF16, 48, K), b = make_matrix(g, r, other, 8, K);
     struct gpu_matrix part[] = {a.m, a.m, b.m};
     size_t n_out = (size_t)ROWS * LD;
-    float *x = MEM_NEW(float, (size_t)T *(K + 4)), *none = MEM_NEW(float, n_out);
+    float *x = NEW(float, (size_t)T *(K + 4)), *none = NEW(float, n_out);
     part[0].N = adjoin ? 16 : 8;
     part[1].N = 48 - part[0].N;
     part[1].data = (const char *)part[1].data + (size_t)part[0].N * part[1].row_bytes;
@@ -168,32 +146,21 @@ static void gemm_of_parts(struct gpu *g, struct rng *r, bool adjoin, enum weight
             cr_assert(le(dbl, fabs((double)(one[t * LD + (size_t)n] - two[t * LD + (size_t)n])),
                          EMULATED ? 0 : 1e-4));
     device_check(g, "gemm of parts");
-    void *const device[] = {dx, all, each};
-    float *const host[] = {x, none, one, two};
-    for (int i = 0; i < 3; i++)
-        gpu_free(g, device[i]);
-    for (int i = 0; i < 4; i++)
-        mem_free(host[i]);
-    drop_matrix(g, &a);
-    drop_matrix(g, &b);
 }
 
 Test(cuda, gemm_of_many)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 8);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(8);
     gemm_of_parts(g, &r, true, WEIGHT_BF16);
     gemm_of_parts(g, &r, false, WEIGHT_F32);
     gemm_of_parts(g, &r, true, WEIGHT_Q8_0);
-    gpu_close(g);
 }
 
 Test(cuda, gemm)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 7);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(7);
     for (int i = 0; i < N_TYPES; i++) {
         bool floats = weight_block(types[i]) == 1;
         emulation_seed((unsigned long long)i);
@@ -201,16 +168,14 @@ Test(cuda, gemm)
     }
     gemm_case(g, &r, WEIGHT_Q8_0, 4099, 32, 2); /* more rows of W than one tile */
     gemm_case(g, &r, WEIGHT_BF16, 3, 24, GPU_GEMM_ROWS + 2);
-    gpu_close(g);
 }
 
 Test(cuda, products)
 {
     static const int plain[][3] = {{1, 1, 1}, {5, 7, 3}, {67, 33, 9}, {3, 172, 2}, {66, 264, 17}};
     static const int blocks[][3] = {{1, 256, 1}, {5, 512, 3}, {67, 256, 9}, {66, 768, 17}};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 1);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(1);
     for (int i = 0; i < N_TYPES; i++) {
         emulation_seed((unsigned long long)i);
         cr_expect(gpu_reads(types[i]));
@@ -221,7 +186,6 @@ Test(cuda, products)
         }
     }
     cr_expect(not(gpu_reads(WEIGHT_Q2_K)));
-    gpu_close(g);
 }
 
 /* A matrix multiplication with its fused normalisation, activation and addition, in double
@@ -263,9 +227,9 @@ static double taken_value(const struct taken *c, int t, int n)
 static void taken_check(struct gpu *g, const struct taken *c, struct gpu_dense how)
 {
     size_t T = (size_t)c->T, N = (size_t)c->N, K = (size_t)c->K;
-    float *want = MEM_NEW(float, T *N), *x = device_copy(g, c->x, T * K * 4);
+    float *want = NEW(float, T *N), *x = device_copy(g, c->x, T * K * 4);
     float *out = device_copy(g, c->before, T * N * 4), *one = device_copy(g, c->before, T * N * 4);
-    float *normed = gpu_alloc(g, T * K, 4);
+    float *normed = device_alloc(g, T * K, 4);
     for (int i = 0; i < c->T * c->N; i++)
         want[i] = (float)taken_value(c, i / c->N, i % c->N);
     how.normed = c->norm ? normed : NULL;
@@ -278,19 +242,10 @@ static void taken_check(struct gpu *g, const struct taken *c, struct gpu_dense h
               weight_type_name(how.part[0].type), how.end, c->T);
     cr_expect(zero(int, memcmp(got + (T - 1) * N, alone + (T - 1) * N, N * 4)), "a row alone");
     if (c->norm) {
-        float *left = host_copy(g, normed, T * K * 4), *norm = MEM_NEW(float, T *K);
+        float *left = host_copy(g, normed, T * K * 4), *norm = NEW(float, T *K);
         rmsnorm_ref(norm, c->x, c->norm, c->T, c->K, how.eps);
         cr_expect(le(dbl, distance(left, norm, T * K), 1e-5), "what the norm leaves");
-        mem_free(left);
-        mem_free(norm);
     }
-    mem_free(want);
-    mem_free(got);
-    mem_free(alone);
-    gpu_free(g, x);
-    gpu_free(g, out);
-    gpu_free(g, one);
-    gpu_free(g, normed);
 }
 
 /* rows[i]: rows of part i; 0: no such part. */
@@ -308,23 +263,17 @@ static void taken_case(struct gpu *g, struct rng *r, const enum weight_type *typ
         cr_assert(gpu_dense_gates(c.how.part, c.how.n));
         c.N /= 2;
     }
-    c.x = MEM_NEW(float, (size_t)T *(size_t)K);
-    c.before = MEM_NEW(float, (size_t)T *(size_t)c.N);
-    float *norm = MEM_NEW(float, (size_t)K), *d_norm = NULL;
+    c.x = NEW(float, (size_t)T *(size_t)K);
+    c.before = NEW(float, (size_t)T *(size_t)c.N);
+    float *norm = NEW(float, (size_t)K);
     fill(r, c.x, (size_t)T * (size_t)K, 2);
     fill(r, c.before, (size_t)T * (size_t)c.N, 1);
     fill(r, norm, (size_t)K, 1);
     if (normed) {
         c.norm = norm;
-        c.how.norm = d_norm = device_copy(g, norm, (size_t)K * 4);
+        c.how.norm = device_copy(g, norm, (size_t)K * 4);
     }
     taken_check(g, &c, c.how);
-    mem_free(c.x);
-    mem_free(c.before);
-    mem_free(norm);
-    gpu_free(g, d_norm);
-    for (int i = 0; i < c.how.n; i++)
-        drop_matrix(g, &c.part[i]);
 }
 
 Test(cuda, products_with_what_they_take_along)
@@ -334,9 +283,8 @@ Test(cuda, products_with_what_they_take_along)
                                   mixed[3] = {WEIGHT_Q4_K, WEIGHT_Q4_K, WEIGHT_Q6_K};
     static const int one[3] = {7, 0, 0}, two[3] = {13, 13, 0}, three[3] = {9, 5, 6},
                      few[3] = {3, 0, 0};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 8);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(8);
     for (int T = 1; T < 10; T += 1 + T / 5) {
         emulation_seed((unsigned long long)T);
         taken_case(g, &r, bf16, one, 37, T, GPU_ADD, false);
@@ -351,7 +299,6 @@ Test(cuda, products_with_what_they_take_along)
     struct gpu_matrix odd[2] = {{.type = WEIGHT_F16, .N = 4}, {.type = WEIGHT_F16, .N = 5}};
     cr_expect(not(gpu_dense_gates(apart, 2)));
     cr_expect(not(gpu_dense_gates(odd, 2)));
-    gpu_close(g);
 }
 
 /* Blocks compute more rows of W if the matrix is large and x has several rows. Results must not
@@ -360,26 +307,23 @@ Test(cuda, products_of_large_matrices)
 {
     static const enum weight_type bf16[3] = {WEIGHT_BF16, WEIGHT_BF16, WEIGHT_BF16};
     static const int half[3] = {1030, 1027, 1}, whole[3] = {2059, 0, 0}, gates[3] = {1033, 1033, 0};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 9);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(9);
     taken_case(g, &r, bf16, half, 4096, 2, GPU_PUT, true);
     taken_case(g, &r, bf16, whole, 8200, 5, GPU_ADD, false);
     taken_case(g, &r, bf16, gates, 8200, 6, GPU_GATED, true);
-    gpu_close(g);
 }
 
 Test(cuda, embeddings)
 {
     enum { N = 9, K = 256, T = 4 };
     static const int32_t ids[T] = {8, 0, 3, 3};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 2);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < N_TYPES; i++) {
         struct matrix m = make_matrix(g, &r, types[i], N, K);
         int32_t *d_ids = device_copy(g, ids, sizeof ids);
-        float *x = gpu_alloc(g, T * K, 4);
+        float *x = device_alloc(g, T * K, 4);
         gpu_embed(g, x, &m.m, d_ids, T, 0.75f);
         float *got = host_copy(g, x, T * K * 4);
         bool same = true;
@@ -388,24 +332,18 @@ Test(cuda, embeddings)
                 same = same && got[t * K + k] == m.w[ids[t] * K + k] * 0.75f;
         cr_expect(same, "%s", weight_type_name(types[i]));
         device_check(g, "embed");
-        mem_free(got);
-        gpu_free(g, x);
-        gpu_free(g, d_ids);
-        drop_matrix(g, &m);
     }
-    gpu_close(g);
 }
 
 Test(cuda, norms)
 {
     static const int shapes[][2] = {{1, 1}, {3, 7}, {2, 64}, {5, 257}, {2, 1000}};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 3);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(3);
     for (size_t c = 0; c < 5; c++) {
         int T = shapes[c][0], C = shapes[c][1];
         size_t n = (size_t)(T * C);
-        float *x = MEM_NEW(float, n), *w = MEM_NEW(float, (size_t)C), *want = MEM_NEW(float, n);
+        float *x = NEW(float, n), *w = NEW(float, (size_t)C), *want = NEW(float, n);
         fill(&r, x, n, 3);
         fill(&r, w, (size_t)C, 1);
         rmsnorm_ref(want, x, w, T, C, 1e-5f);
@@ -414,14 +352,7 @@ Test(cuda, norms)
         float *got = host_copy(g, dx, n * 4);
         cr_expect(le(dbl, distance(got, want, n), 1e-6), "%d x %d", T, C);
         device_check(g, "rmsnorm");
-        mem_free(got);
-        mem_free(x);
-        mem_free(w);
-        mem_free(want);
-        gpu_free(g, dx);
-        gpu_free(g, dw);
     }
-    gpu_close(g);
 }
 
 /* Heads in rows that have more data after the heads. */
@@ -429,9 +360,8 @@ Test(cuda, norms_of_heads)
 {
     enum { T = 3, HEADS = 2, C = 20, LD = 55 };
     float x[T * LD], w[C], want[T * LD];
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 6);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(6);
     fill(&r, x, T * LD, 2);
     fill(&r, w, C, 1);
     memcpy(want, x, sizeof x);
@@ -442,19 +372,14 @@ Test(cuda, norms_of_heads)
     float *got = host_copy(g, dx, sizeof x);
     cr_expect(le(dbl, distance(got, want, T * LD), 1e-6));
     device_check(g, "norms of heads");
-    mem_free(got);
-    gpu_free(g, dx);
-    gpu_free(g, dw);
-    gpu_close(g);
 }
 
 Test(cuda, rotations)
 {
     enum { T = 3, HEADS = 5, D = 12, ROT = 8, LD = HEADS * D + 7 };
     float x[T * LD], turn[T * ROT], want[T * LD];
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 4);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(4);
     fill(&r, x, T * LD, 1);
     for (int i = 0; i < T * ROT / 2; i++) {
         turn[2 * i] = (float)cos(i);
@@ -468,29 +393,23 @@ Test(cuda, rotations)
     float *got = host_copy(g, dx, sizeof x);
     cr_expect(zero(int, memcmp(got, want, sizeof want)));
     device_check(g, "rope");
-    mem_free(got);
-    gpu_free(g, dx);
-    gpu_free(g, dt);
-    gpu_close(g);
 }
 
 Test(cuda, activations_and_sums)
 {
     enum { T = 3, N = 301, LD = 2 * N + 5 };
     static float x[T * LD], want[T * N], row[N], cap[T * LD];
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 5);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(5);
     fill(&r, x, T * LD, 3);
     fill(&r, row, N, 1);
-    float *dx = device_copy(g, x, sizeof x), *out = gpu_alloc(g, T * N, 4);
+    float *dx = device_copy(g, x, sizeof x), *out = device_alloc(g, T * N, 4);
     for (int gelu = 0; gelu < 2; gelu++) {
         for (int t = 0; t < T; t++)
             (gelu ? geglu_ref : swiglu_ref)(want + t * N, x + t * LD, x + t * LD + N, N);
         gpu_gated(g, out, dx, LD, T, N, gelu);
         float *got = host_copy(g, out, sizeof want);
         cr_expect(le(dbl, distance(got, want, T * N), 1e-6), "gelu %d", gelu);
-        mem_free(got);
     }
     float *d_row = device_copy(g, row, sizeof row);
     gpu_add_row(g, dx, LD, d_row, T, N);
@@ -505,10 +424,4 @@ Test(cuda, activations_and_sums)
         want[i] += want[i] * 0.5f;
     cr_expect(le(dbl, distance(twice, want, T * N), 1e-6));
     device_check(g, "elementwise");
-    mem_free(got);
-    mem_free(twice);
-    gpu_free(g, dx);
-    gpu_free(g, out);
-    gpu_free(g, d_row);
-    gpu_close(g);
 }

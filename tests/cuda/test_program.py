@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 import device_runs
@@ -49,16 +50,14 @@ def answers_are_equal():
     both("run, drawn", ["run", *PROMPT, "-n", 6, "--exact", "--temp", 2, "--top-p", 0.8, "--seed", 3, "--probes", "nll"], "drawn.kvf")
     both("generate", ["generate", *PROMPT, "-n", 6, "--exact", "--seed", 3, "--temp", 1])
     prompts = path("prompts.jsonl")
-    with open(prompts, "w", encoding="utf-8") as f:
-        f.write("".join(json.dumps({"text": "Shells by the shore. " * (i + 1), "n": 3 + i}) + "\n" for i in range(5)))
+    Path(prompts).write_text("".join(json.dumps({"text": "Shells by the shore. " * (i + 1), "n": 3 + i}) + "\n" for i in range(5)), encoding="utf-8")
     for method in ("full", "h2o:every=1"):
         more = [] if method == "full" else ["-B", 24]
         both(f"generate --jsonl, {method}", ["generate", "-m", MODEL, "--jsonl", prompts, "--together", 3, "--exact", "--ignore-eos", "--method", method, *more])
     both("logits", ["logits", *PROMPT, "--exact"], "x.npy")
     both("effect", ["effect", *PROMPT, "--exact", "--recent", 8, "--score-tokens", 3, "--head", "L0K0", "-o", "-"])
     text = path("text.txt")
-    with open(text, "w", encoding="utf-8") as f:
-        f.write("".join(f"= Title {i} =\n" + f"The {i} grey cats of the house sleep. " * 40 + "\n" for i in range(3)))
+    Path(text).write_text("".join(f"= Title {i} =\n" + f"The {i} grey cats of the house sleep. " * 40 + "\n" for i in range(3)), encoding="utf-8")
     both("eval", ["eval", "-m", MODEL, "--data", text, "--docs", 2, "--prompt-tokens", 48, "--score-tokens", 3, "--methods", "full,h2o",
                   "--budgets", 16, "--exact", "--json"])
 
@@ -76,8 +75,7 @@ def pool_grows():
     data in the pages move with the pool."""
     wide = Gguf(layers=8, heads=32, kv_heads=32, head_dim=8, dim=16, ffn=16).write(path("wide.gguf"))
     ids = path("ids.txt")
-    with open(ids, "w", encoding="utf-8") as f:
-        f.write(" ".join(str(i * 7 % 90 + 3) for i in range(62)))
+    Path(ids).write_text(" ".join(str(i * 7 % 90 + 3) for i in range(62)), encoding="utf-8")
     both("run of 256 heads", ["run", "-m", wide, "--ids", ids, "-n", 5, "--exact", "--ignore-eos", "--probes", "nll"], "wide.kvf")
 
 

@@ -68,23 +68,20 @@ static void check_bound(struct gpu *g, const struct setting *s)
         cr_expect(good, "%s: row %zu, channel %zu: %g is not %g within %g", s->a->what, r, c,
                   (double)got[i], (double)s->out[i], most);
     }
-    mem_free(got);
 }
 
 static void poison(struct gpu *g, const struct gpu_attention *a)
 {
     size_t bytes = a->ld_out * (size_t)a->T * 4;
-    void *noise = mem_alloc(bytes, 1);
+    void *noise = host_alloc(bytes, 1);
     memset(noise, 0xff, bytes);
     gpu_put(g, a->out, noise, bytes);
-    mem_free(noise);
 }
 
 Test(cuda, prompt)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 13);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(13);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c += (size_t)stride(2)) {
         struct setting s = prepare(g, &cases[c], &r);
         set_right(&s);
@@ -94,9 +91,7 @@ Test(cuda, prompt)
             gpu_attend_prompt(g, &s.in);
             check_bound(g, &s);
         }
-        drop(g, &s);
     }
-    gpu_close(g);
 }
 
 /* Computes the T queries from t0 on as a separate chunk and compares the bits. */
@@ -111,7 +106,7 @@ static void check_chunk(struct gpu *g, const struct setting *s, const float *who
     }
     a.cache.n = device_copy(g, n, sizeof n);
     a.q += (size_t)t0 * a.ld_q;
-    a.out = gpu_alloc(g, a.ld_out * (size_t)T, 4);
+    a.out = device_alloc(g, a.ld_out * (size_t)T, 4);
     a.T = T;
     a.pos0 += t0;
     poison(g, &a);
@@ -124,9 +119,6 @@ static void check_chunk(struct gpu *g, const struct setting *s, const float *who
                      memcmp(got + (size_t)t * a.ld_out, whole + (size_t)(t0 + t) * a.ld_out, bytes),
                      0),
                   "%s: row %d of a chunk of %d from %d", s->a->what, t, T, t0);
-    mem_free(got);
-    gpu_free(g, a.out);
-    gpu_free(g, (void *)a.cache.n);
 }
 
 /* A row has the same bits in every chunk. Chunks of few rows run in smaller blocks. On a device,
@@ -142,9 +134,8 @@ Test(cuda, rows_of_a_prompt_stand_alone)
         {"large, 96", 3, 16, 96, 800, {900, 800, 1000}, HALVES, .window = 20},
         {"large, 128", 3, 16, 128, 800, {900, 800, 1000}, HALVES, .window = 20},
     };
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 14);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(14);
     size_t n = EMULATED ? 4 : sizeof chunked / sizeof *chunked;
     for (size_t c = 0; c < n; c++) {
         struct setting s = prepare(g, &chunked[c], &r);
@@ -153,8 +144,5 @@ Test(cuda, rows_of_a_prompt_stand_alone)
         float *whole = host_copy(g, s.in.out, s.in.ld_out * (size_t)s.a->T * 4);
         for (int t0 = 0, T = 1; t0 < s.a->T; t0 += T, T = 2 * T + 1)
             check_chunk(g, &s, whole, t0, T < s.a->T - t0 ? T : s.a->T - t0);
-        mem_free(whole);
-        drop(g, &s);
     }
-    gpu_close(g);
 }

@@ -80,8 +80,8 @@ static void expect_choice(const struct reading *x, int q, int page_said, const u
 static void run(struct reading *x)
 {
     struct gpu *g = x->b.g;
-    unsigned char chosen[N_Q * 64], *d_chosen = gpu_alloc(g, N_Q * 64, 1);
-    int32_t page[N_HEADS], *d_page = gpu_alloc(g, N_HEADS, 4);
+    unsigned char chosen[N_Q * 64], *d_chosen = device_alloc(g, N_Q * 64, 1);
+    int32_t page[N_HEADS], *d_page = device_alloc(g, N_HEADS, 4);
     float *d_q = device_copy(g, x->q, sizeof x->q), *d_key = device_copy(g, x->key, sizeof x->key),
           *d_vector = device_copy(g, x->vector, sizeof x->vector),
           *d_p = device_copy(g, x->p, (size_t)(N_Q * x->b.ld) * 4);
@@ -101,9 +101,6 @@ static void run(struct reading *x)
     device_check(g, "reads");
     for (int q = 0; q < N_Q; q++)
         expect_choice(x, q, page[q / PER], chosen + q * x->r.ld);
-    void *const all[] = {d_chosen, d_page, d_q, d_key, d_vector, d_p};
-    for (int i = 0; i < 6; i++)
-        gpu_free(g, all[i]);
 }
 
 static void open_reading(struct reading *x, struct gpu *g, struct rng *r, enum kv_type type)
@@ -115,15 +112,15 @@ static void open_reading(struct reading *x, struct gpu *g, struct rng *r, enum k
         number[i] = i % ld;
     x->r.ld = ld;
     x->r.per = PER;
-    x->r.score = gpu_alloc(g, (size_t)(N_Q * ld), 4);
+    x->r.score = device_alloc(g, (size_t)(N_Q * ld), 4);
     x->r.number = device_copy(g, number, (size_t)(N_Q * ld) * 4);
-    x->r.n_open = gpu_alloc(g, N_Q, 4);
-    x->r.lost = gpu_alloc(g, N_Q, 8);
-    x->r.count = gpu_alloc(g, N_Q, 4);
-    x->bounds.least = gpu_alloc(g, (size_t)(HEADS * D * ld), 4);
-    x->bounds.most = gpu_alloc(g, (size_t)(HEADS * D * ld), 4);
-    x->b.h.valid = gpu_alloc(g, HEADS, 4);
-    x->p = MEM_NEW(float, (size_t)(N_Q * x->b.ld));
+    x->r.n_open = device_alloc(g, N_Q, 4);
+    x->r.lost = device_alloc(g, N_Q, 8);
+    x->r.count = device_alloc(g, N_Q, 4);
+    x->bounds.least = device_alloc(g, (size_t)(HEADS * D * ld), 4);
+    x->bounds.most = device_alloc(g, (size_t)(HEADS * D * ld), 4);
+    x->b.h.valid = device_alloc(g, HEADS, 4);
+    x->p = NEW(float, (size_t)(N_Q * x->b.ld));
     gpu_zero(g, x->b.h.valid, HEADS * 4);
     fill(r, x->q, N_Q * D, 1);
     fill(r, x->key, sizeof x->key / 4, 1);
@@ -132,22 +129,11 @@ static void open_reading(struct reading *x, struct gpu *g, struct rng *r, enum k
         x->p[i] = (float)rng_uniform(r);
 }
 
-static void drop_reading(struct reading *x)
-{
-    void *const all[] = {x->r.score, x->r.number,     x->r.n_open,    x->r.lost,
-                         x->r.count, x->bounds.least, x->bounds.most, x->b.h.valid};
-    for (int i = 0; i < 8; i++)
-        gpu_free(x->b.g, all[i]);
-    mem_free(x->p);
-    bed_drop(&x->b);
-}
-
 Test(reads, the_best_pages_are_read)
 {
     static struct reading x;
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 51);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(51);
     for (int i = 0; i < 4 * WAYS; i++) {
         memset(&x, 0, sizeof x);
         x.way = i % WAYS;
@@ -158,9 +144,7 @@ Test(reads, the_best_pages_are_read)
         emulation_seed((unsigned long long)i);
         open_reading(&x, g, &r, i % 2 ? KV_F16 : KV_F32);
         run(&x);
-        drop_reading(&x);
     }
-    gpu_close(g);
 }
 
 static void expect_bounds(const struct reading *x, int h)
@@ -178,8 +162,6 @@ static void expect_bounds(const struct reading *x, int h)
         size_t at = (size_t)((h * D + d) * x->r.ld + page);
         cr_expect(least[at] == low && most[at] == high, "page %d, channel %d", page, d);
     }
-    mem_free(least);
-    mem_free(most);
 }
 
 /* Some keys of a head change from a slot on, and as many entries are evicted. Bounds are recomputed
@@ -187,9 +169,8 @@ static void expect_bounds(const struct reading *x, int h)
 Test(reads, bounds_follow_what_changes)
 {
     static struct reading x;
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 52);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(52);
     memset(&x, 0, sizeof x);
     x.r.page = 5;
     x.r.budget = 20;
@@ -211,7 +192,4 @@ Test(reads, bounds_follow_what_changes)
     run(&x);
     for (int h = FIRST; h < FIRST + N_HEADS; h++)
         expect_bounds(&x, h);
-    mem_free(valid);
-    drop_reading(&x);
-    gpu_close(g);
 }

@@ -48,12 +48,11 @@ static void expect_folded(const struct bed *b, const float *past, const struct g
 
 Test(redundancy, scores_outlive_their_cut)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 41);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(41);
     struct bed b = bed_of(g, &r, lengths, KV_F32);
     size_t all = (size_t)(HEADS * b.ld);
-    float *past = MEM_NEW(float, all);
+    float *past = NEW(float, all);
     unsigned char *d_due = device_copy(g, due, sizeof due);
     for (int i = 0; i < 8; i++) {
         for (size_t j = 0; j < all; j++) {
@@ -66,22 +65,13 @@ Test(redundancy, scores_outlive_their_cut)
         float *got = host_copy(g, out, all * 4), *kept = host_copy(g, x.history, all * 4);
         device_check(g, "history");
         expect_folded(&b, past, &x, got, kept);
-        mem_free(got);
-        mem_free(kept);
-        gpu_free(g, out);
-        gpu_free(g, x.history);
     }
-    mem_free(past);
-    gpu_free(g, d_due);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 Test(redundancy, numbers_are_drawn_once)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 42);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(42);
     struct bed b = bed_of(g, &r, lengths, KV_F32);
     size_t all = (size_t)(HEADS * b.ld);
     for (size_t j = 0; j < all; j++)
@@ -99,13 +89,6 @@ Test(redundancy, numbers_are_drawn_once)
                 cr_expect(got[at] == want && kept[at] == want, "head %d, slot %d", h, i);
         }
     device_check(g, "random");
-    mem_free(got);
-    mem_free(kept);
-    void *const device[] = {drawn, out, d_due};
-    for (int i = 0; i < 3; i++)
-        gpu_free(g, device[i]);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 /* Makes keys close to a few directions, so that many are similar. The keys of one head have length
@@ -172,7 +155,7 @@ static int redundancy(const struct bed *b, int h, double *r)
 static void expect_redundancy(const struct bed *b, const struct gpu_redundancy *x, int h,
                               const float *got)
 {
-    double *r = MEM_NEW(double, (size_t)b->n[h]), lambda = (double)x->lambda, most = 0;
+    double *r = NEW(double, (size_t)b->n[h]), lambda = (double)x->lambda, most = 0;
     const int32_t *order = b->order + h * b->ld;
     int forgiven = redundancy(b, h, r);
     cr_expect(b->n[h] < 50 || forgiven > 20, "%d are forgiven", forgiven);
@@ -187,19 +170,17 @@ static void expect_redundancy(const struct bed *b, const struct gpu_redundancy *
         cr_expect(epsilon_eq(dbl, (double)got[at], want, 1e-5), "head %d, rank %d: %g, not %g", h,
                   j, (double)got[at], want);
     }
-    mem_free(r);
 }
 
 Test(redundancy, keys_that_repeat_others_are_worth_less)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 43);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(43);
     for (int i = 0; i < 4; i++) {
         struct bed b = bed_of(g, &r, lengths, i % 2 ? KV_F16 : KV_F32);
         size_t all = (size_t)(HEADS * b.ld);
         struct gpu_redundancy x = {0.3f, i / 2,
-                                   gpu_alloc(g, gpu_redundancy_bytes(HEADS, b.ld, D), 1)};
+                                   device_alloc(g, gpu_redundancy_bytes(HEADS, b.ld, D), 1)};
         unsigned char *d_due = device_copy(g, due, sizeof due);
         float *out = device_copy(g, b.number, all * 4);
         make_similar(&b, &r);
@@ -209,11 +190,5 @@ Test(redundancy, keys_that_repeat_others_are_worth_less)
         device_check(g, "redundancy");
         for (int h = 0; h < 3; h++) /* the last head has no candidates */
             expect_redundancy(&b, &x, h, got);
-        mem_free(got);
-        gpu_free(g, out);
-        gpu_free(g, d_due);
-        gpu_free(g, x.scratch);
-        bed_drop(&b);
     }
-    gpu_close(g);
 }

@@ -8,18 +8,11 @@ static struct gpu_window window_of(struct bed *b, const int32_t *row_t, int newe
 {
     return (struct gpu_window){.rows = b->h.column[1].data,
                                .row_t = device_copy(b->g, row_t, RING * 4),
-                               .row_n = gpu_alloc(b->g, HEADS * ROWS, 4),
-                               .row_lse = gpu_alloc(b->g, HEADS * ROWS, 4),
+                               .row_n = device_alloc(b->g, HEADS * ROWS, 4),
+                               .row_lse = device_alloc(b->g, HEADS * ROWS, 4),
                                .ring = RING,
                                .newest = newest,
                                .held = held};
-}
-
-static void window_drop(struct gpu *g, struct gpu_window *w)
-{
-    gpu_free(g, w->row_t);
-    gpu_free(g, w->row_n);
-    gpu_free(g, w->row_lse);
 }
 
 /* Returns the weight of slot i for query head j of head h in a row. */
@@ -67,16 +60,14 @@ static void expect_scores(struct bed *b, const float *d_out, int together, const
                       "%s, head %d, slot %d", what, h, i);
         }
     device_check(b->g, what);
-    mem_free(out);
 }
 
 Test(heads, windows_are_summed_pooled_and_shared)
 {
     static const int n[HEADS] = {130, 130, 130, 130};
     static const unsigned char due[HEADS] = {1, 1, 1, 1};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 33);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(33);
     struct bed b = bed_of(g, &r, n, KV_F32);
     for (int h = 1; h < HEADS; h++) /* heads that decide together have the same entries */
         memcpy(b.k.pos + h * b.ld, b.k.pos, (size_t)b.ld * 4);
@@ -84,7 +75,7 @@ Test(heads, windows_are_summed_pooled_and_shared)
     struct gpu_window w = window_of(&b, row_times, NEWEST, HELD);
     unsigned char *d_due = device_copy(g, due, sizeof due);
     size_t all = (size_t)(HEADS * b.ld);
-    float *out = gpu_alloc(g, all, 4), *share = gpu_alloc(g, HEADS * ROWS, 4);
+    float *out = device_alloc(g, all, 4), *share = device_alloc(g, HEADS * ROWS, 4);
     for (int i = 0; i < 16; i++) {
         bool layer = i & 1, max = i & 2, mean = i & 4, most = i & 8;
         int together = layer ? 2 : 1;
@@ -99,12 +90,6 @@ Test(heads, windows_are_summed_pooled_and_shared)
         gpu_score_rows(g, &b.h, d_due, &x, &w, most, SINKS, RECENT_FROM, share, out);
         expect_scores(&b, out, together, "shares", max, x.mean, most, true);
     }
-    gpu_free(g, out);
-    gpu_free(g, share);
-    gpu_free(g, d_due);
-    window_drop(g, &w);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 /* Returns minus the number of rows in which the slot got less than a uniform share of the
@@ -171,7 +156,7 @@ static struct spreads score_rows(struct bed *b, const struct gpu_window *w, doub
                            most = {PER, 2, false, false, false, true};
     size_t bytes = (size_t)(HEADS * b->ld) * 4;
     unsigned char *d_due = device_copy(b->g, due, sizeof due);
-    float *out = gpu_alloc(b->g, bytes, 1), *share = gpu_alloc(b->g, HEADS * ROWS, 4);
+    float *out = device_alloc(b->g, bytes, 1), *share = device_alloc(b->g, HEADS * ROWS, 4);
     struct spreads s;
     gpu_score_below(b->g, &b->h, d_due, &x, w, out);
     s.below = host_copy(b->g, out, bytes);
@@ -181,9 +166,6 @@ static struct spreads score_rows(struct bed *b, const struct gpu_window *w, doub
     gpu_score_rows(b->g, &b->h, d_due, &most, w, false, SINKS, RECENT_FROM, share, out);
     s.logits = host_copy(b->g, out, bytes);
     device_check(b->g, "rows");
-    gpu_free(b->g, d_due);
-    gpu_free(b->g, out);
-    gpu_free(b->g, share);
     return s;
 }
 
@@ -193,9 +175,8 @@ Test(heads, rows_are_counted_spread_and_compared)
     enum { QUERY_ROWS = HEADS * ROWS };
     int32_t seen[QUERY_ROWS];
     float lse[QUERY_ROWS];
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 38);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(38);
     struct bed b = bed_of(g, &r, n, KV_F32);
     struct gpu_window w = window_of(&b, row_times, NEWEST, HELD);
     for (int i = 0; i < QUERY_ROWS; i++) {
@@ -213,12 +194,6 @@ Test(heads, rows_are_counted_spread_and_compared)
             cr_expect(epsilon_eq(dbl, (double)got.spread[at], want, 1e-6 * (1 + want)));
             cr_expect(epsilon_eq(dbl, (double)got.logits[at], logits, 1e-5 * (1 + logits)));
         }
-    mem_free(got.below);
-    mem_free(got.spread);
-    mem_free(got.logits);
-    window_drop(g, &w);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 /* Checks the pooled scores: candidates in order of time, pooled over the neighbours that exist. */
@@ -250,13 +225,12 @@ Test(heads, neighbours_in_time_are_pooled)
 {
     static const int n[HEADS] = {130, 1, 64, 3};
     static const unsigned char due[HEADS] = {1, 1, 1, 1};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 34);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(34);
     struct bed b = bed_of(g, &r, n, KV_F32);
     unsigned char *d_due = device_copy(g, due, sizeof due);
     size_t all = (size_t)(HEADS * b.ld);
-    float *copy = gpu_alloc(g, all, 4);
+    float *copy = device_alloc(g, all, 4);
     for (int width = 3; width < 9; width += 2)
         for (int max = 0; max < 2; max++) {
             float *out = device_copy(g, b.number, all * 4);
@@ -266,13 +240,7 @@ Test(heads, neighbours_in_time_are_pooled)
             for (int h = 0; h < HEADS; h++)
                 expect_pooled(&b, got, h, width, max);
             device_check(g, "pool");
-            mem_free(got);
-            gpu_free(g, out);
         }
-    gpu_free(g, copy);
-    gpu_free(g, d_due);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 /* Returns the log of the sum over k < N of beta^(age + k), term by term. */
@@ -288,16 +256,15 @@ Test(heads, retention_and_positions)
 {
     static const int n[HEADS] = {130, 1, 64, 3};
     static const unsigned char due[HEADS] = {1, 0, 1, 1};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 35);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(35);
     struct bed b = bed_of(g, &r, n, KV_F32);
     size_t all = (size_t)(HEADS * b.ld);
     for (size_t i = 0; i < all; i++)
         b.number[i] = i % 9 == 0 ? 0 : (float)(-0.4 * rng_uniform(&r));
     gpu_put(g, b.h.column[2].data, b.number, all * 4);
     unsigned char *d_due = device_copy(g, due, sizeof due);
-    float *out = gpu_alloc(g, all, 4), *positions = gpu_alloc(g, all, 4);
+    float *out = device_alloc(g, all, 4), *positions = device_alloc(g, all, 4);
     gpu_zero(g, out, all * 4);
     for (int N = 1; N < 4; N++) {
         gpu_score_retention(g, &b.h, d_due, b.h.column[2].data, 400, N, out);
@@ -312,14 +279,7 @@ Test(heads, retention_and_positions)
                     cr_expect(eq(flt, at[s], (float)b.k.pos[s]));
             }
         device_check(g, "retention");
-        mem_free(got);
-        mem_free(at);
     }
-    gpu_free(g, out);
-    gpu_free(g, positions);
-    gpu_free(g, d_due);
-    bed_drop(&b);
-    gpu_close(g);
 }
 
 /* ---- evidence: keys of new and of evicted entries */
@@ -346,7 +306,7 @@ static struct keys measure(struct bed *b, const int *n)
     static const unsigned char due[HEADS] = {1, 1, 1, 1};
     size_t all = (size_t)(HEADS * b->ld);
     double *anchor = device_copy(b->g, zeros, sizeof zeros);
-    float *norms = device_copy(b->g, b->number, all * 4), *out = gpu_alloc(b->g, all, 4);
+    float *norms = device_copy(b->g, b->number, all * 4), *out = device_alloc(b->g, all, 4);
     unsigned char *d_due = device_copy(b->g, due, sizeof due);
     for (int s = 0; s < 70; s++) {
         int32_t slot[HEADS];
@@ -366,9 +326,6 @@ static struct keys measure(struct bed *b, const int *n)
     struct keys k = {host_copy(b->g, anchor, sizeof zeros), host_copy(b->g, norms, all * 4),
                      host_copy(b->g, out, all * 4)};
     device_check(b->g, "keys");
-    void *const device[] = {anchor, norms, out, d_due};
-    for (int i = 0; i < 4; i++)
-        gpu_free(b->g, device[i]);
     return k;
 }
 
@@ -397,20 +354,14 @@ static void expect_keys(const struct bed *b, const struct keys *k, int h, int n)
 Test(heads, keys_are_measured_and_counted)
 {
     static const int n[HEADS] = {70, 1, 64, 3};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 36);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(36);
     for (int type = KV_F32; type <= KV_F16; type++) {
         struct bed b = bed_of(g, &r, n, (enum kv_type)type);
         struct keys k = measure(&b, n);
         for (int h = 0; h < HEADS; h++)
             expect_keys(&b, &k, h, n[h]);
-        mem_free(k.anchor);
-        mem_free(k.norms);
-        mem_free(k.diff);
-        bed_drop(&b);
     }
-    gpu_close(g);
 }
 
 /* ---- evidence: rows of attention */
@@ -420,7 +371,7 @@ static void expect_received(const struct bed *b, const int *n)
     static const unsigned char due[HEADS] = {1, 1, 1, 1};
     size_t all = (size_t)(HEADS * b->ld);
     unsigned char *d_due = device_copy(b->g, due, sizeof due);
-    float *out = gpu_alloc(b->g, all, 4);
+    float *out = device_alloc(b->g, all, 4);
     for (int i = 0; i < 3; i++) {
         struct gpu_group x = {PER, 2, false, i == 1, i == 2};
         gpu_score_received(b->g, &b->h, d_due, &x, b->h.column[0].data, out);
@@ -431,10 +382,7 @@ static void expect_received(const struct bed *b, const int *n)
                 double want = i == 1 ? fmax(sum[0], sum[b->ld]) : sum[0] + sum[b->ld];
                 cr_expect(eq(flt, got[h * b->ld + s], (float)(i == 2 ? want / PER : want)));
             }
-        mem_free(got);
     }
-    gpu_free(b->g, out);
-    gpu_free(b->g, d_due);
 }
 
 /* A sequence from which rows are taken: its heads with sums and windows, their initial values, and
@@ -455,8 +403,8 @@ static void taken_begin(struct taken_bed *x, struct gpu *g, struct rng *r, int i
     static const int n[][HEADS] = {{70, 1, 64, 3}, {5, 300, 2, 259}, {1, 9, 65, 2}};
     x->b = bed_of(g, r, n[i % 3], KV_F32);
     size_t all = (size_t)(HEADS * x->b.ld);
-    x->sum = mem_alloc(all * PER, 8);
-    x->rows = mem_alloc(all * ROWS, 4);
+    x->sum = host_alloc(all * PER, 8);
+    x->rows = host_alloc(all * ROWS, 4);
     memcpy(x->sum, x->b.sum, all * PER * 8);
     memcpy(x->rows, x->b.rows, all * ROWS * 4);
     x->now[0] = 333 + i;
@@ -478,18 +426,6 @@ static void taken_begin(struct taken_bed *x, struct gpu *g, struct rng *r, int i
                                .now = device_copy(g, x->now, sizeof x->now),
                                .sum = i == 3 ? NULL : x->b.h.column[0].data,
                                .window = i == 4 ? none : window_of(&x->b, row_times, 3, HELD)};
-}
-
-static void taken_end(struct taken_bed *x)
-{
-    void *const device[] = {(void *)x->in.p, (void *)x->in.lse, (void *)x->in.seen,
-                            (void *)x->in.now};
-    for (int i = 0; i < 4; i++)
-        gpu_free(x->b.g, device[i]);
-    mem_free(x->sum);
-    mem_free(x->rows);
-    window_drop(x->b.g, &x->in.window);
-    bed_drop(&x->b);
 }
 
 /* Checks slot i of query head q: its sum, and its weights in the rows of the window. */
@@ -526,18 +462,14 @@ static void expect_taken(struct taken_bed *x)
         cr_expect(eq(int, row_n[(Q0 + i) * RING + x->now[1]], x->seen[i]));
         cr_expect(eq(flt, row_lse[(Q0 + i) * RING + x->now[1]], x->lse[i]));
     }
-    mem_free(row_t);
-    mem_free(row_n);
-    mem_free(row_lse);
 }
 
 Test(heads, rows_are_taken_and_received)
 {
     static const int n_of[] = {1, 2, GPU_TOGETHER};
     static struct taken_bed x[GPU_TOGETHER];
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 37);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(37);
     for (int k = 0; k < 3; k++) {
         struct gpu_taken in[GPU_TOGETHER];
         for (int i = 0; i < n_of[k]; i++) {
@@ -549,8 +481,5 @@ Test(heads, rows_are_taken_and_received)
             expect_taken(&x[i]);
         expect_received(&x->b, x->b.n);
         device_check(g, "rows");
-        for (int i = 0; i < n_of[k]; i++)
-            taken_end(&x[i]);
     }
-    gpu_close(g);
 }

@@ -1,8 +1,5 @@
 /* test_session.c - complete runs on the device and on the CPU in f32 make the same decisions and
  * write the same bytes of every probe column to the trace. Logits agree. */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "engine/decode/session.h"
 #include "engine/model/out_gram.h"
 #include "engine/probe/probes.h"
@@ -24,16 +21,6 @@ struct run {
 static int prompt_of(const struct run *run)
 {
     return run->prompt ? run->prompt : PROMPT;
-}
-
-static struct engine *open_on(const struct run *run, const struct backend *backend)
-{
-    struct kvf_diag d = {""};
-    struct engine *e = NULL;
-    struct engine_options opt = {.exact = run->exact, .n_threads = 2, .backend = backend};
-    device_needed();
-    cr_assert(eq(int, engine_open(run->path, &opt, &e, &d), KVF_OK), "%s", d.text);
-    return e;
 }
 
 /* Inputs of a run in addition to its method. */
@@ -65,8 +52,7 @@ static struct given give(struct engine *e, const struct method *row, const char 
                       .until = MEM_NEW(int32_t, n),
                       .evict = MEM_NEW(uint32_t, n),
                       .mass = MEM_NEW(double, n)};
-    struct rng r;
-    rng_init(&r, 3);
+    struct rng r = rng_seeded(3);
     for (size_t i = 0; i < n; i++) {
         uint32_t at = (uint32_t)(i % CAP), stays = (uint32_t)rng_below(&r, 90);
         g.evict[i] = stays > 80 || at + 1 + stays > CAP ? KVF_ALIVE : at + 1 + stays;
@@ -90,15 +76,14 @@ static void take_back(struct given *g)
  * and tokens. */
 static unsigned set_of(const struct run *run, struct probe_config *cfg, struct watch *w)
 {
-    struct kvf_diag d = {""};
     unsigned set = 0, shadows = 0;
-    cr_assert(eq(int, probes_parse(run->probes, &set, &d), KVF_OK), "%s", d.text);
+    succeeds(probes_parse(run->probes, &set, &d));
     if (run->shadows)
-        cr_assert(eq(int, shadows_parse(run->shadows, &shadows, &d), KVF_OK), "%s", d.text);
+        succeeds(shadows_parse(run->shadows, &shadows, &d));
     if (strcmp(run->probes, "full") == 0) {
-        cr_assert(zero(int, watch_add_tokens(w, "3,20-24@L0H1,L1H2", cfg, &d)), "%s", d.text);
-        cr_assert(zero(int, watch_set_queries(w, "L1H0@post", cfg, &d)), "%s", d.text);
-        cr_assert(zero(int, watch_settle(w, cfg, &set, &d)), "%s", d.text);
+        succeeds(watch_add_tokens(w, "3,20-24@L0H1,L1H2", cfg, &d));
+        succeeds(watch_set_queries(w, "L1H0@post", cfg, &d));
+        succeeds(watch_settle(w, cfg, &set, &d));
         cfg->watch = w;
         for (int i = 0; probe_table[i]; i++)
             cr_expect(set >> i & 1 || probe_table[i]->shadow, "%s", probe_table[i]->name);
@@ -166,16 +151,14 @@ static struct session *open_given(struct engine *e, const struct choice *c, cons
 static struct outcome play(const struct run *run, const struct backend *backend)
 {
     char path[] = "/tmp/kvf-device-XXXXXX";
-    struct engine *e = open_on(run, backend);
+    struct engine *e = open_on(run->path, backend, run->exact, 2);
     struct choice c = choose(run->method, run->budget);
-    struct kvf_diag d = {""};
-    struct rng r;
     size_t V = (size_t)e->config.vocab;
     int prompt = prompt_of(run);
     struct outcome o = {.logits = MEM_NEW(float, (1 + STEPS) * V), .n_logits = (1 + STEPS) * V};
     int32_t ids[CAP];
     struct given given = give(e, &c.row, run->gates);
-    rng_init(&r, 11);
+    struct rng r = rng_seeded(11);
     for (int i = 0; i < CAP; i++)
         ids[i] = (int32_t)rng_below(&r, V);
     close(mkstemp(path));
@@ -200,7 +183,7 @@ static struct outcome play(const struct run *run, const struct backend *backend)
         memcpy(o.logits + (size_t)(i + 1) * V, session_logits(s), V * sizeof(float));
     }
     if (rec) {
-        cr_assert(eq(int, recorder_finish(rec, "{}", &d), KVF_OK), "%s", d.text);
+        succeeds(recorder_finish(rec, "{}", &d));
         o.trace = read_whole(path, &o.n_trace);
     }
     o.cuts = session_cuts(s);
@@ -418,13 +401,12 @@ Test(session, probes_leave_rows_there, .timeout = 300)
         struct outcome cpu = play(&run, &backend_cpu), with = play(&run, &backend_cuda);
         compare(&run, &cpu, &with);
         run.probes = NULL;
-        struct outcome without = play(&run, &backend_cuda);
+        SCOPED(drop) struct outcome without = play(&run, &backend_cuda);
         cr_expect(with.least == 1 || !EMULATED, "%s", run.method);
         cr_expect(eq(long, with.home, without.home), "%s", run.method);
         cr_expect(zero(long, with.told), "%s", run.method);
         drop(&cpu);
         drop(&with);
-        drop(&without);
     }
 }
 
@@ -467,9 +449,8 @@ Test(session, keys_are_turned_by_ranks, .timeout = 120)
 static float *forked(const struct backend *backend, const char *method, size_t *ret_n)
 {
     const struct run run = {tiny_path(4), method, NULL, NULL, 2 * PAGE_SLOTS + 2, true};
-    struct engine *e = open_on(&run, backend);
+    struct engine *e = open_on(run.path, backend, run.exact, 2);
     struct choice c = choose(run.method, run.budget);
-    struct kvf_diag d = {""};
     size_t V = (size_t)e->config.vocab;
     int32_t ids[LONG];
     float *logits = MEM_NEW(float, 2 * STEPS * V);
@@ -478,7 +459,7 @@ static float *forked(const struct backend *backend, const char *method, size_t *
     struct session *s[2] = {open_session(e, &c, CAP, 0, NULL), NULL};
     cr_assert(eq(int, session_prompt(s[0], ids, LONG, NULL, NULL), KVF_OK));
     cr_assert(eq(int, session_step(s[0], 5), KVF_OK));
-    cr_assert(eq(int, session_fork(s[0], NULL, &s[1], &d), KVF_OK), "%s", d.text);
+    succeeds(session_fork(s[0], NULL, &s[1], &d));
     for (int i = 0; i < 2 * (STEPS - 1); i++) {
         cr_assert(eq(int, session_step(s[i % 2], ids[i]), KVF_OK));
         memcpy(logits + (size_t)i * V, session_logits(s[i % 2]), V * sizeof *logits);
@@ -496,12 +477,10 @@ Test(session, forks_go_their_ways, .timeout = 60)
     static const char *const methods[] = {"h2o", "h2o:group=none", "tova:positions=cache"};
     for (int i = 0; i < 3; i++) {
         size_t n;
-        float *cpu = forked(&backend_cpu, methods[i], &n);
-        float *cuda = forked(&backend_cuda, methods[i], &n);
+        OWNED(mem_free) float *cpu = forked(&backend_cpu, methods[i], &n);
+        OWNED(mem_free) float *cuda = forked(&backend_cuda, methods[i], &n);
         cr_expect(le(dbl, distance(cuda, cpu, n), 1e-5), "%s", methods[i]);
         cr_assert(eq(int, emulation_faults(), 0), "%s: %s", methods[i], emulation_first_fault());
-        mem_free(cpu);
-        mem_free(cuda);
     }
 }
 
@@ -509,7 +488,7 @@ Test(session, forks_go_their_ways, .timeout = 60)
 static void expect_refused(const char *method, enum kv_type type, const char *word)
 {
     const struct run run = {tiny_path(4), method, NULL, NULL, BUDGET, true};
-    struct engine *e = open_on(&run, &backend_cuda);
+    OWNED(engine_close) struct engine *e = open_on(run.path, &backend_cuda, run.exact, 2);
     struct choice c = choose(run.method, run.budget);
     struct session_options opt = {
         .method = &c.row, .params = &c.params, .kv_type = type, .cap = CAP};
@@ -517,7 +496,6 @@ static void expect_refused(const char *method, enum kv_type type, const char *wo
     struct kvf_diag d = {""};
     cr_expect(eq(int, session_create(e, &opt, &s, &d), KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, word), NULL), "%s", d.text);
-    engine_close(e);
 }
 
 Test(session, refuses_a_cache_of_8_bits, .timeout = 60)
@@ -529,7 +507,7 @@ Test(session, refuses_a_cache_of_8_bits, .timeout = 60)
 Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
 {
     const struct run run = {tiny_path(4), "full", NULL, NULL, 0, true};
-    struct engine *e = open_on(&run, &backend_cuda);
+    OWNED(engine_close) struct engine *e = open_on(run.path, &backend_cuda, run.exact, 2);
     struct choice c = choose(run.method, run.budget);
     struct session_options opt = {
         .method = &c.row, .params = &c.params, .kv_type = KV_F32, .cap = CAP};
@@ -540,7 +518,6 @@ Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
     cr_expect(eq(int, session_create(e, &opt, &s, &d), KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "258 channels"), NULL), "%s", d.text);
     e->config.head_dim = own;
-    engine_close(e);
 }
 
 /* Weights in the types of their files and sums in any order give close results. The attention

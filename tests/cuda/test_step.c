@@ -7,10 +7,9 @@
 static float *attend(struct gpu *g, const struct setting *s, float *work, const char *what)
 {
     size_t n = s->in.ld_out;
-    float *noise = mem_alloc(n, 4);
+    float *noise = host_alloc(n, 4);
     memset(noise, 0xff, n * 4);
     gpu_put(g, s->in.out, noise, n * 4);
-    mem_free(noise);
     gpu_attend_step(g, &s->in, &work, 1);
     float *got = host_copy(g, s->in.out, n * 4);
     device_check(g, what);
@@ -20,7 +19,7 @@ static float *attend(struct gpu *g, const struct setting *s, float *work, const 
 static float *work_of(struct gpu *g, const struct gpu_attention *a)
 {
     size_t n = gpu_step_work(a);
-    float *work = gpu_alloc(g, n, 4);
+    float *work = device_alloc(g, n, 4);
     gpu_zero(g, work, n * 4);
     return work;
 }
@@ -41,9 +40,7 @@ static void check_step(struct gpu *g, const struct setting *s, float *work)
             cr_expect(zero(int, memcmp(got, first, wide * 4)), "%s: the same bits", s->a->what);
         else
             first = host_copy(g, s->in.out, wide * 4);
-        mem_free(got);
     }
-    mem_free(first);
 }
 
 static void check_case(struct gpu *g, struct rng *r, const struct attention_case *a, int most)
@@ -53,17 +50,14 @@ static void check_case(struct gpu *g, struct rng *r, const struct attention_case
     s.in.cache.most = most ? most : s.in.cache.most;
     float *work = work_of(g, &s.in);
     check_step(g, &s, work);
-    gpu_free(g, work);
-    drop(g, &s);
 }
 
 /* All head shapes, each with ragged lengths. */
 Test(cuda, step_shapes)
 {
     static const int D[] = {16, 20, 22, 64, 80, 96, 128, 256}, group[] = {1, 2, 3, 4, 5, 7, 8, 16};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 21);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(21);
     for (size_t i = 0; i < sizeof D / sizeof *D; i++)
         for (size_t j = 0; j < sizeof group / sizeof *group; j++)
             for (int f16 = 0; f16 < 2; f16++) {
@@ -73,7 +67,6 @@ Test(cuda, step_shapes)
                 a.type = f16 ? KV_F16 : KV_F32;
                 check_case(g, &r, &a, 0);
             }
-    gpu_close(g);
 }
 
 static const struct attention_case cases[] = {
@@ -117,24 +110,20 @@ static const struct attention_case cases[] = {
 
 Test(cuda, step_cases)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 22);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(22);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         check_case(g, &r, &cases[c], 0);
-    gpu_close(g);
 }
 
 /* Launches are sized for more entries than exist, so some blocks have no work. */
 Test(cuda, step_sized_for_more)
 {
     static const struct attention_case a = {"sized for more", 2, 4, 64, 1, {130, 1}, KV_F16};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 23);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(23);
     for (int most = 130; most < 100000; most *= 5)
         check_case(g, &r, &a, most);
-    gpu_close(g);
 }
 
 /* A block processes several pages, some of them in tiles. */
@@ -145,16 +134,14 @@ Test(cuda, step_of_many_pages_of_a_block)
         {"in several tiles", 64, 1, 160, 1, {0}, KV_F32},
         {"chosen", 64, 2, 16, 1, {0}, KV_F16, .page = 20},
     };
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 24);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(24);
     for (size_t c = 0; c < sizeof long_cases / sizeof *long_cases; c++) {
         struct attention_case a = long_cases[c];
         for (int h = 0; h < a.heads; h++)
             a.n[h] = 640 + (int)rng_below(&r, 361);
         check_case(g, &r, &a, 0);
     }
-    gpu_close(g);
 }
 
 /* With this many heads, a block processes all pages of its head, more than a warp handles at
@@ -162,9 +149,8 @@ Test(cuda, step_of_many_pages_of_a_block)
 Test(cuda, step_of_more_pages_than_lanes)
 {
     struct attention_case a = {"more pages than lanes", 396, 1, 4, 1, {0}, KV_F16};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 28);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(28);
     for (a.page = 0; a.page <= 40; a.page += 40) {
         for (int h = 0; h < a.heads; h++)
             a.n[h] = 1 + h % 3;
@@ -172,16 +158,14 @@ Test(cuda, step_of_more_pages_than_lanes)
         a.n[395] = 2113;
         check_case(g, &r, &a, 0);
     }
-    gpu_close(g);
 }
 
 /* Work memory that steps of other lengths have used needs no reset. */
 Test(cuda, steps_share_their_memory)
 {
     static const struct attention_case a = {"in turn", 2, 4, 128, 1, {700, 150}, KV_F16};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 25);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(25);
     struct setting s = prepare(g, &a, &r);
     set_right(&s);
     s.in.cache.most = 4000;
@@ -190,18 +174,14 @@ Test(cuda, steps_share_their_memory)
         s.in.cache.most = most;
         check_step(g, &s, work);
     }
-    gpu_free(g, work);
-    drop(g, &s);
-    gpu_close(g);
 }
 
 /* A query that sees no entry gets zeros, also next to a query that sees some. */
 Test(cuda, step_that_sees_nothing)
 {
     static const struct attention_case a = {"nothing", 2, 2, 32, 1, {150, 70}, KV_F16, .page = 32};
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 26);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(26);
     struct setting s = prepare(g, &a, &r);
     set_right(&s);
     float *work = work_of(g, &s.in);
@@ -214,9 +194,6 @@ Test(cuda, step_that_sees_nothing)
     memset(s.out + 2 * 32, 0, 2 * 32 * 4);
     gpu_put(g, s.k.c.until, s.k.until, (size_t)(2 * s.k.ld_slot) * 4);
     check_step(g, &s, work);
-    gpu_free(g, work);
-    drop(g, &s);
-    gpu_close(g);
 }
 
 struct newcomer_case {
@@ -256,15 +233,14 @@ static struct newcomer arrive(struct gpu *g, const struct newcomer_case *a)
 {
     static const int n[] = {65, 64, 130};
     const int32_t slot[] = {64, 3, 129}, until[] = {7, 8, INT32_MAX, 9, 11, 12, 13, 14, 15};
-    struct rng r;
-    rng_init(&r, 27);
+    struct rng r = rng_seeded(27);
     struct newcomer x = {.a = a, .k = cache_of_random(g, &r, a->heads, n, a->D, a->type)};
     int D = a->D, G = a->heads * a->group, T = x.T = a->T ? a->T : 1;
     x.row = (size_t)((G + 2 * a->heads) * D);
     x.pre = (size_t)((G + a->heads) * D);
-    x.qkv = MEM_NEW(float, (size_t)T *x.row);
-    x.norm = MEM_NEW(float, (size_t)(2 * D));
-    x.turn = MEM_NEW(float, (size_t)(T * a->n_rot));
+    x.qkv = NEW(float, (size_t)T *x.row);
+    x.norm = NEW(float, (size_t)(2 * D));
+    x.turn = NEW(float, (size_t)(T * a->n_rot));
     fill(&r, x.qkv, (size_t)T * x.row, 2);
     fill(&r, x.norm, (size_t)(2 * D), 1);
     fill(&r, x.turn, (size_t)(T * a->n_rot), 1);
@@ -318,26 +294,12 @@ static void same_bits(struct gpu *g, const void *a, const void *b, size_t bytes,
 {
     void *x = host_copy(g, a, bytes), *y = host_copy(g, b, bytes);
     cr_expect(zero(int, memcmp(x, y, bytes)), "%s: %s", what, where);
-    mem_free(x);
-    mem_free(y);
-}
-
-static void leave(struct gpu *g, struct newcomer *x)
-{
-    void *const device[] = {x->in.qkv,      x->d_norm,          (void *)x->in.cos_sin,
-                            x->in.unturned, (void *)x->in.slot, (void *)x->in.until};
-    for (int i = 0; i < 6; i++)
-        gpu_free(g, device[i]);
-    mem_free(x->qkv);
-    mem_free(x->norm);
-    mem_free(x->turn);
-    cache_of_drop(g, &x->k);
 }
 
 /* The fused launch gives the same bits as separate launches. */
 Test(cuda, newcomers)
 {
-    struct gpu *g = device_open();
+    OWNED(device_close) struct gpu *g = device_open();
     for (size_t c = 0; c < sizeof newcomers / sizeof *newcomers; c++) {
         struct newcomer one = arrive(g, &newcomers[c]), other = arrive(g, &newcomers[c]);
         const char *what = newcomers[c].what;
@@ -351,8 +313,5 @@ Test(cuda, newcomers)
         if (newcomers[c].asked)
             same_bits(g, one.in.unturned, other.in.unturned, (size_t)one.T * one.pre * 4, what,
                       "unturned");
-        leave(g, &one);
-        leave(g, &other);
     }
-    gpu_close(g);
 }

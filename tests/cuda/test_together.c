@@ -149,11 +149,7 @@ static void add(struct crowd *c, const struct member *m, const int32_t *ids)
 
 static struct crowd open_crowd(const char *path, const struct backend *backend, bool exact)
 {
-    struct kvf_diag d = {""};
-    struct engine_options opt = {.exact = exact, .n_threads = 1, .backend = backend};
-    struct crowd c = {.n = 0};
-    device_needed();
-    cr_assert(zero(int, engine_open(path, &opt, &c.e, &d)), "%s", d.text);
+    struct crowd c = {.e = open_on(path, backend, exact, 1)};
     cr_assert(zero(int, batch_create(c.e, MOST, &c.batch)));
     return c;
 }
@@ -189,14 +185,13 @@ struct cost {
 /* Runs steps of the first n sessions, in a batch or one after the other. */
 static struct cost feed(const struct crowd *c, int n, bool together, struct told *told)
 {
-    struct kvf_diag d = {""};
     struct session *s[MOST];
     struct cost last = {0, 0};
     size_t V = (size_t)c->e->config.vocab;
     int32_t id[MOST];
     for (int i = 0; i < n; i++) {
         told[i] = (struct told){.o = {.logits = MEM_NEW(float, STEPS *V), .n_logits = STEPS * V}};
-        cr_assert(zero(int, session_fork(c->origin[i], NULL, &s[i], &d)), "%s", d.text);
+        succeeds(session_fork(c->origin[i], NULL, &s[i], &d));
         session_on_evict(s[i], on_evict, &told[i].o);
         if (c->who[i]->watched)
             session_on_row(s[i], on_row, &told[i]);
@@ -254,7 +249,7 @@ static void expect_same(const struct crowd *c, int i, int n, const struct told *
 Test(together, remembers_what_each_would_alone, .timeout = 120)
 {
     static const int n_of[] = {1, 2, MOST - 1};
-    struct crowd c = gather(family_path(9), &backend_cuda, false, false);
+    SCOPED(part) struct crowd c = gather(family_path(9), &backend_cuda, false, false);
     struct told alone[MOST], all[MOST];
     feed(&c, c.n, false, alone);
     for (size_t k = 0; k < sizeof n_of / sizeof *n_of; k++) {
@@ -266,7 +261,6 @@ Test(together, remembers_what_each_would_alone, .timeout = 120)
     }
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
     drop(alone, c.n);
-    part(&c);
 }
 
 /* With exact sums, rows are computed before the output. Evidence and decisions equal those of the
@@ -274,7 +268,7 @@ Test(together, remembers_what_each_would_alone, .timeout = 120)
 Test(together, remembers_what_the_processor_does, .timeout = 120)
 {
     struct crowd here = gather(tiny_path(0), &backend_cpu, true, true);
-    struct crowd there = gather(tiny_path(0), &backend_cuda, true, true);
+    SCOPED(part) struct crowd there = gather(tiny_path(0), &backend_cuda, true, true);
     struct told cpu[MOST], cuda[MOST];
     feed(&here, MOST, false, cpu);
     feed(&there, MOST, true, cuda);
@@ -290,7 +284,6 @@ Test(together, remembers_what_the_processor_does, .timeout = 120)
     drop(cpu, MOST);
     drop(cuda, MOST);
     part(&here);
-    part(&there);
 }
 
 /* Checks that each session of a batch has the same bits as on its own. */
@@ -372,7 +365,7 @@ Test(together, weights_are_read_once, .timeout = 120)
     static const int n_of[] = {1, 3, MIXED}, waits[] = {1, 1, 2};
     struct member who[MIXED];
     struct crowd here = gather_mixed(method, &backend_cpu, true, who);
-    struct crowd there = gather_mixed(method, &backend_cuda, true, who);
+    SCOPED(part) struct crowd there = gather_mixed(method, &backend_cuda, true, who);
     struct told cpu[MIXED], alone[MIXED], all[MIXED];
     feed(&here, MIXED, true, cpu);
     for (int k = 0; k < 3; k++) {
@@ -393,7 +386,6 @@ Test(together, weights_are_read_once, .timeout = 120)
     cr_assert(eq(int, emulation_faults(), 0), "%s", emulation_first_fault());
     drop(cpu, MIXED);
     part(&here);
-    part(&there);
 }
 
 /* With sums in any order and attention kernels that keep no rows, each session still has the same

@@ -128,19 +128,13 @@ static void try_attention(struct both *b, const struct attention_case *c, double
         if (c->gating)
             same_within(b, &s.d_gate, back, c->what);
     }
-    struct pair *all[] = {&s.qkv, &s.gate, &s.out, &s.lse, &s.d_out, &s.d_qkv, &s.d_gate};
-    for (int k = 0; k < 7; k++)
-        drop(b, all[k]);
-    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.first);
-    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.evicted_at);
 }
 
 Test(train, attention)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     for (size_t i = 0; i < sizeof attention_cases / sizeof *attention_cases; i++)
         try_attention(&b, &attention_cases[i], 1e-5, 1e-5);
-    both_close(&b);
 }
 
 /* Tensor-core cases: every kernel width, and channel counts that do not fill one. */
@@ -161,10 +155,9 @@ static const struct attention_case tensor_cases[] = {
 
 Test(train, attention_by_tensor)
 {
-    struct both b = both_open(false);
+    SCOPED(both_close) struct both b = both_open(false);
     for (size_t i = 0; i < sizeof tensor_cases / sizeof *tensor_cases; i++)
         try_attention(&b, &tensor_cases[i], 0x1p-6, tensor_cases[i].strength > 1 ? 5e-2 : 2e-2);
-    both_close(&b);
 }
 
 /* ---- matrix multiplications ---- */
@@ -225,7 +218,7 @@ static double largest(const float *x, size_t n)
 static void try_product(struct gpu *g, struct rng *r, const struct product_case *p, bool bf16)
 {
     enum { MOST = 140 * 140 };
-    float *x = MEM_NEW(float, MOST), *y = MEM_NEW(float, MOST), *c = MEM_NEW(float, MOST);
+    float *x = NEW(float, MOST), *y = NEW(float, MOST), *c = NEW(float, MOST);
     fill(r, x, MOST, 1);
     fill(r, y, MOST, 1);
     fill(r, c, MOST, 1);
@@ -244,40 +237,28 @@ static void try_product(struct gpu *g, struct rng *r, const struct product_case 
     device_check(g, "product");
     cr_expect(le(dbl, distance(got, c, MOST), most), "product of %d x %d x %d, bf16 %d", p->m, p->n,
               p->k, bf16);
-    void *const there[] = {(void *)(uintptr_t)in.a, (void *)(uintptr_t)in.b, in.c};
-    void *const here[] = {x, y, c, got};
-    for (int i = 0; i < 3; i++)
-        gpu_free(g, there[i]);
-    for (int i = 0; i < 4; i++)
-        mem_free(here[i]);
 }
 
 Test(train, products)
 {
-    struct gpu *g = device_open();
-    struct rng r;
-    rng_init(&r, 9);
+    OWNED(device_close) struct gpu *g = device_open();
+    struct rng r = rng_seeded(9);
     for (size_t i = 0; i < sizeof product_cases / sizeof *product_cases; i++)
         for (int seed = 0; seed < SEEDS; seed += stride(2)) {
             emulation_seed((unsigned long long)seed);
             try_product(g, &r, &product_cases[i], false);
             try_product(g, &r, &product_cases[i], true);
         }
-    gpu_close(g);
 }
 
 /* Under emulation, an outer product through both tables has the same bits as the reference. */
 Test(train, outer_is_the_reference)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     struct pair dy = draw(&b, 67 * 70, 1), x = draw(&b, 67 * 33, 1), dw = draw(&b, 65 * 31, 1);
     ops_cpu.weight_grad(&b.cpu, dw.here, dy.here, 70, 65, x.here, 33, 31, 67);
     ops_cuda.weight_grad(&b.gpu, dw.there, dy.there, 70, 65, x.there, 33, 31, 67);
     same_within(&b, &dw, EMULATED ? 0 : 1e-6, "outer");
-    drop(&b, &dy);
-    drop(&b, &x);
-    drop(&b, &dw);
-    both_close(&b);
 }
 
 /* ---- elementwise and row operations ---- */
@@ -299,23 +280,19 @@ static void norms(struct both *b, int heads, int C, bool set)
     same(b, &y, "norm");
     same(b, &dx, "norm, back");
     same(b, &dw, "norm, its weights");
-    struct pair *all[] = {&x, &w, &y, &dy, &dx, &dw};
-    for (int i = 0; i < 6; i++)
-        drop(b, all[i]);
 }
 
 Test(train, norms)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     norms(&b, 1, 79, false);
     norms(&b, 3, 20, true);
     norms(&b, 5, 2, false);
-    both_close(&b);
 }
 
 Test(train, rows)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     struct pair x = draw(&b, T * LD, 2), y = draw(&b, T * LD, 1), z = draw(&b, LD * T, 1);
     struct pair turn = draw(&b, T * 10, 1), row = draw(&b, LD, 1);
     int32_t first[T];
@@ -345,16 +322,11 @@ Test(train, rows)
     same(&b, &z, "transpose");
     same(&b, &row, "sum of rows");
     same(&b, &turn, "times a number");
-    ops_cuda.free(&b.gpu, there);
-    struct pair *all[] = {&x, &y, &z, &turn, &row};
-    for (int i = 0; i < 5; i++)
-        drop(&b, all[i]);
-    both_close(&b);
 }
 
 Test(train, swiglu_and_embedding)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     struct pair x = draw(&b, T * LD, 3), y = draw(&b, T * LD, 1), d = draw(&b, T * LD, 1);
     struct pair table = draw(&b, 5 * LD, 1);
     int32_t ids[T];
@@ -370,16 +342,11 @@ Test(train, swiglu_and_embedding)
     same(&b, &y, "swiglu");
     same(&b, &d, "swiglu, back");
     same(&b, &table, "embedding");
-    ops_cuda.free(&b.gpu, there);
-    struct pair *all[] = {&x, &y, &d, &table};
-    for (int i = 0; i < 4; i++)
-        drop(&b, all[i]);
-    both_close(&b);
 }
 
 Test(train, gates)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     for (int write = 0; write < 2; write++) {
         struct pair value = draw(&b, 301, 1), number = draw(&b, 301, 1), d = draw(&b, 301, 1);
         struct pair own = draw(&b, 301, 1), out = draw(&b, 301, 1);
@@ -392,18 +359,14 @@ Test(train, gates)
         same(&b, &value, "values");
         same(&b, &number, "numbers");
         same(&b, &out, "gates, back");
-        struct pair *all[] = {&value, &number, &d, &own, &out};
-        for (int i = 0; i < 5; i++)
-            drop(&b, all[i]);
     }
-    both_close(&b);
 }
 
 /* ---- the optimizer ---- */
 
 Test(train, optimizer)
 {
-    struct both b = both_open(true);
+    SCOPED(both_close) struct both b = both_open(true);
     struct optimizer o = {
         .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = 0.1, .clip = 1, .steps = 10};
     struct pair w = draw(&b, 70001, 1), m = draw(&b, 70001, 0), v = draw(&b, 70001, 0);
@@ -424,8 +387,4 @@ Test(train, optimizer)
     same(&b, &w, "parameters");
     same(&b, &m, "first moments");
     same(&b, &v, "second moments");
-    struct pair *all[] = {&w, &m, &v, &g};
-    for (int i = 0; i < 4; i++)
-        drop(&b, all[i]);
-    both_close(&b);
 }

@@ -102,7 +102,7 @@ static void order_matters(struct useful_scene *s)
 
 static struct useful_scene *make_scene(struct rng *r, const struct useful_case *c)
 {
-    struct useful_scene *s = MEM_NEW(struct useful_scene, 1);
+    struct useful_scene *s = NEW(struct useful_scene, 1);
     *s = (struct useful_scene){.c = c, .heads = c->layers * HEADS, .n_q = c->layers * G};
     s->ld = (c->entries + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
     s->layer = LAYERS - c->layers;
@@ -111,13 +111,13 @@ static struct useful_scene *make_scene(struct rng *r, const struct useful_case *
     s->plan_tokens = c->entries - c->T / 2 - 1; /* the last ones stay */
     size_t slots = (size_t)(s->heads * s->ld), rows = (size_t)(s->n_q * c->T);
     size_t plan = (size_t)(LAYERS * PLAN_HEADS * s->plan_tokens);
-    s->p = MEM_NEW(float, (rows * (size_t)s->ld));
-    s->pos = MEM_NEW(int32_t, slots);
-    s->until = MEM_NEW(int32_t, slots);
-    s->seen = MEM_NEW(int32_t, rows);
-    s->chosen = MEM_NEW(unsigned char, (size_t)(s->n_q * s->ld));
-    s->plan = MEM_NEW(uint32_t, plan);
-    s->log_beta = MEM_NEW(float, (size_t)(s->cap * LAYERS * HEADS));
+    s->p = NEW(float, (rows * (size_t)s->ld));
+    s->pos = NEW(int32_t, slots);
+    s->until = NEW(int32_t, slots);
+    s->seen = NEW(int32_t, rows);
+    s->chosen = NEW(unsigned char, (size_t)(s->n_q * s->ld));
+    s->plan = NEW(uint32_t, plan);
+    s->log_beta = NEW(float, (size_t)(s->cap * LAYERS * HEADS));
     for (int h = 0; h < s->heads; h++) {
         place(s, r, h);
         s->page[h] = c->pages && h % 2 ? PAGE : 0;
@@ -141,13 +141,6 @@ static struct useful_scene *make_scene(struct rng *r, const struct useful_case *
     return s;
 }
 
-static void drop_scene(struct useful_scene *s)
-{
-    void *const all[] = {s->p, s->pos, s->until, s->seen, s->chosen, s->plan, s->log_beta, s};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        mem_free(all[i]);
-}
-
 /* ---- on the CPU */
 
 static int by_position(const void *a, const void *b)
@@ -162,9 +155,9 @@ static void tell(const struct useful_scene *s, struct probe_state *probe, int g,
 {
     const int32_t *pos = s->pos + g / PER * s->ld;
     int n_slots = s->n[g / PER] - (s->c->T - 1 - r), n = 0;
-    int32_t(*entry)[2] = mem_alloc((size_t)n_slots, sizeof *entry);
-    float *p = MEM_NEW(float, (size_t)n_slots);
-    int32_t *at = MEM_NEW(int32_t, (size_t)n_slots);
+    int32_t(*entry)[2] = host_alloc((size_t)n_slots, sizeof *entry);
+    float *p = NEW(float, (size_t)n_slots);
+    int32_t *at = NEW(int32_t, (size_t)n_slots);
     struct probe_cuts cuts = {.known = false};
     for (int i = 0; i < n_slots; i++)
         if (sees(s, g, r, i)) {
@@ -185,14 +178,11 @@ static void tell(const struct useful_scene *s, struct probe_state *probe, int g,
                                   .scratch = scratch,
                                   .cuts = &cuts};
     probe_dilution.row(probe, &row);
-    mem_free(entry);
-    mem_free(p);
-    mem_free(at);
 }
 
 static void take_here(const struct useful_scene *s, struct probe_state *probe)
 {
-    void *scratch = mem_alloc(row_cuts_scratch(s->ld), 1);
+    void *scratch = host_alloc(row_cuts_scratch(s->ld), 1);
     for (int i = 0; s->c->gates && i < s->cap * LAYERS * HEADS; i++) {
         int h = i % (LAYERS * HEADS);
         probe_dilution.gate(probe, h / HEADS, h % HEADS, i / (LAYERS * HEADS), s->log_beta[i]);
@@ -200,45 +190,26 @@ static void take_here(const struct useful_scene *s, struct probe_state *probe)
     for (int g = 0; g < s->n_q; g++)
         for (int r = 0; r < s->c->T; r++)
             tell(s, probe, g, r, scratch);
-    mem_free(scratch);
 }
 
 /* ---- on the device */
 
-/* The inputs of a launch, and all device memory to free. */
-struct there {
-    struct gpu *gpu;
-    void *own[300];
-    int n;
-};
-
-static void *lend(struct there *x, const void *host, size_t bytes)
-{
-    return x->own[x->n++] = device_copy(x->gpu, host, bytes);
-}
-
-static void *room(struct there *x, size_t bytes)
-{
-    cr_assert(ne(ptr, x->own[x->n] = gpu_alloc(x->gpu, bytes, 1), NULL));
-    return x->own[x->n++];
-}
-
-static struct gpu_seen_rows rows_there(struct there *x, const struct useful_scene *s)
+static struct gpu_seen_rows rows_there(struct gpu *gpu, const struct useful_scene *s)
 {
     size_t slots = (size_t)(s->heads * s->ld), rows = (size_t)(s->n_q * s->c->T);
     struct gpu_seen_rows in = {.ld = (size_t)s->ld};
-    in.p = lend(x, s->p, rows * in.ld * sizeof *s->p);
-    in.seen = lend(x, s->seen, rows * sizeof *s->seen);
+    in.p = device_copy(gpu, s->p, rows * in.ld * sizeof *s->p);
+    in.seen = device_copy(gpu, s->seen, rows * sizeof *s->seen);
     in.a = (struct gpu_attention){.n_heads = s->n_q, .T = s->c->T, .pos0 = s->pos0};
     in.a.cache = (struct gpu_cache){.heads = s->heads, .most = s->c->entries, .ld_slot = s->ld};
-    in.a.cache.n = lend(x, s->n, sizeof s->n);
+    in.a.cache.n = device_copy(gpu, s->n, sizeof s->n);
     if (s->c->gone)
-        in.a.cache.pos = lend(x, s->pos, slots * sizeof *s->pos);
+        in.a.cache.pos = device_copy(gpu, s->pos, slots * sizeof *s->pos);
     if (s->c->leave)
-        in.a.cache.until = lend(x, s->until, slots * sizeof *s->until);
+        in.a.cache.until = device_copy(gpu, s->until, slots * sizeof *s->until);
     if (s->c->pages)
-        in.a.page = lend(x, s->page, sizeof s->page);
-    in.a.chosen = lend(x, s->chosen, (size_t)(s->n_q * s->ld));
+        in.a.page = device_copy(gpu, s->page, sizeof s->page);
+    in.a.chosen = device_copy(gpu, s->chosen, (size_t)(s->n_q * s->ld));
     in.a.ld_chosen = s->ld;
     return in;
 }
@@ -267,7 +238,7 @@ static struct gpu_useful_columns columns_of(const struct dilution_layout *at, vo
     return to;
 }
 
-static struct gpu_useful useful_there(struct there *x, const struct useful_scene *s,
+static struct gpu_useful useful_there(struct gpu *gpu, const struct useful_scene *s,
                                       const struct probe_state *probe, void *const *twin)
 {
     const struct probe_config *cfg = probe->cfg;
@@ -275,21 +246,21 @@ static struct gpu_useful useful_there(struct there *x, const struct useful_scene
     struct gpu_useful_columns columns = columns_of(v.at, twin);
     size_t plan = (size_t)(LAYERS * PLAN_HEADS * s->plan_tokens) * sizeof *s->plan;
     struct gpu_useful how = {.cap = s->cap, .wide = !probe->narrow, .head = s->layer * G};
-    how.columns = lend(x, &columns, sizeof columns);
+    how.columns = device_copy(gpu, &columns, sizeof columns);
     memcpy(how.slack, v.slack, sizeof how.slack);
     memcpy(how.near, v.near, sizeof how.near);
     how.n_spans = cfg->n_span_sets;
-    how.spans = lend(x, v.spans, (size_t)s->cap);
+    how.spans = device_copy(gpu, v.spans, (size_t)s->cap);
     for (int k = 0; k < how.n_spans; k++)
         how.first[k] = cfg->span_set[k].n > 0 ? cfg->span_set[k].range[0][0] : INT32_MAX;
-    how.plan = s->c->plan ? lend(x, s->plan, plan) : NULL;
+    how.plan = s->c->plan ? device_copy(gpu, s->plan, plan) : NULL;
     how.plan_tokens = s->plan_tokens;
     how.plan_per = G / PLAN_HEADS;
     if (s->c->evicts) {
         how.ld_order = s->ld;
         how.ld_bits = s->cap / 32 + 1;
-        how.order = room(x, (size_t)(s->heads * how.ld_order) * sizeof *how.order);
-        how.bits = room(x, (size_t)(s->heads * 2 * how.ld_bits) * sizeof *how.bits);
+        how.order = device_alloc(gpu, (size_t)(s->heads * how.ld_order) * sizeof *how.order, 1);
+        how.bits = device_alloc(gpu, (size_t)(s->heads * 2 * how.ld_bits) * sizeof *how.bits, 1);
     }
     return how;
 }
@@ -297,16 +268,16 @@ static struct gpu_useful useful_there(struct there *x, const struct useful_scene
 static void take_there(struct gpu *gpu, const struct useful_scene *s, struct probe_state *probe,
                        void *const *twin)
 {
-    struct there x = {.gpu = gpu};
-    struct gpu_seen_rows in = rows_there(&x, s);
-    struct gpu_useful how = useful_there(&x, s, probe, twin);
+    struct gpu_seen_rows in = rows_there(gpu, s);
+    struct gpu_useful how = useful_there(gpu, s, probe, twin);
     const struct gpu_criteria criteria = {PROBE_N_TOP, PROBE_N_TAU, probe_top_k, probe_tau};
     int heads = LAYERS * HEADS, half = s->cap / 2;
-    struct row_cut *cuts = room(&x, (size_t)(s->n_q * s->c->T * KVF_N_CRITERIA) * sizeof *cuts);
+    struct row_cut *cuts = device_alloc(
+        gpu, (size_t)(s->n_q * s->c->T * KVF_N_CRITERIA) * sizeof *cuts, 1);
     if (s->c->gates) { /* in two parts */
         size_t bytes = (size_t)(s->cap * heads) * sizeof *s->log_beta;
-        const float *numbers = lend(&x, s->log_beta, bytes);
-        float *to = room(&x, bytes);
+        const float *numbers = device_copy(gpu, s->log_beta, bytes);
+        float *to = device_alloc(gpu, bytes, 1);
         gpu_watch_numbers(gpu, numbers, heads, half, 0, to, s->cap);
         gpu_watch_numbers(gpu, numbers + half * heads, heads, s->cap - half, half, to, s->cap);
         how.log_beta = to;
@@ -314,8 +285,6 @@ static void take_there(struct gpu *gpu, const struct useful_scene *s, struct pro
     gpu_row_cuts(gpu, &in, &criteria, cuts);
     gpu_watch_useful(gpu, &in, cuts, &how);
     device_check(gpu, s->c->what);
-    for (int i = 0; i < x.n; i++)
-        gpu_free(gpu, x.own[i]);
 }
 
 /* ---- both */
@@ -335,7 +304,7 @@ static bool same_cell(const char *a, const char *b, size_t size, const struct pr
 static void expect_same(struct gpu *gpu, const struct useful_scene *s, struct probe_state *probe)
 {
     int n = probe->n_arrays;
-    void **twin = MEM_NEW(void *, (size_t)n);
+    void **twin = NEW(void *, (size_t)n);
     size_t cells = (size_t)(LAYERS * G) * (size_t)s->cap;
     for (int i = 0; i < n; i++)
         twin[i] = device_copy(gpu, probe->data[i], cells * probe_cell_size(probe, i));
@@ -351,10 +320,7 @@ static void expect_same(struct gpu *gpu, const struct useful_scene *s, struct pr
             }
         cr_expect(zero(sz, wrong), "%s: %s of row %zu, query %zu", s->c->what,
                   probe->array[i].column.name, at / (size_t)s->cap, at % (size_t)s->cap);
-        mem_free(got);
-        gpu_free(gpu, twin[i]);
     }
-    mem_free(twin);
 }
 
 static void expect_case(struct gpu *gpu, struct rng *r, const struct useful_case *c)
@@ -380,7 +346,6 @@ static void expect_case(struct gpu *gpu, struct rng *r, const struct useful_case
     cr_assert(zero(int, probe_state_open(&probe, &probe_dilution, &cfg)));
     expect_same(gpu, s, &probe);
     probe_state_close(&probe);
-    drop_scene(s);
 }
 
 Test(useful, is_what_the_probe_makes, .timeout = 120)
@@ -404,12 +369,10 @@ Test(useful, is_what_the_probe_makes, .timeout = 120)
         {"cells of 32 bits", 0, 90, 2, 1, .evicts = true, .cap = 65535},
         {"a head of many words", 0, 8800, 1, 1, 500, 1, .evicts = true},
     };
-    struct gpu *gpu = device_open();
-    struct rng r;
-    rng_init(&r, 25);
+    OWNED(device_close) struct gpu *gpu = device_open();
+    struct rng r = rng_seeded(25);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         emulation_seed((unsigned long long)i);
         expect_case(gpu, &r, &all[i]);
     }
-    gpu_close(gpu);
 }

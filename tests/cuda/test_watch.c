@@ -1,7 +1,5 @@
 /* test_watch.c - device probe results equal their definitions bit for bit. The definitions are
  * applied to the list of entries that a query sees, in order of position. */
-#include <stdlib.h>
-
 #include "engine/cuda/watch.h"
 #include "engine/kernels/kernels_ref.h"
 #include "tests/cuda/cache_of.h"
@@ -60,7 +58,7 @@ static bool sees(const struct scene *s, int g, int r, int slot)
  * some pages are not read. */
 static struct scene *make_scene(struct gpu *gpu, struct rng *r, int kind)
 {
-    struct scene *s = MEM_NEW(struct scene, 1);
+    struct scene *s = NEW(struct scene, 1);
     s->k = cache_of_random(gpu, r, HEADS, lengths, D, KV_F32);
     s->page[1] = 4;
     s->top_k = top_k[kind % 2];
@@ -236,10 +234,6 @@ static void take_there(struct gpu *gpu, const struct scene *s, struct all_cells 
     gpu_watch_queries(gpu, &rows, &queries);
     gpu_watch_window(gpu, &rows, x->window, CAP, BLOCK, RING);
     device_check(gpu, "watch");
-    const void *const all[] = {rows.p,      rows.lse,      rows.entropy, rows.seen,
-                               rows.a.page, rows.a.chosen, first,        token};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        gpu_free(gpu, (void *)all[i]);
 }
 
 static void expect_contributions(struct gpu *gpu, const struct scene *s, const double *gram,
@@ -248,7 +242,7 @@ static void expect_contributions(struct gpu *gpu, const struct scene *s, const d
     struct gpu_seen_rows rows = {.p = device_copy(gpu, s->p, sizeof s->p), .ld = LD};
     rows.a = (struct gpu_attention){.cache = s->k.c, .n_heads = G, .T = T, .pos0 = POS0};
     float *norm = device_copy(gpu, old, G * CAP * sizeof *old);
-    float *out = gpu_alloc(gpu, G * T * LD, sizeof *out);
+    float *out = device_alloc(gpu, G * T * LD, sizeof *out);
     double *there = device_copy(gpu, gram, G * D * D * sizeof *gram);
     gpu_out_norms(gpu, &rows, there, norm, CAP);
     gpu_contributions(gpu, &rows, norm, CAP, out);
@@ -278,19 +272,13 @@ static void expect_contributions(struct gpu *gpu, const struct scene *s, const d
             want[i] = most > 1 ? ldexpf(want[i], -power) : want[i];
         cr_expect(zero(int, memcmp(got + row * LD, want, (size_t)n * sizeof *want)), "%d", row);
     }
-    void *const all[] = {(void *)rows.p, norm, out, there};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        gpu_free(gpu, all[i]);
-    mem_free(got);
-    mem_free(got_norm);
 }
 
 /* Norms of older entries are kept. Large norms are scaled down. */
 Test(cuda, contributions_are_as_defined, .timeout = 60)
 {
-    struct gpu *gpu = device_open();
-    struct rng r;
-    rng_init(&r, 22);
+    OWNED(device_close) struct gpu *gpu = device_open();
+    struct rng r = rng_seeded(22);
     for (int kind = 0; kind < 2; kind++) {
         struct scene *s = make_scene(gpu, &r, kind);
         double gram[G * D * D];
@@ -301,10 +289,7 @@ Test(cuda, contributions_are_as_defined, .timeout = 60)
             old[i] = (float)rng_uniform(&r) * (kind ? 900.0f : 1.0f);
         emulation_seed((unsigned long long)kind);
         expect_contributions(gpu, s, gram, old);
-        cache_of_drop(gpu, &s->k);
-        mem_free(s);
     }
-    gpu_close(gpu);
 }
 
 /* A case with rows longer than one pass of counting and gathering. */
@@ -339,28 +324,25 @@ static int other_of(const struct long_case *c, int i)
 /* Computes the sets of a row by definition, over the entries that it sees. */
 static void right_cuts(const struct long_case *c, const float *p, struct row_cut want[N_CUTS])
 {
-    float *seen = MEM_NEW(float, (size_t)c->n);
-    int *pos = MEM_NEW(int, (size_t)c->n), n = 0;
+    float *seen = NEW(float, (size_t)c->n);
+    int *pos = NEW(int, (size_t)c->n), n = 0;
     for (int i = 0; i < c->n; i++)
         if (!c->leave || other_of(c, i) % 5 > 0) {
             pos[n] = i;
             seen[n++] = p[other_of(c, i)];
         }
-    void *scratch = mem_alloc(row_cuts_scratch(n), 1);
+    void *scratch = host_alloc(row_cuts_scratch(n), 1);
     row_cuts_ref(seen, n, c->top, N_TOP, tau, N_TAU, want, scratch);
     for (int i = 0; i < N_CUTS; i++)
         if (want[i].first_tie > 0)
             want[i].first_tie = pos[want[i].first_tie];
-    mem_free(seen);
-    mem_free(pos);
-    mem_free(scratch);
 }
 
 static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *c)
 {
     int n = c->n, ld = (n + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
-    float *p = MEM_NEW(float, (size_t)ld);
-    int32_t length = n, *until = MEM_NEW(int32_t, (size_t)ld), *pos = MEM_NEW(int32_t, (size_t)ld);
+    float *p = NEW(float, (size_t)ld);
+    int32_t length = n, *until = NEW(int32_t, (size_t)ld), *pos = NEW(int32_t, (size_t)ld);
     for (int i = 0; i < n; i++) {
         p[i] = long_weight(r, c->kind, i, n);
         until[i] = i % 5 ? INT32_MAX : n - 1;
@@ -375,7 +357,7 @@ static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *
         rows.a.cache.until = device_copy(gpu, until, (size_t)ld * sizeof *until);
         rows.a.cache.pos = device_copy(gpu, pos, (size_t)ld * sizeof *pos);
     }
-    struct row_cut want[N_CUTS], *cuts = gpu_alloc(gpu, N_CUTS, sizeof *cuts);
+    struct row_cut want[N_CUTS], *cuts = device_alloc(gpu, N_CUTS, sizeof *cuts);
     const struct gpu_criteria criteria = {N_TOP, N_TAU, c->top, tau};
     gpu_row_cuts(gpu, &rows, &criteria, cuts);
     device_check(gpu, c->what);
@@ -386,13 +368,6 @@ static void expect_long(struct gpu *gpu, struct rng *r, const struct long_case *
                   "%s, cut %d: %.9g, from %d, %d members; right is %.9g, from %d, %d", c->what, i,
                   (double)got[i].threshold, got[i].first_tie, got[i].count,
                   (double)want[i].threshold, want[i].first_tie, want[i].count);
-    void *const device[] = {(void *)rows.p, there, cuts, rows.a.cache.until, rows.a.cache.pos};
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu_free(gpu, device[i]);
-    mem_free(p);
-    mem_free(until);
-    mem_free(pos);
-    mem_free(got);
 }
 
 Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
@@ -410,14 +385,12 @@ Test(cuda, cuts_of_rows_of_any_length, .timeout = 120)
         {"few values, of which some have left", 2100, 1, {64, 512, 1600}, true},
         {"more equals than are gathered", 10400, 4, {64, 512, 8000}, true},
     };
-    struct gpu *gpu = device_open();
-    struct rng r;
-    rng_init(&r, 23);
+    OWNED(device_close) struct gpu *gpu = device_open();
+    struct rng r = rng_seeded(23);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         emulation_seed((unsigned long long)i);
         expect_long(gpu, &r, &all[i]);
     }
-    gpu_close(gpu);
 }
 
 /* More queries than a block processes at once: an entry keeps the newest query that selected it. */
@@ -439,7 +412,7 @@ enum { MARKS_PAGE = 8, MARKS_OLD = MARKED - MANY };
 
 static struct marks_scene make_marks(struct rng *r, const struct marks_case *c)
 {
-    struct marks_scene s = {.c = c, .p = MEM_NEW(float, PER *MANY *MARKS_LD)};
+    struct marks_scene s = {.c = c, .p = NEW(float, PER *MANY *MARKS_LD)};
     for (int i = 0; i < PER * MANY * MARKS_LD; i++)
         s.p[i] = weight(r, c->kind);
     for (int i = 0; i < MARKS_LD; i++) {
@@ -488,9 +461,9 @@ static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case
     struct gpu_seen_rows rows = marks_rows(gpu, &s);
     const struct gpu_criteria criteria = {4, c->n_cuts - 4, top, tau};
     size_t n_cuts = (size_t)(PER * MANY * c->n_cuts), bytes = PER * MARKS_CAP * (c->wide ? 4 : 2);
-    struct row_cut *cuts = gpu_alloc(gpu, n_cuts, sizeof *cuts);
+    struct row_cut *cuts = device_alloc(gpu, n_cuts, sizeof *cuts);
     struct gpu_entry_cells cells = {.cap = MARKS_CAP, .n_cuts = c->n_cuts, .wide = c->wide};
-    unsigned char *none = MEM_NEW(unsigned char, bytes);
+    unsigned char *none = NEW(unsigned char, bytes);
     for (int k = 0; k < c->n_cuts; k++)
         cells.last[k] = k == 2 ? NULL : device_copy(gpu, none, bytes);
     gpu_row_cuts(gpu, &rows, &criteria, cuts);
@@ -507,17 +480,7 @@ static void expect_marks(struct gpu *gpu, struct rng *r, const struct marks_case
         for (int i = 0; i < PER * MARKS_CAP; i++)
             wrong += (c->wide ? ((uint32_t *)got)[i] : ((uint16_t *)got)[i]) != want[i];
         cr_expect(zero(int, wrong), "kind %d, cut %d", c->kind, k);
-        mem_free(got);
-        gpu_free(gpu, cells.last[k]);
     }
-    const void *const device[] = {
-        rows.p, rows.a.cache.n, rows.a.cache.pos, rows.a.cache.until, rows.a.page, rows.a.chosen,
-        cuts};
-    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-        gpu_free(gpu, (void *)device[i]);
-    mem_free(s.p);
-    mem_free(none);
-    mem_free(cut);
 }
 
 Test(cuda, marks_of_many_queries, .timeout = 120)
@@ -527,14 +490,12 @@ Test(cuda, marks_of_many_queries, .timeout = 120)
         {1, false, true, false, false, 5},  {0, false, false, true, true, 7},
         {2, true, true, true, false, 8},
     };
-    struct gpu *gpu = device_open();
-    struct rng r;
-    rng_init(&r, 24);
+    OWNED(device_close) struct gpu *gpu = device_open();
+    struct rng r = rng_seeded(24);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         emulation_seed((unsigned long long)i);
         expect_marks(gpu, &r, &all[i]);
     }
-    gpu_close(gpu);
 }
 
 #define SAME(member)                                                                               \
@@ -543,13 +504,12 @@ Test(cuda, marks_of_many_queries, .timeout = 120)
 
 Test(cuda, rows_are_watched_as_defined, .timeout = 120)
 {
-    struct gpu *gpu = device_open();
-    struct rng r;
-    void *scratch = mem_alloc(row_cuts_scratch(LD), 1);
-    rng_init(&r, 21);
+    OWNED(device_close) struct gpu *gpu = device_open();
+    void *scratch = host_alloc(row_cuts_scratch(LD), 1);
+    struct rng r = rng_seeded(21);
     for (int kind = 0; kind < 5; kind++) {
         struct scene *s = make_scene(gpu, &r, kind);
-        struct all_cells *want = MEM_NEW(struct all_cells, 1);
+        struct all_cells *want = NEW(struct all_cells, 1);
         begin(want);
         struct all_cells *there = device_copy(gpu, want, sizeof *want);
         emulation_seed((unsigned long long)kind);
@@ -575,12 +535,5 @@ Test(cuda, rows_are_watched_as_defined, .timeout = 120)
         SAME(seen);
         SAME(received);
         SAME(window);
-        gpu_free(gpu, there);
-        cache_of_drop(gpu, &s->k);
-        mem_free(s);
-        mem_free(want);
-        mem_free(got);
     }
-    mem_free(scratch);
-    gpu_close(gpu);
 }

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from proof import PATIENCE
 
@@ -41,10 +42,8 @@ def inputs(bed):
     model(bed)
     text = "The camel drank from the well. A stone fell into it, and nobody knew. " * 12
     for i in range(3):
-        with open(bed.path(f"t{i}.txt"), "w") as f:
-            f.write(text[7 * i:])
-    with open(bed.path("q.txt"), "w") as f:
-        f.write("The camel drank from the well. A stone fell into it. Who drank?")
+        Path(bed.path(f"t{i}.txt")).write_text(text[7 * i:])
+    Path(bed.path("q.txt")).write_text("The camel drank from the well. A stone fell into it. Who drank?")
     shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "torch", "rg.pth"), bed.path("g.pth"))
     spans = [{"name": name, "useful": name == "needle", "start": a, "end": b} for name, a, b in (("needle", 4, 30), ("question", 53, 63))]
     with open(bed.path("q.json"), "w") as f:

@@ -17,6 +17,7 @@
 
 #include "tests/endure/compare.h"
 #include "tests/format/tiny.h"
+#include "tests/scoped.h"
 
 enum { MOST_FILES = 64, NAME = 256, MODES = KVF_OPEN_SALVAGE + 1, TOLD = 20 };
 static const char tail_suffix[] = ".tail";
@@ -109,7 +110,7 @@ static struct seen look(const struct subject *s)
     int err = verify(s, &c);
     v.noticed = err != s->err || !same_check(&c, &s->check);
     for (int mode = 0; mode < MODES; mode++) {
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         v.opens[mode] = kvf_open(s->name, (enum kvf_open_mode)mode, &t, NULL) == KVF_OK;
         v.all &= v.opens[mode] == s->opens[mode];
         if (!v.opens[mode])
@@ -118,7 +119,6 @@ static struct seen look(const struct subject *s)
         v.shown[mode] = reference_compare(s->r, t);
         v.wrong |= v.shown[mode].wrong;
         v.all &= v.shown[mode].complete;
-        kvf_close(t);
     }
     return v;
 }
@@ -196,14 +196,13 @@ static void add(const char *name)
     }
     s->err = verify(s, &s->check);
     for (int mode = 0; mode < MODES; mode++) {
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         s->opens[mode] = kvf_open(s->name, (enum kvf_open_mode)mode, &t, NULL) == KVF_OK;
         if (!s->opens[mode])
             continue;
         s->alone = !s->in_tail && kvf_epoch(t) == reference_promise(s->own, s->n).epoch;
         if (!reference_compare(s->r, t).complete)
             finding(s, "the good file is not read", 0, 8);
-        kvf_close(t);
     }
 }
 

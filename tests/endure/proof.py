@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 MOST_TOLD = 50
 PATIENCE = 3600  # seconds that a command may take, because the machine may be busy
@@ -42,15 +43,13 @@ class Bed:
 
 def read(path):
     try:
-        with open(path, "rb") as f:
-            return f.read()
+        return Path(path).read_bytes()
     except FileNotFoundError:
         return None
 
 
 def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
+    Path(path).write_bytes(data)
 
 
 class State:
@@ -58,8 +57,7 @@ class State:
         self.path = path
         self.held = {"what": what, "seed": seed, "done": 0, "seconds": 0.0, "counts": {}, "found": []}
         if path and os.path.exists(path):
-            with open(path) as f:
-                self.held = json.load(f)
+            self.held = json.loads(Path(path).read_text())
             if (self.held["what"], self.held["seed"]) != (what, seed):
                 sys.exit(f"{path} is of {self.held['what']} with seed {self.held['seed']}; give another file to --state")
 

@@ -1,27 +1,6 @@
 /* golden.c - models, golden files and logits for the engine's tests; see golden.h. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/mem.h"
 #include "golden.h"
-
-char *read_whole(const char *path, size_t *ret_n)
-{
-    FILE *f = fopen(path, "rb");
-    cr_assert(f, "%s cannot be opened", path);
-    fseek(f, 0, SEEK_END);
-    size_t n = (size_t)ftell(f);
-    rewind(f);
-    char *text = mem_alloc(n + 1, 1);
-    cr_assert(text && fread(text, 1, n, f) == n);
-    fclose(f);
-    *ret_n = n;
-    return text;
-}
+#include "tests/suite.h"
 
 const char *cached_model(const char *name)
 {
@@ -46,7 +25,7 @@ static const char *in_folder(const char *variable, const char *name)
 {
     static char path[4096];
     const char *dir = getenv(variable);
-    cr_assert(dir, "%s is not set: run the test through meson", variable);
+    cr_assert(dir != NULL, "%s is not set: run the test through meson", variable);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return path;
 }
@@ -100,9 +79,8 @@ struct json *golden_json(const char *name)
     struct kvf_diag d = {""};
     struct json *root = NULL;
     size_t n;
-    char *text = read_whole(golden_path(name), &n);
+    OWNED(mem_free) char *text = read_whole(golden_path(name), &n);
     cr_assert(json_parse(text, n, &root, &d) == KVF_OK, "%s: %s", name, d.text);
-    mem_free(text);
     return root;
 }
 
@@ -215,7 +193,7 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
     size_t V = (size_t)e->config.vocab, C = (size_t)e->config.d_model;
     size_t ld = (V + PANEL - 1) / PANEL * PANEL;
     struct session_options opt = {.kv_type = kv, .cap = n};
-    struct session *s = NULL;
+    OWNED(session_destroy) struct session *s = NULL;
     caught.norm = e->kernels.rmsnorm;
     caught.last_weight = e->weights->out_norm;
     caught.rows = MEM_NEW(float, (size_t)n *C);
@@ -238,7 +216,6 @@ float *all_logits(struct engine *e, enum kv_type kv, const int32_t *ids, int n)
               "the session's own logits differ from those rebuilt");
     mem_free(padded);
     mem_free(caught.rows);
-    session_destroy(s);
     return out;
 }
 

@@ -4,10 +4,7 @@
 
 #include "base/json.h"
 #include "engine/decode/session.h"
-
-/* Returns the file content with a NUL at the end; free with mem_free(). Ends the test on
- * failure. */
-char *read_whole(const char *path, size_t *ret_n);
+#include "tests/files.h"
 
 /* Returns the path of the default model, or NULL (with a line on stderr) if it is absent. */
 const char *default_model(void);

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include "engine/model/nfc.h"
+#include "tests/scoped.h"
 
 static int write_assigned(void)
 {
@@ -16,8 +17,8 @@ static int write_assigned(void)
 int main(int argc, char **argv)
 {
     (void)argv;
-    struct buf text = {0}, out = {0};
-    struct nfc x = {.chars = {0}};
+    SCOPED(buf_finish) struct buf text = {0}, out = {0};
+    SCOPED(nfc_finish) struct nfc x = {.chars = {0}};
     char part[4096];
     if (argc > 1)
         return write_assigned();
@@ -27,8 +28,5 @@ int main(int argc, char **argv)
     const char *s = nfc(&x, text.data ? text.data : "", text.len, &out, &n);
     fwrite(s, 1, n, stdout);
     int err = text.err ? text.err : out.err;
-    nfc_finish(&x);
-    buf_finish(&text);
-    buf_finish(&out);
     return err != KVF_OK;
 }

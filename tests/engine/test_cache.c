@@ -1,13 +1,7 @@
 /* test_cache.c - the order of slots after evictions, with entries that are identified by their keys
  * and values. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/rng.h"
 #include "engine/cache/cache.h"
+#include "tests/suite.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -119,13 +113,12 @@ Test(cache, newcomer_takes_the_open_slot)
 {
     int want[N];
     for (size_t i = 0; i < 2 * COUNT(holes); i++) {
-        struct cache *c = filled(i % 2 ? KV_F16 : KV_F32, N);
+        OWNED(cache_destroy) struct cache *c = filled(i % 2 ? KV_F16 : KV_F32, N);
         int slot = without(holes[i / 2], N, want);
         cache_evict(c, 0, 0, slot);
         cr_expect(eq(int, append(c, N, 0), slot));
         expect_slots(c, want, N);
         cr_expect(eq(int, append(c, N + 1, 0), N)); /* there is no hole left */
-        cache_destroy(c);
     }
 }
 
@@ -134,7 +127,7 @@ Test(cache, settling_fills_the_slot)
 {
     int want[N];
     for (size_t i = 0; i < COUNT(holes); i++) {
-        struct cache *c = filled(KV_F16, N);
+        OWNED(cache_destroy) struct cache *c = filled(KV_F16, N);
         int slot = without(holes[i], N - 1, want);
         cache_evict(c, 0, 0, slot);
         cr_expect(eq(int, cache_settle(c, 0, 0), slot != N - 1));
@@ -143,7 +136,6 @@ Test(cache, settling_fills_the_slot)
         cr_expect(eq(int, append(c, N, 0), N - 1));
         want[N - 1] = N;
         expect_slots(c, want, N);
-        cache_destroy(c);
     }
 }
 
@@ -151,7 +143,7 @@ Test(cache, reopening_undoes_settling)
 {
     int want[N];
     for (size_t i = 0; i < COUNT(holes); i++) {
-        struct cache *c = filled(KV_F16, N);
+        OWNED(cache_destroy) struct cache *c = filled(KV_F16, N);
         int slot = without(holes[i], N, want);
         cache_evict(c, 0, 0, slot);
         cache_settle(c, 0, 0);
@@ -160,7 +152,6 @@ Test(cache, reopening_undoes_settling)
         cr_expect(eq(int, cache_reopen(c, 0, 0), 0));
         cr_expect(eq(int, append(c, N, 0), slot));
         expect_slots(c, want, N);
-        cache_destroy(c);
     }
 }
 
@@ -174,7 +165,7 @@ Test(cache, two_cuts_are_as_one)
     for (size_t p = 0; p < 3 * COUNT(pairs); p++) {
         unsigned char keep[N];
         int a = pairs[p / 3][0], b = pairs[p / 3][1], want[N], n = 0, how = (int)(p % 3);
-        struct cache *c = filled(KV_F16, N);
+        OWNED(cache_destroy) struct cache *c = filled(KV_F16, N);
         for (int i = 0; i < N; i++) {
             keep[i] = i != a && i != b;
             if (keep[i])
@@ -191,7 +182,6 @@ Test(cache, two_cuts_are_as_one)
         cr_expect(eq(int, cache_gap(c, 0, 0, NULL), GAP_CLOSED));
         expect_slots(c, want, n);
         cr_expect(eq(int, append(c, N, 0), n));
-        cache_destroy(c);
     }
 }
 
@@ -233,7 +223,7 @@ Test(cache, pages_around_a_hole)
         {1, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct cache *c = filled(KV_F16, cases[i].n);
+        OWNED(cache_destroy) struct cache *c = filled(KV_F16, cases[i].n);
         cache_evict(c, 0, 0, cases[i].slot);
         cr_expect(eq(i64, cache_stats(c).pages, cases[i].open));
         cache_settle(c, 0, 0);
@@ -242,7 +232,6 @@ Test(cache, pages_around_a_hole)
         cache_reopen(c, 0, 0);
         cr_expect(eq(int, append(c, cases[i].n, 0), cases[i].slot));
         cr_expect(eq(i64, cache_stats(c).pages, (cases[i].n - 1) / PAGE_SLOTS + 1));
-        cache_destroy(c);
     }
 }
 
@@ -311,7 +300,7 @@ Test(cache, quantised_entries_move_with_their_scales)
 /* In many steps of one eviction and one append, the time order stays correct. */
 Test(cache, order_over_many_steps)
 {
-    struct cache *c = filled(KV_F16, 40);
+    OWNED(cache_destroy) struct cache *c = filled(KV_F16, 40);
     for (int t = 40; t < 1000; t++) {
         struct cache_head view = cache_view(c, 0, 0);
         int rank = t % 3 == 0 ? 0 : t % 3 == 1 ? 4 : t * 7 % 40, slot = view.order[rank];
@@ -327,7 +316,6 @@ Test(cache, order_over_many_steps)
         }
         cr_assert(eq(int, view.first_expiry, least));
     }
-    cache_destroy(c);
 }
 
 /* The counts cover all heads; the count of the last head would be 1. */
@@ -336,7 +324,7 @@ Test(cache, all_heads_count_and_the_peak_stays)
     const struct cache_config cfg = {2, 2, D, KV_F32};
     const float zeros[D] = {0};
     struct kernels k;
-    struct cache *c = NULL;
+    OWNED(cache_destroy) struct cache *c = NULL;
     kernels_init(&k, 0);
     cr_assert(eq(int, cache_create(&cfg, &c), KVF_OK));
     for (int h = 0; h < 4; h++)
@@ -352,7 +340,6 @@ Test(cache, all_heads_count_and_the_peak_stays)
     cache_account(c);
     cr_expect(eq(i64, cache_stats(c).entries, 3 + 3 + 1 + 1));
     cr_expect(eq(i64, cache_stats(c).entries_peak, 10));
-    cache_destroy(c);
 }
 
 /* Compares the summary of a head with a scan of all entries. */
@@ -376,10 +363,9 @@ static void expect_known(const struct cache *c)
 Test(cache, what_is_known_of_heads)
 {
     struct kernels k;
-    struct rng r;
     kernels_init(&k, 0);
-    rng_init(&r, 21);
-    struct cache *c = filled(KV_F16, 1);
+    struct rng r = rng_seeded(21);
+    OWNED(cache_destroy) struct cache *c = filled(KV_F16, 1);
     for (int t = 1; t < 4000; t++) {
         int n = cache_view(c, 0, 0).n, how = (int)rng_below(&r, 40);
         unsigned char keep[600];
@@ -408,5 +394,4 @@ Test(cache, what_is_known_of_heads)
             expect_known(c);
         }
     }
-    cache_destroy(c);
 }

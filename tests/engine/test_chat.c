@@ -1,16 +1,12 @@
 /* test_chat.c - prompts from chat templates compared with the output of the transformers library
  * for the same templates. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <sys/resource.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/mem.h"
 #include "engine/model/chat.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 enum { MOST_MESSAGES = 8 };
 
@@ -35,7 +31,7 @@ static struct gguf *with_template(const char *text)
 {
     static const char *const id_key[] = {"tokenizer.ggml.bos_token_id",
                                          "tokenizer.ggml.eos_token_id"};
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     char path[64];
     buf_str(&b, "GGUF");
     buf_le32(&b, 3);
@@ -60,7 +56,6 @@ static struct gguf *with_template(const char *text)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct gguf *g = open_gguf(path);
     close(fd);
-    buf_finish(&b);
     return g;
 }
 
@@ -88,7 +83,7 @@ static void check_text(const char *template, const struct chat_request *r, const
 {
     struct kvf_diag d = {""};
     struct chat_text out;
-    struct gguf *g = with_template(template);
+    OWNED(gguf_close) struct gguf *g = with_template(template);
     int err = chat_render(g, r, &out, &d);
     if (text) {
         cr_assert(err == KVF_OK, "%s: %s", name, d.text);
@@ -97,9 +92,8 @@ static void check_text(const char *template, const struct chat_request *r, const
     } else {
         cr_expect(err == KVF_E_FORMAT, "%s", name);
         cr_expect(strstr(d.text, way_out) && strstr(d.text, "line "), "%s: %s", name, d.text);
-        cr_expect(!out.text.data && !out.span, "%s", name);
+        cr_expect(out.text.data == NULL && !out.span, "%s", name);
     }
-    gguf_close(g);
 }
 
 static void check_case(const struct json *root, const struct json *one)
@@ -121,40 +115,36 @@ static void check_case(const struct json *root, const struct json *one)
 
 Test(chat, text_is_that_of_transformers)
 {
-    struct json *root = golden_json("chat_golden.json");
+    OWNED(json_free) struct json *root = golden_json("chat_golden.json");
     int n = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), n++)
         check_case(root, c);
     cr_expect(n == 640, "%d cases", n);
-    json_free(root);
 }
 
 /* All members of a message reach the template, with any name and type. */
 Test(chat, json_messages_are_those_of_transformers)
 {
-    struct json *root = golden_json("chat_golden.json");
+    OWNED(json_free) struct json *root = golden_json("chat_golden.json");
     int n = 0, refused = 0;
     const struct json *c = json_first(json_get(root, "records"));
     for (; c; c = json_next(c), n++) {
         struct kvf_diag d = {""};
-        struct chat_json messages;
+        SCOPED(chat_json_close) struct chat_json messages;
         const char *text = member(c, "json"), *want = json_str(json_get(c, "text"), NULL);
         cr_assert(chat_json_open(text, strlen(text), false, &messages, &d) == KVF_OK, "%s: %s",
                   text, d.text);
         struct chat_request r = {.json = &messages, .generation = true};
         struct chat_text out;
-        struct gguf *g = with_template(member(c, "template"));
+        OWNED(gguf_close) struct gguf *g = with_template(member(c, "template"));
         int err = chat_render(g, &r, &out, &d);
         cr_expect(err == (want ? KVF_OK : KVF_E_FORMAT), "%s: %s", text, d.text);
         if (want && err == KVF_OK)
             cr_expect_str_eq(out.text.data ? out.text.data : "", want, "%s", text);
         refused += !want;
         chat_text_free(&out);
-        gguf_close(g);
-        chat_json_close(&messages);
     }
     cr_expect(n == 48 && refused > 0 && refused < 16, "%d cases, %d of them refused", n, refused);
-    json_free(root);
 }
 
 /* Errors name the message and the member. */
@@ -192,7 +182,7 @@ Test(chat, wrong_messages_are_named)
         int err = chat_json_open(cases[i].json, strlen(cases[i].json), false, &c, &d);
         cr_expect(err == KVF_E_FORMAT && strstr(d.text, cases[i].want), "%s: %d, %s", cases[i].json,
                   err, d.text);
-        cr_expect(!c.tape.entry);
+        cr_expect(c.tape.entry == NULL);
     }
 }
 
@@ -214,7 +204,7 @@ Test(chat, json_members_have_roles)
     struct kvf_diag d = {""};
     struct chat_json c;
     struct chat_text out;
-    struct gguf *g = with_template(template);
+    OWNED(gguf_close) struct gguf *g = with_template(template);
     cr_assert(chat_json_open(json, strlen(json), false, &c, &d) == KVF_OK, "%s", d.text);
     struct chat_request r = {.json = &c};
     cr_assert(chat_render(g, &r, &out, &d) == KVF_OK, "%s", d.text);
@@ -227,12 +217,11 @@ Test(chat, json_members_have_roles)
                   out.span[i].role, out.span[i].message);
     chat_text_free(&out);
     chat_json_close(&c);
-    gguf_close(g);
 }
 
 Test(chat, each_rule_is_that_of_jinja)
 {
-    struct json *root = golden_json("chat_golden.json");
+    OWNED(json_free) struct json *root = golden_json("chat_golden.json");
     struct chat_message msg[MOST_MESSAGES];
     struct chat_request r = {.msg = msg,
                              .n = take_messages(json_get(root, "snippet_messages"), msg)};
@@ -242,7 +231,6 @@ Test(chat, each_rule_is_that_of_jinja)
         check_text(member(c, "template"), &r, json_str(json_get(c, "text"), NULL),
                    member(c, "template"));
     cr_expect(n == 107, "%d snippets", n);
-    json_free(root);
 }
 
 /* The first golden template equals the one in the default model's file. */
@@ -251,14 +239,12 @@ Test(chat, template_is_that_of_the_default_model)
     const char *path = default_model();
     if (!path)
         cr_skip_test("no default model");
-    struct json *root = golden_json("chat_golden.json");
-    struct gguf *g = open_gguf(path);
+    OWNED(json_free) struct json *root = golden_json("chat_golden.json");
+    OWNED(gguf_close) struct gguf *g = open_gguf(path);
     const char *want = member(json_first(json_get(root, "templates")), "text");
     size_t len = 0;
     const char *have = gguf_str(g, "tokenizer.chat_template", &len);
     cr_expect(have && len == strlen(want) && memcmp(have, want, len) == 0);
-    gguf_close(g);
-    json_free(root);
 }
 
 static void render_one(const char *template, const char *user, int want, struct kvf_diag *d)
@@ -266,11 +252,10 @@ static void render_one(const char *template, const char *user, int want, struct 
     struct chat_message msg = {"user", user};
     struct chat_request r = {.msg = &msg, .n = 1, .generation = true};
     struct chat_text out;
-    struct gguf *g = with_template(template);
+    OWNED(gguf_close) struct gguf *g = with_template(template);
     int err = chat_render(g, &r, &out, d);
     cr_expect(err == want, "%.60s: %d, %s", template, err, d->text);
     chat_text_free(&out);
-    gguf_close(g);
 }
 
 /* Without a date, strftime_now is undefined. A template that tests for it runs; one that calls it
@@ -331,15 +316,14 @@ Test(chat, hostile_templates_are_refused)
         struct chat_message msg = {"user", "hello"};
         struct chat_request r = {.msg = &msg, .n = 1};
         struct chat_text out;
-        struct gguf *g = with_template(hostile[i]);
+        OWNED(gguf_close) struct gguf *g = with_template(hostile[i]);
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
         int err = chat_render(g, &r, &out, &d);
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
         double seconds = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
         cr_expect(err == KVF_E_LIMIT || err == KVF_E_FORMAT, "%s: %d", hostile[i], err);
-        cr_expect(strstr(d.text, way_out), "%s: %s", hostile[i], d.text);
+        cr_expect(strstr(d.text, way_out) != NULL, "%s: %s", hostile[i], d.text);
         cr_expect(seconds < 5, "%s: %g s", hostile[i], seconds);
-        gguf_close(g);
     }
 }
 
@@ -353,7 +337,7 @@ Test(chat, deep_nesting_is_refused)
                  {"x + ", ""},    {"x | f(", ")"},      {"x.a and ", ""}};
     struct kvf_diag d = {""};
     for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
-        struct buf b = {0};
+        SCOPED(buf_finish) struct buf b = {0};
         buf_str(&b, "{{ ");
         for (int k = 0; k < 50000; k++)
             buf_str(&b, nests[i].open);
@@ -362,7 +346,6 @@ Test(chat, deep_nesting_is_refused)
             buf_str(&b, nests[i].close);
         buf_str(&b, " }}");
         render_one(b.data, "x", KVF_E_LIMIT, &d);
-        buf_finish(&b);
     }
     struct buf b = {0};
     for (int k = 0; k < 50000; k++)
@@ -375,7 +358,7 @@ Test(chat, deep_nesting_is_refused)
  * assistant. */
 Test(chat, spans_say_who_speaks)
 {
-    struct json *root = golden_json("chat_golden.json");
+    OWNED(json_free) struct json *root = golden_json("chat_golden.json");
     struct chat_message msg[] = {{"system", "rule <think>no</think>"},
                                  {"user", "ask <think>no</think>"},
                                  {"assistant", "<think>yes</think>said"},
@@ -403,7 +386,7 @@ Test(chat, spans_say_who_speaks)
                       && memcmp(out.text.data + s->from, want[i].text, s->to - s->from) == 0,
                   "%d", i);
     }
-    cr_expect(!out.thinks);
+    cr_expect(not(out.thinks));
     chat_text_free(&out);
     gguf_close(g);
     g = with_template(member(json_at(json_get(root, "templates"), 6), "text")); /* with modes */
@@ -420,5 +403,4 @@ Test(chat, spans_say_who_speaks)
     cr_expect(out.n_spans && out.span[out.n_spans - 1].to == out.text.len);
     chat_text_free(&out);
     gguf_close(g);
-    json_free(root);
 }

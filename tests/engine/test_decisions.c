@@ -1,13 +1,8 @@
 /* test_decisions.c - state that persists between evictions (window sums, the sum of keys, lists of
  * the worst entries) gives the decisions of a calculation from scratch. Every eviction is compared
  * with its definition in double precision, from a record of all rows and keys by position. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/rng.h"
 #include "engine/method/decisions.h"
+#include "tests/suite.h"
 
 enum { G = 4, H = 2, D = 16, PROMPT = 150, STEPS = 70, T = PROMPT + STEPS, PER = G / H };
 
@@ -155,8 +150,7 @@ static void on_evict(void *ctx, const struct eviction *e)
 
 static void fill(void)
 {
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     float *p = &w.weight[0][0][0];
     for (int i = 0; i < T * G * T; i++)
         p[i] = (float)(0.1 * exp(-8 * rng_uniform(&r)));
@@ -216,8 +210,8 @@ static void play(const char *method, int budget, unsigned flags, double (*score)
     struct method_shape shape = {1, G, H, D};
     struct cache_config cfg = {1, H, D, KV_F32};
     struct kernels k;
-    struct cache *c;
-    struct method_state *s;
+    OWNED(cache_destroy) struct cache *c = NULL;
+    OWNED(method_state_destroy) struct method_state *s = NULL;
     struct kvf_diag d = {""};
     memset(&w, 0, sizeof w);
     w.first_row = T;
@@ -241,8 +235,6 @@ static void play(const char *method, int budget, unsigned flags, double (*score)
         append(s, c, &k, w.t);
         feed_rows(s, c, w.t);
     }
-    method_state_destroy(s);
-    cache_destroy(c);
 }
 
 Test(decisions, window_sums_are_those_of_the_last_queries)

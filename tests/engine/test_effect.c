@@ -1,27 +1,9 @@
 /* test_effect.c - ablation: a fork loses entries, its origin keeps them, and failed allocations
  * damage neither. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/experiment/effect.h"
 #include "golden.h"
-
-static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
-
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    if (allocs_left == 0) {
-        allocs_left = -1;
-        return NULL;
-    }
-    allocs_left -= allocs_left > 0;
-    return __real_aligned_alloc(align, n);
-}
+#include "tests/failing_alloc.h"
+#include "tests/suite.h"
 
 enum { PROMPT = 110, STEPS = 6, CAP = PROMPT + STEPS }; /* the second page is half full */
 
@@ -33,8 +15,7 @@ static struct {
 
 static void open_world(int model)
 {
-    struct rng r;
-    rng_init(&r, 29);
+    struct rng r = rng_seeded(29);
     world.e = open_model(tiny_path(model), true, 2);
     world.heads = world.e->config.n_layers * world.e->config.n_kv_heads;
     for (int i = 0; i <= CAP; i++)
@@ -77,10 +58,9 @@ static void draw_gone(struct rng *r, unsigned char *gone)
 
 Test(effect, entries_leave_the_fork_alone, .timeout = 60)
 {
-    struct rng r;
     struct kvf_diag d = {""};
     open_world(6);
-    rng_init(&r, 31);
+    struct rng r = rng_seeded(31);
     struct session *s = open_session(world.e, NULL, CAP, 33, NULL), *twin;
     cr_assert(session_prompt(s, world.ids, PROMPT, NULL, NULL) == KVF_OK);
     unsigned char *heads = MEM_NEW(unsigned char, (size_t)world.heads), gone[PROMPT];
@@ -125,11 +105,10 @@ static void check_steps(const struct effect_step *step)
 static int measure(const struct effect *e, const struct effect_cell *cell, struct effect_step *step,
                    struct effect_memory *m)
 {
-    struct effect_run *run = NULL;
+    OWNED(effect_close) struct effect_run *run = NULL;
     int err = effect_open(e, world.ids, &run, NULL);
     if (!err)
         err = effect_measure(run, STEPS, cell, 3, step, m, NULL);
-    effect_close(run);
     return err;
 }
 

@@ -1,14 +1,8 @@
 /* test_families.c - every model family compared with transformers
  * (tests/data/golden/tools/make_family_golden.py). Chunk sizes and thread counts must not change
  * results. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 enum { N = 600, FAMILY_CASES = 19 };
 
@@ -48,11 +42,11 @@ static double worst_nll(const struct json *nll, const float *all, const int32_t 
 
 Test(families, agree_with_torch, .timeout = 120)
 {
-    struct json *root = golden_json("family_golden.json");
+    OWNED(json_free) struct json *root = golden_json("family_golden.json");
     int i = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), i++) {
         const char *scale = json_str(json_get(c, "rope_scale"), NULL);
-        struct engine *e = open_scaled(family_path(i), scale, true, 1);
+        OWNED(engine_close) struct engine *e = open_scaled(family_path(i), scale, true, 1);
         int n, V = e->config.vocab;
         int32_t *ids = golden_ids(json_get(c, "ids"), &n);
         cr_assert(n == N);
@@ -65,17 +59,15 @@ Test(families, agree_with_torch, .timeout = 120)
         cr_expect(nll <= 1e-3, "%s: nll differs by %g", e->config.arch, nll);
         mem_free(all);
         mem_free(ids);
-        engine_close(e);
     }
     cr_expect(i == FAMILY_CASES);
-    json_free(root);
 }
 
 /* Returns the last logits of a prompt that is processed in chunks, with or without --exact. */
 static float *last_logits(const char *path, bool exact, int threads, int chunk)
 {
-    struct engine *e = open_model(path, exact, threads);
-    struct session *s = open_session(e, NULL, N, chunk, NULL);
+    OWNED(engine_close) struct engine *e = open_model(path, exact, threads);
+    OWNED(session_destroy) struct session *s = open_session(e, NULL, N, chunk, NULL);
     int32_t ids[N];
     size_t V = (size_t)e->config.vocab;
     float *out = MEM_NEW(float, V);
@@ -83,8 +75,6 @@ static float *last_logits(const char *path, bool exact, int threads, int chunk)
         ids[t] = (t * 37 + t / 11) % e->config.vocab;
     cr_assert(session_prompt(s, ids, N, NULL, NULL) == KVF_OK);
     memcpy(out, session_logits(s), V * sizeof *out);
-    session_destroy(s);
-    engine_close(e);
     return out;
 }
 
@@ -97,15 +87,14 @@ Test(families, chunks_and_threads_change_nothing, .timeout = 120)
         int threads, chunk;
     } ways[] = {{2, 600}, {1, 33}, {2, 100}};
     for (int i = 0; i < FAMILY_CASES; i += step) {
-        float *first = last_logits(family_path(i), true, 1, 0);
+        OWNED(mem_free) float *first = last_logits(family_path(i), true, 1, 0);
         for (int k = 0; k < 3; k++) {
+            OWNED(mem_free)
             float *other = last_logits(family_path(i), true, ways[k].threads, ways[k].chunk);
             cr_expect(memcmp(first, other, 300 * sizeof *first) == 0,
                       "model %d: %d threads and chunks of %d change the logits", i, ways[k].threads,
                       ways[k].chunk);
-            mem_free(other);
         }
-        mem_free(first);
     }
 }
 
@@ -160,12 +149,10 @@ static void block_print(const struct block *b, struct buf *out)
 Test(families, plans)
 {
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        struct engine *e = open_model(family_path(plans[i].model), true, 1);
-        struct buf b = {0};
+        OWNED(engine_close) struct engine *e = open_model(family_path(plans[i].model), true, 1);
+        SCOPED(buf_finish) struct buf b = {0};
         cr_expect(e->weights->plan.n == plans[i].kinds);
         block_print(&e->weights->plan.kind[plans[i].kind], &b);
         cr_expect(strcmp(b.data, plans[i].steps) == 0, "model %d:\n%s", plans[i].model, b.data);
-        buf_finish(&b);
-        engine_close(e);
     }
 }

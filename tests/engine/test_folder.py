@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -37,8 +38,7 @@ def logits(model, prompt, *more):
                        capture_output=True, stdin=subprocess.DEVNULL)
     if r.returncode:
         return r.stderr.decode()
-    with open(out, "rb") as f:
-        return f.read()
+    return Path(out).read_bytes()
 
 
 def same_logits(name, gguf, folder):
@@ -79,8 +79,7 @@ def families():
         same_logits(words, gguf, path(f"family{n}"))
     gguf = tiny("--kv-heads 4 --seed 9")
     hf_folder.write(gguf, path("mistral"), model_type="mistral")
-    with open(os.path.join(path("mistral"), "config.json")) as f:
-        config = json.load(f)
+    config = json.loads(Path(os.path.join(path("mistral"), "config.json")).read_text())
     del config["head_dim"], config["num_key_value_heads"]  # defaults: the width divided by the heads, and a KV head for each head
     config.update(rope_parameters={"rope_theta": config.pop("rope_theta"), "rope_type": "default"}, sliding_window=None, rope_scaling=None)
     hf_folder.write_json(path("mistral"), "config.json", config)
@@ -93,14 +92,12 @@ def template():
     gguf, folder = tiny("--seed 3"), path("template")
     hf_folder.write(gguf, folder)
     config = os.path.join(folder, "tokenizer_config.json")
-    with open(config) as f:
-        plain = json.load(f)
+    plain = json.loads(Path(config).read_text())
     text = plain["chat_template"]
     hf_folder.write_json(folder, "tokenizer_config.json", {**plain, "chat_template": [{"name": "tool_use", "template": "no"}, {"name": "default", "template": text}]})
     same_output("a list of templates", gguf, folder, "-p", "hello")
     hf_folder.write_json(folder, "tokenizer_config.json", {**plain, "chat_template": "no"})
-    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
-        f.write(text)
+    Path(os.path.join(folder, "chat_template.jinja")).write_text(text)
     same_output("chat_template.jinja", gguf, folder, "-p", "hello")
 
 
@@ -130,8 +127,7 @@ def pieces():
     GGUF file."""
     with zipfile.ZipFile(os.path.join(GOLDEN, "vocabularies.zip")) as z:
         for name in sorted(n[:-5] for n in z.namelist() if n.endswith(".gguf")):
-            with open(path("v.gguf"), "wb") as f:
-                f.write(z.read(name + ".gguf"))
+            Path(path("v.gguf")).write_bytes(z.read(name + ".gguf"))
             g = vocabularies.Gguf.read(path("v.gguf"))
             if g.get("scores") is None:
                 continue
@@ -152,8 +148,7 @@ def pieces_added():
     kinds, scores = [2, 3, 3, 1, 1, 1, 1, 1, 6], [0, 0, 0, -1, -2, -3, -0.5, -0.25, 0]
     g = vocabularies.Gguf().set("model", 8, b"llama").set("tokens", 8, texts).set("token_type", 5, kinds).set("scores", 6, scores)
     g.set("bos_token_id", 4, 1).set("eos_token_id", 4, 2)
-    with open(os.path.join(path("added"), "tokenizer.model"), "wb") as f:
-        f.write(hf_folder.spm(g))
+    Path(os.path.join(path("added"), "tokenizer.model")).write_bytes(hf_folder.spm(g))
     decoder = {"1": {"content": "<s>", "special": True}, "9": {"content": "<|x|>", "special": True, "rstrip": True}, "10": {"content": "ba", "special": False}}
     hf_folder.write_json(path("added"), "tokenizer_config.json", {"added_tokens_decoder": decoder, "legacy": False})
     texts = ["ab", "a ab", "<|x|>  ab", "bab", "<s>a"]
@@ -238,10 +233,8 @@ def decoder():
     """added_tokens_decoder of tokenizer_config.json next to a tokenizer.json, as in transformers:
     it has precedence over added_tokens."""
     hf_folder.write(tiny("--seed 4"), path("decoded"))
-    with open(os.path.join(path("decoded"), "tokenizer_config.json")) as f:
-        plain = json.load(f)
-    with open(os.path.join(path("decoded"), "tokenizer.json")) as f:
-        vocab = json.load(f)
+    plain = json.loads(Path(os.path.join(path("decoded"), "tokenizer_config.json")).read_text())
+    vocab = json.loads(Path(os.path.join(path("decoded"), "tokenizer.json")).read_text())
     known = {t["content"]: t["id"] for t in vocab["added_tokens"]}
     letter = vocab["model"]["vocab"]
     end, space, free = known["<|im_end|>"], letter["\u0120"], 299
@@ -279,10 +272,8 @@ def ends():
     of config.json; in a file eos_token_ids."""
     gguf = tiny("--seed 5")
     hf_folder.write(gguf, path("ends"))
-    with open(os.path.join(path("ends"), "config.json")) as f:
-        config = json.load(f)
-    with open(path("array.npy"), "wb") as f:
-        f.write(logits(gguf, "hello"))
+    config = json.loads(Path(os.path.join(path("ends"), "config.json")).read_text())
+    Path(path("array.npy")).write_bytes(logits(gguf, "hello"))
     first = int(np.load(path("array.npy"))[0].argmax()) if np.load(path("array.npy")).ndim > 1 else int(np.load(path("array.npy")).argmax())
 
     def said(model):

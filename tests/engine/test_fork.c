@@ -1,26 +1,8 @@
 /* test_fork.c - forks share the pages of their common past, and a change in a fork is not visible
  * in other forks. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "golden.h"
-
-static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
-
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    if (allocs_left == 0) {
-        allocs_left = -1;
-        return NULL;
-    }
-    allocs_left -= allocs_left > 0;
-    return __real_aligned_alloc(align, n);
-}
+#include "tests/failing_alloc.h"
+#include "tests/suite.h"
 
 /* A cache of one head with its expected contents. The key and value of an entry are functions of
  * its mark, which differs per cache. */
@@ -148,11 +130,10 @@ Test(fork, caches_behave_as_copies, .timeout = 120)
 {
     static struct twin twin[TWINS];
     struct kernels k;
-    struct rng r;
     struct cache_config cfg = {1, 1, DIM, KV_F32};
     int64_t shared = 0;
     kernels_init(&k, 0);
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     cr_assert(cache_create(&cfg, &twin[0].c) == KVF_OK);
     for (int step = 0; step < 6000; step++) {
         struct twin *t = &twin[rng_below(&r, TWINS)], *u = &twin[rng_below(&r, TWINS)];
@@ -209,8 +190,7 @@ static struct {
 
 static void open_world(int model, bool exact)
 {
-    struct rng r;
-    rng_init(&r, 23);
+    struct rng r = rng_seeded(23);
     world.e = open_model(tiny_path(model), exact, 2);
     world.bytes = (size_t)world.e->config.vocab * sizeof(float);
     for (int i = 0; i < CAP + STEPS; i++)
@@ -228,13 +208,12 @@ static struct session *prompted(const struct choice *c)
 /* Returns the logits of all steps of a session that was never forked. */
 static float *alone(const struct choice *c, const int32_t *next)
 {
-    struct session *s = prompted(c);
+    OWNED(session_destroy) struct session *s = prompted(c);
     float *out = mem_alloc(STEPS, world.bytes);
     for (size_t i = 0; i < STEPS; i++) {
         cr_assert(session_step(s, next[i]) == KVF_OK);
         memcpy((char *)out + i * world.bytes, session_logits(s), world.bytes);
     }
-    session_destroy(s);
     return out;
 }
 
@@ -260,9 +239,8 @@ static struct session *fork_of(const struct session *s)
 static void any_order(const char *name, int budget)
 {
     struct choice c = choose(name, budget);
-    float *a = alone(&c, world.ids + PROMPT), *b = alone(&c, world.other);
-    struct rng r;
-    rng_init(&r, 3);
+    OWNED(mem_free) float *a = alone(&c, world.ids + PROMPT), *b = alone(&c, world.other);
+    struct rng r = rng_seeded(3);
     for (int round = 0; round < 3; round++) {
         struct session *s[3] = {prompted(&c)};
         s[1] = fork_of(s[0]);
@@ -283,8 +261,6 @@ static void any_order(const char *name, int budget)
         for (int i = 0; i < 3; i++)
             session_destroy(s[i]);
     }
-    mem_free(a);
-    mem_free(b);
 }
 
 Test(fork, of_any_method_goes_on_as_if_alone, .timeout = 120)
@@ -349,14 +325,13 @@ Test(fork, a_watched_prompt_is_that_of_the_method, .timeout = 120)
     for (int i = 0; i < n; i++) {
         c = choose(name[i], 40);
         struct session *own = prompted(&c), *s = fork_of(full);
-        float *expected = alone(&c, world.other);
+        OWNED(mem_free) float *expected = alone(&c, world.other);
         cr_assert(session_adopt(s, state[i]) == KVF_OK);
         same_entries(s, own, name[i]);
         while (session_length(s) < CAP)
             step(s, world.other, expected, name[i]);
         session_destroy(own);
         session_destroy(s);
-        mem_free(expected);
     }
     float *expected = alone(NULL, world.other);
     session_watch(full, NULL, 0);
@@ -412,7 +387,7 @@ Test(fork, a_batch_steps_as_each_alone, .timeout = 120)
 static void without_memory(const char *name, int budget)
 {
     struct choice c = choose(name, budget);
-    float *a = alone(&c, world.ids + PROMPT), *b = alone(&c, world.other);
+    OWNED(mem_free) float *a = alone(&c, world.ids + PROMPT), *b = alone(&c, world.other);
     struct kvf_diag d = {""};
     int failures[3] = {0};
     struct session *s = prompted(&c), *twin = NULL, *third = NULL;
@@ -454,8 +429,6 @@ static void without_memory(const char *name, int budget)
     session_destroy(s);
     session_destroy(twin);
     session_destroy(third);
-    mem_free(a);
-    mem_free(b);
 }
 
 Test(fork, lack_of_memory_leaves_both_usable, .timeout = 120)

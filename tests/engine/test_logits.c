@@ -1,15 +1,9 @@
 /* test_logits.c - logits compared with dumps of PyTorch (tests/data/golden/README.md), and the
  * quantised path compared with the exact path. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <kvf/trace.h>
 
-#include "base/mem.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 /* Returns the maximum absolute difference from the stored logits of the listed ids and from the
  * log-sum-exp. */
@@ -42,8 +36,8 @@ static void check_golden(bool exact, double limit)
     if (!default_model())
         cr_skip_test("the default model is absent");
     enum kv_type kv = exact ? KV_F32 : KV_F16;
-    struct engine *e = open_model(default_model(), exact, 0);
-    struct json *root = golden_json("logits_golden.json");
+    OWNED(engine_close) struct engine *e = open_model(default_model(), exact, 0);
+    OWNED(json_free) struct json *root = golden_json("logits_golden.json");
     const struct json *list = json_get(root, "prompts");
     int V = e->config.vocab, seen = 0;
     for (const struct json *p = json_first(list); p; p = json_next(p), seen++) {
@@ -51,7 +45,7 @@ static void check_golden(bool exact, double limit)
         int n;
         int32_t *ids = golden_ids(json_get(p, "ids"), &n);
         bool whole = json_get(p, "nll") != NULL;
-        struct session *s = whole ? NULL : open_session(e, NULL, n, 0, NULL);
+        OWNED(session_destroy) struct session *s = whole ? NULL : open_session(e, NULL, n, 0, NULL);
         float *all = whole ? all_logits(e, kv, ids, n) : NULL;
         if (!whole)
             cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
@@ -64,12 +58,9 @@ static void check_golden(bool exact, double limit)
         cr_expect(nll <= limit, "%s: nll differs by %g", name, nll);
         cr_expect(argmax(last, V) == (int)json_int(json_at(json_get(p, "top"), 0), -1), "%s", name);
         mem_free(all);
-        session_destroy(s);
         mem_free(ids);
     }
     cr_expect(seen == 6);
-    json_free(root);
-    engine_close(e);
 }
 
 Test(logits, exact_path_agrees_with_torch, .timeout = 300)
@@ -88,15 +79,15 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
         cr_skip_test("the default model is absent");
     char path[] = "/tmp/kvf-nll-XXXXXX";
     struct kvf_diag d = {""};
-    struct engine *e = open_model(default_model(), true, 0);
-    struct json *root = golden_json("logits_golden.json");
+    OWNED(engine_close) struct engine *e = open_model(default_model(), true, 0);
+    OWNED(json_free) struct json *root = golden_json("logits_golden.json");
     const struct json *p = json_at(json_get(root, "prompts"), 2), *nll = json_get(p, "nll");
     const struct model_config *m = &e->config;
     struct recorder *rec = NULL;
     struct kvf_trace *t = NULL;
     unsigned set;
     int n, i = 1;
-    int32_t *ids = golden_ids(json_get(p, "ids"), &n);
+    OWNED(mem_free) int32_t *ids = golden_ids(json_get(p, "ids"), &n);
     struct probe_config cfg = {.shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim},
                                .cap = n,
                                .kernels = &e->kernels};
@@ -108,11 +99,12 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
               == KVF_OK);
     for (int k = 0; k < n; k++)
         recorder_token(rec, ids[k], KVF_ROLE_PROMPT, "x", 1);
+    OWNED(session_destroy)
     struct session *s = open_session(e, NULL, n, 40, rec); /* chunk boundaries inside the text */
     cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
     cr_assert(recorder_finish(rec, NULL, &d) == KVF_OK);
     cr_assert(kvf_open(path, KVF_OPEN_STRICT, &t, &d) == KVF_OK, "%s", d.text);
-    double *got = MEM_NEW(double, (size_t)n);
+    OWNED(mem_free) double *got = MEM_NEW(double, (size_t)n);
     cr_assert(kvf_read_f64(t, kvf_find(t, "nll"), 0, 0, 0, (uint32_t)n, got, &d) == KVF_OK);
     cr_expect(isnan(got[0]), "nothing predicts the first token");
     for (const struct json *x = json_first(nll); x; x = json_next(x), i++)
@@ -120,11 +112,6 @@ Test(logits, nll_column_agrees_with_torch, .timeout = 120)
     cr_expect(i == n);
     kvf_close(t);
     unlink(path);
-    session_destroy(s);
-    mem_free(got);
-    mem_free(ids);
-    json_free(root);
-    engine_close(e);
 }
 
 struct gap { /* of a path compared with the exact path */
@@ -165,7 +152,7 @@ static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, 
                          const int32_t *ids, int n)
 {
     size_t V = (size_t)e->config.vocab;
-    float *row = all_logits(e, type, ids, n);
+    OWNED(mem_free) float *row = all_logits(e, type, ids, n);
     struct gap g = {0};
     for (size_t t = 0; t < (size_t)n; t++)
         add_gap(&g, ref + t * V, row + t * V, (int)V);
@@ -174,18 +161,16 @@ static struct gap gap_of(struct engine *e, const char *what, enum kv_type type, 
             "top token %.1f %%, logits rms %.2e, largest %.2e\n",
             what, kv_type_name(type), n, g.kl / n, g.kl_max, 100.0 * g.same_top / n,
             sqrt(g.square / n), g.worst);
-    mem_free(row);
     return g;
 }
 
 /* Compares the default path with activations of 16 or 8 bits. */
 static struct gap gap_of_path(bool bits8, const float *ref, const int32_t *ids, int n)
 {
-    struct engine *e = open_model(default_model(), false, 0);
+    OWNED(engine_close) struct engine *e = open_model(default_model(), false, 0);
     e->i8_activations = bits8;
     struct gap g = gap_of(e, bits8 ? "8-bit activations" : "16-bit activations", KV_F16, ref, ids,
                           n);
-    engine_close(e);
     return g;
 }
 
@@ -196,7 +181,7 @@ Test(logits, rounded_paths_and_caches_stay_close, .timeout = 300)
     enum { N = 256 };
     if (!default_model())
         cr_skip_test("the default model is absent");
-    struct json *root = golden_json("logits_golden.json");
+    OWNED(json_free) struct json *root = golden_json("logits_golden.json");
     int32_t ids[N];
     int n = join_prompts(root, ids, N);
     struct engine *e = open_model(default_model(), true, 0);
@@ -220,14 +205,13 @@ Test(logits, rounded_paths_and_caches_stay_close, .timeout = 300)
     cr_expect(eight.same_top >= 0.94 * n);
     cr_expect(eight.kl > 100 * g.kl, "as close as 16 bits: was the option taken at all?");
     mem_free(ref);
-    json_free(root);
 }
 
 /* Checks a case: all logits of the last id, and argmax and NLL of every position. */
 static void check_tiny(const struct json *c, const char *path)
 {
     const char *args = json_str(json_get(c, "args"), "?");
-    struct engine *e = open_model(path, true, 1);
+    OWNED(engine_close) struct engine *e = open_model(path, true, 1);
     int n, V = e->config.vocab, i = 0, t = 0;
     int32_t *ids = golden_ids(json_get(c, "ids"), &n);
     float *all = all_logits(e, KV_F32, ids, n), *last = all + (size_t)(n - 1) * (size_t)V;
@@ -244,42 +228,39 @@ static void check_tiny(const struct json *c, const char *path)
     cr_expect(nll <= 1e-4, "%s: nll differs by %g", args, nll);
     mem_free(all);
     mem_free(ids);
-    engine_close(e);
 }
 
 Test(logits, tiny_models_agree_with_torch, .timeout = 120)
 {
-    struct json *root = golden_json("tiny_golden.json");
+    OWNED(json_free) struct json *root = golden_json("tiny_golden.json");
     int i = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c))
         check_tiny(c, tiny_path(i++ / 2)); /* two lengths per model */
     cr_expect(i == 16);
-    json_free(root);
 }
 
 Test(logits, qwen_models_agree_with_torch, .timeout = 120)
 {
-    struct json *root = golden_json("qwen_golden.json");
+    OWNED(json_free) struct json *root = golden_json("qwen_golden.json");
     int i = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c))
         check_tiny(c, qwen_path(i++ / 2));
     cr_expect(i == 8);
-    json_free(root);
 }
 
 /* Checks the tokens of the text and the greedy answer. */
 static void check_greedy(const struct json *c, const char *path)
 {
-    struct engine *e = open_model(path, true, 1);
+    OWNED(engine_close) struct engine *e = open_model(path, true, 1);
     int n, n_answer, n_text = 0, V = e->config.vocab;
-    int32_t *ids = golden_ids(json_get(c, "ids"), &n), *from_text = NULL;
-    int32_t *answer = golden_ids(json_get(c, "greedy"), &n_answer);
+    OWNED(mem_free) int32_t *ids = golden_ids(json_get(c, "ids"), &n), *from_text = NULL;
+    OWNED(mem_free) int32_t *answer = golden_ids(json_get(c, "greedy"), &n_answer);
     const char *text = json_str(json_get(c, "text"), "");
     cr_assert(
         tokenizer_encode(e->tokenizer, text, strlen(text), TOKENIZER_BOS, &from_text, &n_text, NULL)
         == KVF_OK);
     cr_expect(n_text == n && memcmp(from_text, ids, (size_t)n * sizeof *ids) == 0, "%s", text);
-    struct session *s = open_session(e, NULL, n + n_answer, 0, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, NULL, n + n_answer, 0, NULL);
     cr_assert(session_prompt(s, ids, n, NULL, NULL) == KVF_OK);
     for (int i = 0; i < n_answer; i++) {
         int id = argmax(session_logits(s), V);
@@ -288,11 +269,6 @@ static void check_greedy(const struct json *c, const char *path)
         cr_assert(session_step(s, id) == KVF_OK);
     }
     cr_expect(n_answer == 200);
-    session_destroy(s);
-    mem_free(ids);
-    mem_free(from_text);
-    mem_free(answer);
-    engine_close(e);
 }
 
 /* A trained model of another family with a SentencePiece vocabulary. */
@@ -301,14 +277,13 @@ Test(logits, stories_agree_with_torch, .timeout = 120)
     const char *path = cached_model("stories260K.gguf");
     if (!path)
         cr_skip_test("stories260K is absent");
-    struct json *root = golden_json("stories_golden.json");
+    OWNED(json_free) struct json *root = golden_json("stories_golden.json");
     int i = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), i++) {
         check_tiny(c, path);
         check_greedy(c, path);
     }
     cr_expect(i == 3);
-    json_free(root);
 }
 
 /* Quantised query and key rows are reordered like float rows. With quantised rows, the default path
@@ -322,15 +297,13 @@ Test(logits, quantised_qwen_stays_close, .timeout = 60)
         ids[i] = 3 + i * 37 % 290;
     struct engine *e = open_model(qwen_path(2), true, 1);
     size_t V = (size_t)e->config.vocab;
-    float *ref = all_logits(e, KV_F32, ids, N);
+    OWNED(mem_free) float *ref = all_logits(e, KV_F32, ids, N);
     engine_close(e);
     e = open_model(qwen_path(2), false, 1);
     cr_expect(e->weights->layer[0].matrix[T_QKV].kind == PACK_Q8);
-    float *row = all_logits(e, KV_F16, ids, N);
+    OWNED(mem_free) float *row = all_logits(e, KV_F16, ids, N);
     engine_close(e);
     for (size_t t = 0; t < N; t++)
         add_gap(&g, ref + t * V, row + t * V, (int)V);
     cr_expect(g.kl / N <= 1e-3, "KL %g", g.kl / N);
-    mem_free(ref);
-    mem_free(row);
 }

@@ -1,22 +1,13 @@
 /* test_same.c - probes, thread counts, chunk sizes and a second run must not change results. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/model/out_gram.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 enum { PROMPT = 110, STEPS = 40, CAP = PROMPT + STEPS }; /* 2 pages and a fraction */
 
 static void random_ids(int32_t *ids, int vocab)
 {
-    struct rng r;
-    rng_init(&r, 11);
+    struct rng r = rng_seeded(11);
     for (int i = 0; i < CAP; i++)
         ids[i] = (int32_t)rng_below(&r, (uint64_t)vocab);
 }
@@ -90,7 +81,7 @@ static struct outcome play(int model, bool exact, const char *method, int budget
     struct outcome o = {MEM_NEW(float, (1 + STEPS) * V), NULL, (1 + STEPS) * V, 0};
     random_ids(ids, e->config.vocab);
     close(mkstemp(path));
-    double *gram = NULL;
+    OWNED(mem_free) double *gram = NULL;
     struct recorder *rec = set->probes ? record(e, set->probes, path, ids, &gram) : NULL;
     struct session *s = open_session(e, &c, CAP, set->chunk, rec);
     cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
@@ -106,7 +97,6 @@ static struct outcome play(int model, bool exact, const char *method, int budget
         o.trace = read_whole(path, &o.n_trace);
     }
     session_destroy(s);
-    mem_free(gram);
     engine_close(e);
     unlink(path);
     return o;
@@ -121,11 +111,11 @@ static void compare_settings(int model, bool exact, const char *method, int budg
         {"full", 2, 7}, {"full", 1, 64}, {"lean", 1, 0}, {NULL, 2, 17},
     };
     struct outcome first = play(model, exact, method, budget, &set[0]);
-    struct outcome traced = play(model, exact, method, budget, &set[1]);
+    SCOPED(outcome_free) struct outcome traced = play(model, exact, method, budget, &set[1]);
     cr_expect(memcmp(first.logits, traced.logits, first.n_logits * sizeof(float)) == 0,
               "%s: probes change the logits", method);
     for (size_t i = 2; i < sizeof set / sizeof *set; i++) {
-        struct outcome o = play(model, exact, method, budget, &set[i]);
+        SCOPED(outcome_free) struct outcome o = play(model, exact, method, budget, &set[i]);
         cr_expect(memcmp(first.logits, o.logits, o.n_logits * sizeof(float)) == 0,
                   "%s, model %d: %d threads and chunks of %d change the logits", method, model,
                   set[i].threads, set[i].chunk);
@@ -133,10 +123,8 @@ static void compare_settings(int model, bool exact, const char *method, int budg
             cr_expect(o.n_trace == traced.n_trace && memcmp(o.trace, traced.trace, o.n_trace) == 0,
                       "%s, model %d: %d threads and chunks of %d change the trace", method, model,
                       set[i].threads, set[i].chunk);
-        outcome_free(&o);
     }
     outcome_free(&first);
-    outcome_free(&traced);
 }
 
 Test(same, full_cache_in_every_weight_type, .timeout = 120)
@@ -181,11 +169,11 @@ Test(same, every_method, .timeout = 300)
 static void expect_as_full(int model)
 {
     static const struct setting plain = {NULL, 1, 0};
-    struct outcome full = play(model, false, "full", 0, &plain);
+    SCOPED(outcome_free) struct outcome full = play(model, false, "full", 0, &plain);
     for (const struct method *m = method_presets; m->name; m++) {
         if (!runs_alone(m))
             continue;
-        struct outcome o = play(model, false, m->name, CAP, &plain);
+        SCOPED(outcome_free) struct outcome o = play(model, false, m->name, CAP, &plain);
         /* Presets that choose pages close ranks after a window, so sums have another order. */
         bool other_order = model >= FAMILY && !m->read->all;
         float off = 0;
@@ -193,9 +181,7 @@ static void expect_as_full(int model)
             off = fmaxf(off, fabsf(o.logits[i] - full.logits[i]));
         cr_expect(off <= (other_order ? 1e-2f : 0), "%s: logits differ by %g", m->name,
                   (double)off);
-        outcome_free(&o);
     }
-    outcome_free(&full);
 }
 
 Test(same, budget_over_the_length_equals_full, .timeout = 120)

@@ -1,20 +1,16 @@
 /* test_sampler.c - sampling compared with its definition, and weights compared with exp. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-
 #include <kvf/err.h>
 
-#include "base/rng.h"
 #include "engine/decode/sampler.h"
 #include "tests/engine/drawn.h"
+#include "tests/suite.h"
 
 enum { VOCAB = 3001, DRAWS = 60 };
 
 static void check(double temperature, double top_p, double step, uint64_t seed)
 {
     static float logits[VOCAB];
-    struct sampler s;
+    SCOPED(sampler_finish) struct sampler s;
     struct rng r, u;
     rng_init(&r, seed);
     rng_init(&u, seed + 1);
@@ -30,7 +26,6 @@ static void check(double temperature, double top_p, double step, uint64_t seed)
         cr_expect(got == want, "temperature %g, top_p %g, draw %d: %d, expected %d", temperature,
                   top_p, k, (int)got, (int)want);
     }
-    sampler_finish(&s);
 }
 
 Test(sampler, draws_what_the_definition_draws)
@@ -45,8 +40,7 @@ Test(sampler, draws_what_the_definition_draws)
 /* Weights equal e^x of the math library in double precision. */
 Test(sampler, weights_are_powers)
 {
-    struct rng r;
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     for (int i = 0; i < 100000; i++) {
         float top = (float)(rng_uniform(&r) * 40 - 20), x = top - (float)(rng_uniform(&r) * 40);
         double temperature = 0.05 + rng_uniform(&r) * 3;
@@ -67,14 +61,13 @@ Test(sampler, tokens_come_as_often_as_they_are_likely)
     const double all[] = {0.125, 0.5, 0.25, 0.125}, some[] = {0, 2.0 / 3, 1.0 / 3, 0};
     for (int k = 0; k < 2; k++) {
         int n[4] = {0};
-        struct sampler s;
+        SCOPED(sampler_finish) struct sampler s;
         cr_assert(zero(int, sampler_init(&s, 1, k ? 0.6 : 1, 77, 4)));
         for (int i = 0; i < MANY; i++)
             n[sampler_next(&s, logits)]++;
         for (int i = 0; i < 4; i++) /* within five standard deviations */
             cr_expect(epsilon_eq(dbl, (double)n[i] / MANY, (k ? some : all)[i], 0.0056), "%d: %d",
                       i, n[i]);
-        sampler_finish(&s);
     }
 }
 
@@ -82,8 +75,7 @@ Test(sampler, likeliest_is_the_first_of_the_largest)
 {
     enum { MOST = 300, TRIALS = 20000 };
     float x[MOST];
-    struct rng r;
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     for (int trial = 0; trial < TRIALS; trial++) {
         int n = 1 + (int)(rng_uniform(&r) * MOST), want = 0;
         for (int i = 0; i < n; i++) {

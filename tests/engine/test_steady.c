@@ -1,11 +1,8 @@
 /* test_steady.c - a step with a full cache allocates no memory under any method. */
-#include <criterion/criterion.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/rng.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 static atomic_long asked, bytes_asked; /* calls of the allocator from any thread */
 
@@ -38,10 +35,9 @@ enum { PROMPT = 100, BUDGET = 40, WARM = 20, STEPS = 25 };
 static long calls_of(struct engine *e, const char *method, bool *ret_grew)
 {
     struct choice c = choose(method, BUDGET);
-    struct session *s = open_session(e, &c, PROMPT + WARM + STEPS, 0, NULL);
-    struct rng r;
+    OWNED(session_destroy) struct session *s = open_session(e, &c, PROMPT + WARM + STEPS, 0, NULL);
     int32_t ids[PROMPT];
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     for (int i = 0; i < PROMPT; i++)
         ids[i] = (int32_t)rng_below(&r, (uint64_t)e->config.vocab);
     cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
@@ -56,13 +52,12 @@ static long calls_of(struct engine *e, const char *method, bool *ret_grew)
     }
     long n = atomic_load(&asked) - before;
     *ret_grew = session_cache_stats(s).pages > pages;
-    session_destroy(s);
     return n;
 }
 
 Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
 {
-    struct engine *e = open_model(tiny_path(0), false, 1);
+    OWNED(engine_close) struct engine *e = open_model(tiny_path(0), false, 1);
     int n = 0;
     bool grew;
     for (const struct method *m = method_presets; m->name; m++) {
@@ -77,7 +72,6 @@ Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
     }
     cr_expect(n > 10);
     cr_expect(calls_of(e, "full", &grew) > 0 && grew); /* proves that calls are counted */
-    engine_close(e);
 }
 
 /* Returns the bytes that a run of PROMPT + WARM tokens allocates under a method. cap: maximum
@@ -86,12 +80,11 @@ static long bytes_of(struct engine *e, const char *method, int cap)
 {
     struct choice c = choose(method, BUDGET);
     long before = atomic_load(&bytes_asked);
-    struct session *s = open_session(e, &c, cap, 0, NULL);
+    OWNED(session_destroy) struct session *s = open_session(e, &c, cap, 0, NULL);
     int32_t ids[PROMPT] = {0};
     cr_assert(session_prompt(s, ids, PROMPT, NULL, NULL) == KVF_OK);
     for (int i = 0; i < WARM; i++)
         cr_assert(session_step(s, 1) == KVF_OK);
-    session_destroy(s);
     return atomic_load(&bytes_asked) - before;
 }
 
@@ -100,11 +93,10 @@ static long bytes_of(struct engine *e, const char *method, int cap)
 Test(steady, what_is_known_of_entries_grows_with_the_heads, .timeout = 120)
 {
     enum { SHORT = 256, LONG = 512 };
-    struct engine *e = open_model(tiny_path(0), false, 1);
+    OWNED(engine_close) struct engine *e = open_model(tiny_path(0), false, 1);
     const struct model_config *m = &e->config;
     double keys = 4.0 * m->n_layers * m->n_kv_heads * m->head_dim, full = bytes_of(e, "full", LONG);
     double more = (double)(bytes_of(e, "rkv", LONG) - bytes_of(e, "rkv", SHORT)) / (LONG - SHORT);
     double base = (full - (double)bytes_of(e, "full", SHORT)) / (LONG - SHORT);
     cr_expect(more - base < keys / 8, "%g bytes a token, %g without a method", more, base);
-    engine_close(e);
 }

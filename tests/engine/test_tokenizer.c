@@ -1,18 +1,12 @@
 /* test_tokenizer.c - the tokenizer compared with golden ids, with its own inverse, and with a brute
  * force. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "base/utf8.h"
 #include "base/buf.h"
 #include "engine/model/bpe.h"
 #include "engine/model/pretok.h"
 #include "engine/model/tokenizer.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 static struct gguf *open_gguf(const char *path)
 {
@@ -77,7 +71,7 @@ static bool same_bytes(const struct buf *a, const struct buf *b)
 /* Returns true if the ids spell the text without the bytes that have no token. */
 static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text)
 {
-    struct buf want = {0}, got = {0};
+    SCOPED(buf_finish) struct buf want = {0}, got = {0};
     for (size_t i = 0; i < text->len; i++)
         if (!has_no_token((unsigned char)text->data[i]))
             buf_char(&want, text->data[i]);
@@ -87,8 +81,6 @@ static bool spells(const struct tokenizer *t, const int32_t *ids, int n, const s
         buf_add(&got, s, len);
     }
     bool equal = same_bytes(&want, &got);
-    buf_finish(&want);
-    buf_finish(&got);
     return equal;
 }
 
@@ -121,10 +113,9 @@ static int check_ids(const struct tokenizer *t, const char *line, int number, un
 
 static void check_line(const struct tokenizer *t, const char *line, int number, struct buf *text)
 {
-    int32_t *ids = NULL;
+    OWNED(mem_free) int32_t *ids = NULL;
     int n = check_ids(t, line, number, TOKENIZER_MARKS, text, &ids);
     cr_expect(spells(t, ids, n, text), "line %d: the ids do not spell the text", number);
-    mem_free(ids);
 }
 
 Test(tokenizer, golden_ids_are_identical, .timeout = 60)
@@ -132,20 +123,16 @@ Test(tokenizer, golden_ids_are_identical, .timeout = 60)
     if (!default_model())
         cr_skip_test("the default model is absent");
     size_t n;
-    char *all = read_whole(golden_path("tokenizer_golden.jsonl"), &n);
-    struct gguf *g = open_gguf(default_model());
-    struct tokenizer *t = open_tokenizer(g);
-    struct buf text = {0};
+    OWNED(mem_free) char *all = read_whole(golden_path("tokenizer_golden.jsonl"), &n);
+    OWNED(gguf_close) struct gguf *g = open_gguf(default_model());
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_tokenizer(g);
+    SCOPED(buf_finish) struct buf text = {0};
     int lines = 0;
     for (char *line = all, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = 0;
         check_line(t, line, ++lines, &text);
     }
     cr_expect(lines == 1908, "%d lines", lines);
-    buf_finish(&text);
-    mem_free(all);
-    tokenizer_destroy(t);
-    gguf_close(g);
 }
 
 /* A published vocabulary, reduced to the tokens that the lines can reach (golden/README.md). */
@@ -183,7 +170,7 @@ static struct tokenizer *open_vocabulary(const char *name)
 static bool reads_back(const struct tokenizer *t, const int32_t *ids, int n, const struct buf *text,
                        bool sentencepiece)
 {
-    struct buf want = {0};
+    SCOPED(buf_finish) struct buf want = {0};
     size_t at = 0;
     bool equal = true;
     for (size_t i = 0; i < text->len; i++) {
@@ -200,7 +187,6 @@ static bool reads_back(const struct tokenizer *t, const int32_t *ids, int n, con
         at += equal ? covers : 0;
     }
     equal = equal && at == want.len;
-    buf_finish(&want);
     return equal;
 }
 
@@ -209,22 +195,18 @@ static void check_vocabulary(const struct vocabulary *v)
     char file[64];
     size_t n_all;
     snprintf(file, sizeof file, "%s.jsonl", v->name);
-    char *all = read_whole(vocabulary_path(file), &n_all);
-    struct tokenizer *t = open_vocabulary(v->name);
-    struct buf text = {0};
+    OWNED(mem_free) char *all = read_whole(vocabulary_path(file), &n_all);
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_vocabulary(v->name);
+    SCOPED(buf_finish) struct buf text = {0};
     int lines = 0;
     for (char *line = all, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        int32_t *ids = NULL;
+        OWNED(mem_free) int32_t *ids = NULL;
         *end = 0;
         int n = check_ids(t, line, ++lines, v->marks ? TOKENIZER_MARKS : 0, &text, &ids);
-        cr_expect(!v->reversible || reads_back(t, ids, n, &text, !v->marks),
+        cr_expect(v->reversible == false || reads_back(t, ids, n, &text, !v->marks),
                   "%s, line %d: the ids do not spell the text", v->name, lines);
-        mem_free(ids);
     }
     cr_expect(lines == v->lines, "%s has %d lines", v->name, lines);
-    buf_finish(&text);
-    mem_free(all);
-    tokenizer_destroy(t);
 }
 
 Test(tokenizer, published_vocabularies_give_published_ids, .timeout = 60)
@@ -246,9 +228,9 @@ Test(tokenizer, the_mark_of_the_start_comes_once)
                  {"<s>Hello", TOKENIZER_MARKS, 1},
                  {"<s>Hello", TOKENIZER_BOS, 1},
                  {"", TOKENIZER_BOS, 1}};
-    struct tokenizer *t = open_vocabulary("llama-spm");
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_vocabulary("llama-spm");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int32_t *ids = NULL;
+        OWNED(mem_free) int32_t *ids = NULL;
         int n = 0, marks = 0;
         cr_assert(tokenizer_encode(t, cases[i].text, strlen(cases[i].text), cases[i].flags, &ids,
                                    &n, NULL)
@@ -256,10 +238,8 @@ Test(tokenizer, the_mark_of_the_start_comes_once)
         for (int k = 0; k < n; k++)
             marks += ids[k] == 1;
         cr_expect(marks == cases[i].marks, "case %zu: %d", i, marks);
-        cr_expect(!marks || ids[0] == 1);
-        mem_free(ids);
+        cr_expect(ids[0] == 1 || !marks);
     }
-    tokenizer_destroy(t);
 }
 
 /* Runs that could make a pattern scan the same characters repeatedly. */
@@ -269,11 +249,11 @@ Test(tokenizer, long_runs_take_linear_time, .timeout = 60)
                                       "\xcc\x81", "\xe4\xb8\xad", " \n", "aA", "a ", "\xff",
                                       "\xc2\xa0", "<|",           "'s",  " !"};
     enum { BYTES = 1 << 17 };
-    struct buf text = {0};
+    SCOPED(buf_finish) struct buf text = {0};
     for (int v = 0; v < N_VOCABULARIES; v++) {
-        struct tokenizer *t = open_vocabulary(vocabularies[v].name);
+        OWNED(tokenizer_destroy) struct tokenizer *t = open_vocabulary(vocabularies[v].name);
         for (size_t i = 0; i < sizeof run / sizeof *run; i++) {
-            int32_t *ids = NULL;
+            OWNED(mem_free) int32_t *ids = NULL;
             int n = 0;
             buf_clear(&text);
             while (text.len < BYTES)
@@ -281,11 +261,8 @@ Test(tokenizer, long_runs_take_linear_time, .timeout = 60)
             buf_str(&text, "x"); /* must not become part of the run */
             cr_assert(tokenizer_encode(t, text.data, text.len, 0, &ids, &n, NULL) == KVF_OK,
                       "%s, run %zu", vocabularies[v].name, i);
-            mem_free(ids);
         }
-        tokenizer_destroy(t);
     }
-    buf_finish(&text);
 }
 
 /* --- brute force: the definition of BPE on spelled strings ----------------- */
@@ -404,33 +381,30 @@ static size_t random_word(struct rng *r, char *out)
 static void compare_with_brute_force(const char *path, int words)
 {
     struct kvf_diag d = {""};
-    struct gguf *g = open_gguf(path);
+    OWNED(gguf_close) struct gguf *g = open_gguf(path);
     struct list tokens = load_list(g, "tokenizer.ggml.tokens");
     struct list merges = load_list(g, "tokenizer.ggml.merges");
     struct bpe b = {0};
     struct merging scratch = {0};
-    struct rng r;
     char hash[33], text[MOST];
     int shorter = 0;
     cr_assert(bpe_load(&b, g, false, hash, &d) == KVF_OK, "%s", d.text);
-    rng_init(&r, 20);
+    struct rng r = rng_seeded(20);
     for (int i = 0; i < words; i++) {
         size_t n = random_word(&r, text);
-        struct buf got = {0};
+        SCOPED(buf_finish) struct buf got = {0};
         int32_t want[MOST];
         int m = brute_force(&tokens, &merges, text, n, want);
         cr_assert(bpe_encode(&b, text, n, &scratch, &got) == KVF_OK);
         cr_expect(got.len == 4 * (size_t)m && (m == 0 || memcmp(got.data, want, got.len) == 0),
                   "word %d of %zu bytes", i, n);
         shorter += m < (int)n;
-        buf_finish(&got);
     }
     cr_expect(shorter > words / 3, "only %d words were merged at all", shorter);
     merging_finish(&scratch);
     bpe_finish(&b);
     mem_free(tokens.word);
     mem_free(merges.word);
-    gguf_close(g);
 }
 
 Test(tokenizer, tiny_vocabulary_equals_brute_force, .timeout = 60)
@@ -448,14 +422,13 @@ Test(tokenizer, real_vocabulary_equals_brute_force, .timeout = 60)
 Test(tokenizer, any_bytes_come_back)
 {
     struct kvf_diag d = {""};
-    struct gguf *g = open_gguf(tiny_path(0));
-    struct tokenizer *t = open_tokenizer(g);
-    struct rng r;
-    rng_init(&r, 3);
+    OWNED(gguf_close) struct gguf *g = open_gguf(tiny_path(0));
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_tokenizer(g);
+    struct rng r = rng_seeded(3);
     for (int k = 0; k < 2000; k++) {
         char text[200];
-        struct buf back = {0};
-        int32_t *ids = NULL;
+        SCOPED(buf_finish) struct buf back = {0};
+        OWNED(mem_free) int32_t *ids = NULL;
         int n = 0;
         size_t len = rng_below(&r, sizeof text);
         for (size_t i = 0; i < len; i++)
@@ -467,19 +440,15 @@ Test(tokenizer, any_bytes_come_back)
             buf_add(&back, s, m);
         }
         cr_expect(back.len == len && (len == 0 || memcmp(back.data, text, len) == 0), "text %d", k);
-        buf_finish(&back);
-        mem_free(ids);
     }
-    tokenizer_destroy(t);
-    gguf_close(g);
 }
 
 Test(tokenizer, special_names_are_tokens_only_when_asked)
 {
     static const char text[] = "a<|im_start|>b<|im_end|><|endoftext|><|im_start";
     struct kvf_diag d = {""};
-    struct gguf *g = open_gguf(tiny_path(0));
-    struct tokenizer *t = open_tokenizer(g);
+    OWNED(gguf_close) struct gguf *g = open_gguf(tiny_path(0));
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_tokenizer(g);
     int32_t *ids = NULL;
     int n = 0, special = 0;
     cr_assert(tokenizer_encode(t, text, strlen(text), TOKENIZER_MARKS, &ids, &n, &d) == KVF_OK);
@@ -491,19 +460,17 @@ Test(tokenizer, special_names_are_tokens_only_when_asked)
     mem_free(ids);
     cr_assert(tokenizer_encode(t, text, strlen(text), 0, &ids, &n, &d) == KVF_OK);
     for (int i = 0; i < n; i++)
-        cr_expect(!tokenizer_is_special(t, ids[i]));
+        cr_expect(not(tokenizer_is_special(t, ids[i])));
     mem_free(ids);
-    tokenizer_destroy(t);
-    gguf_close(g);
 }
 
 /* Checks the words of a text under patterns. `want` lists them separated by bars. */
 static void cuts(const char *patterns, int n, const char *text, const char *want)
 {
-    struct pretok *p = NULL;
-    struct pretok_cut c = {0};
+    OWNED(pretok_destroy) struct pretok *p = NULL;
+    SCOPED(pretok_cut_finish) struct pretok_cut c = {0};
     const char *bad = NULL, *word = NULL;
-    struct buf got = {0};
+    SCOPED(buf_finish) struct buf got = {0};
     size_t len = 0;
     int err = KVF_OK;
     cr_assert_eq(pretok_from_patterns(patterns, n, false, &p, &bad), KVF_OK);
@@ -515,9 +482,6 @@ static void cuts(const char *patterns, int n, const char *text, const char *want
     }
     cr_assert_eq(err, KVF_OK);
     cr_assert_str_eq(got.data ? got.data : "", want, "patterns %s on '%s'", patterns, text);
-    buf_finish(&got);
-    pretok_cut_finish(&c);
-    pretok_destroy(p);
 }
 
 Test(pretok, of_a_file)
@@ -552,13 +516,12 @@ Test(tokenizer, an_unknown_kind_is_told_before_weights_are_packed)
     while (memcmp(at, key, strlen(key)) != 0)
         at++;
     memcpy(at + strlen(key) + 12, "bert", 4); /* after a type and the length of a string */
-    FILE *f = fopen(path, "wb");
-    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+    write_whole(path, bytes, n);
     struct engine_options opt = {.n_threads = 1, .progress = {count_news, &news}};
     int err = engine_open(path, &opt, &e, &d);
     remove(path);
     mem_free(bytes);
     cr_assert(err == KVF_E_FORMAT);
-    cr_assert(strstr(d.text, "'bert'"), "%s", d.text);
+    cr_assert(strstr(d.text, "'bert'") != NULL, "%s", d.text);
     cr_assert(news == 0);
 }

@@ -3,15 +3,8 @@
  * make the file slow or full. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-
-#include "base/mem.h"
 #include "engine/probe/pen.h"
 #include "tests/engine/golden.h"
 
@@ -138,10 +131,9 @@ static uint32_t steps_of_unfinished(const char *path)
     char name[64];
     struct kvf_trace *t = NULL;
     struct kvf_check check;
-    struct kvf_diag d = {""};
     snprintf(name, sizeof name, "%s.unfinished", path);
-    cr_assert(zero(int, kvf_verify(name, 1, &check, &d)), "%s", d.text);
-    cr_assert(zero(int, kvf_open(name, 0, &t, &d)), "%s", d.text);
+    succeeds(kvf_verify(name, 1, &check, &d));
+    succeeds(kvf_open(name, 0, &t, &d));
     uint32_t n = kvf_n_steps(t);
     kvf_close(t);
     unlink(name);
@@ -261,10 +253,9 @@ static void put(struct pen *p, char name)
 static struct pen *new_pen(void)
 {
     struct pen *p = NULL;
-    struct kvf_diag d = {""};
     memset(done, 0, sizeof done);
     n_done = 0;
-    cr_assert(zero(int, pen_create(NULL, &p, &d)), "%s", d.text);
+    succeeds(pen_create(NULL, &p, &d));
     return p;
 }
 
@@ -295,14 +286,13 @@ Test(pen, what_is_held_waits_and_can_be_forgotten, .timeout = 10)
 
 Test(pen, nothing_is_done_after_an_error, .timeout = 10)
 {
-    struct pen *p = new_pen();
+    OWNED(pen_destroy) struct pen *p = new_pen();
     put(p, 'a');
     put(p, '!');
     put(p, 'b');
     cr_expect(eq(int, pen_settle(p), KVF_E_IO));
     cr_expect(eq(str, done, "a!"));
     cr_expect(eq(int, pen_error(p), KVF_E_IO));
-    pen_destroy(p);
 }
 
 static int pass_gate(const struct pen_task *t, struct kvf_writer *w)
@@ -316,7 +306,7 @@ static int pass_gate(const struct pen_task *t, struct kvf_writer *w)
 /* A task in progress is not finished. */
 Test(pen, settles_when_the_last_task_has_ended, .timeout = 10)
 {
-    struct pen *p = new_pen();
+    OWNED(pen_destroy) struct pen *p = new_pen();
     pthread_t opener;
     set_gate(true, -1);
     pen_put(p, pen_task(0, pass_gate));
@@ -325,7 +315,6 @@ Test(pen, settles_when_the_last_task_has_ended, .timeout = 10)
     cr_expect(zero(int, pen_settle(p)));
     cr_expect(eq(long, calls_so_far(), 1));
     pthread_join(opener, NULL);
-    pen_destroy(p);
 }
 
 /* Memory is bounded: a task that does not fit waits for free space. */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
+#include "tests/scoped.h"
 
 static int fail(const struct kvf_diag *d)
 {
@@ -34,26 +35,22 @@ static bool read_text(struct buf *text)
 int main(int argc, char **argv)
 {
     struct kvf_diag d = {""};
-    struct gguf *g = NULL;
-    struct tokenizer *t = NULL;
-    struct buf text = {0};
+    OWNED(gguf_close) struct gguf *g = NULL;
+    OWNED(tokenizer_destroy) struct tokenizer *t = NULL;
+    SCOPED(buf_finish) struct buf text = {0};
     unsigned flags = argc > 2 && strcmp(argv[2], "marks") == 0 ? TOKENIZER_MARKS : 0;
     if (argc < 2)
         return 2;
     if (model_file_open(argv[1], &g, &d) || tokenizer_create_as(g, NULL, &t, &d))
         return fail(&d);
     while (read_text(&text)) {
-        int32_t *ids = NULL;
+        OWNED(mem_free) int32_t *ids = NULL;
         int n = 0;
         if (tokenizer_encode(t, text.data ? text.data : "", text.len, flags, &ids, &n, &d))
             return fail(&d);
         for (int i = 0; i < n; i++)
             printf("%s%d", i ? " " : "", ids[i]);
         putchar('\n');
-        mem_free(ids);
     }
-    buf_finish(&text);
-    tokenizer_destroy(t);
-    gguf_close(g);
     return 0;
 }

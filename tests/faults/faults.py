@@ -17,7 +17,6 @@ other kinds every call. --sample N: N random calls of them. It checks that the p
   allocations).
 """
 import argparse
-import ctypes
 import errno
 import json
 import mmap
@@ -29,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_CALLS = 1 << 18
@@ -58,8 +58,7 @@ class World:
         shutil.rmtree(self.stage, ignore_errors=True)
         os.mkdir(self.stage)
         for name, data in command.older.items():
-            with open(os.path.join(self.stage, name), "wb") as f:
-                f.write(data)
+            Path(os.path.join(self.stage, name)).write_bytes(data)
 
     def run(self, command, kind="", at=0, how=0, on=0, again=False):
         if not again:
@@ -190,7 +189,6 @@ def commands(args, folder):
     plain = make(s.write_kvf, s.path("plain.kvf"), honest(), (L, H, G, T), texts=["x"] * T)
     kvfate("split", plain, "--parts", "2", "-o", "part%d.kvf")
     parts = [s.path("part1.kvf"), s.path("part2.kvf")]
-    open_one = make(s.write_kvf, s.path("open.kvf"), honest(), (L, H, G, T), texts=["x"] * T, unclosed=True)
     model = os.path.join(args.models, "tiny0.gguf")
     run = ["-m", model, "--raw", "-p", "the thing", "-t", "1"]
     older = lambda name: {name: b"older"}  # noqa: E731
@@ -211,11 +209,9 @@ def commands(args, folder):
                       ["survival", x, "--criterion", "top64", *more, "-o", "out." + ext], older("out." + ext))
     yield Command("report", ["report", x, "-o", "out.html"], older("out.html"))
     text = os.path.join(folder, "text.txt")
-    with open(text, "w") as f:
-        f.write(" ".join(f"the thing {i % 7} is in there" for i in range(60)) + "\n")
+    Path(text).write_text(" ".join(f"the thing {i % 7} is in there" for i in range(60)) + "\n")
     task = os.path.join(folder, "q")
-    with open(task + ".txt", "w") as f:
-        f.write("the thing is red and the other one is top, is it red")
+    Path(task + ".txt").write_text("the thing is red and the other one is top, is it red")
     spans = [{"name": n, "useful": n == "needle", "start": a, "end": b} for n, a, b in (("needle", 12, 20), ("question", 42, 52))]
     with open(task + ".json", "w") as f:
         json.dump({"reply": {"text": " it is red", "values": [[6, 10]]}, "spans": spans}, f)

@@ -1,15 +1,8 @@
 /* picture.c - draws figures as SVG and reads their paths. */
 #include <fcntl.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 #include "tests/figures/picture.h"
+#include "tests/files.h"
 
 static void parse_path(char *d, struct path *p)
 {
@@ -30,11 +23,8 @@ static void parse_path(char *d, struct path *p)
 
 static void read_picture(const char *path)
 {
-    FILE *f = fopen(path, "rb");
-    size_t cap = 1 << 24;
-    char *text = calloc(1, cap);
-    cr_assert(f && text && fread(text, 1, cap - 1, f) > 0);
-    fclose(f);
+    size_t n;
+    OWNED(mem_free) char *text = read_whole(path, &n);
     for (int i = 0; i < pic.n; i++)
         free(pic.path[i].xy);
     pic.n = pic.n_frames = 0;
@@ -55,7 +45,6 @@ static void read_picture(const char *path)
             pic.frame[pic.n_frames++] = &pic.path[pic.n];
         pic.n++;
     }
-    free(text);
 }
 
 struct picture pic;

@@ -32,24 +32,28 @@ def guessed(kind, x, above, c):
     return x
 
 
-def png(data):
-    """Return the pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
+def chunks(data):
+    """Return [(kind, content)] of a PNG file, after a check of the checksums and of the end."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, body, text = 8, b"", {}
+    at, out = 8, []
     while at < len(data):
         n, kind = struct.unpack_from(">I4s", data, at)
-        part = data[at + 8:at + 8 + n]
-        if kind == b"IHDR":
-            w, h, depth, colour = struct.unpack_from(">IIBB", part)
-        elif kind == b"IDAT":
-            body += part
-        elif kind == b"iTXt":
-            key, rest = part.split(b"\0", 1)
-            text[key.decode()] = rest[2:].split(b"\0", 2)[2].decode()
+        out.append((kind, data[at + 8:at + 8 + n]))
+        assert zlib.crc32(kind + out[-1][1]) == struct.unpack_from(">I", data, at + 8 + n)[0]
         at += 12 + n
+    assert kind == b"IEND"
+    return out
+
+
+def png(data):
+    """Return the pixels [h][w][channels] of 8 bits and a dictionary of the texts."""
+    parts, text = chunks(data), {}
+    w, h, depth, colour = struct.unpack_from(">IIBB", dict(parts)[b"IHDR"])
+    for key, _, rest in (part.partition(b"\0") for kind, part in parts if kind == b"iTXt"):
+        text[key.decode()] = rest[2:].split(b"\0", 2)[2].decode()
     assert depth == 8
     c = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
-    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + c * w)
+    rows = np.frombuffer(zlib.decompress(b"".join(part for kind, part in parts if kind == b"IDAT")), np.uint8).reshape(h, 1 + c * w)
     out, above = np.zeros((h, c * w), np.uint8), np.zeros(c * w, np.uint8)
     for y in range(h):
         kind, x = rows[y, 0], rows[y, 1:]

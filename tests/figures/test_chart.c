@@ -1,18 +1,10 @@
 /* test_chart.c - compares thinned lines with a search of every column and logarithmic ticks with
  * their definition, and checks how plots collect points and options. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-
 #include "base/buf.h"
-#include "base/rng.h"
 #include "render/axis.h"
 #include "render/chart.h"
 #include "render/plot.h"
+#include "tests/suite.h"
 
 TestSuite(chart, .timeout = 60);
 
@@ -214,8 +206,7 @@ static struct buf drawn(const struct axis_box *a, const struct chart_line *l)
     static const struct chart_look look = {.width = .1, .points = true};
     struct canvas *c = NULL;
     struct buf out = {0};
-    struct kvf_diag d = {""};
-    cr_assert(eq(int, canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d), KVF_OK), "%s", d.text);
+    succeeds(canvas_create(CANVAS_SVG, 60, 40, 300, &c, &d));
     if (l)
         chart_draw_line(c, a, l, &look);
     else
@@ -245,23 +236,20 @@ Test(chart, points_that_coincide_are_drawn_once)
 {
     const struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x1 = 4, .y1 = 4};
     double x[] = {1, 1, 2, 2, 3}, y[] = {1, 1, 1, 3, 3};
-    struct buf out = drawn(&a, &(struct chart_line){.n = 5, .x = x, .y = y});
+    SCOPED(buf_finish) struct buf out = drawn(&a, &(struct chart_line){.n = 5, .x = x, .y = y});
     cr_expect(eq(int, count(out.data, "fill:rgb(0%,0%,0%)"), 4));
-    buf_finish(&out);
 }
 
 /* Count axes have only whole numbers: from 0.4 to 1.6 only 1 remains. */
 Test(chart, axes_of_counts_have_whole_numbers)
 {
     struct axis_box a = {.x = 10, .y = 5, .w = 40, .h = 25, .x0 = .4, .x1 = 1.6, .y1 = 1};
-    struct buf any = x_axis(&a);
+    SCOPED(buf_finish) struct buf any = x_axis(&a);
     a.whole_x = 1;
-    struct buf whole = x_axis(&a);
+    SCOPED(buf_finish) struct buf whole = x_axis(&a);
     cr_expect(ge(int, count(any.data, "</tspan>"), 3));
     cr_expect(eq(int, count(whole.data, "</tspan>"), 1));
     cr_expect(eq(int, count(whole.data, ">1</tspan>"), 1));
-    buf_finish(&any);
-    buf_finish(&whole);
 }
 
 /* Numbers that would touch the previous one are omitted: labels wider than their distance leave at
@@ -270,7 +258,7 @@ Test(chart, wide_numbers_do_not_touch)
 {
     for (double w = 13; w < 50; w += .7) {
         struct axis_box a = {.x = 8, .y = 5, .w = w, .h = 25, .x0 = 1e-5, .x1 = 1.0009e-5, .y1 = 1};
-        struct buf out = x_axis(&a);
+        SCOPED(buf_finish) struct buf out = x_axis(&a);
         double end = -INFINITY;
         int n = 0;
         for (const char *at = out.data; (at = strstr(at, "<tspan x=\"")) != NULL; n++) {
@@ -288,7 +276,6 @@ Test(chart, wide_numbers_do_not_touch)
             end = left + wide;
         }
         cr_expect(ge(int, n, 1));
-        buf_finish(&out);
     }
 }
 
@@ -325,13 +312,12 @@ static const struct opt keys[] = {
 Test(chart, style_takes_what_is_declared)
 {
     struct keys k = {0};
-    struct buf text = {0};
+    SCOPED(buf_finish) struct buf text = {0};
     struct kvf_diag d = {""};
     cr_expect(eq(int, style_read("f", keys, NULL, &k, &text, &d), KVF_OK));
     cr_expect(k.by == 1 && !k.x && k.top == 3 && k.level == 0.25);
     cr_expect(eq(int, style_read("f", keys, "x=any,by=head,level=1,top=9", &k, &text, &d), KVF_OK));
     cr_expect(k.by == 0 && strcmp(k.x, "any") == 0 && k.top == 9 && k.level == 1);
-    buf_finish(&text);
 }
 
 Test(chart, style_refuses_the_rest_with_a_sentence)
@@ -341,11 +327,10 @@ Test(chart, style_refuses_the_rest_with_a_sentence)
         "top=0", "top=10",      "top=2.5", "top=", "level=1.01", "level=x", "x=1,by=none"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct keys k = {0};
-        struct buf text = {0};
+        SCOPED(buf_finish) struct buf text = {0};
         struct kvf_diag d = {""};
         cr_expect(eq(int, style_read("f", keys, bad[i], &k, &text, &d), KVF_E_ARG), "%s", bad[i]);
         cr_expect(strncmp(d.text, "--style", 7) == 0, "%s: '%s'", bad[i], d.text);
-        buf_finish(&text);
     }
 }
 
@@ -368,7 +353,7 @@ Test(chart, steps_are_two_numbers_or_one)
 /* Points are stored unchanged, for any order of panels and lines. */
 Test(chart, plots_keep_points)
 {
-    struct plot p;
+    SCOPED(plot_free) struct plot p;
     char panel[16], line[16];
     plot_init(&p);
     for (int i = 0; i < 4000; i++) {
@@ -401,5 +386,4 @@ Test(chart, plots_keep_points)
         plot_add(&p, panel, "x", 0, 0, NAN, NAN);
     }
     cr_expect(eq(int, p.err, KVF_E_LIMIT));
-    plot_free(&p);
 }

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
@@ -100,8 +101,7 @@ class Drawer:
             expect(not os.path.exists(out), f"{self.name}, {what}: a file in spite of the failure")
             return None
         expect(not said, f"{self.name}, {what}: says {said[:200]!r}")
-        with open(out, "rb") as f:
-            return f.read()
+        return Path(out).read_bytes()
 
     def svg(self, what, rows, **more):
         data = self.draw(what, rows, **more)
@@ -128,21 +128,17 @@ def looks(d):
     expect(png == d.draw("again", d.table.rows, "png", dpi="60"), f"{d.name}: other bytes on the second run")
     path, got, shape = os.path.join(GOLDEN, d.name + ".png"), png_read(png), structure(svg)
     if UPDATE:
-        with open(path, "wb") as f:
-            f.write(png_write(got))
+        Path(path).write_bytes(png_write(got))
         structures[d.name] = shape
         return
     if not expect(os.path.exists(path) and d.name in structures, f"{d.name}: no picture to compare with; when it looks right, "
                   f"tests/figures/test_contract.py KVFATE DRAW_TABLE OUT --update --only {d.name} keeps it"):
-        with open(os.path.join(OUT, d.name + "-got.png"), "wb") as f:
-            f.write(png_write(got))
+        Path(os.path.join(OUT, d.name + "-got.png")).write_bytes(png_write(got))
         return
-    with open(path, "rb") as f:
-        expected = png_read(f.read())
+    expected = png_read(Path(path).read_bytes())
     if not expect(not differ(got, expected), f"{d.name}: {differ(got, expected)}; see {OUT}/{d.name}-*.png"):
         for name, picture in (("got", got), ("expected", expected), ("differs", difference(got, expected))):
-            with open(os.path.join(OUT, f"{d.name}-{name}.png"), "wb") as f:
-                f.write(png_write(picture))
+            Path(os.path.join(OUT, f"{d.name}-{name}.png")).write_bytes(png_write(picture))
     known = structures.get(d.name, {})
     for part in ("box", "count", "texts"):
         expect(known.get(part) == shape[part], f"{d.name}: {part} of the SVG: {shape[part]}, expected {known.get(part)}")
@@ -219,6 +215,5 @@ if __name__ == "__main__":
     os.makedirs(GOLDEN, exist_ok=True)
     structures = {}
     if os.path.exists(os.path.join(GOLDEN, "structure.json")):
-        with open(os.path.join(GOLDEN, "structure.json"), encoding="utf-8") as f:
-            structures = json.load(f)
+        structures = json.loads(Path(os.path.join(GOLDEN, "structure.json")).read_text(encoding="utf-8"))
     main()

@@ -1,16 +1,9 @@
 /* test_curves.c - draws figures of lines from tables made here as SVG. Each line of a table must be
  * a path of the file, point for point, at the place that the axes of its frame give. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-
+#include "base/table_read.h"
 #include "render/plot.h"
 #include "tests/figures/picture.h"
+#include "tests/suite.h"
 
 TestSuite(curves, .timeout = 60);
 
@@ -68,7 +61,7 @@ static const struct axes shares = {1, 100, 0, 1, true, false};
 
 Test(curves, survival)
 {
-    struct table *t = survival_table(false);
+    OWNED(table_destroy) struct table *t = survival_table(false);
     const double top[] = {.9, .6, .3}, mass[] = {.8, .5, .2};     /* of all heads */
     const double one[] = {.9, .7, .5}, one_mass[] = {.8, .6, .4}; /* of L0H0 */
     draw("survival", t, NULL);
@@ -91,16 +84,14 @@ Test(curves, survival)
     struct axes log_y = {1, 100, floor_y, top_y, true, true};
     draw("survival", t, "criterion=mass.90,y=log");
     LINE(0, &log_y, ages, mass);
-    table_destroy(t);
 }
 
 Test(curves, survival_has_bands_of_a_corpus)
 {
-    struct table *t = survival_table(true);
+    OWNED(table_destroy) struct table *t = survival_table(true);
     const double x[] = {1, 10, 100, 100, 10, 1}, y[] = {.94, .64, .34, .25, .55, .85};
     draw("survival", t, NULL);
     cr_expect(has(0, &shares, x, y, 6, false), "no band");
-    table_destroy(t);
 }
 
 Test(curves, notes_tell_how_many_documents)
@@ -109,40 +100,40 @@ Test(curves, notes_tell_how_many_documents)
     static const char *const want[] = {"bands: 95 % over documents", "1 document: no intervals",
                                        "24 documents, no intervals",
                                        "bands: 95 % over 24 documents"};
-    struct plot p;
+    SCOPED(plot_free) struct plot p;
     plot_init(&p);
     plot_add(&p, "", "a", 1, .5, NAN, NAN);
     for (int i = 0; i < 4; i++) {
         char text[48];
-        struct table *t = survival_table(true);
+        OWNED(table_destroy) struct table *t = survival_table(true);
         if (i == 3)
             plot_add(&p, "", "a", 2, .5, .4, .6);
         if (given[i])
             table_meta_str(t, "documents", given[i]);
         cr_expect_str_eq(bands_text(t, &p, text), want[i]);
-        table_destroy(t);
     }
-    plot_free(&p);
 }
 
-static struct table *gap_table(void)
+/* Makes a table from lines of words: the names of the columns, then the rows. */
+static struct table *table_of(const char *name, const char *lines)
 {
-    static const char *const head[] = {"all", "all", "all", "all"};
-    static const char *const criterion[] = {"top64", "top64", "mass.95-top64", "mass.95-top64"};
-    static const char *const class[] = {"all", "all", "all", "all"};
-    static const double x[] = {1, 100, 1, 100}, y[] = {.9, .4, -.1, .3};
-    struct table *t = table_create("survival", 4);
-    table_dense_str(t, "head", "", head);
-    table_dense_str(t, "criterion", "", criterion);
-    table_dense_str(t, "class", "", class);
-    table_dense_real(t, "horizon", "", x);
-    table_dense_real(t, "fraction", "", y);
+    SCOPED(buf_finish) struct buf b = {0};
+    struct table *t = NULL;
+    buf_printf(&b, "# table: %s\n", name);
+    for (const char *c = lines; *c; c++)
+        buf_char(&b, *c == ' ' ? '\t' : *c);
+    succeeds(table_parse_tsv(b.data, b.len, NULL, &t, &d));
     return t;
 }
 
 Test(curves, survival_keeps_gaps_apart)
 {
-    struct table *t = gap_table();
+    OWNED(table_destroy)
+    struct table *t = table_of("survival", "head criterion class horizon fraction\n"
+                                           "all top64 all 1 .9\n"
+                                           "all top64 all 100 .4\n"
+                                           "all mass.95-top64 all 1 -.1\n"
+                                           "all mass.95-top64 all 100 .3\n");
     const double x[] = {1, 100}, share[] = {.9, .4}, gap[] = {-.1, .3};
     struct axes a = {1, 100, -.1 - .04 * .4, .3 + .04 * .4, true, false};
     draw("survival", t, NULL);
@@ -150,12 +141,11 @@ Test(curves, survival_keeps_gaps_apart)
     NO_LINE(0, &shares, x, gap);
     draw("survival", t, "by=gap");
     LINE(0, &a, x, gap);
-    table_destroy(t);
 }
 
 Test(curves, persistence)
 {
-    struct table *t = table_create("persistence", HEADS * CRITERIA * AGES);
+    OWNED(table_destroy) struct table *t = table_create("persistence", HEADS * CRITERIA * AGES);
     const double top[] = {.9, .6, .3};
     keys(t, "age", ages);
     value_column(t, "rate", .5);
@@ -164,12 +154,11 @@ Test(curves, persistence)
     draw("persistence", t, NULL);
     LINE(0, &shares, ages, top);
     cr_expect(has_ring(0, &shares, 10, .6, .6), "no dot");
-    table_destroy(t);
 }
 
 Test(curves, hazard_is_level_within_bins)
 {
-    struct table *t = table_create("hazard", HEADS * CRITERIA * AGES);
+    OWNED(table_destroy) struct table *t = table_create("hazard", HEADS * CRITERIA * AGES);
     const double low[] = {1, 4, 16}, high[] = {4, 16, -1};
     const double x[] = {1, 4, 4, 16, 16, 64}, y[] = {.9, .9, .6, .6, .3, .3};
     double least = .2, most = .9, f = pow(most / least, .04);
@@ -183,12 +172,11 @@ Test(curves, hazard_is_level_within_bins)
     table_meta_num(t, "T", 64);
     draw("hazard", t, NULL);
     LINE(0, &a, x, y);
-    table_destroy(t);
 }
 
 Test(curves, intermittency)
 {
-    struct table *t = table_create("intermittency", HEADS * CRITERIA * AGES);
+    OWNED(table_destroy) struct table *t = table_create("intermittency", HEADS * CRITERIA * AGES);
     static const char *const quantity[] = {"returns"};
     const double above[] = {0, 9, 99}, mass[] = {.8, .5, .2};
     keys(t, "above", above);
@@ -196,32 +184,24 @@ Test(curves, intermittency)
     value_column(t, "share", 0);
     draw("intermittency", t, NULL);
     LINE(0, &shares, ages, mass); /* more than 9 means at least 10 */
-    table_destroy(t);
 }
 
 static struct table *overlap_table(void)
 {
-    static const char *const head[] = {"L0K0", "L0K0", "L0K*", "L0K*", "all", "all", "all", "all"};
-    static const char *const window[] = {"0", "0", "0", "0", "0", "0", "union", "union"};
-    static const int64_t layer[] = {0, 0, 0, 0, -1, -1, -1, -1};
-    static const double p[] = {10, 50, 10, 50, 10, 50, 10, 50};
-    static const double y[] = {.1, .2, .3, .4, .5, .6, .7, .8};
-    static const double e[] = {.11, .21, .31, .41, .12, .55, .3, .9};
-    static const double k[] = {0, .1, .2, .3, .4, .35, .6, -7};
-    struct table *t = table_create("overlap", 8);
-    table_dense_str(t, "head", "", head);
-    table_dense_str(t, "window", "", window);
-    table_dense_int(t, "layer", "", layer);
-    table_dense_real(t, "p", "", p);
-    table_dense_real(t, "overlap", "", y);
-    table_dense_real(t, "expected", "", e);
-    table_dense_real(t, "kappa", "", k);
-    return t;
+    return table_of("overlap", "head window layer p overlap expected kappa\n"
+                               "L0K0 0 0 10 .1 .11 0\n"
+                               "L0K0 0 0 50 .2 .21 .1\n"
+                               "L0K* 0 0 10 .3 .31 .2\n"
+                               "L0K* 0 0 50 .4 .41 .3\n"
+                               "all 0 -1 10 .5 .12 .4\n"
+                               "all 0 -1 50 .6 .55 .35\n"
+                               "all union -1 10 .7 .3 .6\n"
+                               "all union -1 50 .8 .9 -7\n");
 }
 
 Test(curves, overlap_has_chance_beside)
 {
-    struct table *t = overlap_table();
+    OWNED(table_destroy) struct table *t = overlap_table();
     const double p[] = {10, 50}, window[] = {.5, .6}, chance[] = {.12, .55}, both[] = {.7, .8};
     const double by_layer[] = {.3, .4}, kappa[] = {.4, .35}, one[] = {.1, .2};
     const struct axes a = {0, 50, 0, 1, false, false}, k = {0, 50, -1, 1, false, false};
@@ -235,7 +215,6 @@ Test(curves, overlap_has_chance_beside)
     NO_LINE(0, &a, p, one);
     draw("overlap", t, "y=kappa");
     LINE(0, &k, p, kappa); /* the union crosses the end of the axis at -1 */
-    table_destroy(t);
 }
 
 /* Tables of a corpus have intervals of all heads, but not of a layer. */
@@ -248,7 +227,7 @@ Test(curves, overlap_has_bands_of_a_corpus)
     const double x[] = {10, 50, 50, 10}, ends[] = {.52, .7, .5, .45}, both[] = {.9, .82, .75, .6};
     const double of_kappa[] = {.45, .5, .1, .3};
     const struct axes a = {0, 50, 0, 1, false, false}, k = {0, 50, -1, 1, false, false};
-    struct table *t = overlap_table();
+    OWNED(table_destroy) struct table *t = overlap_table();
     table_dense_real(t, "low", "", low);
     table_dense_real(t, "high", "", high);
     table_dense_real(t, "kappa_low", "", kappa_low);
@@ -260,23 +239,22 @@ Test(curves, overlap_has_bands_of_a_corpus)
     draw("overlap", t, "y=kappa");
     cr_expect(has(0, &k, x, of_kappa, 4, false), "no band of kappa");
     cr_expect(0 == has(0, &k, x, ends, 4, false));
-    table_destroy(t);
 }
 
 Test(curves, attention_sparsity)
 {
-    static const char *const head[] = {"L0H0", "L0H0", "L0H*", "L0H*",
-                                       "L1H*", "L1H*", "all",  "all"};
-    static const int64_t layer[] = {0, 0, 0, 0, 1, 1, -1, -1};
-    static const double p[] = {.001, .1, .001, .1, .001, .1, .001, .1};
-    static const double y[] = {.1, .2, .3, .4, .5, .6, .7, .8};
     const double x[] = {.001, .1}, all[] = {.7, .8}, deep[] = {.5, .6}, one[] = {.1, .2};
     const struct axes a = {.001, .1, 0, 1, true, false};
-    struct table *t = table_create("attention-sparsity", 8);
-    table_dense_str(t, "head", "", head);
-    table_dense_int(t, "layer", "", layer);
-    table_dense_real(t, "p", "", p);
-    table_dense_real(t, "sparsity", "", y);
+    OWNED(table_destroy)
+    struct table *t = table_of("attention-sparsity", "head layer p sparsity\n"
+                                                     "L0H0 0 .001 .1\n"
+                                                     "L0H0 0 .1 .2\n"
+                                                     "L0H* 0 .001 .3\n"
+                                                     "L0H* 0 .1 .4\n"
+                                                     "L1H* 1 .001 .5\n"
+                                                     "L1H* 1 .1 .6\n"
+                                                     "all -1 .001 .7\n"
+                                                     "all -1 .1 .8\n");
     draw("attention-sparsity", t, NULL);
     LINE(0, &a, x, all);
     LINE(0, &a, x, deep);
@@ -285,7 +263,6 @@ Test(curves, attention_sparsity)
     NO_LINE(0, &a, x, deep);
     draw("attention-sparsity", t, "by=head");
     LINE(0, &a, x, one);
-    table_destroy(t);
 }
 
 static struct table *steps_table(const char *name, int n, const char *head)
@@ -301,7 +278,7 @@ Test(curves, regret)
     static const double kept[] = {1, 1, .6, .5}, oracle[] = {1, 1, .9, .7};
     const double x[] = {0, 1, 2, 3};
     const double area_x[] = {0, 1, 2, 3, 3, 2, 1, 0}, area[] = {1, 1, .9, .7, .5, .6, 1, 1};
-    struct table *t = steps_table("regret", 4, "all");
+    OWNED(table_destroy) struct table *t = steps_table("regret", 4, "all");
     double from = 2 - .05;
     struct axes a = {from, 3, .5 - .04 * .5, 1, false, false};
     table_dense_real(t, "kept_mass", "", kept);
@@ -310,7 +287,6 @@ Test(curves, regret)
     LINE(0, &a, x, kept);
     LINE(0, &a, x, oracle);
     cr_expect(has(0, &a, area_x, area, 8, false), "no area");
-    table_destroy(t);
 }
 
 Test(curves, dilution)
@@ -319,7 +295,7 @@ Test(curves, dilution)
     static const double none[] = {NAN, NAN, NAN, NAN};
     const double x[] = {1, 2, 3}, y[] = {.8, .6, .2}, z[] = {.9, .9, .9};
     const struct axes a = {1, 3, 0, 1, false, false};
-    struct table *t = steps_table("dilution", 4, "all");
+    OWNED(table_destroy) struct table *t = steps_table("dilution", 4, "all");
     table_dense_real(t, "dilution", "", delta);
     table_dense_real(t, "dilution_retained", "", kept);
     table_dense_real(t, "bound", "", none);
@@ -334,67 +310,53 @@ Test(curves, dilution)
     unlink(path);
     cr_expect(eq(int, write_figure("dilution", t, "x=budget", ".svg", path, &d), KVF_E_ARG));
     unlink(path);
-    table_destroy(t);
 }
 
 Test(curves, dilution_against_budget)
 {
-    static const char *const head[] = {"all"}, *const method[] = {"h2o", "h2o", "full", "snapkv"};
-    static const char *const trace[] = {"a", "b", "c", "d"};
-    static const int64_t budget[] = {16, 256, 0, 64}, step[] = {-1, -1, -1, -1};
-    static const double delta[] = {.9, .5, .4, .7};
     const double x[] = {16, 256}, h2o[] = {.9, .5}, full[] = {.4, .4};
     const struct axes a = {16, 256, .4 - .04 * .6, 1, true, false};
-    struct table *t = table_create("dilution", 4);
-    table_dense_str(t, "trace", "", trace);
-    table_dense_str(t, "method", "", method);
-    table_dense_int(t, "budget", "", budget);
-    table_cycle_str(t, "head", "", head, 1);
-    table_dense_int(t, "step", "", step);
-    table_dense_real(t, "dilution", "", delta);
+    OWNED(table_destroy)
+    struct table *t = table_of("dilution", "trace method budget head step dilution\n"
+                                           "a h2o 16 all -1 .9\n"
+                                           "b h2o 256 all -1 .5\n"
+                                           "c full 0 all -1 .4\n"
+                                           "d snapkv 64 all -1 .7\n");
     draw("dilution", t, "x=budget");
     LINE(0, &a, x, h2o);
     LINE(0, &a, x, full);
     cr_expect(has_ring(0, &a, 64, .7, .6), "no dot of the single budget");
-    table_destroy(t);
 }
 
 Test(curves, density)
 {
-    static const char *const head[] = {"all"}, *const trace[] = {"one", "one", "two", "two"};
-    static const double low[] = {0, .5}, high[] = {.5, 1}, share[] = {.75, .25, .5, .5};
-    static const double mean[] = {.4, .4, .55, .55};
     const double x[] = {0, .5, .5, 1}, one[] = {1.5, 1.5, .5, .5}, two[] = {1, 1, 1, 1};
     const double at[] = {.4, .4}, up[] = {0, 1.06 * 1.5};
     const struct axes a = {0, 1, 0, 1.06 * 1.5, false, false};
-    struct table *t = table_create("density", 4);
-    table_dense_str(t, "trace", "", trace);
-    table_cycle_str(t, "head", "", head, 1);
-    table_cycle_real(t, "bin_low", "", low, 2);
-    table_cycle_real(t, "bin_high", "", high, 2);
-    table_dense_real(t, "share", "", share);
-    table_dense_real(t, "mean", "", mean);
+    OWNED(table_destroy)
+    struct table *t = table_of("density", "trace head bin_low bin_high share mean\n"
+                                          "one all 0 .5 .75 .4\n"
+                                          "one all .5 1 .25 .4\n"
+                                          "two all 0 .5 .5 .55\n"
+                                          "two all .5 1 .5 .55\n");
     draw("density", t, NULL);
     LINE(0, &a, x, one);
     LINE(0, &a, x, two);
     LINE(0, &a, at, up); /* the mean */
-    table_destroy(t);
 }
 
 Test(curves, received_ends_with_a_cross)
 {
-    static const char *const head[] = {"L0H1"};
-    static const int64_t token[] = {3, 3, 3, 3, 5, 5}, step[] = {3, 4, 5, 6, 5, 6};
-    static const int64_t seen[] = {1, 1, 0, 0, 1, 1};
-    static const double y[] = {.5, .2, NAN, NAN, .4, .1};
     const double first_x[] = {3, 4}, first[] = {.5, .2}, second_x[] = {5, 6}, second[] = {.4, .1};
     struct axes a = {3, 6, 0, .5 * 1.04, false, false};
-    struct table *t = table_create("received", 6);
-    table_cycle_str(t, "head", "", head, 1);
-    table_dense_int(t, "token", "", token);
-    table_dense_int(t, "step", "", step);
-    table_dense_real(t, "attention", "", y);
-    table_dense_int(t, "seen", "", seen);
+    OWNED(table_destroy)
+    struct table *t = table_of("received", "head token step attention seen\n"
+                                           "L0H1 3 3 .5 1\n"
+                                           "L0H1 3 4 .2 1\n"
+                                           "L0H1 3 5 nan 0\n"
+                                           "L0H1 3 6 nan 0\n"
+                                           "L0H1 5 5 .4 1\n"
+                                           "L0H1 5 6 .1 1\n");
     draw("received", t, "y=linear");
     LINE(0, &a, first_x, first);
     LINE(0, &a, second_x, second);
@@ -405,7 +367,6 @@ Test(curves, received_ends_with_a_cross)
         crosses += pic.path[i].n == 2 && fabs(pic.path[i].xy[0] - x) < .02
                    && fabs(pic.path[i].xy[1] - up) < .02;
     cr_expect(eq(int, crosses, 1));
-    table_destroy(t);
 }
 
 Test(curves, occupancy_stacks_the_mean_over_heads)
@@ -422,7 +383,7 @@ Test(curves, occupancy_stacks_the_mean_over_heads)
         heads[r] = head[r / 9];
         classes[r] = class[r / 3 % 3];
     }
-    struct table *t = table_create("occupancy", 18);
+    OWNED(table_destroy) struct table *t = table_create("occupancy", 18);
     table_dense_str(t, "head", "", heads);
     table_cycle_int(t, "layer", "", layer, 1);
     table_dense_str(t, "class", "", classes);
@@ -436,51 +397,43 @@ Test(curves, occupancy_stacks_the_mean_over_heads)
     draw("occupancy-curves", t, "by=head");
     cr_assert(eq(int, pic.n_frames, 2));
     LINE(0, &a, x, one);
-    table_destroy(t);
 }
 
 Test(curves, ghosts_by_steps_after_they_left)
 {
-    static const char *const head[] = {"L0H0"};
-    static const int64_t layer[] = {0}, token[] = {0, 1, 2, 3, 4};
-    static const int64_t evict[] = {10, 10, 12, 12, -1}, hit[] = {10, 13, 15, -1, 20};
     const double x[] = {1, 3, 4}, share[] = {.25, .25, .75}; /* of four evicted entries */
     const struct axes a = {1, 4, 0, .75 * 1.04, true, false};
-    struct table *t = table_create("ghosts", 5);
-    table_cycle_str(t, "head", "", head, 1);
-    table_cycle_int(t, "layer", "", layer, 1);
-    table_dense_int(t, "token", "", token);
-    table_dense_int(t, "evict_step", "", evict);
-    table_dense_int(t, "first_hit", "", hit);
+    OWNED(table_destroy)
+    struct table *t = table_of("ghosts", "head layer token evict_step first_hit\n"
+                                         "L0H0 0 0 10 10\n"
+                                         "L0H0 0 1 10 13\n"
+                                         "L0H0 0 2 12 15\n"
+                                         "L0H0 0 3 12 -1\n"
+                                         "L0H0 0 4 -1 20\n");
     draw("ghosts", t, "by=all");
     LINE(0, &a, x, share);
-    table_destroy(t);
 }
 
 /* A hundred thousand steps give a small file quickly. */
 Test(curves, long_lines_are_small_files)
 {
     enum { STEPS = 100000 };
-    double *y = calloc(STEPS, sizeof *y), *z = calloc(STEPS, sizeof *z);
+    OWNED(free) double *y = calloc(STEPS, sizeof *y), *z = calloc(STEPS, sizeof *z);
     for (int i = 0; i < STEPS; i++) {
         y[i] = .5 + .4 * sin((long long)i * i % 977);
         z[i] = 1 - .05 * (i % 13) / 13;
     }
     y[50123] = .01; /* a single low point must be visible */
-    struct table *t = steps_table("regret", STEPS, "all");
+    OWNED(table_destroy) struct table *t = steps_table("regret", STEPS, "all");
     char path[64];
-    struct kvf_diag d = {""};
     table_dense_real(t, "kept_mass", "", y);
     table_dense_real(t, "oracle_mass", "", z);
-    cr_assert(eq(int, write_figure("regret", t, NULL, ".pdf", path, &d), KVF_OK), "%s", d.text);
+    succeeds(write_figure("regret", t, NULL, ".pdf", path, &d));
     FILE *f = fopen(path, "rb");
     fseek(f, 0, SEEK_END);
     cr_expect(ftell(f) < 500000 && ftell(f) > 5000, "%ld bytes", ftell(f));
     fclose(f);
     unlink(path);
-    free(y);
-    free(z);
-    table_destroy(t);
 }
 
 /* No defined value, one point, infinite values, and too many panels. */
@@ -493,7 +446,7 @@ Test(curves, odd_tables)
                                     {0, 0, 0, 1e12}};
     static const char *const names[] = {"regret", "dilution"};
     for (int k = 0; k < 20; k++) {
-        struct table *t = steps_table(names[k % 2], 4, "all");
+        OWNED(table_destroy) struct table *t = steps_table(names[k % 2], 4, "all");
         vmax = k < 10 ? NAN : 1e-3;
         table_dense_real(t, "kept_mass", "", odd[k / 2 % 5]);
         table_dense_real(t, "oracle_mass", "", odd[k / 2 % 5]);
@@ -503,7 +456,6 @@ Test(curves, odd_tables)
         for (int i = 0; i < pic.n; i++)
             for (int j = 0; j < 2 * pic.path[i].n; j++)
                 cr_expect(fabs(pic.path[i].xy[j]) < 5000);
-        table_destroy(t);
     }
 }
 
@@ -520,7 +472,7 @@ Test(curves, too_many_panels_are_refused)
         head[i] = name[i];
         y[i] = .5;
     }
-    struct table *t = table_create("regret", MANY);
+    OWNED(table_destroy) struct table *t = table_create("regret", MANY);
     table_dense_str(t, "head", "", head);
     table_affine(t, "step", "", 0, 1, 0);
     table_dense_real(t, "kept_mass", "", y);
@@ -528,5 +480,4 @@ Test(curves, too_many_panels_are_refused)
     cr_expect(eq(int, write_figure("regret", t, "by=head", ".png", path, &d), KVF_E_ARG));
     cr_expect(strstr(d.text, "--head") != NULL);
     unlink(path);
-    table_destroy(t);
 }

@@ -1,5 +1,5 @@
 """Check kvfate draw: figures of saved tables equal those of the analysis, and differences those of the rows; previews
-on a terminal.  usage: test_draw.py KVFATE MAKE_TRACE
+on a terminal.  usage: test_draw.py KVFATE WRITE_KVF
 """
 import csv
 import fcntl
@@ -13,15 +13,17 @@ import subprocess
 import sys
 import tempfile
 import termios
+from pathlib import Path
 
 import numpy as np
 
+from made import make_trace
 from readers import Svg
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
 
-KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
+KVFATE, WRITE_KVF = (os.path.abspath(a) for a in sys.argv[1:3])
 ANSI = re.compile(r"\x1b\[([\d;]*)m")
 
 
@@ -36,13 +38,11 @@ def refused(what, *args, words=(), code=2):
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return Path(path).read_bytes()
 
 
 def write(path, text):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
+    Path(path).write_text(text, encoding="utf-8")
     return path
 
 
@@ -277,8 +277,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-draw-") as folder:
         return os.path.join(folder, name)
 
     keys()
-    subprocess.run([MAKE, "evict", at("x.kvf")], check=True)
-    subprocess.run([MAKE, "survival", at("s.kvf")], check=True)
+    make_trace(WRITE_KVF, "usual", at("x.kvf"))
+    make_trace(WRITE_KVF, "usual", at("s.kvf"))
     run("eviction", at("x.kvf"), "-o", at("ev.tsv"))
     run("tokens", at("x.kvf"), "-o", at("tokens.tsv"))
     for part in (redrawn, difference, bad_input, previews, terminal, boxes):

@@ -1,5 +1,5 @@
 """Check every analysis and figure in every format on synthetic traces: well formed, complete, equal on a second run.
-usage: test_formats.py KVFATE MAKE_TRACE
+usage: test_formats.py KVFATE WRITE_KVF
 """
 import csv
 import io
@@ -18,15 +18,18 @@ import zlib
 
 import numpy as np
 
+import readers
+
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import ended_well, expect, finish  # noqa: E402
+from made import make_trace  # noqa: E402
 
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
 PICTURES, DATA = ["png", "svg", "pdf"], ["tsv", "csv", "json", "npz"]
 SOURCE = {"eviction": "evict", "sparsity": "evict", "occupancy": "evict", "tokens": "evict",
           "retention": "survival", "survival": "survival"}
-# The texts of make_trace.c as a table shows them.  Bytes that are not UTF-8 and control characters become \xNN, newline
+# The texts of made.py as a table shows them.  Bytes that are not UTF-8 and control characters become \xNN, newline
 # and tab become arrows.
 SHOWN = ["<|im_start|>", " a,b", 'say "hi"', "\u21b5", "\\x0D\u21b5", "\u2192", "\\x00", "x\\x00y", "\\xFF\\xFE",
          "\\xE4\\xBD", "\\xA0", "\\xF0\\x9F\\x98", "\\x80", "back\\slash", "\\n", "", "'", "=1+2", "<&>", "]]>", "42",
@@ -46,49 +49,12 @@ def read(path):
 
 # ---- independent readers
 
-def png(data, about=b"made-up"):
-    """Return (width, height, dpi, pixels [h][3w]) of a file with these words in its provenance."""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    at, body, text, size, per_metre = 8, b"", b"", None, 0
-    while at < len(data):
-        n, kind = struct.unpack_from(">I4s", data, at)
-        part = data[at + 8:at + 8 + n]
-        assert zlib.crc32(kind + part) == struct.unpack_from(">I", data, at + 8 + n)[0]
-        if kind == b"IHDR":
-            size = struct.unpack(">IIBBBBB", part)
-        elif kind == b"pHYs":
-            per_metre = struct.unpack(">IIB", part)[0]
-        elif kind == b"IDAT":
-            body += part
-        elif kind in (b"tEXt", b"iTXt"):
-            text += part
-        assert kind != b"tIME"
-        at += 12 + n
-    w, h, depth, colour = size[:4]
-    assert (depth, colour) == (8, 2) and kind == b"IEND" and about in text
-    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, 1 + 3 * w)
-    return w, h, round(per_metre * .0254), unfilter(rows[:, 0], rows[:, 1:])
-
-
-def unfilter(kinds, rows):
-    out, above = [], [0] * rows.shape[1]
-    for kind, x in zip(kinds.tolist(), rows.tolist()):
-        if kind in (1, 3, 4):
-            line = [0, 0, 0]
-            for i, v in enumerate(x):
-                a, b, c = line[i], above[i], above[i - 3] if i > 2 else 0
-                if kind == 4:
-                    pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
-                    a = a if pa <= pb and pa <= pc else b if pb <= pc else c
-                elif kind == 3:
-                    a = (a + b) // 2
-                line.append((v + a) & 255)
-            line = line[3:]
-        else:
-            line = [(v + b) & 255 for v, b in zip(x, above)] if kind else x
-        out.append(line)
-        above = line
-    return np.array(out, np.uint8)
+def png(data):
+    """Return (width, height, dpi, pixels [h][3w]) of a file with the method's name in its provenance."""
+    parts, (pixels, texts) = dict(readers.chunks(data)), readers.png(data)
+    h, w, channels = pixels.shape
+    assert channels == 3 and b"tIME" not in parts and any("made-up" in t for t in texts.values())
+    return w, h, round(struct.unpack(">IIB", parts[b"pHYs"])[0] * .0254), pixels.reshape(h, 3 * w)
 
 
 def is_png(data, what):
@@ -200,7 +166,7 @@ def tables(kind, kvf):
 
 
 def contents(kvf):
-    """Compare with the formulas of make_trace.c."""
+    """Compare with the formulas of made.py."""
     t = columns_of(run("tokens", kvf, "--json").stdout, "json")
     shown = [SHOWN[i % len(SHOWN)] for i in range(T)]
     expect(t["text"] == shown, f"tokens: text {[x for x in zip(t['text'], shown) if x[0] != x[1]]}")
@@ -267,12 +233,12 @@ def looks(kvf):
 
 def main():
     global KVFATE, FOLDER
-    KVFATE, make = sys.argv[1:3]
+    KVFATE, write_kvf = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as FOLDER:
         kvf = {}
         for kind in ("usual", "one", "zero", "bare"):
             kvf[kind] = os.path.join(FOLDER, kind + ".kvf")
-            subprocess.run([make, kind, kvf[kind]], check=True)
+            make_trace(write_kvf, kind, kvf[kind])
         for kind in ("usual", "one", "zero"):
             pictures(kind, kvf[kind])
             tables(kind, kvf[kind])

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
@@ -44,8 +45,7 @@ def side_pages(made):
     """
     out = []
     for name in SIDE:
-        with open(os.path.join(ROOT, "docs", "guide", f"side-{name}.md"), encoding="utf-8") as f:
-            page = f.read()
+        page = Path(os.path.join(ROOT, "docs", "guide", f"side-{name}.md")).read_text(encoding="utf-8")
         lines = commands(page)
         for picture in re.findall(r"!\[[^\]]+\]\(\.\./img/([\w.-]+)\)", page):
             check(f"{picture} is drawn and there", any(f"-o {picture}" in x for x in lines) and 0 < os.path.getsize(os.path.join(ROOT, "docs", "img", picture)) <= LARGEST)
@@ -97,15 +97,13 @@ def prepare(work):
     for name, size in TEXTS.items():
         with open(os.path.join(ROOT, name), "rb") as f:
             text = f.read(size).decode(errors="ignore")
-        with open(os.path.join(out, name), "w", encoding="utf-8") as f:
-            f.write(text)
+        Path(os.path.join(out, name)).write_text(text, encoding="utf-8")
     os.symlink(os.path.join(ROOT, "examples", "tables"), os.path.join(out, "examples", "tables"))
     return out, environment
 
 
 def check_files(out, lines, drawing):
-    with open(os.path.join(out, "done"), encoding="utf-8") as f:
-        done = f.read().split("\n")
+    done = Path(os.path.join(out, "done")).read_text(encoding="utf-8").split("\n")
     check("every command ran", set(lines) <= set(done), set(lines) - set(done))
     for name in {x for line in drawing for x in re.findall(r"-o ([\w.-]+)", line)}:
         with open(os.path.join(out, name), "rb") as f:
@@ -130,8 +128,7 @@ def main(work):
         check(f"{a} is said", a in page)
         page = page.replace(a, b)
     environment["PAGE"] = os.path.join(work, "gallery.md")
-    with open(environment["PAGE"], "w", encoding="utf-8") as f:
-        f.write(page)
+    Path(environment["PAGE"]).write_text(page, encoding="utf-8")
     lines = commands(page)
     done = subprocess.run([os.path.join(ROOT, "examples", "gallery.sh"), out, "all"], env=environment, capture_output=True, text=True, errors="replace")
     print(f"{len(lines)} commands in {time.time() - began:.0f} s")

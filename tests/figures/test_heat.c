@@ -1,14 +1,9 @@
 /* test_heat.c - compares the rasters of alpha and retention maps with an average over all T x T
  * cells, and checks ticks, tick texts and palettes. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
 #include "render/axis.h"
 #include "render/heat.h"
 #include "render/palette.h"
+#include "tests/suite.h"
 
 /* Returns the length of the overlap of [a, b) and [c, d). */
 static double overlap(double a, double b, double c, double d)
@@ -29,9 +24,9 @@ static struct map map_make(heat_column_fn *f, const double *number, long n, long
 {
     size_t area = (size_t)w * (size_t)h;
     struct map m = {n, from, to, w, h, calloc(area, 8), calloc(area, 8)};
-    struct heat heat = {0};
-    double *mean = calloc((size_t)h, 8), *cover = calloc((size_t)h, 8);
-    double *scratch = MEM_NEW(double, (size_t)heat_scratch(h));
+    SCOPED(heat_finish) struct heat heat = {0};
+    OWNED(free) double *mean = calloc((size_t)h, 8), *cover = calloc((size_t)h, 8);
+    OWNED(mem_free) double *scratch = MEM_NEW(double, (size_t)heat_scratch(h));
     cr_assert_eq(heat_init(&heat, n, from, to, w, h), 0);
     memset(scratch, 0x55, (size_t)heat_scratch(h) * 8); /* any earlier content */
     for (int c = 0; c < w; c++) {
@@ -41,10 +36,6 @@ static struct map map_make(heat_column_fn *f, const double *number, long n, long
             m.cover[(size_t)r * (size_t)w + (size_t)c] = cover[r];
         }
     }
-    heat_finish(&heat);
-    mem_free(scratch);
-    free(mean);
-    free(cover);
     return m;
 }
 
@@ -90,7 +81,7 @@ static void box_mean(const struct map *m, const double *number, double (*at)(dou
 static void compare_window(heat_column_fn *f, double (*at)(double, long, long),
                            const double *number, long n, long from, long to, int w, int h)
 {
-    struct map m = map_make(f, number, n, from, to, w, h);
+    SCOPED(map_free) struct map m = map_make(f, number, n, from, to, w, h);
     double want, part;
     for (int r = 0; r < h; r++)
         for (int c = 0; c < w; c++) {
@@ -103,7 +94,6 @@ static void compare_window(heat_column_fn *f, double (*at)(double, long, long),
                       "n %ld, steps %ld:%ld, %d x %d, box %d %d: %.12g, want %.12g", n, from, to, w,
                       h, r, c, m.mean[k], want);
         }
-    map_free(&m);
 }
 
 static const long lengths[] = {1, 2, 3, 7, 16, 33, 61, 97};
@@ -145,7 +135,7 @@ Test(heat, decay_of_many_rows_stays_exact)
     static double x[T];
     for (int i = 0; i < T; i++)
         x[i] = i == 0 ? -1e-4 : -INFINITY;
-    struct map m = map_make(heat_decay, x, T, 0, T, 1, H);
+    SCOPED(map_free) struct map m = map_make(heat_decay, x, T, 0, T, 1, H);
     double from = (double)T * (H - 1) / H, want = 0, area = 0;
     for (int t = (int)from; t < T; t++) {
         double part = overlap(from, T, t, t + 1);
@@ -155,7 +145,6 @@ Test(heat, decay_of_many_rows_stays_exact)
     for (int t = (int)from; t < T; t++) /* other tokens count only on the diagonal */
         want += overlap(from, T, t, t + 1);
     cr_assert_float_eq(m.mean[H - 1] / (want / area), 1, 1e-9);
-    map_free(&m);
 }
 
 /* A single pixel is the mean of means, in closed form, and is fast for 131,072 tokens. */
@@ -168,9 +157,8 @@ Test(heat, one_pixel_of_many_tokens)
         x[i] = -pow(10, -5.0 * (i % 1000) / 1000);
         want += expm1((T - i) * x[i]) / expm1(x[i]);
     }
-    struct map m = map_make(heat_decay, x, T, 0, T, 1, 1);
+    SCOPED(map_free) struct map m = map_make(heat_decay, x, T, 0, T, 1, 1);
     cr_assert_float_eq(m.mean[0] / (want / (0.5 * T * (T + 1.0))), 1, 1e-10);
-    map_free(&m);
 }
 
 /* Columns of a map of 20,000 x 20,000 pixels: a box inside one cell has the value of that cell. */
@@ -179,8 +167,8 @@ Test(heat, boxes_smaller_than_cells)
     enum { N = 7, SIDE = 20000 };
     const double end[N] = {1, 5, INFINITY, 4, 7, 6, 7};
     static double mean[SIDE], cover[SIDE];
-    double *scratch = MEM_NEW(double, (size_t)heat_scratch(SIDE));
-    struct heat m = {0};
+    OWNED(mem_free) double *scratch = MEM_NEW(double, (size_t)heat_scratch(SIDE));
+    SCOPED(heat_finish) struct heat m = {0};
     cr_assert_eq(heat_init(&m, N, 0, N, SIDE, SIDE), 0);
     for (int c = 0; c < SIDE; c += 1237) {
         int i = (int)((double)N * c / SIDE), next = (int)((double)N * (c + 1) / SIDE);
@@ -194,17 +182,14 @@ Test(heat, boxes_smaller_than_cells)
                                    mean[r]);
         }
     }
-    heat_finish(&m);
-    mem_free(scratch);
 }
 
 Test(heat, decay_without_a_number_is_none)
 {
     const double x[] = {0, NAN, -INFINITY};
-    struct map m = map_make(heat_decay, x, 3, 0, 3, 3, 3);
+    SCOPED(map_free) struct map m = map_make(heat_decay, x, 3, 0, 3, 3, 3);
     const double *v = m.mean;
     cr_assert(v[0] == 1 && v[3] == 1 && v[6] == 1 && isnan(v[4]) && isnan(v[7]) && v[8] == 1);
-    map_free(&m);
 }
 
 /* Returns an end of any kind: alive, evicted directly after creation, at T, between. */
@@ -237,14 +222,13 @@ static const double four[] = {2, 3, 3, INFINITY};
 
 Test(heat, one_pixel_is_one_minus_sparsity)
 {
-    struct map m = map_make(heat_alpha, four, 4, 0, 4, 1, 1);
+    SCOPED(map_free) struct map m = map_make(heat_alpha, four, 4, 0, 4, 1, 1);
     cr_assert_float_eq(m.mean[0], 0.6, 1e-12);
-    map_free(&m);
 }
 
 Test(heat, a_pixel_a_cell_is_alpha_itself)
 {
-    struct map m = map_make(heat_alpha, four, 4, 0, 4, 4, 4);
+    SCOPED(map_free) struct map m = map_make(heat_alpha, four, 4, 0, 4, 4, 4);
     for (int t = 0; t < 4; t++)
         for (int i = 0; i < 4; i++) {
             double v = m.mean[t * 4 + i];
@@ -253,7 +237,6 @@ Test(heat, a_pixel_a_cell_is_alpha_itself)
             else
                 cr_assert_float_eq(v, t < four[i] ? 1 : 0, 1e-12);
         }
-    map_free(&m);
 }
 
 Test(axis, ticks_are_round_and_inside)

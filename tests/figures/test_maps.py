@@ -1,5 +1,5 @@
 """Check maps: every cell has the colour of its number, every box the mean of its cells, small multiples and differences
-match the table, and edges are correct.  usage: test_maps.py KVFATE MAKE_TRACE DRAW_TABLE PALETTE_TABLES_H
+match the table, and edges are correct.  usage: test_maps.py KVFATE WRITE_KVF DRAW_TABLE PALETTE_TABLES_H
 
 Values are read back from the colours of SVG and PNG files and compared with numpy on dense T x T arrays.
 """
@@ -17,11 +17,12 @@ import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
+from made import make_trace  # noqa: E402
 from readers import png  # noqa: E402
 from server import Server  # noqa: E402
 
 
-KVFATE, MAKE, TABLES = sys.argv[1], sys.argv[2], sys.argv[4]
+KVFATE, WRITE_KVF, TABLES = sys.argv[1], sys.argv[2], sys.argv[4]
 DRAW = Server(sys.argv[3])
 
 
@@ -388,7 +389,7 @@ def rims(folder, kvf):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         kvf = os.path.join(folder, "usual.kvf")
-        subprocess.run([MAKE, "usual", kvf], check=True)
+        make_trace(WRITE_KVF, "usual", kvf)
         head_maps(folder)
         rows_of_a_head(folder)
         side_by_side(folder, kvf)

@@ -5,15 +5,14 @@ import math
 import os
 import random
 import re
-import struct
 import sys
 import tempfile
-import zlib
 
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
+from readers import png
 from server import Server
 
 DRAW = Server(sys.argv[1]) if len(sys.argv) > 1 else None
@@ -108,42 +107,8 @@ def affine(x, y):
     return slope != 0 and np.abs(base + slope * a - b).max() < .02
 
 
-def png(data):
-    at, body, w, h = 8, b"", 0, 0
-    while at < len(data):
-        n, kind = struct.unpack_from(">I4s", data, at)
-        if kind == b"IHDR":
-            w, h = struct.unpack_from(">II", data, at + 8)
-        if kind == b"IDAT":
-            body += data[at + 8:at + 8 + n]
-        at += 12 + n
-    raw = np.frombuffer(zlib.decompress(body), np.uint8).reshape(h, -1)
-    out = np.zeros((h, 3 * w), np.uint8)
-    for r in range(h):
-        kind, x = raw[r, 0], raw[r, 1:].astype(int)
-        up = out[r - 1].astype(int) if r else np.zeros(3 * w, int)
-        if kind == 0:
-            out[r] = x
-        elif kind == 2:
-            out[r] = (x + up) & 255
-        elif kind == 1:
-            out[r] = np.cumsum(x.reshape(w, 3), axis=0).reshape(-1) & 255
-        else:
-            line = [0, 0, 0]
-            for i, v in enumerate(x.tolist()):
-                a, b, c = line[i], int(up[i]), int(up[i - 3]) if i > 2 else 0
-                if kind == 4:
-                    pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
-                    p = a if pa <= pb and pa <= pc else b if pb <= pc else c
-                else:
-                    p = (a + b) // 2
-                line.append((v + p) & 255)
-            out[r] = line[3:]
-    return out.reshape(h, w, 3)
-
-
 def clean_rim(data):
-    x = png(data)
+    x = png(data)[0]
     return all((e == 255).all() for e in (x[0], x[-1], x[:, 0], x[:, -1])) and (x != 255).any()
 
 

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -29,8 +30,7 @@ KVFATE = sys.argv[2]
 def draw(text, figure, style="", size="", ext="svg", **more):
     """Return (exit status, path, message)."""
     table, out = os.path.join(FOLDER, "t.tsv"), os.path.join(FOLDER, "o." + ext)
-    with open(table, "w", encoding="utf-8") as f:
-        f.write(text)
+    Path(table).write_text(text, encoding="utf-8")
     if os.path.exists(out):
         os.unlink(out)
     status, said = DRAW(table, figure, out, style, size, **more)
@@ -38,8 +38,7 @@ def draw(text, figure, style="", size="", ext="svg", **more):
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return Path(path).read_bytes()
 
 
 def golden(table):

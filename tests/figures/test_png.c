@@ -1,14 +1,12 @@
 /* test_png.c - checks PNG rows that are compressed in pieces on several threads.  The pieces form
  * one zlib stream, which zlib reads.  Its rows, unfiltered according to the PNG specification, are
  * the pixels.  The bytes do not depend on the number of threads. */
-#include <criterion/criterion.h>
 #include <png.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "render/png_out.h"
 #include "render/png_rows.h"
+#include "tests/suite.h"
 
 static uint32_t *picture(int stride, int h, unsigned seed)
 {
@@ -25,20 +23,19 @@ static uint32_t *picture(int stride, int h, unsigned seed)
 
 static struct buf stream_of(const uint32_t *rgb, int w, int h, int stride, int threads, int *ret_n)
 {
-    struct png_rows r;
+    SCOPED(png_rows_finish) struct png_rows r;
     struct buf all = {0};
     cr_assert_eq(png_rows_make(&r, rgb, w, h, stride, threads), KVF_OK);
     for (int i = 0; i < r.n; i++)
         buf_add(&all, r.piece[i].data, r.piece[i].len);
     *ret_n = r.n;
-    png_rows_finish(&r);
     return all;
 }
 
 static void expect_pixels(const uint8_t *raw, const uint32_t *rgb, int w, int h, int stride)
 {
     size_t bytes = 3 * (size_t)w;
-    uint8_t *above = calloc(bytes, 1);
+    OWNED(free) uint8_t *above = calloc(bytes, 1);
     for (int y = 0; y < h; y++, raw += 1 + bytes) {
         cr_assert_eq(raw[0], 2, "row %d: filter %d", y, raw[0]);
         for (size_t i = 0; i < bytes; i++) {
@@ -47,29 +44,24 @@ static void expect_pixels(const uint8_t *raw, const uint32_t *rgb, int w, int h,
             cr_assert_eq(above[i], (uint8_t)(v >> (16 - 8 * (i % 3))), "row %d, byte %zu", y, i);
         }
     }
-    free(above);
 }
 
 static void check(int w, int h, int stride, int least_pieces)
 {
-    uint32_t *rgb = picture(stride, h, (unsigned)(w * 31 + h));
+    OWNED(free) uint32_t *rgb = picture(stride, h, (unsigned)(w * 31 + h));
     uLongf raw = (uLongf)h * (1 + 3 * (uLongf)w), n = raw;
-    uint8_t *out = malloc(raw);
+    OWNED(free) uint8_t *out = malloc(raw);
     int pieces;
-    struct buf one = stream_of(rgb, w, h, stride, 1, &pieces);
+    SCOPED(buf_finish) struct buf one = stream_of(rgb, w, h, stride, 1, &pieces);
     cr_assert_geq(pieces, least_pieces, "%d x %d: %d pieces", w, h, pieces);
     cr_assert_eq(uncompress(out, &n, (const Bytef *)one.data, one.len), Z_OK, "%d x %d", w, h);
     cr_assert_eq(n, raw);
     expect_pixels(out, rgb, w, h, stride);
     for (int threads = 2; threads <= 7; threads += threads == 3 ? 4 : 1) {
-        struct buf more = stream_of(rgb, w, h, stride, threads, &pieces);
+        SCOPED(buf_finish) struct buf more = stream_of(rgb, w, h, stride, threads, &pieces);
         cr_assert(more.len == one.len && memcmp(more.data, one.data, one.len) == 0,
                   "%d x %d: other bytes with %d threads", w, h, threads);
-        buf_finish(&more);
     }
-    buf_finish(&one);
-    free(out);
-    free(rgb);
 }
 
 Test(png, sizes)
@@ -86,26 +78,22 @@ Test(png, sizes)
 Test(png, pieces_cost_little)
 {
     int w = 700, h = 2000, pieces;
-    uint32_t *rgb = picture(w, h, 5);
+    OWNED(free) uint32_t *rgb = picture(w, h, 5);
     size_t raw = (size_t)h * (1 + 3 * (size_t)w);
     uLongf n = compressBound(raw), m = raw;
-    uint8_t *whole = malloc(n), *rows = malloc(raw);
-    struct buf one = stream_of(rgb, w, h, w, 2, &pieces);
+    OWNED(free) uint8_t *whole = malloc(n), *rows = malloc(raw);
+    SCOPED(buf_finish) struct buf one = stream_of(rgb, w, h, w, 2, &pieces);
     cr_assert_eq(uncompress(rows, &m, (const Bytef *)one.data, one.len), Z_OK);
     cr_assert_eq(compress2(whole, &n, rows, raw, 2), Z_OK);
     cr_assert_leq(one.len, n + n / 100, "%zu bytes in pieces, %lu in one", one.len, n);
-    buf_finish(&one);
-    free(whole);
-    free(rows);
-    free(rgb);
 }
 
 Test(png, libpng_reads_it)
 {
     int w = 450, h = 500;
-    uint32_t *rgb = picture(w, h, 3);
-    uint8_t *got = malloc((size_t)w * (size_t)h * 3);
-    struct buf out = {0};
+    OWNED(free) uint32_t *rgb = picture(w, h, 3);
+    OWNED(free) uint8_t *got = malloc((size_t)w * (size_t)h * 3);
+    SCOPED(buf_finish) struct buf out = {0};
     png_image image = {.version = PNG_IMAGE_VERSION};
     cr_assert_eq(png_encode(rgb, w, h, w, 11811, "a title", "a comment", 2, &out), KVF_OK);
     cr_assert(png_image_begin_read_from_memory(&image, out.data, out.len), "%s", image.message);
@@ -118,7 +106,4 @@ Test(png, libpng_reads_it)
         cr_assert(got[3 * i] == (uint8_t)(rgb[i] >> 16) && got[3 * i + 1] == (uint8_t)(rgb[i] >> 8)
                       && got[3 * i + 2] == (uint8_t)rgb[i],
                   "pixel %d", i);
-    buf_finish(&out);
-    free(got);
-    free(rgb);
 }

@@ -1,5 +1,5 @@
 """Check the properties that printing needs: sizes, fonts, text as text, lossless rasters, metadata.  usage:
-test_print.py KVFATE MAKE_TRACE
+test_print.py KVFATE WRITE_KVF
 """
 import os
 import re
@@ -10,12 +10,13 @@ import tempfile
 
 import numpy as np
 
+from made import make_trace
 from readers import PT, Svg, advances, cmap, png
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
 
-KVFATE, MAKE = (os.path.abspath(a) for a in sys.argv[1:3])
+KVFATE, WRITE_KVF = (os.path.abspath(a) for a in sys.argv[1:3])
 
 
 def run(*args):
@@ -209,7 +210,7 @@ def metadata(trace):
 
 with tempfile.TemporaryDirectory(prefix="kvfate-print-") as folder:
     x = os.path.join(folder, "x.kvf")
-    subprocess.run([MAKE, "evict", x], check=True)
+    make_trace(WRITE_KVF, "usual", x)
     for part in (sizes, text, other_fonts, rendered, pdf, rasters, metadata):
         part(x)
 finish()

@@ -1,5 +1,5 @@
 """Check several traces in one table: its rows are those of each trace, and figures draw it; unknown figure options are
-errors.  usage: test_stack.py KVFATE MAKE_TRACE
+errors.  usage: test_stack.py KVFATE WRITE_KVF
 """
 import os
 import re
@@ -9,6 +9,7 @@ import tempfile
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
+from made import make_trace  # noqa: E402
 
 
 def run(*args):
@@ -92,11 +93,11 @@ def drawn(folder, path):
 
 def main():
     global KVFATE
-    KVFATE, make = sys.argv[1:3]
+    KVFATE, write_kvf = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, n + ".kvf") for n in ("first", "second")]
-        for p, kind in zip(paths, ("usual", "usual")):
-            subprocess.run([make, kind, p], check=True)
+        for p in paths:
+            make_trace(write_kvf, "usual", p)
         stacked(folder, paths)
         refused(folder, paths)
         unused(folder, paths)

@@ -1,16 +1,11 @@
 /* test_text.c - checks the parts of the text figures: shaped paragraphs, the text of a table in
  * paragraphs, and colours in equal steps that stay readable. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "render/style.h"
 #include "render/text_colours.h"
 #include "render/text_flow.h"
 #include "render/text_source.h"
 #include "render/text_style.h"
+#include "tests/suite.h"
 
 static struct canvas *ruler(void)
 {
@@ -30,8 +25,8 @@ static struct paragraph *lay_out(struct canvas *c, const char *s, double width)
 
 static int pieces_of(const char *s, double *width, size_t *first)
 {
-    struct canvas *c = ruler();
-    struct paragraph *p = lay_out(c, s, 1000);
+    OWNED(canvas_destroy) struct canvas *c = ruler();
+    OWNED(paragraph_destroy) struct paragraph *p = lay_out(c, s, 1000);
     const struct text_piece *piece;
     cr_assert_eq(paragraph_lines(p), 1);
     int n = paragraph_pieces(p, 0, &piece);
@@ -39,16 +34,14 @@ static int pieces_of(const char *s, double *width, size_t *first)
     for (int i = 0; i < n; i++)
         *width += piece[i].w;
     *first = n ? piece[0].from : 0;
-    paragraph_destroy(p);
-    canvas_destroy(c);
     return n;
 }
 
 /* Each byte is in one piece, pieces are adjacent, and lines are not too wide. */
 static void check_cover(const char *s, double width)
 {
-    struct canvas *c = ruler();
-    struct paragraph *p = lay_out(c, s, width);
+    OWNED(canvas_destroy) struct canvas *c = ruler();
+    OWNED(paragraph_destroy) struct paragraph *p = lay_out(c, s, width);
     size_t n = strlen(s), covered = 0;
     for (int l = 0; l < paragraph_lines(p); l++) {
         const struct text_piece *piece;
@@ -64,8 +57,6 @@ static void check_cover(const char *s, double width)
         }
     }
     cr_assert_eq(covered, n, "%zu of %zu bytes of %s", covered, n, s);
-    paragraph_destroy(p);
-    canvas_destroy(c);
 }
 
 Test(text, pieces_cover_the_text)
@@ -156,8 +147,8 @@ Test(text, bytes_belong_to_their_tokens)
 {
     const char *const text[] = {"say \\xE4\\xBD", "\\xA0 and", "x", "", "\\xFF", "y\xe2\x86\xb5z"};
     const char *const joined[] = {"say \xe4\xbd\xa0 and", "", "x", "", "\\xFF", "y\xe2\x86\xb5z"};
-    struct table *t = table_of(text, joined, 6);
-    struct text_source s;
+    OWNED(table_destroy) struct table *t = table_of(text, joined, 6);
+    SCOPED(text_source_finish) struct text_source s;
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s));
     cr_assert(s.ended);
@@ -179,17 +170,15 @@ Test(text, bytes_belong_to_their_tokens)
     cr_assert_str_eq(s.bytes.data, "z");
     check_unit(&s, 0, 5, 6);
     text_source_drop(&s, 1);
-    cr_assert(!text_source_fill(&s));
-    text_source_finish(&s);
-    table_destroy(t);
+    cr_assert(not(text_source_fill(&s)));
 }
 
 Test(text, what_would_act_is_shown)
 {
     const char *const text[] = {
         "\xe2\x80\xaeright\xe2\x80\xac", "\xe2\x80\xa8", "\xc2\x85", "  ", "a b", "\xef\xbb\xbf"};
-    struct table *t = table_of(text, text, 6);
-    struct text_source s;
+    OWNED(table_destroy) struct table *t = table_of(text, text, 6);
+    SCOPED(text_source_finish) struct text_source s;
     text_source_init(&s, t, 0, 6);
     cr_assert(text_source_fill(&s) && s.ended);
     cr_assert_str_eq(s.bytes.data, MARK("\\u202E") "right" MARK("\\u202C") MARK("\\u2028")
@@ -197,22 +186,20 @@ Test(text, what_would_act_is_shown)
                                                        "a b" MARK("\\uFEFF"));
     cr_assert(text_source_at(&s, 53)->space && !text_source_at(&s, 52)->space);
     cr_assert(text_source_at(&s, 62)->space && !text_source_at(&s, 63)->space);
-    text_source_finish(&s);
-    table_destroy(t);
 }
 
 /* Marks are drawn from left to right in a right-to-left line, and do not set its direction. */
 Test(text, marks_read_rightwards)
 {
     const char *const text[] = {"\\xD7", " \xd7\xa9\xd7\x9c", "\\x9D\\x90", " 12"};
-    struct table *t = table_of(text, text, 4);
-    struct text_source s;
+    OWNED(table_destroy) struct table *t = table_of(text, text, 4);
+    SCOPED(text_source_finish) struct text_source s;
     const struct text_piece *piece;
     text_source_init(&s, t, 0, 4);
     cr_assert(text_source_fill(&s));
     cr_assert_eq(s.dir, TEXT_RTL);
-    struct canvas *c = ruler();
-    struct paragraph *p = NULL;
+    OWNED(canvas_destroy) struct canvas *c = ruler();
+    OWNED(paragraph_destroy) struct paragraph *p = NULL;
     cr_assert_eq(paragraph_create(c, s.bytes.data, s.bytes.len, NULL, 7, 100, s.dir, &p), KVF_OK);
     int n = paragraph_pieces(p, 0, &piece);
     char seen[64] = "";
@@ -220,21 +207,17 @@ Test(text, marks_read_rightwards)
         if (piece[i].w > 0.01 && (unsigned char)s.bytes.data[piece[i].from] < 0x80)
             seen[k++] = s.bytes.data[piece[i].from];
     cr_assert_str_eq(seen, "12 \\x9D\\x90 \\xD7");
-    paragraph_destroy(p);
-    canvas_destroy(c);
-    text_source_finish(&s);
-    table_destroy(t);
 }
 
 Test(text, long_tokens_come_in_parts)
 {
-    char *s = malloc(20001);
-    cr_assert(s);
+    OWNED(free) char *s = malloc(20001);
+    cr_assert(s != NULL);
     memset(s, 'a', 20000);
     s[20000] = 0;
     const char *const text[] = {s};
-    struct table *t = table_of(text, text, 1);
-    struct text_source x;
+    OWNED(table_destroy) struct table *t = table_of(text, text, 1);
+    SCOPED(text_source_finish) struct text_source x;
     size_t all = 0;
     text_source_init(&x, t, 0, 1);
     for (int parts = 0; text_source_fill(&x); parts++) {
@@ -244,9 +227,6 @@ Test(text, long_tokens_come_in_parts)
         text_source_drop(&x, x.bytes.len);
     }
     cr_assert_eq(all, 20000);
-    text_source_finish(&x);
-    table_destroy(t);
-    free(s);
 }
 
 static struct text_look plain(const void *ctx, int64_t row0, int64_t row1)
@@ -268,7 +248,7 @@ static void check_lines(const char *const *word, int words, double width)
         text[i] = word[(i * 7 + i / 5) % words];
         n += (size_t)snprintf(all + n, sizeof all - n, "%s", text[i]);
     }
-    struct table *t = table_of(text, text, N);
+    OWNED(table_destroy) struct table *t = table_of(text, text, N);
     struct canvas *c = ruler();
     struct paragraph *p = lay_out(c, all, width);
     struct text_flow f = {.c = c, .pt = 7, .width = width, .look = plain};
@@ -281,7 +261,6 @@ static void check_lines(const char *const *word, int words, double width)
     text_flow_close(&f);
     paragraph_destroy(p);
     canvas_destroy(c);
-    table_destroy(t);
 }
 
 Test(text, parts_of_a_paragraph_break_like_the_whole)
@@ -362,10 +341,10 @@ static void check_contrast(const char *option, const char *map, double v, const 
 {
     const struct rgb paper = {1, 1, 1};
     struct figure_style s = {.vmin = 0, .vmax = 1, .option = option, .cmap = map};
-    struct table *t = styled(v, state);
+    OWNED(table_destroy) struct table *t = styled(v, state);
     struct text_style x = {.one = true};
     struct tokens_style own = {0};
-    struct buf text = {0};
+    SCOPED(buf_finish) struct buf text = {0};
     struct kvf_diag d = {""};
     cr_assert_eq(style_read("tokens", text_style_keys, option, &own, &text, &d), KVF_OK, "%s: %s",
                  option, d.text);
@@ -375,8 +354,6 @@ static void check_contrast(const char *option, const char *map, double v, const 
     double ratio = contrast_ratio(look.ink, look.filled ? look.fill : paper);
     cr_assert(ratio >= 4.5, "%s %s at %g %s: contrast %.3f", option, map ? map : "", v, state,
               ratio);
-    buf_finish(&text);
-    table_destroy(t);
 }
 
 Test(text, every_look_can_be_read)

@@ -12,6 +12,7 @@ common part of the three inks, without a colour profile: the worst case of print
 Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, severity 1, on linear RGB."""
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -82,14 +83,12 @@ def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
     for path in sys.argv[2:]:
-        with open(path, "rb") as f:
-            pixels = png_read(f.read())
+        pixels = png_read(Path(path).read_bytes())
         seen = [pixels, *(view(pixels, name) for name in VIEWS)]
         sheet = np.concatenate([np.concatenate(seen[k:k + 2], 1) for k in (0, 2, 4)], 0)
         stem = os.path.join(out, os.path.splitext(os.path.basename(path))[0])
         for name, picture in (*zip(VIEWS, seen[1:]), ("all", sheet)):
-            with open(f"{stem}-{name}.png", "wb") as f:
-                f.write(png_write(picture))
+            Path(f"{stem}-{name}.png").write_bytes(png_write(picture))
 
 
 if __name__ == "__main__":

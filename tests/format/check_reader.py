@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -37,8 +38,7 @@ def same(what, got, want):
 
 
 def refused(what, data, path):
-    with open(path, "wb") as f:
-        f.write(data)
+    Path(path).write_bytes(data)
     try:
         package.open(path).verify()
     except package.TraceError:
@@ -48,8 +48,7 @@ def refused(what, data, path):
 
 def page_of(root):
     """Returns the page, and where its listing begins."""
-    with open(os.path.join(root, "docs/reference/format.md")) as f:
-        page = f.read()
+    page = Path(os.path.join(root, "docs/reference/format.md")).read_text()
     return page, page.index("    # file header\n")
 
 
@@ -58,8 +57,7 @@ def list_anew(write_dump, root):
         path = os.path.join(folder, "listing.kvf")
         subprocess.run([write_dump, path], check=True)
         page, at = page_of(root)
-        with open(os.path.join(root, "docs/reference/format.md"), "w") as f:
-            f.write(page[:at] + listing(path))
+        Path(os.path.join(root, "docs/reference/format.md")).write_text(page[:at] + listing(path))
 
 
 def check_listing(kvfate, write_dump, root, path):
@@ -76,8 +74,7 @@ def check_listing(kvfate, write_dump, root, path):
     for k in sorted(listed):
         equal("offset in the listing", k, at)
         at += len(listed[k])
-    with open(path, "wb") as f:
-        f.write(data)
+    Path(path).write_bytes(data)
     t = package.open(path)
     t.verify()
     equal("steps", (t.steps, t.epoch, t.closed, t.meta), (3, 1, True, {"run": {}}))
@@ -93,8 +90,7 @@ def check_listing(kvfate, write_dump, root, path):
         raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")
     subprocess.run([kvfate, "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([write_dump, path], check=True)
-    with open(path, "rb") as f:
-        equal("bytes of the library and of docs/reference/format.md", f.read() == data, True)
+    equal("bytes of the library and of docs/reference/format.md", Path(path).read_bytes() == data, True)
     equal("digest", t.digest, digest(t))
     for i in range(len(data)):  # the reader of the document detects a change of every byte except padding
         if listed_padding(data, i):
@@ -104,8 +100,7 @@ def check_listing(kvfate, write_dump, root, path):
         damaged = bytearray(data)
         damaged[i] ^= 0x10
         t = None
-        with open(path, "wb") as f:
-            f.write(damaged)
+        Path(path).write_bytes(damaged)
         try:
             t = package.open(path)
             t.verify()
@@ -217,8 +212,7 @@ def check_run(kvfate, root, folder):
     equal("header", t.meta, info["header"])
     prompt = b"".join(t.texts[i] for i in range(t.meta["run"]["prompt_tokens"]))
     equal("text of the prompt", prompt.decode(), PROMPT)
-    with open(path, "rb") as f:
-        header = f.read()[64 + 88:][:records(t)[0]["stored_len"]]
+    header = Path(path).read_bytes()[64 + 88:][:records(t)[0]["stored_len"]]
     equal("run id", t.id, hexadecimal(run_id(header, t["tokens.id"][:t.meta["run"]["prompt_tokens"]])))
 
     e = table(kvfate, path, "eviction")
@@ -250,12 +244,10 @@ def check_run(kvfate, root, folder):
 def check_cuts(kvfate, path):
     """Cut at any length, both readers report the same, which equals the report of `kvfate
     verify`."""
-    with open(path, "rb") as f:
-        data = f.read()
+    data = Path(path).read_bytes()
     places = [r["offset"] for r in records(package.open(path))[2:]]
     for cut in [places[0], places[1] + 40, places[-3] + 100, places[-1], len(data) - 64, len(data) - 1]:
-        with open(path + ".cut", "wb") as f:
-            f.write(data[:cut])
+        Path(path + ".cut").write_bytes(data[:cut])
         t = package.open(path + ".cut")
         info = json.loads(subprocess.run([kvfate, "info", "--json", path + ".cut"], check=False, stderr=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE).stdout)

@@ -2,15 +2,9 @@
 #ifndef KVF_TESTS_MAKER_H
 #define KVF_TESTS_MAKER_H
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
-#include "tests/format/tiny.h"
+#include "tests/format/opened.h"
 
 enum { SALT = 0x1234, ROOM = 1 << 20, KV = 2, QUERY = 3 };
 
@@ -108,7 +102,7 @@ static inline void commit(struct maker *m, uint32_t epoch, uint32_t steps)
 /* Writes the digest of the contents into the footer, if they can be read. */
 static inline void tell_digest(struct maker *m, struct footer *f)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     char text[33];
     unsigned long long high, low;
     if (kvf_open(as_file(m->p, m->n), KVF_OPEN_TAIL, &t, NULL) == KVF_OK
@@ -116,7 +110,6 @@ static inline void tell_digest(struct maker *m, struct footer *f)
         f->digest = (struct hash128){low, high};
         footer_write(m->p + m->n - FOOTER, f);
     }
-    kvf_close(t);
 }
 
 /* Writes the index of these records, in this order, and a matching footer. */

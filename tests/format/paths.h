@@ -9,7 +9,7 @@
 
 static char in[256], out[256], other[256], third[256];
 
-static void names(void)
+static inline void names(void)
 {
     strcpy(in, scratch_path("in"));
     strcpy(out, scratch_path("out"));
@@ -17,7 +17,7 @@ static void names(void)
     strcpy(third, scratch_path("third"));
 }
 
-static void remove_all(void)
+static inline void remove_all(void)
 {
     unlink(in);
     unlink(out);

@@ -1,13 +1,5 @@
 /* test_blob.c - blobs: any block reads back equal, for every type and shape. Invalid blobs are
  * rejected when written and when read. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/rng.h"
 #include "maker.h"
 
 static const uint16_t n_kv[2] = {1, 2}, n_query[2] = {2, 4};
@@ -24,14 +16,12 @@ static struct kvf_writer *begin(const char *path)
 
 static struct kvf_trace *finish_and_open(struct kvf_writer *w, const char *path)
 {
-    struct kvf_trace *t = NULL;
     struct kvf_check c;
-    struct kvf_diag d = {""};
     cr_assert(zero(int, kvf_writer_commit(w, 1, 0)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    cr_assert(zero(int, kvf_verify(path, 0, &c, &d)), "%s", d.text);
-    cr_assert(zero(int, kvf_verify(path, 1, &c, &d)), "%s", d.text);
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    succeeds(kvf_verify(path, 0, &c, &d));
+    succeeds(kvf_verify(path, 1, &c, &d));
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     return t;
 }
 
@@ -42,8 +32,7 @@ enum { SAME, FEW, NOISE, KINDS };
 
 static void fill(unsigned char *p, size_t n, int kind, uint64_t seed)
 {
-    struct rng rng;
-    rng_init(&rng, seed);
+    struct rng rng = rng_seeded(seed);
     for (size_t i = 0; i < n; i++) {
         uint64_t x = rng_next(&rng);
         p[i] = (unsigned char)(kind == SAME ? 0x40 : kind == FEW ? x & 1 : x);
@@ -92,7 +81,7 @@ Test(blob, any_block_comes_back, .timeout = 100)
             cr_expect(eq(sz, kvf_blob_size(&b), n));
             cr_assert(zero(int, kvf_write_blob(w, &b, k >= BLOCKS / 2, data)));
         }
-        struct kvf_trace *t = finish_and_open(w, path);
+        OWNED(kvf_close) struct kvf_trace *t = finish_and_open(w, path);
         cr_assert(eq(int, kvf_n_blobs(t), BLOCKS));
         for (int k = 0; k < BLOCKS; k++) {
             struct kvf_diag d = {""};
@@ -104,7 +93,6 @@ Test(blob, any_block_comes_back, .timeout = 100)
             cr_expect(zero(int, memcmp(p, data, n)), "dtype %d, block %d", dtype, k);
             cr_expect(zero(sz, (size_t)p % width_of[dtype]), "not aligned");
         }
-        kvf_close(t);
     }
     unlink(path);
 }
@@ -126,9 +114,8 @@ Test(blob, packed_or_not_is_one_content)
         struct kvf_trace *t = finish_and_open(w, path);
         cr_assert(zero(int, kvf_digest(t, digest[packed], NULL)));
         kvf_close(t);
-        unsigned char *p = slurp(path, &size[packed]);
+        OWNED(free) unsigned char *p = slurp(path, &size[packed]);
         cr_expect(eq(int, memmem(p, size[packed], data, N) != NULL, !packed));
-        free(p);
     }
     cr_expect(lt(sz, size[1] + N / 2, size[0]));
     cr_expect(zero(int, strcmp(digest[0], digest[1])));
@@ -342,7 +329,7 @@ static size_t good_payload(unsigned char *p)
  * be read. */
 static void expect_refused(struct maker *m, int want, bool at_opening, const char *what)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_check c;
     struct kvf_diag d = {""};
     const void *p = NULL;
@@ -354,7 +341,6 @@ static void expect_refused(struct maker *m, int want, bool at_opening, const cha
     err = kvf_blob_view(t, 0, &p, &d);
     cr_expect(eq(int, err, at_opening ? KVF_E_ARG : want), "%s", what);
     cr_expect(eq(ptr, (void *)(uintptr_t)p, NULL), "%s", what);
-    kvf_close(t);
     free(m);
 }
 
@@ -362,10 +348,9 @@ Test(blob, the_reader_judges_what_right_checksums_hide)
 {
     unsigned char p[BLOB_HEADER + BYTES];
     size_t n = good_payload(p);
-    struct kvf_trace *t = NULL;
     struct kvf_blob b;
     struct maker *m = make(blob_record(BYTES, n), p, n);
-    cr_assert(zero(int, open_it(m, KVF_OPEN_TAIL, &t)));
+    struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_TAIL);
     cr_expect(zero(int, kvf_blob(t, 0, &b, NULL)), "the good one");
     kvf_close(t);
     free(m);
@@ -408,7 +393,6 @@ Test(blob, one_larger_than_the_limit_is_not_read)
     unsigned char p[BLOB_HEADER + BYTES];
     for (uint32_t more = 0; more < 2; more++) {
         struct kvf_blob b = blob_of(KVF_U8, 1, (const uint32_t[]){KVF_MAX_BLOB});
-        struct kvf_trace *t = NULL;
         const void *view;
         blob_header_write(p, &b);
         put_le(p + 56, KVF_MAX_BLOB + more, 4);
@@ -416,14 +400,12 @@ Test(blob, one_larger_than_the_limit_is_not_read)
         p[BLOB_HEADER] = 9;
         struct record r = blob_record(KVF_MAX_BLOB + more, BLOB_HEADER + 1);
         r.codec = CODEC_CONSTANT;
-        struct maker *m = make(r, p, BLOB_HEADER + 1);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        OWNED(free) struct maker *m = make(r, p, BLOB_HEADER + 1);
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         cr_expect(eq(int, kvf_n_blobs(t), !more));
         if (!more) {
             cr_assert(zero(int, kvf_blob_view(t, 0, &view, NULL)));
             cr_expect(eq(int, ((const unsigned char *)view)[KVF_MAX_BLOB - 1], 9));
         }
-        kvf_close(t);
-        free(m);
     }
 }

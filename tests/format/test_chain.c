@@ -1,17 +1,10 @@
 /* test_chain.c - records of other runs or from other places are put into a trace, with and without
  * corrected checksums. The run identity, the links between records and the index detect every
  * one. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/rng.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
 #include "parse.h"
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 enum { CHUNKS = 12, STEPS = 16, PROMPT = 3 };
 
@@ -23,9 +16,8 @@ static void write_run(const char *path, const char *meta, const int32_t *prompt,
     const struct kvf_shape none = {0, NULL, NULL};
     const struct kvf_writer_options options = {.prompt = prompt, .n_prompt = PROMPT};
     struct kvf_writer *w;
-    struct rng rng;
     uint32_t v[STEPS];
-    rng_init(&rng, seed);
+    struct rng rng = rng_seeded(seed);
     cr_assert(zero(int, kvf_writer_open(path, meta, &none, &column, 1, &options, &w, NULL)));
     for (uint32_t k = 0; k < CHUNKS; k++) {
         for (int i = 0; i < STEPS; i++)
@@ -60,10 +52,8 @@ static const int32_t one[PROMPT] = {1, 2, 3}, other[PROMPT] = {1, 2, 4};
 
 static void id_of(const struct file *f, char id[33])
 {
-    struct kvf_trace *t = NULL;
-    cr_assert(zero(int, kvf_open(as_file(f->p, f->n), KVF_OPEN_STRICT, &t, NULL)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(f->p, f->n), KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_run_id(t, id)));
-    kvf_close(t);
 }
 
 Test(chain, the_run_id_is_of_run_header_and_prompt_alone)
@@ -137,9 +127,8 @@ Test(chain, splices_between_runs_are_noticed, .timeout = 100)
 {
     const struct file f[] = {make("{}", one, 1), make("{}", other, 2), make("{}", one, 3)};
     unsigned char *q = malloc(f[0].n);
-    struct rng rng;
     int n = 0, quiet = 0;
-    rng_init(&rng, 16);
+    struct rng rng = rng_seeded(16);
     while (n < 10000) {
         const struct file *from = &f[rng_next(&rng) % 3];
         int to = (int)(rng_next(&rng) % (uint64_t)f[0].n_places),
@@ -173,7 +162,7 @@ Test(chain, the_rest_of_another_recording_is_noticed_and_salvage_keeps_it)
     cr_assert(eq(sz, a.n, b.n));
     for (int i = 3; i < a.n_places; i++) {
         struct kvf_check c;
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         struct kvf_diag d = {""};
         memcpy(q, a.p, a.n);
         memcpy(q + a.place[i].at, b.p + a.place[i].at, a.n - a.place[i].at);
@@ -185,7 +174,6 @@ Test(chain, the_rest_of_another_recording_is_noticed_and_salvage_keeps_it)
         cr_expect(eq(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL), KVF_E_CORRUPT));
         cr_assert(zero(int, kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL)), "from record %d", i);
         cr_expect(eq(u32, kvf_n_steps(t), CHUNKS * STEPS));
-        kvf_close(t);
     }
     free(q);
     free(a.p);

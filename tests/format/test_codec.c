@@ -1,13 +1,9 @@
 /* test_codec.c - checksum and codecs compared with published values and brute force. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zstd.h>
 
-#include "base/rng.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/layout.h"
+#include "tests/suite.h"
 
 /* Computes the checksum bit by bit from the polynomial of RFC 3720, section 12.1, reflected. */
 static uint32_t crc_by_bits(const unsigned char *p, size_t n)
@@ -123,7 +119,7 @@ static void round_trip(struct work *w, size_t n, int width, uint32_t want_codec)
 Test(codec, every_width_and_odd_lengths_round_trip)
 {
     static const size_t counts[] = {1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 257, 1023, 8191};
-    struct work *w = calloc(1, sizeof *w);
+    OWNED(free) struct work *w = calloc(1, sizeof *w);
     for (int width = 1; width <= 8; width *= 2)
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
             size_t n = counts[k] * (size_t)width;
@@ -136,27 +132,24 @@ Test(codec, every_width_and_odd_lengths_round_trip)
             memset(w->raw, 0xff, n);
             round_trip(w, n, width, counts[k] == 1 ? CODEC_RAW : CODEC_CONSTANT);
         }
-    free(w);
 }
 
 Test(codec, small_integers_take_zstd_and_noise_is_stored_raw)
 {
-    struct work *w = calloc(1, sizeof *w);
-    struct rng r;
-    rng_init(&r, 1);
+    OWNED(free) struct work *w = calloc(1, sizeof *w);
+    struct rng r = rng_seeded(1);
     for (size_t i = 0; i < 4096; i++)
         w->raw[4 * i] = (unsigned char)(rng_next(&r) & 7);
     round_trip(w, 4 * 4096, 4, CODEC_SHUFFLE_ZSTD);
     for (size_t i = 0; i < 4096; i++)
         w->raw[i] = (unsigned char)rng_next(&r);
     round_trip(w, 4096, 1, CODEC_RAW);
-    free(w);
 }
 
 /* Byte k of element i is at k * count + i. The test undoes this with index arithmetic. */
 Test(codec, shuffled_bytes_lie_as_the_document_says)
 {
-    struct work *w = calloc(1, sizeof *w);
+    OWNED(free) struct work *w = calloc(1, sizeof *w);
     uint32_t codec;
     size_t count = 1000, width = 4, n = count * width;
     for (size_t i = 0; i < n; i++)
@@ -167,13 +160,12 @@ Test(codec, shuffled_bytes_lie_as_the_document_says)
     for (size_t k = 0; k < width; k++)
         for (size_t i = 0; i < count; i++)
             cr_assert(eq(u8, w->out[k * count + i], w->raw[i * width + k]));
-    free(w);
 }
 
 Test(codec, wrong_lengths_and_codecs_are_errors)
 {
-    struct work *w = calloc(1, sizeof *w);
-    struct work *v = calloc(1, sizeof *v);
+    OWNED(free) struct work *w = calloc(1, sizeof *w);
+    OWNED(free) struct work *v = calloc(1, sizeof *v);
     size_t z = ZSTD_compress(w->packed, sizeof w->packed, w->raw, 4000, 1);
     cr_expect(zero(int, decode(w->packed, z, CODEC_SHUFFLE_ZSTD, 4, v->out, 4000, v->scratch)));
     static const size_t bad[] = {0, 4, 3996, 4004, 65536};
@@ -191,6 +183,4 @@ Test(codec, wrong_lengths_and_codecs_are_errors)
     cr_expect(
         eq(int, decode(w->packed, 4, CODEC_CONSTANT, 4, v->out, 42, v->scratch), KVF_E_CORRUPT));
     cr_expect(eq(int, decode(w->packed, 40, 3, 4, v->out, 40, v->scratch), KVF_E_VERSION));
-    free(w);
-    free(v);
 }

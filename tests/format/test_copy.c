@@ -1,36 +1,23 @@
 /* test_copy.c - traces made from traces: copies have the contents of their source, pieces have a
  * part of it, and repaired traces have no wrong contents. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <kvf/copy.h>
 
 #include "maker.h"
 #include "paths.h"
 
-enum { STEPS = 11, BEFORE = 5 }; /* steps from tiny_steps */
+TestSuite(copy, .init = names, .fini = remove_all);
+TestSuite(repair, .init = names, .fini = remove_all);
 
-static struct kvf_trace *opened(const char *path, enum kvf_open_mode mode)
-{
-    struct kvf_trace *t = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_open(path, mode, &t, &d)), "%s", d.text);
-    return t;
-}
+enum { STEPS = 11, BEFORE = 5 }; /* steps from tiny_steps */
 
 static void expect_digest(const char *path, const char *want)
 {
     char got[33];
-    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_digest(t, got, NULL)));
     cr_expect(eq(str, got, (char *)(uintptr_t)want));
     cr_assert(zero(int, kvf_stored_digest(t, got)));
     cr_expect(eq(str, got, (char *)(uintptr_t)want));
-    kvf_close(t);
 }
 
 /* The contents found in the small trace: counts of readable and lost values. All readable values
@@ -85,20 +72,18 @@ static struct seen look(struct kvf_trace *t, uint32_t from, uint32_t steps)
 
 static void expect_piece(const char *path, uint32_t from, uint32_t n)
 {
-    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     struct seen s = look(t, from, STEPS);
     cr_expect(eq(u32, kvf_n_steps(t), n));
     cr_expect(eq(int, s.lost, 0));
     cr_expect(ge(int, s.values, 1));
     cr_expect(not(s.wrong));
-    kvf_close(t);
 }
 
 static void digest_of(const char *path, char ret[33])
 {
-    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_stored_digest(t, ret)));
-    kvf_close(t);
 }
 
 static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const char *to,
@@ -112,12 +97,9 @@ static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const 
 static void piece(const char *from_path, const char *path, uint32_t from, uint32_t to)
 {
     struct kvf_copied made;
-    struct kvf_diag d = {""};
-    struct kvf_trace *t = opened(from_path, KVF_OPEN_TAIL);
-    cr_assert(zero(int, copy_trace(t, &(struct kvf_piece){from, to, NULL}, path, true, &made, &d)),
-              "%s", d.text);
+    OWNED(kvf_close) struct kvf_trace *t = opened(from_path, KVF_OPEN_TAIL);
+    succeeds(copy_trace(t, &(struct kvf_piece){from, to, NULL}, path, true, &made, &d));
     cr_expect(eq(u32, made.n_steps, to - from));
-    kvf_close(t);
 }
 
 static int join(const char *a, const char *b, const char *path)
@@ -139,7 +121,6 @@ Test(copy, whole)
     struct kvf_copied made;
     char digest[33], id[2][33];
     size_t before, after;
-    names();
     tiny_create(in);
     digest_of(in, digest);
     struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
@@ -163,14 +144,12 @@ Test(copy, whole)
     cr_expect(eq(str, id[0], id[1]));
     kvf_close(copy);
     kvf_close(t);
-    remove_all();
 }
 
 Test(copy, two_pieces_are_the_whole_again)
 {
     char digest[33];
     tiny_plain = true;
-    names();
     tiny_create(in);
     digest_of(in, digest);
     for (uint32_t k = 1; k < STEPS; k++) {
@@ -189,14 +168,12 @@ Test(copy, two_pieces_are_the_whole_again)
         cr_expect(eq(int, join(out, out, third), KVF_E_ARG), "twice the same");
         cr_expect(eq(int, join(in, other, third), KVF_E_ARG), "no part");
     }
-    remove_all();
 }
 
 Test(copy, pieces_of_pieces)
 {
     char digest[33], half[33];
     tiny_plain = true;
-    names();
     tiny_create(in);
     digest_of(in, digest);
     piece(in, out, 3, 9);
@@ -211,7 +188,6 @@ Test(copy, pieces_of_pieces)
     piece(in, other, 9, STEPS);
     cr_assert(zero(int, join(third, other, third)));
     expect_digest(third, digest);
-    remove_all();
 }
 
 /* The layers have 1 and 2 KV heads, and 2 and 2 query heads: the second KV head of the second layer
@@ -222,7 +198,6 @@ Test(copy, heads)
     struct kvf_copied made;
     struct seen s = {0};
     tiny_plain = true;
-    names();
     tiny_create(in);
     struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
     cr_expect(eq(int, copy_trace(t, &(struct kvf_piece){0, 0, none}, out, false, &made, NULL),
@@ -242,7 +217,6 @@ Test(copy, heads)
     cr_expect(eq(int, s.values, (TINY_COLUMNS - 1) * (STEPS - 2)));
     cr_expect(eq(str, (char *)(uintptr_t)kvf_note(t, "heads"), (char[]){"[\"1.1\"]"}));
     kvf_close(t);
-    remove_all();
 }
 
 /* The run id depends on the prompt, which is not in the trace. */
@@ -253,7 +227,6 @@ Test(copy, keeps_the_run)
     struct kvf_writer *w;
     struct kvf_copied made;
     char id[3][33];
-    names();
     tiny_create(out);
     cr_assert(zero(
         int, kvf_writer_open(in, tiny_meta, &tiny_shape, tiny_column, TINY_COLUMNS, &o, &w, NULL)));
@@ -268,7 +241,6 @@ Test(copy, keeps_the_run)
     }
     cr_expect(eq(str, id[0], id[1]));
     cr_expect(ne(str, id[0], id[2]));
-    remove_all();
 }
 
 /* ---- repair */
@@ -304,7 +276,7 @@ static bool repair(const unsigned char *p, size_t n, struct kvf_repaired *r)
     }
     cr_expect(zero(int, kvf_verify(out, 1, &check, &d)), "%s", d.text);
     cr_expect(check.clean);
-    struct kvf_trace *made = opened(out, KVF_OPEN_STRICT);
+    OWNED(kvf_close) struct kvf_trace *made = opened(out, KVF_OPEN_STRICT);
     uint32_t steps = kvf_n_steps(made);
     struct seen s = look(made, 0, steps);
     cr_expect(not(s.wrong), "%zu bytes", n);
@@ -315,7 +287,6 @@ static bool repair(const unsigned char *p, size_t n, struct kvf_repaired *r)
         cr_expect(eq(int, s.values, look(t, 0, steps).values), "%zu bytes", n);
     }
     kvf_close(t);
-    kvf_close(made);
     return true;
 }
 
@@ -324,7 +295,6 @@ Test(repair, whole)
     struct kvf_repaired r;
     size_t n;
     char digest[33];
-    names();
     tiny_create(in);
     digest_of(in, digest);
     unsigned char *p = slurp(in, &n);
@@ -332,14 +302,12 @@ Test(repair, whole)
     cr_expect(r.intact && r.closed && !r.places && !r.breaks);
     expect_digest(out, digest);
     free(p);
-    remove_all();
 }
 
 Test(repair, every_length)
 {
     struct kvf_repaired r;
     size_t n, made = 0, first = 0;
-    names();
     tiny_create(in);
     unsigned char *p = slurp(in, &n);
     for (size_t k = 0; k < n; k += 41) {
@@ -351,7 +319,6 @@ Test(repair, every_length)
     }
     cr_expect(ge(sz, made, 61));
     free(p);
-    remove_all();
 }
 
 Test(repair, every_byte_wrong)
@@ -359,7 +326,6 @@ Test(repair, every_byte_wrong)
     struct kvf_repaired r;
     size_t n, made = 0, intact = 0;
     char digest[33];
-    names();
     tiny_create(in);
     digest_of(in, digest);
     unsigned char *p = slurp(in, &n);
@@ -377,7 +343,6 @@ Test(repair, every_byte_wrong)
     cr_expect(lt(sz, intact, made - 40));
     cr_expect(ge(int, n_said, 31));
     free(p);
-    remove_all();
 }
 
 /* The trace has one commit, at BEFORE; its tail continues to the end. */
@@ -387,7 +352,6 @@ Test(repair, with_its_tail)
     struct kvf_copied copied;
     struct kvf_repaired r;
     tiny_plain = true;
-    names();
     strcpy(in, scratch_path("unfinished.kvf"));
     cr_assert(zero(int, tiny_open(in, &w, NULL)));
     cr_assert(zero(int, tiny_write(w, 1)));
@@ -428,7 +392,6 @@ Test(repair, with_its_tail)
     unlink(in);
     strcpy(strrchr(in, '.'), ".tail");
     unlink(in);
-    remove_all();
 }
 
 /* Returns true if a file has a record of this type with this payload. */
@@ -436,11 +399,10 @@ static bool has_record(const char *path, unsigned char type, const char *payload
 {
     size_t size;
     bool found = false;
-    unsigned char *p = slurp(path, &size);
+    OWNED(free) unsigned char *p = slurp(path, &size);
     for (size_t at = FILE_HEADER; !found && at + RECORD_HEADER + n <= size; at += 8)
         found = get_le(p + at, 4) == 0x52465ac5 && p[at + 6] == type
                 && memcmp(p + at + RECORD_HEADER, payload, n) == 0;
-    free(p);
     return found;
 }
 
@@ -451,7 +413,6 @@ Test(copy, unknown_records_are_not_copied)
     struct kvf_copied made;
     struct kvf_repaired r;
     struct kvf_diag d = {""};
-    names();
     struct maker *m = start();
     struct record column_of_two = column(4, 16, 16, CODEC_RAW);
     put(m, column_of_two, stored_four, 16);
@@ -474,7 +435,6 @@ Test(copy, unknown_records_are_not_copied)
     cr_expect(not(has_record(out, LATER, "later", 5)));
     kvf_close(t);
     free(m);
-    remove_all();
 }
 
 Test(copy, intervals_stay_with_all_tokens_and_are_refused_with_fewer)
@@ -485,7 +445,6 @@ Test(copy, intervals_stay_with_all_tokens_and_are_refused_with_fewer)
     const struct kvf_interval *got;
     struct kvf_interval want[8 * STEPS];
     uint32_t end[STEPS], want_end[STEPS];
-    names();
     tiny_create(in);
     struct kvf_trace *t = opened(in, KVF_OPEN_STRICT), *piece_of = NULL;
     cr_expect(
@@ -504,5 +463,4 @@ Test(copy, intervals_stay_with_all_tokens_and_are_refused_with_fewer)
     cr_expect(zero(int, memcmp(got, want, n * sizeof *want)));
     kvf_close(piece_of);
     kvf_close(t);
-    remove_all();
 }

@@ -1,13 +1,7 @@
 /* test_damage.c - a trace truncated at any length, and with any bit flipped: no crash, no wrong
  * value, and undamaged contents are found. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "parse.h"
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 struct file {
     unsigned char *p, *q; /* the undamaged bytes; a copy to damage */
@@ -64,7 +58,7 @@ static void check_cut(const struct file *f, size_t len)
     const char *path = as_file(f->p, len);
     struct kvf_check c;
     for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode++) {
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         struct kvf_diag d = {""};
         int err = kvf_open(path, (enum kvf_open_mode)mode, &t, &d);
         bool opens = mode == KVF_OPEN_STRICT ? len == f->n : want.readable;
@@ -79,7 +73,6 @@ static void check_cut(const struct file *f, size_t len)
         cr_assert(not(s.wrong), "cut at %zu, mode %d: wrong value", len, mode);
         cr_assert(zero(int, s.lost), "cut at %zu, mode %d: %d heads lost", len, mode, s.lost);
         cr_assert(eq(int, kvf_is_clean(t), len == f->n));
-        kvf_close(t);
     }
     int err = kvf_verify(path, 1, &c, NULL);
     cr_assert(eq(int, err == KVF_OK, want.readable), "cut at %zu", len);
@@ -93,26 +86,24 @@ static void check_cut(const struct file *f, size_t len)
 
 Test(damage, cut_at_every_byte_shows_the_last_whole_snapshot)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     for (size_t len = 0; len <= f.n; len++)
         check_cut(&f, len);
-    release(&f);
 }
 
 /* After a power loss, a file system may leave zeros or old bytes at the end. */
 Test(damage, a_tail_of_zeros_or_noise_is_torn)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     for (int i = 2; i < f.n_places - 1; i++) {
         size_t len = f.place[i].end;
         struct promise want = promise_of(&f, len);
         for (int kind = 0; kind < 2; kind++) {
-            struct kvf_trace *t = NULL;
             struct kvf_check c;
             for (size_t k = 0; k < 256; k++)
                 f.q[len + k] = kind ? (unsigned char)(k * 101 + 7) : 0;
             const char *path = as_file(f.q, len + 256);
-            cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+            struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
             cr_assert(eq(u32, kvf_epoch(t), want.epoch));
             cr_assert(zero(int, tiny_compare(t).lost));
             kvf_close(t);
@@ -121,7 +112,6 @@ Test(damage, a_tail_of_zeros_or_noise_is_torn)
             memcpy(f.q, f.p, f.n);
         }
     }
-    release(&f);
 }
 
 static int type_at(const struct file *f, size_t at, bool *padding)
@@ -145,7 +135,7 @@ static void check_change(const struct file *f, size_t at, unsigned char flip, in
     const char *path = as_file(f->q, f->n);
     detected = kvf_verify(path, 1, &c, NULL) != KVF_OK || !c.clean;
     for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode += mode_step) {
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         if (kvf_open(path, (enum kvf_open_mode)mode, &t, NULL) != KVF_OK) {
             all = false;
             cr_assert(mode != KVF_OPEN_SALVAGE || type == 1 || type == 2,
@@ -157,7 +147,6 @@ static void check_change(const struct file *f, size_t at, unsigned char flip, in
         all &= s.complete;
         if (mode == KVF_OPEN_SALVAGE && kvf_epoch(t) == TINY_EPOCHS)
             cr_assert(le(int, s.lost, 2), "byte %zu ^ %02x: more than one record lost", at, flip);
-        kvf_close(t);
     }
     cr_assert(detected || all, "byte %zu ^ %02x: undetected, and something is missing", at, flip);
     cr_assert(eq(int, detected, !padding), "byte %zu ^ %02x in record type %d", at, flip, type);
@@ -173,27 +162,25 @@ static bool long_tests(void)
 /* One bit of each byte, in turn; with KVFATE_TESTS=long all bits. */
 Test(damage, any_bit_flipped_is_detected_and_costs_one_record_at_most)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     size_t each = long_tests() ? 1 : 8;
     for (size_t at = 0; at < f.n; at++)
         for (size_t bit = at % each; bit < 8; bit += each)
             check_change(&f, at, (unsigned char)(1 << bit), 2);
-    release(&f);
 }
 
 /* Every third byte; with KVFATE_TESTS=long all bytes. */
 Test(damage, every_byte_inverted_is_detected)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     for (size_t at = 0; at < f.n; at += long_tests() ? 1 : 3)
         check_change(&f, at, 0xff, 1);
-    release(&f);
 }
 
 /* Without index and footer, the reader must check the records that it walks through. */
 Test(damage, every_byte_inverted_of_an_unfinished_trace)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     f.n = f.place[f.n_places - 1].at;
     struct kvf_check c;
     for (size_t at = 0; at < f.n; at += long_tests() ? 1 : 3) {
@@ -204,18 +191,16 @@ Test(damage, every_byte_inverted_of_an_unfinished_trace)
         int err = kvf_verify(path, 1, &c, NULL);
         cr_assert(err || c.torn || padding, "byte %zu (type %d): undetected", at, type);
         for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode += 2) {
-            struct kvf_trace *t = NULL;
+            OWNED(kvf_close) struct kvf_trace *t = NULL;
             if (kvf_open(path, (enum kvf_open_mode)mode, &t, NULL) != KVF_OK)
                 continue;
             struct tiny_seen s = tiny_compare(t);
             cr_assert(not(s.wrong), "byte %zu, mode %d", at, mode);
             if (mode == KVF_OPEN_SALVAGE && kvf_epoch(t) == TINY_EPOCHS)
                 cr_assert(le(int, s.lost, 2), "byte %zu", at);
-            kvf_close(t);
         }
         f.q[at] ^= 0xff;
     }
-    release(&f);
 }
 
 /* The search for the next record reads in steps of 64 KiB. A header may cross a step boundary. */
@@ -250,9 +235,8 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
             k++;
         cr_assert(eq(sz, place[k].end - place[k].at, STEP - (size_t)before), "is compressed");
         memset(p + place[k].at, 0xee, HEADER);
-        struct kvf_trace *t = NULL;
         path = as_file(p, place[records - 1].at); /* without the index */
-        cr_assert(zero(int, kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL)));
+        struct kvf_trace *t = opened(path, KVF_OPEN_SALVAGE);
         cr_expect(zero(int, kvf_read(t, 0, 0, 0, first, 4, got, NULL)), "%d bytes before", before);
         cr_expect(zero(int, memcmp(got, data + first, sizeof got)));
         kvf_close(t);
@@ -264,7 +248,7 @@ Test(damage, a_header_astride_a_step_of_the_search_is_found)
 /* A damaged index is one damaged place. All records are still found. */
 Test(damage, a_damaged_index_is_counted_once)
 {
-    struct file f = make();
+    SCOPED(release) struct file f = make();
     const struct place *index = &f.place[f.n_places - 1];
     for (size_t at = index->at; at < index->body + index->payload; at += 7) {
         struct kvf_check c;
@@ -273,14 +257,13 @@ Test(damage, a_damaged_index_is_counted_once)
         cr_expect(eq(u64, c.bad, 1), "byte %zu: %lu", at, (unsigned long)c.bad);
         f.q[at] ^= 0x10;
     }
-    release(&f);
 }
 
 /* Complete records that are removed, doubled or swapped: a record contains its place. */
 Test(damage, moved_records_are_detected)
 {
-    struct file f = make();
-    unsigned char *q = malloc(2 * f.n);
+    SCOPED(release) struct file f = make();
+    OWNED(free) unsigned char *q = malloc(2 * f.n);
     for (int i = 0; i < f.n_places; i++) {
         size_t at = f.place[i].at, len = f.place[i].end - at;
         for (int kind = 0; kind < 2; kind++) { /* removed, doubled */
@@ -297,6 +280,4 @@ Test(damage, moved_records_are_detected)
             kvf_close(t);
         }
     }
-    free(q);
-    release(&f);
 }

@@ -1,13 +1,6 @@
 /* test_digest.c - the digest depends only on the contents, not on chunks, heads per chunk, order,
  * or superseded snapshots. Every difference in the contents changes it. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/rng.h"
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 enum { N = 5000, HEADS = 2, WIDEST = 8 };
 
@@ -32,8 +25,7 @@ static int put(struct kvf_writer *w, const struct content *c, int head, uint32_t
 /* Writes heads one after the other, each in chunks of 1 to 700 values, the later half first. */
 static void put_in_pieces(struct kvf_writer *w, const struct content *c, uint32_t n, uint32_t epoch)
 {
-    struct rng rng;
-    rng_init(&rng, c->seed);
+    struct rng rng = rng_seeded(c->seed);
     for (int half = 1; half >= 0; half--)
         for (int h = HEADS - 1; h >= 0; h--) {
             uint32_t at = half ? n / 2 : 0, end = half ? n : n / 2;
@@ -61,7 +53,6 @@ static void digest_of(const struct content *c, char ret[33])
     const struct kvf_shape shape = {1, &heads, &heads};
     const char *path = scratch_path("digest.kvf");
     struct kvf_writer *w;
-    struct kvf_trace *t;
     struct kvf_check check;
     char stored[33];
     bool snapshot = c->column.flags & KVF_COL_SNAPSHOT;
@@ -77,7 +68,7 @@ static void digest_of(const struct content *c, char ret[33])
     cr_assert(zero(int, kvf_writer_note(w, "result", c->result)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
     cr_assert(zero(int, kvf_verify(path, 1, &check, NULL)));
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_digest(t, ret, NULL)));
     cr_assert(zero(int, kvf_stored_digest(t, stored)));
     cr_expect(zero(int, strcmp(ret, stored)));
@@ -148,8 +139,7 @@ static void check_dtype(enum kvf_dtype dtype, struct rng *rng)
 
 Test(digest, is_of_the_content_alone, .timeout = 100)
 {
-    struct rng rng;
-    rng_init(&rng, 5);
+    struct rng rng = rng_seeded(5);
     for (size_t i = 0; i < sizeof values; i++)
         (&values[0][0])[i] = (unsigned char)rng_next(&rng);
     for (int dtype = KVF_U8; dtype <= KVF_U64; dtype++)

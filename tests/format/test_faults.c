@@ -1,19 +1,13 @@
 /* test_faults.c - faults: the process is killed, the disk is full, or memory is out. The linker's
  * --wrap inserts the calls below between the library and the system. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 static struct {
     long allocs, writes, syncs; /* calls before the failing one; < 0: no failure */
@@ -118,14 +112,13 @@ static int session(const char *path, uint32_t *ret_epoch, struct kvf_diag *d)
  * more if that commit was written and only later work failed. */
 static void expect_epoch(const char *path, uint32_t epoch, const char *what)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, &d)), "%s: %s", what, d.text);
     struct tiny_seen s = tiny_compare(t);
     cr_expect(kvf_epoch(t) == epoch || kvf_epoch(t) == epoch + 1, "%s", what);
     cr_expect(not(s.wrong), "%s", what);
     cr_expect(zero(int, s.lost), "%s", what);
-    kvf_close(t);
 }
 
 static void one_sentence(const struct kvf_diag *d, const char *path)
@@ -214,7 +207,7 @@ Test(faults, short_and_interrupted_calls_change_nothing)
     size_t n, m;
     uint32_t epoch;
     cr_assert(zero(int, session(path, &epoch, NULL)));
-    unsigned char *want = slurp(path, &n);
+    OWNED(free) unsigned char *want = slurp(path, &n);
     for (size_t piece = 1; piece < 200; piece = piece * 3 + 1) {
         no_faults();
         fault.piece = piece;
@@ -222,12 +215,10 @@ Test(faults, short_and_interrupted_calls_change_nothing)
         cr_assert(zero(int, session(path, &epoch, NULL)));
         expect_epoch(path, TINY_EPOCHS, "short reads");
         no_faults();
-        unsigned char *got = slurp(path, &m);
+        OWNED(free) unsigned char *got = slurp(path, &m);
         cr_assert(eq(sz, n, m));
         cr_assert(zero(int, memcmp(want, got, n)));
-        free(got);
     }
-    free(want);
     unlink(path);
 }
 
@@ -280,12 +271,11 @@ Test(faults, out_of_memory_while_writing)
  * cut off. */
 static int read_all(const char *path, struct tiny_seen *ret)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_check c;
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, NULL);
     if (!err)
         *ret = tiny_compare(t);
-    kvf_close(t);
     return err ? err : kvf_verify(path, 1, &c, NULL);
 }
 
@@ -351,14 +341,13 @@ enum { ANEW = 99 };
 static void victim(const char *path, int ack)
 {
     for (;;) {
-        struct kvf_writer *w;
+        OWNED(kvf_writer_abandon) struct kvf_writer *w = NULL;
         unsigned char e = ANEW;
         if (write(ack, &e, 1) != 1 || tiny_open(path, &w, NULL))
             _exit(1);
         for (e = 1; e <= TINY_EPOCHS; e++)
             if (tiny_write(w, e) || write(ack, &e, 1) != 1)
                 _exit(1);
-        kvf_writer_abandon(w);
     }
 }
 
@@ -385,7 +374,7 @@ Test(faults, killed_at_any_moment_every_acknowledged_commit_is_there, .timeout =
         close(ends[0]);
         cr_assert(ne(int, WIFSIGNALED(status), 0));
 
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         struct kvf_diag d = {""};
         int err = kvf_open(path, KVF_OPEN_TAIL, &t, &d);
         if (err) { /* before the schema was written */
@@ -396,7 +385,6 @@ Test(faults, killed_at_any_moment_every_acknowledged_commit_is_there, .timeout =
         cr_assert(not(s.wrong), "kill %d", k);
         cr_assert(zero(int, s.lost), "kill %d", k);
         cr_assert(last == ANEW || kvf_epoch(t) >= last, "kill %d: commit %d is lost", k, last);
-        kvf_close(t);
     }
     unlink(path);
 }
@@ -428,14 +416,13 @@ Test(faults, killed_inside_every_single_write)
             cr_assert(zero(int, WEXITSTATUS(status)));
             break;
         }
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         if (kvf_open(path, KVF_OPEN_TAIL, &t, NULL) == KVF_OK) {
             struct tiny_seen s = tiny_compare(t);
             cr_assert(zero(int, s.wrong + s.lost), "write %ld", k);
             cr_assert(zero(int, kvf_verify(path, 1, &c, NULL)), "write %ld", k);
             torn += c.torn > 0;
         }
-        kvf_close(t);
     }
     cr_expect(ge(int, torn, 31)); /* otherwise the test proves little */
     unlink(path);

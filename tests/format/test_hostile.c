@@ -1,8 +1,4 @@
 /* test_hostile.c - malicious files: every checksum is correct, but the contents are not. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <zstd.h>
 
@@ -11,7 +7,7 @@
 /* An unchanged file of the maker opens in every mode; the other tests rely on it. */
 Test(hostile, the_maker_makes_good_files)
 {
-    struct maker *m = start();
+    OWNED(free) struct maker *m = start();
     struct kvf_trace *t;
     struct kvf_check c;
     put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
@@ -29,14 +25,13 @@ Test(hostile, the_maker_makes_good_files)
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT));
     cr_expect(lt(u64, c.records, 4));
     cr_expect(ge(u64, c.bad, 1));
-    free(m);
 }
 
 /* A chunk with this header is never read; the valid chunk after it is. */
 static void bad_chunk(struct record r, const char *what)
 {
-    struct maker *m = start();
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = start();
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_check c;
     unsigned char payload[64] = {0};
     uint32_t got[4];
@@ -51,8 +46,6 @@ static void bad_chunk(struct record r, const char *what)
     int err = kvf_read(t, 0, 0, 0, 0, 4, got, NULL);
     cr_expect(zero(int, err), "%s", what);
     cr_expect(zero(int, memcmp(got, four, 16)), "%s", what);
-    kvf_close(t);
-    free(m);
 }
 
 Test(hostile, sizes_that_overflow_or_contradict)
@@ -106,8 +99,8 @@ Test(hostile, sizes_that_overflow_or_contradict)
 /* 64 heads * 2^24 values * 4 bytes = 2^32, which is 0 in 32 bits. */
 Test(hostile, a_product_of_three_that_wraps)
 {
-    struct maker *m = malloc(sizeof *m);
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = malloc(sizeof *m);
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     unsigned char s[128];
     uint32_t got[4];
     size_t n = plain_schema(s);
@@ -118,18 +111,16 @@ Test(hostile, a_product_of_three_that_wraps)
     cr_expect(eq(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_E_CORRUPT));
     cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
     cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL), KVF_E_NOTFOUND));
-    kvf_close(t);
-    free(m);
 }
 
 /* Reads the chunk itself and checks the error. */
 static void expect_read(struct record r, const void *payload, size_t n, int want, const char *what)
 {
-    struct maker *m = start();
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = start();
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_diag d = {""};
     struct kvf_check c;
-    uint32_t *got = calloc(r.n, 4);
+    OWNED(free) uint32_t *got = calloc(r.n, 4);
     put(m, r, payload, n);
     commit(m, 1, r.n);
     cr_assert(zero(int, open_it(m, KVF_OPEN_TAIL, &t)), "%s", what);
@@ -137,9 +128,6 @@ static void expect_read(struct record r, const void *payload, size_t n, int want
     cr_expect(want == KVF_OK || d.text[0], "%s: no sentence", what);
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL) == KVF_OK, want == KVF_OK), "%s",
               what);
-    kvf_close(t);
-    free(got);
-    free(m);
 }
 
 Test(hostile, bombs_are_bounded)
@@ -290,7 +278,7 @@ Test(hostile, a_footer_that_lies)
     for (size_t i = 0; i < sizeof lie / sizeof *lie; i++) {
         struct record l[8];
         size_t n;
-        struct maker *m = listed(l, &n);
+        OWNED(free) struct maker *m = listed(l, &n);
         struct kvf_trace *t;
         struct kvf_check c;
         finish(m, l, n);
@@ -305,7 +293,6 @@ Test(hostile, a_footer_that_lies)
         if (lie[i].at != 8)
             expect_four(t);
         kvf_close(err ? NULL : t);
-        free(m);
     }
 }
 
@@ -323,7 +310,7 @@ Test(hostile, thousands_of_entries_for_one_chunk)
 
 static void bad_schema(const unsigned char *s, size_t n, const char *what)
 {
-    struct maker *m = malloc(sizeof *m);
+    OWNED(free) struct maker *m = malloc(sizeof *m);
     struct kvf_trace *t;
     struct kvf_check c;
     start_with(m, s, n);
@@ -331,7 +318,6 @@ static void bad_schema(const unsigned char *s, size_t n, const char *what)
     for (int mode = 0; mode < 3; mode++)
         cr_expect(eq(int, open_it(m, (enum kvf_open_mode)mode, &t), KVF_E_CORRUPT), "%s", what);
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, NULL), KVF_E_CORRUPT), "%s", what);
-    free(m);
 }
 
 Test(hostile, schemas_that_cannot_be)
@@ -366,8 +352,7 @@ Test(hostile, texts_with_impossible_ends)
 {
     static const uint32_t ends[][3] = {{2, 1, 3}, {0, 0, UINT32_MAX}, {1, 2, 4}};
     for (size_t i = 0; i < 3; i++) {
-        struct maker *m = start();
-        struct kvf_trace *t;
+        OWNED(free) struct maker *m = start();
         unsigned char p[15] = {0};
         size_t len;
         for (int k = 0; k < 3; k++)
@@ -383,21 +368,18 @@ Test(hostile, texts_with_impossible_ends)
             "\0\0\0", 4);
         put(m, (struct record){.type = REC_TOKENS, .t0 = 9, .n = 1, .raw_len = 6, .stored_len = 6},
             "\2\0\0\0ok", 6);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         for (uint32_t k = 0; k < 9; k++)
             cr_expect(eq(ptr, (void *)(size_t)kvf_token(t, k, &len), NULL));
         cr_expect(eq(ptr, (void *)(size_t)kvf_token(t, 1 << 24, &len), NULL));
         const char *ok = kvf_token(t, 9, &len);
         cr_assert(ok && len == 2 && memcmp(ok, "ok", 2) == 0);
-        kvf_close(t);
-        free(m);
     }
 }
 
 Test(hostile, commits_and_notes_that_cannot_be)
 {
-    struct maker *m = start();
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = start();
     commit(m, 1, 4);
     commit(m, 2, KVF_MAX_STEPS + 1);
     put(m, (struct record){.type = REC_COMMIT, .epoch = 3, .raw_len = 4, .stored_len = 4}, "\3\0\0",
@@ -411,18 +393,15 @@ Test(hostile, commits_and_notes_that_cannot_be)
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 0, &c, NULL), KVF_E_CORRUPT));
     cr_expect(eq(u64, c.bad, 4));
     cr_expect(eq(u64, c.records, 5)); /* run header, schema, one commit, two notes */
-    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
     cr_expect(eq(u32, kvf_epoch(t), 1));
     cr_expect(eq(u32, kvf_n_steps(t), 4));
     cr_expect(eq(ptr, (void *)(size_t)kvf_note(t, "key"), NULL));
-    kvf_close(t);
-    free(m);
 }
 
 Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
 {
-    struct maker *m = start(), *inner = start();
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = start(), *inner = start();
     static const uint32_t wrong[4] = {66, 66, 66, 66};
     put(inner, column(4, 16, 16, CODEC_RAW), wrong, 16);
     commit(inner, 7, 4);
@@ -432,19 +411,16 @@ Test(hostile, a_trace_inside_a_note_is_not_found_by_salvage)
     put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
     commit(m, 1, 4);
     m->p[broken + 20] ^= 1; /* the reader now walks through its payload */
-    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
     cr_expect(eq(u32, kvf_epoch(t), 1));
     expect_four(t);
-    kvf_close(t);
-    free(m);
-    free(inner);
 }
 
 /* ---- versions ------------------------------------------------------------ */
 
 static int with_header(size_t at, uint64_t v, int n)
 {
-    struct maker *m = start();
+    OWNED(free) struct maker *m = start();
     struct kvf_trace *t = NULL;
     unsigned char s[128];
     put_le(m->p + at, v, n);
@@ -459,7 +435,6 @@ static int with_header(size_t at, uint64_t v, int n)
     int salvaged = open_it(m, KVF_OPEN_SALVAGE, &t); /* skips the damaged header */
     cr_expect(eq(int, salvaged, err == KVF_E_CORRUPT ? KVF_OK : err));
     kvf_close(salvaged ? NULL : t);
-    free(m);
     return err;
 }
 
@@ -480,7 +455,7 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
 {
     for (int critical = 0; critical < 2; critical++)
         for (int closed = 0; closed < 2; closed++) {
-            struct maker *m = start();
+            OWNED(free) struct maker *m = start();
             struct kvf_trace *t;
             put(m,
                 (struct record){.type = 77,
@@ -509,15 +484,13 @@ Test(hostile, unknown_records_are_skipped_unless_critical)
             int err = kvf_verify(as_file(m->p, m->n), 1, &c, NULL);
             cr_expect(eq(int, err, critical ? KVF_E_VERSION : KVF_OK),
                       "no digest is asked of records that are not known");
-            free(m);
         }
 }
 
 /* Checks a record with a number that is not above that of the previous record. */
 static void number_again(uint64_t seq)
 {
-    struct maker *m = start();
-    struct kvf_trace *t;
+    OWNED(free) struct maker *m = start();
     struct kvf_check c;
     m->seq = 9;
     put(m, column(4, 16, 16, CODEC_RAW), stored_four, 16);
@@ -526,10 +499,8 @@ static void number_again(uint64_t seq)
     m->seq = 10;
     commit(m, 1, 4);
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 0, &c, NULL), KVF_E_CORRUPT));
-    cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
     expect_four(t);
-    kvf_close(t);
-    free(m);
 }
 
 Test(hostile, record_numbers_that_do_not_rise_are_damage)

@@ -1,12 +1,5 @@
 /* test_intervals.c - lists of intervals compared with plain arrays: valid lists read back equal,
  * and invalid ones are rejected when written and when read. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/rng.h"
 #include "maker.h"
 
 enum { HEADS = 3, STEPS = 2000 };
@@ -27,8 +20,7 @@ static struct lists draw(uint32_t T, unsigned rarity, uint64_t seed)
 {
     struct lists l = {T, calloc(HEADS * T + 1, 4), malloc(HEADS * (size_t)T * (T + 2) * 2)};
     uint32_t count = 0;
-    struct rng rng;
-    rng_init(&rng, seed);
+    struct rng rng = rng_seeded(seed);
     cr_assert(ne(ptr, l.end, NULL));
     cr_assert(ne(ptr, l.interval, NULL));
     for (uint32_t k = 0; k < HEADS * T; k++) {
@@ -65,7 +57,7 @@ static int put_some(struct kvf_writer *w, const struct lists *l, int head0, int 
                     uint32_t t0, uint32_t n)
 {
     uint32_t *end = malloc(4 * (size_t)n_heads * n + 4), count = 0;
-    struct kvf_interval *v = malloc((size_t)l->end[HEADS * l->T - 1] * sizeof *v + 1);
+    OWNED(free) struct kvf_interval *v = malloc((size_t)l->end[HEADS * l->T - 1] * sizeof *v + 1);
     for (int h = 0; h < n_heads; h++)
         for (uint32_t i = 0; i < n; i++) {
             size_t k = (size_t)(head0 + h) * l->T + t0 + i;
@@ -75,7 +67,6 @@ static int put_some(struct kvf_writer *w, const struct lists *l, int head0, int 
         }
     int err = kvf_write_intervals(w, 0, 0, head0, n_heads, t0, n, 1, end, v);
     free(end);
-    free(v);
     return err;
 }
 
@@ -90,41 +81,33 @@ static void expect_lists(struct kvf_trace *t, const struct lists *l, int head, u
                          uint32_t n)
 {
     const struct kvf_interval *got = NULL;
-    uint32_t *end = malloc(4 * (size_t)n + 4);
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_read_intervals(t, 0, 0, head, t0, n, end, &got, &d)), "%s", d.text);
+    OWNED(free) uint32_t *end = malloc(4 * (size_t)n + 4);
+    succeeds(kvf_read_intervals(t, 0, 0, head, t0, n, end, &got, &d));
     size_t k = (size_t)head * l->T + t0;
     uint32_t base = k ? l->end[k - 1] : 0;
     for (uint32_t i = 0; i < n; i++)
         cr_assert(eq(u32, end[i], l->end[k + i] - base), "head %d, token %u", head, t0 + i);
     cr_expect(zero(int, memcmp(got, l->interval + base, end[n - 1] * sizeof *got)));
-    free(end);
 }
 
 static void expect_all(const char *path, const struct lists *l, uint64_t seed)
 {
-    struct kvf_trace *t = NULL;
     struct kvf_check c;
-    struct rng rng;
-    struct kvf_diag d = {""};
-    rng_init(&rng, seed);
-    cr_assert(zero(int, kvf_verify(path, 1, &c, &d)), "%s", d.text);
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    struct rng rng = rng_seeded(seed);
+    succeeds(kvf_verify(path, 1, &c, &d));
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     for (int h = 0; h < HEADS; h++)
         expect_lists(t, l, h, 0, l->T);
     for (int k = 0; k < 200; k++) {
         uint32_t t0 = (uint32_t)rng_below(&rng, l->T);
         expect_lists(t, l, k % HEADS, t0, 1 + (uint32_t)rng_below(&rng, l->T - t0));
     }
-    kvf_close(t);
 }
 
 static void digest_in(const char *path, char ret[33])
 {
-    struct kvf_trace *t = NULL;
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_digest(t, ret, NULL)));
-    kvf_close(t);
 }
 
 /* Writes all lists in one call, which the library splits if there are many, and in calls of random
@@ -134,15 +117,14 @@ Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
     const unsigned rarity[] = {1, 2, 30, 100000}; /* always; half; rarely; hardly ever */
     const char *path = scratch_path("intervals.kvf");
     for (size_t r = 0; r < sizeof rarity / sizeof *rarity; r++) {
-        struct lists l = draw(r == 1 ? 400 : STEPS, rarity[r], r);
+        SCOPED(release) struct lists l = draw(r == 1 ? 400 : STEPS, rarity[r], r);
         char whole[33], pieces[33];
-        struct rng rng;
         struct kvf_writer *w = begin(path, &seen);
         cr_assert(zero(int, put_some(w, &l, 0, HEADS, 0, l.T)));
         finish_file(w, l.T);
         expect_all(path, &l, r);
         digest_in(path, whole);
-        rng_init(&rng, r);
+        struct rng rng = rng_seeded(r);
         w = begin(path, &seen);
         for (uint32_t at = 0, n; at < l.T; at += n) {
             n = 1 + (uint32_t)rng_below(&rng, 150);
@@ -164,7 +146,6 @@ Test(intervals, any_lists_come_back_however_they_are_cut, .timeout = 100)
             digest_in(path, pieces);
             cr_expect(ne(int, strcmp(whole, pieces), 0));
         }
-        release(&l);
     }
     unlink(path);
 }
@@ -250,12 +231,11 @@ static int write_many(const char *path, uint32_t n)
 Test(intervals, as_many_of_one_token_as_the_limit)
 {
     const char *path = scratch_path("intervals-many.kvf");
-    struct kvf_trace *t = NULL;
     const struct kvf_interval *v = NULL;
     uint32_t end;
     cr_expect(eq(int, write_many(path, KVF_MAX_INTERVALS + 1), KVF_E_LIMIT));
     cr_assert(zero(int, write_many(path, KVF_MAX_INTERVALS)));
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_read_intervals(t, 0, 0, 0, 0, 1, &end, &v, NULL)));
     cr_expect(eq(u32, end, KVF_MAX_INTERVALS));
     cr_expect(eq(u32, v[end - 1].last, 2 * (KVF_MAX_INTERVALS - 1)));
@@ -284,11 +264,10 @@ Test(intervals, columns_that_cannot_hold_intervals_are_refused)
         cr_expect(ne(chr, d.text[0], 0));
         const unsigned char kind[4] = {c[k].dtype, c[k].space, c[k].axis, c[k].flags};
         memcpy(s + 12 + 48, kind, 4);
-        struct maker *m = malloc(sizeof *m);
+        OWNED(free) struct maker *m = malloc(sizeof *m);
         start_with(m, s, n);
         commit(m, 1, 4);
         cr_expect(eq(int, open_it(m, KVF_OPEN_TAIL, &t), KVF_E_CORRUPT), "column %d", k);
-        free(m);
     }
 }
 
@@ -324,7 +303,7 @@ static struct maker *make(const void *payload, size_t n, uint32_t count)
  * record must be readable. */
 static void expect_judged(struct maker *m, bool good, const char *what)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_check c;
     const struct kvf_interval *v = NULL;
     uint32_t end[2] = {9, 9};
@@ -338,7 +317,6 @@ static void expect_judged(struct maker *m, bool good, const char *what)
     cr_expect(eq(int, v != NULL, good), "%s", what);
     cr_expect(zero(int, kvf_read_intervals(t, 0, 0, 1, 3, 2, end, &v, NULL)), "%s", what);
     cr_expect(zero(u32, end[0] + end[1]));
-    kvf_close(t);
     free(m);
 }
 
@@ -373,12 +351,11 @@ Test(intervals, the_reader_judges_what_right_checksums_hide)
 Test(intervals, records_and_columns_of_another_kind)
 {
     struct maker *m = make("\1\0\0\0\5\0\0\0\5\0\0\0", 12, 1);
-    struct kvf_trace *t = NULL;
     const struct kvf_interval *v = NULL;
     const void *view;
     uint32_t end;
     double wide;
-    cr_assert(zero(int, open_it(m, KVF_OPEN_TAIL, &t)));
+    struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_TAIL);
     cr_expect(eq(int, kvf_read(t, 0, 0, 0, 3, 1, &end, NULL), KVF_E_ARG));
     cr_expect(eq(int, kvf_view(t, 0, 0, 0, 3, 1, &view, NULL), KVF_E_ARG));
     cr_expect(eq(int, kvf_read_f64(t, 0, 0, 0, 3, 1, &wide, NULL), KVF_E_ARG));
@@ -415,18 +392,16 @@ Test(intervals, records_and_columns_of_another_kind)
 Test(intervals, are_read_from_a_tail)
 {
     const char *path = scratch_path("intervals-tail.kvf");
-    struct lists l = draw(50, 3, 1);
+    SCOPED(release) struct lists l = draw(50, 3, 1);
     struct kvf_writer *w = begin(path, &seen), *tail = NULL;
-    struct kvf_trace *t = NULL;
     cr_assert(zero(int, kvf_writer_open_tail(w, &tail, NULL)));
     cr_assert(zero(int, put_some(tail, &l, 0, HEADS, 0, l.T)));
     finish_file(tail, l.T);
     kvf_writer_sync(w);
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     for (int h = 0; h < HEADS; h++)
         expect_lists(t, &l, h, 0, l.T);
     kvf_close(t);
     finish_file(w, 0);
     unlink(path);
-    release(&l);
 }

@@ -1,10 +1,6 @@
 /* test_judge.c - the findings of kvf_judge for traces with correct checksums and impossible
  * contents: one sentence for each kind, and no finding for a valid trace. Also tests the limits of
  * declarations. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "maker.h"
 
 static char heard[8192];
@@ -64,14 +60,12 @@ static void end(struct maker *m, uint32_t steps)
 
 static int judge(struct maker *m)
 {
-    struct kvf_trace *t = NULL;
     int n = -1;
     heard[0] = 0;
     n_heard = 0;
-    cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_judge(t, 1, hear, NULL, &n)));
     cr_expect(eq(int, n, n_heard));
-    kvf_close(t);
     free(m);
     return n;
 }
@@ -227,7 +221,6 @@ Test(judge, records_that_are_too_entangled)
     const struct kvf_shape shape = {1, &two, &two};
     const struct kvf_column c = {"evict_rank", KVF_U32, KVF_SPACE_KV, KVF_AXIS_TOKEN, 0, ""};
     struct kvf_writer *w;
-    struct kvf_trace *t = NULL;
     int n = -1;
     heard[0] = 0;
     cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, &c, 1, NULL, &w, NULL)));
@@ -236,7 +229,7 @@ Test(judge, records_that_are_too_entangled)
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 1, 1, N, 1, 0, (uint32_t[1]){0})));
     cr_assert(zero(int, kvf_writer_commit(w, 1, N)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_assert(zero(int, kvf_judge(t, 0, hear, NULL, &n)));
     cr_expect(ne(ptr, strstr(heard, "too entangled to be judged"), NULL), "%s", heard);
     kvf_close(t);
@@ -247,10 +240,8 @@ Test(judge, records_that_are_too_entangled)
 
 static int check_size(struct maker *m, struct kvf_diag *d)
 {
-    struct kvf_trace *t = NULL;
-    cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_STRICT);
     int err = kvf_check_size(t, d);
-    kvf_close(t);
     free(m);
     return err;
 }
@@ -288,7 +279,7 @@ Test(declared, columns_that_decode_to_too_much)
     enum { N = 70 };
     struct kvf_check check;
     struct kvf_diag d = {""};
-    struct maker *m = with_columns(2, 4, &one, 1);
+    OWNED(free) struct maker *m = with_columns(2, 4, &one, 1);
     for (uint32_t i = 0; i < N; i++) { /* 70 times 16 MiB in 8 KB */
         struct record r = column(1 << 22, 1 << 24, 4, CODEC_CONSTANT);
         r.t0 = i << 10;
@@ -297,5 +288,4 @@ Test(declared, columns_that_decode_to_too_much)
     end(m, 1);
     cr_expect(ne(int, kvf_verify(as_file(m->p, m->n), 1, &check, &d), KVF_OK));
     cr_expect(ne(ptr, strstr(d.text, "no record of a run"), NULL), "%s", d.text);
-    free(m);
 }

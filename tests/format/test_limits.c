@@ -1,11 +1,5 @@
 /* test_limits.c - all limits in docs/reference/format.md, section 12, on writing and on reading:
  * the limit is accepted, and one more is rejected. Intervals and blobs have separate tests. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "libtrace/writer.h"
 #include "maker.h"
 
@@ -16,15 +10,13 @@ static int open_writer(int layers, uint16_t kv, uint16_t query, const struct kvf
 {
     const char *path = scratch_path("limits.kvf");
     const struct kvf_writer_options o = {.existing = KVF_OVERWRITE, .only_whole = true};
+    OWNED(free)
     uint16_t *n_kv = malloc(((size_t)layers + 1) * 2), *n_query = malloc(((size_t)layers + 1) * 2);
-    struct kvf_writer *w = NULL;
+    OWNED(kvf_writer_abandon) struct kvf_writer *w = NULL;
     for (int l = 0; l < layers; l++)
         n_kv[l] = kv, n_query[l] = query;
     const struct kvf_shape s = {layers, n_kv, n_query};
     int err = kvf_writer_open(path, "{}", &s, c, n, &o, &w, NULL);
-    kvf_writer_abandon(w);
-    free(n_kv);
-    free(n_query);
     return err;
 }
 
@@ -57,13 +49,11 @@ Test(limits, of_the_shape_and_the_columns_on_writing)
 
 static int open_schema(const unsigned char *s, size_t n)
 {
-    struct maker *m = malloc(sizeof *m);
-    struct kvf_trace *t = NULL;
+    OWNED(free) struct maker *m = malloc(sizeof *m);
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     start_with(m, s, n);
     commit(m, 1, 0);
     int err = open_it(m, KVF_OPEN_TAIL, &t);
-    kvf_close(t);
-    free(m);
     return err;
 }
 
@@ -135,10 +125,9 @@ Test(limits, of_steps_on_writing)
 Test(limits, of_steps_on_reading)
 {
     for (uint32_t more = 0; more < 2; more++) {
-        struct kvf_trace *t = NULL;
         struct maker *m = start();
         commit(m, 1, KVF_MAX_STEPS + more);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         cr_expect(eq(u32, kvf_n_steps(t), more ? 0 : KVF_MAX_STEPS));
         kvf_close(t);
         free(m);
@@ -160,7 +149,6 @@ Test(limits, of_notes_on_writing)
 {
     const char *path = scratch_path("limits-notes.kvf");
     char key[KVF_MAX_KEY + 2], *json = malloc(KVF_MAX_META + 2);
-    struct kvf_trace *t = NULL;
     struct kvf_writer *w = begin(path);
     memset(json, '1', KVF_MAX_META + 1);
     json[KVF_MAX_META + 1] = 0;
@@ -173,7 +161,7 @@ Test(limits, of_notes_on_writing)
     cr_expect(zero(int, kvf_writer_note(w, key, json)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, 0)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_STRICT, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     const char *note = kvf_note(t, key);
     cr_expect(note && strcmp(note, json) == 0);
     kvf_close(t);
@@ -187,16 +175,13 @@ Test(limits, of_notes_on_reading)
     for (int i = 0; i < 3; i++) {
         size_t n = length[i];
         unsigned char p[KVF_MAX_KEY + 8] = {0};
-        struct kvf_trace *t = NULL;
-        struct maker *m = start();
+        OWNED(free) struct maker *m = start();
         memset(p, 'k', n);
         memcpy(p + n + 1, "{}", 2);
         put(m, (struct record){.type = REC_NOTE, .raw_len = n + 3, .stored_len = n + 3}, p, n + 3);
         commit(m, 1, 0);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         cr_expect(eq(int, kvf_note(t, (const char *)p) != NULL, n == KVF_MAX_KEY), "%zu", n);
-        kvf_close(t);
-        free(m);
     }
 }
 
@@ -205,9 +190,9 @@ Test(limits, of_notes_on_reading)
 static int open_meta(size_t n)
 {
     size_t at = FILE_HEADER, schema = 8;
-    unsigned char *p = calloc(n + 1024, 1);
+    OWNED(free) unsigned char *p = calloc(n + 1024, 1);
     struct record r = {.type = REC_META, .flags = REC_CRITICAL, .salt = SALT, .offset = at};
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     file_header_write(p, &(struct hash128){.low = SALT});
     r.link = hash64(p, FILE_HEADER);
     r.raw_len = r.stored_len = n;
@@ -222,8 +207,6 @@ static int open_meta(size_t n)
         r.raw_len = r.stored_len = schema;
     }
     int err = kvf_open(as_file(p, at), KVF_OPEN_TAIL, &t, NULL);
-    kvf_close(t);
-    free(p);
     return err;
 }
 
@@ -239,16 +222,13 @@ Test(limits, of_the_run_header_on_reading)
 Test(limits, of_chunks_on_reading)
 {
     for (uint32_t more = 0; more < 2; more++) {
-        struct maker *m = start();
-        struct kvf_trace *t = NULL;
+        OWNED(free) struct maker *m = start();
         uint32_t got = 0, n = CHUNK_RAW_LIMIT / 4 + more;
         put(m, column(n, 4 * (uint64_t)n, 4, CODEC_CONSTANT), stored_four, 4);
         commit(m, 1, n);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         cr_expect(eq(int, kvf_read(t, 0, 0, 0, 1, 1, &got, NULL), more ? KVF_E_NOTFOUND : KVF_OK));
         cr_expect(eq(u32, got, more ? 0 : four[0]));
-        kvf_close(t);
-        free(m);
     }
 }
 
@@ -256,14 +236,13 @@ Test(limits, of_chunks_on_reading)
 Test(limits, of_texts_on_writing)
 {
     const char *path = scratch_path("limits-texts.kvf");
-    char *text = calloc(CHUNK_RAW_LIMIT, 1);
+    OWNED(free) char *text = calloc(CHUNK_RAW_LIMIT, 1);
     struct kvf_writer *w = begin(path);
     uint32_t end = CHUNK_RAW_LIMIT - 3;
     cr_expect(eq(int, kvf_write_token_bytes(w, 0, 1, &end, text), KVF_E_LIMIT));
     end--;
     cr_expect(zero(int, kvf_write_token_bytes(w, 0, 1, &end, text)));
     cr_expect(zero(int, kvf_writer_close(w, NULL)));
-    free(text);
     unlink(path);
 }
 
@@ -285,16 +264,13 @@ Test(limits, of_records_on_writing)
 Test(limits, of_records_on_reading)
 {
     for (uint64_t more = 0; more < 2; more++) {
-        struct maker *m = start();
-        struct kvf_trace *t = NULL;
+        OWNED(free) struct maker *m = start();
         uint32_t got[4];
         commit(m, 1, 4);
         m->seq = KVF_MAX_RECORDS - 1 + more;
         put(m, column_of_four(), stored_four, sizeof stored_four);
-        cr_assert(zero(int, open_it(m, KVF_OPEN_SALVAGE, &t)));
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_SALVAGE);
         cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL), more ? KVF_E_NOTFOUND : KVF_OK));
-        kvf_close(t);
-        free(m);
     }
 }
 
@@ -315,8 +291,7 @@ Test(limits, of_features_on_appending)
         unsigned char *p = slurp(part, &n);
         p[20] = (unsigned char)!known;
         put_le(p + 60, crc32c(0, p, 60), 4);
-        FILE *f = fopen(part, "wb");
-        cr_assert(f && fwrite(p, 1, n, f) == n && fclose(f) == 0);
+        write_whole(part, p, n);
         free(p);
         w = NULL;
         int err = kvf_writer_open(path, "{}", &s, &nll, 1, &o, &w, NULL);

@@ -1,21 +1,14 @@
 /* test_map.c - a mapped trace gives the same contents as one that is read, and uncompressed data
  * without a copy. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "libtrace/layout.h"
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 static struct kvf_trace *map_or_die(const char *path)
 {
     struct kvf_trace *t = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_open_mapped(path, KVF_OPEN_TAIL, &t, &d)), "%s", d.text);
+    succeeds(kvf_open_mapped(path, KVF_OPEN_TAIL, &t, &d));
     return t;
 }
 
@@ -157,7 +150,7 @@ Test(map, damage_is_noticed_before_a_value_is_given_out)
     const char *path = scratch_path("map-damage.kvf");
     size_t n;
     cr_assert(zero(int, tiny_create(path)));
-    unsigned char *file = slurp(path, &n);
+    OWNED(free) unsigned char *file = slurp(path, &n);
     unlink(path);
     for (size_t i = 0; i < n; i += 3) {
         struct kvf_trace *t = NULL;
@@ -168,7 +161,6 @@ Test(map, damage_is_noticed_before_a_value_is_given_out)
         kvf_close(t);
         file[i] ^= 0x10;
     }
-    free(file);
 }
 
 /* As documented in the header, access to a missing part of a truncated file ends the process. */

@@ -2,18 +2,12 @@
  * repair, save a tail or compute a digest return this error and no other. They write no incomplete
  * file and leak no memory. This is also tested with full and unreadable disks. The linker's --wrap
  * inserts the calls below between the library and the system. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <kvf/copy.h>
 
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 static struct {
     long allocs, writes, reads; /* calls before the failing one; < 0: no failure */
@@ -103,13 +97,12 @@ static struct kvf_diag why;
 
 static int copy_piece(const struct kvf_piece *p, const char *to)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     int err = kvf_open(in, KVF_OPEN_TAIL, &t, &why);
     if (!err)
         err = kvf_copy(
             &(struct kvf_copy_request){.trace = t, .piece = p, .out = to, .overwrite = true}, &made,
             &why);
-    kvf_close(t);
     return err;
 }
 
@@ -120,13 +113,12 @@ static int whole(void)
 
 static int smallest(void)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     int err = kvf_open(full, KVF_OPEN_TAIL, &t, &why);
     if (!err)
         err = kvf_copy(
             &(struct kvf_copy_request){.trace = t, .out = out, .overwrite = true, .smallest = true},
             &made, &why);
-    kvf_close(t);
     return err;
 }
 
@@ -182,22 +174,20 @@ static int repair_damaged(void)
 
 static int judge(void)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     int n = 0, err = kvf_open(full, KVF_OPEN_TAIL, &t, &why);
     if (!err)
         err = kvf_judge(t, 1, hear, NULL, &n);
-    kvf_close(t);
     return err;
 }
 
 static int digest(void)
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     char text[33];
     int err = kvf_open(full, KVF_OPEN_STRICT, &t, &why);
     if (!err)
         err = kvf_digest(t, text, &why);
-    kvf_close(t);
     return err;
 }
 
@@ -240,7 +230,7 @@ static int state_beside(void)
 {
     struct kvf_writer *w = NULL, *tail = NULL;
     struct kvf_check c;
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     tiny_plain = true;
     int n = 0, err = tiny_open(out, &w, &why);
     if (!err)
@@ -261,7 +251,6 @@ static int state_beside(void)
     cr_assert(err || kvf_n_steps(t) == tiny_steps[2]); /* never the older state instead */
     if (!err)
         err = kvf_judge(t, 1, hear, NULL, &n);
-    kvf_close(t);
     return err;
 }
 
@@ -277,24 +266,21 @@ static void prepare(void)
     tiny_plain = false;
     cr_assert(zero(int, tiny_create(full)));
     cr_assert(zero(int, tiny_create(cut)));
-    unsigned char *p = slurp(cut, &n);
+    OWNED(free) unsigned char *p = slurp(cut, &n);
     p[n / 2] ^= 1; /* damage in the middle, and no end */
-    FILE *f = fopen(cut, "wb");
-    cr_assert(f && fwrite(p, 1, n - 70, f) == n - 70 && fclose(f) == 0);
-    free(p);
+    write_whole(cut, p, n - 70);
 }
 
 /* Returns the digest of the result; "" if there is no result. */
 static const char *content(void)
 {
     static char text[33];
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     text[0] = 0;
     if (access(out, F_OK) == 0) {
         cr_assert(zero(int, kvf_open(out, KVF_OPEN_STRICT, &t, NULL)));
         cr_assert(zero(int, kvf_digest(t, text, NULL)));
     }
-    kvf_close(t);
     return text;
 }
 

@@ -1,17 +1,13 @@
 /* test_pieces.c - pieces of traces: their names, numbers and errors, and which pieces can be
  * joined. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <kvf/copy.h>
 #include <kvf/schema.h>
 
 #include "maker.h"
 #include "paths.h"
+
+TestSuite(pieces, .init = names, .fini = remove_all);
+TestSuite(join, .init = names, .fini = remove_all);
 
 enum { T = 8, LAYERS = 2, HEADS = 2, GROUP = 2 };
 
@@ -68,9 +64,7 @@ static void make(const char *path, const struct made *m)
     const struct kvf_shape shape = {LAYERS, n_kv, n_query};
     const struct kvf_writer_options o = {.existing = KVF_OVERWRITE, .run = m->run};
     struct kvf_writer *w;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_writer_open(path, m->meta, &shape, columns, m->n_columns, &o, &w, &d)),
-              "%s", d.text);
+    succeeds(kvf_writer_open(path, m->meta, &shape, columns, m->n_columns, &o, &w, &d));
     for (int c = 0; c < m->n_columns; c++)
         if (c <= HITS_OF)
             write_heads(w, m, c);
@@ -82,15 +76,7 @@ static void make(const char *path, const struct made *m)
     if (m->unclosed)
         kvf_writer_abandon(w);
     else
-        cr_assert(zero(int, kvf_writer_close(w, &d)), "%s", d.text);
-}
-
-static struct kvf_trace *opened(const char *path)
-{
-    struct kvf_trace *t = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, &d)), "%s", d.text);
-    return t;
+        succeeds(kvf_writer_close(w, &d));
 }
 
 static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const char *to,
@@ -104,22 +90,20 @@ static int copy_trace(struct kvf_trace *t, const struct kvf_piece *piece, const 
 static int take(const char *from, struct kvf_piece p, const char *to, struct kvf_diag *d)
 {
     struct kvf_copied made;
-    struct kvf_trace *t = opened(from);
+    OWNED(kvf_close) struct kvf_trace *t = opened(from, KVF_OPEN_TAIL);
     int err = copy_trace(t, &p, to, true, &made, d);
-    kvf_close(t);
     return err;
 }
 
 static void taken(const char *from, struct kvf_piece p, const char *to)
 {
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, take(from, p, to, &d)), "%s", d.text);
+    succeeds(take(from, p, to, &d));
 }
 
 static int join(const char *a, const char *b, struct kvf_diag *d)
 {
     struct kvf_copied made;
-    struct kvf_trace *t[2] = {opened(a), opened(b)};
+    struct kvf_trace *t[2] = {opened(a, KVF_OPEN_TAIL), opened(b, KVF_OPEN_TAIL)};
     int err = kvf_copy(
         &(struct kvf_copy_request){.part = t, .n_parts = 2, .out = out, .overwrite = true}, &made,
         d);
@@ -146,10 +130,9 @@ Test(pieces, names_of_heads_and_tokens_are_numbered_anew)
                                        "query.pre.L0H1.d00", "shadow.residual_error.L0",
                                        "received.x"};
     static const int was[] = {0, 1, 2, 4, 6, 8};
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){2, 7, heads}, out);
-    struct kvf_trace *t = opened(out);
+    struct kvf_trace *t = opened(out, KVF_OPEN_TAIL);
     float v[5];
     cr_assert(eq(int, kvf_n_columns(t), 6));
     for (int c = 0; c < 6; c++)
@@ -162,31 +145,28 @@ Test(pieces, names_of_heads_and_tokens_are_numbered_anew)
     cr_expect(eq(int, kvf_n_layers(t), 1));
     cr_expect(eq(int, kvf_n_heads(t, 0, KVF_SPACE_QUERY), GROUP));
     kvf_close(t);
-    remove_all();
 }
 
 Test(pieces, a_head_before_others_of_its_layer)
 {
     static const unsigned char heads[] = {1, 0, 1, 0};
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){0, 0, heads}, out);
-    struct kvf_trace *t = opened(out); /* L1H2, L1H3 are removed, L1H0 and L0H0 stay */
+    struct kvf_trace *t = opened(out,
+                                 KVF_OPEN_TAIL); /* L1H2, L1H3 are removed, L1H0 and L0H0 stay */
     cr_expect(lt(int, kvf_find(t, "received.L1H2.3"), 0));
     cr_expect(lt(int, kvf_find(t, "query.pre.L1H3.d00"), 0));
     cr_expect(ge(int, kvf_find(t, "query.post.L1H0.d00"), 0));
     cr_expect(ge(int, kvf_find(t, "received.L0H0.2"), 0));
     kvf_close(t);
-    remove_all();
 }
 
 Test(pieces, steps_that_are_values_count_from_the_piece)
 {
     uint32_t v[T];
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){3, 0, NULL}, out);
-    struct kvf_trace *t = opened(out);
+    struct kvf_trace *t = opened(out, KVF_OPEN_TAIL);
     for (int c = STEPS_OF; c <= HITS_OF; c++) {
         cr_assert(zero(int, kvf_read(t, c, 0, 0, 0, T - 3, v, NULL)));
         for (uint32_t i = 0; i < T - 3; i++)
@@ -194,30 +174,26 @@ Test(pieces, steps_that_are_values_count_from_the_piece)
     }
     kvf_close(t);
     char want[33], got[33];
-    struct kvf_diag d = {""};
     taken(in, (struct kvf_piece){0, 3, NULL}, other); /* and undo it */
     taken(in, (struct kvf_piece){3, 0, NULL}, third);
-    cr_assert(zero(int, join(other, third, &d)), "%s", d.text);
-    struct kvf_trace *whole = opened(in), *again = opened(out);
+    succeeds(join(other, third, &d));
+    struct kvf_trace *whole = opened(in, KVF_OPEN_TAIL), *again = opened(out, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_digest(whole, want, NULL) + kvf_digest(again, got, NULL)));
     cr_expect(zero(int, strcmp(want, got)));
     kvf_close(whole);
     kvf_close(again);
-    remove_all();
 }
 
 Test(pieces, steps_before_the_piece_cannot_be)
 {
     struct made m = usual;
     struct kvf_diag d = {""};
-    names();
     m.evict = 2; /* of token 4 */
     make(in, &m);
     cr_expect(eq(int, take(in, (struct kvf_piece){3, 8, NULL}, out, &d), KVF_E_CORRUPT));
     cr_expect(
         ne(ptr, strstr(d.text, "a step of the column evict_step is 2, which cannot be"), NULL),
         "%s", d.text);
-    remove_all();
 }
 
 /* The first KV head of a layer has no values while other heads have some: they are copied
@@ -226,16 +202,14 @@ Test(pieces, heads_of_which_nothing_is_known)
 {
     struct made m = usual;
     uint32_t v[T];
-    names();
     m.silent = true;
     make(in, &m);
     taken(in, (struct kvf_piece){1, 0, NULL}, out);
-    struct kvf_trace *t = opened(out);
+    struct kvf_trace *t = opened(out, KVF_OPEN_TAIL);
     cr_expect(eq(int, kvf_read(t, STEPS_OF, 1, 0, 0, T - 1, v, NULL), KVF_E_NOTFOUND));
     cr_expect(zero(int, kvf_read(t, STEPS_OF, 1, 1, 0, T - 1, v, NULL)));
     cr_expect(zero(int, kvf_read(t, HITS_OF, 1, 3, 0, T - 1, v, NULL)));
     kvf_close(t);
-    remove_all();
 }
 
 /* ---- errors */
@@ -245,7 +219,6 @@ Test(pieces, ranges_and_heads_that_there_are_not)
     static const uint32_t bad[][2] = {{5, 5}, {6, 2}, {0, 9}, {8, 0}};
     static const unsigned char none[LAYERS * HEADS] = {0};
     struct kvf_diag d = {""};
-    names();
     make(in, &usual);
     for (int k = 0; k < 4; k++) {
         cr_expect(
@@ -260,7 +233,6 @@ Test(pieces, ranges_and_heads_that_there_are_not)
     cr_expect(eq(int, take(other, (struct kvf_piece){0, 3, NULL}, out, &d), KVF_E_NOTFOUND));
     cr_expect(ne(ptr, strstr(d.text, "was not closed"), NULL), "%s", d.text);
     strcat(other, ".unfinished");
-    remove_all();
 }
 
 /* With three query heads for two KV heads, the query heads of one of them are undefined. */
@@ -269,19 +241,15 @@ Test(pieces, query_heads_that_go_with_no_kv_head)
     static const unsigned char heads[] = {1, 0};
     struct kvf_diag d = {""};
     struct kvf_copied made;
-    struct kvf_trace *t = NULL;
-    struct maker *m = start();
+    OWNED(free) struct maker *m = start();
     put(m, column_of_four(), four, sizeof four);
     commit(m, 1, 4);
     qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
     finish(m, m->rec, m->n_rec);
-    names();
-    cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_STRICT);
     int err = copy_trace(t, &(struct kvf_piece){0, 0, heads}, out, false, &made, &d);
     cr_expect(eq(int, err, KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "3 query heads for 2 KV heads"), NULL), "%s", d.text);
-    kvf_close(t);
-    free(m);
 }
 
 Test(pieces, notes_that_are_no_part)
@@ -295,30 +263,26 @@ Test(pieces, notes_that_are_no_part)
         "{\"from\":16777210,\"to\":16777218,\"of\":16777218,\"whole\":\"\"}",
     };
     struct kvf_part p;
-    names();
     for (int k = 0; k < 6; k++) {
         struct made m = usual;
         m.part = note[k];
         make(in, &m);
-        struct kvf_trace *t = opened(in);
+        OWNED(kvf_close) struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
         cr_expect(eq(int, kvf_part(t, &p), KVF_E_NOTFOUND), "%s", note[k]);
-        kvf_close(t);
     }
     struct made m = usual;
     m.part = "{\"from\":1,\"to\":9,\"of\":9,\"whole\":\"\"}";
     make(in, &m);
-    struct kvf_trace *t = opened(in);
+    struct kvf_trace *t = opened(in, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_part(t, &p)));
     cr_expect(p.from == 1 && p.to == 9 && p.of == 9 && !p.whole[0]);
     kvf_close(t);
-    remove_all();
 }
 
 Test(join, what_does_not_belong_together)
 {
     static const unsigned char heads[] = {1, 1, 1, 0};
     struct made m = usual;
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){0, 5, NULL}, other);
     taken(in, (struct kvf_piece){6, 8, NULL}, third);
@@ -337,19 +301,16 @@ Test(join, what_does_not_belong_together)
     make(in, &m);
     taken(in, (struct kvf_piece){5, 8, NULL}, third);
     refused(other, third, KVF_E_ARG, "they are of different runs");
-    remove_all();
 }
 
 /* One of two KV heads of a layer stays in each piece: the numbers are equal, the heads are not. */
 Test(join, other_heads_of_equal_number)
 {
     static const unsigned char first[] = {1, 0, 1, 1}, second[] = {0, 1, 1, 1};
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){0, 5, first}, other);
     taken(in, (struct kvf_piece){5, 8, second}, third);
     refused(other, third, KVF_E_ARG, "");
-    remove_all();
 }
 
 /* Parts with a false claim to be the rest of a trace: closed too early, with other columns, or with
@@ -360,10 +321,9 @@ Test(join, parts_that_lie)
     struct kvf_part p;
     struct made m = usual;
     struct kvf_diag d = {""};
-    names();
     make(in, &usual);
     taken(in, (struct kvf_piece){0, 5, NULL}, other);
-    struct kvf_trace *run = opened(other);
+    struct kvf_trace *run = opened(other, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_part(run, &p)));
     snprintf(said, sizeof said, "{\"from\":5,\"to\":8,\"of\":8,\"whole\":\"%s\"}", p.whole);
     m = (struct made){"{}", said, run, COLUMNS, 3, 5, KVF_NEVER, true, false};
@@ -377,7 +337,6 @@ Test(join, parts_that_lie)
     taken(in, (struct kvf_piece){5, 8, NULL}, third); /* the correct part */
     cr_expect(zero(int, join(other, third, &d)), "%s", d.text);
     unlink(out);
-    remove_all();
 }
 
 /* Another trace of the run, with different values, claims to be the rest. */
@@ -386,11 +345,10 @@ Test(join, a_rest_of_other_values)
     struct made m = usual;
     struct kvf_part p;
     char said[128];
-    names();
     m.n_columns = 2; /* no column name contains a token */
     make(in, &m);
     taken(in, (struct kvf_piece){0, 5, NULL}, other);
-    struct kvf_trace *run = opened(other);
+    struct kvf_trace *run = opened(other, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_part(run, &p)));
     for (int k = 0; k < 3; k++) {
         uint32_t of = k == 1 ? 9 : 8;
@@ -404,7 +362,6 @@ Test(join, a_rest_of_other_values)
             refused(other, third, KVF_E_ARG, "they are of different traces");
     }
     kvf_close(run);
-    remove_all();
 }
 
 /* A damaged text is an error, like a damaged value: a piece must not omit it silently. */
@@ -412,11 +369,9 @@ Test(pieces, texts_that_are_damaged)
 {
     static const char texts[] = "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0abcd";
     struct kvf_copied made;
-    names();
     for (int wrong = 0; wrong < 2; wrong++) {
-        struct kvf_trace *t = NULL;
         struct kvf_diag d = {""};
-        struct maker *m = start();
+        OWNED(free) struct maker *m = start();
         unlink(out);
         put(m, column_of_four(), four, sizeof four);
         struct record *r = put(
@@ -427,12 +382,9 @@ Test(pieces, texts_that_are_damaged)
         qsort(m->rec, m->n_rec, sizeof *m->rec, record_compare);
         finish(m, m->rec, m->n_rec);
         m->p[at] ^= (unsigned char)wrong;
-        cr_assert(zero(int, open_it(m, KVF_OPEN_STRICT, &t)));
+        OWNED(kvf_close) struct kvf_trace *t = opened(as_file(m->p, m->n), KVF_OPEN_STRICT);
         int err = copy_trace(t, &(struct kvf_piece){1, 3, NULL}, out, false, &made, &d);
         cr_expect(eq(int, err, wrong ? KVF_E_CORRUPT : KVF_OK), "%s", d.text);
         cr_expect(not(wrong && !strstr(d.text, "texts of tokens cannot be read")), "%s", d.text);
-        kvf_close(t);
-        free(m);
     }
-    remove_all();
 }

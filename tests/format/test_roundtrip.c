@@ -1,24 +1,8 @@
 /* test_roundtrip.c - written data read back equal, for every type, length and grouping. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/rng.h"
 #include "libtrace/layout.h"
-#include "tiny.h"
-
-static struct kvf_trace *open_or_die(const char *path, enum kvf_open_mode mode)
-{
-    struct kvf_trace *t = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_open(path, mode, &t, &d)), "%s", d.text);
-    return t;
-}
+#include "tests/format/opened.h"
 
 Test(roundtrip, tiny_trace_comes_back_in_every_mode)
 {
@@ -26,13 +10,12 @@ Test(roundtrip, tiny_trace_comes_back_in_every_mode)
     struct kvf_check c;
     cr_assert(zero(int, tiny_create(path)));
     for (int mode = KVF_OPEN_TAIL; mode <= KVF_OPEN_SALVAGE; mode++) {
-        struct kvf_trace *t = open_or_die(path, (enum kvf_open_mode)mode);
+        OWNED(kvf_close) struct kvf_trace *t = opened(path, (enum kvf_open_mode)mode);
         struct tiny_seen s = tiny_compare(t);
         cr_expect(s.complete);
         cr_expect(not(s.wrong));
         cr_expect(eq(int, s.heads, 1 + 3 + 4 + 3 + 4 + 1 + 3 + 3)); /* by the shape in tiny.c */
         cr_expect(eq(int, kvf_is_clean(t), 1));
-        kvf_close(t);
     }
     cr_expect(zero(int, kvf_verify(path, 1, &c, NULL)));
     cr_expect(eq(u64, c.bad + c.lost + c.torn, 0));
@@ -44,14 +27,12 @@ Test(roundtrip, equal_calls_give_equal_bytes)
     size_t n, m;
     const char *path = scratch_path("equal.kvf");
     cr_assert(zero(int, tiny_create(path)));
-    unsigned char *a = slurp(path, &n);
+    OWNED(free) unsigned char *a = slurp(path, &n);
     cr_assert(zero(int, tiny_create(path)));
-    unsigned char *b = slurp(path, &m);
+    OWNED(free) unsigned char *b = slurp(path, &m);
     cr_assert(eq(sz, n, m));
     cr_assert(zero(int, memcmp(a, b, n)));
     unlink(path);
-    free(a);
-    free(b);
 }
 
 /* One RUN column of each dtype, with lengths around the limits of chunks (512 KiB raw). */
@@ -63,9 +44,9 @@ static void lengths_of(enum kvf_dtype dtype)
     const uint16_t heads = 1;
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_column col = {"x-c", 0, KVF_SPACE_RUN, KVF_AXIS_STEP, 0, ""};
+    OWNED(free)
     unsigned char *data = malloc((2 * chunk + 7) * width), *got = malloc((2 * chunk + 8) * width);
-    struct rng r;
-    rng_init(&r, (uint64_t)dtype);
+    struct rng r = rng_seeded((uint64_t)dtype);
     col.dtype = (uint8_t)dtype;
     for (size_t i = 0; i < (2 * chunk + 7) * width; i++)
         data[i] = (unsigned char)(rng_next(&r) >> 11);
@@ -79,7 +60,7 @@ static void lengths_of(enum kvf_dtype dtype)
         cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
         cr_assert(zero(int, kvf_writer_commit(w, 1, n)));
         cr_assert(zero(int, kvf_writer_close(w, NULL)));
-        struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+        struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
         cr_assert(eq(u32, kvf_n_steps(t), n));
         memset(got, 0x77, (n + 1) * width);
         cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, n, got, NULL)));
@@ -93,8 +74,6 @@ static void lengths_of(enum kvf_dtype dtype)
         kvf_close(t);
         unlink(path);
     }
-    free(data);
-    free(got);
 }
 
 Test(roundtrip, every_dtype_at_lengths_around_the_chunk_limit)
@@ -114,7 +93,7 @@ static struct kvf_trace *one_column(struct kvf_column col, const void *data, uin
                                         NULL)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, n, 0, data)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     unlink(path);
     return t;
 }
@@ -129,6 +108,7 @@ Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
     uint32_t got[9];
     double v[9];
     int32_t i32[9];
+    OWNED(kvf_close)
     struct kvf_trace *t = one_column((struct kvf_column){"x-f", KVF_F32, 0, 0, 0, ""}, bits, 9);
     cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 9, got, NULL)));
     cr_assert(zero(int, memcmp(got, bits, sizeof bits)));
@@ -139,7 +119,6 @@ Test(roundtrip, floats_keep_their_bits_and_widen_exactly)
     cr_assert(zero(int, kvf_read_i32(t, 0, 0, 0, 0, 9, i32, NULL)));
     cr_expect(eq(i32, i32[0], -1));
     cr_expect(eq(i32, i32[8], 1));
-    kvf_close(t);
 }
 
 /* The maximum value of each type, and "never" for ages. */
@@ -152,6 +131,7 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     put_le(raw, bits, (int)width);
     put_le(raw + width, 1, (int)width);
     copy_le(raw, raw, 2, width); /* in the byte order of this machine */
+    OWNED(kvf_close)
     struct kvf_trace *t = one_column(
         (struct kvf_column){"x-x", (uint8_t)dtype, 0, 0, (uint8_t)flags, ""}, raw, 2);
     cr_assert(zero(int, kvf_read_f64(t, 0, 0, 0, 0, 2, v, NULL)));
@@ -160,7 +140,6 @@ static void greatest(enum kvf_dtype dtype, int flags, uint64_t bits, double want
     cr_expect(eq(i32, i[0], want_i32));
     if (dtype != KVF_F64)
         cr_expect(eq(dbl, v[1], 1.0));
-    kvf_close(t);
 }
 
 Test(roundtrip, greatest_values_and_never)
@@ -198,7 +177,7 @@ Test(roundtrip, heads_may_be_grouped_differently_over_time)
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 2, 10, 10, 0, data)));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 2, 2, 10, 10, 0, data + 20)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     for (int h = 0; h < 4; h++) {
         cr_assert(zero(int, kvf_read(t, 0, 0, h, 0, 20, got, NULL)), "head %d", h);
         cr_expect(zero(int, memcmp(got, data + 10 * h, 10)));
@@ -225,13 +204,13 @@ static struct kvf_trace *two_chunks(const char *path, uint32_t *data)
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 3, 0, LONG, 0, data)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, LONG)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    return open_or_die(path, KVF_OPEN_STRICT);
+    return opened(path, KVF_OPEN_STRICT);
 }
 
 Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
 {
     const char *path = scratch_path("view.kvf");
-    uint32_t *data = malloc(3 * LONG * sizeof *data);
+    OWNED(free) uint32_t *data = malloc(3 * LONG * sizeof *data);
     const uint32_t chunk = (512 << 10) / 4; /* values of a head in its first chunk */
     const uint32_t from[] = {0, 1, chunk - 2, chunk - 1, chunk, LONG - 3}, n[] = {0, 1, 2, 3};
     struct kvf_trace *t = two_chunks(path, data);
@@ -249,7 +228,6 @@ Test(roundtrip, a_view_is_what_is_read_in_one_chunk_or_over_several)
     cr_expect(eq(int, kvf_view(t, 0, 0, 3, 0, 1, &seen, NULL), KVF_E_ARG));
     kvf_close(t);
     unlink(path);
-    free(data);
 }
 
 /* Returns the number of records for n values of three heads. */
@@ -278,12 +256,11 @@ Test(roundtrip, long_chunks_are_cut_between_heads_and_only_a_longer_head_along_t
         uint32_t n, records;
     } cases[] = {{1, 1},    {most / 3, 1}, {most / 3 + 1, 2}, {most / 2, 2}, {most / 2 + 1, 3},
                  {most, 3}, {most + 1, 6}};
-    uint32_t *data = calloc(3 * (size_t)(most + 1), sizeof *data);
+    OWNED(free) uint32_t *data = calloc(3 * (size_t)(most + 1), sizeof *data);
     uint64_t none = records_of(0, data);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect(eq(u64, records_of(cases[i].n, data) - none, cases[i].records), "%u values",
                   cases[i].n);
-    free(data);
 }
 
 struct reading {
@@ -308,7 +285,7 @@ static void *read_many(void *arg)
 Test(roundtrip, readers_that_share_a_trace_read_at_the_same_time)
 {
     const char *path = scratch_path("share.kvf");
-    uint32_t *data = malloc(3 * LONG * sizeof *data);
+    OWNED(free) uint32_t *data = malloc(3 * LONG * sizeof *data);
     struct reading r[3] = {{two_chunks(path, data), data, 0}};
     pthread_t thread[3];
     for (int i = 1; i < 3; i++) {
@@ -329,7 +306,6 @@ Test(roundtrip, readers_that_share_a_trace_read_at_the_same_time)
     cr_expect(eq(int, r[0].wrong, 0));
     kvf_close(r[0].t);
     unlink(path);
-    free(data);
 }
 
 Test(roundtrip, missing_is_an_error_never_zero)
@@ -347,7 +323,7 @@ Test(roundtrip, missing_is_an_error_never_zero)
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 20, 10, 0, data)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, 30)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_expect(eq(int, kvf_read(t, 0, 0, 0, 0, 30, got, &d), KVF_E_NOTFOUND));
     cr_expect(ne(ptr, strstr(d.text, "from 10 on"), NULL), "%s", d.text);
     cr_expect(zero(int, kvf_read(t, 0, 0, 0, 20, 10, got, NULL)));
@@ -384,7 +360,7 @@ Test(roundtrip, an_uncommitted_snapshot_does_not_count)
     cr_expect(eq(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 4, 1, two), KVF_E_ARG));
     cr_assert(zero(int, kvf_write_chunk(w, 0, 0, 0, 1, 0, 8, 2, two)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_expect(eq(u32, kvf_epoch(t), 1));
     cr_assert(zero(int, kvf_read(t, 0, 0, 0, 0, 4, got, NULL)));
     cr_expect(zero(int, memcmp(got, one, 4)));
@@ -395,12 +371,11 @@ Test(roundtrip, an_uncommitted_snapshot_does_not_count)
 
 static int open_with(struct kvf_shape shape, struct kvf_column col, int n, struct kvf_diag *d)
 {
-    struct kvf_writer *w = NULL;
+    OWNED(kvf_writer_abandon) struct kvf_writer *w = NULL;
     struct kvf_column list[2] = {col, col};
     *d = (struct kvf_diag){""};
     int err = kvf_writer_open(scratch_path("args.kvf"), "{}", &shape, list, n,
                               &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, d);
-    kvf_writer_abandon(w);
     return err;
 }
 
@@ -462,7 +437,7 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_diag d = {""};
     struct kvf_writer *w = NULL;
-    char *meta = malloc(limit + 2);
+    OWNED(free) char *meta = malloc(limit + 2);
     memset(meta, ' ', limit);
     meta[0] = '{';
     meta[limit - 1] = '}';
@@ -471,7 +446,7 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     cr_assert(zero(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &options, &w, &d)),
               "%s", d.text);
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_expect(eq(str, (char *)kvf_meta(t), meta));
     kvf_close(t);
     unlink(path);
@@ -479,7 +454,6 @@ Test(roundtrip, a_run_header_as_long_as_the_limit)
     meta[limit + 1] = 0;
     cr_expect(eq(int, kvf_writer_open(path, meta, &shape, tiny_column, 1, &options, &w, &d),
                  KVF_E_LIMIT));
-    free(meta);
 }
 
 /* Texts of more tokens than one record can store, in one call. */
@@ -491,7 +465,7 @@ Test(roundtrip, texts_of_many_tokens)
     const struct kvf_shape shape = {1, &heads, &heads};
     struct kvf_writer *w;
     uint32_t *end = malloc(N * sizeof *end), n = 0;
-    char *text = malloc(N * 8);
+    OWNED(free) char *text = malloc(N * 8);
     for (uint32_t i = 0; i < N; i++) {
         n += (uint32_t)tiny_token(i, text + n);
         end[i] = n;
@@ -502,7 +476,7 @@ Test(roundtrip, texts_of_many_tokens)
     cr_assert(zero(int, kvf_write_token_bytes(w, 0, N, end, text)));
     cr_assert(zero(int, kvf_writer_commit(w, 1, N)));
     cr_assert(zero(int, kvf_writer_close(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     for (uint32_t i = 0; i < N; i++) {
         size_t len, want = end[i] - (i ? end[i - 1] : 0);
         const char *got = kvf_token(t, i, &len);
@@ -512,7 +486,6 @@ Test(roundtrip, texts_of_many_tokens)
     kvf_close(t);
     unlink(path);
     free(end);
-    free(text);
 }
 
 Test(roundtrip, a_check_counts_the_bytes_of_all_columns)
@@ -522,7 +495,7 @@ Test(roundtrip, a_check_counts_the_bytes_of_all_columns)
     uint64_t raw = 0;
     tiny_plain = true; /* only columns of plain values: each as often as it was written */
     cr_assert(zero(int, tiny_create(path)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     for (int c = 0; c < kvf_n_columns(t); c++)
         for (int l = 0; l < kvf_n_layers(t); l++) {
             const struct kvf_column *k = kvf_column(t, c);
@@ -558,7 +531,7 @@ Test(roundtrip, wrong_calls_leave_the_writer_usable)
     for (uint32_t e = 1; e <= TINY_EPOCHS; e++)
         cr_assert(zero(int, tiny_write(w, e)));
     cr_assert(zero(int, tiny_finish(w, NULL)));
-    struct kvf_trace *t = open_or_die(path, KVF_OPEN_STRICT);
+    struct kvf_trace *t = opened(path, KVF_OPEN_STRICT);
     cr_expect(tiny_compare(t).complete);
     kvf_close(t);
     unlink(path);

@@ -1,17 +1,11 @@
 /* test_tail.c - an unclosed trace and its tail are read as one. Closing the trace removes the tail,
  * and a tail that does not match is ignored. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "tiny.h"
+#include "tests/format/opened.h"
 
 enum { FIRST = 40, ALL = 70, STREAM = 0, SNAPSHOT = 1, HEADS = 2 };
 
@@ -53,8 +47,7 @@ static void put_texts(struct kvf_writer *w, uint32_t t0, uint32_t n)
 static void put_tail(struct kvf_writer *w, uint32_t steps)
 {
     struct kvf_writer *tail;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_writer_open_tail(w, &tail, &d)), "%s", d.text);
+    succeeds(kvf_writer_open_tail(w, &tail, &d));
     put_texts(tail, FIRST, steps - FIRST);
     put(tail, STREAM, FIRST, steps - FIRST, steps);
     put(tail, SNAPSHOT, 0, steps, steps);
@@ -68,8 +61,7 @@ static struct kvf_writer *begin_as(enum kvf_existing existing, const char *path,
 {
     const struct kvf_writer_options o = {.existing = existing, .prompt = prompt, .n_prompt = 2};
     struct kvf_writer *w;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_writer_open(path, "{}", &shape, columns, 2, &o, &w, &d)), "%s", d.text);
+    succeeds(kvf_writer_open(path, "{}", &shape, columns, 2, &o, &w, &d));
     return w;
 }
 
@@ -133,10 +125,9 @@ static char *unfinished(const char *path)
 static void expect_all_by_either(const char *path, uint32_t steps)
 {
     for (int either = 0; either < 2; either++) {
-        struct kvf_trace *t;
-        cr_assert(zero(int, kvf_open(either ? unfinished(path) : path, KVF_OPEN_TAIL, &t, NULL)));
+        OWNED(kvf_close)
+        struct kvf_trace *t = opened(either ? unfinished(path) : path, KVF_OPEN_TAIL);
         expect_all(t, steps);
-        kvf_close(t);
     }
 }
 
@@ -179,9 +170,8 @@ Test(tail, what_is_damaged_in_the_trace_is_read_from_its_tail)
     fclose(f);
     expect_all_by_either(path, STEPS);
     unlink(beside(path)); /* proves that the tail was read */
-    struct kvf_trace *t;
     uint32_t got;
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     cr_expect(eq(int, kvf_read(t, STREAM, 0, 0, FIRST, 1, &got, NULL), KVF_E_CORRUPT));
     kvf_close(t);
     unlink(unfinished(path));
@@ -211,25 +201,18 @@ Test(tail, the_closed_trace_does_not_tell_of_tails)
  * read. */
 static void expect_aside(const char *path, const char *what, bool unread)
 {
-    struct kvf_trace *t;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)), "%s", what);
     cr_expect(zero(u32, kvf_n_steps(t)), "%s", what);
     const char *why = kvf_tail_aside(t);
     cr_expect(eq(int, why != NULL, unread), "%s", what);
     bool named = !why || strstr(why, ".tail: ");
     cr_expect(named, "%s: %s", what, why);
-    kvf_close(t);
 }
 
 static void expect_none(const char *path, const char *what)
 {
     expect_aside(path, what, false);
-}
-
-static void write_bytes(const char *path, const unsigned char *p, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    cr_assert(f && fwrite(p, 1, n, f) == n && fclose(f) == 0);
 }
 
 Test(tail, one_that_does_not_fit_is_none)
@@ -246,14 +229,14 @@ Test(tail, one_that_does_not_fit_is_none)
     cr_expect(ne(int, access(tail, F_OK), 0));
     kvf_writer_abandon(w);
     expect_none(path, "no tail");
-    write_bytes(tail, of_other, n);
+    write_whole(tail, of_other, n);
     expect_none(path, "of another run");
     w = begin(path, other);
     kvf_writer_abandon(w);
-    write_bytes(tail, of_other, n - 8);
+    write_whole(tail, of_other, n - 8);
     expect_aside(path, "cut", true);
     of_other[100] ^= 1;
-    write_bytes(tail, of_other, n);
+    write_whole(tail, of_other, n);
     expect_aside(path, "damaged", true);
     of_other[100] ^= 1;
     unlink(tail);
@@ -267,9 +250,8 @@ Test(tail, one_that_does_not_fit_is_none)
     expect_aside(path, "a folder", true);
     cr_expect(eq(int, kvf_verify_tail(path, 0, &c, NULL), KVF_E_IO));
     rmdir(tail);
-    write_bytes(tail, of_other, n);
-    struct kvf_trace *t;
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    write_whole(tail, of_other, n);
+    struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     expect_all(t, ALL);
     cr_expect(not(kvf_tail_aside(t) != NULL));
     kvf_close(t);
@@ -287,24 +269,21 @@ static void count_findings(void *ctx, const char *line)
 /* Checks the findings for an unfinished trace and its tail, with all values. */
 static void expect_findings(const char *path, const char *want)
 {
-    struct kvf_trace *t;
     char text[4096] = "";
     int n = -1;
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    OWNED(kvf_close) struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     cr_assert(zero(int, kvf_judge(t, 1, count_findings, text, &n)));
     cr_expect(eq(str, text, (char *)want));
     cr_expect(eq(int, n != 0, want[0] != 0));
-    kvf_close(t);
 }
 
 Test(tail, it_is_judged_with_its_trace)
 {
     const char *path = scratch_path("judge.kvf");
     struct kvf_writer *w = begin(path, one), *tail;
-    struct kvf_trace *t;
     put_tail(w, ALL);
     expect_findings(path, "");
-    cr_assert(zero(int, kvf_open(path, KVF_OPEN_TAIL, &t, NULL)));
+    struct kvf_trace *t = opened(path, KVF_OPEN_TAIL);
     cr_expect(eq(u64, kvf_held(t, STREAM), HEADS * ALL));
     cr_expect(eq(u64, kvf_held(t, SNAPSHOT), HEADS * ALL));
     cr_expect(zero(int, kvf_check_size(t, NULL)));
@@ -331,7 +310,7 @@ static void expect_verified(const char *path, const unsigned char *p, size_t n, 
 {
     struct kvf_check c;
     struct kvf_diag d = {""};
-    write_bytes(beside(path), p, n);
+    write_whole(beside(path), p, n);
     cr_expect(eq(int, kvf_verify_tail(path, 1, &c, &d), want), "%s", words);
     cr_expect(words[0] ? strstr(d.text, words) != NULL : !d.text[0], "%s: %s", words, d.text);
 }
@@ -363,7 +342,7 @@ Test(tail, it_is_verified)
     kvf_writer_abandon(begin(path, other));
     expect_verified(path, p, n, KVF_OK, "is of another run");
     finish(begin(path, one));
-    write_bytes(beside(path), p, n);
+    write_whole(beside(path), p, n);
     cr_expect(eq(int, kvf_verify_tail(path, 1, &c, NULL), KVF_E_NOTFOUND));
     free(p);
     unlink(path);
@@ -378,7 +357,7 @@ Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
     snprintf(tail, sizeof tail, "%s", beside(path));
     struct kvf_writer *none, *w = begin(path, one);
     finish(w);
-    unsigned char *want = slurp(path, &n);
+    OWNED(free) unsigned char *want = slurp(path, &n);
     unlink(path);
     w = begin(path, one);
     put_tail(w, FIRST + 10);
@@ -403,11 +382,9 @@ Test(tail, a_run_that_goes_on_keeps_the_tail_until_it_is_newer)
     put_texts(w, 0, FIRST);
     put(w, STREAM, 0, FIRST, 0);
     finish(w); /* uncommitted data that are not repeated are cut off */
-    unsigned char *p = slurp(path, &now);
+    OWNED(free) unsigned char *p = slurp(path, &now);
     cr_expect(now == n && memcmp(p, want, n) == 0);
     cr_expect(ne(int, access(tail, F_OK), 0));
-    free(want);
-    free(p);
     unlink(path);
 }
 
@@ -418,7 +395,7 @@ Test(tail, a_link_in_its_place_leads_nowhere)
     snprintf(path, sizeof path, "%s", scratch_path("link.kvf"));
     snprintf(victim, sizeof victim, "%s", scratch_path("victim"));
     snprintf(tail, sizeof tail, "%s", beside(path));
-    write_bytes(victim, (const unsigned char *)"victim", 6);
+    write_whole(victim, (const unsigned char *)"victim", 6);
     struct kvf_writer *w = begin(path, one);
     cr_assert(zero(int, symlink(victim, tail)));
     put_tail(w, ALL);

@@ -1,16 +1,10 @@
 /* test_unfinished.c - the location of a trace before it is closed, the fate of an existing trace
  * with its name, and resumed runs. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "tests/format/tiny.h"
+#include "tests/format/opened.h"
 
 static char path[120], unfinished[140];
 
@@ -48,47 +42,42 @@ static int begin(enum kvf_existing existing, struct kvf_writer **ret, struct kvf
 static void whole(enum kvf_existing existing)
 {
     struct kvf_writer *w;
-    struct kvf_diag d;
-    cr_assert(zero(int, begin(existing, &w, &d)), "%s", d.text);
+    succeeds(begin(existing, &w, &d));
     for (uint32_t e = 1; e <= TINY_EPOCHS; e++)
         cr_assert(zero(int, tiny_write(w, e)));
-    cr_assert(zero(int, tiny_finish(w, &d)), "%s", d.text);
+    succeeds(tiny_finish(w, &d));
 }
 
 static void holds(const char *name, const unsigned char *bytes, size_t n)
 {
     size_t now;
-    unsigned char *p = slurp(name, &now);
+    OWNED(free) unsigned char *p = slurp(name, &now);
     cr_expect(now == n && memcmp(p, bytes, n) == 0, "%s", name);
-    free(p);
 }
 
 /* Returns the epoch of the trace that opens by this name. */
 static uint32_t epoch_of(const char *name)
 {
-    struct kvf_trace *t = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, kvf_open(name, KVF_OPEN_TAIL, &t, &d)), "%s", d.text);
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
+    succeeds(kvf_open(name, KVF_OPEN_TAIL, &t, &d));
     uint32_t epoch = kvf_epoch(t);
-    kvf_close(t);
     return epoch;
 }
 
 Test(unfinished, a_trace_comes_to_its_name_when_it_is_closed)
 {
     struct kvf_writer *w;
-    struct kvf_diag d;
     struct kvf_check c;
-    cr_assert(zero(int, begin(KVF_REFUSE, &w, &d)), "%s", d.text);
+    succeeds(begin(KVF_REFUSE, &w, &d));
     cr_expect(there(unfinished) && !there(path));
     cr_assert(zero(int, tiny_write(w, 1)));
     cr_expect(eq(u32, epoch_of(unfinished), 1));
     cr_expect(eq(u32, epoch_of(path), 1)); /* opens by both names */
-    cr_assert(zero(int, kvf_verify(path, 1, &c, &d)), "%s", d.text);
+    succeeds(kvf_verify(path, 1, &c, &d));
     cr_expect(zero(int, c.clean));
     for (uint32_t e = 2; e <= TINY_EPOCHS; e++)
         cr_assert(zero(int, tiny_write(w, e)));
-    cr_assert(zero(int, tiny_finish(w, &d)), "%s", d.text);
+    succeeds(tiny_finish(w, &d));
     cr_expect(there(path) && !there(unfinished));
     cr_expect(eq(u32, epoch_of(path), TINY_EPOCHS));
 }
@@ -99,7 +88,7 @@ Test(unfinished, what_is_there_is_refused_or_stays_until_the_new_one_is_closed)
     struct kvf_diag d;
     size_t n;
     whole(KVF_REFUSE);
-    unsigned char *old = slurp(path, &n);
+    OWNED(free) unsigned char *old = slurp(path, &n);
     cr_expect(eq(int, begin(KVF_REFUSE, &w, &d), KVF_E_IO));
     cr_expect(strstr(d.text, "--overwrite") != NULL, "%s", d.text);
     cr_assert(zero(int, begin(KVF_OVERWRITE, &w, &d)), "%s", d.text);
@@ -115,7 +104,6 @@ Test(unfinished, what_is_there_is_refused_or_stays_until_the_new_one_is_closed)
     whole(KVF_OVERWRITE);
     holds(path, old, n);
     cr_expect(not(there(unfinished)));
-    free(old);
 }
 
 Test(unfinished, a_second_writer_is_refused_at_once)
@@ -135,15 +123,14 @@ Test(unfinished, a_second_writer_is_refused_at_once)
 Test(unfinished, what_nothing_came_to_is_dropped_unless_it_is_gone_on_with)
 {
     struct kvf_writer *w;
-    struct kvf_diag d;
-    cr_assert(zero(int, begin(KVF_REFUSE, &w, &d)), "%s", d.text);
+    succeeds(begin(KVF_REFUSE, &w, &d));
     cr_expect(there(unfinished));
     kvf_writer_drop(w);
     cr_expect(not(there(unfinished)));
-    cr_assert(zero(int, begin(KVF_REFUSE, &w, &d)), "%s", d.text);
+    succeeds(begin(KVF_REFUSE, &w, &d));
     cr_assert(zero(int, tiny_write(w, 1)));
     kvf_writer_abandon(w);
-    cr_assert(zero(int, begin(KVF_RESUME, &w, &d)), "%s", d.text);
+    succeeds(begin(KVF_RESUME, &w, &d));
     kvf_writer_drop(w);
     cr_expect(eq(u32, epoch_of(unfinished), 1));
     kvf_writer_drop(NULL);
@@ -192,7 +179,7 @@ Test(unfinished, going_on_ends_with_the_same_bytes)
 {
     size_t n;
     whole(KVF_REFUSE);
-    unsigned char *want = slurp(path, &n);
+    OWNED(free) unsigned char *want = slurp(path, &n);
     for (uint32_t e = 0; e <= TINY_EPOCHS; e++) {
         unlink(path);
         die_after(e);
@@ -205,7 +192,6 @@ Test(unfinished, going_on_ends_with_the_same_bytes)
     struct kvf_diag d;
     cr_expect(eq(int, begin(KVF_RESUME, &w, &d), KVF_E_IO));
     cr_expect(strstr(d.text, "nothing to go on with") != NULL, "%s", d.text);
-    free(want);
 }
 
 Test(unfinished, a_closed_one_is_replaced_only_when_asked)
@@ -215,11 +201,10 @@ Test(unfinished, a_closed_one_is_replaced_only_when_asked)
     struct kvf_diag d;
     size_t n, n_left;
     whole(KVF_REFUSE);
-    unsigned char *want = slurp(path, &n);
-    FILE *f = fopen(path, "wb");
-    cr_assert(f && fwrite(older, sizeof older, 1, f) == 1 && fclose(f) == 0);
+    OWNED(free) unsigned char *want = slurp(path, &n);
+    write_whole(path, older, sizeof older);
     die_after(1);
-    unsigned char *left = slurp(unfinished, &n_left);
+    OWNED(free) unsigned char *left = slurp(unfinished, &n_left);
     cr_expect(eq(int, begin(KVF_RESUME, &w, &d), KVF_E_IO));
     cr_expect(strstr(d.text, "--overwrite") != NULL, "%s", d.text);
     holds(path, older, sizeof older);
@@ -230,8 +215,6 @@ Test(unfinished, a_closed_one_is_replaced_only_when_asked)
     whole(KVF_RESUME_OVERWRITE);
     holds(path, want, n);
     cr_expect(not(there(unfinished)));
-    free(want);
-    free(left);
 }
 
 Test(unfinished, another_run_does_not_go_on_with_it)
@@ -241,7 +224,7 @@ Test(unfinished, another_run_does_not_go_on_with_it)
     const struct kvf_writer_options resume = {.existing = KVF_RESUME};
     size_t n;
     die_after(2);
-    unsigned char *before = slurp(unfinished, &n);
+    OWNED(free) unsigned char *before = slurp(unfinished, &n);
     cr_expect(eq(int,
                  kvf_writer_open(path, "{\"other\":1}", &tiny_shape, tiny_column, TINY_COLUMNS,
                                  &resume, &w, &d),
@@ -257,7 +240,6 @@ Test(unfinished, another_run_does_not_go_on_with_it)
         holds(unfinished, before, n);
     }
     whole(KVF_RESUME); /* no data were lost */
-    free(before);
 }
 
 static int contender(void)
@@ -278,7 +260,7 @@ Test(unfinished, of_many_writers_those_who_win_leave_a_whole_trace, .timeout = 6
     const int rounds = asked ? (int)strtol(asked, NULL, 10) : 30;
     size_t n, won = 0, lost = 0;
     whole(KVF_REFUSE);
-    unsigned char *want = slurp(path, &n);
+    OWNED(free) unsigned char *want = slurp(path, &n);
     for (int round = 0; round < rounds; round++) {
         int writers = 2 + round % 7, winners = 0;
         for (int i = 0; i < writers; i++)
@@ -298,5 +280,4 @@ Test(unfinished, of_many_writers_those_who_win_leave_a_whole_trace, .timeout = 6
         cr_expect(not(there(unfinished)));
     }
     fprintf(stderr, "%zu writers won, %zu were refused\n", won, lost);
-    free(want);
 }

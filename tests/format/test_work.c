@@ -1,10 +1,5 @@
 /* test_work.c - files with correct checksums that are expensive to check: work and memory of a
  * check are bounded by the file size. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <zstd.h>
 
@@ -86,7 +81,7 @@ Test(work, a_hundred_thousand_notes)
 Test(work, more_than_anybody_decodes)
 {
     enum { RAW = 16 << 20, N = 300 };
-    struct maker *m = start();
+    OWNED(free) struct maker *m = start();
     struct kvf_check c;
     struct kvf_diag d = {""};
     unsigned char *zeros = calloc(1, RAW), z[4096];
@@ -100,5 +95,4 @@ Test(work, more_than_anybody_decodes)
     cr_expect(eq(int, kvf_verify(as_file(m->p, m->n), 1, &c, &d), KVF_E_LIMIT));
     cr_expect(lt(dbl, (double)(clock() - begin) / CLOCKS_PER_SEC, 1));
     cr_expect(strstr(d.text, "no record of a run") != NULL, "%s", d.text);
-    free(m);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <kvf/trace.h>
+#include "tests/scoped.h"
 
 enum { MOST_LAYERS = 16, MOST_COLUMNS = 64 };
 
@@ -97,8 +98,8 @@ static struct kvf_writer *begin(void)
     uint16_t n_kv[MOST_LAYERS], n_query[MOST_LAYERS];
     struct kvf_writer *w = NULL;
     struct kvf_diag d = {""};
-    char *path = text(), *meta = text();
-    int32_t *prompt = elements(4, &o.n_prompt);
+    OWNED(free) char *path = text(), *meta = text();
+    OWNED(free) int32_t *prompt = elements(4, &o.n_prompt);
     o.prompt = prompt;
     uint32_t flags = number(), layers = number();
     o.plain = flags & 1;
@@ -112,9 +113,6 @@ static struct kvf_writer *begin(void)
     at += n * sizeof *column;
     const struct kvf_shape shape = {(int)layers, n_kv, n_query};
     check("open", kvf_writer_open(path, meta, &shape, column, (int)n, &o, &w, &d), &d);
-    free(path);
-    free(meta);
-    free(prompt);
     return w;
 }
 
@@ -140,23 +138,20 @@ static void chunk(struct kvf_writer *w)
 {
     size_t n;
     struct where x = where();
-    void *v = elements(kvf_dtype_size((enum kvf_dtype)column[x.column].dtype), &n);
+    OWNED(free) void *v = elements(kvf_dtype_size((enum kvf_dtype)column[x.column].dtype), &n);
     check("chunk", kvf_write_chunk(w, x.column, x.layer, x.head0, x.n_heads, x.t0, x.n, x.epoch, v),
           NULL);
-    free(v);
 }
 
 static void lists(struct kvf_writer *w)
 {
     size_t n;
     struct where x = where();
-    uint32_t *end = elements(4, &n);
-    struct kvf_interval *v = elements(4, &n);
+    OWNED(free) uint32_t *end = elements(4, &n);
+    OWNED(free) struct kvf_interval *v = elements(4, &n);
     check("intervals",
           kvf_write_intervals(w, x.column, x.layer, x.head0, x.n_heads, x.t0, x.n, x.epoch, end, v),
           NULL);
-    free(end);
-    free(v);
 }
 
 static void texts(struct kvf_writer *w)
@@ -179,20 +174,16 @@ static void blob(struct kvf_writer *w)
     b.t0 = number();
     for (int i = 0; i < KVF_MAX_RANK; i++)
         b.shape[i] = number();
-    char *name = text();
+    OWNED(free) char *name = text();
     snprintf(b.name, sizeof b.name, "%s", name);
-    void *v = elements(kvf_dtype_size((enum kvf_dtype)b.dtype), &n);
+    OWNED(free) void *v = elements(kvf_dtype_size((enum kvf_dtype)b.dtype), &n);
     check("blob", kvf_write_blob(w, &b, packed, v), NULL);
-    free(name);
-    free(v);
 }
 
 static void note(struct kvf_writer *w)
 {
-    char *key = text(), *json = text();
+    OWNED(free) char *key = text(), *json = text();
     check("note", kvf_writer_note(w, key, json), NULL);
-    free(key);
-    free(json);
 }
 
 static void write_all(const unsigned char *end)
@@ -317,7 +308,7 @@ static void show_blobs(struct kvf_trace *t)
         check("blob", kvf_blob(t, i, &b, &d), &d);
         check("blob", kvf_blob_view(t, i, &v, &d), &d);
         size_t n = kvf_blob_size(&b), width = kvf_dtype_size((enum kvf_dtype)b.dtype);
-        void *copy = room(n);
+        OWNED(free) void *copy = room(n);
         memcpy(copy, v, n);
         turn(copy, n / width, width);
         put(b.name, sizeof b.name);
@@ -329,7 +320,6 @@ static void show_blobs(struct kvf_trace *t)
         for (int k = 0; k < KVF_MAX_RANK; k++)
             put_number(b.shape[k], 4);
         put(copy, n);
-        free(copy);
     }
 }
 
@@ -379,11 +369,10 @@ static void show(struct kvf_trace *t)
     }
     show_blobs(t);
     for (uint32_t keys = number(); keys > 0; keys--) {
-        char *key = text();
+        OWNED(free) char *key = text();
         const char *json = kvf_note(t, key);
         put_number(json != NULL, 1);
         put_text(json, json ? strlen(json) : 0);
-        free(key);
     }
 }
 
@@ -391,16 +380,14 @@ static void read_all(const unsigned char *end)
 {
     struct kvf_diag d = {""};
     while (at < end) {
-        struct kvf_trace *t = NULL;
+        OWNED(kvf_close) struct kvf_trace *t = NULL;
         struct kvf_check c;
-        char *path = text();
+        OWNED(free) char *path = text();
         int mapped = (int)number();
         check("verify", kvf_verify(path, 1, &c, &d), &d);
         d.text[0] = 0;
         check("open", (mapped ? kvf_open_mapped : kvf_open)(path, KVF_OPEN_TAIL, &t, &d), &d);
         show(t);
-        kvf_close(t);
-        free(path);
     }
 }
 
@@ -413,7 +400,7 @@ int main(int argc, char **argv)
         return 2;
     }
     size_t n = (size_t)ftell(f);
-    unsigned char *script = room(n);
+    OWNED(free) unsigned char *script = room(n);
     rewind(f);
     if (fread(script, 1, n, f) != n)
         die("script", KVF_E_IO);
@@ -429,6 +416,5 @@ int main(int argc, char **argv)
     } else {
         write_all(script + n);
     }
-    free(script);
     return 0;
 }

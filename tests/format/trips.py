@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -350,9 +351,8 @@ def batch(program, seeds, folder):
             compare("the package of what %s wrote" % who, seed, Trip.shown(real, trip.keys()), expected)
             questions.append(trip.question(path(who, seed) if trip.closed or trip.r.randint(0, 1) else real))
             want.append((seed, who, expected))
-    with open(os.path.join(folder, "read"), "wb") as f:
-        f.write(b"".join(questions))
-    subprocess.run([*program, "read", f.name, os.path.join(folder, "out")], check=True)
+    Path(os.path.join(folder, "read")).write_bytes(b"".join(questions))
+    subprocess.run([*program, "read", os.path.join(folder, "read"), os.path.join(folder, "out")], check=True)
     with open(os.path.join(folder, "out"), "rb") as f:
         for seed, who, expected in want:
             compare("the library of what %s wrote" % who, seed, f.read(len(expected)), expected)
@@ -370,16 +370,13 @@ def golden(program, root, folder):
     for path in files:
         both = []
         for mapped in (0, 1):
-            with open(os.path.join(folder, "read"), "wb") as f:
-                f.write(sized(path.encode()) + number_of(mapped, 2) + sized(b"result") + sized(b"no such note"))
-            subprocess.run([*program, "read", f.name, out], check=True)
-            with open(out, "rb") as f:
-                both.append(f.read())
+            Path(os.path.join(folder, "read")).write_bytes(sized(path.encode()) + number_of(mapped, 2) + sized(b"result") + sized(b"no such note"))
+            subprocess.run([*program, "read", os.path.join(folder, "read"), out], check=True)
+            both.append(Path(out).read_bytes())
         compare("%s, mapped" % path, 0, *both)
         compare("the package of %s" % path, 0, Trip.shown(path, [b"result", b"no such note"]), both[0])
         shown += both[0]
-    with open(out, "wb") as f:
-        f.write(shown)
+    Path(out).write_bytes(shown)
     print("%d stored files, %d bytes of contents" % (len(files), len(shown)))
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import zipfile
+from pathlib import Path
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -41,15 +42,13 @@ def unpack(out, paths):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         for name, data in read(target).items():
-            with open(os.path.join(folder, os.path.basename(name)), "wb") as f:
-                f.write(data)
+            Path(os.path.join(folder, os.path.basename(name))).write_bytes(data)
 
 
 def pack(target, paths):
     files = read(target)
     for path in paths:
-        with open(path, "rb") as f:
-            files[os.path.basename(path)] = f.read()
+        files[os.path.basename(path)] = Path(path).read_bytes()
     write(target, files)
 
 

@@ -7,6 +7,7 @@
 #include "studies/corpus.h"
 #include "studies/diff.h"
 #include "studies/part.h"
+#include "tests/scoped.h"
 
 /* Limits for corpus sums. A sum costs some microseconds per row, and options can ask for any number
  * of rows: with sanitizers, those of `density --bins 55292` took five seconds. */
@@ -31,11 +32,11 @@ static void walk(const struct table *t)
 static void add_up(const struct any_analysis *x, const struct table *t)
 {
     static const struct corpus_settings settings = {8, 1, CORPUS_AUTO};
-    struct corpus *c = NULL;
-    struct corpus_document *one = NULL;
-    struct table *sums = NULL;
+    OWNED(corpus_destroy) struct corpus *c = NULL;
+    OWNED(corpus_document_destroy) struct corpus_document *one = NULL;
+    OWNED(table_destroy) struct table *sums = NULL;
     struct kvf_diag d = {""};
-    struct buf said = {0};
+    SCOPED(buf_finish) struct buf said = {0};
     MUST(corpus_create(x->a, &x->args, &settings, &c) == KVF_OK);
     MUST(corpus_document_create(c, &one) == KVF_OK);
     corpus_document_begin(one, 5);
@@ -47,21 +48,17 @@ static void add_up(const struct any_analysis *x, const struct table *t)
         walk(sums);
         corpus_describe(c, sums, &said);
     }
-    buf_finish(&said);
-    table_destroy(sums);
-    corpus_document_destroy(one);
-    corpus_destroy(c);
 }
 
 static void analyse(struct source *s)
 {
     struct any_analysis x;
     struct kvf_diag d = {""};
-    struct buf said = {0};
+    SCOPED(buf_finish) struct buf said = {0};
     if (!any_analysis(s, &x))
         return;
     struct any_open o = any_open(s);
-    struct table *t = o.t ? any_run(&x, o.t, &d) : NULL;
+    OWNED(table_destroy) struct table *t = o.t ? any_run(&x, o.t, &d) : NULL;
     if (t) {
         walk(t);
         x.a->describe(t, &said);
@@ -69,8 +66,6 @@ static void analyse(struct source *s)
         if (x.a->pool && table_rows(t) <= MOST_ROWS)
             add_up(&x, t);
     }
-    buf_finish(&said);
-    table_destroy(t);
     any_close(&o);
 }
 
@@ -81,16 +76,15 @@ static void compare(struct source *s, bool parts)
     bool same = take(s, 1) % 2;
     struct kvf_diag d = {""};
     struct any_open a = any_open(s), b = same ? any_open((take(&again, 1), &again)) : any_open(s);
-    struct table *t = NULL;
-    struct buf said = {0};
+    OWNED(table_destroy) struct table *t = NULL;
+    SCOPED(buf_finish) struct buf said = {0};
     bool equal = false;
     if (a.t && b.t && parts) {
-        struct part *p = NULL;
+        OWNED(part_free) struct part *p = NULL;
         int err = part_compare(a.t, b.t, &(struct part_args){NULL, true}, &p, &d);
         MUST(err == KVF_OK || d.text[0]);
         if (!err && part_heads(p, &t, &d) == KVF_OK)
             walk(t);
-        part_free(p);
     } else if (a.t && b.t) {
         int err = diff_compare(a.t, b.t, &(struct diff_args){false}, &t, &equal, &d);
         MUST(err == KVF_OK || d.text[0]);
@@ -99,8 +93,6 @@ static void compare(struct source *s, bool parts)
             diff_describe(t, &said);
         }
     }
-    buf_finish(&said);
-    table_destroy(t);
     any_close(&a);
     any_close(&b);
 }

@@ -6,12 +6,13 @@
 #include "base/utf8.h"
 #include "engine/model/chat.h"
 #include "fuzz.h"
+#include "tests/scoped.h"
 
 /* Returns a model file with only the template. */
 static struct gguf *with_template(const char *text, size_t n)
 {
     static const char key[] = "tokenizer.chat_template";
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     struct kvf_diag d = {""};
     struct gguf *g = NULL;
     char path[64];
@@ -27,7 +28,6 @@ static struct gguf *with_template(const char *text, size_t n)
     int fd = memory_file(b.data, b.len, path);
     MUST(gguf_open(path, &g, &d) == KVF_OK);
     close(fd);
-    buf_finish(&b);
     return g;
 }
 
@@ -45,7 +45,7 @@ static void check_spans(const struct chat_text *t, int n)
 
 static void render(const struct gguf *g, const char *json, size_t n)
 {
-    struct chat_json messages;
+    SCOPED(chat_json_close) struct chat_json messages;
     struct kvf_diag d = {""};
     struct chat_text out;
     int err = chat_json_open(json, n, true, &messages, &d);
@@ -60,14 +60,13 @@ static void render(const struct gguf *g, const char *json, size_t n)
             check_spans(&out, messages.n);
         chat_text_free(&out);
     }
-    chat_json_close(&messages);
 }
 
 /* Checks that written JSON reads back equal. */
 static void check_writer(const char *s, size_t n)
 {
-    struct buf b = {0};
-    struct json *back = NULL;
+    SCOPED(buf_finish) struct buf b = {0};
+    OWNED(json_free) struct json *back = NULL;
     struct kvf_diag d = {""};
     bool clean = utf8_valid(s, n) && (n == 0 || !memchr(s, 0, n));
     json_put_str(&b, s, n);
@@ -77,8 +76,6 @@ static void check_writer(const char *s, size_t n)
         const char *text = json_str(back, NULL);
         MUST(text && strlen(text) == n && memcmp(text, s, n) == 0);
     }
-    json_free(back);
-    buf_finish(&b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

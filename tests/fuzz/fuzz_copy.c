@@ -5,6 +5,7 @@
 
 #include "any_trace.h"
 #include "fuzz.h"
+#include "tests/scoped.h"
 
 enum { MOST_HEADS = 16, PATHS = 4 };
 
@@ -19,14 +20,13 @@ static const char *place(int i)
 
 static void digest_of(const char *path, char ret[33])
 {
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     struct kvf_check c;
     char stored[33];
     MUST(kvf_verify(path, 1, &c, NULL) == KVF_OK && c.clean);
     MUST(kvf_open(path, KVF_OPEN_STRICT, &t, NULL) == KVF_OK);
     MUST(kvf_digest(t, ret, NULL) == KVF_OK && kvf_stored_digest(t, stored) == KVF_OK);
     MUST(strcmp(ret, stored) == 0);
-    kvf_close(t);
 }
 
 /* Checks that a written file is a valid trace, and that a failure has a message and writes no
@@ -111,7 +111,7 @@ static void repair(const char *path)
     struct kvf_copied ret;
     struct kvf_repaired r;
     struct kvf_diag d = {""};
-    struct kvf_trace *t = NULL;
+    OWNED(kvf_close) struct kvf_trace *t = NULL;
     char digest[33], told[33];
     int lines = 0;
     int err = kvf_copy(
@@ -122,7 +122,6 @@ static void repair(const char *path)
         return;
     MUST(kvf_open(path, KVF_OPEN_SALVAGE, &t, NULL) == KVF_OK); /* all announced contents */
     MUST(kvf_stored_digest(t, told) != KVF_OK || strcmp(told, digest) == 0);
-    kvf_close(t);
 }
 
 static unsigned char file[ANY_TRACE_ROOM];

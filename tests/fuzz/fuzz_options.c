@@ -13,6 +13,7 @@
 #include "engine/method/preset.h"
 #include "engine/probe/recorder.h"
 #include "fuzz.h"
+#include "tests/scoped.h"
 
 static void check_method(const char *text, int budget)
 {
@@ -94,7 +95,7 @@ static void check_heads(const char *text)
     if (!t)
         t = small_trace();
     for (enum kvf_space space = KVF_SPACE_KV; space <= KVF_SPACE_QUERY; space++) {
-        struct head_list l = {0};
+        SCOPED(heads_free) struct head_list l = {0};
         struct kvf_diag d = {""};
         int err = heads_select(t, space, text, &l, &d);
         MUST(err == KVF_OK || (err == KVF_E_ARG && d.text[0]));
@@ -102,7 +103,6 @@ static void check_heads(const char *text)
         for (int i = 1; !err && i < l.n; i++)
             MUST(l.layer[i - 1] < l.layer[i]
                  || (l.layer[i - 1] == l.layer[i] && l.index[i - 1] < l.index[i]));
-        heads_free(&l);
     }
 }
 
@@ -134,7 +134,7 @@ static void check_text(const char *text, size_t n)
 static void check_where(const char *text)
 {
     struct trace_facts f = {0};
-    struct where *w = NULL;
+    OWNED(where_free) struct where *w = NULL;
     struct kvf_diag d = {""};
     int err = where_parse(text, &w, &d);
     MUST(err == KVF_OK || (err == KVF_E_ARG && d.text[0]));
@@ -144,14 +144,13 @@ static void check_where(const char *text)
     where_holds(w, &f);
     MUST(where_holds(NULL, &f));
     facts_free(&f);
-    where_free(w);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 2 || n > 4096)
         return 0;
-    char *text = malloc(n - 1);
+    OWNED(free) char *text = malloc(n - 1);
     MUST(text);
     memcpy(text, data + 2, n - 2);
     text[n - 2] = 0;
@@ -165,6 +164,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_where(text);
     else
         check_options(text);
-    free(text);
     return 0;
 }

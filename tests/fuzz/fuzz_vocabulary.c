@@ -8,6 +8,7 @@
 #include "any_tokenizer.h"
 #include "fuzz.h"
 #include "source.h"
+#include "tests/scoped.h"
 
 enum {
     MOST_TOKENS = 64,
@@ -127,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct source s = {data, n};
     struct file f = {.n_pairs = 0};
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     struct kvf_diag d = {""};
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
@@ -149,6 +150,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_text(t, (const char *)s.p, s.n, flags);
     tokenizer_destroy(t);
     buf_finish(&f.pairs);
-    buf_finish(&b);
     return 0;
 }

@@ -3,16 +3,11 @@
 #ifndef KVF_TESTS_GATES_FILE_H
 #define KVF_TESTS_GATES_FILE_H
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "engine/gate/gate.h"
+#include "tests/suite.h"
 
 static inline const struct kernels *reference(void)
 {
@@ -76,7 +71,7 @@ static inline void use(const struct gates *g, const struct gates_model *m)
     enum { MOST = 64 };
     float in[MOST], out[MOST];
     size_t n = gates_scratch(g);
-    float *scratch = MEM_NEW(float, n + 1);
+    OWNED(mem_free) float *scratch = MEM_NEW(float, n + 1);
     scratch[n] = 42;
     for (int i = 0; i < MOST; i++)
         in[i] = 0.25f * (float)(i % 7 - 3);
@@ -95,7 +90,6 @@ static inline void use(const struct gates *g, const struct gates_model *m)
         }
     cr_expect(eq(flt, scratch[n], 42));
     cr_expect(eq(sz, strlen(gates_hash(g)), 32));
-    mem_free(scratch);
 }
 
 /* Opens the gates. Ends the test if the result violates the contract. d contains the message, or
@@ -123,11 +117,10 @@ static inline int try_open(const void *bytes, size_t n, const struct gates_model
 static inline int try_use(const void *bytes, size_t n, const struct gates_model *m,
                           struct kvf_diag *d)
 {
-    struct gates *g;
+    OWNED(gates_close) struct gates *g = NULL;
     int err = try_open(bytes, n, m, &g, d);
     if (!err)
         use(g, m);
-    gates_close(g);
     return err;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "engine/gate/gate.h"
+#include "tests/scoped.h"
 
 enum { GUARD = 16 };
 static const float canary = -1.2345e33f;
@@ -74,7 +75,7 @@ static void show_layer(const struct gates *g, const struct gates_model *m, int l
     for (int t = 0; t < n; t++) {
         bool blocks = gates_kind(g) == GATE_BLOCKS;
         struct area scratch = make_area(gates_scratch(g));
-        struct area out = make_area(blocks ? 2 * (size_t)gates_gate_dim(g) : H);
+        SCOPED(end_area) struct area out = make_area(blocks ? 2 * (size_t)gates_gate_dim(g) : H);
         struct gate_input some = in[t];
         unsigned want = gates_inputs(g);
         some.x = want & GATE_IN_X ? some.x : NULL;
@@ -89,7 +90,6 @@ static void show_layer(const struct gates *g, const struct gates_model *m, int l
             put(out.at, H);
         }
         end_area(&scratch);
-        end_area(&out);
     }
 }
 
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     enum { MOST = 256, STORE = 1 << 20 };
     struct kernels k;
     struct kvf_diag d = {""};
-    struct gates *g = NULL;
+    OWNED(gates_close) struct gates *g = NULL;
     if (argc != 11)
         return 2;
     kernels_init(&k, (unsigned)strtoul(argv[2], NULL, 0) & cpu_flags_detect());
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
            gates_tied(g), gates_inputs(g), gates_gate_dim(g), gates_block_size(g), gates_hash(g));
     int n;
     float *store = MEM_NEW(float, STORE);
-    struct gate_input *in = read_inputs(&m, store, MOST, &n);
+    OWNED(mem_free) struct gate_input *in = read_inputs(&m, store, MOST, &n);
     for (int layer = 0; layer < m.n_layers; layer++) {
         if (gates_kind(g) != GATE_HEADS)
             show_layer(g, &m, layer, in, n);
@@ -146,8 +146,6 @@ int main(int argc, char **argv)
             put(&alpha, 1);
         }
     }
-    mem_free(in);
     mem_free(store);
-    gates_close(g);
     return 0;
 }

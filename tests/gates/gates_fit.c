@@ -11,12 +11,13 @@
 #include "engine/gate/gate.h"
 #include "engine/model/config.h"
 #include "engine/model/model_file.h"
+#include "tests/scoped.h"
 
 static void show_layers(const struct gates *g, const struct model_config *m)
 {
     size_t widest = (size_t)(m->d_model + m->n_heads * m->head_dim);
     float *zeros = MEM_NEW(float, widest), *scratch = MEM_NEW(float, gates_scratch(g));
-    float *out = MEM_NEW(float, (size_t)m->n_kv_heads);
+    OWNED(mem_free) float *out = MEM_NEW(float, (size_t)m->n_kv_heads);
     struct gate_input in = {zeros, zeros, zeros, zeros, zeros, 0};
     for (int l = 0; zeros && scratch && out && l < m->n_layers; l++) {
         if (gates_kind(g) == GATE_BLOCKS)
@@ -27,7 +28,6 @@ static void show_layers(const struct gates *g, const struct model_config *m)
             printf("%.9g%c", (double)(gates_kind(g) == GATE_HEADS ? gates_alpha(g, l, h) : out[h]),
                    h + 1 < m->n_kv_heads ? ' ' : '\n');
     }
-    mem_free(out);
     mem_free(scratch);
     mem_free(zeros);
 }
@@ -36,8 +36,8 @@ int main(int argc, char **argv)
 {
     static struct model_config m;
     struct kernels k;
-    struct gguf *file = NULL;
-    struct gates *g = NULL;
+    OWNED(gguf_close) struct gguf *file = NULL;
+    OWNED(gates_close) struct gates *g = NULL;
     struct kvf_diag d = {""};
     if (argc != 3)
         return 2;
@@ -56,7 +56,5 @@ int main(int argc, char **argv)
     } else {
         fprintf(stderr, "%s\n", d.text);
     }
-    gates_close(g);
-    gguf_close(file);
     return err ? 1 : 0;
 }

@@ -21,6 +21,7 @@ import tempfile
 import warnings
 import zipfile
 import zlib
+from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path += [os.path.join(ROOT, "tests"), os.path.join(ROOT, "python")]
@@ -441,8 +442,7 @@ def views():
 
 def twin(path):
     """Reads the tensors of a safetensors file with only json."""
-    with open(path, "rb") as f:
-        data = f.read()
+    data = Path(path).read_bytes()
     n = int.from_bytes(data[:8], "little")
     header = json.loads(data[8:8 + n])
     meta = header.pop("__metadata__", {})
@@ -457,8 +457,7 @@ def stored(folder):
     found = {}
     for name in sorted(os.listdir(folder)):
         if name.endswith((".pth", ".pt")) and not name.startswith("published"):
-            with open(os.path.join(folder, name), "rb") as f:
-                found[name] = f.read()
+            found[name] = Path(os.path.join(folder, name)).read_bytes()
     return found
 
 
@@ -524,10 +523,8 @@ def command(folder, work):
         return sorted(os.listdir(work))
 
     path = os.path.join(work, "it's a file.pth")
-    with open(os.path.join(folder, "rg10_tied.pth"), "rb") as f:
-        data = f.read()
-    with open(path, "wb") as f:
-        f.write(data)
+    data = Path(os.path.join(folder, "rg10_tied.pth")).read_bytes()
+    Path(path).write_bytes(data)
     for argv in (("info", path), ("run", "-p", "a", "-n", "1", "--raw", "--method", "trimkv", "-B", "8", "--gates", path, "-o", os.path.join(work, "x.kvf"))):
         r = run(*argv)
         words = r.stderr.strip().rpartition("convert it with: ")[2]
@@ -546,8 +543,7 @@ def command(folder, work):
     refused("another format", 2, ["gates", "convert", path, "-o", os.path.join(work, "x.npz")], ".npz is another format")
     refused("another action", 2, ["gates", "show", path], "unknown action")
     named = os.path.join(work, "named.pt")
-    with open(named, "wb") as f:
-        f.write(archive(b"\x80\x02}(" + text("__metadata__") + tensor([2], [1]) + b"u.", {"0": struct.pack("<8f", *range(8))}))
+    Path(named).write_bytes(archive(b"\x80\x02}(" + text("__metadata__") + tensor([2], [1]) + b"u.", {"0": struct.pack("<8f", *range(8))}))
     refused("a tensor named as the metadata", 1, ["gates", "convert", named], "reserves for metadata")
     refused("no file", 2, ["gates", "convert"], "a file is missing")
     refused("none there", 1, ["gates", "convert", os.path.join(work, "none.pt")], "No such file")
@@ -556,8 +552,7 @@ def command(folder, work):
     refused("a pipe", 1, ["gates", "convert", os.path.join(work, "pipe")], "not a regular file")
     before = there()
     for name, data, words in [*((n, archive(p, {"0": bytes(32)}), w) for n, p, w in itertools.islice(calls(), 3)), ("bomb", archive(top(bias=tensor([2], [1])), {"0": bytes(1 << 24)}, method=zipfile.ZIP_DEFLATED), "compressed")]:
-        with open(path, "wb") as f:
-            f.write(data)
+        Path(path).write_bytes(data)
         refused(name, 1, ["gates", "convert", path, "-o", os.path.join(work, "x.safetensors")], words)
         check(name + " writes nothing", there() == before, there())
 
@@ -584,16 +579,14 @@ def configs(folder, work):
     with open(config, "w") as f:
         json.dump({"retention_gate": "rg3"}, f)
     refused("another gate", 1, ["gates", "convert", path, "--overwrite"], "'rg3'", "rg and rg2")
-    with open(config, "wb") as f:
-        f.write(b'{"retention_gate"')
+    Path(config).write_bytes(b'{"retention_gate"')
     check("a broken config.json", run("gates", "convert", path, "--overwrite").returncode == 0 and twin(out)[0] == {"format": "pt"})
     with open(path, "wb") as f:  # types of 2 and 4 bytes: each tensor is aligned
         one = tensor([1], [1], of=storage("1", 1, "torch\nBFloat16Storage"))
         f.write(archive(top(bias=one, linear1_bias=tensor([2], [1]), linear3_bias=one), {"0": bytes(32), "1": b"\x80\x3f"}))
     os.remove(config)
     r, kinds = run("gates", "convert", path, "--overwrite"), {"F32": 4, "BF16": 2}
-    with open(out, "rb") as f:
-        header = json.loads(f.read()[8:].partition(b"}}")[0] + b"}}")
+    header = json.loads(Path(out).read_bytes()[8:].partition(b"}}")[0] + b"}}")
     places = [(x["data_offsets"][0], kinds[x["dtype"]]) for k, x in header.items() if k != "__metadata__"]
     check("aligned", r.returncode == 0 and len(places) == 3 and all(at % n == 0 for at, n in places), r, places)
     for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # only for retention gates

@@ -2,11 +2,9 @@
  * the names of tensors, and the gate values equal those of the same tensors with metadata.
  * $KVF_TORCH is tests/data/torch, written by tests/data/make_torch_gates.py with torch;
  * $KVF_CONVERTED has these files as `kvfate gates convert` writes them. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "base/json.h"
 #include "file.h"
+#include "tests/files.h"
 
 enum { L = 2, G = 4, H = 2, D = 4, D_MODEL = 6, MOST = 1 << 16 };
 
@@ -53,8 +51,7 @@ static struct gates *open_path(const char *path)
 {
     struct gates_model m = model_of(L, D_MODEL);
     struct gates *g = NULL;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, gates_open(path, &m, &g, &d)), "%s", d.text);
+    succeeds(gates_open(path, &m, &g, &d));
     return g;
 }
 
@@ -78,7 +75,7 @@ static void numbers(const struct gates *g, float *out)
     enum { TOKENS = 16, WIDE = G * D };
     float in[5][WIDE];
     unsigned seed = 1;
-    float *scratch = MEM_NEW(float, gates_scratch(g));
+    OWNED(mem_free) float *scratch = MEM_NEW(float, gates_scratch(g));
     for (int t = 0; t < TOKENS; t++) {
         for (int i = 0; i < 5 * WIDE; i++) {
             seed = seed * 1664525u + 1013904223u;
@@ -88,7 +85,6 @@ static void numbers(const struct gates *g, float *out)
         for (int l = 0; l < L; l++)
             gates_eval(g, l, &x, out + (t * L + l) * H, scratch);
     }
-    mem_free(scratch);
 }
 
 Test(converted, numbers_are_those_with_metadata)
@@ -121,19 +117,15 @@ static void read_as_pairs(const char *torch, const char *same)
 {
     enum { N = 16 * L * H };
     char path[4096];
-    static unsigned char bytes[MOST];
+    size_t n;
     float x[N], y[N];
-    FILE *f = fopen(twin_of(path, same), "rb");
-    cr_assert(f != NULL);
-    size_t n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    unsigned char *order = memmem(bytes, n, "\"halves\"", 8);
+    OWNED(mem_free) char *bytes = read_whole(twin_of(path, same), &n);
+    char *order = memmem(bytes, n, "\"halves\"", 8);
     cr_assert(order != NULL);
     memcpy(order, "\"pairs\" ", 8);
     struct gates_model m = model_of(L, D_MODEL);
-    struct kvf_diag d;
     struct gates *a = open_converted(torch), *b;
-    cr_assert(zero(int, try_open(bytes, n, &m, &b, &d)), "%s", d.text);
+    succeeds(try_open(bytes, n, &m, &b, &d));
     numbers(a, x);
     numbers(b, y);
     cr_expect(memcmp(x, y, sizeof x) != 0);
@@ -155,7 +147,7 @@ Test(converted, sizes_are_told)
     for (int i = 0; i < N_PAIRS; i++) {
         char path[4096];
         struct kvf_diag d = {""};
-        struct gates *g = NULL;
+        OWNED(gates_close) struct gates *g = NULL;
         const char *layout = pairs[i].layout;
         bool unsure = strcmp(layout, "rg2") == 0, rg3 = strcmp(layout, "rg3") == 0,
              keys = strcmp(layout, "wgkv") == 0 || rg3, entry = strcmp(layout, "locret") == 0;
@@ -169,7 +161,6 @@ Test(converted, sizes_are_told)
         cr_expect(eq(int, gates_hidden(g), hidden_of(&pairs[i])));
         cr_expect(eq(int, gates_tied(g), pairs[i].tied));
         cr_expect(zero(int, strcmp(gates_meta(g), "{\"format\":\"pt\"}")));
-        gates_close(g);
     }
 }
 
@@ -225,28 +216,24 @@ Test(converted, rg_and_rg2_are_told_apart)
         char path[4096];
         struct kvf_diag d = {""};
         struct gates_model m = model_of(L, cases[i].d_model);
-        struct gates *g = NULL;
+        OWNED(gates_close) struct gates *g = NULL;
         int err = gates_open(path_of(path, cases[i].name, true), &m, &g, &d);
         cr_expect(eq(int, err, *cases[i].word ? KVF_E_FORMAT : KVF_OK), "case %zu: %s", i, d.text);
         cr_expect(zero(int, strcmp(g ? gates_layout(g) : "", cases[i].layout)), "case %zu", i);
         cr_expect(strstr(d.text, cases[i].word) != NULL, "case %zu: %s", i, d.text);
-        gates_close(g);
     }
 }
 
 /* Without the metadata entry of converted files, the meaning of the tensors is unknown. */
 Test(converted, other_files_need_metadata)
 {
-    static unsigned char bytes[MOST];
+    size_t n;
     char path[4096];
     struct gates_model m = model_of(L, D_MODEL);
     struct kvf_diag d;
     struct gates *g = NULL;
-    FILE *f = fopen(path_of(path, "rg", true), "rb");
-    cr_assert(f != NULL);
-    size_t n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    unsigned char *at = memmem(bytes, n, "\"pt\"", 4);
+    OWNED(mem_free) char *bytes = read_whole(path_of(path, "rg", true), &n);
+    char *at = memmem(bytes, n, "\"pt\"", 4);
     cr_assert(at != NULL);
     memcpy(at, "\"np\"", 4);
     cr_expect(eq(int, try_open(bytes, n, &m, &g, &d), KVF_E_FORMAT));
@@ -280,7 +267,7 @@ static double published_token(const struct gates *g, int layer, const struct jso
 {
     double x[D_MODEL], key[D], value[D], want[H], worst = 0;
     float in[3][H * D], width[D_MODEL], out[H];
-    float *scratch = MEM_NEW(float, gates_scratch(g));
+    OWNED(mem_free) float *scratch = MEM_NEW(float, gates_scratch(g));
     row_of(json_at(json_get(of, "x"), t), D_MODEL, x);
     for (int i = 0; i < D_MODEL; i++)
         width[i] = (float)x[i];
@@ -296,7 +283,6 @@ static double published_token(const struct gates *g, int layer, const struct jso
     row_of(json_at(json_get(of, "log_beta"), t), H, want);
     for (int h = 0; h < H; h++)
         worst = fmax(worst, fabs(out[h] - want[h]) / fabs(want[h]));
-    mem_free(scratch);
     return worst;
 }
 
@@ -305,10 +291,9 @@ static double published_token(const struct gates *g, int layer, const struct jso
 Test(converted, numbers_are_those_of_the_published_code)
 {
     static unsigned char bytes[MOST];
-    struct json *root = NULL;
-    struct kvf_diag d = {""};
+    OWNED(json_free) struct json *root = NULL;
     size_t n = load("published.json", bytes);
-    cr_assert(zero(int, json_parse((char *)bytes, n, &root, &d)), "%s", d.text);
+    succeeds(json_parse((char *)bytes, n, &root, &d));
     int seen = 0;
     for (const struct json *c = json_first(json_get(root, "cases")); c; c = json_next(c), seen++) {
         const char *file = json_str(json_get(c, "file"), ""),
@@ -316,7 +301,7 @@ Test(converted, numbers_are_those_of_the_published_code)
         const struct json *positions = json_get(c, "positions");
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
-        struct gates *g = open_converted(name);
+        OWNED(gates_close) struct gates *g = open_converted(name);
         cr_expect(zero(int, strcmp(gates_layout(g), kind)), "%s: %s", file, gates_layout(g));
         for (int l = 0; l < L; l++)
             for (int t = 0; t < json_len(positions); t++) {
@@ -324,8 +309,6 @@ Test(converted, numbers_are_those_of_the_published_code)
                 double off = published_token(g, l, json_at(json_get(c, "layers"), l), t, pos);
                 cr_expect(off < 2e-5, "%s: layer %d, token %d off by %g", file, l, t, off);
             }
-        gates_close(g);
     }
     cr_expect(eq(int, seen, 4));
-    json_free(root);
 }

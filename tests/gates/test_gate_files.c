@@ -1,7 +1,5 @@
 /* test_gate_files.c - damaged, hostile and foreign gate files are rejected with a message, or are
  * harmless. $KVF_GATES has one small file of each layout. */
-#include <stdlib.h>
-
 #include "file.h"
 
 static const char *const layouts[] = {"rg",   "rg2",    "rg3", "rg10", "linear", "rgkv",
@@ -45,24 +43,22 @@ static char *header_of(const struct bytes *b)
 static void refused(const struct bytes *b, const char *header, const struct gates_model *m,
                     const char *word)
 {
-    struct buf f = {0};
+    SCOPED(buf_finish) struct buf f = {0};
     struct kvf_diag d;
     put_file(&f, header, b->p + b->header, b->n - b->header);
     int err = try_use(f.data, f.len, m, &d);
     cr_expect(err != KVF_OK && strstr(d.text, word), "%d \"%s\" lacks \"%s\" for %.300s", err,
               d.text, word, header);
-    buf_finish(&f);
 }
 
 /* Returns a copy of the text with the n bytes at `at` replaced by another word. */
 static char *with(const char *text, size_t at, size_t n, const char *word)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     buf_add(&b, text, at);
     buf_str(&b, word);
     buf_str(&b, text + at + n);
     char *s = mem_strdup(b.data);
-    buf_finish(&b);
     return s;
 }
 
@@ -208,9 +204,8 @@ Test(gate_files, every_field_of_every_tensor)
         int n = 0;
         for (const char *p = header; (p = strstr(p, ": {\"dtype\"")) != NULL; p++, n++) {
             for (size_t k = 0; k < sizeof wrongs / sizeof *wrongs; k++) {
-                char *bad = apply(header, p, &wrongs[k]);
+                OWNED(mem_free) char *bad = apply(header, p, &wrongs[k]);
                 refused(&b, bad, &m, wrongs[k].word);
-                mem_free(bad);
             }
             /* With another name, one tensor is missing and one is unknown. */
             char *bad = with(header, (size_t)(p - 2 - header), 1, "Z");
@@ -231,9 +226,8 @@ Test(gate_files, shapes_are_those_of_the_model)
         struct bytes b = load(layouts[i]);
         char *header = header_of(&b);
         for (const char *p = header; (p = strstr(p, "\"shape\": [")) != NULL; p += 9) {
-            char *bad = with(header, (size_t)(p + 10 - header), 0, "1, ");
+            OWNED(mem_free) char *bad = with(header, (size_t)(p + 10 - header), 0, "1, ");
             refused(&b, bad, &m, "");
-            mem_free(bad);
         }
         mem_free(header);
         mem_free(b.p);
@@ -366,13 +360,12 @@ Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
     };
     struct gates_model m = small_model();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct buf f = {0};
+        SCOPED(buf_finish) struct buf f = {0};
         struct kvf_diag d;
         put_file(&f, cases[i].header, data, cases[i].n);
         int err = try_use(f.data, f.len, &m, &d);
         cr_expect(err ? i > 0 : i == 0, "case %zu: %s", i, d.text);
         cr_expect(strstr(d.text, cases[i].word) != NULL, "case %zu: %s", i, d.text);
-        buf_finish(&f);
     }
 }
 
@@ -422,10 +415,9 @@ Test(gate_files, header_lengths)
     }
     mem_free(b.p);
     size_t n = (size_t)20 << 20;
-    unsigned char *big = MEM_NEW(unsigned char, n);
+    OWNED(mem_free) unsigned char *big = MEM_NEW(unsigned char, n);
     memset(big, ' ', n);
     memcpy(big, &(uint64_t){n - 8}, 8);
     memcpy(big + 8, "{}", 2);
     cr_expect(eq(int, try_use(big, n, &m, &d), KVF_E_LIMIT), "%s", d.text);
-    mem_free(big);
 }

@@ -1,8 +1,5 @@
 /* test_gate_known.c - gates with values that can be computed by hand. */
-#include <math.h>
-
 #include "base/par.h"
-#include "base/rng.h"
 #include "file.h"
 
 #define L0 "model.layers.0.self_attn."
@@ -12,9 +9,8 @@
 static struct gates *open_made(struct maker *m, const struct gates_model *model)
 {
     struct gates *g;
-    struct kvf_diag d;
     const struct buf *f = finish(m);
-    cr_assert(zero(int, try_open(f->data, f->len, model, &g, &d)), "%s", d.text);
+    succeeds(try_open(f->data, f->len, model, &g, &d));
     return g;
 }
 
@@ -244,9 +240,8 @@ Test(known, threads_get_the_same_bits)
     static float x[MANY * WIDTH], w[HIDDEN * WIDTH], alone[MANY * HEADS], all[MANY * HEADS];
     const struct gates_model model = {1, WIDTH, HEADS, HEADS, 2, 1e-5f, 1e4, NULL, reference()};
     struct maker m = {0};
-    struct rng r;
     struct par *one, *four;
-    rng_init(&r, 4);
+    struct rng r = rng_seeded(4);
     for (size_t i = 0; i < MANY * WIDTH; i++)
         x[i] = (float)rng_normal(&r);
     for (size_t i = 0; i < HIDDEN * WIDTH; i++)

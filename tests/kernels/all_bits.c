@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/kernels/kernels.h"
+#include "tests/scoped.h"
 
 enum { N = 203, D = 64, ROWS = 7, K = 512, OUT = 48, ROOM = 1 << 16 };
 
@@ -65,8 +66,8 @@ static void show_products(void)
     struct qrows q = {.q = bytes, .scale = x, .sum = y, .half = z, .K = K};
     for (size_t c = 0; c < 2 * sizeof types / sizeof *types; c++) {
         size_t i = c / 2, n = weight_bytes(types[i], (size_t)OUT * K);
-        uint16_t *data = mem_alloc(n, 1);
-        struct packed w;
+        OWNED(mem_free) uint16_t *data = mem_alloc(n, 1);
+        SCOPED(packed_finish) struct packed w;
         start();
         for (size_t j = 0; data && j < n / 2; j++) /* halves of 1/16 .. 1/8 for any type */
             data[j] = (uint16_t)(0x2c00 + rng_below(&rng, 1024));
@@ -82,8 +83,6 @@ static void show_products(void)
             k.matmul_f(out, OUT, x, K, ROWS, &w, 0, OUT / PANEL);
         }
         show(weight_type_name(types[i]), out, sizeof out);
-        packed_finish(&w);
-        mem_free(data);
     }
     q.hi_alone = false;
     SHOW(quant_rows, k.quant_rows(&q, out, ROWS, K));

@@ -2,7 +2,6 @@
  * AVX-512, tests run the kernel's source with emulated tiles. On a CPU with AMX, they run the
  * instructions. Both must match the reference bit for bit. */
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/time.h>
 
 #include "amx_emulated.h"
@@ -106,8 +105,7 @@ static void check_all(matmul_q_fn multiply, const char *name, bool tiles)
     const char *size = getenv("KVFATE_TESTS");
     int step = size && strcmp(size, "long") == 0 ? 1 : N_WIDTHS;
     struct kernels reference;
-    struct rng r;
-    rng_init(&r, 17);
+    struct rng r = rng_seeded(17);
     kernels_init(&reference, 0);
     for (int c = 0; c < 2 * N_FORMS; c++)
         for (int k = 0; k < N_WIDTHS; k++) {
@@ -135,8 +133,7 @@ Test(amx, emulated_tiles_give_the_bits_of_the_reference)
 
 Test(amx, instructions_give_the_bits_of_the_reference)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++)
         if (v[i].flags & CPU_X86_AMX)
             check_all(v[i].k.matmul_q, v[i].name, false);
@@ -157,8 +154,7 @@ Test(amx, instructions_outlast_signals)
     const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
     const struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 19);
+    struct rng r = rng_seeded(19);
     make(&r, &(struct form){PACK_Q8, 2, 1, 0}, K, false);
     for (int i = 0, n = variants(v); i < n; i++) {
         if (i == 0)

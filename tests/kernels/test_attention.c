@@ -9,7 +9,6 @@ enum { N_DIMS = sizeof dims / sizeof *dims, MAX_D = 128, MAX_T = 17 };
 /* A full page of each kind, filled by kv_store, and its stored values. */
 struct pages {
     void *k, *v;
-    struct guarded gk, gv;
     float key[PAGE_SLOTS][MAX_D], value[PAGE_SLOTS][MAX_D];
 };
 
@@ -39,8 +38,8 @@ static void round_row(float *x, int D, enum kv_type type)
 static void fill_pages(struct pages *p, const struct kernels *k, struct rng *r, int D,
                        enum kv_type type)
 {
-    p->k = guard(&p->gk, kv_half_bytes(type, D));
-    p->v = guard(&p->gv, kv_half_bytes(type, D));
+    p->k = guard(kv_half_bytes(type, D));
+    p->v = guard(kv_half_bytes(type, D));
     for (int s = 0; s < PAGE_SLOTS; s++) {
         fill_normal(r, p->key[s], (size_t)D, 2);
         fill_normal(r, p->value[s], (size_t)D, 2);
@@ -82,11 +81,9 @@ static float stored(const void *page, enum kv_type type, bool keys, int D, int s
 
 Test(attention, entries_lie_where_the_contract_says)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
+    VARIANTS(v, n);
     static struct pages p;
-    rng_init(&r, 1);
-    int n = variants(v);
+    struct rng r = rng_seeded(1);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++)
             for (int type = KV_F32; type < KV_TYPES; type++) {
@@ -100,7 +97,7 @@ Test(attention, entries_lie_where_the_contract_says)
                         ok = ok && stored(p.v, of, false, D, s, d) == p.value[s][d];
                     }
                 cr_expect(ok, "%s: D %d, type %d", v[i].name, D, type);
-                cr_expect(intact(&p.gk) && intact(&p.gv), "%s wrote outside", v[i].name);
+                cr_expect(intact(p.k) && intact(p.v), "%s wrote outside", v[i].name);
             }
 }
 
@@ -122,11 +119,9 @@ static int slot_of(size_t at, enum kv_type type, int D, bool keys)
 /* Storing one slot does not change other slots. */
 Test(attention, store_leaves_other_slots_alone)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static struct pages p;
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < n; i++)
         for (int type = KV_F32; type < KV_TYPES; type++) {
             enum { D = 64, SLOT = 37 };
@@ -150,7 +145,7 @@ Test(attention, store_leaves_other_slots_alone)
             cr_expect(zero(int, changed), "%s, type %d", v[i].name, type);
             mem_free(k0);
             mem_free(v0);
-            cr_expect(intact(&p.gk) && intact(&p.gv));
+            cr_expect(intact(p.k) && intact(p.v));
         }
 }
 
@@ -159,9 +154,8 @@ static void check_qk(const struct variant *v, const struct pages *p, struct rng 
 {
     enum { LD_Q = MAX_D + 3, LD_S = PAGE_SLOTS * 2 };
     float q[MAX_T * LD_Q], one[PAGE_SLOTS];
-    struct guarded g;
     size_t used = (size_t)(T - 1) * LD_S + PAGE_SLOTS;
-    float *s = guard(&g, used * sizeof *s);
+    float *s = guard(used * sizeof *s);
     fill_normal(r, q, MAX_T * LD_Q, 1);
     const struct kv_keys keys = {p->k, type, p->v}, alone = {p->k, type, NULL};
     v->k.attn_qk(s, LD_S, q, LD_Q, T, D, &keys, 0.125f);
@@ -184,23 +178,21 @@ static void check_qk(const struct variant *v, const struct pages *p, struct rng 
         for (int i = PAGE_SLOTS; i < LD_S; i++)
             cr_assert(zero(int, memcmp(s + t * LD_S + i, "\xa5\xa5\xa5\xa5", 4)), "%s", v->name);
     cr_expect(bad <= 1, "%s: D %d, T %d: %g times the bound", v->name, D, T, bad);
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(s), "%s wrote outside", v->name);
 }
 
 Test(attention, scores_are_scaled_dot_products)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static struct pages p;
-    struct rng r;
-    rng_init(&r, 3);
-    int n = variants(v);
+    struct rng r = rng_seeded(3);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++)
             for (int type = KV_F32; type < KV_TYPES; type++) {
                 fill_pages(&p, &v[i].k, &r, dims[c], (enum kv_type)type);
                 for (int T = 1; T <= MAX_T; T++)
                     check_qk(&v[i], &p, &r, dims[c], T, (enum kv_type)type);
-                cr_expect(intact(&p.gk) && intact(&p.gv));
+                cr_expect(intact(p.k) && intact(p.v));
             }
 }
 
@@ -209,8 +201,7 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
 {
     enum { LD_P = PAGE_SLOTS + 5 };
     float w[MAX_T * LD_P], start[MAX_T * MAX_D], one[MAX_D];
-    struct guarded g;
-    float *out = guard(&g, (size_t)T * (size_t)D * sizeof *out);
+    float *out = guard((size_t)T * (size_t)D * sizeof *out);
     fill_normal(r, w, MAX_T * LD_P, 1);
     fill_normal(r, start, MAX_T * MAX_D, 1);
     memcpy(out, start, (size_t)T * (size_t)D * sizeof *out);
@@ -237,24 +228,22 @@ static void check_av(const struct variant *v, const struct pages *p, struct rng 
     }
     cr_expect(bad <= 1, "%s: D %d, T %d, %d slots: %g times the bound", v->name, D, T, n_slots,
               bad);
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(out), "%s wrote outside", v->name);
 }
 
 Test(attention, values_are_summed_over_the_used_slots)
 {
     static const int slots[] = {1, 2, 15, 33, 63, 64};
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static struct pages p;
-    struct rng r;
-    rng_init(&r, 4);
-    int n = variants(v);
+    struct rng r = rng_seeded(4);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++)
             for (int type = KV_F32; type < KV_I16; type++) {
                 fill_pages(&p, &v[i].k, &r, dims[c], (enum kv_type)type);
                 for (int T = 1; T <= MAX_T; T++)
                     check_av(&v[i], &p, &r, dims[c], T, (enum kv_type)type, slots[T % 6]);
-                cr_expect(intact(&p.gk) && intact(&p.gv));
+                cr_expect(intact(p.k) && intact(p.v));
             }
 }
 
@@ -279,15 +268,13 @@ static void check_bits(const struct variant *v, int n, enum kv_type type, struct
         cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: scores", v[i].name);
         cr_expect(zero(int, memcmp(o[0], o[1], sizeof o[0])), "%s: outputs", v[i].name);
     }
-    cr_expect(intact(&p.gk) && intact(&p.gv));
+    cr_expect(intact(p.k) && intact(p.v));
 }
 
 Test(attention, variants_agree_to_the_bit)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 5);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(5);
     check_bits(v, n, KV_F16, &r);
     check_bits(v, n, KV_Q8_0, &r);
     check_bits(v, n, KV_I16, &r);
@@ -298,13 +285,11 @@ Test(attention, variants_agree_to_the_bit)
 Test(attention, q8_0_gives_what_its_values_give_in_f32)
 {
     enum { T = 5 };
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static struct pages p;
     static _Alignas(64) float fk[MAX_D * PAGE_SLOTS], fv[MAX_D * PAGE_SLOTS];
     float q[T * MAX_D], w[T * PAGE_SLOTS];
-    struct rng r;
-    rng_init(&r, 6);
-    int n = variants(v);
+    struct rng r = rng_seeded(6);
     fill_normal(&r, q, T * MAX_D, 1);
     fill_normal(&r, w, T * PAGE_SLOTS, 1);
     for (int i = 0; i < n; i++)
@@ -324,7 +309,7 @@ Test(attention, q8_0_gives_what_its_values_give_in_f32)
             }
             cr_expect(zero(int, memcmp(s[0], s[1], sizeof s[0])), "%s: D %d", v[i].name, D);
             cr_expect(zero(int, memcmp(o[0], o[1], sizeof o[0])), "%s: D %d", v[i].name, D);
-            cr_expect(intact(&p.gk) && intact(&p.gv));
+            cr_expect(intact(p.k) && intact(p.v));
         }
 }
 
@@ -334,12 +319,10 @@ Test(attention, q8_0_stays_within_half_a_step)
     enum { D = 96 };
     static const float sizes[] = {0, 1e-9f, 1e-3f, 1, 300, 6e4f};
     struct kernels k;
-    struct rng r;
-    struct guarded gk, gv;
     kernels_init(&k, cpu_flags_detect());
-    rng_init(&r, 7);
-    void *keys = guard(&gk, kv_half_bytes(KV_Q8_0, D));
-    void *values = guard(&gv, kv_half_bytes(KV_Q8_0, D));
+    struct rng r = rng_seeded(7);
+    void *keys = guard(kv_half_bytes(KV_Q8_0, D));
+    void *values = guard(kv_half_bytes(KV_Q8_0, D));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         float x[D], y[D];
         double bad = 0;
@@ -364,5 +347,5 @@ Test(attention, q8_0_stays_within_half_a_step)
         }
         cr_expect(bad <= 1, "size %g: %g times the bound", (double)sizes[i], bad);
     }
-    cr_expect(intact(&gk) && intact(&gv));
+    cr_expect(intact(keys) && intact(values));
 }

@@ -100,10 +100,8 @@ static void expect_bits_of_the_reference(const struct variant *v, int n, enum kv
 
 Test(attention_ints, every_variant_gives_the_bits_of_the_reference)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 1);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(1);
     for (int c = 0; c < N_DIMS; c++)
         for (int T = 1; T <= MAX_T; T += T < 10 ? 1 : 9) {
             make_world(&r);
@@ -119,10 +117,8 @@ Test(attention_ints, hostile_numbers_give_the_same_bits_too)
                                 FLT_MIN,  1e-45f,   -1e-45f,  0,         -0.0f,   1e-30f,
                                 9.9e-31f, 1.1e-30f, 1e30f,    65504,     1,       -1};
     enum { N_ODD = sizeof odd / sizeof *odd };
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int round = 0; round < 120; round++) {
         int D = dims[round / 2 % N_DIMS];
         make_world(&r);
@@ -147,11 +143,9 @@ Test(attention_ints, hostile_numbers_give_the_same_bits_too)
 Test(attention_ints, rows_do_not_depend_on_their_neighbours)
 {
     static struct result all;
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
+    VARIANTS(v, n);
     float one[PAGE_SLOTS], sum[MAX_D];
-    rng_init(&r, 3);
-    int n = variants(v);
+    struct rng r = rng_seeded(3);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++) {
             int D = dims[c], n_slots = slots[c % N_SLOTS];
@@ -241,10 +235,9 @@ Test(attention_ints, errors_are_those_of_the_roundings)
 {
     static struct result got;
     struct kernels k;
-    struct rng r;
     double scores = 0, bytes = 0, sums = 0;
     kernels_init(&k, 0);
-    rng_init(&r, 4);
+    struct rng r = rng_seeded(4);
     for (int c = 0; c < N_DIMS; c++) {
         int n_slots = slots[c % N_SLOTS];
         make_world(&r);
@@ -269,8 +262,7 @@ Test(attention_ints, errors_are_those_of_the_roundings)
 Test(attention_ints, the_largest_sums_do_not_overflow)
 {
     static struct result got;
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++)
         for (int round = 0; round < 4; round++) {
             enum { D = 256 };
@@ -303,11 +295,9 @@ static bool in_block(enum kv_type type, int d, int other)
 Test(attention_ints, what_is_no_number_stays_with_its_entry)
 {
     static struct result got;
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
+    VARIANTS(v, n);
     enum { D = 64, T = 9, SLOT = 20 };
-    rng_init(&r, 5);
-    int n = variants(v);
+    struct rng r = rng_seeded(5);
     for (int i = 0; i < 2 * n; i++) {
         make_world(&r);
         w.key[SLOT][3] = NAN;
@@ -355,8 +345,7 @@ static void expect_moved(struct rng *r, enum kv_type type, int D, bool within)
 
 Test(attention_ints, entries_move_whole)
 {
-    struct rng r;
-    rng_init(&r, 6);
+    struct rng r = rng_seeded(6);
     for (int i = 0; i < N_DIMS; i++)
         for (int round = 0; round < 40; round++)
             expect_moved(&r, types[round / 2 % 2], dims[i], round % 2);

@@ -92,10 +92,8 @@ static void expect_bits_of_the_reference(const struct variant *v, int n, int D, 
 
 Test(attention_pages, every_variant_gives_the_bits_of_the_reference)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 1);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(1);
     for (int c = 0; c < N_DIMS; c++)
         for (int T = 1; T <= MAX_T; T += T < 20 ? 1 : 9) {
             make_world(&r, &v[0].k, types[T % 2], dims[c]);
@@ -110,10 +108,8 @@ Test(attention_pages, hostile_numbers_give_the_same_bits_too)
     static const float odd[] = {NAN,     -NAN,   INFINITY, -INFINITY, -INFINITY, FLT_MAX, -FLT_MAX,
                                 FLT_MIN, 1e-45f, -0.0f,    1e30f,     -1e30f,    -87,     88};
     enum { N_ODD = sizeof odd / sizeof *odd };
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int round = 0; round < 60; round++) {
         int D = dims[round / 2 % N_DIMS], T = 1 + (int)rng_below(&r, MAX_T);
         make_world(&r, &v[0].k, types[round % 2], D);
@@ -136,10 +132,8 @@ Test(attention_pages, hostile_numbers_give_the_same_bits_too)
 Test(attention_pages, rows_do_not_depend_on_their_neighbours)
 {
     static struct result all, one;
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 3);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(3);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_DIMS; c++) {
             int D = dims[c], seen = 1 + (int)rng_below(&r, ALL - MAX_T);
@@ -204,10 +198,9 @@ Test(attention_pages, the_mean_is_that_of_a_softmax)
 {
     static struct result got;
     struct kernels k;
-    struct rng r;
     double bad = 0;
     kernels_init(&k, 0);
-    rng_init(&r, 4);
+    struct rng r = rng_seeded(4);
     for (int c = 0; c < 2 * N_DIMS; c++) {
         int seen = 1 + (int)rng_below(&r, ALL - MAX_T), D = dims[c / 2];
         make_world(&r, &k, types[c % 2], D);
@@ -223,11 +216,9 @@ Test(attention_pages, the_mean_is_that_of_a_softmax)
 Test(attention_pages, the_largest_sums_do_not_overflow)
 {
     static struct result got;
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
+    VARIANTS(v, n);
     enum { D = 64 };
-    rng_init(&r, 5);
-    int n = variants(v);
+    struct rng r = rng_seeded(5);
     for (int round = 0; round < 2 * n; round++) {
         int i = round % n;
         make_world(&r, &v[i].k, types[round / n], D);

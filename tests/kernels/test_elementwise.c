@@ -6,18 +6,15 @@ enum { MAX_C = 200 };
 
 Test(rmsnorm, equals_double_and_works_in_place)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 1);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(1);
     for (int i = 0; i < n; i++)
         for (int C = 1; C < MAX_C; C += 1 + C / 7) {
             enum { T = 3 };
             float x[T * MAX_C], w[MAX_C];
             fill_normal(&r, x, (size_t)(T * C), 4);
             fill_normal(&r, w, (size_t)C, 1);
-            struct guarded g;
-            float *out = guard(&g, (size_t)(T * C) * sizeof *out);
+            float *out = guard((size_t)(T * C) * sizeof *out);
             v[i].k.rmsnorm(out, x, w, T, C, 1e-5f);
             double bad = 0;
             for (int t = 0; t < T; t++) {
@@ -35,16 +32,14 @@ Test(rmsnorm, equals_double_and_works_in_place)
             v[i].k.rmsnorm(x, x, w, T, C, 1e-5f);
             cr_expect(zero(int, memcmp(x, out, (size_t)(T * C) * sizeof *x)), "%s: in place",
                       v[i].name);
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
         }
 }
 
 Test(rope, rotates_pairs_and_leaves_the_rest)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < n; i++)
         for (int D = 2; D <= 80; D += 6)
             for (int n_rot = 2; n_rot <= D; n_rot += 4) {
@@ -56,8 +51,7 @@ Test(rope, rotates_pairs_and_leaves_the_rest)
                     cs[2 * j] = (float)cos(angle);
                     cs[2 * j + 1] = (float)sin(angle);
                 }
-                struct guarded g;
-                float *y = guard(&g, (size_t)(H * D) * sizeof *y);
+                float *y = guard((size_t)(H * D) * sizeof *y);
                 memcpy(y, x, (size_t)(H * D) * sizeof *y);
                 v[i].k.rope(y, cs, H, D, n_rot);
                 bool ok = true;
@@ -72,16 +66,14 @@ Test(rope, rotates_pairs_and_leaves_the_rest)
                         ok = ok && y[j] == x[j];
                 }
                 cr_expect(ok, "%s: D %d, %d channels rotated", v[i].name, D, n_rot);
-                cr_expect(intact(&g), "%s wrote outside", v[i].name);
+                cr_expect(intact(y), "%s wrote outside", v[i].name);
             }
 }
 
 Test(swiglu, equals_double_and_works_in_place)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 3);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(3);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MAX_C; len += 1 + len / 7) {
             float gate[MAX_C], up[MAX_C], keep[MAX_C];
@@ -93,8 +85,7 @@ Test(swiglu, equals_double_and_works_in_place)
                 gate[2] = 0;
             }
             memcpy(keep, gate, sizeof keep);
-            struct guarded g;
-            float *out = guard(&g, (size_t)len * sizeof *out);
+            float *out = guard((size_t)len * sizeof *out);
             v[i].k.swiglu(out, gate, up, len);
             double bad = 0;
             for (int j = 0; j < len; j++) {
@@ -107,16 +98,14 @@ Test(swiglu, equals_double_and_works_in_place)
             v[i].k.swiglu(gate, gate, up, len);
             cr_expect(zero(int, memcmp(gate, out, (size_t)len * sizeof *out)), "%s: in place",
                       v[i].name);
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
         }
 }
 
 Test(geglu, equals_double_and_works_in_place)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 8);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(8);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MAX_C; len += 1 + len / 7) {
             float gate[MAX_C], up[MAX_C], keep[MAX_C];
@@ -128,8 +117,7 @@ Test(geglu, equals_double_and_works_in_place)
                 gate[2] = 0;
             }
             memcpy(keep, gate, sizeof keep);
-            struct guarded g;
-            float *out = guard(&g, (size_t)len * sizeof *out);
+            float *out = guard((size_t)len * sizeof *out);
             v[i].k.geglu(out, gate, up, len);
             double bad = 0;
             for (int j = 0; j < len; j++) {
@@ -144,24 +132,21 @@ Test(geglu, equals_double_and_works_in_place)
             v[i].k.geglu(gate, gate, up, len);
             cr_expect(zero(int, memcmp(gate, out, (size_t)len * sizeof *out)), "%s: in place",
                       v[i].name);
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
         }
 }
 
 /* The error is at most a few roundings of the cap. */
 Test(soft_cap, equals_double)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 9);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(9);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 70; len++) {
             float x[70], cap = len % 2 ? 50 : 3;
             fill_normal(&r, x, 70, len % 3 ? 5 : 200);
             x[0] = len % 2 ? 1e9f : -1e9f;
-            struct guarded g;
-            float *out = guard(&g, (size_t)len * sizeof *out);
+            float *out = guard((size_t)len * sizeof *out);
             memcpy(out, x, (size_t)len * sizeof *out);
             v[i].k.soft_cap(out, len, cap);
             for (int j = 0; j < len; j++) {
@@ -169,27 +154,24 @@ Test(soft_cap, equals_double)
                 cr_assert(fabs((double)out[j] - want) <= 5e-7 * (double)cap, "%s: cap of %g",
                           v[i].name, (double)x[j]);
             }
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
         }
 }
 
 Test(add, adds)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 4);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(4);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 70; len++) {
             float x[70], y[70];
             fill_normal(&r, x, 70, 1);
             fill_normal(&r, y, 70, 1);
-            struct guarded g;
-            float *out = guard(&g, (size_t)len * sizeof *out);
+            float *out = guard((size_t)len * sizeof *out);
             memcpy(out, x, (size_t)len * sizeof *out);
             v[i].k.add(out, y, len);
             for (int j = 0; j < len; j++)
                 cr_assert(eq(flt, out[j], x[j] + y[j]), "%s", v[i].name);
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
         }
 }

@@ -168,10 +168,9 @@ static void multiply(const struct kernels *k, float *out, size_t ld, const float
         k->matmul_f(out, ld, x, (size_t)w->K, T, w, panel0, n_panels);
         return;
     }
-    struct qrows q = make_qrows(T, w, hi_alone);
+    SCOPED(free_qrows) struct qrows q = make_qrows(T, w, hi_alone);
     k->quant_rows(&q, x, T, w->K);
     k->matmul_q(out, ld, &q, T, w, panel0, n_panels);
-    free_qrows(&q);
 }
 
 /* Each of the K terms contributes at most half an ulp of a partial sum <= sum |x w|. Rounding of
@@ -180,9 +179,8 @@ static void multiply(const struct kernels *k, float *out, size_t ld, const float
 static void check_product(const struct variant *v, const struct matrix *m, const struct packed *w,
                           const float *x, int T, bool hi_alone)
 {
-    struct guarded g;
     size_t ld = (size_t)w->n_panels * PANEL;
-    float *out = guard(&g, (size_t)T * ld * sizeof *out);
+    float *out = guard((size_t)T * ld * sizeof *out);
     multiply(&v->k, out, ld, x, T, w, 0, w->n_panels, hi_alone);
     double bad = 0;
     for (int t = 0; t < T; t++)
@@ -199,7 +197,7 @@ static void check_product(const struct variant *v, const struct matrix *m, const
         }
     cr_expect(bad <= 1, "%s: type %d, %d bits, T %d, N %d, K %d: %g times the bound", v->name,
               (int)m->type, hi_alone ? 8 : 16, T, m->N, m->K, bad);
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(out), "%s wrote outside", v->name);
 }
 
 /* Makes rows of integers, or of multiples of 256, with 32512 in every block of 32, so that
@@ -219,54 +217,43 @@ static float *integer_rows(struct rng *r, int T, int K, bool hi_alone)
 Test(matmul, equals_plain_dequantised_product)
 {
     static const int shapes[][2] = {{1, 32}, {16, 64}, {33, 96}, {50, 160}, {80, 1056}};
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 1);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(1);
     for (int type = 0; type < N_TYPES; type++)
         for (int s = 0; s < 5; s++) {
             int N = shapes[s][0], K = whole_blocks(types[type], shapes[s][1]);
-            struct matrix m = make_matrix(&r, types[type], N, K);
-            struct packed w = pack(&m, 0);
+            SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], N, K);
+            SCOPED(packed_finish) struct packed w = pack(&m, 0);
             for (int c = 2; c < 36; c += s == 4 ? 15 : 1) {
                 int T = c / 2;
-                float *x = integer_rows(&r, T, K, c % 2);
+                OWNED(mem_free) float *x = integer_rows(&r, T, K, c % 2);
                 for (int i = 0; i < n; i++)
                     check_product(&v[i], &m, &w, x, T, c % 2);
-                mem_free(x);
             }
-            packed_finish(&w);
-            free_matrix(&m);
         }
 }
 
 Test(matmul, float_weights_need_no_block_of_32)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int K = 1; K <= 40; K += 13)
         for (int type = 0; type < 3; type++) {
-            struct matrix m = make_matrix(&r, types[type], 21, K);
-            struct packed w = pack(&m, 0);
-            float *x = integer_rows(&r, 5, K, false);
+            SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], 21, K);
+            SCOPED(packed_finish) struct packed w = pack(&m, 0);
+            OWNED(mem_free) float *x = integer_rows(&r, 5, K, false);
             for (int i = 0; i < n; i++)
                 check_product(&v[i], &m, &w, x, 5, false);
-            mem_free(x);
-            packed_finish(&w);
-            free_matrix(&m);
         }
 }
 
 Test(matmul, exact_packing_keeps_every_value)
 {
-    struct rng r;
-    rng_init(&r, 3);
+    struct rng r = rng_seeded(3);
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 64);
-        struct matrix m = make_matrix(&r, types[type], 19, K);
-        struct packed w = pack(&m, 1);
+        SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], 19, K);
+        SCOPED(packed_finish) struct packed w = pack(&m, 1);
         cr_assert(eq(int, w.kind, PACK_F32));
         const float *data = (const float *)(const void *)w.data;
         for (int row = 0; row < 32; row++)
@@ -276,8 +263,6 @@ Test(matmul, exact_packing_keeps_every_value)
                 cr_assert(fabsf(got - want) <= 1e-7f * fabsf(want) + 1e-9f, "type %d row %d k %d",
                           (int)types[type], row, k);
             }
-        packed_finish(&w);
-        free_matrix(&m);
     }
 }
 
@@ -285,25 +270,21 @@ Test(matmul, exact_packing_keeps_every_value)
  * floats. */
 Test(matmul, scales_too_large_for_f16_become_floats)
 {
-    struct rng r;
-    rng_init(&r, 5);
-    struct matrix m = make_matrix(&r, WEIGHT_Q4_0, 19, 64);
+    struct rng r = rng_seeded(5);
+    SCOPED(free_matrix) struct matrix m = make_matrix(&r, WEIGHT_Q4_0, 19, 64);
     for (int too_large = 0; too_large < 2; too_large++) {
         put16(m.bytes + 18 * 5, to_f16(too_large ? 8192 : 8064));
-        struct packed w = pack(&m, 0);
+        SCOPED(packed_finish) struct packed w = pack(&m, 0);
         cr_expect(eq(int, w.kind, too_large ? PACK_F32 : PACK_Q4));
-        packed_finish(&w);
     }
-    free_matrix(&m);
 }
 
 /* Two sources in one matrix, as for QKV and gate-up. */
 static void check_joined(struct rng *r, enum weight_type first, enum weight_type second,
                          enum packed_kind kind, int n_fine)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     enum { K = 256 };
-    int n = variants(v);
     struct matrix a = make_matrix(r, first, 10, K), b = make_matrix(r, second, 9, K);
     struct pack_source src[2] = {{a.bytes, a.type, 10}, {b.bytes, b.type, 9}};
     struct packed w;
@@ -325,8 +306,7 @@ static void check_joined(struct rng *r, enum weight_type first, enum weight_type
 
 Test(matmul, joined_sources_stand_one_below_the_other)
 {
-    struct rng r;
-    rng_init(&r, 4);
+    struct rng r = rng_seeded(4);
     check_joined(&r, WEIGHT_Q4_0, WEIGHT_Q4_1, PACK_Q4, 0);
     check_joined(&r, WEIGHT_Q5_0, WEIGHT_Q8_0, PACK_Q8, 0);
     check_joined(&r, WEIGHT_Q4_K, WEIGHT_Q6_K, PACK_Q6, 2);
@@ -344,14 +324,12 @@ Test(matmul, joined_sources_stand_one_below_the_other)
 /* A subset of the panels, as a pool task computes of the output matrix. */
 Test(matmul, part_of_the_panels_is_a_matrix)
 {
-    struct rng r;
-    struct variant v[MAX_VARIANTS];
-    rng_init(&r, 8);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(8);
     enum { N = 40, MAX_K = 256, LD = 48 };
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 64);
-        struct matrix m = make_matrix(&r, types[type], N, K);
+        SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], N, K);
         struct packed w = pack(&m, 0), part = packed_part(&w, 1, 2);
         float x[MAX_K], all[LD], some[LD];
         cr_expect(part.N == N - PANEL && part.n_panels == 2);
@@ -363,7 +341,6 @@ Test(matmul, part_of_the_panels_is_a_matrix)
                       v[i].name, (int)types[type]);
         }
         packed_finish(&w);
-        free_matrix(&m);
     }
 }
 
@@ -399,22 +376,18 @@ static void check_rows(const struct variant *v, const struct packed *w, const fl
 
 Test(matmul, row_and_panel_depend_on_nothing_else)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 5);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(5);
     enum { N = 90, MAX_K = 1280, T = 40 };
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 1056);
-        struct matrix m = make_matrix(&r, types[type], N, K);
-        struct packed w = pack(&m, 0);
+        SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], N, K);
+        SCOPED(packed_finish) struct packed w = pack(&m, 0);
         float x[T * MAX_K];
         fill_normal(&r, x, T * K, 1);
         for (int i = 0; i < n; i++)
             for (int hi_alone = 0; hi_alone <= packed_quantised(&w); hi_alone++)
                 check_rows(&v[i], &w, x, hi_alone);
-        packed_finish(&w);
-        free_matrix(&m);
     }
 }
 
@@ -432,11 +405,10 @@ static bool same_packed(const struct packed *a, const struct packed *b)
 /* Rows, scales and padding in reused memory. Matrices after it have separate memory. */
 Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
 {
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 288), exact = type % 2;
-        struct matrix m = make_matrix(&r, types[type], 37, K);
+        SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], 37, K);
         struct pack_source src = {m.bytes, m.type, 37};
         struct packed own = pack(&m, exact), w[3];
         struct pack_room room;
@@ -451,7 +423,6 @@ Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
             packed_finish(&w[i]);
         pack_room_close(&room);
         packed_finish(&own);
-        free_matrix(&m);
     }
 }
 
@@ -459,15 +430,13 @@ Test(matmul, matrices_that_share_memory_are_those_that_have_their_own)
  * agree bit for bit. */
 Test(matmul, variants_agree_to_the_bit)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 6);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(6);
     enum { N = 70, MAX_K = 1280, T = 14, LD = 80 };
     for (int type = 0; type < N_TYPES; type++) {
         int K = whole_blocks(types[type], 1056);
-        struct matrix m = make_matrix(&r, types[type], N, K);
-        struct packed w = pack(&m, 0);
+        SCOPED(free_matrix) struct matrix m = make_matrix(&r, types[type], N, K);
+        SCOPED(packed_finish) struct packed w = pack(&m, 0);
         float x[T * MAX_K], want[T * LD], got[T * LD];
         fill_normal(&r, x, T * K, 3);
         for (int hi_alone = 0; hi_alone <= packed_quantised(&w); hi_alone++) {
@@ -478,8 +447,6 @@ Test(matmul, variants_agree_to_the_bit)
                           v[i].name, (int)types[type], hi_alone ? 8 : 16);
             }
         }
-        packed_finish(&w);
-        free_matrix(&m);
     }
 }
 

@@ -5,16 +5,15 @@ enum { T = 7, K = 96, BLOCKS = T * K / 32 };
 
 /* The output buffers of quant_rows, with guards. */
 struct made {
-    struct guarded q, scale, sum, half;
     struct qrows x;
 };
 
 static void make(struct made *m, const struct kernels *k, const float *x, bool hi_alone, int lowest)
 {
-    m->x = (struct qrows){.q = guard(&m->q, (hi_alone ? 1 : 2) * T * K),
-                          .scale = guard(&m->scale, BLOCKS * 4),
-                          .sum = guard(&m->sum, BLOCKS * 4),
-                          .half = guard(&m->half, BLOCKS * 8),
+    m->x = (struct qrows){.q = guard((hi_alone ? 1 : 2) * T * K),
+                          .scale = guard(BLOCKS * 4),
+                          .sum = guard(BLOCKS * 4),
+                          .half = guard(BLOCKS * 8),
                           .K = K,
                           .hi_alone = hi_alone,
                           .lowest = lowest};
@@ -65,10 +64,8 @@ static void check_block(const struct qrows *q, const float *x, int b, const char
 /* With 16 bits, with 8 bits, and with 8 bits for a matrix with a minimum. */
 Test(quant_rows, rounds_to_nearest_of_each_block)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 7);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(7);
     for (int i = 0; i < 3 * n; i++) {
         const struct variant *of = &v[i / 3];
         float x[T * K];
@@ -80,7 +77,7 @@ Test(quant_rows, rounds_to_nearest_of_each_block)
         make(&m, &of->k, x, i % 3 > 0, i % 3 > 1 ? -16 : 0);
         for (int b = 0; b < BLOCKS; b++)
             check_block(&m.x, x, b, of->name);
-        cr_expect(intact(&m.q) && intact(&m.scale) && intact(&m.sum) && intact(&m.half),
+        cr_expect(intact(m.x.q) && intact(m.x.scale) && intact(m.x.sum) && intact(m.x.half),
                   "%s wrote outside", of->name);
     }
 }
@@ -89,8 +86,7 @@ Test(quant_rows, rounds_to_nearest_of_each_block)
  * 128 is 256 - 128. */
 Test(quant_rows, halves_go_to_even)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++) {
         float x[32] = {32512, 0.5f,  1.5f,   2.5f,    -0.5f,   -1.5f,
                        -2.5f, 63.5f, 127.5f, -128.5f, -128.6f, 1000.5f};
@@ -111,8 +107,7 @@ Test(quant_rows, halves_go_to_even)
 /* 127 makes the scale 1. */
 Test(quant_rows, halves_of_8_bits_go_to_even)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++) {
         float x[32] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, -126.5f, -127, 3.4f};
         static const int8_t want[32] = {127, 0, 2, 2, 0, -2, -2, 126, -126, -127, 3};

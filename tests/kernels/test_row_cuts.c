@@ -1,6 +1,4 @@
 /* test_row_cuts.c - the top-k and mass sets of rows compared with a full sort. */
-#include <stdlib.h>
-
 #include "variants.h"
 
 /* Brute force by the contract: sort positions by (descending weight, descending position), take the
@@ -63,9 +61,8 @@ static const double tau_large[N_LARGE] = {.5, .9, .95, .99};
 static void check_large(const struct variant *v, const float *p, int n, const int *rank,
                         const char *what)
 {
-    struct guarded g;
     struct row_cut cut[2 * N_LARGE];
-    void *scratch = guard(&g, row_cuts_scratch(n));
+    void *scratch = guard(row_cuts_scratch(n));
     v->k.row_cuts(p, n, top_large, N_LARGE, tau_large, N_LARGE, cut, scratch);
     for (int c = 0; c < N_LARGE; c++) {
         cr_expect(right_set(&cut[c], p, n, rank, top_large[c] < n ? top_large[c] : n),
@@ -73,15 +70,14 @@ static void check_large(const struct variant *v, const float *p, int n, const in
         cr_expect(right_set(&cut[N_LARGE + c], p, n, rank, mass_count(p, n, rank, tau_large[c])),
                   "%s: %s, n %d: mass %g of large ones", v->name, what, n, tau_large[c]);
     }
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(scratch), "%s wrote outside", v->name);
 }
 
 static void check_row(const struct variant *v, const float *p, int n, const char *what)
 {
-    int *rank = MEM_NEW(int, (size_t)n);
-    struct guarded g, go;
-    void *scratch = guard(&g, row_cuts_scratch(n));
-    struct row_cut *cut = guard(&go, N_CUTS * sizeof *cut);
+    OWNED(mem_free) int *rank = MEM_NEW(int, (size_t)n);
+    void *scratch = guard(row_cuts_scratch(n));
+    struct row_cut *cut = guard(N_CUTS * sizeof *cut);
     for (int i = 0; i < n; i++)
         rank[i] = i;
     sorting = p;
@@ -93,9 +89,8 @@ static void check_row(const struct variant *v, const float *p, int n, const char
     for (int c = 0; c < N_TAU; c++)
         cr_expect(right_set(&cut[N_TOP + c], p, n, rank, mass_count(p, n, rank, tau[c])),
                   "%s: %s, n %d: mass %g", v->name, what, n, tau[c]);
-    cr_expect(intact(&g) && intact(&go), "%s wrote outside", v->name);
+    cr_expect(intact(scratch) && intact(cut), "%s wrote outside", v->name);
     check_large(v, p, n, rank, what);
-    mem_free(rank);
 }
 
 static void to_weights(float *p, int n)
@@ -218,11 +213,9 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 
 Test(row_cuts, sets_are_those_of_a_sorted_row)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n_var);
     static float p[MAX_N];
-    struct rng r;
-    rng_init(&r, 1);
-    int n_var = variants(v);
+    struct rng r = rng_seeded(1);
     for (int k = 0; k < N_ROWS; k++)
         for (int round = 0; round < 60; round++) {
             int n = round < 20 ? round + 1 : 1 + (int)rng_below(&r, round < 50 ? 700 : MAX_N);
@@ -234,11 +227,9 @@ Test(row_cuts, sets_are_those_of_a_sorted_row)
 
 Test(row_cuts, lengths_around_registers_and_leaves)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n_var);
     static float p[600];
-    struct rng r;
-    rng_init(&r, 2);
-    int n_var = variants(v);
+    struct rng r = rng_seeded(2);
     for (int n = 1; n <= 530; n++) {
         usual(&r, p, n);
         if (n % 3 == 0)
@@ -251,11 +242,9 @@ Test(row_cuts, lengths_around_registers_and_leaves)
 /* Data after the row must not matter. */
 Test(row_cuts, does_not_look_beyond_the_row)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n_var);
     static float p[700];
-    struct rng r;
-    rng_init(&r, 3);
-    int n_var = variants(v);
+    struct rng r = rng_seeded(3);
     for (int n = 1; n < 600; n += 7) {
         usual(&r, p, n);
         for (int i = n; i < 700; i++)
@@ -269,8 +258,7 @@ Test(row_cuts, does_not_look_beyond_the_row)
  * the mass needs two of the ties, 0.5 only the first entry. */
 Test(row_cuts, ties_go_to_the_larger_position)
 {
-    struct variant v[MAX_VARIANTS];
-    int n_var = variants(v);
+    VARIANTS(v, n_var);
     static const float p[5] = {.125f, .125f, .5f, .125f, .125f};
     static const int k = 3;
     static const double t[2] = {.5, .7};
@@ -292,20 +280,17 @@ Test(row_cuts, ties_go_to_the_larger_position)
 /* NaN rows must not cause an endless loop or a stray write. */
 Test(row_cuts, survives_not_a_number)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 4);
-    int n_var = variants(v);
+    VARIANTS(v, n_var);
+    struct rng r = rng_seeded(4);
     for (int i = 0; i < n_var; i++)
         for (int n = 1; n < 900; n += 111) {
             float p[900];
             usual(&r, p, n);
             for (int j = 0; j < n; j += 1 + (int)rng_below(&r, 3))
                 p[j] = j % 2 ? NAN : -NAN;
-            struct guarded g;
-            void *scratch = guard(&g, row_cuts_scratch(n));
+            void *scratch = guard(row_cuts_scratch(n));
             struct row_cut cut[N_CUTS];
             v[i].k.row_cuts(p, n, top_k, N_TOP, tau, N_TAU, cut, scratch);
-            cr_expect(intact(&g), "%s wrote outside", v[i].name);
+            cr_expect(intact(scratch), "%s wrote outside", v[i].name);
         }
 }

@@ -23,8 +23,7 @@ static double softmax_double(const float *s, int n, double *p)
 static void check_softmax(const struct variant *v, const float *s, int n, double spread)
 {
     static double want[MAX_N];
-    struct guarded g;
-    float *p = guard(&g, (size_t)n * sizeof *p);
+    float *p = guard((size_t)n * sizeof *p);
     memcpy(p, s, (size_t)n * sizeof *p);
     float lse = v->k.softmax(p, n, NULL);
     double right = softmax_double(s, n, want), bound = 1e-6 + spread * 0x1p-23, bad = 0, sum = 0;
@@ -36,16 +35,14 @@ static void check_softmax(const struct variant *v, const float *s, int n, double
     cr_expect(fabs(sum - 1) <= 1e-6, "%s: n %d sums to %.9f", v->name, n, sum);
     cr_expect(fabs((double)lse - right) <= 1e-6 + fabs(right) * 0x1p-23, "%s: n %d: %.9g, not %.9g",
               v->name, n, (double)lse, right);
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(p), "%s wrote outside", v->name);
 }
 
 Test(softmax, equals_double)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static float s[MAX_N];
-    struct rng r;
-    rng_init(&r, 1);
-    int n = variants(v);
+    struct rng r = rng_seeded(1);
     for (int i = 0; i < n; i++)
         for (int l = 0; l < N_LENGTHS; l++)
             for (double spread = 0.5; spread < 100; spread *= 4) {
@@ -57,8 +54,7 @@ Test(softmax, equals_double)
 
 Test(softmax, far_and_equal_scores)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++) {
         float s[19];
         for (int j = 0; j < 19; j++)
@@ -78,10 +74,8 @@ Test(softmax, far_and_equal_scores)
 /* Data after a row must not change its results. */
 Test(softmax, does_not_depend_on_what_follows)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 70; len++) {
             float a[100], b[100];
@@ -102,11 +96,9 @@ Test(softmax, does_not_depend_on_what_follows)
 /* Requesting the entropy or keeping the scores does not change other bits. */
 Test(softmax, same_bits_with_the_entropy_and_without)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static float s[MAX_N], a[MAX_N], b[MAX_N];
-    struct rng r;
-    rng_init(&r, 6);
-    int n = variants(v);
+    struct rng r = rng_seeded(6);
     for (int i = 0; i < n; i++)
         for (int l = 0; l < N_LENGTHS; l++) {
             size_t bytes = (size_t)lengths[l] * sizeof *s;
@@ -134,11 +126,9 @@ static double entropy_double(const float *s, int n)
 
 Test(entropy, equals_double)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     static float s[MAX_N], p[MAX_N];
-    struct rng r;
-    rng_init(&r, 3);
-    int n = variants(v);
+    struct rng r = rng_seeded(3);
     for (int l = 0; l < N_LENGTHS; l++)
         for (int kind = 0; kind < 6; kind++) {
             int len = lengths[l];
@@ -160,8 +150,7 @@ Test(entropy, equals_double)
 
 Test(entropy, of_one_and_of_equal_entries)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++) {
         float got, one[20], even[64], alone = -3;
         for (int j = 0; j < 20; j++)
@@ -179,15 +168,12 @@ Test(entropy, of_one_and_of_equal_entries)
 
 Test(mass_add, adds_and_keeps_the_maximum)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 4);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(4);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 70; len++) {
-            struct guarded gs, gm;
-            double *sum = guard(&gs, (size_t)len * sizeof *sum), want[70] = {0}, alone[70] = {0};
-            float *max = guard(&gm, (size_t)len * sizeof *max), p[70], top[70] = {0};
+            double *sum = guard((size_t)len * sizeof *sum), want[70] = {0}, alone[70] = {0};
+            float *max = guard((size_t)len * sizeof *max), p[70], top[70] = {0};
             memset(sum, 0, (size_t)len * sizeof *sum);
             memset(max, 0, (size_t)len * sizeof *max);
             for (int round = 0; round < 5; round++) {
@@ -202,7 +188,7 @@ Test(mass_add, adds_and_keeps_the_maximum)
             cr_expect(zero(int, memcmp(alone, want, (size_t)len * sizeof *sum)), "%s", v[i].name);
             cr_expect(zero(int, memcmp(sum, want, (size_t)len * sizeof *sum)), "%s", v[i].name);
             cr_expect(zero(int, memcmp(max, top, (size_t)len * sizeof *max)), "%s", v[i].name);
-            cr_expect(intact(&gs) && intact(&gm), "%s wrote outside", v[i].name);
+            cr_expect(intact(sum) && intact(max), "%s wrote outside", v[i].name);
         }
 }
 
@@ -218,19 +204,16 @@ static struct weight_rows some_rows(struct rng *r, float *p, size_t ld, int n, i
 Test(mass_add_rows, is_mass_add_row_by_row)
 {
     enum { LD = 170 };
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n_var);
     static float p[16 * LD];
-    struct rng r;
-    rng_init(&r, 6);
-    int n_var = variants(v);
+    struct rng r = rng_seeded(6);
     for (int i = 0; i < n_var; i++)
         for (int n = 1; n < 150; n++) {
             struct weight_rows w = some_rows(&r, p, LD, n, 1 + n % 16);
-            struct guarded gs, gm;
             size_t all = (size_t)(n + w.n_rows - 1);
             p[rng_below(&r, (unsigned)w.n_rows) * LD + rng_below(&r, (unsigned)n)] = NAN;
-            double *sum = guard(&gs, all * sizeof *sum), want[LD];
-            float *max = guard(&gm, all * sizeof *max), top[LD];
+            double *sum = guard(all * sizeof *sum), want[LD];
+            float *max = guard(all * sizeof *max), top[LD];
             for (size_t j = 0; j < all; j++) {
                 sum[j] = want[j] = rng_uniform(&r);
                 max[j] = top[j] = (float)rng_uniform(&r);
@@ -243,7 +226,7 @@ Test(mass_add_rows, is_mass_add_row_by_row)
                 }
             cr_expect(zero(int, memcmp(sum, want, all * sizeof *sum)), "%s", v[i].name);
             cr_expect(zero(int, memcmp(max, top, all * sizeof *max)), "%s", v[i].name);
-            cr_expect(intact(&gs) && intact(&gm), "%s wrote outside", v[i].name);
+            cr_expect(intact(sum) && intact(max), "%s wrote outside", v[i].name);
         }
 }
 
@@ -257,10 +240,8 @@ static bool marked_right(const void *last, int width, int i, bool member)
 
 Test(mark, writes_the_step_of_members_only)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 5);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(5);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < 150; len++)
             for (int tie = 0; tie <= len; tie += 1 + len / 9)
@@ -269,8 +250,7 @@ Test(mark, writes_the_step_of_members_only)
                     for (int j = 0; j < len; j++)
                         p[j] = (float)rng_below(&r, 4) / 4;
                     struct row_cut cut = {threshold, tie, 0};
-                    struct guarded g;
-                    void *last = guard(&g, (size_t)(len * width));
+                    void *last = guard((size_t)(len * width));
                     bool ok = true;
                     v[i].k.mark(last, width, p, len, &cut, 7);
                     for (int j = 0; j < len; j++)
@@ -278,7 +258,7 @@ Test(mark, writes_the_step_of_members_only)
                              && marked_right(last, width, j,
                                              p[j] > threshold || (p[j] == threshold && j >= tie));
                     cr_expect(ok, "%s: n %d, ties from %d, width %d", v[i].name, len, tie, width);
-                    cr_expect(intact(&g), "%s wrote outside", v[i].name);
+                    cr_expect(intact(last), "%s wrote outside", v[i].name);
                 }
 }
 
@@ -299,12 +279,11 @@ static void check_mark_rows(const struct variant *v, const struct weight_rows *w
                             const struct row_cut *cut, int n_cuts, int width)
 {
     enum { MOST = 9 };
-    struct guarded g[MOST];
     void *last[MOST];
     int all = w->n + w->n_rows - 1;
     bool ok = true;
     for (int c = 0; c < n_cuts; c++)
-        last[c] = guard(&g[c], (size_t)(all * width));
+        last[c] = guard((size_t)(all * width));
     v->k.mark_rows(last, width, w, cut, n_cuts, 100);
     for (int c = 0; c < n_cuts; c++) {
         for (int j = 0; j < all; j++) {
@@ -312,7 +291,7 @@ static void check_mark_rows(const struct variant *v, const struct weight_rows *w
             uint32_t got = width == 2 ? *(const uint16_t *)at : *(const uint32_t *)at;
             ok = ok && got == last_of(w, cut, n_cuts, c, j, width);
         }
-        cr_expect(intact(&g[c]), "%s wrote outside", v->name);
+        cr_expect(intact(last[c]), "%s wrote outside", v->name);
     }
     cr_expect(ok, "%s: n %d, %d rows, %d cuts, width %d", v->name, w->n, w->n_rows, n_cuts, width);
 }
@@ -320,12 +299,10 @@ static void check_mark_rows(const struct variant *v, const struct weight_rows *w
 Test(mark_rows, is_mark_row_by_row)
 {
     enum { LD = 170, CUTS = 9 };
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n_var);
     static float p[16 * LD];
     struct row_cut cut[16 * CUTS];
-    struct rng r;
-    rng_init(&r, 7);
-    int n_var = variants(v);
+    struct rng r = rng_seeded(7);
     for (int n = 1; n < 150; n++) {
         struct weight_rows w = some_rows(&r, p, LD, n, 1 + n % 16);
         for (int k = 0; k < 16 * CUTS; k++) { /* few rows split ties; some contain all entries */

@@ -8,9 +8,8 @@ enum { LD = 70, SIDE = 67 };
 static void check_tile(const struct variant *v, struct rng *r, int m, int n, int k, int form)
 {
     bool add = form & 1, turned = form & 2;
-    struct guarded g;
     size_t used = (size_t)(m - 1) * LD + (size_t)n;
-    float a[SIDE * LD], b[SIDE * LD], start[SIDE * LD], *c = guard(&g, used * sizeof *c);
+    float a[SIDE * LD], b[SIDE * LD], start[SIDE * LD], *c = guard(used * sizeof *c);
     fill_normal(r, a, SIDE * LD, 1);
     fill_normal(r, b, SIDE * LD, 1);
     fill_normal(r, start, SIDE * LD, 1);
@@ -44,15 +43,14 @@ static void check_tile(const struct variant *v, struct rng *r, int m, int n, int
     }
     cr_expect(bad <= 1 && gap, "%s: %d x %d x %d, form %d: %g times the bound", v->name, m, n, k,
               form, bad);
-    cr_expect(intact(&g), "%s wrote outside", v->name);
+    cr_expect(intact(c), "%s wrote outside", v->name);
 }
 
 Test(train, tile_product_is_the_sum_of_products)
 {
     static const int sizes[] = {1, 3, 4, 7, 8, 15, 16, 17, 33, 48, 49, 64, 67};
     struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 1);
+    struct rng r = rng_seeded(1);
     int n = variants(v), n_sizes = (int)(sizeof sizes / sizeof *sizes);
     for (int i = 0; i < n; i++)
         for (int s = 0; s < n_sizes * n_sizes; s++)
@@ -73,9 +71,8 @@ static double off(double have, double want, double size)
 
 static void check_exponentials(const struct variant *v, struct rng *r, int n)
 {
-    struct guarded ge, gw;
-    float s[ROW], x[ROW], *e = guard(&ge, (size_t)n * sizeof *e);
-    float *w = guard(&gw, (size_t)n * sizeof *w);
+    float s[ROW], x[ROW], *e = guard((size_t)n * sizeof *e);
+    float *w = guard((size_t)n * sizeof *w);
     for (int i = 0; i < n; i++) {
         s[i] = (float)(3 - 60 * rng_uniform(r) * (double)(i % 3));
         x[i] = (float)(-pow(rng_uniform(r), 6)) * 30;
@@ -93,15 +90,13 @@ static void check_exponentials(const struct variant *v, struct rng *r, int n)
     }
     bad = worst(off(total, sum, size * (EXP_BOUND + n * 0x1p-24)), bad);
     cr_expect(bad <= 1, "%s, n %d: %g times the bound", v->name, n, bad);
-    cr_expect(intact(&ge) && intact(&gw), "%s wrote outside", v->name);
+    cr_expect(intact(e) && intact(w), "%s wrote outside", v->name);
 }
 
 Test(train, exponentials_are_close)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 2);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < n; i++)
         for (int size = 1; size <= ROW; size++)
             check_exponentials(&v[i], &r, size);
@@ -110,12 +105,11 @@ Test(train, exponentials_are_close)
 /* Elementwise operations: exact in the order of the contract. */
 static void check_rows(const struct variant *v, struct rng *r, int n)
 {
-    struct guarded g[3];
     float x[ROW], y[ROW], *out[3], max = -INFINITY;
     fill_normal(r, x, ROW, 1);
     fill_normal(r, y, ROW, 1);
     for (int i = 0; i < 3; i++) {
-        out[i] = guard(&g[i], (size_t)n * sizeof **out);
+        out[i] = guard((size_t)n * sizeof **out);
         memcpy(out[i], y, (size_t)n * sizeof **out);
     }
     v->k.add_aged(out[0], x, n, 90);
@@ -130,15 +124,13 @@ static void check_rows(const struct variant *v, struct rng *r, int n)
     cr_expect(ok, "%s, n %d", v->name, n);
     cr_expect(v->k.max_row(x, n) == max, "%s, n %d: maximum", v->name, n);
     for (int i = 0; i < 3; i++)
-        cr_expect(intact(&g[i]), "%s wrote outside", v->name);
+        cr_expect(intact(out[i]), "%s wrote outside", v->name);
 }
 
 Test(train, rows_are_exact)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 3);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(3);
     for (int i = 0; i < n; i++)
         for (int size = 1; size <= ROW; size++)
             check_rows(&v[i], &r, size);
@@ -146,10 +138,8 @@ Test(train, rows_are_exact)
 
 Test(train, tile_products_agree_to_the_bit)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 4);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(4);
     float a[SIDE * LD], b[SIDE * LD], start[SIDE * LD], c[2][SIDE * LD];
     fill_normal(&r, a, SIDE * LD, 1);
     fill_normal(&r, b, SIDE * LD, 1);

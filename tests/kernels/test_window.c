@@ -47,18 +47,15 @@ static void slide_all(const struct kernels *k, float a[ROWS][MOST], const int32_
 
 Test(window, slide_counts_whole_units_and_forgets_what_leaves)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     float a[ROWS][MOST];
     int32_t pos[MOST];
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     fill(&r, a, pos);
-    int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MOST; len++) {
-            struct guarded gs, go;
-            double *sum = guard(&gs, (size_t)len * sizeof *sum);
-            float *out = guard(&go, (size_t)len * sizeof *out);
+            double *sum = guard((size_t)len * sizeof *sum);
+            float *out = guard((size_t)len * sizeof *out);
             memset(sum, 0, (size_t)len * sizeof *sum);
             slide_all(&v[i].k, a, pos, len, sum, out);
             for (int j = 0; j < len; j++) {
@@ -71,7 +68,7 @@ Test(window, slide_counts_whole_units_and_forgets_what_leaves)
                 cr_expect(eq(flt, out[j], (float)(ldexp((double)want, -49) * 0.3)), "%s",
                           v[i].name);
             }
-            cr_expect(intact(&gs) && intact(&go), "%s wrote outside", v[i].name);
+            cr_expect(intact(sum) && intact(out), "%s wrote outside", v[i].name);
         }
 }
 
@@ -96,8 +93,7 @@ Test(window, spread_is_the_mean_and_the_variance_of_the_rows_that_stay)
     struct variant v[MAX_VARIANTS];
     float a[ROWS][MOST], out[MOST];
     int32_t pos[MOST];
-    struct rng r;
-    rng_init(&r, 6);
+    struct rng r = rng_seeded(6);
     fill(&r, a, pos);
     int n = variants(v), window = 4;
     for (int i = 0; i < n; i++)
@@ -126,13 +122,11 @@ Test(window, spread_is_the_mean_and_the_variance_of_the_rows_that_stay)
 
 Test(window, pooling_takes_the_largest_neighbour)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     float x[MOST];
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int j = 0; j < MOST; j++)
         x[j] = (float)rng_normal(&r);
-    int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MOST; len++)
             for (int half = 0; half < 5; half++) {
@@ -173,11 +167,10 @@ static float share_by_hand(float a[ROWS][MOST], const int32_t *pos, const float 
 
 Test(window, shares_are_reduced_over_heads_and_then_the_largest)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     float a[ROWS][MOST], scale[2 * ROWS];
     int32_t pos[MOST], t[ROWS];
-    struct rng r;
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     fill(&r, a, pos);
     for (int i = 0; i < ROWS; i++) {
         scale[2 * i] = (float)rng_uniform(&r);
@@ -189,7 +182,6 @@ Test(window, shares_are_reduced_over_heads_and_then_the_largest)
     x.newest = 1;
     x.first = 1;
     x.end = 3;
-    int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MOST; len++)
             for (int way = 0; way < 4; way++) {
@@ -206,13 +198,11 @@ Test(window, shares_are_reduced_over_heads_and_then_the_largest)
 
 Test(window, sums_and_shares_count_those_that_were_seen)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     float a[ROWS][MOST];
     int32_t pos[MOST];
-    struct rng r;
-    rng_init(&r, 7);
+    struct rng r = rng_seeded(7);
     fill(&r, a, pos);
-    int n = variants(v);
     for (int len = 1; len < MOST; len++) {
         double first = 0;
         for (int i = 0; i < n; i++) {
@@ -240,10 +230,8 @@ Test(window, sums_and_shares_count_those_that_were_seen)
 /* Small integer scores with ties, some of them NaN. */
 Test(choice, next_low_finds_each_low_slot_in_turn)
 {
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 8);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(8);
     for (int len = 1; len < MOST; len++) {
         float score[MOST];
         int32_t pos[MOST];
@@ -268,17 +256,15 @@ Test(choice, next_low_finds_each_low_slot_in_turn)
 
 Test(choice, sums_are_reduced_and_newest_rows_count_whole_units)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     float a[ROWS][MOST];
     double sum[ROWS][MOST];
     int32_t pos[MOST];
-    struct rng r;
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     fill(&r, a, pos);
     for (int w = 0; w < ROWS; w++)
         for (int j = 0; j < MOST; j++)
             sum[w][j] = (double)a[w][j] * 3;
-    int n = variants(v);
     for (int i = 0; i < n; i++)
         for (int len = 1; len < MOST; len++) {
             float mean[MOST + 1] = {0}, most[MOST + 1] = {0}, rows[MOST + 1] = {0};

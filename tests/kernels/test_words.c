@@ -53,17 +53,15 @@ static bool equal_or_none(const float *a, const float *b, size_t n)
  * Different NaNs count as equal. */
 static void check_sets(const float *w, int N, const float *x, int T, int K, const char *what)
 {
-    struct variant v[MAX_VARIANTS];
-    struct packed p = pack_words(w, N, K);
+    VARIANTS(v, n);
+    SCOPED(packed_finish) struct packed p = pack_words(w, N, K);
     struct wrows want_q, q;
-    struct guarded g;
-    int n = variants(v);
     size_t ld = (size_t)p.n_panels * PANEL, blocks = (size_t)T * words_blocks(K);
-    float *want = MEM_NEW(float, (size_t)T *ld);
+    OWNED(mem_free) float *want = MEM_NEW(float, (size_t)T *ld);
     want_q = quantise(&v[0].k, x, T, K);
     v[0].k.matmul_words(want, ld, &want_q, T, &p, 0, p.n_panels);
     for (int i = 1; i < n; i++) {
-        float *got = guard(&g, (size_t)T * ld * sizeof *got);
+        float *got = guard((size_t)T * ld * sizeof *got);
         q = quantise(&v[i].k, x, T, K);
         v[i].k.matmul_words(got, ld, &q, T, &p, 0, p.n_panels);
         cr_expect(memcmp(q.q, want_q.q, blocks * WBLOCK * sizeof *q.q) == 0
@@ -71,29 +69,24 @@ static void check_sets(const float *w, int N, const float *x, int T, int K, cons
                   "%s: %s: integers of %d rows of %d", what, v[i].name, T, K);
         cr_expect(equal_or_none(got, want, (size_t)T * ld), "%s: %s: N %d, T %d, K %d", what,
                   v[i].name, N, T, K);
-        cr_expect(intact(&g), "%s wrote outside", v[i].name);
+        cr_expect(intact(got), "%s wrote outside", v[i].name);
         free_words(&q);
     }
     free_words(&want_q);
-    mem_free(want);
-    packed_finish(&p);
 }
 
 Test(words, sets_agree_on_odd_shapes)
 {
     static const int N[] = {1, 16, 17, 33, 50, 70, 96}, K[] = {1, 63, 64, 65, 100, 576, 1601};
-    struct rng r;
-    rng_init(&r, 1);
+    struct rng r = rng_seeded(1);
     for (int a = 0; a < 7; a++)
         for (int b = 0; b < 7; b++)
             for (int T = 1; T < 24; T += a == b ? 1 : 5) {
-                float *w = MEM_NEW(float, (size_t)(N[a] * K[b]));
-                float *x = MEM_NEW(float, (size_t)(T * K[b]));
+                OWNED(mem_free) float *w = MEM_NEW(float, (size_t)(N[a] * K[b]));
+                OWNED(mem_free) float *x = MEM_NEW(float, (size_t)(T * K[b]));
                 fill_normal(&r, w, (size_t)(N[a] * K[b]), 0.04);
                 fill_normal(&r, x, (size_t)(T * K[b]), 3);
                 check_sets(w, N[a], x, T, K[b], "normal");
-                mem_free(w);
-                mem_free(x);
             }
 }
 
@@ -115,8 +108,7 @@ static void fill_hostile(struct rng *r, float *x, size_t n)
 Test(words, sets_agree_on_hostile_numbers)
 {
     enum { N = 40, T = 13, K = 500 };
-    struct rng r;
-    rng_init(&r, 2);
+    struct rng r = rng_seeded(2);
     for (int round = 0; round < 20; round++) {
         static float w[N * K], x[T * K];
         fill_hostile(&r, w, N * K);
@@ -159,9 +151,8 @@ Test(words, sums_of_a_block_fit)
 {
     enum { SHAPES = 60, K = WBLOCK };
     struct variant v[MAX_VARIANTS];
-    struct rng r;
     int64_t most = 0;
-    rng_init(&r, 3);
+    struct rng r = rng_seeded(3);
     variants(v);
     for (int shape = 0; shape < SHAPES; shape++) {
         float x[K];
@@ -210,18 +201,16 @@ Test(words, equal_the_product_within_half_a_step)
     static const int K[] = {1, 40, 64, 130, 576};
     enum { N = 23, T = 9, MAX_K = 576, LD = 32 };
     static float w[N * MAX_K], x[T * MAX_K];
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 4);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(4);
     for (int c = 0; c < 5; c++) {
         float out[T * LD];
         fill_normal(&r, w, (size_t)(N * K[c]), 0.04);
         fill_normal(&r, x, (size_t)(T * K[c]), 1);
         for (int i = 0; i < T * K[c]; i += 29)
             x[i] *= 300; /* like outlier channels of models */
-        struct packed p = pack_words(w, N, K[c]);
-        struct wrows q = quantise(&v[n - 1].k, x, T, K[c]);
+        SCOPED(packed_finish) struct packed p = pack_words(w, N, K[c]);
+        SCOPED(free_words) struct wrows q = quantise(&v[n - 1].k, x, T, K[c]);
         v[n - 1].k.matmul_words(out, LD, &q, T, &p, 0, p.n_panels);
         for (int t = 0; t < T; t++)
             for (int o = 0; o < LD; o++)
@@ -229,8 +218,6 @@ Test(words, equal_the_product_within_half_a_step)
                     check_dot(&p, &q, w, x, o, t, out[t * LD + o]);
                 else
                     cr_expect(out[t * LD + o] == 0, "padding");
-        free_words(&q);
-        packed_finish(&p);
     }
 }
 
@@ -240,16 +227,14 @@ Test(words, row_and_panel_depend_on_nothing_else)
     enum { N = 90, T = 40, K = 1984, LD = 96 };
     static float w[N * K], x[T * K], all[T * LD], some[T * LD];
     static const int rows_of[] = {38, 35, 33, 16, 13, 8, 7, 3};
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 5);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(5);
     fill_normal(&r, w, N * K, 1);
     fill_normal(&r, x, T * K, 1);
     struct packed p = pack_words(w, N, K), part = packed_part(&p, 2, 3);
     for (int i = 0; i < n; i++) {
         const struct kernels *k = &v[i].k;
-        struct wrows q = quantise(k, x, T, K);
+        SCOPED(free_words) struct wrows q = quantise(k, x, T, K);
         k->matmul_words(all, LD, &q, T, &p, 0, p.n_panels);
         for (int c = 0; c < 8; c++)
             for (int t = 0; t + rows_of[c] <= T; t += rows_of[c]) {
@@ -269,7 +254,6 @@ Test(words, row_and_panel_depend_on_nothing_else)
             cr_expect(zero(int, memcmp(some, all + t * LD, LD * sizeof *some)), "%s: row %d",
                       v[i].name, t);
         }
-        free_words(&q);
     }
     packed_finish(&p);
 }
@@ -279,28 +263,24 @@ Test(words, what_is_no_number_stays_where_it_is)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN};
     enum { N = 20, T = 3, K = 192, LD = 32 };
-    struct variant v[MAX_VARIANTS];
-    struct rng r;
-    rng_init(&r, 6);
-    int n = variants(v);
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(6);
     for (int c = 0; c < 6; c++) {
         float w[N * K], x[T * K], out[T * LD];
         fill_normal(&r, w, N * K, 1);
         fill_normal(&r, x, T * K, 1);
         float *one = c < 3 ? &w[7 * K + 70] : &x[1 * K + 70];
         *one = odd[c % 3];
-        struct packed p = pack_words(w, N, K);
+        SCOPED(packed_finish) struct packed p = pack_words(w, N, K);
         for (int i = 0; i < n; i++) {
-            struct wrows q = quantise(&v[i].k, x, T, K);
+            SCOPED(free_words) struct wrows q = quantise(&v[i].k, x, T, K);
             v[i].k.matmul_words(out, LD, &q, T, &p, 0, p.n_panels);
             for (int t = 0; t < T; t++)
                 for (int o = 0; o < LD; o++)
                     cr_expect(isnan(out[t * LD + o]) == (c < 3 ? o == 7 : t == 1),
                               "%s: case %d, row %d, output %d: %g", v[i].name, c, t, o,
                               (double)out[t * LD + o]);
-            free_words(&q);
         }
-        packed_finish(&p);
     }
 }
 
@@ -308,8 +288,7 @@ Test(words, what_is_no_number_stays_where_it_is)
 Test(words, sizes_far_from_one_are_kept)
 {
     enum { K = WBLOCK };
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < n; i++)
         for (int c = 0; c < 3; c++) {
             static const float of[3] = {3e38f, 1e-20f, 1e-32f};
@@ -318,14 +297,12 @@ Test(words, sizes_far_from_one_are_kept)
                 w[k] = k % 3 ? of[c] : -of[c] / 2;
                 x[k] = c == 0 ? 1e-10f : c == 1 ? 1e10f : 1e20f;
             }
-            struct packed p = pack_words(w, 1, K);
-            struct wrows q = quantise(&v[i].k, x, 1, K);
+            SCOPED(packed_finish) struct packed p = pack_words(w, 1, K);
+            SCOPED(free_words) struct wrows q = quantise(&v[i].k, x, 1, K);
             v[i].k.matmul_words(out, PANEL, &q, 1, &p, 0, 1);
             double want = c < 2 ? (double)of[c] * (double)x[0] * (42 - 22 / 2.0) : 0;
             cr_expect(fabs((double)out[0] - want) <= 2e-4 * fabs(want), "%s: %g, not %g", v[i].name,
                       (double)out[0], want);
-            free_words(&q);
-            packed_finish(&p);
         }
 }
 
@@ -347,7 +324,7 @@ Test(words, floats_become_words_and_blocks_stay)
             bytes[i] = (uint16_t)(0x2c00 + i * 37 % 1024);
         const struct pack_source src[2] = {{bytes, of[c].first, N}, {bytes, of[c].second, N}};
         struct packed w, again;
-        struct pack_room room;
+        SCOPED(pack_room_close) struct pack_room room;
         weight_dequant(value, bytes, of[c].first, N * K);
         weight_dequant(value + N * K, bytes, of[c].second, N * K);
         cr_assert(packed_build(src, 2, K, PACK_WORDS, &w) == KVF_OK);
@@ -366,6 +343,5 @@ Test(words, floats_become_words_and_blocks_stay)
         }
         packed_finish(&w);
         packed_finish(&again);
-        pack_room_close(&room);
     }
 }

@@ -3,16 +3,8 @@
 #ifndef KVF_TESTS_VARIANTS_H
 #define KVF_TESTS_VARIANTS_H
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/kernels/kernels.h"
+#include "tests/suite.h"
 
 struct variant {
     const char *name;
@@ -52,29 +44,33 @@ static inline int variants(struct variant *v)
     return n;
 }
 
+/* Declares an array v of the instruction sets and their number n. */
+#define VARIANTS(v, n)                                                                             \
+    struct variant v[MAX_VARIANTS];                                                                \
+    int n = variants(v)
+
 enum { MARGIN = 64 }; /* canary bytes on each side */
 
-/* `bytes` bytes of memory between canaries; start is 64-byte aligned. */
-struct guarded {
-    unsigned char *base;
-    size_t bytes;
-};
-
-static inline void *guard(struct guarded *g, size_t bytes)
+/* Returns memory between canaries; it is 64-byte aligned. The size is stored before the canaries.
+ */
+static inline void *guard(size_t bytes)
 {
-    g->bytes = bytes;
-    g->base = mem_alloc(bytes + 2 * MARGIN, 1);
-    memset(g->base, 0xa5, bytes + 2 * MARGIN);
-    return g->base + MARGIN;
+    unsigned char *base = mem_alloc(bytes + 3 * MARGIN, 1);
+    memcpy(base, &bytes, sizeof bytes);
+    memset(base + MARGIN, 0xa5, bytes + 2 * MARGIN);
+    return base + 2 * MARGIN;
 }
 
-/* Frees the buffer. Returns true if both canaries are unchanged. */
-static inline bool intact(struct guarded *g)
+/* Frees the memory. Returns true if both canaries are unchanged. */
+static inline bool intact(const void *p)
 {
+    unsigned char *base = (unsigned char *)(uintptr_t)p - 2 * MARGIN;
+    size_t bytes;
     bool ok = true;
-    for (size_t i = 0; i < MARGIN; i++)
-        ok = ok && g->base[i] == 0xa5 && g->base[MARGIN + g->bytes + i] == 0xa5;
-    mem_free(g->base);
+    memcpy(&bytes, base, sizeof bytes);
+    for (size_t i = MARGIN; i < 2 * MARGIN; i++)
+        ok = ok && base[i] == 0xa5 && base[MARGIN + bytes + i] == 0xa5;
+    mem_free(base);
     return ok;
 }
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import lint
 import program as describe
@@ -26,8 +27,7 @@ def make_pages(root, program, folder):
         except (SystemExit, KeyError) as wrong:
             yield f'docs/man/{name}:1: {wrong}'
             continue
-        with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
-            f.write(page)
+        Path(os.path.join(folder, name)).write_text(page, encoding='utf-8')
     shutil.copy(os.path.join(root, 'docs/man/kvf.5'), folder)
 
 
@@ -51,8 +51,7 @@ def without_references(folder, pages):
             if f'{found[2]}.{found[3]}' not in pages:
                 line = text[:found.start()].count('\n') + 1
                 yield f'docs/man/{page}:{line}: referenced manual not found: Xr {found[2]} {found[3]}'
-        with open(os.path.join(folder, page), 'w', encoding='utf-8') as f:
-            f.write(REFERENCE.sub(r'\1Va \2 \3', text))
+        Path(os.path.join(folder, page)).write_text(REFERENCE.sub(r'\1Va \2 \3', text), encoding='utf-8')
 
 
 def check(root, args):

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 ROOMS = ['base', 'libtrace', 'engine', 'analyzers', 'studies', 'render', 'cli']
 SKIP_DIRS = {'.git', '__pycache__', 'out', 'subprojects'}
@@ -67,8 +68,7 @@ class Plant:
         os.makedirs(os.path.dirname(full), exist_ok=True)
         old = None
         if os.path.exists(full):
-            with open(full, 'rb') as f:
-                old = f.read()
+            old = Path(full).read_bytes()
         new = old if self.text is None else \
             self.text if isinstance(self.text, bytes) else self.text.encode()
         if self.append is not None:
@@ -77,8 +77,7 @@ class Plant:
             before, after = (s.encode() for s in self.replace)
             assert before in old, f'{self.path} no longer holds {self.replace[0]!r}'
             new = old.replace(before, after, 1)
-        with open(full, 'wb') as f:
-            f.write(new)
+        Path(full).write_bytes(new)
         return full, old
 
     @staticmethod
@@ -86,8 +85,7 @@ class Plant:
         if old is None:
             os.remove(full)
         else:
-            with open(full, 'wb') as f:
-                f.write(old)
+            Path(full).write_bytes(old)
 
 
 def copy_tree(root, to):

@@ -18,11 +18,10 @@ struct bed {
 static inline void bed_open_with(struct bed *b, const char *method, int budget, int L, int H,
                                  const struct method_inputs *in)
 {
-    struct kvf_diag d = {""};
     struct method_shape shape = {L, H, H, 2};
     struct cache_config cfg = {L, H, 2, KV_F32};
     *b = (struct bed){.H = H, .D = 2};
-    cr_assert(zero(int, method_parse(method, budget, &b->row, &b->params, &d)), "%s", d.text);
+    succeeds(method_parse(method, budget, &b->row, &b->params, &d));
     cr_assert(zero(int, method_state_create(&b->row, &b->params, &shape, in, &b->m)));
     cr_assert(zero(int, cache_create(&cfg, &b->cache)));
     cr_assert(zero(int, method_prepare(b->m, 256, 0)));

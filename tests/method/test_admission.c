@@ -1,7 +1,5 @@
 /* test_admission.c - how long new entries stay: quantiles and windows compared with results
  * computed by hand. */
-#include <math.h>
-
 #include "bed.h"
 
 static struct gates *open_alphas(const float *alpha, int n)
@@ -9,24 +7,22 @@ static struct gates *open_alphas(const float *alpha, int n)
     const struct gates_model model = {1, 2, n, n, 2, 1e-5f, 1e4, NULL, reference()};
     struct maker m = {0};
     struct gates *g;
-    struct kvf_diag d;
     char shape[32];
     snprintf(shape, sizeof shape, "[1, %d]", n);
     start(&m, "\"kvfate.kind\": \"heads\", \"kvfate.layout\": \"duo\"");
     tensor(&m, "duo.alpha", shape, alpha, (size_t)n);
     const struct buf *f = finish(&m);
-    cr_assert(zero(int, try_open(f->data, f->len, &model, &g, &d)), "%s", d.text);
+    succeeds(try_open(f->data, f->len, &model, &g, &d));
     return g;
 }
 
 static double quantile(const float *alpha, int n, const char *method)
 {
-    struct gates *g = open_alphas(alpha, n);
+    OWNED(gates_close) struct gates *g = open_alphas(alpha, n);
     struct bed b;
     bed_open(&b, method, 0, 1, n, g);
     double q = b.m->alpha_from;
     bed_close(&b);
-    gates_close(g);
     return q;
 }
 
@@ -44,7 +40,7 @@ Test(admission, quantile_of_alphas)
 Test(admission, duo_streams_heads_below_the_quantile)
 {
     const float alpha[] = {0.5f, 0.125f, 0.75f, 0.25f};
-    struct gates *g = open_alphas(alpha, 4);
+    OWNED(gates_close) struct gates *g = open_alphas(alpha, 4);
     struct bed b;
     bed_open(&b, "duo:sinks=2,recent=5", 0, 1, 4, g);
     for (int h = 0; h < 4; h += 2) /* heads with 0.5 and 0.75 keep all entries */
@@ -55,19 +51,17 @@ Test(admission, duo_streams_heads_below_the_quantile)
         cr_expect(eq(i32, method_until(b.m, 0, h, 9, NAN), 14));
     }
     bed_close(&b);
-    gates_close(g);
 }
 
 Test(admission, equal_alphas_are_treated_alike)
 {
     const float alpha[] = {0.5f, 0.5f, 0.5f};
-    struct gates *g = open_alphas(alpha, 3);
+    OWNED(gates_close) struct gates *g = open_alphas(alpha, 3);
     struct bed b;
     bed_open(&b, "duo:sparsity=1", 0, 1, 3, g);
     for (int h = 0; h < 3; h++)
         cr_expect(eq(i32, method_until(b.m, 0, h, 999, NAN), NEVER_EXPIRES));
     bed_close(&b);
-    gates_close(g);
 }
 
 static int32_t written(const char *method, float g, int32_t pos)

@@ -1,25 +1,8 @@
 /* test_memory.c - allocations fail anywhere in a session: every preset returns KVF_E_NOMEM, and all
  * memory is freed (checked by a sanitizer). The linker's --wrap fails the k-th call. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "engine/decode/session.h"
-
-static long allocs_left = -1; /* allocations before the failing one; < 0: no failure */
-
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    if (allocs_left == 0) {
-        allocs_left = -1;
-        return NULL;
-    }
-    allocs_left -= allocs_left > 0;
-    return __real_aligned_alloc(align, n);
-}
+#include "tests/failing_alloc.h"
+#include "tests/suite.h"
 
 enum { PROMPT = 40, STEPS = 6, CAP = PROMPT + STEPS };
 
@@ -44,7 +27,7 @@ static int play(const struct play *p)
                                   .kv_type = KV_F16,
                                   .cap = CAP,
                                   .chunk = 16};
-    struct session *s = NULL;
+    OWNED(session_destroy) struct session *s = NULL;
     struct kvf_diag d = {""};
     int32_t ids[PROMPT];
     for (int i = 0; i < PROMPT; i++)
@@ -55,7 +38,6 @@ static int play(const struct play *p)
         err = session_prompt(s, ids, PROMPT, NULL, NULL);
     for (int i = 0; !err && i < STEPS; i++)
         err = session_step(s, ids[i]);
-    session_destroy(s);
     return err;
 }
 
@@ -66,11 +48,10 @@ static const struct gates *open_gates(struct engine *e, const char *name)
                                       m->n_kv_heads,        m->head_dim, m->norm_eps,
                                       (double)m->rope_base, NULL,        &e->kernels};
     char path[4096];
-    struct kvf_diag d = {""};
     struct gates *g = NULL;
     const char *folder = getenv("KVF_TINY_GATES");
     snprintf(path, sizeof path, "%s/tiny_%s.safetensors", folder ? folder : ".", name);
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    succeeds(gates_open(path, &model, &g, &d));
     return g;
 }
 
@@ -79,10 +60,9 @@ static struct engine *open_model(void)
     const struct engine_options opt = {.n_threads = 2};
     const char *folder = getenv("KVF_TINY");
     char path[4096];
-    struct kvf_diag d = {""};
     struct engine *e = NULL;
     snprintf(path, sizeof path, "%s/tiny0.gguf", folder ? folder : ".");
-    cr_assert(zero(int, engine_open(path, &opt, &e, &d)), "%s", d.text);
+    succeeds(engine_open(path, &opt, &e, &d));
     return e;
 }
 
@@ -90,12 +70,11 @@ static struct engine *open_model(void)
 static void every_allocation(const char *method, const char *other, const char *gates)
 {
     struct play p = {.engine = open_model(), .overrides = other != NULL};
-    struct kvf_diag d = {""};
     int err = KVF_E_NOMEM;
     long k = 0;
-    cr_assert(zero(int, method_parse(method, 9, &p.row, &p.params, &d)), "%s", d.text);
+    succeeds(method_parse(method, 9, &p.row, &p.params, &d));
     if (other)
-        cr_assert(zero(int, method_parse(other, 9, &p.other, &p.other_params, &d)), "%s", d.text);
+        succeeds(method_parse(other, 9, &p.other, &p.other_params, &d));
     p.gates = gates ? open_gates(p.engine, gates) : NULL;
     for (; err; k++) {
         allocs_left = k;

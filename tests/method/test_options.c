@@ -1,11 +1,7 @@
 /* test_options.c - --method NAME:key=value: rejected options, and the parameters from accepted
  * ones. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <string.h>
-
 #include "engine/method/state.h"
+#include "tests/suite.h"
 
 static struct method row;
 static struct method_params params;

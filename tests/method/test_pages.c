@@ -1,8 +1,4 @@
 /* test_pages.c - stored minima and maxima of pages compared with the keys themselves. */
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/rng.h"
 #include "engine/cache/cache.h"
 #include "engine/method/evidence.h"
 #include "tests/gates/file.h"
@@ -80,7 +76,7 @@ static void compare(struct bed *b, int head, int page)
 
 static void any_order(int page, enum kv_type type)
 {
-    struct bed b;
+    SCOPED(bed_close) struct bed b;
     unsigned char keep[MOST];
     bed_open(&b, page, type);
     for (int round = 0; round < 400; round++) {
@@ -97,7 +93,6 @@ static void any_order(int page, enum kv_type type)
             compare(&b, head, page);
         }
     }
-    bed_close(&b);
 }
 
 Test(pages, bounds_are_those_of_the_keys)
@@ -111,7 +106,7 @@ Test(pages, bounds_are_those_of_the_keys)
 /* The last entry is evicted and a new entry takes its slot, so that the count is unchanged. */
 Test(pages, a_slot_that_is_filled_anew)
 {
-    struct bed b;
+    SCOPED(bed_close) struct bed b;
     const unsigned char keep[] = {1, 1, 1, 1, 0};
     bed_open(&b, 16, KV_F32);
     for (int i = 0; i < 5; i++)
@@ -120,7 +115,6 @@ Test(pages, a_slot_that_is_filled_anew)
     drop(&b, 0, keep);
     append(&b, 0);
     compare(&b, 0, 16);
-    bed_close(&b);
 }
 
 static struct gates *open_seer(void)
@@ -129,9 +123,8 @@ static struct gates *open_seer(void)
     const char *folder = getenv("KVF_GATES");
     char path[4096];
     struct gates *g;
-    struct kvf_diag d = {""};
     snprintf(path, sizeof path, "%s/seer.safetensors", folder ? folder : ".");
-    cr_assert(zero(int, gates_open(path, &model, &g, &d)), "%s", d.text);
+    succeeds(gates_open(path, &model, &g, &d));
     return g;
 }
 
@@ -140,10 +133,9 @@ static struct gates *open_seer(void)
 static void block_keys(const struct gates *g, int page)
 {
     enum { N = 20, D2 = 2 };
-    struct pages p;
-    struct rng r;
+    SCOPED(pages_finish) struct pages p;
     float key[N][D2], scratch[256], want[64];
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     cr_assert(le(int, gates_gate_dim(g), 64));
     pages_init(&p, EVIDENCE_BLOCKS, page, 2 * H, D2, g);
     for (int s = 0; s < N; s++) {
@@ -169,15 +161,13 @@ static void block_keys(const struct gates *g, int page)
         for (int d = 0; d < gates_gate_dim(g); d++)
             cr_assert(lt(flt, fabsf(p.key[at + (size_t)d] - want[d]), 1e-5f), "block %d", block);
     }
-    pages_finish(&p);
 }
 
 Test(pages, block_keys_are_those_of_the_gates)
 {
-    struct gates *g = open_seer();
+    OWNED(gates_close) struct gates *g = open_seer();
     cr_assert(le(sz, gates_scratch(g), 256));
     block_keys(g, 1);
     block_keys(g, 3);
     block_keys(g, 4);
-    gates_close(g);
 }

@@ -1,7 +1,4 @@
 /* test_score_window.c - sums over a window of queries compared with the weights. */
-#include <math.h>
-
-#include "base/rng.h"
 #include "bed.h"
 
 enum { HEADS = 2, STEPS = 1200, MOST = 256 };
@@ -11,8 +8,7 @@ enum { HEADS = 2, STEPS = 1200, MOST = 256 };
  * one head and sometimes in two. */
 static float weight(int head, int32_t t, int32_t pos)
 {
-    struct rng r;
-    rng_init(&r, (uint64_t)(pos * HEADS + head));
+    struct rng r = rng_seeded((uint64_t)(pos * HEADS + head));
     if (pos % 64 == 0)
         return (float)(1 + (3 * t + pos / 64) % 7) * 0x1p-6f;
     return t - pos < 4 ? (float)((pos + 100) * rng_uniform(&r)) * 0x1p-20f : 0;

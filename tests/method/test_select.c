@@ -1,14 +1,7 @@
 /* test_select.c - the k worst of n candidates compared with a full sort by the rule in
  * docs/reference/methods.md. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/method/state.h"
+#include "tests/suite.h"
 
 static bool older_stays;
 
@@ -34,8 +27,8 @@ static int by_identity(const void *a, const void *b)
 static void compare(const struct candidate *in, int64_t n, int64_t k, bool older)
 {
     size_t size = sizeof *in, count = (size_t)n;
-    struct candidate *have = MEM_NEW(struct candidate, count + 1);
-    struct candidate *want = MEM_NEW(struct candidate, count + 1);
+    OWNED(mem_free) struct candidate *have = MEM_NEW(struct candidate, count + 1);
+    OWNED(mem_free) struct candidate *want = MEM_NEW(struct candidate, count + 1);
     struct candidate canary = {-7, -7, -7, -7};
     memcpy(have, in, count * size);
     memcpy(want, in, count * size);
@@ -49,8 +42,6 @@ static void compare(const struct candidate *in, int64_t n, int64_t k, bool older
     qsort(have, (size_t)k, size, by_identity);
     qsort(want, (size_t)k, size, by_identity);
     cr_assert(zero(int, memcmp(have, want, (size_t)k * size)), "n %ld k %ld", (long)n, (long)k);
-    mem_free(have);
-    mem_free(want);
 }
 
 enum shape { RANDOM, FEW, EQUAL, RISING, FALLING, PIPE, EXTREME, SHAPES };
@@ -94,8 +85,7 @@ Test(select, as_a_sort_does)
 {
     enum { MOST = 70 };
     struct candidate c[MOST];
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int round = 0; round < 60 * SHAPES; round++) {
         int64_t n = 1 + (int64_t)rng_below(&r, MOST);
         fill(&r, (enum shape)(round % SHAPES), c, n, 1 + (int)rng_below(&r, 5));
@@ -111,8 +101,7 @@ Test(select, keys_order_as_the_rule_does)
 {
     enum { N = 40 };
     struct candidate c[N];
-    struct rng r;
-    rng_init(&r, 9);
+    struct rng r = rng_seeded(9);
     for (int round = 0; round < 20 * SHAPES; round++) {
         fill(&r, (enum shape)(round % SHAPES), c, N, 3);
         older_stays = round / SHAPES % 2;
@@ -133,16 +122,14 @@ Test(select, keys_order_as_the_rule_does)
 Test(select, long_inputs_of_every_shape, .timeout = 30)
 {
     enum { N = 30000 }; /* n^2 steps would take too long under a sanitizer */
-    struct candidate *c = MEM_NEW(struct candidate, N);
-    struct rng r;
-    rng_init(&r, 6);
+    OWNED(mem_free) struct candidate *c = MEM_NEW(struct candidate, N);
+    struct rng r = rng_seeded(6);
     for (int shape = 0; shape < SHAPES; shape++) {
         fill(&r, (enum shape)shape, c, N, 1);
         compare(c, N, N / 3, false);
         compare(c, N, 1, true);
         compare(c, N, N - 1, false);
     }
-    mem_free(c);
 }
 
 Test(select, nothing_to_do)

@@ -8,6 +8,7 @@ each query would have given them, and the output of a full cache, are computed h
 matrices.
 """
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import struct
@@ -237,12 +238,10 @@ def long_prompt(check, path, llama):
 
 def two_blocks(check, path, llama):
     """Columns are written every 1024 steps, and those that still change are written again."""
-    with open(path, "rb") as f:
-        model = f.read()
+    model = Path(path).read_bytes()
     context = b"llama.context_length" + struct.pack("<I", 4)
     long = path + ".long"
-    with open(long, "wb") as f:
-        f.write(model.replace(context + struct.pack("<I", 512), context + struct.pack("<I", 2048)))
+    Path(long).write_bytes(model.replace(context + struct.pack("<I", 512), context + struct.pack("<I", 2048)))
     compare(check, long, llama, 1000, 40, "h2o", 30)
 
 
@@ -287,8 +286,7 @@ def changes_nothing(check, path, llama):
         ways = [("-t", t, "--chunk", k) for t, k in ((1, 256), (2, 256), (2, 7), (1, 1))]
         made = set()
         for way in ways:
-            with open(e.run(path, ids, 12, row, budget, "--shadow", "entries,model", *way), "rb") as f:
-                made.add(f.read())
+            made.add(Path(e.run(path, ids, 12, row, budget, "--shadow", "entries,model", *way)).read_bytes())
         check.say(len(made) == 1, f"{row}: {len(ways)} ways to run give {len(made)} traces")
 
 

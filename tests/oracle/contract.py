@@ -3,6 +3,7 @@ unknown to this file or rows.py fails. Each check is one line of the report."""
 import itertools
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -206,8 +207,7 @@ def permuted(path, out, llama, order):
     order."""
     group, d = llama.heads // llama.kv_heads, llama.head_dim
     queries = [h * group + i for h in order for i in range(group)]
-    with open(path, "rb") as f:
-        data = bytearray(f.read())
+    data = bytearray(Path(path).read_bytes())
     for name, at, shape in f32_tensors(bytes(data)):
         part = name.split(".")[-2]
         heads = {"attn_q": queries, "attn_output": queries, "attn_k": order, "attn_v": order}.get(part)
@@ -217,8 +217,7 @@ def permuted(path, out, llama, order):
         where = np.concatenate([np.arange(h * d, h * d + d) for h in heads])
         x = x[:, where] if part == "attn_output" else x[where]
         data[at : at + x.nbytes] = np.ascontiguousarray(x).tobytes()
-    with open(out, "wb") as f:
-        f.write(data)
+    Path(out).write_bytes(data)
 
 
 def f32_tensors(data):
@@ -296,8 +295,7 @@ def runs_again(report, runs, names):
     def check(name):
         traces = set()
         for way in (("-t", 1), ("-t", 2), ("-t", 2, "--chunk", 7)):
-            with open(runs.record(name, ids, 10, 20, {}, *way), "rb") as f:
-                traces.add(f.read())
+            traces.add(Path(runs.record(name, ids, 10, 20, {}, *way)).read_bytes())
         report.say(len(traces) == 1, f"{name}: 3 ways to run, {len(traces)} different traces")
     each(report, names)(check)
 

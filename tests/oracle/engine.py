@@ -2,6 +2,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import numpy as np
 
@@ -60,15 +61,13 @@ class Engine:
 
     def prompt(self, ids):
         path = self.path("ids.txt")
-        with open(path, "w") as f:
-            f.write(" ".join(map(str, ids)))
+        Path(path).write_text(" ".join(map(str, ids)))
         return ["--ids", path] + ["--exact"] * self.exact
 
     def forced(self, ids):
         """Writes the given tokens after the prompt."""
         path = self.path("forced.txt")
-        with open(path, "w") as f:
-            f.write(" ".join(map(str, ids)))
+        Path(path).write_text(" ".join(map(str, ids)))
         return ["--force", path]
 
     def planned(self, model, ids, after):
@@ -95,8 +94,7 @@ class Engine:
     def logits(self, model, ids, *more):
         out = self.path("logits.npy")
         self.call("logits", "-m", model, *self.prompt(ids), *more, "-o", out)
-        with open(out, "rb") as f:
-            return f.read()
+        return Path(out).read_bytes()
 
     def header(self, path):
         return json.loads(self.call("info", "--json", path))["header"]

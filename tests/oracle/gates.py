@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,8 +28,7 @@ def safetensors(path, tensors, metadata):
         data += raw
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def draw(kind, seed, layers, heads, tokens):
@@ -127,8 +127,7 @@ def network(path, kind, seed, llama):
                         head_dim=llama.head_dim, d_model=llama.w["token_embd.weight"].shape[1], hidden=24, gate_dim=16,
                         seed=seed, dtype="F32", tie=seed % 3 == 0, norms=seed % 2 == 0, model_hash=None,
                         activation=None, z=None, key_order=None, block=None)
-    with open(path, "wb") as f:
-        f.write(make_gates.build(o))
+    Path(path).write_bytes(make_gates.build(o))
     return Network(path, llama)
 
 

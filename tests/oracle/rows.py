@@ -72,7 +72,6 @@ CODE = {"window": {"positions": "cache"},
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
            "tie": "newer", "stride": 0, "slots": "time", "divide": "none"}
-SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 # With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 

@@ -7,6 +7,7 @@ so that a later query that still reads one gives NaN instead of passing unnotice
 usage: tiny_llama.py     compares with tests/data/golden/tiny_golden.json
 """
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import copy
@@ -84,8 +85,7 @@ def dequantise(kind, raw, n):
 
 def read_gguf(path):
     """Returns (metadata, {name: float64 array with rows first})."""
-    with open(path, "rb") as f:
-        data = f.read()
+    data = Path(path).read_bytes()
     b = Bytes(data)
     magic, version, n_tensors, n_meta = b.take("4sIQQ")
     if magic != b"GGUF" or version != 3:
@@ -308,8 +308,7 @@ def check_case(case, path):
 
 
 def main():
-    with open(os.path.join(GOLDEN, "tiny_golden.json")) as f:
-        cases = json.load(f)["cases"]
+    cases = json.loads(Path(os.path.join(GOLDEN, "tiny_golden.json")).read_text())["cases"]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:

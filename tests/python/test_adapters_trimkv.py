@@ -10,7 +10,6 @@ that has them."""
 import importlib.util
 import os
 import subprocess
-import sys
 import tempfile
 
 from capture_checks import KVFATE, begin, fitting, refused, stand_in

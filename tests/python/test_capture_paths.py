@@ -8,7 +8,6 @@ transformers is unchanged. Skips if torch and transformers are not installed; KV
 names a Python that has them."""
 import os
 import subprocess
-import sys
 import tempfile
 
 from capture_checks import KVFATE, begin, refused

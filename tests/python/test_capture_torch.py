@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 from capture_checks import KVFATE, ROOT, begin, refused
 
@@ -50,8 +51,7 @@ def load(name, kind, how):
 
 def engine(path, model, ids, n, *more):
     """Runs the program with these tokens, and n more."""
-    with open("ids", "w") as f:
-        f.write(" ".join(map(str, ids)))
+    Path("ids").write_text(" ".join(map(str, ids)))
     subprocess.run([KVFATE, "run", *(["-m", model] if model else []), "--ids", "ids", "-n", str(n), "--ignore-eos", "--method", "full", "--probes", "full",
                     "--exact", "-o", path, "--overwrite", "-q", *more], check=True, stdout=subprocess.DEVNULL)
     return kvfate.open(path)
@@ -541,8 +541,7 @@ def default_model():
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=file)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
     exact_angles(model)
-    with open(os.path.join(ROOT, "docs/guide/own-method.md")) as f:
-        ids = tokenizer(f.read())["input_ids"][:480]
+    ids = tokenizer(Path(os.path.join(ROOT, "docs/guide/own-method.md")).read_text())["input_ids"][:480]
     with kvfate.capture(model, tokenizer, out="text.kvf", probes="evict") as c:
         c.read("Why is the sky blue?")
     check("a text is read", b"".join(kvfate.open("text.kvf").texts) == b"Why is the sky blue?", kvfate.open("text.kvf").texts)

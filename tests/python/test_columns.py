@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 KVFATE, LIBRARY, ROOT, MODEL = map(os.path.abspath, sys.argv[1:5])
 if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):
@@ -32,8 +33,7 @@ def said(*argv):
 def recorded():
     """Records two runs of the same tokens with all columns: one with evictions, and one with gates
     that keep all entries."""
-    with open("ids", "w") as f:
-        f.write(" ".join(str(3 + i * i % 290) for i in range(T)))
+    Path("ids").write_text(" ".join(str(3 + i * i % 290) for i in range(T)))
     about = json.loads(said("models", MODEL, "--json").stdout)
     one = about[0] if isinstance(about, list) else about
     run = ["run", "-m", MODEL, "--ids", "ids", "-n", "0", "-q", "--probes", "full", "--shadow", "entries,model", "--watch", "3,9@L0H0", "--watch-queries", "L0H0"]
@@ -66,8 +66,7 @@ def table(analysis, path, option):
     r = said(name, *[path] * traces, *option, "-o", "t.json")
     data = None
     if r.returncode == 0:
-        with open("t.json") as f:
-            data = f.read()
+        data = Path("t.json").read_text()
     return r, data
 
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -40,13 +41,11 @@ X = make(WRITE_KVF, os.path.abspath("x.kvf"), [Column("tokens.id", "i32", "run",
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return Path(path).read_bytes()
 
 
 def put(path, data, mode=None):
-    with open(path, "wb") as f:
-        f.write(data)
+    Path(path).write_bytes(data)
     if mode is not None:
         os.chmod(path, mode)
     return path

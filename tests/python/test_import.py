@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -37,8 +38,7 @@ def recorded(method):
     """Returns a run, and the attention of the two query heads of its first KV head in layer 1:
     [2][T][T], 0 if a query does not see the entry."""
     r = random.Random(5)
-    with open("ids", "w") as f:
-        f.write(" ".join(str(r.randint(3, 299)) for _ in range(PROMPT)))
+    Path("ids").write_text(" ".join(str(r.randint(3, 299)) for _ in range(PROMPT)))
     group = 2
     watch = "0-%d@%s" % (T - 1, ",".join("L1H%d" % h for h in range(group)))
     done = said("run", "-m", MODEL, "--ids", "ids", "-n", str(T - PROMPT + 1), "--ignore-eos", "--exact", "--probes", "full", "--watch", watch, "-o", "engine.kvf", "--overwrite", "-q", *method)
@@ -101,8 +101,7 @@ def kept():
         f.write("layer\thead\tstep\tkept\n" + "".join("%d\t%d\t%d\t%s\n" % (l, h, s, ",".join(map(str, one))) for l, h, s, one in rows))
     with open("kept.jsonl", "w") as f:
         f.writelines(json.dumps({"layer": l, "head": h, "step": s, "kept": one}) + "\n" for l, h, s, one in rows)
-    with open("long.tsv", "w") as f:
-        f.write("layer\thead\tstep\ttoken\n" + "".join("%d\t%d\t%d\t%d\n" % (l, h, s, t) for l, h, s, one in rows for t in one))
+    Path("long.tsv").write_text("layer\thead\tstep\ttoken\n" + "".join("%d\t%d\t%d\t%d\n" % (l, h, s, t) for l, h, s, one in rows for t in one))
     os.makedirs("folder", exist_ok=True)
     for layer in range(len(left)):
         np.save("folder/kept@L%d.npy" % layer, whole[layer])
@@ -110,8 +109,7 @@ def kept():
     behind = [[[[i for i in one if i <= s] for s, one in enumerate(head[1:])] for head in layer] for layer in sets]
     after = np.array([[padded([*head, list(range(width))])[:-1] for head in layer] for layer in behind])
     np.savez("after.npz", kept_after=after, ids=np.arange(T), **{"kept_after@steps": np.arange(T - 1)})
-    with open("ids.tsv", "w") as f:
-        f.write("token\tid\n" + "".join("%d\t%d\n" % (i, i) for i in range(T)))
+    Path("ids.tsv").write_text("token\tid\n" + "".join("%d\t%d\n" % (i, i) for i in range(T)))
     for files in (["kept.npz"], ["kept.tsv"], ["kept.jsonl"], ["long.tsv"], ["folder"], ["after.npz"], ["kept.tsv", "ids.tsv"]):
         r = said("import", *files, "-o", "kept.kvf", "--overwrite")
         if not check("import of %s" % files, r.returncode == 0, r.stderr):
@@ -198,8 +196,7 @@ def fields():
 
 def schema():
     """The names that import knows are those of the trace library, with its spaces and axes."""
-    with open(os.path.join(ROOT, "libtrace", "schema_rules.h")) as f:
-        rules = re.findall(r'X\("([^"]+)", ([A-Z_ |]+), RULE_(TOKEN|STEP),', f.read())
+    rules = re.findall(r'X\("([^"]+)", ([A-Z_ |]+), RULE_(TOKEN|STEP),', Path(os.path.join(ROOT, "libtrace", "schema_rules.h")).read_text())
     check("rules were found", len(rules) > 40)
     for name, spaces, axis in rules:
         mine = [(n, w) for n, w in imports.KNOWN.items() if n == name or name.endswith("*") and n.startswith(name[:-1])]
@@ -221,8 +218,7 @@ def refused(name, fields, *words, out="no.kvf", **options):
 
 def never():
     """Absent rows of a table, and rows without a step, are entries that were never evicted."""
-    with open("left.tsv", "w") as f:
-        f.write("layer\thead\ttoken\tevict_step\n0\t0\t1\t4\n0\t0\t3\t\n0\t1\t2\t3\n")
+    Path("left.tsv").write_text("layer\thead\ttoken\tevict_step\n0\t0\t1\t4\n0\t0\t3\t\n0\t1\t2\t3\n")
     kvfate.import_trace("left.tsv", "left.kvf", overwrite=True)
     with open("left.tsv") as f, open("marked.tsv", "w", encoding="utf-8-sig", newline="\r\n") as out:
         out.write(f.read())
@@ -230,8 +226,7 @@ def never():
     with kvfate.open("left.kvf") as a, kvfate.open("marked.kvf") as b:
         check("a mark before the text, and other ends of lines", np.array_equal(a.evict_step[0], b.evict_step[0]))
     refused("a trace in place of its source", "left.tsv", "left.tsv is what is imported", out="left.tsv")
-    with open("left.tsv") as f:
-        check("the source is there", f.read().startswith("layer"))
+    check("the source is there", Path("left.tsv").read_text().startswith("layer"))
     with kvfate.open("left.kvf") as t:
         check("entries that never left", t.evict_step[0].tolist() == [[NEVER, 4, NEVER, NEVER], [NEVER, NEVER, 3, NEVER]], t.evict_step[0])
 
@@ -253,16 +248,13 @@ def mistakes():
     refused("retention", {"retention": np.full((1, 1, 8), 2.0)}, "between 0 and 1")
     refused("probe", {"attention": np.eye(4)[None, None]}, "contrib", "survival", probes="contrib")
     refused("heads option", {"evict_step": one}, "2/8", heads="8")
-    with open("bad.tsv", "w") as f:
-        f.write("layer\thead\ttoken\tevict_step\n0\t0\t0\n")
+    Path("bad.tsv").write_text("layer\thead\ttoken\tevict_step\n0\t0\t0\n")
     refused("cells", "bad.tsv", "line 2", "3 cells", "4")
-    with open("bad.jsonl", "w") as f:
-        f.write('{"layer": 0}\n[')
+    Path("bad.jsonl").write_text('{"layer": 0}\n[')
     refused("JSON", "bad.jsonl", "line 2", "JSON")
     np.savez("bad.npz", ids=np.array([{}], object))
     refused("objects", "bad.npz", "ids.npy", "no array")
-    with open("bad.npz", "wb") as f:
-        f.write(b"PK no")
+    Path("bad.npz").write_bytes(b"PK no")
     refused("zip", "bad.npz", "no npz")
     refused("ending", "ids", "no known ending", ".npz")
     r = said("import", "kept.npz")
@@ -292,8 +284,7 @@ def sizes():
         z.writestr("about.json", b" " * (65 << 20))
     refused("a large about.json", "about.npz", "about.json has 68157440 bytes")
     for row in ("4095\t4095\t16777214\t16777215", "0\t4095\t16777214\t-1", "4095\t4095\t70000\t-1"):
-        with open("one.tsv", "w") as f:
-            f.write("layer\thead\ttoken\tevict_step\n%s\n" % row)
+        Path("one.tsv").write_text("layer\thead\ttoken\tevict_step\n%s\n" % row)
         r = limited("one.tsv")
         check("a table of one row: " + row, r.returncode == 1 and "1 rows" in r.stderr and r.stderr.count("\n") == 1, r)
     np.save("ids.npy", np.zeros(2**24 + 1, np.int8))
@@ -308,31 +299,26 @@ def hostile():
             z.writestr("../evict_step.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
         refused("head %d of an array" % k, "odd.npz", "evict_step.npy", "no array")
     np.savez_compressed("odd.npz", evict_step=np.arange(4000).reshape(1, 1, -1))
-    with open("odd.npz", "rb") as f:
-        data = f.read()
+    data = Path("odd.npz").read_bytes()
     for k, broken in enumerate([data[:200] + b"\xff" * 64 + data[264:], data[:4] + b"\x69" + data[5:], data[:-30]]):
-        with open("odd.npz", "wb") as f:
-            f.write(broken)
+        Path("odd.npz").write_bytes(broken)
         refused("npz %d" % k, "odd.npz", "odd.npz")
     for k, (text, *words) in enumerate([
             ('{"tokens.text": 5}', "tokens.text", "one value"), ('{"evict_step": [[[-1], [1, 2]]]}', "different lengths"), ('{"attention": [[[[1, 0]]]], "attention@first": "x"}', "@first"),
             ('{"attention": 3}', "one value"), ('{"attention": [[1], [[2]]]}', "[layers][query heads]"), ('{"kept": [1], "ids": [1]}', "[layers][heads][steps]"),
             ('{"ids": {"a": 1}}', "ids", "one value"), ('{"ids": [%s]}' % ("9" * 30), "tokens.id"), ('{"texts": ["\\ud800"], "ids": [1]}', "half of a character"),
             ('{"ids": [1], "about": {"heads": [[true, true]]}}', "about.json"), ("[" * 100000, "JSON"), ('{"kept": [[[[0]]]], "kept@steps": ["a"], "ids": [1]}', "kept@steps")]):
-        with open("odd.json", "w") as f:
-            f.write(text)
+        Path("odd.json").write_text(text)
         refused("odd.json %d" % k, "odd.json", *words)
     for k, text in enumerate(['{"blob": null, "values": [1]}', '{"layer": 0, "head": 0, "step": 9, "kept": []}\n{"about": {"steps": 3}}', '{"token": %s, "id": 1}' % ("9" * 40)]):
-        with open("odd.jsonl", "w") as f:
-            f.write(text + "\n")
+        Path("odd.jsonl").write_text(text + "\n")
         refused("odd.jsonl %d" % k, "odd.jsonl")
     sizes()
     for name in ("fifo.npz", "fifo.json", "fifo.tsv"):
         os.mkfifo(name)
         refused("a pipe, " + name, name, name, "not a regular file")
     for name, text in (("half.jsonl", '{"column": "\\ud800", "layer": 0, "head": 0, "values": [1]}\n'), ("half.json", '{"roles": ["prompt", %d], "ids": [1, 2]}' % 2**53)):
-        with open(name, "w") as f:
-            f.write(text)
+        Path(name).write_text(text)
         r = said("import", name, "-o", "no.kvf")
         check("one line: " + name, r.returncode == 1 and r.stderr.count("\n") == 1 and r.stderr.startswith("kvfate import: "), r)
     np.savez("inf.npz", **{"x-a": np.ones((1, 1, 4)), "evict_rank": np.array([[[0, np.inf, 1, 2]]]), "tokens.id": np.array([1, np.inf, 2, 3])})
@@ -358,8 +344,7 @@ def package():
         a, b = python(*argv), said(*argv)
         check("both ways: %s" % argv, (a.returncode, a.stdout, a.stderr) == (b.returncode, b.stdout, b.stderr), a, b)
         check("one line: %s" % argv, (a.returncode == 0) == (not a.stderr) and a.stderr.count("\n") <= 1, a)
-    with open("numpy.py", "w") as f:
-        f.write("print('a file of the folder was run')")
+    Path("numpy.py").write_text("print('a file of the folder was run')")
     r = said("export", "f.kvf", "-o", "own.npz")
     check("nothing of the current folder is run", r.returncode == 0 and r.stdout == "own.npz\n", r)
     os.unlink("numpy.py")

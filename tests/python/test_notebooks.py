@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 from capture_checks import ROOT, begin
 
@@ -42,8 +43,7 @@ KEEP = os.path.abspath(sys.argv[sys.argv.index("--keep") + 1]) if "--keep" in sy
 
 def cells(path):
     """Returns the notebook, and the source of its code cells with the model replaced."""
-    with open(path) as f:
-        book = json.load(f)
+    book = json.loads(Path(path).read_text())
     own = DEFAULT if "--default-model" in sys.argv else TINY
     for cell in book["cells"]:
         if "parameters" in cell["metadata"].get("tags", []):
@@ -58,8 +58,7 @@ def shown(value, stem):
         data = show() if show else None
         if data:
             if KEEP:
-                with open(os.path.join(KEEP, stem + end), "wb") as f:
-                    f.write(data if isinstance(data, bytes) else data.encode("utf-8"))
+                Path(os.path.join(KEEP, stem + end)).write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
             return data
     return repr(value) if value is not None else None
 
@@ -79,8 +78,7 @@ def plain(name):
     """A notebook is stored without outputs, its lines are short, and links have existing
     targets."""
     path = os.path.join(ROOT, "examples/notebooks", name + ".ipynb")
-    with open(path) as f:
-        book = json.load(f)
+    book = json.loads(Path(path).read_text())
     check(name + ": no outputs", all(not c.get("outputs") and not c.get("execution_count") for c in book["cells"]))
     check(name + ": words", sum(c["cell_type"] == "markdown" for c in book["cells"]) >= 6)
     return path

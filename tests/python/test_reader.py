@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -299,8 +300,7 @@ def mutations(folder, count=400):
         with zipfile.ZipFile(os.path.join(ROOT, name)) as z:
             files += [(name + " " + n, z.read(n)) for n in z.namelist()]
     for name in sorted(os.listdir(os.path.join(ROOT, "tests/data/hostile"))):
-        with open(os.path.join(ROOT, "tests/data/hostile", name), "rb") as f:
-            files.append((name, f.read()))
+        files.append((name, Path(os.path.join(ROOT, "tests/data/hostile", name)).read_bytes()))
     small = [f for f in files if len(f[1]) < 20000]
     for k in range(count + len(files)):
         name, data = files[k] if k < len(files) else r.choice(small)
@@ -310,8 +310,7 @@ def mutations(folder, count=400):
         if k >= len(files) and r.random() < 0.2:
             data = data[:r.randrange(len(data) + 1)]
         path = os.path.join(folder, "m.kvf")
-        with open(path, "wb") as f:
-            f.write(data)
+        Path(path).write_bytes(data)
         try:
             everything(path)
         except Exception as e:  # noqa: BLE001
@@ -324,8 +323,7 @@ def other_files(folder):
     refused("a folder", lambda: kvfate.open(folder), "cannot open")
     for name, data in (("empty", b""), ("text", b"text" * 99)):
         path = os.path.join(folder, name)
-        with open(path, "wb") as f:
-            f.write(data)
+        Path(path).write_bytes(data)
         refused(name, lambda p=path: kvfate.open(p), f"{name}: not a kvfate trace ({len(data)} bytes)")
 
 

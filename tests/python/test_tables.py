@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -84,8 +85,7 @@ def csv(x, folder):
     with open(path, newline="") as f:
         rows = list(reader.reader(f, strict=True))
     check("rows of the CSV", rows[0] == list(want.columns) and [r[2] for r in rows[1:]] == list(want["text"]), rows[:3])
-    with open(path + ".meta.json") as f:
-        about = json.load(f)
+    about = json.loads(Path(path + ".meta.json").read_text())
     check("the file beside it", {"table": about["name"], **about["meta"]} == {k: v for k, v in want.attrs.items() if k != "units"}, about)
     try:
         import pandas
@@ -143,8 +143,7 @@ def drawn(x, folder):
     check("repr of a figure", repr(f).startswith("<kvfate eviction %s" % x) and "60x40" in repr(f), repr(f))
     r = kvfate.report(x)
     r.save(os.path.join(folder, "r.html"))
-    with open(os.path.join(folder, "r.html")) as page:
-        check("report", page.read() == r.html and "<script" in r.html)
+    check("report", Path(os.path.join(folder, "r.html")).read_text() == r.html and "<script" in r.html)
     shown = r._repr_html_()
     check("a notebook shows the report", shown.startswith("<iframe srcdoc=") and "<script" not in shown)
 

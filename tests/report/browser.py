@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars", "--mute-audio",
@@ -146,10 +147,8 @@ class Browser:
 
     def screenshot(self, path, whole=False):
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        with open(path, "wb") as f:
-            f.write(base64.b64decode(data))
+        Path(path).write_bytes(base64.b64decode(data))
 
     def pdf(self, path):
         data = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
-        with open(path, "wb") as f:
-            f.write(base64.b64decode(data))
+        Path(path).write_bytes(base64.b64decode(data))

@@ -14,6 +14,7 @@
 
 #include <kvf/schema.h>
 #include <kvf/trace.h>
+#include "tests/scoped.h"
 
 static uint32_t rng;
 static uint32_t T;
@@ -119,7 +120,7 @@ static void store(const struct kvf_column *c, double v, uint32_t i, unsigned cha
 
 static int write_columns(struct kvf_writer *w, const char *kinds)
 {
-    unsigned char *out = calloc(T + 1, 8);
+    OWNED(free) unsigned char *out = calloc(T + 1, 8);
     int err = out ? KVF_OK : KVF_E_NOMEM;
     uint32_t start = rng;
     for (int k = 0; !err && T && k < n_columns; k++) {
@@ -143,7 +144,6 @@ static int write_columns(struct kvf_writer *w, const char *kinds)
                                       out);
             }
     }
-    free(out);
     return err;
 }
 
@@ -152,7 +152,7 @@ static int write_texts(struct kvf_writer *w, const char *path)
     static const char *const words[] = {" the", " cache",  " of",   " a", " caravan", ",",
                                         " 40",  " camels", " left", ".",  "\n",       " salt"};
     FILE *f = path ? fopen(path, "rb") : NULL;
-    char *bytes = calloc(T + 1u, 16);
+    OWNED(free) char *bytes = calloc(T + 1u, 16);
     uint32_t *end = calloc(T + 1, sizeof *end), n = 0;
     if (path && f) {
         bytes = realloc(bytes, (1u << 20) + 16u * T);
@@ -170,7 +170,6 @@ static int write_texts(struct kvf_writer *w, const char *path)
         end[i] = n += (uint32_t)strlen(word);
     }
     int err = T ? kvf_write_token_bytes(w, 0, T, end, bytes) : KVF_OK;
-    free(bytes);
     free(end);
     return err;
 }

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import sys
+from pathlib import Path
 
 from page import HOSTILE, Case, Page
 
@@ -121,10 +122,8 @@ def small(s):
     page = s.report("a.html", a)
     check_form(s, "hostile texts", page)
     check_tables(s, "hostile texts", page, a)
-    with open(page, "rb") as f:
-        first = f.read()
-    with open(s.report("again.html", a), "rb") as f:
-        s.check("equal traces give equal bytes", f.read() == first)
+    first = Path(page).read_bytes()
+    s.check("equal traces give equal bytes", Path(s.report("again.html", a)).read_bytes() == first)
     s.check("nothing else is written", sorted(n for n in os.listdir(s.work.name) if n.startswith("a.h")) == ["a.html"])
     s.check("no part of a text is markup", b"<script>window" not in first and first.count(b"</script>") == first.count(b"<script") and b"<img" not in first)
     b = s.trace("b.kvf", 150, 3, 2, 4, "x", seed=2)
@@ -146,8 +145,7 @@ def small(s):
 
 def refused(s):
     a = s.path("a.kvf")
-    with open(s.path("junk.kvf"), "wb") as f:
-        f.write(b"junk" * 100)
+    Path(s.path("junk.kvf")).write_bytes(b"junk" * 100)
     for name, argv, code, words in (
             ("no -o", [a], 2, "-o"), ("another extension", [a, "-o", s.path("x.pdf")], 2, ".html"), ("no trace", ["-o", s.path("x.html")], 2, "missing"),
             ("not a trace", [s.path("junk.kvf"), "-o", s.path("x.html")], 1, "junk.kvf"), ("no such file", [s.path("none.kvf"), "-o", s.path("x.html")], 1, "none.kvf"),

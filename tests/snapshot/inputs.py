@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -72,20 +73,17 @@ def texts(folder):
     def put(name, source, size=-1):
         with open(os.path.join(ROOT, source), "rb") as f:
             text = f.read(size).decode(errors="ignore")
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-            f.write(text)
+        Path(os.path.join(folder, name)).write_text(text, encoding="utf-8")
     for name in ("camels", "salt", "scripts"):
         put(name + ".txt", f"examples/demo/{name}.txt")
     put("short.txt", "examples/demo/salt.txt", 90)
     put("long.txt", "examples/demo/problem.txt", 1400)
     put("code.txt", "examples/01_read_trace.c", 420)
-    with open(os.path.join(folder, "salt.txt"), encoding="utf-8") as f:
-        words = f.read().split()
+    words = Path(os.path.join(folder, "salt.txt")).read_text(encoding="utf-8").split()
     with open(os.path.join(folder, "prose.txt"), "w", encoding="utf-8") as f:
         for i in range(6):
             f.write(f" = Title {i} = \n \n " + " ".join(words[i:] + words[:i]) + " . \n \n")
-    with open(os.path.join(folder, "classes.json"), "w", encoding="utf-8") as f:
-        f.write('{"camel": "[Cc]amel", "first": "^[A-Z]"}')
+    Path(os.path.join(folder, "classes.json")).write_text('{"camel": "[Cc]amel", "first": "^[A-Z]"}', encoding="utf-8")
 
 
 def make(program, folder, environment):

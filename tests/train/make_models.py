@@ -8,18 +8,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 
 def main():
     golden, out = sys.argv[1:]
-    with open(os.path.join(golden, "train.json")) as f:
-        models = json.load(f)["models"]
+    models = json.loads(Path(os.path.join(golden, "train.json")).read_text())["models"]
     for i, model in enumerate(models):
         path = os.path.join(out, f"train{i}.gguf")
         tool = os.path.join(golden, "tools", "gen_tiny.py")
         subprocess.run([sys.executable, tool, *model["args"].split(), "-o", path], check=True)
-        with open(path, "rb") as f:
-            found = hashlib.sha256(f.read()).hexdigest()
+        found = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         if found != model["sha256"]:
             sys.exit(f"{path}: sha256 is {found}, the golden file was made with {model['sha256']}")
 

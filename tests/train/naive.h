@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/train/attention.h"
+#include "tests/scoped.h"
 
 struct shape {
     int T, G, H, D;
@@ -198,8 +199,9 @@ static inline void naive_pair(struct problem *p, int g, int i, int j, double w, 
 static inline void naive_backward(struct problem *p)
 {
     int T = p->s.T, D = p->s.D;
+    OWNED(mem_free)
     double *P = MEM_NEW(double, (size_t)T *(size_t)T), *dP = MEM_NEW(double, (size_t)T);
-    double *lse = MEM_NEW(double, (size_t)T);
+    OWNED(mem_free) double *lse = MEM_NEW(double, (size_t)T);
     for (int g = 0; g < p->s.G; g++) {
         weights(p, g, P, lse);
         for (int i = 0; i < T; i++) {
@@ -213,9 +215,6 @@ static inline void naive_backward(struct problem *p)
                 naive_pair(p, g, i, j, P[i * T + j], dP[j], delta, all);
         }
     }
-    mem_free(P);
-    mem_free(dP);
-    mem_free(lse);
 }
 
 /* Buffers for the code under test: q, k and v next to each other in rows of ld floats, with
@@ -288,12 +287,11 @@ static inline void answer_run(struct answer *x, const struct problem *p, const s
                                 .d_v = x->d_in + at_v,
                                 .d_gate = gated ? x->d_gate : NULL};
     size_t bytes = attention_scratch(&a, par_threads(pool));
-    void *scratch = mem_alloc(bytes, 1);
+    OWNED(mem_free) void *scratch = mem_alloc(bytes, 1);
     memset(scratch, 0xff, bytes); /* scratch starts as NaN too */
     attention_forward(&a, x->out, x->ld_out, x->lse, pool, scratch);
     memset(scratch, 0xff, bytes);
     attention_backward(&a, &g, pool, scratch);
-    mem_free(scratch);
 }
 
 #endif

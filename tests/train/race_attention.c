@@ -7,7 +7,7 @@
 static int bad(const struct problem *p, const struct kernels *k, const struct answer *one,
                int threads)
 {
-    struct par *pool = NULL;
+    OWNED(par_destroy) struct par *pool = NULL;
     struct answer x;
     if (par_create(threads, &pool) != KVF_OK)
         return 1;
@@ -18,7 +18,6 @@ static int bad(const struct problem *p, const struct kernels *k, const struct an
                   || memcmp(x.d_in, one->d_in, T * x.ld * sizeof(float)) != 0
                   || memcmp(x.d_gate, one->d_gate, p->ng * sizeof(float)) != 0;
     answer_finish(&x);
-    par_destroy(pool);
     return differs;
 }
 

@@ -2,13 +2,9 @@
 #ifndef KVF_TESTS_STUDENT_H
 #define KVF_TESTS_STUDENT_H
 
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "engine/train/pass.h"
 #include "engine/train/trainable.h"
+#include "tests/suite.h"
 
 struct student {
     struct engine *e;

@@ -1,10 +1,7 @@
 /* test_attention.c - gated attention in training compared with a naive implementation; derivatives
  * also compared with finite differences. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-
 #include "naive.h"
+#include "tests/suite.h"
 
 enum { MAX_VARIANTS = 3, MAX_THREADS = 3 };
 
@@ -103,8 +100,7 @@ static void check_difference(struct problem *p, const struct input *in, const do
 
 Test(attention, naive_derivatives_are_those_of_differences)
 {
-    struct rng r;
-    rng_init(&r, 7);
+    struct rng r = rng_seeded(7);
     for (int c = 0; c < N_OF(small); c++) {
         struct problem p;
         struct input in[4];
@@ -113,13 +109,12 @@ Test(attention, naive_derivatives_are_those_of_differences)
         naive_backward(&p);
         inputs_of(&p, in);
         for (int i = 0; i < 4; i++) {
-            double *way = MEM_NEW(double, in[i].n);
+            OWNED(mem_free) double *way = MEM_NEW(double, in[i].n);
             for (size_t j = 0; j < in[i].n; j++) {
                 way[j] = 1;
                 check_difference(&p, &in[i], way);
                 way[j] = 0;
             }
-            mem_free(way);
         }
         problem_finish(&p);
     }
@@ -128,8 +123,7 @@ Test(attention, naive_derivatives_are_those_of_differences)
 /* The direction has length 1, so that a step stays small for every size. */
 Test(attention, naive_derivatives_are_those_of_differences_along_directions)
 {
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int c = 0; c < N_OF(large); c++) {
         struct problem p;
         struct input in[4];
@@ -235,9 +229,8 @@ static void check_shapes(const struct shape *shapes, int n_shapes, uint64_t seed
 {
     struct kernels k[MAX_VARIANTS];
     struct par *pools[MAX_THREADS] = {NULL};
-    struct rng r;
     int n = variants(k);
-    rng_init(&r, seed);
+    struct rng r = rng_seeded(seed);
     for (int i = 1; i < MAX_THREADS; i++)
         cr_assert(zero(int, par_create(i + 1, &pools[i])));
     for (int c = 0; c < n_shapes; c++) {

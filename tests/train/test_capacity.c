@@ -64,8 +64,7 @@ static void brute_back(const struct capacity *c, const float *R, double weight)
 /* Fills rates of all magnitudes: some keys stay for good, some expire at once. */
 static void fill_rates(int cells, uint64_t seed)
 {
-    struct rng r;
-    rng_init(&r, seed);
+    struct rng r = rng_seeded(seed);
     for (int i = 0; i < cells; i++) {
         double size = -exp(12 * rng_uniform(&r) - 9);
         lb[i] = i % 11 == 3 ? 0 : i % 17 == 5 ? -1e-8f : i % 23 == 7 ? -1e30f : (float)size;
@@ -108,8 +107,7 @@ static struct capacity set_up(const struct shape *s, const struct kernels *k, in
 
 Test(capacity, values_and_derivatives_follow_the_definition)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < N_SHAPES * 8; i++) {
             const struct shape *s = &shapes[i / 8];
@@ -129,8 +127,7 @@ Test(capacity, values_and_derivatives_follow_the_definition)
  * count too. */
 Test(capacity, small_derivatives_are_right_too)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     struct shape s = {512, 1, {512}, 1, 2};
     for (int a = 0; a < n; a++) {
         struct capacity c = set_up(&s, &v[a].k, CAPACITY_SUM, false);
@@ -147,15 +144,13 @@ Test(capacity, small_derivatives_are_right_too)
 /* The derivative in brute_back() is that of the loss in brute(). */
 Test(capacity, derivatives_are_those_of_the_loss)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < 4 * 8; i++) {
             static const int which[] = {2, 3, 5, 6};
             const struct shape *s = &shapes[which[i / 8]];
             struct capacity c = set_up(s, &v[a].k, i % 4, i / 4 % 2);
-            struct rng r;
-            rng_init(&r, 5);
+            struct rng r = rng_seeded(5);
             for (int at = 0; at < s->T * s->heads; at++)
                 wide[at] = (double)(lb[at] = -(float)(.002 + .3 * rng_uniform(&r)));
             capacity_loss(&c, 1, sums, d_lb, NULL);
@@ -180,9 +175,8 @@ Test(capacity, derivatives_are_those_of_the_loss)
 Test(capacity, constant_rates_give_geometric_sums)
 {
     static const float rate[] = {0, -1e-8f, -1e-4f, -.01f, -.4f, -5.5f, -40, -1e30f};
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     struct shape s = {700, 1, {33, 667}, 2, 0};
-    int n = variants(v);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < 8; i++) {
             struct capacity c = set_up(&s, &v[a].k, CAPACITY_SUM, false);
@@ -205,9 +199,8 @@ Test(capacity, constant_rates_give_geometric_sums)
  * With M = 4 and 10 tokens, i = 4 .. 9 count, each with (i + 1 - M) / max(1, i - M). */
 Test(capacity, a_term_at_the_limit_does_not_count)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     struct shape s = {10, 2, {10}, 1, 4};
-    int n = variants(v);
     for (int a = 0; a < n; a++)
         for (int global = 0; global < 2; global++) {
             struct capacity c = set_up(&s, &v[a].k, CAPACITY_CODE, global);
@@ -221,9 +214,8 @@ Test(capacity, a_term_at_the_limit_does_not_count)
 
 Test(capacity, no_active_term_is_no_loss)
 {
-    struct variant v[MAX_VARIANTS];
+    VARIANTS(v, n);
     struct shape s = {100, 2, {60, 40}, 2, 61};
-    int n = variants(v);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < 8; i++) {
             struct capacity c = set_up(&s, &v[a].k, i % 4, i / 4);
@@ -236,19 +228,17 @@ Test(capacity, no_active_term_is_no_loss)
 Test(capacity, number_of_threads_changes_no_bit)
 {
     static float one[MAX_CELLS], R[MAX_CELLS];
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < 8; i++) {
             struct capacity c = set_up(&shapes[N_SHAPES - 1], &v[a].k, i % 4, i / 4);
             size_t bytes = (size_t)(c.T * c.heads) * sizeof(float);
             double loss = capacity_loss(&c, .7, R, one, NULL);
             for (int threads = 1; threads <= 3; threads++) {
-                struct par *pool = pool_of(threads);
+                OWNED(par_destroy) struct par *pool = pool_of(threads);
                 cr_expect(capacity_loss(&c, .7, sums, d_lb, pool) == loss);
                 cr_expect(zero(int, memcmp(one, d_lb, bytes)), "%s, %d", v[a].name, threads);
                 cr_expect(zero(int, memcmp(R, sums, bytes)), "%s, %d", v[a].name, threads);
-                par_destroy(pool);
             }
         }
 }
@@ -292,8 +282,7 @@ Test(sparsity, values_and_derivatives_follow_the_definition)
                              .offset = i / 2 % 2,
                              .window = i < 4 ? 4 : 100};
         int cells = s.T * s.heads;
-        struct rng r;
-        rng_init(&r, (uint64_t)i);
+        struct rng r = rng_seeded((uint64_t)i);
         make_documents(first, s.T, length, 3);
         for (int j = 0; j < cells; j++)
             wide[j] = (double)(g[j] = j == 3 ? 0 : j == 5 ? 1 : (float)rng_uniform(&r));
@@ -309,9 +298,8 @@ Test(sparsity, values_and_derivatives_follow_the_definition)
             off = worst(fabs(slope - (double)d_g[j]), off);
         }
         cr_expect(off <= 4e-7 / cells + 1e-9, "case %d: %g", i, off);
-        struct par *pool = pool_of(3);
+        OWNED(par_destroy) struct par *pool = pool_of(3);
         cr_expect(sparsity_loss(&s, 3, again, pool) == loss);
         cr_expect(zero(int, memcmp(d_g, again, (size_t)cells * sizeof *g)));
-        par_destroy(pool);
     }
 }

@@ -1,56 +1,25 @@
 /* test_checkpoint.c - checkpoints: they read back as written, damage is detected, and no kill or
  * fault loses the last one. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/model/safetensors.h"
 #include "engine/train/checkpoint.h"
 #include "beside.h"
+#include "tests/folder.h"
 
 enum { N = 3, MOST = 6000 };
 
-static char folder[64];
 static float data[N][MOST];
 
-static void make_folder(void)
-{
-    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is fast there */
-    snprintf(folder, sizeof folder, "%s/kvf_checkpoint_XXXXXX", top);
-    cr_assert(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void)
-{
-    char command[192];
-    snprintf(command, sizeof command, "chmod -R u+w %s; rm -rf %s", folder, folder);
-    cr_assert(zero(int, system(command)));
-}
-
 TestSuite(checkpoint, .init = make_folder, .fini = remove_folder);
-
-static const char *at(const char *name)
-{
-    static char path[4][128];
-    static int k;
-    k = (k + 1) % 4;
-    snprintf(path[k], sizeof path[k], "%s/%s", folder, name);
-    return path[k];
-}
 
 static struct checkpoint_tensor tensors[N] = {
     {"w", 2, {3, 4}, data[0]}, {"m", 1, {MOST}, data[1]}, {"v", 0, {0}, data[2]}};
@@ -91,9 +60,8 @@ static int load(const char *path, struct checkpoint *c, struct kvf_diag *d)
 static int64_t whole(const char *path)
 {
     struct checkpoint c;
-    struct kvf_diag d = {""};
     char log[64];
-    cr_assert(zero(int, load(path, &c, &d)), "%s", d.text);
+    succeeds(load(path, &c, &d));
     for (int t = 0; t < N; t++)
         for (size_t i = 0; i < sizes[t]; i++)
             cr_assert(data[t][i] == number(c.step, t, i), "step %d", (int)c.step);
@@ -147,40 +115,21 @@ Test(checkpoint, none_is_not_an_alarm)
     cr_expect(eq(int, found, 1));
 }
 
-static void put(const char *path, const struct buf *b, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    cr_assert(f != NULL);
-    cr_assert(eq(sz, fwrite(b->data, 1, n, f), n));
-    cr_assert(zero(int, fclose(f)));
-}
-
-static void slurp(const char *path, struct buf *out)
-{
-    char part[4096];
-    FILE *f = fopen(path, "rb");
-    size_t n;
-    cr_assert(f != NULL);
-    while ((n = fread(part, 1, sizeof part, f)) > 0)
-        buf_add(out, part, n);
-    fclose(f);
-}
-
 /* Flips every bit of the header and of the first and last tensors, and bits of every 97th byte
  * between. */
 Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
 {
     struct kvf_diag d = {""};
-    struct buf b = {0};
+    size_t len;
     cr_assert(zero(int, save(at("x"), 5, &d)));
-    slurp(at("x"), &b);
-    size_t head = 8 + (unsigned char)b.data[0] + 256u * (unsigned char)b.data[1];
+    OWNED(mem_free) char *data = read_whole(at("x"), &len);
+    size_t head = 8 + (unsigned char)data[0] + 256u * (unsigned char)data[1];
     int quiet = 0;
-    for (size_t i = 0; i<b.len; i += i> head + 64 && i + 512 < b.len ? 97 : 1)
+    for (size_t i = 0; i<len; i += i> head + 64 && i + 512 < len ? 97 : 1)
         for (int bit = 0; bit < 8; bit++) {
             struct checkpoint c;
-            b.data[i] = (char)(b.data[i] ^ 1 << bit);
-            put(at("y"), &b, b.len);
+            data[i] = (char)(data[i] ^ 1 << bit);
+            write_whole(at("y"), data, len);
             int err = load(at("y"), &c, &d);
             if (err) {
                 one_sentence(&d, at("y"));
@@ -192,15 +141,14 @@ Test(checkpoint, every_flipped_bit_and_every_cut_is_seen)
             cr_assert(err == KVF_OK || err == KVF_E_FORMAT || err == KVF_E_LIMIT, "byte %zu: %s", i,
                       d.text);
             cr_assert(err || i < head, "byte %zu", i);
-            b.data[i] = (char)(b.data[i] ^ 1 << bit);
+            data[i] = (char)(data[i] ^ 1 << bit);
         }
     /* With another key, the file's checksum is plain metadata; the hash of the state remains. */
     cr_expect(quiet < 64 + 8 * (int)strlen(SAFETENSORS_CHECKSUM), "%d", quiet);
-    for (size_t n = 0; n < b.len; n += n < head + 8 ? 1 : 61) {
-        put(at("y"), &b, n);
+    for (size_t n = 0; n < len; n += n < head + 8 ? 1 : 61) {
+        write_whole(at("y"), data, n);
         refused(at("y"), KVF_E_FORMAT, "");
     }
-    buf_finish(&b);
 }
 
 Test(checkpoint, foreign_files)
@@ -208,15 +156,14 @@ Test(checkpoint, foreign_files)
     static const struct safetensors_note note = {"layout", "rg"};
     struct safetensors_item item = {"w", 1, {4}, data[0], WEIGHT_F32};
     struct kvf_diag d = {""};
-    struct buf text = {0};
+    SCOPED(buf_finish) struct buf text = {0};
     cr_assert(zero(int, safetensors_write(at("x"), &item, 1, &note, 1, &d)));
     refused(at("x"), KVF_E_FORMAT, "not a checkpoint");
     buf_str(&text, "{\"text\": \"something else\"}\n");
-    put(at("x"), &text, text.len);
+    write_whole(at("x"), text.data, text.len);
     refused(at("x"), KVF_E_FORMAT, "");
-    put(at("x"), &text, 0);
+    write_whole(at("x"), text.data, 0);
     refused(at("x"), KVF_E_FORMAT, "");
-    buf_finish(&text);
 }
 
 static void other(const char *settings, const char *word)
@@ -289,9 +236,8 @@ Test(checkpoint, no_kill_loses_the_last_one, .timeout = 3600)
     volatile int64_t *done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                                   -1, 0);
     struct kvf_diag d = {""};
-    struct rng r;
     cr_assert(done != MAP_FAILED);
-    rng_init(&r, 11);
+    struct rng r = rng_seeded(11);
     char path[128];
     strcpy(path, at("x"));
     cr_assert(zero(int, save(path, 0, &d)));

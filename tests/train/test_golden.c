@@ -1,16 +1,9 @@
 /* test_golden.c - losses, gates and derivatives compared with PyTorch's autograd in float64
  * (train.json). */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../engine/golden.h"
-#include "base/mem.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/pass.h"
+#include "tests/suite.h"
 
 struct world {
     struct engine *e;
@@ -157,13 +150,13 @@ static void check_loss(const struct json *c, const struct pass_loss *l)
 
 static void check_case(const struct json *c, unsigned flags, int threads, bool recompute)
 {
-    struct world w = {0};
+    SCOPED(close_world) struct world w = {0};
     struct pass_loss loss;
     open_world(&w, c, flags, threads);
-    struct pack pack = take_pack(c, 0);
+    SCOPED(free_pack) struct pack pack = take_pack(c, 0);
     w.opt.recompute = recompute;
     cr_assert(eq(int, pass_create(&w.c, &w.f, w.net, &w.opt, pack.n + 3, &w.pass), KVF_OK));
-    float *grad = MEM_NEW(float, w.net->n);
+    OWNED(mem_free) float *grad = MEM_NEW(float, w.net->n);
     pass_run(w.pass, &pack, 1.0, grad, NULL, &loss);
     check_loss(c, &loss);
     for (int i = 0; i < w.net->n_tensors; i++) {
@@ -175,14 +168,11 @@ static void check_case(const struct json *c, unsigned flags, int threads, bool r
         cr_expect(off <= 3e-4, "%s, flags %u: derivative of %s is off by %g", text(c, "name"),
                   flags, t->name, off);
     }
-    mem_free(grad);
-    free_pack(&pack);
-    close_world(&w);
 }
 
 Test(train, derivatives_equal_autograd)
 {
-    struct json *golden = golden_json("train.json");
+    OWNED(json_free) struct json *golden = golden_json("train.json");
     const struct json *cases = json_get(golden, "cases");
     cr_assert(ge(int, json_len(cases), 1));
     for (const struct json *c = json_first(cases); c; c = json_next(c)) {
@@ -190,18 +180,17 @@ Test(train, derivatives_equal_autograd)
         check_case(c, cpu_flags_detect(), 2, false);
         check_case(c, cpu_flags_detect() & CPU_X86_AVX2, 3, true);
     }
-    json_free(golden);
 }
 
 /* Runs steps of AdamW on the mean loss of all packs of the case. */
 static void check_steps(const struct json *c)
 {
     const struct json *s = json_get(c, "steps"), *record = json_get(s, "record");
-    struct world w = {0};
+    SCOPED(close_world) struct world w = {0};
     open_world(&w, c, cpu_flags_detect(), 2);
     size_t n = w.net->n;
     int packs = json_len(json_get(c, "packs")), done = (int)json_int(json_get(s, "done"), 0);
-    float *grad = MEM_NEW(float, n), *m = MEM_NEW(float, n), *v = MEM_NEW(float, n);
+    OWNED(mem_free) float *grad = MEM_NEW(float, n), *m = MEM_NEW(float, n), *v = MEM_NEW(float, n);
     struct optimizer o = {.lr = json_num(json_get(s, "lr"), NAN),
                           .least_lr = json_num(json_get(s, "least_lr"), NAN),
                           .beta1 = 0.9,
@@ -218,11 +207,10 @@ static void check_steps(const struct json *c)
         double total = 0;
         memset(grad, 0, n * sizeof *grad);
         for (int i = 0; i < packs; i++) {
-            struct pack pack = take_pack(c, i);
+            SCOPED(free_pack) struct pack pack = take_pack(c, i);
             struct pass_loss loss;
             pass_run(w.pass, &pack, 1.0 / packs, grad, NULL, &loss);
             total += loss.total / packs;
-            free_pack(&pack);
         }
         double norm = optimizer_norm(grad, n);
         cr_expect(fabs(total - json_num(json_get(want, "loss"), NAN)) <= 2e-5 * total,
@@ -240,15 +228,11 @@ static void check_steps(const struct json *c)
         cr_expect(off <= 2e-3, "%s: %s is off by %g after %d steps", text(c, "name"), t->name, off,
                   done);
     }
-    mem_free(grad);
-    mem_free(m);
-    mem_free(v);
-    close_world(&w);
 }
 
 Test(train, steps_equal_adamw)
 {
-    struct json *golden = golden_json("train.json");
+    OWNED(json_free) struct json *golden = golden_json("train.json");
     int n = 0;
     for (const struct json *c = json_first(json_get(golden, "cases")); c; c = json_next(c))
         if (json_get(c, "steps")) {
@@ -256,5 +240,4 @@ Test(train, steps_equal_adamw)
             n++;
         }
     cr_expect(eq(int, n, 2));
-    json_free(golden);
 }

@@ -1,14 +1,6 @@
 /* test_masks.c - masks: in a pass, the student sees exactly the entries that a decoder with
  * evictions saw, so that both give every token the same probability. Tests each method and
  * document. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/train/masks.h"
 #include "tests/train/student.h"
 
@@ -22,11 +14,10 @@ struct bench {
 
 static void open_bench(struct bench *b, const char *name)
 {
-    struct rng r;
     student_open(&b->s, name, 2, N, 0);
     const struct model_config *m = &b->s.e->config;
     b->gone = MEM_NEW(int32_t, ((size_t)m->n_layers * N * (size_t)m->n_kv_heads));
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int t = 0; t < N; t++) {
         b->ids[t] = (int32_t)rng_below(&r, (uint32_t)m->vocab);
         b->first[t] = t < CUT ? 0 : CUT;
@@ -54,19 +45,17 @@ static double nll(const float *logits, int n, int id)
 /* Returns -ln p of tokens [PROMPT, n) of a document, computed by decoding. */
 static double decoded(struct bench *b, const struct session_options *opt, int first, int n)
 {
-    struct session *s;
+    OWNED(session_destroy) struct session *s = NULL;
     struct session_options o = *opt;
-    struct kvf_diag d = {""};
     double sum = 0;
     o.cap = n;
-    cr_assert(zero(int, session_create(b->s.e, &o, &s, &d)), "%s", d.text);
+    succeeds(session_create(b->s.e, &o, &s, &d));
     cr_assert(zero(int, session_prompt(s, b->ids + first, PROMPT, NULL, NULL)));
     for (int t = PROMPT; t < n; t++) {
         sum += nll(session_logits(s), b->s.e->config.vocab, b->ids[first + t]);
         if (t + 1 < n)
             cr_assert(zero(int, session_step(s, b->ids[first + t])));
     }
-    session_destroy(s);
     return sum;
 }
 
@@ -83,12 +72,10 @@ static void compare(struct bench *b, const char *method, const float *share)
 {
     struct method row;
     struct method_params params;
-    struct kvf_diag d = {""};
     int64_t left;
-    cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
+    succeeds(method_parse(method, 16, &row, &params, &d));
     struct session_options o = {.method = &row, .params = &params, .kv_type = KV_F32};
-    cr_assert(zero(int, masks_make(b->s.e, &o, PROMPT, &b->pack, 1, &b->gone, &left, NULL, &d)),
-              "%s", d.text);
+    succeeds(masks_make(b->s.e, &o, PROMPT, &b->pack, 1, &b->gone, &left, NULL, &d));
     double want = decoded(b, &o, 0, CUT) + decoded(b, &o, CUT, N - CUT), have = passed(b, share);
     cr_expect(left > 0, "%s evicts nothing", method);
     cr_expect(fabs(have - want) <= 1e-5 * want, "%s: %.9g, decoded %.9g", method, have, want);
@@ -107,11 +94,10 @@ static void compare_all(const char *const *model, int n_models, const char *cons
     for (int t = 0; t < N; t++)
         share[t] = t + 1 < N && t + 1 != CUT && (t + 1) - (t < CUT ? 0 : CUT) >= PROMPT;
     for (int k = 0; k < n_models; k++) {
-        struct bench b;
+        SCOPED(close_bench) struct bench b;
         open_bench(&b, model[k]);
         for (int i = 0; i < n_methods; i++)
             compare(&b, method[i], share);
-        close_bench(&b);
     }
 }
 

@@ -1,17 +1,9 @@
 /* test_net.c - trainable gates of every layout. Values are compared with the equations in double
  * precision, derivatives by parameters and inputs with finite differences, and all values with
  * those from a gate file. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/mem.h"
 #include "engine/gate/safetensors_write.h"
 #include "engine/train/net.h"
+#include "tests/suite.h"
 
 enum { MOST_IN = 256, INPUTS = 4 };
 
@@ -196,8 +188,7 @@ static void open_world(struct world *w, const struct shape *s, unsigned flags, i
                             .bias = 1,
                             .deviation = 0.4,
                             .seed = 5};
-    struct rng r;
-    rng_init(&r, 77);
+    struct rng r = rng_seeded(77);
     *w = (struct world){.T = s->T};
     kernels_init(&w->c.k, flags);
     cr_assert(eq(int, par_create(threads, &w->c.pool), KVF_OK));
@@ -261,6 +252,7 @@ static void run(struct world *w)
     struct net_input in = inputs_of(w);
     size_t per = (size_t)(w->T * w->n->H), n_tape = net_tape(w->n, w->T);
     size_t n_scratch = net_scratch(w->n, w->T, par_threads(w->c.pool));
+    OWNED(mem_free)
     float *tape = MEM_NEW(float, n_tape + 1), *scratch = MEM_NEW(float, n_scratch + 1);
     struct net_grads to = {w->grad, if_used(w, 0, w->in[0].got), if_used(w, 1, w->in[1].got),
                            if_used(w, 2, w->in[2].got), if_used(w, 3, w->in[3].got)};
@@ -271,8 +263,6 @@ static void run(struct world *w)
         net_backward(w->n, &w->c, l, &in, tape, w->weight + (size_t)l * per, &to, scratch);
     }
     cr_expect(tape[n_tape] == 42 && scratch[n_scratch] == 42);
-    mem_free(tape);
-    mem_free(scratch);
 }
 
 static double difference(struct world *w, double *p, int t0, int t1)
@@ -362,7 +352,7 @@ Test(net, all_weights_are_drawn)
         const struct shape *s = &shapes[i];
         struct gates_model m = {s->L, s->d, 2 * s->H, s->H, s->D, 1e-5f, 1e4, NULL, &k};
         struct net_options o = {s->layout, s->hidden, s->tied, 1, 0.4, 5};
-        struct net *n;
+        OWNED(net_destroy) struct net *n = NULL;
         cr_assert(eq(int, net_create(&m, &o, &n), KVF_OK));
         for (int j = 0; j < n->n_tensors; j++) {
             const struct net_tensor *t = &n->tensor[j];
@@ -375,7 +365,6 @@ Test(net, all_weights_are_drawn)
                 cr_expect(fabs(sqrt(square / (double)t->n) - 0.4) < 0.12, "%s, shape %d", t->name,
                           i);
         }
-        net_destroy(n);
     }
 }
 
@@ -386,16 +375,14 @@ static void write_file(const struct net *n, const char *path)
     const struct safetensors_note note[] = {
         {"kvfate.kind", n->facts.layout == LAYOUT_WGKV ? "write" : "retention"},
         {"kvfate.layout", n->layout->name}};
+    OWNED(mem_free)
     struct safetensors_item *item = MEM_NEW(struct safetensors_item, (size_t)n->n_tensors);
-    struct kvf_diag d;
     for (int i = 0; i < n->n_tensors; i++) {
         const struct net_tensor *t = &n->tensor[i];
         item[i] = (struct safetensors_item){
             t->name, t->n_dims, {t->dim[0], t->dim[1], t->dim[2]}, n->w + t->at, WEIGHT_F32};
     }
-    cr_assert(eq(int, safetensors_write(path, item, n->n_tensors, note, 2, &d), KVF_OK), "%s",
-              d.text);
-    mem_free(item);
+    succeeds(safetensors_write(path, item, n->n_tensors, note, 2, &d));
 }
 
 static void compare(const struct world *w, const struct gates *g)
@@ -428,7 +415,7 @@ Test(net, a_gate_file_gives_the_numbers_of_training)
     close(fd);
     for (int i = 0; i < N_SHAPES; i++) {
         const struct shape *s = &shapes[i];
-        struct world w;
+        SCOPED(close_world) struct world w;
         struct gates *g;
         struct kvf_diag d;
         open_world(&w, s, cpu_flags_detect(), 2);
@@ -445,7 +432,6 @@ Test(net, a_gate_file_gives_the_numbers_of_training)
         cr_expect(eq(int, m->d_model, w.used &GATE_IN_X ? s->d : 0));
         cr_expect(eq(int, m->head_dim, w.used &GATE_IN_X ? 0 : s->D));
         gates_close(g);
-        close_world(&w);
     }
     unlink(path);
 }

@@ -1,11 +1,7 @@
 /* test_optimizer.c - AdamW compared with an implementation in double precision, and learning rates
  * at the limits of their schedules. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-
-#include "base/rng.h"
 #include "engine/train/optimizer.h"
+#include "tests/suite.h"
 
 enum { N = 37, STEPS = 200 };
 
@@ -37,8 +33,7 @@ static void compare(const struct optimizer *o, uint64_t seed)
 {
     struct reference x[N];
     float w[N], m[N] = {0}, v[N] = {0}, g[N];
-    struct rng r;
-    rng_init(&r, seed);
+    struct rng r = rng_seeded(seed);
     for (int i = 0; i < N; i++) {
         w[i] = (float)rng_normal(&r);
         x[i] = (struct reference){w[i], 0, 0};

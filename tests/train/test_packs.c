@@ -1,57 +1,37 @@
 /* test_packs.c - packs: their contents compared with the text, their number with a brute-force
  * packing; also caches and invalid data. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/train/packs.h"
+#include "tests/folder.h"
 
-static char folder[64];
 static struct tokenizer *tok;
 
 static void init(void)
 {
     char path[4096];
-    struct gguf *g;
-    struct kvf_diag d = {""};
+    OWNED(gguf_close) struct gguf *g = NULL;
     const char *tiny = getenv("KVF_TINY");
-    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(folder, sizeof folder, "%s/kvf_packs_XXXXXX", top);
-    cr_assert(mkdtemp(folder) != NULL);
+    make_folder();
     cr_assert(tiny != NULL);
     snprintf(path, sizeof path, "%s/tiny0.gguf", tiny);
-    cr_assert(zero(int, gguf_open(path, &g, &d)), "%s", d.text);
-    cr_assert(zero(int, tokenizer_create_as(g, NULL, &tok, &d)), "%s", d.text);
-    gguf_close(g);
+    succeeds(gguf_open(path, &g, &d));
+    succeeds(tokenizer_create_as(g, NULL, &tok, &d));
 }
 
 static void fini(void)
 {
-    char command[128];
     tokenizer_destroy(tok);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert(zero(int, system(command)));
+    remove_folder();
 }
 
 TestSuite(packs, .init = init, .fini = fini);
 
 static const char *put(const char *name, const void *data, size_t n)
 {
-    static char path[4][128];
-    static int k;
-    char *p = path[k = (k + 1) % 4];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
-    FILE *f = fopen(p, "wb");
-    cr_assert(f != NULL);
-    cr_assert(eq(sz, fwrite(data, 1, n, f), n));
-    fclose(f);
+    const char *p = at(name);
+    write_whole(p, data, n);
     return p;
 }
 
@@ -67,16 +47,14 @@ static int open_part(const char *path, int length, enum packing packing, double 
 static struct packs *opened(const char *path, int length, enum packing packing)
 {
     struct packs *p;
-    struct kvf_diag d;
-    cr_assert(zero(int, open_part(path, length, packing, 0, 1, NULL, &p, &d)), "%s", d.text);
+    succeeds(open_part(path, length, packing, 0, 1, NULL, &p, &d));
     return p;
 }
 
 /* Writes JSONL of n lines "<i> aaa..." with random lengths. */
 static void make_lines(struct buf *b, int n, int most)
 {
-    struct rng r;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int i = 0; i < n; i++) {
         buf_printf(b, "{\"text\": \"%d:", i);
         for (int k = (int)rng_below(&r, (uint64_t)most); k > 0; k--)
@@ -112,10 +90,10 @@ static void check_pack(const struct pack *k, int length, struct buf *out)
 Test(packs, every_document_is_there_once)
 {
     enum { LINES = 300, LENGTH = 64 };
-    struct buf b = {0}, all = {0};
+    SCOPED(buf_finish) struct buf b = {0}, all = {0};
     make_lines(&b, LINES, 60);
     const char *path = put("a.jsonl", b.data, b.len);
-    struct packs *p = opened(path, LENGTH, PACK_DOCUMENTS);
+    OWNED(packs_close) struct packs *p = opened(path, LENGTH, PACK_DOCUMENTS);
     buf_char(&all, '|');
     int64_t tokens = 0;
     for (int i = 0; i < packs_count(p); i++) {
@@ -131,16 +109,13 @@ Test(packs, every_document_is_there_once)
         cr_expect(found != NULL, "%s", want);
         cr_expect(found == NULL || strstr(found + 1, want) == NULL, "%s", want);
     }
-    packs_close(p);
-    buf_finish(&b);
-    buf_finish(&all);
 }
 
 /* The number of packs equals that of best fit, implemented as a search through all packs. */
 Test(packs, as_good_as_best_fit_by_brute_force)
 {
     enum { LINES = 400, LENGTH = 50 };
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     int size[LINES], left[LINES], n = 0;
     make_lines(&b, LINES, 40);
     const char *path = put("a.jsonl", b.data, b.len);
@@ -163,7 +138,7 @@ Test(packs, as_good_as_best_fit_by_brute_force)
                 left[best = n++] = LENGTH;
             left[best] -= want;
         }
-    struct packs *p = opened(path, LENGTH, PACK_DOCUMENTS);
+    OWNED(packs_close) struct packs *p = opened(path, LENGTH, PACK_DOCUMENTS);
     cr_expect(eq(int, packs_count(p), n));
     int spare[LENGTH + 1] = {0};
     for (int k = 0; k < n; k++) {
@@ -172,8 +147,6 @@ Test(packs, as_good_as_best_fit_by_brute_force)
     }
     for (int k = 0; k <= LENGTH; k++)
         cr_expect(zero(int, spare[k]), "%d packs too many or few with %d left", spare[k], k);
-    packs_close(p);
-    buf_finish(&b);
 }
 
 Test(packs, long_documents_are_cut_and_short_ones_dropped)
@@ -181,8 +154,8 @@ Test(packs, long_documents_are_cut_and_short_ones_dropped)
     static const char text[] = "{\"text\": \"abcdefghijklmnopqrstuvwxyz\"}\n{\"text\": \"\"}\n\n"
                                "{\"text\": \"x\"}\n{\"question\": \"1+1\", \"answer\": \"2\"}\n";
     const char *path = put("a.jsonl", text, sizeof text - 1);
-    struct buf all = {0};
-    struct packs *p = opened(path, 8, PACK_DOCUMENTS);
+    SCOPED(buf_finish) struct buf all = {0};
+    OWNED(packs_close) struct packs *p = opened(path, 8, PACK_DOCUMENTS);
     for (int i = 0; i < packs_count(p); i++) {
         struct pack k = packs_get(p, 1, 0, i);
         check_pack(&k, 8, &all);
@@ -190,16 +163,14 @@ Test(packs, long_documents_are_cut_and_short_ones_dropped)
     cr_expect(strstr(all.data, "1+1\n2|") != NULL, "%s", all.data);
     cr_expect(strstr(all.data, "x|") == NULL || strstr(all.data, "|x|") == NULL, "%s", all.data);
     cr_expect(strncmp(all.data, "x|", 2) != 0);
-    packs_close(p);
-    buf_finish(&all);
 }
 
 Test(packs, runs_have_one_document_each)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     make_lines(&b, 100, 60);
     const char *path = put("a.jsonl", b.data, b.len);
-    struct packs *p = opened(path, 16, PACK_RUN);
+    OWNED(packs_close) struct packs *p = opened(path, 16, PACK_RUN);
     cr_expect(packs_count(p) > 20);
     for (int i = 0; i < packs_count(p); i++) {
         struct pack k = packs_get(p, 1, 0, i);
@@ -207,8 +178,6 @@ Test(packs, runs_have_one_document_each)
         for (int t = 0; t < 16; t++)
             cr_assert(zero(int, k.first[t]));
     }
-    packs_close(p);
-    buf_finish(&b);
 }
 
 Test(packs, shares_part_the_file)
@@ -218,7 +187,7 @@ Test(packs, shares_part_the_file)
     const char *path = put("a.jsonl", b.data, b.len);
     int64_t tokens = 0;
     for (int s = 0; s < 2; s++) {
-        struct packs *p;
+        OWNED(packs_close) struct packs *p = NULL;
         struct kvf_diag d;
         cr_assert(
             zero(int, open_part(path, 80, PACK_DOCUMENTS, s ? 0.9 : 0, s ? 1 : 0.9, NULL, &p, &d)));
@@ -228,7 +197,6 @@ Test(packs, shares_part_the_file)
             struct pack k = packs_get(p, 1, 0, i);
             check_pack(&k, 80, &part[s]);
         }
-        packs_close(p);
     }
     struct packs *p = opened(path, 80, PACK_DOCUMENTS);
     cr_expect(eq(i64, tokens, packs_tokens(p)));
@@ -249,7 +217,7 @@ Test(packs, shares_part_the_file)
 /* The first line starts at byte 0, which is not before a boundary within this byte. */
 Test(packs, a_share_of_less_than_a_byte_has_nothing)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     struct packs *p, *rest;
     struct kvf_diag d;
     make_lines(&b, 20, 60);
@@ -260,13 +228,12 @@ Test(packs, a_share_of_less_than_a_byte_has_nothing)
     cr_expect(eq(i64, packs_tokens(rest), packs_tokens(p)));
     packs_close(p);
     packs_close(rest);
-    buf_finish(&b);
 }
 
 /* Returns the tokens of lines first to last of make_lines(), joined as in a document. */
 static int encode_lines(char *const *line, int first, int last, int32_t **ret_ids)
 {
-    struct buf text = {0};
+    SCOPED(buf_finish) struct buf text = {0};
     struct kvf_diag d;
     int n;
     for (int i = first; i <= last; i++) {
@@ -274,7 +241,6 @@ static int encode_lines(char *const *line, int first, int last, int32_t **ret_id
         buf_add(&text, line[i] + 10, strlen(line[i]) - 12);
     }
     cr_assert(zero(int, tokenizer_encode(tok, text.data, text.len, 0, ret_ids, &n, &d)));
-    buf_finish(&text);
     return n;
 }
 
@@ -292,33 +258,30 @@ static bool has_run(struct packs *p, const int32_t *ids, int n)
 Test(packs, runs_end_with_the_first_line_that_suffices)
 {
     enum { LINES = 30 };
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     char *line[LINES];
     make_lines(&b, LINES, 30);
     const char *path = put("a.jsonl", b.data, b.len);
     for (int i = 0; i < LINES; i++)
         line[i] = strtok(i ? NULL : b.data, "\n");
     for (int length = 2; length < 50; length++) {
-        struct packs *p = opened(path, length, PACK_RUN);
+        OWNED(packs_close) struct packs *p = opened(path, length, PACK_RUN);
         int runs = 0;
         for (int first = 0, last = 0; last < LINES; last++) {
-            int32_t *ids;
+            OWNED(mem_free) int32_t *ids = NULL;
             if (encode_lines(line, first, last, &ids) >= length) {
                 cr_expect(has_run(p, ids, length), "%d tokens from line %d", length, first);
                 runs++;
                 first = last + 1;
             }
-            mem_free(ids);
         }
         cr_expect(eq(int, packs_count(p), runs));
-        packs_close(p);
     }
-    buf_finish(&b);
 }
 
 Test(packs, orders_are_permutations_of_seed_and_epoch)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     make_lines(&b, 300, 60);
     const char *path = put("a.jsonl", b.data, b.len);
     struct packs *p = opened(path, 32, PACK_DOCUMENTS), *q = opened(path, 32, PACK_DOCUMENTS);
@@ -341,7 +304,6 @@ Test(packs, orders_are_permutations_of_seed_and_epoch)
     mem_free(seen);
     packs_close(p);
     packs_close(q);
-    buf_finish(&b);
 }
 
 static int count_files(const char *dir, char *ret_path)
@@ -360,10 +322,11 @@ static int count_files(const char *dir, char *ret_path)
 
 Test(packs, a_damaged_cache_is_made_again)
 {
-    struct buf b = {0}, good = {0};
+    SCOPED(buf_finish) struct buf b = {0};
+    size_t n, n_good;
     struct packs *p;
     struct kvf_diag d;
-    char cache[128], file[512], part[4096];
+    char cache[128], file[512];
     make_lines(&b, 20, 30);
     const char *path = put("a.jsonl", b.data, b.len);
     snprintf(cache, sizeof cache, "%s/cache", folder);
@@ -371,34 +334,24 @@ Test(packs, a_damaged_cache_is_made_again)
     uint64_t hash = packs_hash(p);
     packs_close(p);
     cr_assert(eq(int, count_files(cache, file), 1));
-    FILE *f = fopen(file, "rb");
-    for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;)
-        buf_add(&good, part, n);
-    fclose(f);
-    for (size_t i = 0; i < good.len; i++) { /* flip a bit of each byte, and cut the file there */
+    OWNED(mem_free) char *good = read_whole(file, &n_good);
+    for (size_t i = 0; i < n_good; i++) { /* flip a bit of each byte, and cut the file there */
         bool cut = i % 2;
-        good.data[i] = (char)(good.data[i] ^ 1 << i % 8);
-        f = fopen(file, "wb");
-        fwrite(good.data, 1, cut ? i : good.len, f);
-        fclose(f);
-        good.data[i] = (char)(good.data[i] ^ 1 << i % 8);
+        good[i] = (char)(good[i] ^ 1 << i % 8);
+        write_whole(file, good, cut ? i : n_good);
+        good[i] = (char)(good[i] ^ 1 << i % 8);
         cr_assert(zero(int, open_part(path, 32, PACK_DOCUMENTS, 0, 1, cache, &p, &d)));
         cr_assert(packs_hash(p) == hash, "byte %zu", i);
         packs_close(p);
-        size_t n = 0;
-        f = fopen(file, "rb"); /* the file is intact again */
-        n = fread(part, 1, sizeof part, f);
-        fclose(f);
-        cr_assert(n == (good.len < sizeof part ? good.len : sizeof part));
-        cr_assert(zero(int, memcmp(part, good.data, n)), "byte %zu", i);
+        OWNED(mem_free) char *again = read_whole(file, &n); /* the file is intact again */
+        cr_assert(eq(sz, n, n_good));
+        cr_assert(zero(int, memcmp(again, good, n)), "byte %zu", i);
     }
     cr_assert(zero(int, open_part(path, 33, PACK_DOCUMENTS, 0, 1, cache, &p, &d)));
     packs_close(p);
     cr_expect(eq(int, count_files(cache, file), 2)); /* other settings use another file */
     cr_expect(zero(int, open_part(path, 32, PACK_DOCUMENTS, 0, 1, "/proc/none", &p, &d)));
     packs_close(p);
-    buf_finish(&b);
-    buf_finish(&good);
 }
 
 static void bad(const char *data, size_t n, int code, const char *word)
@@ -447,8 +400,7 @@ Test(packs, one_line_of_10_megabytes, .timeout = 60)
     for (int i = 0; i < LONG; i++)
         s[10 + i] = "abc def gh"[i % 10];
     strcpy(s + 10 + LONG, "\"}\n");
-    struct packs *p = opened(put("long", s, strlen(s)), 512, PACK_DOCUMENTS);
+    OWNED(packs_close) struct packs *p = opened(put("long", s, strlen(s)), 512, PACK_DOCUMENTS);
     cr_expect(packs_tokens(p) > LONG / 10);
-    packs_close(p);
     mem_free(s);
 }

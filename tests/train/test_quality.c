@@ -101,8 +101,7 @@ static double slope_of(const struct quality *q, int at)
 static struct quality set_up(const struct shape *s, const struct kernels *k, int weight,
                              struct output_matrix *m)
 {
-    struct rng r;
-    rng_init(&r, (uint64_t)(s->T * 1000 + s->vocab));
+    struct rng r = rng_seeded((uint64_t)(s->T * 1000 + s->vocab));
     fill_normal(&r, W, (size_t)(s->vocab * s->d), s->spread / sqrt(s->d));
     fill_normal(&r, ht, (size_t)(s->T * s->d), 1);
     for (int i = 0; i < s->T * s->d; i++)
@@ -127,22 +126,21 @@ static struct quality set_up(const struct shape *s, const struct kernels *k, int
 static struct quality_result run(const struct quality *q, float *d, struct par *pool)
 {
     struct quality_result got;
-    struct guarded g, out;
     size_t bytes = (size_t)(q->T * q->out->d) * sizeof *d;
-    float *to = guard(&out, bytes);
-    quality_loss(q, to, &got, pool, guard(&g, quality_scratch(q, par_threads(pool))));
+    float *to = guard(bytes);
+    void *scratch = guard(quality_scratch(q, par_threads(pool)));
+    quality_loss(q, to, &got, pool, scratch);
     memcpy(d, to, bytes);
-    cr_expect(intact(&g) && intact(&out), "wrote outside");
+    cr_expect(intact(scratch) && intact(to), "wrote outside");
     return got;
 }
 
 Test(quality, terms_follow_the_definition)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++)
         for (int i = 0; i < N_SHAPES * N_WEIGHTS; i++) {
-            struct output_matrix m;
+            SCOPED(output_matrix_finish) struct output_matrix m;
             struct quality q = set_up(&shapes[i / N_WEIGHTS], &v[a].k, i % N_WEIGHTS, &m);
             double expect[QUALITY_TERMS];
             struct quality_result got = run(&q, d_hs, NULL);
@@ -158,18 +156,16 @@ Test(quality, terms_follow_the_definition)
                 cr_expect(ok, "%s, shape %d, term %d: %.9g, not %.9g", v[a].name, i / N_WEIGHTS, t,
                           got.term[t], expect[t]);
             }
-            output_matrix_finish(&m);
         }
 }
 
 Test(quality, derivatives_are_those_of_the_terms)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int i = 0; i < N_SHAPES * N_WEIGHTS; i++) {
         int cells = shapes[i / N_WEIGHTS].T * shapes[i / N_WEIGHTS].d, step = 1 + cells / 13;
         for (int a = 0; a < n; a++) {
-            struct output_matrix m;
+            SCOPED(output_matrix_finish) struct output_matrix m;
             struct quality q = set_up(&shapes[i / N_WEIGHTS], &v[a].k, i % N_WEIGHTS, &m);
             run(&q, d_hs, NULL);
             double off = 0, size = 0;
@@ -183,7 +179,6 @@ Test(quality, derivatives_are_those_of_the_terms)
             double rounding = 1e-6 * (2 + shapes[i / N_WEIGHTS].spread);
             cr_expect(off <= rounding * size + 1e-9, "%s, shape %d, weights %d: %g of %g",
                       v[a].name, i / N_WEIGHTS, i % N_WEIGHTS, off, size);
-            output_matrix_finish(&m);
         }
     }
 }
@@ -191,10 +186,9 @@ Test(quality, derivatives_are_those_of_the_terms)
 /* With equal student and teacher, divergence and derivatives are zero. */
 Test(quality, equal_states_are_no_loss)
 {
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++) {
-        struct output_matrix m;
+        SCOPED(output_matrix_finish) struct output_matrix m;
         struct quality q = set_up(&shapes[8], &v[a].k, 5, &m);
         q.teacher = hs;
         q.weight[QUALITY_NTP] = 0;
@@ -203,29 +197,25 @@ Test(quality, equal_states_are_no_loss)
         cr_expect(got.term[QUALITY_MSE] == 0);
         for (int c = 0; c < q.T * m.d; c++)
             cr_expect(fabsf(d_hs[c]) < 1e-8f, "%s at %d: %g", v[a].name, c, (double)d_hs[c]);
-        output_matrix_finish(&m);
     }
 }
 
 Test(quality, number_of_threads_changes_no_bit)
 {
     static float one[CELLS];
-    struct variant v[MAX_VARIANTS];
-    int n = variants(v);
+    VARIANTS(v, n);
     for (int a = 0; a < n; a++)
         for (int i = 6; i < 10; i++) {
-            struct output_matrix m;
+            SCOPED(output_matrix_finish) struct output_matrix m;
             struct quality q = set_up(&shapes[i], &v[a].k, 5, &m);
             struct quality_result expect = run(&q, one, NULL);
             for (int threads = 1; threads <= 3; threads++) {
-                struct par *pool = pool_of(threads);
+                OWNED(par_destroy) struct par *pool = pool_of(threads);
                 struct quality_result got = run(&q, d_hs, pool);
                 size_t bytes = (size_t)(q.T * m.d) * sizeof *one;
                 cr_expect(zero(int, memcmp(one, d_hs, bytes)), "%s, %d", v[a].name, threads);
                 cr_expect(zero(int, memcmp(expect.term, got.term, sizeof got.term)));
-                par_destroy(pool);
             }
-            output_matrix_finish(&m);
         }
 }
 

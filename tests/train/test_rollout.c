@@ -1,15 +1,6 @@
 /* test_rollout.c - roll-outs: a pass under the evictions of an answer gives its tokens the
  * probabilities with which they were sampled, so that all ratios are 1. Also compares advantages
  * with their equation. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "engine/train/masks.h"
 #include "engine/train/rollout.h"
 #include "tests/train/student.h"
@@ -26,10 +17,9 @@ struct bench {
 static void open_bench(struct bench *b, const char *name, int threads)
 {
     static const int length[QUESTIONS] = {LONGEST, 2, 21};
-    struct rng r;
     student_open(&b->s, name, threads, LONGEST + MOST, TEMPERATURE);
     const struct model_config *m = &b->s.e->config;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int i = 0; i < QUESTIONS; i++) {
         for (int t = 0; t < length[i]; t++)
             b->ids[i][t] = (int32_t)rng_below(&r, (uint32_t)m->vocab);
@@ -41,11 +31,10 @@ static void sample(struct bench *b, const char *method, uint64_t seed, struct an
 {
     struct method row;
     struct method_params params;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, method_parse(method, 16, &row, &params, &d)), "%s", d.text);
+    succeeds(method_parse(method, 16, &row, &params, &d));
     struct session_options s = {.method = &row, .params = &params, .kv_type = KV_F32};
     struct rollout_options o = {&s, SAMPLES, MOST, TEMPERATURE, seed};
-    cr_assert(zero(int, rollout_run(b->s.e, &o, b->q, QUESTIONS, a, &d)), "%s", d.text);
+    succeeds(rollout_run(b->s.e, &o, b->q, QUESTIONS, a, &d));
 }
 
 /* Returns the mean of the ratios, computed by the pass. */
@@ -128,12 +117,11 @@ Test(rollout, first_tokens_follow_the_distribution)
     enum { N = 400 };
     static struct answer a[N];
     struct bench b;
-    struct kvf_diag d = {""};
     double expected = 0, seen = 0, entropy = 0;
     open_bench(&b, "train0.gguf", 2);
     struct session_options s = {.kv_type = KV_F32};
     struct rollout_options o = {&s, N, 1, 1, 9};
-    cr_assert(zero(int, rollout_run(b.s.e, &o, b.q, 1, a, &d)), "%s", d.text);
+    succeeds(rollout_run(b.s.e, &o, b.q, 1, a, &d));
     /* The mean of ln p over samples is minus the entropy, within four standard errors. */
     for (int i = 0; i < N; i++) {
         seen -= (double)a[i].log_p[0] / N;

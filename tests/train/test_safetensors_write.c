@@ -1,50 +1,18 @@
 /* test_safetensors_write.c - written files are read back by the strict reader and by one in Python;
  * a failed write keeps the old file. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
 #include <signal.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "tests/folder.h"
 #include "base/buf.h"
-#include "base/mem.h"
 #include "engine/gate/tensor_file.h"
 #include "engine/gate/safetensors_write.h"
 #include "beside.h"
 
-static char folder[64];
-
-static void make_folder(void)
-{
-    const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is fast there */
-    snprintf(folder, sizeof folder, "%s/kvf_write_XXXXXX", top);
-    cr_assert(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert(zero(int, system(command)));
-}
-
 TestSuite(safetensors_write, .init = make_folder, .fini = remove_folder);
-
-static const char *at(const char *name)
-{
-    static char path[4][128];
-    static int k;
-    k = (k + 1) % 4;
-    snprintf(path[k], sizeof path[k], "%s/%s", folder, name);
-    return path[k];
-}
 
 static bool gone(const char *name)
 {
@@ -53,14 +21,10 @@ static bool gone(const char *name)
 
 static void slurp(const char *path, struct buf *out)
 {
-    char part[4096];
-    FILE *f = fopen(path, "rb");
     size_t n;
-    cr_assert(f != NULL, "%s", path);
+    OWNED(mem_free) char *all = read_whole(path, &n);
     buf_clear(out);
-    while ((n = fread(part, 1, sizeof part, f)) > 0)
-        buf_add(out, part, n);
-    fclose(f);
+    buf_add(out, all, n);
 }
 
 static const float values[] = {1, -2.5f, 0, 1e-40f, 3.4028235e38f, 0.1f};
@@ -81,9 +45,8 @@ static int write_all(const char *path, struct kvf_diag *d)
 Test(safetensors_write, strict_reader_gives_it_back)
 {
     struct tensor_file *f;
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, write_all(at("x"), &d)), "%s", d.text);
-    cr_assert(zero(int, tensor_file_open(at("x"), &f, &d)), "%s", d.text);
+    succeeds(write_all(at("x"), &d));
+    succeeds(tensor_file_open(at("x"), &f, &d));
     cr_assert(eq(sz, f->n, 4));
     for (int i = 0; i < 4; i++) {
         const struct tensor *t = tensor_file_find(f, items[i].name, NULL);
@@ -116,8 +79,7 @@ Test(safetensors_write, python_reads_the_same)
         "scalar F32 [] 3f800000\n"
         "four \"d\" F32 [1, 2, 1, 3] 3f800000 c0200000 00000000 000116c2 7f7fffff 3dcccccd\n";
     char command[512], got[4096] = "";
-    struct kvf_diag d = {""};
-    cr_assert(zero(int, write_all(at("x"), &d)), "%s", d.text);
+    succeeds(write_all(at("x"), &d));
     snprintf(command, sizeof command, "/usr/bin/python3 '%s' %s", getenv("KVF_READER"), at("x"));
     FILE *f = popen(command, "r");
     cr_assert(f != NULL);
@@ -129,7 +91,7 @@ Test(safetensors_write, python_reads_the_same)
 /* Every flipped bit gives an error. */
 Test(safetensors_write, every_flipped_bit_is_noticed)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     struct kvf_diag d = {""};
     cr_assert(zero(int, write_all(at("x"), &d)), "%s", d.text);
     slurp(at("x"), &b);
@@ -146,12 +108,11 @@ Test(safetensors_write, every_flipped_bit_is_noticed)
         *p ^= (unsigned char)(1u << bit % 8);
     }
     cr_expect(own != NULL);
-    buf_finish(&b);
 }
 
 Test(safetensors_write, equal_input_gives_equal_bytes_in_aligned_files)
 {
-    struct buf a = {0}, b = {0};
+    SCOPED(buf_finish) struct buf a = {0}, b = {0};
     struct kvf_diag d = {""};
     cr_assert(zero(int, write_all(at("x"), &d) | write_all(at("y"), &d)));
     slurp(at("x"), &a);
@@ -168,8 +129,6 @@ Test(safetensors_write, equal_input_gives_equal_bytes_in_aligned_files)
     cr_assert(zero(int, safetensors_write(at("x"), NULL, 0, NULL, 0, &d)));
     slurp(at("x"), &a);
     cr_expect(a.len == 16 && memcmp(a.data + 8, "{}      ", 8) == 0);
-    buf_finish(&a);
-    buf_finish(&b);
 }
 
 /* Each f32 becomes the nearer of its two neighbours in bf16; ties go to the even one. */
@@ -177,16 +136,15 @@ Test(safetensors_write, bf16_is_the_nearest)
 {
     enum { N = 1 << 16 };
     float *x = MEM_NEW(float, N);
-    struct tensor_file *f;
-    struct kvf_diag d = {""};
+    OWNED(tensor_file_close) struct tensor_file *f = NULL;
     for (uint32_t i = 0; i < N; i++) { /* each upper half once, with lower halves of all kinds */
         static const uint16_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0xabcd};
         uint32_t u = i << 16 | low[i % 7];
         memcpy(&x[i], &u, 4);
     }
     struct safetensors_item item = {"x", 1, {N}, x, WEIGHT_BF16};
-    cr_assert(zero(int, safetensors_write(at("x"), &item, 1, NULL, 0, &d)), "%s", d.text);
-    cr_assert(zero(int, tensor_file_open(at("x"), &f, &d)), "%s", d.text);
+    succeeds(safetensors_write(at("x"), &item, 1, NULL, 0, &d));
+    succeeds(tensor_file_open(at("x"), &f, &d));
     const uint16_t *y = f->tensor[0].data;
     for (uint32_t i = 0; i < N; i++) {
         float down, up, got;
@@ -203,7 +161,6 @@ Test(safetensors_write, bf16_is_the_nearest)
         uint32_t expect = left < right ? i : left > right ? i + 1 : i + (i & 1);
         cr_assert(eq(int, y[i], (int)(uint16_t)expect), "%x", i);
     }
-    tensor_file_close(f);
     mem_free(x);
 }
 
@@ -216,16 +173,15 @@ static void one_sentence(const struct kvf_diag *d)
 /* Checks that the old file is unchanged and the folder has no other file of the writer. */
 static void unchanged(const struct buf *old)
 {
-    struct buf now = {0};
+    SCOPED(buf_finish) struct buf now = {0};
     slurp(at("x"), &now);
     cr_expect(now.len == old->len && memcmp(now.data, old->data, now.len) == 0);
     cr_expect(alone_in(folder, "x"));
-    buf_finish(&now);
 }
 
 Test(safetensors_write, a_full_disk_leaves_the_old_file)
 {
-    struct buf old = {0};
+    SCOPED(buf_finish) struct buf old = {0};
     struct kvf_diag d = {""};
     struct rlimit was;
     cr_assert(zero(int, safetensors_write(at("x"), items, 1, NULL, 0, &d)));
@@ -247,7 +203,6 @@ Test(safetensors_write, a_full_disk_leaves_the_old_file)
             unchanged(&old);
         }
     }
-    buf_finish(&old);
 }
 
 Test(safetensors_write, places_that_cannot_be_written)
@@ -268,7 +223,7 @@ Test(safetensors_write, places_that_cannot_be_written)
 
 Test(safetensors_write, what_another_process_writes_is_left_to_it)
 {
-    struct buf old = {0};
+    SCOPED(buf_finish) struct buf old = {0};
     struct kvf_diag d = {""};
     cr_assert(zero(int, write_all(at("x"), &d)));
     slurp(at("x"), &old);
@@ -280,7 +235,6 @@ Test(safetensors_write, what_another_process_writes_is_left_to_it)
     close(fd);
     cr_expect(zero(int, write_all(at("x"), &d)));
     unchanged(&old);
-    buf_finish(&old);
 }
 
 Test(safetensors_write, what_the_reader_would_refuse_is_not_written)

@@ -1,24 +1,16 @@
 /* test_base.c - memory, progress lines, buffers, options, UTF-8, statistics, the thread pool and
  * the random generator. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "base/mem.h"
 #include "base/opt.h"
 #include "base/par.h"
 #include "base/progress.h"
-#include "base/rng.h"
 #include "base/stage.h"
 #include "base/stats.h"
 #include "base/utf8.h"
+#include "tests/suite.h"
 
 Test(mem, overflow_is_refused)
 {
@@ -28,18 +20,17 @@ Test(mem, overflow_is_refused)
 
 Test(mem, memory_is_zeroed_and_aligned)
 {
-    unsigned char *p = mem_alloc(100, 1);
+    OWNED(mem_free) unsigned char *p = mem_alloc(100, 1);
     cr_assert(ne(ptr, p, NULL));
     cr_expect(zero(sz, (size_t)p % MEM_ALIGN));
     for (int i = 0; i < 100; i++)
         cr_expect(zero(int, p[i]));
-    mem_free(p);
 }
 
 /* A failed allocation must not lose data. */
 Test(mem, growing_keeps_what_there_was)
 {
-    int32_t *p = mem_grow(NULL, 0, 3, sizeof *p);
+    OWNED(mem_free) int32_t *p = mem_grow(NULL, 0, 3, sizeof *p);
     cr_assert(ne(ptr, p, NULL));
     for (int i = 0; i < 3; i++)
         p[i] = i + 1;
@@ -51,24 +42,22 @@ Test(mem, growing_keeps_what_there_was)
     p = mem_grow(p, 50, 2, sizeof *p);
     cr_assert(ne(ptr, p, NULL));
     cr_expect(p[0] == 1 && p[1] == 2);
-    mem_free(p);
 }
 
 Test(mem, growing_that_fails_leaves_what_there_was)
 {
     const size_t n = 1 << 20; /* so large that the system unmaps it on free */
-    int32_t *p = mem_alloc(n, sizeof *p);
+    OWNED(mem_free) int32_t *p = mem_alloc(n, sizeof *p);
     cr_assert(ne(ptr, p, NULL));
     p[n - 1] = 7;
     cr_expect(eq(ptr, mem_grow(p, n, SIZE_MAX / 2, sizeof *p), NULL));
     cr_expect(eq(i32, p[n - 1], 7));
-    mem_free(p);
 }
 
 Test(mem, rows_widen_all_or_none)
 {
-    int32_t *a = mem_alloc(2 * 3, sizeof *a);
-    unsigned char *b = NULL;
+    OWNED(mem_free) int32_t *a = mem_alloc(2 * 3, sizeof *a);
+    OWNED(mem_free) unsigned char *b = NULL;
     const struct mem_rows both[] = {{&a, 2, 1, sizeof *a}, {&b, 4, 5, 1}};
     const struct mem_rows too_wide[] = {{&a, 2, 1, sizeof *a}, {&b, SIZE_MAX / 8, 5, 1}};
     for (int i = 0; i < 6; i++)
@@ -82,8 +71,6 @@ Test(mem, rows_widen_all_or_none)
     cr_expect(zero(int, mem_widen(too_wide, 2, 7, 9)));
     cr_expect(eq(ptr, a, (void *)was));
     cr_expect(eq(int, a[9], 6));
-    mem_free(a);
-    mem_free(b);
 }
 
 /* Returns a progress line for `done` after 10 seconds, without terminal codes. On a busy machine
@@ -265,13 +252,12 @@ Test(progress, is_silent_unless_a_terminal_is_there)
 
 Test(buf, limit_is_sticky)
 {
-    struct buf b = {.max = 8};
+    SCOPED(buf_finish) struct buf b = {.max = 8};
     buf_str(&b, "1234567");
     buf_str(&b, "89");
     buf_str(&b, "");
     cr_expect(eq(int, b.err, KVF_E_LIMIT));
     cr_expect(eq(str, b.data, "1234567"));
-    buf_finish(&b);
 }
 
 Test(opt, numbers_with_suffix_and_garbage)
@@ -372,14 +358,13 @@ static void count_task(void *ctx, int task, int thread)
 Test(par, every_task_runs_once_in_every_round)
 {
     enum { N = 37, ROUNDS = 2000 };
-    struct par *p = NULL;
+    OWNED(par_destroy) struct par *p = NULL;
     int count[N] = {0};
     cr_assert(eq(int, par_create(3, &p), KVF_OK));
     for (int r = 0; r < ROUNDS; r++)
         par_run(p, N, count_task, count);
     for (int i = 0; i < N; i++)
         cr_expect(eq(int, count[i], ROUNDS));
-    par_destroy(p);
 }
 
 Test(rng, same_seed_same_sequence_and_unbiased_range)
@@ -455,9 +440,8 @@ Test(stats, t_intervals_have_the_width_of_the_tables)
  * have a standard deviation of 0.15 %. */
 Test(stats, t_intervals_cover_at_small_n)
 {
-    struct rng r;
     int held = 0;
-    rng_init(&r, 7);
+    struct rng r = rng_seeded(7);
     for (int k = 0; k < 20000; k++) {
         double v[5], low, high;
         for (int i = 0; i < 5; i++)
@@ -474,8 +458,7 @@ Test(stats, bootstrap_agrees_with_the_standard_error)
 {
     enum { N = 400 };
     double v[N], low, high, again[2], sum = 0, square = 0;
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int i = 0; i < N; i++) {
         v[i] = 3 + 2 * rng_normal(&r);
         sum += v[i];

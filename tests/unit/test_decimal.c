@@ -1,15 +1,8 @@
 /* test_decimal.c - numbers as text compared with printf and strtod digit by digit. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <float.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/decimal.h"
-#include "base/rng.h"
+#include "tests/suite.h"
 
 static void definition(double v, char out[64])
 {
@@ -103,8 +96,7 @@ Test(decimal, powers_of_two_and_of_ten)
 
 Test(decimal, random_bits_of_every_exponent)
 {
-    struct rng r;
-    rng_init(&r, 1);
+    struct rng r = rng_seeded(1);
     for (int i = 0; i < 15000; i++) {
         uint64_t bits = rng_next(&r);
         double v = of_bits(bits);
@@ -117,8 +109,7 @@ Test(decimal, random_bits_of_every_exponent)
 
 Test(decimal, random_numbers_as_tables_have_them)
 {
-    struct rng r;
-    rng_init(&r, 2);
+    struct rng r = rng_seeded(2);
     for (int i = 0; i < 8000; i++) {
         double u = rng_uniform(&r), n = rng_normal(&r);
         same(u);

@@ -1,9 +1,6 @@
 /* test_headset.c - sets of heads as users write them. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <string.h>
-
 #include "base/headset.h"
+#include "tests/suite.h"
 
 enum { MOST = 1 << 20 };
 

@@ -1,11 +1,7 @@
 /* test_json.c - tests which JSON the readers (base/json.h, base/json_tape.h) accept and reject, and
  * their values. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-
 #include "../json_readers.h"
-#include "base/rng.h"
+#include "tests/suite.h"
 
 /* Texts that RFC 8259 accepts, and texts that it does not. */
 static const char *const good[] = {"{}",
@@ -87,9 +83,9 @@ Test(json, names_what_it_rejects)
 Test(json, a_tape_alone_keeps_nul)
 {
     static const char text[] = "{\"\\u0074ype\": \"\\u2581\", \"x\": \"a\\u0000\"}";
-    struct json_tape t = {.n = 0};
-    struct json *root = NULL;
-    struct buf scratch = {0};
+    SCOPED(json_tape_finish) struct json_tape t = {.n = 0};
+    OWNED(json_free) struct json *root = NULL;
+    SCOPED(buf_finish) struct buf scratch = {0};
     struct kvf_diag d = {""};
     size_t n = 0;
     cr_assert(json_tape_open(text, strlen(text), JSON_MOST, &t, NULL) == KVF_OK);
@@ -104,9 +100,6 @@ Test(json, a_tape_alone_keeps_nul)
     cr_expect(eq(int, json_parse(text, strlen(text), &root, &d), KVF_E_FORMAT));
     cr_expect(strstr(d.text, "NUL") != NULL);
     cr_expect(eq(int, json_parse("\"\\\\u0000\"", 9, &root, &d), KVF_OK), "a backslash, u0000");
-    json_free(root);
-    buf_finish(&scratch);
-    json_tape_finish(&t);
 }
 
 /* Replaces, removes or doubles bytes of a sample. */
@@ -117,9 +110,8 @@ Test(json, readers_agree_on_damaged_texts)
         "[]], \"b\\\"\": {\"c\": false},"
         " \"n\": 9007199254740992, \"d\": {\"e\": {\"f\": [[[3]]]}}}";
     static const char signs[] = "{}[]\",:\\0123456789-+.eEtfnuad \n\x01\xc3\xa9";
-    struct rng r;
     int good = 0;
-    rng_init(&r, 5);
+    struct rng r = rng_seeded(5);
     for (int i = 0; i < 20000; i++) {
         char text[sizeof sample + 1];
         size_t n = strlen(sample), at = rng_below(&r, n);
@@ -144,11 +136,10 @@ Test(json, readers_agree_on_damaged_texts)
  * keys. */
 Test(json, finds_every_key_that_repeats)
 {
-    struct rng r;
     int repeats = 0;
-    rng_init(&r, 7);
+    struct rng r = rng_seeded(7);
     for (int i = 0; i < 3000; i++) {
-        struct buf b = {0};
+        SCOPED(buf_finish) struct buf b = {0};
         uint64_t key[64], n = 1 + rng_below(&r, 64), at[64];
         size_t first = 0;
         buf_str(&b, "{\"o\":{\"1\":1}");
@@ -166,7 +157,7 @@ Test(json, finds_every_key_that_repeats)
                     first = at[k];
         }
         buf_char(&b, '}');
-        struct json *root = NULL;
+        OWNED(json_free) struct json *root = NULL;
         struct kvf_diag d = {""};
         char says[40];
         snprintf(says, sizeof says, "at byte %zu", first);
@@ -175,8 +166,6 @@ Test(json, finds_every_key_that_repeats)
         cr_assert(first == 0 || strcmp(d.text + strlen(d.text) - strlen(says), says) == 0, "%s: %s",
                   d.text, says);
         repeats += first > 0;
-        json_free(root);
-        buf_finish(&b);
     }
     cr_assert(repeats > 100 && repeats < 2900, "%d", repeats);
 }
@@ -205,7 +194,7 @@ Test(json, depth_is_counted_after_escaped_quotes)
                  {"{\"a\":\"\\\"[[[[\",\"b\":", 64, KVF_E_LIMIT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[300];
-        struct json *j = NULL;
+        OWNED(json_free) struct json *j = NULL;
         struct kvf_diag d = {""};
         size_t at = strlen(cases[i].before), deep = (size_t)cases[i].deep;
         memcpy(text, cases[i].before, at);
@@ -214,7 +203,6 @@ Test(json, depth_is_counted_after_escaped_quotes)
         text[at + 2 * deep] = '}';
         cr_expect(eq(int, json_parse(text, at + 2 * deep + 1, &j, &d), cases[i].err), "%zu: %s", i,
                   d.text);
-        json_free(j);
     }
 }
 
@@ -222,9 +210,8 @@ Test(json, numbers_read_back_equal)
 {
     static const double v[] = {0, 1, -1.5, 0.1, 1e300, 5e-324, 3.0000000000000004};
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
-        struct buf b = {0};
+        SCOPED(buf_finish) struct buf b = {0};
         json_put_num(&b, v[i]);
         cr_expect(eq(dbl, strtod(b.data, NULL), v[i]));
-        buf_finish(&b);
     }
 }

@@ -1,12 +1,6 @@
 /* test_opt.c - option parsing: accepted and rejected command lines, and the messages. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/opt.h"
+#include "tests/suite.h"
 
 static struct values {
     bool flag;
@@ -311,7 +305,7 @@ Test(opt, shown_with_range_words_and_default)
 
 Test(opt, as_json)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     opt_json(inner, &b);
     cr_expect(eq(str, b.data,
                  "[{\"name\":\"depth\",\"type\":\"whole\",\"help\":\"how deep\",\"short\":\"d\","
@@ -322,5 +316,4 @@ Test(opt, as_json)
     opt_json(list, &b);
     cr_expect(strstr(b.data, "\"words\":[\"apple\",\"banana\",\"cherry\"]") != NULL, "%s", b.data);
     cr_expect(strstr(b.data, "\"group\":\"inside\"") != NULL, "%s", b.data);
-    buf_finish(&b);
 }

@@ -1,10 +1,7 @@
 /* test_ranks.c - ranks, rank correlation and chance overlap compared with values computed by
  * hand. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-
 #include "base/ranks.h"
+#include "tests/suite.h"
 
 Test(ranks, equal_values_share_the_mean_of_their_ranks)
 {

@@ -1,63 +1,30 @@
 /* test_replace.c - files are written completely or not at all, by one writer at a time, and never
  * through a planted link. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/parts.h"
 #include "base/replace.h"
-
-static char folder[] = "/tmp/kvf-replace-XXXXXX";
-
-/* Returns a path in the folder. The last eight results stay valid. */
-static const char *at(const char *name)
-{
-    static char path[8][300];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", folder, name);
-    return p;
-}
-
-static void make_folder(void)
-{
-    cr_assert(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_expect(zero(int, system(command)));
-}
+#include "tests/folder.h"
 
 TestSuite(replace, .init = make_folder, .fini = remove_folder);
 
 static void put(const char *name, const char *text)
 {
-    FILE *f = fopen(at(name), "wb");
-    cr_assert(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
+    write_whole(at(name), text, strlen(text));
 }
 
 static void holds(const char *name, const char *text)
 {
-    char got[100] = "";
-    FILE *f = fopen(at(name), "rb");
-    cr_assert(f != NULL, "%s", name);
-    size_t n = fread(got, 1, sizeof got - 1, f);
-    got[n] = 0;
-    fclose(f);
+    size_t n;
+    OWNED(mem_free) char *got = read_whole(at(name), &n);
     cr_expect(zero(int, strcmp(got, text)), "%s holds %s", name, got);
 }
 
@@ -358,14 +325,13 @@ Test(replace, long_names_fit)
 
 Test(replace, a_signal_removes_what_is_in_the_making)
 {
-    struct replace r;
+    SCOPED(replace_abandon) struct replace r;
     put("x", "old");
     cr_assert(zero(int, replace_open(&r, at("x"), NULL)));
     cr_expect(eq(int, names(), 3));
     parts_remove();
     cr_expect(eq(int, names(), 1));
     holds("x", "old");
-    replace_abandon(&r);
 }
 
 Test(replace, a_file_that_is_shown_survives_its_writer)
@@ -430,10 +396,8 @@ Test(replace, of_many_writers_those_who_win_leave_a_whole_file)
             if (fork() == 0)
                 _exit(contender('a' + i));
         cr_expect(ge(int, winners(n), 1));
-        char got[1002] = "";
-        FILE *f = fopen(at("x"), "rb");
-        size_t length = fread(got, 1, 1001, f);
-        fclose(f);
+        size_t length;
+        OWNED(mem_free) char *got = read_whole(at("x"), &length);
         cr_expect(length == 1000 && strspn(got, (char[]){got[0], 0}) == 1000, "round %d", round);
         cr_expect(eq(int, names(), 1));
     }

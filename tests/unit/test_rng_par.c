@@ -1,15 +1,10 @@
 /* test_rng_par.c - the random generator compared with published values, and the thread pool. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 
-#include "base/mem.h"
 #include "base/par.h"
-#include "base/rng.h"
+#include "tests/suite.h"
 
 /* First outputs of splitmix64 for the seed 1234567 and of xoshiro256** for the state 1, 2, 3, 4, as
  * printed by the authors' C programs (prng.di.unimi.it). */
@@ -27,8 +22,7 @@ Test(rng, published_sequences)
                                     8476171486693032832u,
                                     10595114339597558777u,
                                     2904607092377533576u};
-    struct rng r;
-    rng_init(&r, 1234567);
+    struct rng r = rng_seeded(1234567);
     for (int i = 0; i < 4; i++)
         cr_expect(eq(u64, r.s[i], split[i]));
     r = (struct rng){{1, 2, 3, 4}};
@@ -40,10 +34,9 @@ Test(rng, published_sequences)
 Test(rng, ranges_and_moments)
 {
     enum { N = 200000, SIDES = 7 };
-    struct rng r;
     double sum = 0, normal = 0, square = 0;
     int count[SIDES] = {0};
-    rng_init(&r, 99);
+    struct rng r = rng_seeded(99);
     for (int i = 0; i < N; i++) {
         double u = rng_uniform(&r), z = rng_normal(&r);
         cr_assert(u >= 0 && u < 1 && isfinite(z));
@@ -94,7 +87,7 @@ Test(par, every_task_once_for_any_number_of_threads)
     static const int threads[] = {1, 2, 3, 5, 16};
     static const int tasks[] = {0, 1, 2, 3, 7, TASKS};
     for (int a = 0; a < 5; a++) {
-        struct par *p = NULL;
+        OWNED(par_destroy) struct par *p = NULL;
         cr_assert(eq(int, par_create(threads[a], &p), KVF_OK));
         cr_expect(eq(int, par_threads(p), threads[a]));
         for (int round = 0; round < 20; round++)
@@ -105,7 +98,6 @@ Test(par, every_task_once_for_any_number_of_threads)
                 for (int i = 0; i < TASKS; i++)
                     cr_expect(eq(int, atomic_load(&s.count[i]), i < tasks[b]));
             }
-        par_destroy(p);
     }
 }
 
@@ -117,7 +109,7 @@ static void fill(void *ctx, int task, int thread)
 
 Test(par, results_are_visible_to_the_caller)
 {
-    struct par *p = NULL;
+    OWNED(par_destroy) struct par *p = NULL;
     cr_assert(eq(int, par_create(4, &p), KVF_OK));
     for (int round = 0; round < 300; round++) {
         int out[64] = {0}, sum = 0;
@@ -126,7 +118,6 @@ Test(par, results_are_visible_to_the_caller)
             sum += out[i];
         cr_expect(eq(int, sum, 64 * 65 / 2));
     }
-    par_destroy(p);
 }
 
 static double processor_seconds(void)

@@ -1,12 +1,7 @@
 /* test_stats.c - paired permutation tests, false discovery rates, bootstrap weights, and confidence
  * intervals for few values. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <string.h>
-
-#include "base/rng.h"
 #include "base/stats.h"
+#include "tests/suite.h"
 
 /* 1, 2, 3: of the 8 sums, only 6 and -6 are as far from 0 as 6: p = 2 / 8. 1, -2, 3: the sum is 2;
  * |s| >= 2 for 6, 4, -4, -6, 2, -2, and not for 0, twice: 6 / 8. 1, 1, 1, 1: the sum is 4: 2 / 16.
@@ -28,8 +23,7 @@ Test(sign_flips, by_hand)
 /* With integers, sums are exact, and so is the count over all patterns in a plain loop. */
 Test(sign_flips, all_patterns_against_a_plain_loop)
 {
-    struct rng r;
-    rng_init(&r, 3);
+    struct rng r = rng_seeded(3);
     for (size_t n = 1; n <= STATS_ALL_SIGNS; n++) {
         double v[STATS_ALL_SIGNS], seen = 0;
         int as_far = 0;
@@ -98,8 +92,7 @@ Test(fdr, published_example)
 /* Compares with the definition: q_i is the lowest level at which the step-up rule rejects i. */
 Test(fdr, brute_force_with_ties_and_nan)
 {
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int round = 0; round < 200; round++) {
         double p[12], q[12];
         int n = (int)rng_below(&r, 13), m = 0;
@@ -213,8 +206,7 @@ Test(beta, many_quantiles_are_those_of_one)
 {
     enum { N = 3001 };
     static double q[N], a[N], b[N], x[N];
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int i = 0; i < N; i++) {
         q[i] = i % 5 == 0 ? rng_uniform(&r) : i % 2 ? .025 : .975;
         a[i] = i % 3 == 1 ? a[i - 1] : exp(18 * rng_uniform(&r) - (i % 7 ? 3 : 9));

@@ -1,21 +1,13 @@
 /* test_table.c - tables: every kind of column, persistent errors, and files read back without the
  * library's reader. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
 #include <minizip/unzip.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/table.h"
 #include "base/table_io.h"
 #include "base/table_npz.h"
-#include "base/rng.h"
+#include "tests/files.h"
 
 static void squares(void *ctx, int64_t row0, int64_t n, double *out)
 {
@@ -30,7 +22,7 @@ Test(table, every_kind_of_column_gives_its_formula)
     const int64_t heads[] = {7, 8, 9};
     const double cycle[] = {0.25, NAN, -1, 4};
     const char *const names[] = {"L0K0", "L0K1", "L1K0"};
-    struct table *t = table_create("t", ROWS);
+    OWNED(table_destroy) struct table *t = table_create("t", ROWS);
     for (int i = 0; i < ROWS; i++)
         dense[i] = 3.0 * i;
     table_dense_real(t, "dense", "nat", dense);
@@ -62,7 +54,6 @@ Test(table, every_kind_of_column_gives_its_formula)
     cr_expect(eq(int, table_find(t, "cycle"), 2));
     cr_expect(eq(int, table_find(t, "none"), -1));
     cr_expect(eq(str, (char *)table_col_unit(t, 0), "nat"));
-    table_destroy(t);
 }
 
 Test(table, wrong_lengths_and_repeated_names_stick)
@@ -140,10 +131,7 @@ static char *written(const struct table *t, enum table_format f, const char *ext
     snprintf(path, sizeof path, "kvf-table-%d%s", (int)getpid(), ext);
     cr_assert(eq(int, (int)table_format_of(path), (int)f));
     cr_assert(table_write(t, f, path, &d) == KVF_OK, "%s", d.text);
-    FILE *file = fopen(path, "rb");
-    char *text = mem_alloc(1 << 16, 1);
-    *ret_n = fread(text, 1, (1 << 16) - 1, file);
-    fclose(file);
+    char *text = read_whole(path, ret_n);
     unlink(path);
     snprintf(path, sizeof path, "kvf-table-%d%s" TABLE_SIDECAR, (int)getpid(), ext);
     cr_expect(eq(int, unlink(path) == 0, f == TABLE_CSV), "a file beside CSV alone");
@@ -168,7 +156,8 @@ static void unseal(char *tsv, size_t *n)
 Test(table_io, tsv_and_csv_byte_by_byte)
 {
     size_t n;
-    struct table *t = difficult();
+    OWNED(table_destroy) struct table *t = difficult();
+    OWNED(mem_free)
     char *csv = written(t, TABLE_CSV, ".csv", &n), *tsv = written(t, TABLE_TSV, ".TSV", &n);
     unseal(tsv, &n);
     cr_expect(eq(str, tsv,
@@ -179,9 +168,6 @@ Test(table_io, tsv_and_csv_byte_by_byte)
                  "whole,real,text\n"
                  "-1,0.1,\"tab\there\nnew\\line\r\"\n"
                  "4503599627370496,nan,\"a,\"\"b\"\" \xc3\xa9\xe2\x82\xac\"\n"));
-    mem_free(tsv);
-    mem_free(csv);
-    table_destroy(t);
 }
 
 /* Cells that programs read as comments, blank lines or missing cells are quoted. */
@@ -189,21 +175,19 @@ Test(table_io, csv_quotes_what_looks_like_something_else)
 {
     static const char *const text[] = {"#", "a #b", "", "plain", "a,b", "'"};
     size_t n;
-    struct table *t = table_create("t", 6);
+    OWNED(table_destroy) struct table *t = table_create("t", 6);
     table_dense_str(t, "#x", "", text);
-    char *csv = written(t, TABLE_CSV, ".csv", &n);
+    OWNED(mem_free) char *csv = written(t, TABLE_CSV, ".csv", &n);
     cr_expect(eq(str, csv, "\"#x\"\n\"#\"\n\"a #b\"\n\"\"\nplain\n\"a,b\"\n'\n"));
-    mem_free(csv);
-    table_destroy(t);
 }
 
 Test(table_io, json_reads_back)
 {
     size_t n;
     struct kvf_diag d = {""};
-    struct json *j = NULL;
-    struct table *t = difficult();
-    char *text = written(t, TABLE_JSON, ".json", &n);
+    OWNED(json_free) struct json *j = NULL;
+    OWNED(table_destroy) struct table *t = difficult();
+    OWNED(mem_free) char *text = written(t, TABLE_JSON, ".json", &n);
     cr_assert(json_parse(text, n, &j, &d) == KVF_OK, "%s", d.text);
     const struct json *data = json_get(j, "data"), *col = json_get(j, "columns");
     cr_expect(eq(str, (char *)json_str(json_get(j, "name"), ""), "difficult"));
@@ -215,9 +199,6 @@ Test(table_io, json_reads_back)
     cr_expect(eq(dbl, json_num(json_at(json_get(data, "real"), 1), 7), 7.0), "NaN is null");
     cr_expect(eq(str, (char *)json_str(json_at(json_get(data, "text"), 0), ""),
                  "tab\there\nnew\\line\r"));
-    json_free(j);
-    mem_free(text);
-    table_destroy(t);
 }
 
 /* Reads a complete entry and checks its checksum. */
@@ -250,7 +231,7 @@ Test(table_io, npz_reads_back_and_repeats)
     double real[2];
     int64_t whole[2];
     uint32_t text[64];
-    struct table *t = difficult();
+    OWNED(table_destroy) struct table *t = difficult();
     cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
     unzFile z = unzOpen64(path);
     cr_assert(z && unzGetGlobalInfo64(z, &info) == UNZ_OK && info.number_entry == 3);
@@ -274,12 +255,10 @@ Test(table_io, npz_reads_back_and_repeats)
                  "{\"name\":\"text\",\"unit\":\"\",\"type\":\"str\"}]}\n"));
     unzClose(z);
     size_t n, m;
+    OWNED(mem_free)
     char *a = written(t, TABLE_NPZ, ".npz", &n), *b = written(t, TABLE_NPZ, ".npz", &m);
     cr_expect(n == m && memcmp(a, b, n) == 0, "equal tables, equal bytes");
-    mem_free(a);
-    mem_free(b);
     unlink(path);
-    table_destroy(t);
 }
 
 Test(table_io, ill_formed_text_keeps_its_length_in_npz)
@@ -288,7 +267,7 @@ Test(table_io, ill_formed_text_keeps_its_length_in_npz)
     const char *const text[] = {"\x80\x80\xff", "ab"};
     char buf[512];
     uint32_t cp[6];
-    struct table *t = table_create("t", 2);
+    OWNED(table_destroy) struct table *t = table_create("t", 2);
     table_dense_str(t, "s", "", text);
     cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
     unzFile z = unzOpen64(path);
@@ -297,7 +276,6 @@ Test(table_io, ill_formed_text_keeps_its_length_in_npz)
         cr_expect(cp[i] == 0xfffd);
     unzClose(z);
     unlink(path);
-    table_destroy(t);
 }
 
 /* More rows than one read, more texts than are kept, and every kind of column. Lines are compared
@@ -356,10 +334,7 @@ static double of_row(int col, int i)
 
 static char *whole_file(const char *path, size_t *ret_n)
 {
-    char *text = mem_alloc(1 << 22, 1);
-    FILE *f = fopen(path, "rb");
-    *ret_n = fread(text, 1, (1 << 22) - 1, f);
-    fclose(f);
+    char *text = read_whole(path, ret_n);
     unlink(path);
     return text;
 }
@@ -367,8 +342,8 @@ static char *whole_file(const char *path, size_t *ret_n)
 Test(table_io, long_tables_row_by_row)
 {
     static const char *const head[3] = {"a\\tb", "", "c"}, path[] = "kvf-table-long.tsv";
-    struct table *t = long_table();
-    struct buf want = {0};
+    OWNED(table_destroy) struct table *t = long_table();
+    SCOPED(buf_finish) struct buf want = {0};
     size_t n;
     buf_str(&want, "# table: long\nhead\tblock\tat\tcycle\tdense\tlazy\tname\n");
     for (int i = 0; i < LONG; i++) {
@@ -378,21 +353,18 @@ Test(table_io, long_tables_row_by_row)
         buf_printf(&want, "\tw\"%d\n", i * 7 % WORDS);
     }
     cr_assert(table_write(t, TABLE_TSV, path, NULL) == KVF_OK);
-    char *got = whole_file(path, &n);
+    OWNED(mem_free) char *got = whole_file(path, &n);
     unseal(got, &n);
     cr_expect(n == want.len && memcmp(got, want.data, n) == 0);
-    mem_free(got);
-    buf_finish(&want);
-    table_destroy(t);
 }
 
 Test(table_io, long_tables_in_json)
 {
     static const char *const key[] = {"head", "block", "at", "cycle", "dense", "lazy", "name"};
     static const char path[] = "kvf-table-long.json";
-    struct table *t = long_table();
+    OWNED(table_destroy) struct table *t = long_table();
     size_t n;
-    struct json *j = NULL;
+    OWNED(json_free) struct json *j = NULL;
     cr_assert(table_write(t, TABLE_JSON, path, NULL) == KVF_OK);
     char *text = whole_file(path, &n), name[16];
     cr_assert(json_parse(text, n, &j, NULL) == KVF_OK);
@@ -409,9 +381,7 @@ Test(table_io, long_tables_in_json)
         }
         cr_expect(eq(ptr, (void *)(uintptr_t)v, NULL));
     }
-    json_free(j);
     mem_free(text);
-    table_destroy(t);
 }
 
 Test(table_io, long_tables_in_npz)
@@ -420,7 +390,7 @@ Test(table_io, long_tables_in_npz)
                                        "dense.npy", "lazy.npy",  "name.npy"};
     static const char path[] = "kvf-table-long.npz";
     static char bytes[128 + LONG * 8 * 4];
-    struct table *t = long_table();
+    OWNED(table_destroy) struct table *t = long_table();
     cr_assert(table_write(t, TABLE_NPZ, path, NULL) == KVF_OK);
     unzFile z = unzOpen64(path);
     for (int c = 1; c < 7; c++) {
@@ -445,17 +415,15 @@ Test(table_io, long_tables_in_npz)
     }
     unzClose(z);
     unlink(path);
-    table_destroy(t);
 }
 
 Test(table_io, npz_on_a_full_disk)
 {
-    struct table *t = long_table();
+    OWNED(table_destroy) struct table *t = long_table();
     struct kvf_diag d = {""};
     cr_expect(eq(int, table_write(t, TABLE_NPZ, "/dev/full", &d), KVF_E_IO));
     cr_expect(zero(int, strcmp(d.text, "/dev/full: cannot write: No space left on device")), "%s",
               d.text);
-    table_destroy(t);
 }
 
 Test(table_io, formats_by_extension)
@@ -469,7 +437,7 @@ Test(table_io, formats_by_extension)
 Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
 {
     char dir[] = "/tmp/kvf-table-XXXXXX", path[64];
-    struct table *t = difficult();
+    OWNED(table_destroy) struct table *t = difficult();
     struct kvf_diag d = {""};
     struct stat st;
     cr_assert(ne(ptr, mkdtemp(dir), NULL));
@@ -482,13 +450,12 @@ Test(table_io, a_table_that_cannot_be_written_leaves_the_old_one)
     }
     cr_expect(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
     cr_expect(rmdir(path) == 0 && rmdir(dir) == 0, "and nothing beside it");
-    table_destroy(t);
 }
 
 /* Kept numbers are neither counted nor written, and the later of two equal keys wins. */
 Test(table, kept_numbers)
 {
-    struct table *t = table_create("x", 0);
+    OWNED(table_destroy) struct table *t = table_create("x", 0);
     cr_expect(eq(dbl, table_kept(t, "age", 7), 7));
     table_keep(t, "age", 1);
     table_keep(t, "ties", 2);
@@ -497,5 +464,4 @@ Test(table, kept_numbers)
     cr_expect(eq(dbl, table_kept(t, "ties", 7), 2));
     cr_expect(eq(int, table_meta_count(t), 0));
     cr_expect(table_meta(t, "age") == NULL);
-    table_destroy(t);
 }

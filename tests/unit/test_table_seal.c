@@ -1,25 +1,13 @@
 /* test_table_seal.c - the checksum in files of tables (base/table_seal.h). */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/mem.h"
 #include "base/table.h"
 #include "base/table_io.h"
 #include "base/table_read.h"
-
-static void put_file(const char *path, const char *text, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    cr_assert(f && fwrite(text, 1, n, f) == n && fclose(f) == 0);
-}
+#include "tests/files.h"
 
 /* Reads a file and returns its table as JSON for a pipe, which has no checksum; NULL: rejected. */
 static char *read_again(const char *path, struct kvf_diag *d)
 {
-    struct table *t = NULL;
+    OWNED(table_destroy) struct table *t = NULL;
     if (table_read(path, NULL, &t, d))
         return NULL;
     int fd[2];
@@ -30,7 +18,6 @@ static char *read_again(const char *path, struct kvf_diag *d)
     close(fd[1]);
     cr_assert(read(fd[0], text, (1 << 16) - 1) > 0);
     close(fd[0]);
-    table_destroy(t);
     return text;
 }
 
@@ -38,24 +25,21 @@ static char *read_again(const char *path, struct kvf_diag *d)
  * or equal. */
 static void flip(const char *path, const char *flipped, size_t *refused)
 {
-    char text[4096];
+    size_t n;
     struct kvf_diag d = {""};
-    char *want = read_again(path, &d);
+    OWNED(mem_free) char *text = read_whole(flipped, &n);
+    OWNED(mem_free) char *want = read_again(path, &d);
     cr_assert(want != NULL, "%s", d.text);
-    FILE *f = fopen(flipped, "rb");
-    size_t n = fread(text, 1, sizeof text, f);
-    fclose(f);
     for (size_t bit = 0; bit < 8 * n; bit++) {
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
-        put_file(flipped, text, n);
+        write_whole(flipped, text, n);
         char *got = read_again(path, &d);
         cr_expect(got == NULL || strcmp(got, want) == 0, "%s bit %zu: %s", flipped, bit, got);
         *refused += !got;
         mem_free(got);
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
     }
-    put_file(flipped, text, n);
-    mem_free(want);
+    write_whole(flipped, text, n);
 }
 
 Test(table_io, no_flipped_bit_is_read)
@@ -68,7 +52,7 @@ Test(table_io, no_flipped_bit_is_read)
                  {TABLE_CSV, "kvf-flip.csv", "kvf-flip.csv"},
                  {TABLE_CSV, "kvf-flip.csv", "kvf-flip.csv" TABLE_SIDECAR}};
     const double real[] = {0.1, 2.5};
-    struct table *t = table_create("small", 2);
+    OWNED(table_destroy) struct table *t = table_create("small", 2);
     table_meta_str(t, "note", "a note");
     table_dense_real(t, "real", "", real);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -79,7 +63,6 @@ Test(table_io, no_flipped_bit_is_read)
         unlink(files[i].path);
         unlink("kvf-flip.csv" TABLE_SIDECAR);
     }
-    table_destroy(t);
 }
 
 /* A longer text counts as edited by a user and is read. A text that is shorter, or different with
@@ -100,23 +83,23 @@ Test(table_io, a_table_that_was_changed)
     fclose(f);
     cr_assert(memcmp(text + n, rows, strlen(rows)) == 0);
     memcpy(text + n, same, strlen(same));
-    put_file(path, text, n + strlen(same));
+    write_whole(path, text, n + strlen(same));
     cr_expect(eq(int, table_read(path, NULL, &got, &d), KVF_E_CORRUPT));
     cr_expect(strstr(d.text, path) && strstr(d.text, "damaged") && strstr(d.text, "# checksum"));
     memcpy(text + n, rows, strlen(rows));
     for (size_t cut = 1; cut <= strlen(rows); cut++) {
-        put_file(path, text, n + strlen(rows) - cut);
+        write_whole(path, text, n + strlen(rows) - cut);
         cr_expect(eq(int, table_read(path, NULL, &got, &d), KVF_E_CORRUPT), "%zu", cut);
         cr_expect(strstr(d.text, "cut short") && strstr(d.text, "# checksum"), "%s", d.text);
     }
     memcpy(text + n, more, strlen(more));
-    put_file(path, text, n + strlen(more));
+    write_whole(path, text, n + strlen(more));
     cr_assert(eq(int, table_read(path, NULL, &got, &d), KVF_OK), "%s", d.text);
     cr_expect(eq(i64, table_int(got, 0, 1), 23));
     cr_expect(table_meta(got, "checksum") == NULL);
     table_destroy(got);
     memcpy(text + strlen("# table: t\n"), same, strlen(same));
-    put_file(path, text, strlen("# table: t\n") + strlen(same));
+    write_whole(path, text, strlen("# table: t\n") + strlen(same));
     cr_assert(eq(int, table_read(path, NULL, &got, &d), KVF_OK), "%s", d.text);
     table_destroy(got);
     unlink(path);
@@ -136,14 +119,12 @@ Test(table_io, no_table_that_is_cut_short_is_read)
     struct table *t = table_create("t", 3), *got = NULL;
     table_dense_int(t, "x", "", x);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char text[1024];
+        size_t n;
         struct kvf_diag d = {""};
         cr_assert(table_write(t, files[i].f, files[i].path, NULL) == KVF_OK);
-        FILE *f = fopen(files[i].cut, "rb");
-        size_t n = fread(text, 1, sizeof text, f);
-        fclose(f);
+        OWNED(mem_free) char *text = read_whole(files[i].cut, &n);
         for (size_t k = 1; k < n; k++) {
-            put_file(files[i].cut, text, k);
+            write_whole(files[i].cut, text, k);
             int err = table_read(files[i].path, NULL, &got, &d);
             bool blank = k == n - 1 && text[k] == '\n' && files[i].cut != files[1].cut;
             cr_expect(err || blank, "%s: %zu of %zu bytes", files[i].cut, k, n);

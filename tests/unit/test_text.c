@@ -1,16 +1,9 @@
 /* test_text.c - bytes and text: UTF-8 compared with the standard's table, buffers, JSON,
  * integers. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
-#include "base/mem.h"
-#include "base/rng.h"
 #include "base/utf8.h"
 #include "base/whole.h"
+#include "tests/suite.h"
 
 /* Table 3-7 of the Unicode Standard: well-formed sequences, byte ranges. */
 static const unsigned char well_formed[][9] = {
@@ -72,10 +65,9 @@ Test(utf8, every_code_point_round_trips)
 
 Test(utf8, shown_text_is_readable)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     utf8_show(&b, "a\n\t\x01\x7f\xff\xc3\xa9", 8);
     cr_expect(eq(str, b.data, "a\xe2\x86\xb5\xe2\x86\x92\\x01\\x7F\\xFF\xc3\xa9"));
-    buf_finish(&b);
 }
 
 /* U+0080 to U+009F are also controls: on some terminals the byte 9B begins an escape sequence. */
@@ -161,13 +153,12 @@ Test(buf, holds_exactly_its_maximum)
 
 Test(buf, little_endian_on_any_machine)
 {
-    struct buf b = {0};
+    SCOPED(buf_finish) struct buf b = {0};
     buf_le16(&b, 0x0102);
     buf_le32(&b, 0x03040506);
     buf_le64(&b, UINT64_C(0x0708090a0b0c0d0e));
     cr_assert(eq(sz, b.len, 14));
     cr_expect(memcmp(b.data, "\x02\x01\x06\x05\x04\x03\x0e\x0d\x0c\x0b\x0a\x09\x08\x07", 14) == 0);
-    buf_finish(&b);
 }
 
 static int parse(const char *text, size_t n, struct json **ret)
@@ -191,19 +182,18 @@ Test(json, depth_and_size_are_bounded)
             json_free(j);
     }
     size_t limit = 16 << 20;
-    char *big = mem_alloc(limit + 2, 1);
+    OWNED(mem_free) char *big = mem_alloc(limit + 2, 1);
     memset(big, ' ', limit + 1);
     big[0] = '5';
     cr_expect(eq(int, parse(big, limit, &j), KVF_OK));
     json_free(j);
     cr_expect(eq(int, parse(big, limit + 1, &j), KVF_E_LIMIT));
-    mem_free(big);
 }
 
 Test(json, a_wide_tree_is_walked_without_recursion)
 {
-    struct buf b = {0};
-    struct json *j = NULL;
+    SCOPED(buf_finish) struct buf b = {0};
+    OWNED(json_free) struct json *j = NULL;
     enum { N = 200000 };
     buf_char(&b, '[');
     for (int i = 0; i < N; i++)
@@ -214,15 +204,13 @@ Test(json, a_wide_tree_is_walked_without_recursion)
     for (const struct json *x = json_first(j); x; x = json_next(x))
         n += json_int(json_get(x, "a"), 0) == 1;
     cr_expect(eq(int, n, N));
-    json_free(j);
-    buf_finish(&b);
 }
 
 Test(json, getters_give_the_default_for_other_types)
 {
     static const char text[] =
         "{\"s\":\"x\",\"n\":1.5,\"i\":-7,\"b\":true,\"z\":null,\"a\":[1,2],\"o\":{}}";
-    struct json *j = NULL;
+    OWNED(json_free) struct json *j = NULL;
     cr_assert(eq(int, parse(text, strlen(text), &j), KVF_OK));
     cr_expect(eq(str, (char *)json_str(json_get(j, "n"), "d"), "d"));
     cr_expect(eq(i64, json_int(json_get(j, "n"), 9), 9), "1.5 is not whole");
@@ -236,7 +224,6 @@ Test(json, getters_give_the_default_for_other_types)
     cr_expect(eq(str, (char *)json_key(json_first(j)), "s"));
     cr_expect(json_get(NULL, "x") == NULL && json_first(NULL) == NULL && json_next(NULL) == NULL);
     cr_expect(json_str(NULL, NULL) == NULL && json_len(NULL) == 0 && json_key(NULL) == NULL);
-    json_free(j);
     json_free(NULL);
 }
 
@@ -248,25 +235,23 @@ Test(json, whole_numbers_have_bounds)
     } c[] = {{"9007199254740992", INT64_C(9007199254740992)},   {"1e300", -5}, {"0.5", -5},
              {"-9007199254740992", -INT64_C(9007199254740992)}, {"1e308", -5}, {"-0", 0}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        struct json *j = NULL;
+        OWNED(json_free) struct json *j = NULL;
         cr_assert(eq(int, parse(c[i].text, strlen(c[i].text), &j), KVF_OK), "%s", c[i].text);
         cr_expect(eq(i64, json_int(j, -5), c[i].want), "%s", c[i].text);
-        json_free(j);
     }
 }
 
 Test(json, written_text_reads_back)
 {
-    struct rng r;
-    rng_init(&r, 8);
+    struct rng r = rng_seeded(8);
     for (int k = 0; k < 500; k++) {
         char text[64];
         size_t n = 0;
         while (n < 56) /* any code points except NUL and surrogates */
             n += utf8_encode(1 + (uint32_t)rng_below(&r, k % 2 ? 0x7e : 0xd7fe), text + n);
         text[n] = 0;
-        struct buf b = {0};
-        struct json *j = NULL;
+        SCOPED(buf_finish) struct buf b = {0};
+        OWNED(json_free) struct json *j = NULL;
         buf_char(&b, '{');
         json_put_key(&b, text);
         json_put_str(&b, text, n);
@@ -279,7 +264,5 @@ Test(json, written_text_reads_back)
         cr_expect(eq(str, (char *)json_str(json_get(j, text), ""), text));
         cr_expect(eq(dbl, json_num(json_get(j, "n"), -1), (double)k / 3));
         cr_expect(eq(int, json_len(j), 3));
-        json_free(j);
-        buf_finish(&b);
     }
 }

@@ -1,10 +1,6 @@
 /* test_vmath.c - functions over arrays compared with the scalar functions in long double. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <math.h>
-
-#include "base/rng.h"
 #include "base/vmath.h"
+#include "tests/suite.h"
 
 enum { N = 1003 };
 
@@ -23,9 +19,8 @@ static void compare(const double *x)
  * the result is close to -1. */
 Test(vmath, expm1_within_two_units_of_the_last_place)
 {
-    struct rng r;
     double x[N];
-    rng_init(&r, 11);
+    struct rng r = rng_seeded(11);
     for (int round = 0; round < 200; round++) {
         for (int i = 0; i < N; i++) {
             double u = rng_uniform(&r);

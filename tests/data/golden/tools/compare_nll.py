@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -23,8 +24,7 @@ import kvfate  # noqa: E402
 def nll(a, text, exact, folder):
     """NLL of all tokens of one piece but the first."""
     path, out = os.path.join(folder, "text"), os.path.join(folder, "out.kvf")
-    with open(path, "w") as f:
-        f.write(text)
+    Path(path).write_text(text)
     subprocess.run([a.kvfate, "run", "--overwrite", "-m", a.model, "--raw", "-f", path, "-n", "1", "-q", "--probes", "nll", "-o", out,
                     *(["--exact"] if exact else [])], check=True, stdout=subprocess.DEVNULL)
     return kvfate.open(out)["nll"][1:].astype(float)
@@ -38,8 +38,7 @@ def main():
     p.add_argument("--tokens", type=int, default=8192)
     p.add_argument("--piece", type=int, default=4000)
     a = p.parse_args()
-    with open(a.text) as f:
-        text = f.read()
+    text = Path(a.text).read_text()
     fast, exact, at = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         while sum(map(len, fast)) < a.tokens and at < len(text):

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 
@@ -39,8 +40,7 @@ PRE = {"smollm": {"type": "Sequence", "pretokenizers": [
 
 def read_tensors(path):
     """(name, dimensions with rows first, ggml type, bytes) in the order of the file."""
-    with open(path, "rb") as f:
-        b = f.read()
+    b = Path(path).read_bytes()
     n_tensors, n_keys = struct.unpack_from("<QQ", b, 8)
     at, out = 24, []
 
@@ -119,8 +119,7 @@ def write_weights(folder, tensors, shards):
         index = {"metadata": {"total_size": sum(len(t[3]) for t in tensors)}, "weight_map": {t[0]: f for f, part in files.items() for t in part}}
         write_json(folder, "model.safetensors.index.json", index)
     for name, part in files.items():
-        with open(os.path.join(folder, name), "wb") as f:
-            f.write(safetensors(part))
+        Path(os.path.join(folder, name)).write_bytes(safetensors(part))
 
 
 def write_json(folder, name, value):
@@ -233,8 +232,7 @@ def write_tokenizer(folder, text, vocab_size, name="tokenizer.json"):
     write_weights(folder, [("model.embed_tokens.weight", [1, 1], "F32", bytes(4))], 1)
     write_json(folder, "config.json", {"model_type": "llama", "tie_word_embeddings": True, "vocab_size": vocab_size, "num_hidden_layers": 1, "hidden_size": 2,
                                        "intermediate_size": 1, "num_attention_heads": 1, "max_position_embeddings": 1, "rms_norm_eps": 1e-6})
-    with open(os.path.join(folder, name), "wb") as f:
-        f.write(text if isinstance(text, bytes) else text.encode())
+    Path(os.path.join(folder, name)).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 # ---- tokenizer.model: a message of Protocol Buffers

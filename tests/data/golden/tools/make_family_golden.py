@@ -10,11 +10,7 @@ the same model in float32 says how much of a difference is rounding.  For each p
 is run without it: the largest logit of the last position must notice.
 """
 import argparse
-import hashlib
-import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 
@@ -23,7 +19,8 @@ import numpy as np
 import torch
 import transformers
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from torch_golden import floats, nll, sha256, tiny, write
+
 SHAPE = "--heads 4 --kv-heads 2 --head-dim 16 --dim 64 --context 1024"
 # (options of gen_tiny.py, class, what the case is about: config entries that are taken away one by one; --rope-scale that is given besides)
 CASES = [
@@ -223,14 +220,6 @@ def load(f, kind, scale, without=()):
     return model
 
 
-def log_sum_exp(row):
-    return float(row.max() + np.log(np.exp(row - row.max()).sum()))
-
-
-def floats(row):
-    return [float(f"{x:.8g}") for x in row]
-
-
 @torch.no_grad()
 def logits_of(model, ids):
     return model(torch.tensor([ids])).logits[0].double().numpy()
@@ -238,8 +227,6 @@ def logits_of(model, ids):
 
 def make_case(options, path, kind, about, scale, i):
     rng, f = random.Random(2000 + i), File(path)
-    with open(path, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
     ids = [rng.randrange(f.get("vocab_size")) for _ in range(600)]
     rows = logits_of(load(f, kind, scale), ids)
     single = logits_of(load(f, kind, scale).float(), ids)
@@ -252,8 +239,8 @@ def make_case(options, path, kind, about, scale, i):
         if moved[-1] < 5e-3:
             sys.exit(f"the end does not notice {part}")
     more = {"rope_scale": scale} if scale else {}
-    return {"args": options, **more, "sha256": digest, "ids": ids, "nll": [float(f"{log_sum_exp(r) - r[t]:.7g}") for r, t in zip(rows, ids[1:])],
-            "rows": [{"t": t, "logits": floats(rows[t])} for t in (70, 299, 599)], "diff_f32": float(f"{rounding:.2g}")}
+    return {"args": options, **more, "sha256": sha256(path), "ids": ids, "nll": nll(rows, ids, 7),
+            "rows": [{"t": t, "logits": floats(rows[t], 8)} for t in (70, 299, 599)], "diff_f32": float(f"{rounding:.2g}")}
 
 
 def main():
@@ -267,13 +254,8 @@ def main():
         for i, (options, kind, about, *more) in enumerate(CASES):
             if args.only not in options:
                 continue
-            path = os.path.join(folder, f"{i}.gguf")
-            subprocess.run([sys.executable, os.path.join(HERE, "gen_tiny.py"), *options.split(), "-o", path], check=True)
-            cases.append(make_case(options, path, kind, about, more[0] if more else "", i))
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
-    with open(args.o, "w") as f:
-        json.dump({"versions": versions, "cases": cases}, f, separators=(",", ":"))
-        f.write("\n")
+            cases.append(make_case(options, tiny(options, folder, i), kind, about, more[0] if more else "", i))
+    write(args.o, {"cases": cases})
 
 
 if __name__ == "__main__":

@@ -7,21 +7,17 @@ usage: make_logits_golden.py MODEL.gguf -o logits_golden.json
 Every result is compared with llama_numpy.py, a float64 forward pass that shares no code with transformers.
 """
 import argparse
-import hashlib
-import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
 import torch
-import transformers
 from transformers import AutoModelForCausalLM
 
 from llama_numpy import Llama
 from make_tokenizer_golden import build, read_vocab
+from torch_golden import floats, log_sum_exp, nll, sha256, tiny, write
 
 SYSTEM = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
 
@@ -67,9 +63,9 @@ def long_text(seed=7):
 PROMPTS = [("english", ENGLISH, True), ("chat", CHAT, False), ("code", CODE, True), ("chinese_german", MIXED, False), ("emoji", EMOJI, False),
            ("long", long_text(), False)]
 
-TINY = [["--type", t] for t in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")] + [
-    "--layers 3 --heads 6 --kv-heads 2 --head-dim 32 --dim 96 --ffn 160 --vocab 320 --seed 5 --rope-base 500000 --untied --type q4_1".split(),
-    "--layers 2 --heads 3 --kv-heads 1 --head-dim 64 --dim 96 --ffn 64 --vocab 259 --seed 9 --type f32".split(),
+TINY = ["--type " + t for t in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")] + [
+    "--layers 3 --heads 6 --kv-heads 2 --head-dim 32 --dim 96 --ffn 160 --vocab 320 --seed 5 --rope-base 500000 --untied --type q4_1",
+    "--layers 2 --heads 3 --kv-heads 1 --head-dim 64 --dim 96 --ffn 64 --vocab 259 --seed 9 --type f32",
 ]
 
 
@@ -81,25 +77,6 @@ def load(path):
 @torch.no_grad()
 def run(model, ids):
     return model(torch.tensor([ids])).logits[0].numpy()
-
-
-def log_sum_exp(row):
-    row = row.astype(np.float64)
-    return row.max() + np.log(np.exp(row - row.max()).sum())
-
-
-def nll(logits, ids):
-    """minus log p(ids[i + 1] | ids[0..i]), for i = 0 .. n - 2"""
-    return [float(f"{log_sum_exp(row) - row[t]:.9g}") for row, t in zip(logits, ids[1:])]
-
-
-def floats(row):
-    return [float(f"{x:.9g}") for x in row]
-
-
-def sha256(path):
-    with open(path, "rb") as f:
-        return hashlib.sha256(f.read()).hexdigest()
 
 
 def make_prompts(path):
@@ -116,7 +93,7 @@ def make_prompts(path):
         chosen = np.unique(np.concatenate([picked, top]))
         prompts.append({
             "name": name, "text": text, "ids": ids, "vocab_ids": chosen.tolist(), "logits": floats(row[chosen]), "top": top.tolist(),
-            "max": float(row.max()), "min": float(row.min()), "mean": float(row.mean(dtype=np.float64)), "lse": float(log_sum_exp(row)),
+            "max": float(row.max()), "min": float(row.min()), "mean": float(row.mean(dtype=np.float64)), "lse": log_sum_exp(row),
             "diff_f64": float(f"{worst:.3g}"),
         })
         if with_nll:
@@ -130,17 +107,16 @@ def make_tiny():
     cases = []
     with tempfile.TemporaryDirectory() as folder:
         for i, options in enumerate(TINY):
-            path = os.path.join(folder, f"{i}.gguf")
-            subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gen_tiny.py"), *options, "-o", path], check=True)
+            path = tiny(options, folder, i)
             model, second = load(path), Llama(path)
             rng = random.Random(i)
             for n in (20, 70):
                 ids = [rng.randrange(model.config.vocab_size) for _ in range(n)]
                 rows = run(model, ids)
                 worst = float(np.abs(rows - second.logits(ids)).max())
-                cases.append({"args": " ".join(options), "sha256": sha256(path), "ids": ids, "logits": floats(rows[-1]), "lse": float(log_sum_exp(rows[-1])),
+                cases.append({"args": options, "sha256": sha256(path), "ids": ids, "logits": floats(rows[-1]), "lse": log_sum_exp(rows[-1]),
                               "argmax": rows.argmax(-1).tolist(), "nll": nll(rows, ids), "diff_f64": float(f"{worst:.3g}")})
-                print(f"{' '.join(options)}: {n} ids, logits {rows.min():.3f}..{rows.max():.3f}, max abs difference to float64 {worst:.2e}")
+                print(f"{options}: {n} ids, logits {rows.min():.3f}..{rows.max():.3f}, max abs difference to float64 {worst:.2e}")
     return {"cases": cases}
 
 
@@ -153,11 +129,7 @@ def main():
     if args.tiny == bool(args.model):
         ap.error("either MODEL.gguf or --tiny")
     torch.set_num_threads(1)
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
-    result = make_tiny() if args.tiny else {"model_sha256": sha256(args.model), **make_prompts(args.model)}
-    with open(args.o, "w") as f:
-        json.dump({"versions": versions, **result}, f, separators=(",", ":"))
-        f.write("\n")
+    write(args.o, make_tiny() if args.tiny else {"model_sha256": sha256(args.model), **make_prompts(args.model)})
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -132,8 +133,7 @@ def write(folder, path):
     for method, spec, params, ties in CASES:
         lines.append(json.dumps(compact(made(trees, drivers, method, spec, params, ties)), separators=(",", ":")))
     head = json.dumps({"versions": {"torch": torch.__version__, "numpy": np.__version__}, "sources": sources}, indent=1)
-    with open(path, "w", encoding="ascii") as f:
-        f.write(head[:-2] + ',\n "cases": [\n' + ",\n".join(lines) + "\n]}\n")
+    Path(path).write_text(head[:-2] + ',\n "cases": [\n' + ",\n".join(lines) + "\n]}\n", encoding="ascii")
 
 
 # ---- checking
@@ -188,8 +188,7 @@ def flat_lists(x):
 
 
 def check(path, verbose):
-    with open(path, encoding="ascii") as f:
-        cases = json.load(f)["cases"]
+    cases = json.loads(Path(path).read_text(encoding="ascii"))["cases"]
     bad, counts, worst = 0, {}, {}
     for i, case in enumerate(cases):
         report = Report()

@@ -8,11 +8,10 @@ Tokens come from transformers' own reading of the file and must equal those of t
 logits must agree with llama_numpy.py, a float64 forward pass that shares no code with transformers.
 """
 import argparse
-import hashlib
-import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
@@ -20,7 +19,7 @@ import torch
 import transformers
 
 from llama_numpy import Llama
-from make_qwen_golden import floats, log_sum_exp
+from torch_golden import floats, log_sum_exp, nll, sha256, write
 from vocabularies import Gguf, sentencepiece_model
 
 GREEDY = 200
@@ -30,13 +29,11 @@ TEXTS = ["Once upon a time", "Lily and Tom went to the park. They saw a big dog.
 
 def read_tokenizer(path):
     """As transformers reads it, of a copy where two tokens that the file names by 2^32 - 1, which means none, are token 0."""
-    with open(path, "rb") as f:
-        data = f.read()
+    data = Path(path).read_bytes()
     for key in (b"seperator_token_id", b"padding_token_id"):
         data = data.replace(key + b"\x04\0\0\0\xff\xff\xff\xff", key + b"\x04\0\0\0\0\0\0\0")
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "copy.gguf"), "wb") as f:
-            f.write(data)
+        Path(os.path.join(folder, "copy.gguf")).write_bytes(data)
         return transformers.AutoTokenizer.from_pretrained(folder, gguf_file="copy.gguf")
 
 
@@ -54,8 +51,8 @@ def make_case(model, second, text, ids):
         margin = min(margin, float(top[0] - top[1]))
         answer.append(int(row.argmax()))
     print(f"{GREEDY} greedy tokens, smallest lead of the best over the second {margin:.1e}")
-    return {"args": text[:20], "text": text, "ids": ids, "logits": floats(rows[-1]), "lse": log_sum_exp(rows[-1].astype(np.float64)),
-            "argmax": rows.argmax(-1).tolist(), "nll": [float(f"{log_sum_exp(r) - r[t]:.9g}") for r, t in zip(rows.astype(np.float64), ids[1:])],
+    return {"args": text[:20], "text": text, "ids": ids, "logits": floats(rows[-1]), "lse": log_sum_exp(rows[-1]),
+            "argmax": rows.argmax(-1).tolist(), "nll": nll(rows, ids),
             "greedy": answer[len(ids):], "diff_numpy": float(f"{worst:.2g}"), "least_lead": float(f"{margin:.2g}")}
 
 
@@ -77,12 +74,7 @@ def main():
         if ids != [1] + pieces.encode(text):
             sys.exit(f"{text!r}: transformers {ids}, sentencepiece {[1] + pieces.encode(text)}")
         cases.append(make_case(model, second, text, ids))
-    with open(args.model, "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__, "sentencepiece": sentencepiece.__version__}
-    with open(args.o, "w") as f:
-        json.dump({"versions": versions, "sha256": digest, "cases": cases}, f, separators=(",", ":"))
-        f.write("\n")
+    write(args.o, {"sha256": sha256(args.model), "cases": cases}, sentencepiece=sentencepiece.__version__)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -52,8 +53,7 @@ def make_model(folder, options):
     path = os.path.join(folder, "tiny.gguf")
     tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gen_tiny.py")
     subprocess.run([sys.executable, tool, *options.split(), "-o", path], check=True)
-    with open(path, "rb") as f:
-        return path, hashlib.sha256(f.read()).hexdigest()
+    return path, hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def same_as_numpy(path, model):
@@ -259,8 +259,7 @@ def unlike(a, b, path=""):
 
 
 def check(path):
-    with open(path, encoding="ascii") as f:
-        known = json.load(f)
+    known = json.loads(Path(path).read_text(encoding="ascii"))
     data, models = everything()
     bad = 0
     for i, (new, old) in enumerate(zip(data["cases"], known["cases"])):

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -75,8 +76,7 @@ class Trees:
     def digests(self, name):
         out = {}
         for path in SOURCES[name][2]:
-            with open(os.path.join(self.folder, name, path), "rb") as f:
-                out[path] = hashlib.sha256(f.read()).hexdigest()[:16]
+            out[path] = hashlib.sha256(Path(os.path.join(self.folder, name, path)).read_bytes()).hexdigest()[:16]
         return out
 
     def cut(self, name, path, names, **env):
@@ -84,8 +84,7 @@ class Trees:
         key = (name, path, tuple(names))
         if key not in self.done:
             file = os.path.join(self.folder, name, path)
-            with open(file, encoding="utf-8") as f:
-                tree = ast.parse(f.read(), file)
+            tree = ast.parse(Path(file).read_text(encoding="utf-8"), file)
             tree.body = [Bare().visit(node) for node in tree.body if getattr(node, "name", None) in names]
             missing = set(names) - {node.name for node in tree.body}
             if missing:

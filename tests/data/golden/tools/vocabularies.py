@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 import zipfile
+from pathlib import Path
 
 from gen_tiny import ARRAY, BOOL, F32, I32, STRING, U8, U32, byte_spelling, entry
 
@@ -28,8 +29,7 @@ class Gguf:
 
     @staticmethod
     def read(path):
-        with open(path, "rb") as f:
-            b = f.read()
+        b = Path(path).read_bytes()
         at, out = 24, {}
 
         def take(kind):
@@ -63,8 +63,7 @@ class Gguf:
         return b"GGUF" + struct.pack("<IQQ", 3, 0, len(own)) + b"".join(put(k, *v) for k, v in own.items())
 
     def write(self, path):
-        with open(path, "wb") as f:
-            f.write(self.bytes())
+        Path(path).write_bytes(self.bytes())
 
 
 def put(key, kind, value):
