@@ -3,7 +3,8 @@
  *
  * Tile numbers are constants. The compiler does not know that a tile load depends on earlier stores
  * to memory, so tile_load adds a barrier. */
-#pragma once
+#ifndef KVF_ENGINE_TILES_H /* no #pragma once: the emulation defines this name */
+#define KVF_ENGINE_TILES_H
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -28,3 +29,5 @@ struct tile_shapes {
 #define tile_store(t, to, stride) _tile_stored(t, to, stride)
 /* c += signed bytes of a times unsigned bytes of b */
 #define tile_dot(c, a, b) _tile_dpbsud(c, a, b)
+
+#endif
