@@ -71,7 +71,7 @@ static void add_cell(const char *name, int budget)
         fail(name, &d);
     c->gates = method_gates(&c->row) ? bench.gates : NULL;
     struct method_inputs in = {.gates = c->gates, .model = &bench.e->config};
-    if (method_check_inputs(&c->row, &in, &d) != KVF_OK)
+    if (method_check_inputs(&c->row, &c->params, &in, &d) != KVF_OK)
         fail(name, &d);
 }
 

@@ -210,7 +210,7 @@ static int assign_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag
                         "--gates %s holds numbers of %d positions, and texts "
                         "have %d",
                         gates_path(c->gates), (int)gates_positions(c->gates), length);
-    return method_check_inputs(&c->row, &in, d);
+    return method_check_inputs(&c->row, &c->params, &in, d);
 }
 
 /* Prints a note for each file of --gates that no cell uses. This is not an error, because a study

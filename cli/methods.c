@@ -167,7 +167,7 @@ static int open_override(struct methods *r, const struct model_config *m, int i,
     if (!o->take)
         return KVF_E_NOMEM;
     int err = mark(r, m, r->override_text.item[i], o->take, d);
-    return err ? err : method_check_inputs(&o->row, &r->inputs, d);
+    return err ? err : method_check_inputs(&o->row, &o->params, &r->inputs, d);
 }
 
 /* Rejects --gates if no method uses gates. Prints a note if scores of different layers are
@@ -214,7 +214,7 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
     r->cache_heads = session_cache_heads(&e->config, &r->row, &r->params);
     r->inputs.gates = r->gates;
     r->inputs.model = &e->config;
-    err = method_check_inputs(&r->row, &r->inputs, d);
+    err = method_check_inputs(&r->row, &r->params, &r->inputs, d);
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = open_override(r, &e->config, i, d);
     if (!err)
@@ -222,6 +222,14 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
     if (!err)
         err = check_layers(r, &e->config, d);
     return err ? err : check_gates(r, d);
+}
+
+int methods_protect(struct methods *r, struct kvf_diag *d)
+{
+    int err = method_protect(&r->row, &r->params, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = method_protect(&r->override[i].row, &r->override[i].params, &r->inputs, d);
+    return err;
 }
 
 const char *methods_gate_column(const struct methods *r)

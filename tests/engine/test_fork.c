@@ -192,7 +192,7 @@ static const char *const *all_rows(int *ret_n)
     for (const struct method *m = method_presets; m->name; m++) {
         struct method_inputs none = {0};
         struct kvf_diag d;
-        if (method_check_inputs(m, &none, &d) == KVF_OK)
+        if (method_check_inputs(m, &m->params, &none, &d) == KVF_OK)
             list[n++] = m->name;
     }
     *ret_n = n;

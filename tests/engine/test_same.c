@@ -155,7 +155,7 @@ static bool runs_alone(const struct method *m)
 {
     struct method_inputs none = {0};
     struct kvf_diag d;
-    return method_check_inputs(m, &none, &d) == KVF_OK;
+    return method_check_inputs(m, &m->params, &none, &d) == KVF_OK;
 }
 
 Test(same, every_method, .timeout = 300)

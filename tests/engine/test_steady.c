@@ -68,7 +68,7 @@ Test(steady, a_step_of_a_full_cache_asks_for_no_memory, .timeout = 120)
     for (const struct method *m = method_presets; m->name; m++) {
         struct method_inputs none = {0};
         struct kvf_diag d;
-        if (method_check_inputs(m, &none, &d) != KVF_OK
+        if (method_check_inputs(m, &m->params, &none, &d) != KVF_OK
             || (m->score && m->score->evidence & EVIDENCE_TWIN)) /* the mirror cache grows */
             continue;
         long calls = calls_of(e, m->name, &grew);
