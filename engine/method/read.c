@@ -54,8 +54,8 @@ static void choose(const struct read_input *in, int k, int newest, unsigned char
             chosen[(size_t)g * ld + (size_t)b] = chosen[b];
 }
 
-/* Marks the `most` best entries, for all query heads of a KV head.  Of a page that is not read as a
- * whole, the newest entries are read. */
+/* Marks the `most` best entries, for all query heads of a KV head.  If a page does not fit
+ * completely, its newest entries are read. */
 static void choose_entries(const struct read_input *in, int most, unsigned char *chosen, size_t ld,
                            float *scratch)
 {

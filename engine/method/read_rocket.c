@@ -27,8 +27,8 @@ static int channels_of(const struct method_state *m, int D)
     return n > 1 ? n : 1;
 }
 
-/* Selects the channels whose mean |q| over the query heads is largest; among equal ones the lower
- * channel.  A channel takes the maximum of a page if the sum of q over the heads is positive. */
+/* Selects the channels with the largest mean |q| over the query heads; of equal channels the lower
+ * one.  A channel takes the maximum of a page if the sum of q over the heads is positive. */
 static void select_channels(const struct read_input *in, int D, struct channels *ret)
 {
     struct candidate c[MAX_DIM];

@@ -86,7 +86,7 @@ def simulate(T, P, budget, guard, score, recent=0, shared=False, every=1):
     return out
 
 
-# Every kind, alone and together: decisions equal the simulation, and the tokens stay.
+# Every kind, single and combined: decisions equal the simulation, and the tokens stay.
 for source, protect in ((BY_CHAT, "prompt"), (BY_CHAT, "system"), (BY_CHAT, "sinks:5"), (BY_CHAT, "system+sinks:3"), (BY_TEXT, "spans"), (BY_TEXT, "spans:house"),
                         (BY_TEXT, "spans:sea+sinks:2+spans:end"), (BY_TEXT, "prompt+spans")):
     more = [*source, *(["--spans", SPAN_FILE] if "spans" in protect else [])]
@@ -168,7 +168,7 @@ s.accepted("eval", [*ask, "--methods", "random:protect=prompt,random", "--budget
 s.refused("eval below the prompt", [*ask, "--methods", "random:protect=prompt", "--budgets", "20", "-o", s.path("no.tsv")], 2, "30 tokens of protect=prompt", "give 31 or more")
 s.refused("eval without messages", [*ask, "--methods", "random:protect=system", "--budgets", "20", "-o", s.path("no.tsv")], 2, "no system message")
 
-# What cannot be.
+# Rejected settings.
 for text in ("", "x", "prompt+", "+prompt", "prompt++system", "system:3", "prompt:2", "sinks", "sinks:0", "sinks:x", "sinks:-1", "spans:", "spans:" + "n" * 30,
              "+".join(["prompt"] * 10), "none+prompt"):
     s.refused(f"protect={text}", ["run", *HOW, *BY_TEXT, "--method", f"random:protect={text}", "-B", "60", "-o", s.path("no.kvf")], 2, "protect")
