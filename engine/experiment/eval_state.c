@@ -52,6 +52,8 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
     buf_printf(b, "%s\t", cell->label);
     for (const struct method_option *o = method_options; o->key; o++) {
         const char *word = method_option_word(o, &cell->params);
+        if (o->late && method_option_value(o, &cell->params) == 0)
+            continue;
         buf_printf(b, "%s%s=", o > method_options ? "," : "", o->key);
         if (word)
             buf_str(b, word);

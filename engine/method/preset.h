@@ -326,6 +326,7 @@ struct method_option {
     unsigned also; /* USES_* of parts that read it in a preset without a score */
     bool tacit;    /* the trace records it only if it is not 0 or the first word: older traces, from
                       before the option existed, behave as if it were */
+    bool late;     /* files of results (eval_state.h) also record it only in this case */
 };
 extern const struct method_option method_options[]; /* ends with .key == NULL */
 
