@@ -68,6 +68,8 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
     if (!err)
         err = runner_output(&q->r, q->out, &d);
     if (!err)
+        err = runner_protect(&q->r, NULL, &d);
+    if (!err)
         err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
         err = read_prompt(s, &q->r.prompt);

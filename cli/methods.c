@@ -244,6 +244,14 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
     return err ? err : check_gates(r, d);
 }
 
+int methods_protect(struct methods *r, struct kvf_diag *d)
+{
+    int err = method_protect(&r->row, &r->params, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        err = method_protect(&r->override[i].row, &r->override[i].params, &r->inputs, d);
+    return err;
+}
+
 const char *methods_gate_column(const struct methods *r)
 {
     static const char *const column[] = {[GATE_RETENTION] = "log_beta",

@@ -42,6 +42,9 @@ int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d);
 /* Opens the gates for an open model, and checks that every method has its inputs. Returns KVF_OK
  * or an error with a sentence. */
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d);
+/* Finds the tokens that `protect` names in the prompt that r->inputs describes (method_protect).
+ * Returns KVF_OK or an error with a sentence. */
+int methods_protect(struct methods *r, struct kvf_diag *d);
 void methods_close(struct methods *r); /* accepts a zeroed struct */
 
 /* Returns the index of the override that applies to a KV head of the cache (at = layer * cache

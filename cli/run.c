@@ -169,8 +169,11 @@ static int open_recording(struct run *u, struct kvf_diag *d)
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d)
 {
     struct buf header = {0};
+    int err = runner_protect(&u->r, &u->spans, d);
+    if (err)
+        return err;
     build_header(u, &header);
-    int err = header.err ? header.err : resume_same(trace, header.data, &u->r.prompt, d);
+    err = header.err ? header.err : resume_same(trace, header.data, &u->r.prompt, d);
     buf_finish(&header);
     return err;
 }
@@ -394,6 +397,8 @@ int run_begin(struct run *u, struct kvf_diag *d)
         err = file_keep(u->out, u->spans.file, d);
     if (!err)
         err = spans_open(&u->spans, &u->r.prompt, u->r.engine->tokenizer, d);
+    if (!err)
+        err = runner_protect(&u->r, &u->spans, d);
     if (!err && !u->quiet)
         note_budgets(&u->r);
     u->may_think = !err && chat_may_think(u->r.engine->gguf);
@@ -461,6 +466,9 @@ void run_forget(struct run *u)
 {
     run_let_go(u);
     prompt_close(&u->r.prompt);
+    mem_free(u->r.range);
+    u->r.range = NULL;
+    u->r.n_ranges = 0;
     watch_free(&u->watch);
     buf_finish(&u->answer);
     u->answer = (struct buf){0};

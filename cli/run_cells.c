@@ -114,6 +114,16 @@ static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Finds the system messages of the line if `protect` of some cell names them. */
+static int find_ranges(struct run *u, struct kvf_diag *d)
+{
+    const struct eval_job *j = &u->cells->job;
+    bool system = false;
+    for (int i = 0; i < j->n; i++)
+        system |= strstr(j->cell[i].params.protect, "system") != NULL;
+    return system ? runner_ranges(&u->r, NULL, true, d) : KVF_OK;
+}
+
 /* Returns the lanes for cells from `at` on, as many as can run together. */
 static struct lanes lanes_of(struct run *u, int at)
 {
@@ -125,6 +135,8 @@ static struct lanes lanes_of(struct run *u, int at)
                           .cap = runner_cap(r),
                           .cell = u->cells->job.cell + at,
                           .n = left < LANES_MOST ? left : LANES_MOST,
+                          .ranges = r->range,
+                          .n_ranges = r->n_ranges,
                           .spare = true,
                           .progress = on_tokens,
                           .ctx = u};
@@ -200,6 +212,8 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     c->fed = 0;
     c->of = count_tokens(u);
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
+    if (!err)
+        err = find_ranges(u, d);
     for (int i = 0; i < n; i++)
         c->outcome[i] = (struct outcome){.greedy = true};
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)

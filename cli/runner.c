@@ -300,6 +300,8 @@ void runner_close(struct runner *r)
     methods_close(&r->methods);
     prompt_close(&r->prompt);
     engine_close(r->engine);
+    mem_free(r->range);
+    r->range = NULL;
     r->engine = NULL;
 }
 
@@ -325,6 +327,66 @@ int runner_cap(const struct runner *r)
 {
     int64_t limit = limit_of(r), want = r->prompt.n_ids + r->n_predict;
     return (int)(want < limit ? want : limit);
+}
+
+/* Adds the system messages of the prompt to the ranges. */
+static int add_system(struct runner *r, struct kvf_diag *d)
+{
+    const struct chat_text *t = &r->prompt.chat_text;
+    int64_t *end = NULL;
+    int err = t->n_spans ? prompt_ends(&r->prompt, r->engine->tokenizer, &end, d) : KVF_OK;
+    if (err)
+        kvf_diag_prefix(d, "protect=system");
+    for (int i = 0; !err && i < t->n_spans; i++) {
+        struct method_range *x = &r->range[r->n_ranges];
+        if (t->span[i].role != CHAT_SYSTEM)
+            continue;
+        *x = (struct method_range){.name = NULL};
+        prompt_turn(&r->prompt, end, i, &x->first, &x->end);
+        r->n_ranges++;
+    }
+    mem_free(end);
+    return err;
+}
+
+/* Adds the spans of a file to the ranges. */
+static void add_spans(struct runner *r, const struct spans *spans)
+{
+    for (int k = 0; spans && k < spans->n; k++)
+        for (int i = 0; i < spans->name[k].n; i++)
+            r->range[r->n_ranges++] = (struct method_range){
+                spans->name[k].name, spans->name[k].range[i][0], spans->name[k].range[i][1]};
+}
+
+int runner_ranges(struct runner *r, const struct spans *spans, bool system, struct kvf_diag *d)
+{
+    int most = r->prompt.chat_text.n_spans;
+    for (int k = 0; spans && k < spans->n; k++)
+        most += spans->name[k].n;
+    mem_free(r->range);
+    r->n_ranges = 0;
+    r->range = MEM_NEW(struct method_range, (size_t)most + 1);
+    if (!r->range)
+        return KVF_E_NOMEM;
+    add_spans(r, spans);
+    return system ? add_system(r, d) : KVF_OK;
+}
+
+int runner_protect(struct runner *r, const struct spans *spans, struct kvf_diag *d)
+{
+    struct methods *w = &r->methods;
+    bool some = w->params.protect[0], system = strstr(w->params.protect, "system");
+    for (int i = 0; i < w->override_text.n; i++) {
+        some |= w->override[i].params.protect[0] != 0;
+        system |= strstr(w->override[i].params.protect, "system") != NULL;
+    }
+    if (!some)
+        return KVF_OK;
+    int err = runner_ranges(r, spans, system, d);
+    w->inputs.prompt = r->prompt.n_ids;
+    w->inputs.ranges = r->range;
+    w->inputs.n_ranges = r->n_ranges;
+    return err ? err : methods_protect(w, d);
 }
 
 int runner_session(struct runner *r, struct recorder *rec, struct session **ret_session,

@@ -5,6 +5,7 @@
 
 #include "cli/methods.h"
 #include "engine/experiment/prompt.h"
+#include "engine/experiment/spans.h"
 
 struct force;
 
@@ -45,8 +46,10 @@ struct runner {
     int64_t n_predict, seed, context;
     double temperature, top_p;
 
-    struct engine *engine; /* set by runner_open() */
-    bool outlives;         /* the methods can run beyond the model's context (method_outlives) */
+    struct engine *engine;      /* set by runner_open() */
+    struct method_range *range; /* [n_ranges] set by runner_ranges() */
+    int n_ranges;
+    bool outlives; /* the methods can run beyond the model's context (method_outlives) */
     /* several methods replace these; the caller sets `outlives` and calls runner_check_context() */
     bool cells;
 };
@@ -77,6 +80,14 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
 /* Returns the maximum number of tokens that the run can feed, prompt and answer, within the
  * context. */
 int runner_cap(const struct runner *r);
+
+/* Sets r->range to the spans of --spans (NULL: none), and if `system` is set to the system messages
+ * of the open prompt. Returns KVF_OK or an error with a sentence. */
+int runner_ranges(struct runner *r, const struct spans *spans, bool system, struct kvf_diag *d);
+/* Finds the tokens that `protect` of the methods names, in the open prompt, and checks that they
+ * fit into the budgets. spans: the spans of --spans, or NULL. Call it before the methods are
+ * recorded and before runner_session(). Returns KVF_OK or an error with a sentence. */
+int runner_protect(struct runner *r, const struct spans *spans, struct kvf_diag *d);
 
 /* Creates a session for the open run. rec is borrowed; NULL records no trace. Returns KVF_OK or an
  * error with a sentence. */

@@ -120,6 +120,20 @@ static bool outlives(const struct model_config *m, const struct session_options 
     return all;
 }
 
+/* Rejects methods whose protected tokens were not found in a prompt (method_protect). */
+static int check_protection(const struct session_options *opt, struct kvf_diag *d)
+{
+    for (int i = -1; i < opt->n_overrides; i++) {
+        const struct method *m = i < 0 ? opt->method : opt->overrides[i].method;
+        const struct method_params *p = i < 0 ? opt->params : opt->overrides[i].params;
+        if (m && p->n_protected < 0)
+            return kvf_fail(d, KVF_E_ARG,
+                            "method %s: this command does not support protect=%s; leave it out",
+                            m->name, p->protect);
+    }
+    return KVF_OK;
+}
+
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
@@ -137,6 +151,9 @@ int session_prepare(struct engine *e, const struct session_options *opt,
         return kvf_fail(d, KVF_E_ARG,
                         "--shadow entries: with positions=cache an entry that has "
                         "left has no position at which it could be scored");
+    int err = check_protection(opt, d);
+    if (err)
+        return err;
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
         return KVF_E_NOMEM;
@@ -145,7 +162,7 @@ int session_prepare(struct engine *e, const struct session_options *opt,
     s->kv_type = opt->kv_type;
     s->chunk = session_chunk(opt->chunk, e->backend->rows, opt->cap);
     s->observers.recorder = opt->recorder;
-    int err = open_parts(s, opt);
+    err = open_parts(s, opt);
     if (err) {
         session_destroy(s);
         return kvf_fail(d, err, "not enough memory for a session of %d tokens", opt->cap);

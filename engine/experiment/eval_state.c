@@ -55,6 +55,8 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
         const char *word = method_option_word(o, &cell->params);
         if (o->tacit && method_option_value(o, &cell->params) < o->min) /* it was not given */
             continue;
+        if (o->late && method_option_value(o, &cell->params) == 0)
+            continue;
         buf_printf(b, "%s%s=", o > method_options ? "," : "", o->key);
         if (word)
             buf_str(b, word);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/experiment/feed.h"
 
 int lanes_cap(const struct lanes *l, int i)
@@ -23,12 +24,14 @@ static bool can_watch(const struct lanes *l, const struct eval_cell *c)
     return !l->engine->config.window && method_shares_prompt(&c->row, &c->params);
 }
 
-/* Returns true if a cell is bitwise equal to the full cache: it has the same prefill and a budget
- * for all tokens. */
+/* Returns true if a cell is bitwise equal to the full cache: it has the same prefill, a budget for
+ * all tokens, and reads all of them. */
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
+    int most = lanes_cap(l, -1);
+    bool reads_all = c->row.read->all || method_reads_most(&c->row, &c->params) >= most;
     return strcmp(c->label, "full") == 0
-           || (can_watch(l, c) && c->params.budget >= lanes_cap(l, -1)
+           || (can_watch(l, c) && c->params.budget >= most && reads_all
                && !c->row.allocation->heads);
 }
 
@@ -68,20 +71,44 @@ static int feed(const struct lanes *l, struct session *s, const int32_t *ids, in
     return feed_prompt(s, ids, n, l->progress, l->ctx);
 }
 
+/* Returns what the methods need to know of a prompt of n tokens. */
+static struct method_inputs inputs_of(const struct lanes *l, int n)
+{
+    return (struct method_inputs){.prompt = n, .ranges = l->ranges, .n_ranges = l->n_ranges};
+}
+
+/* Copies the parameters of the cells, and finds their protected tokens in a prompt of n tokens. */
+static int take_params(struct lanes *l, int n, struct kvf_diag *d)
+{
+    const struct method_inputs in = inputs_of(l, n);
+    int err = KVF_OK;
+    l->params = MEM_NEW(struct method_params, (size_t)l->n + 1);
+    if (!l->params)
+        return KVF_E_NOMEM;
+    for (int i = 0; !err && i < l->n; i++) {
+        l->params[i] = l->cell[i].params;
+        err = method_protect(&l->cell[i].row, &l->params[i], &in, d);
+    }
+    return err;
+}
+
 /* Creates the method states of the observing cells. watching[i] stays NULL for other cells. */
-static int create_watchers(const struct lanes *l, const struct gates *gates,
+static int create_watchers(const struct lanes *l, const struct gates *gates, int n,
                            struct method_state **watching)
 {
     const struct model_config *m = &l->engine->config;
     struct method_shape shape = {m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim};
-    struct method_inputs in = {.model = m, .length = l->cap, .kernels = &l->engine->kernels};
+    struct method_inputs in = inputs_of(l, n);
     int err = KVF_OK;
+    in.model = m;
+    in.length = l->cap;
+    in.kernels = &l->engine->kernels;
     for (int i = 0; !err && i < l->n; i++) {
         const struct eval_cell *c = &l->cell[i];
         in.gates = c->gates;
         in.head_table = c->head_table;
         if (watches(l, i, gates))
-            err = method_state_create(&c->row, &c->params, &shape, &in, &watching[i]);
+            err = method_state_create(&c->row, &l->params[i], &shape, &in, &watching[i]);
     }
     return err;
 }
@@ -98,7 +125,7 @@ static int run_full(struct lanes *l, const int32_t *ids, int n, struct method_st
     opt.watched_gates = opt.gates != NULL;
     err = session_create(l->engine, &opt, &l->full, d);
     if (!err)
-        err = create_watchers(l, opt.gates, watching);
+        err = create_watchers(l, opt.gates, n, watching);
     if (err)
         return err;
     for (int i = 0; i < l->n; i++)
@@ -115,9 +142,10 @@ static int start(struct lanes *l, int i, const int32_t *ids, int n,
                  const struct method_state *watching, struct kvf_diag *d)
 {
     const struct eval_cell *c = &l->cell[i];
-    struct method_inputs in = {.head_table = c->head_table};
+    struct method_inputs in = inputs_of(l, n);
+    in.head_table = c->head_table;
     struct session_options opt = {.method = &c->row,
-                                  .params = &c->params,
+                                  .params = &l->params[i],
                                   .gates = c->gates,
                                   .inputs = &in,
                                   .kv_type = l->kv_type,
@@ -133,7 +161,9 @@ static int start(struct lanes *l, int i, const int32_t *ids, int n,
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d)
 {
     struct method_state *watching[LANES_MOST] = {NULL};
-    int err = run_full(l, ids, n, watching, d);
+    int err = take_params(l, n, d);
+    if (!err)
+        err = run_full(l, ids, n, watching, d);
     for (int i = 0; i < l->n; i++) {
         if (!err && has_lane(l, i))
             err = start(l, i, ids, n, watching[i], d);
@@ -147,6 +177,8 @@ void lanes_close(struct lanes *l)
     for (int i = 0; i < l->n; i++)
         session_destroy(l->lane[i]);
     session_destroy(l->full);
+    mem_free(l->params);
+    l->params = NULL;
     l->full = NULL;
     l->n = 0;
 }

@@ -27,13 +27,16 @@ struct lanes {
     struct engine *engine;
     enum kv_type kv_type;
     int chunk, cap; /* chunk size and maximum length of sessions (struct session_options) */
-    const struct eval_cell *cell; /* [n] borrowed */
-    int n;                        /* at most LANES_MOST */
+    const struct eval_cell *cell;      /* [n] borrowed */
+    int n;                             /* at most LANES_MOST */
+    const struct method_range *ranges; /* [n_ranges] of the prompt, for `protect`; borrowed */
+    int n_ranges;
     bool spare; /* cells that are always equal to the full cache get no session of their own */
     /* receives the number of additional tokens fed; may be NULL */
     void (*progress)(void *ctx, int tokens);
     void *ctx;
 
+    struct method_params *params;     /* [n] those of the cells, for this prompt */
     struct session *full;             /* the full cache after the prompt, without evictions */
     struct session *lane[LANES_MOST]; /* [n]; NULL if the cell uses `full`, only with spare */
 };

@@ -216,6 +216,14 @@ int32_t prompt_token_at(const int64_t *end, int n, int64_t byte)
     return lo;
 }
 
+void prompt_turn(const struct prompt *p, const int64_t *end, int i, int32_t *ret_first,
+                 int32_t *ret_end)
+{
+    const struct chat_span *s = &p->chat_text.span[i];
+    *ret_first = prompt_token_at(end, p->n_ids, (int64_t)s->from);
+    *ret_end = prompt_token_at(end, p->n_ids, (int64_t)s->to - 1) + 1;
+}
+
 void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b)
 {
     int64_t *end = NULL;
@@ -225,11 +233,11 @@ void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct 
     json_put_key(b, "turns");
     buf_char(b, '[');
     for (int i = 0; i < p->chat_text.n_spans; i++) {
-        const struct chat_span *s = &p->chat_text.span[i];
+        int32_t first, last;
+        prompt_turn(p, end, i, &first, &last);
         buf_str(b, i ? ",{" : "{");
-        json_put_member_str(b, "role", chat_role_name(s->role));
-        buf_printf(b, ",\"tokens\":[%d,%d]}", (int)prompt_token_at(end, p->n_ids, (int64_t)s->from),
-                   (int)prompt_token_at(end, p->n_ids, (int64_t)s->to - 1) + 1);
+        json_put_member_str(b, "role", chat_role_name(p->chat_text.span[i].role));
+        buf_printf(b, ",\"tokens\":[%d,%d]}", (int)first, (int)last);
     }
     buf_char(b, ']');
     mem_free(end);

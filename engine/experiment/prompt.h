@@ -60,6 +60,11 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
 /* Returns the first of n tokens that ends after a byte; n if there is none. */
 int32_t prompt_token_at(const int64_t *end, int n, int64_t byte);
 
+/* Sets the token range of a span of the rendered template, [*ret_first, *ret_end). i: index in
+ * chat_text.span. end: of prompt_ends(). */
+void prompt_turn(const struct prompt *p, const int64_t *end, int i, int32_t *ret_first,
+                 int32_t *ret_end);
+
 /* Appends the member "turns" of a run header: the role and token range of each message of a
  * rendered template, as {"role", "tokens": [a, b)}. Appends no member for other prompts. */
 void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b);

@@ -71,6 +71,13 @@ FORMULA_FN float formula_fold(enum fold_kind kind, float alpha, float past, floa
     return kind == FOLD_SUM ? alpha * past + score : fmaxf(alpha * past, score);
 }
 
+/* Returns by how much RocketKV's second stage compresses `cached` entries: to 2 `reads`, of which
+ * it reads one half, and spends the other half on the choice. */
+FORMULA_FN double formula_rocket_ratio(int cached, int reads)
+{
+    return fmax(1, cached / (2.0 * reads));
+}
+
 /* Returns lambda I - (1 - lambda) R / max (R-KV). */
 FORMULA_FN float formula_against_redundancy(float lambda, float importance, float r, float max)
 {

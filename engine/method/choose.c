@@ -182,7 +182,8 @@ static void list_all(const struct round *r, int at, float *score)
     for (int i = 0; i < view.n; i++) {
         if (isnan(score[i]))
             score[i] = -INFINITY;
-        if (view.pos[i] >= s->params.sinks && view.pos[i] < recent_from(r))
+        if (view.pos[i] >= s->params.sinks && view.pos[i] < recent_from(r)
+            && !is_protected(s, view.pos[i]))
             c[m++] = (struct candidate){score[i], view.pos[i], i, at};
     }
     s->n_candidates[at] = m;

@@ -452,8 +452,8 @@ bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
 {
     if (!s->method->score || s->params.budget == 0)
         return false;
-    if (phase == PHASE_PROMPT)
-        return true;
+    if (phase == PHASE_PROMPT || s->method->trigger->once)
+        return phase == PHASE_PROMPT;
     if (s->params.stride && t % s->params.stride != 1 % s->params.stride)
         return false;
     return (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);

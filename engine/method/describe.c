@@ -51,13 +51,22 @@ const char *method_one_set_for(const struct method *m, const struct method_param
     return m->scope == SCOPE_LAYER ? "layer" : "KV head";
 }
 
+/* Writes which pages are always read. */
+static void describe_read(const struct method *m, char *out, size_t cap)
+{
+    const char *unit = m->read->shared ? "block" : "page";
+    if (m->read->entries)
+        snprintf(out, cap, "nothing");
+    else
+        snprintf(out, cap, "reads the newest %s", m->admission->uses & USES_LOCAL ? "W" : unit);
+}
+
 void method_protects(const struct method *m, char *out, size_t cap)
 {
     const struct method_params *p = &m->params;
     out[0] = 0;
-    if (!m->read->all) {
-        const char *unit = m->read->shared ? "block" : "page";
-        snprintf(out, cap, "reads the newest %s", m->admission->uses & USES_LOCAL ? "W" : unit);
+    if (!m->read->all && !m->score) {
+        describe_read(m, out, cap);
         return;
     }
     if (!m->score && !(m->admission->uses & USES_SPANS)) {
@@ -81,6 +90,11 @@ void method_protects(const struct method *m, char *out, size_t cap)
     }
     if (!out[0])
         add_word(out, cap, "", "nothing");
+    if (!m->read->all && !m->read->entries) {
+        char read[64];
+        describe_read(m, read, sizeof read);
+        add_word(out, cap, "; ", read);
+    }
 }
 
 void method_state_formula(const struct method *m, char *out, size_t cap)

@@ -15,7 +15,9 @@ bool device_eviction_supported(const struct method_state *s)
 {
     const struct method *m = s->method;
     bool shares_need = m->score && m->allocation->evidence && !s->shares_known;
-    return !s->next && !s->owned && m->admission->reason != KVF_REASON_PLAN && !shares_need;
+    bool evicts_and_reads = m->score && !m->read->all;
+    return !s->next && !s->owned && !s->protect && m->admission->reason != KVF_REASON_PLAN
+           && !shares_need && !evicts_and_reads;
 }
 
 enum device_admits device_admission(const struct method_state *s, struct device_admission *ret)
@@ -23,7 +25,7 @@ enum device_admits device_admission(const struct method_state *s, struct device_
     bool any = false;
     for (const struct method_state *row = s; row; row = row->next)
         any |= row->method->admission == &admission_write;
-    if (any && s->next)
+    if (any && (s->next || s->protect))
         return ADMITS_APART;
     *ret = (struct device_admission){s->params.tau, s->params.compare == COMPARE_GT,
                                      s->params.local};

@@ -26,8 +26,9 @@ struct device_eviction {
     int64_t most;              /* maximum evictions of all heads */
 };
 
-/* Returns true if the chain has one preset and its decisions can be split in this way.  The caller
- * must check that the device supports the score and its evidence. */
+/* Returns true if the chain has one preset and its decisions can be split in this way.  Not
+ * supported: protected tokens, and presets that evict for a budget and read pages.  The caller must
+ * check that the device supports the score and its evidence. */
 bool device_eviction_supported(const struct method_state *s);
 /* Evicts the entries that expire, and sets *ret to the evictions that are due.  Pointers in *ret
  * are borrowed until the next decision.  KVF_OK or KVF_E_NOMEM. */
@@ -60,7 +61,7 @@ struct device_admission {
 enum device_admits {
     ADMITS_WITHOUT,   /* method_until() reads no gate value */
     ADMITS_BY_NUMBER, /* the gate value decides by the rule *ret, apart from method_window_end() */
-    ADMITS_APART,     /* heads run different presets, and some use write gates */
+    ADMITS_APART,     /* some heads use write gates, and others do not, or tokens are protected */
 };
 /* Returns how the admission depends on gate values, and sets *ret for ADMITS_BY_NUMBER. */
 enum device_admits device_admission(const struct method_state *s, struct device_admission *ret);

@@ -94,6 +94,7 @@ static int fork_one(const struct method_state *from, struct method_state **ret_s
     s->next = NULL;
     forget_scratch(s);
     int err = own(&s->owned, n, sizeof *s->owned);
+    err |= own(&s->protect, (size_t)s->n_protect + 1, sizeof *s->protect);
     err |= own(&s->share, L, sizeof *s->share);
     err |= own(&s->head_share, n, sizeof *s->head_share);
     err |= own(&s->share_weight, L, sizeof *s->share_weight);

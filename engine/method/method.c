@@ -113,6 +113,9 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
                         "method %s: gated blocks must keep all their entries, and some leave the "
                         "sliding window of this model; use read=seer-oracle, or method quest",
                         m->name);
+    if (in->model && p->channels > in->model->head_dim)
+        return kvf_fail(d, KVF_E_ARG, "method %s: channels=%d is more than the %d of a key",
+                        m->name, p->channels, in->model->head_dim);
     int err = m->allocation->heads ? check_heads(m, p, in, d) : KVF_OK;
     return !err && method_gates(m) ? need_gates(m, in->gates, d) : err;
 }
@@ -193,8 +196,12 @@ int method_state_create(const struct method *m, const struct method_params *p,
     if (err)
         goto fail;
     err = evidence_init(&s->evidence, method_row_evidence(m), p, shape, s->inputs.gates);
+    if (!err)
+        err = protect_create(s);
     if (err)
         goto fail;
+    s->inputs.ranges = NULL; /* the caller may free them */
+    s->inputs.n_ranges = 0;
     if (m->admission->prepare) {
         err = m->admission->prepare(s);
         if (err)
@@ -212,6 +219,7 @@ static void destroy_one(struct method_state *s)
 {
     evidence_finish(&s->evidence);
     mem_free(s->owned);
+    mem_free(s->protect);
     mem_free(s->share);
     mem_free(s->head_share);
     mem_free(s->share_weight);
@@ -354,7 +362,8 @@ int32_t method_until(const struct method_state *s, int layer, int head, int32_t 
 {
     s = owner(s, layer, head);
     const struct admission *a = s->method->admission;
-    int32_t own = a->until ? a->until(s, layer, head, pos, gate) : NEVER_EXPIRES;
+    bool judged = a->until && !is_protected(s, pos);
+    int32_t own = judged ? a->until(s, layer, head, pos, gate) : NEVER_EXPIRES;
     int32_t window = method_window_end(s, layer, pos);
     return window < own ? window : own;
 }

@@ -28,22 +28,38 @@ struct attn_row {
     const unsigned char *visible; /* [n] 1: the entry is visible; NULL: all are */
 };
 
+/* A range of tokens of the prompt that `protect` can name. */
+struct method_range {
+    const char *name;   /* of a span; NULL: a system message */
+    int32_t first, end; /* positions [first, end) */
+};
+
 /* Inputs of a method in addition to its parameters.  All are borrowed. */
 struct method_inputs {
     const struct gates *gates;           /* NULL: none */
     const struct head_table *head_table; /* of allocation=file; NULL: none */
     const int32_t *plan_until;           /* [L][H][plan_len] of the admission `plan` */
     int plan_len;
-    const double *plan_mass;          /* [L][G][plan_len] attention of the whole run */
-    const struct model_config *model; /* its windows and RoPE; NULL: no windows and no RoPE */
-    int length;                       /* maximum tokens of the session */
-    bool as_twin;                     /* a full-cache run: sliding windows evict no entries */
-    const struct kernels *kernels;    /* of the scores; NULL: the C reference */
+    const double *plan_mass;           /* [L][G][plan_len] attention of the whole run */
+    const struct model_config *model;  /* its windows and RoPE; NULL: no windows and no RoPE */
+    int length;                        /* maximum tokens of the session */
+    bool as_twin;                      /* a full-cache run: sliding windows evict no entries */
+    const struct kernels *kernels;     /* of the scores; NULL: the C reference */
+    int prompt;                        /* tokens of the prompt, for `protect` */
+    const struct method_range *ranges; /* [n_ranges] within the prompt, for `protect` */
+    int n_ranges;
 };
 
 /* Returns KVF_OK if `in` has what the preset needs, KVF_E_NOMEM, or KVF_E_ARG with a sentence. */
 int method_check_inputs(const struct method *m, const struct method_params *p,
                         const struct method_inputs *in, struct kvf_diag *d);
+
+/* Finds the tokens that `protect` names, sets n_protected, and derives again the numbers that
+ * follow from it.  Call it for each prompt, before a state is created.  It has no effect without
+ * `protect`. Returns KVF_OK, KVF_E_NOMEM, or KVF_E_ARG with a sentence if the prompt has no such
+ * tokens or they do not fit into the budget. */
+int method_protect(const struct method *m, struct method_params *p, const struct method_inputs *in,
+                   struct kvf_diag *d);
 
 /* Creates a state.  in: NULL for no inputs.  A preset that needs gates must have them
  * (method_check_inputs).  KVF_OK or KVF_E_NOMEM. */

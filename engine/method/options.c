@@ -19,6 +19,7 @@ static const char *const tie_names[] = {"newer", "older", NULL};
 static const char *const compare_names[] = {"ge", "gt", NULL};
 static const char *const slot_names[] = {"time", "score", NULL};
 static const char *const divide_names[] = {"none", "queries", NULL};
+static const char *const protect_forms[] = {"none", "prompt", "system", "sinks:N", "spans", NULL};
 
 /* Entries of the table: a whole number, a real number, or a word of a list. */
 #define OPTION(field, type, ...)                                                                   \
@@ -31,6 +32,10 @@ enum { MOST = 1 << 24 };
 const struct method_option method_options[] = {
     {WHOLE(sinks, 0, MOST), .also = USES_SPANS, .help = "first positions kept"},
     {WHOLE(recent, 0, MOST), .also = USES_SPANS, .help = "newest positions kept"},
+    {OPTION(protect, OPTION_TEXT, .words = protect_forms), .also = USES_SPANS | USES_LOCAL,
+     .tacit = true, .late = true,
+     .help =
+         "tokens that are never evicted; several are joined by +; spans:NAME are those of a name"},
     {WHOLE(every, 1, MOST), .help = "tokens between cuts"},
     {WORD(order, order_names), .help = "cut before the newcomer, or after its query"},
     {WHOLE(slack, 0, MOST), .help = "entries above the share that are tolerated"},
@@ -64,6 +69,10 @@ const struct method_option method_options[] = {
      .help = "positions ahead over which queries are expected"},
     {WHOLE(page, 1, 4096), .uses = USES_PAGE, .help = "entries of a page that is read or not"},
     {WHOLE(dense, 0, 4096), .uses = USES_PAGE, .help = "first layers that read everything"},
+    {WHOLE(reads, 1, MOST), .uses = USES_READS, .tacit = true, .late = true,
+     .help = "entries that a query reads of those that are cached"},
+    {WHOLE(channels, 0, 1024), .uses = USES_CHANNELS, .tacit = true, .late = true,
+     .help = "channels of a page that are compared; 0 = D p / max(1, B / (2 reads))"},
     {REAL(history, 0, 1), .uses = USES_HISTORY,
      .help = "weight alpha of the score remembered from the last cut; 0 = none"},
     {WORD(fold, fold_names), .uses = USES_HISTORY, .tacit = true,
@@ -101,6 +110,8 @@ double method_option_value(const struct method_option *o, const struct method_pa
         return (double)*(const int64_t *)at;
     case OPTION_REAL:
         return *(const double *)at;
+    case OPTION_TEXT:
+        return *(const char *)at != 0;
     default:
         return *(const int *)at;
     }
@@ -108,6 +119,9 @@ double method_option_value(const struct method_option *o, const struct method_pa
 
 const char *method_option_word(const struct method_option *o, const struct method_params *p)
 {
+    const char *text = (const char *)p + o->offset;
+    if (o->kind == OPTION_TEXT)
+        return *text ? text : o->words[0];
     return o->words ? o->words[(int)method_option_value(o, p)] : NULL;
 }
 
@@ -116,8 +130,10 @@ static unsigned uses_of(const struct method *m)
     unsigned shared = m->allocation->uses;
     if (m->trigger->rounds) /* every head drops a fraction, independently of other heads */
         shared &= ~(unsigned)USES_FLOOR;
-    return (m->score ? m->score->uses : 0) | shared | m->admission->uses | m->trigger->uses
-           | m->read->uses;
+    unsigned reads = m->read->uses;
+    if (m->score && !m->read->all) /* `group` belongs to the score */
+        reads = (reads & ~(unsigned)USES_GROUP) | USES_READS;
+    return (m->score ? m->score->uses : 0) | shared | m->admission->uses | m->trigger->uses | reads;
 }
 
 bool method_option_counts(const struct method_option *o, const struct method *m)
@@ -269,6 +285,21 @@ static int set_word(const struct method_option *o, int *at, const char *value, s
     return bad_value(o->key, value, d);
 }
 
+/* Sets the tokens that are never evicted.  "none" stands for none. */
+static int set_protect(const struct method_option *o, struct method_params *p, const char *value,
+                       struct kvf_diag *d)
+{
+    bool none = strcmp(value, o->words[0]) == 0;
+    if (!none && (strlen(value) >= sizeof p->protect || !protect_valid(value)))
+        return kvf_fail(d, KVF_E_ARG,
+                        "method: '%s' is not a value for protect; write prompt, system, sinks:N, "
+                        "spans or spans:NAME, joined by +",
+                        value);
+    snprintf(p->protect, sizeof p->protect, "%s", none ? "" : value);
+    p->n_protected = none ? 0 : -1;
+    return KVF_OK;
+}
+
 /* Sets one parameter. */
 static int set_option(const struct method *m, struct method_params *p, const char *key,
                       const char *value, struct kvf_diag *d)
@@ -282,6 +313,8 @@ static int set_option(const struct method *m, struct method_params *p, const cha
     void *at = (char *)p + o->offset;
     if (o->kind == OPTION_WORD)
         return set_word(o, at, value, d);
+    if (o->kind == OPTION_TEXT)
+        return set_protect(o, p, value, d);
     bool whole = o->kind != OPTION_REAL;
     if (whole ? !opt_int(value, &n) : !opt_real(value, &x))
         return bad_value(key, value, d);
@@ -311,7 +344,7 @@ static void fill_defaults(struct method *m)
         p->beta = 20;
     if (m->allocation->uses & USES_HEADKV)
         p->beta = 0; /* the form of the table decides (head_budgets.h) */
-    if (p->page == 0)
+    if (p->page == 0 && !m->read->entries)
         p->page = m->read->shared ? 64 : 16;
     if (p->lookahead == 0)
         p->lookahead = 1;
@@ -347,7 +380,7 @@ int method_options_parse(struct method *m, const char *text, int budget,
     fill_defaults(&e.m);
     struct method_params p = e.m.params;
     p.budget = e.budget;
-    p.sinks = p.recent = p.window = p.every = p.local = METHOD_DERIVED;
+    p.sinks = p.recent = p.window = p.every = p.local = p.reads = METHOD_DERIVED;
     if (e.code) {
         err = take_pairs(&e, &p, e.code, d);
         if (err)

@@ -44,6 +44,8 @@
 
 struct method_state;
 
+enum { PROTECT_MOST = 64 }; /* bytes of the option `protect` */
+
 /* The parameters of a preset.  struct method has the published ones, 0 if not published.
  * method_parse() returns those that apply under a budget, and the trace records them.  Each member
  * has a line in the table of options. */
@@ -73,11 +75,20 @@ struct method_params {
     int horizon;           /* future positions of the expected queries */
     int page;              /* entries of a page, which are read together */
     int dense;             /* first layers, which read everything */
+    int reads;             /* entries that a query reads, in a preset that evicts and reads pages */
+    int channels;          /* channels that the read `rocket` compares; 0: derived */
     int fold;              /* enum fold_kind: how the past and the new score are combined */
     double history, lambda, gamma, floor, beta; /* docs/reference/methods.md */
     double tau, fraction, epsilon, sparsity;
     double temp; /* exponent of HeadKV's scores; 0: not given, as beta of allocation=file */
     int64_t seed;
+    char protect[PROTECT_MOST]; /* tokens that are never evicted, as "system+sinks:4"; "": none */
+    int n_protected;            /* protected tokens after the sinks; -1: not known yet */
+    unsigned derived;           /* DERIVED_* */
+};
+enum { /* numbers that follow from the budget and from the protected tokens; bits */
+       DERIVED_RECENT = 1u << 0,
+       DERIVED_EVERY = 1u << 1,
 };
 enum method_recent {
     RECENT_REST = -1,   /* B - sinks */
@@ -150,6 +161,8 @@ enum { /* the options that a part reads; bits.  A preset rejects an option that 
        USES_SLOTS = 1u << 18,     /* slots */
        USES_DIVIDE = 1u << 19,    /* divide */
        USES_HEADKV = 1u << 20,    /* beta, temp of a table of heads */
+       USES_READS = 1u << 21,     /* reads: a preset with a score that reads pages */
+       USES_CHANNELS = 1u << 22,  /* channels */
 };
 
 enum {                       /* special values of struct score.scratch_rows */
@@ -220,6 +233,7 @@ struct trigger {
     const char *name, *summary;
     unsigned uses;
     bool rounds; /* each head drops a fraction of its candidates, until the total fits */
+    bool once;   /* entries are evicted only in and after the prompt; the cache grows afterwards */
     /* Returns how many entries of a head may stay, with n entries now.  n or more: no eviction.
      * share: the head's budget.  incoming: 1 before a token, 0 after the prompt.  If heads share a
      * budget, n and the result are means per head, rounded up. */
@@ -245,6 +259,8 @@ struct read {
     unsigned uses, evidence, gates;
     bool all;         /* every entry */
     bool shared;      /* one selection for all query heads of a KV head */
+    bool entries;     /* the best entries are read, each with the score of its page; no entry is
+                         read in any case */
     const char *cost; /* operations of eval for one query of the KV head, in the notation of
                          struct score; p: entries in a page, d: length of a block gate's vectors */
     /* Writes a score per page to out[page].  Larger is read first.  scratch:
@@ -292,12 +308,17 @@ unsigned method_gates(const struct method *m);
 bool method_per_query_head(const struct method *m, const struct method_params *p);
 /* Returns false if the preset can run without a budget. */
 bool method_needs_budget(const struct method *m);
+/* Returns the maximum number of entries that a query reads, in a preset that reads pages. */
+int method_reads_most(const struct method *m, const struct method_params *p);
+/* Returns true if all query heads of a KV head read the same pages. */
+bool method_reads_together(const struct method *m, const struct method_params *p);
 
 enum method_option_kind {
     OPTION_WHOLE, /* int */
     OPTION_LARGE, /* int64_t */
     OPTION_REAL,  /* double */
     OPTION_WORD,  /* int: an index of `words` */
+    OPTION_TEXT,  /* char [PROTECT_MOST]; `words` lists its forms, the first stands for "" */
 };
 
 /* An option of "--method NAME:key=value", which sets one parameter. */
@@ -306,18 +327,20 @@ struct method_option {
     enum method_option_kind kind;
     size_t offset; /* in struct method_params */
     double min, max;
-    const char *const *words; /* of OPTION_WORD; ends with NULL */
+    const char *const *words; /* of OPTION_WORD and OPTION_TEXT; ends with NULL */
     unsigned uses; /* USES_* of the parts that read it; 0: every preset with a score reads it */
     unsigned also; /* USES_* of parts that read it in a preset without a score */
     bool tacit;    /* the trace records it only if it is not 0 or the first word: older traces, from
                       before the option existed, behave as if it were */
+    bool late;     /* files of results (eval_state.h) also record it only in this case */
 };
 extern const struct method_option method_options[]; /* ends with .key == NULL */
 
 /* Returns true if a part of the preset reads the option.  method_parse() rejects other options. */
 bool method_option_counts(const struct method_option *o, const struct method *m);
+/* Returns the value as a number: an index of a word; 1 for a text, 0 for an empty one. */
 double method_option_value(const struct method_option *o, const struct method_params *p);
-/* Returns the option's value as a word, or NULL if it is a number. */
+/* Returns the option's value as a word or text, or NULL if it is a number. */
 const char *method_option_word(const struct method_option *o, const struct method_params *p);
 
 struct method_shape {

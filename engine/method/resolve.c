@@ -1,5 +1,8 @@
 /* resolve.c - derives a preset's parameters from the budget, and rejects impossible combinations.
  */
+#include <math.h>
+
+#include "engine/kernels/score_math.h"
 #include "engine/method/state.h"
 
 static int least(int a, int b)
@@ -14,13 +17,21 @@ static int shrink(int published, int B)
     return B == 0 ? published : least(published, most);
 }
 
+/* Returns the number of protected tokens after the sinks, as far as they are known, if the budget
+ * limits the entries that are cached. */
+static int protected_tokens(const struct method *m, const struct method_params *p)
+{
+    bool counts = m->score || m->admission->uses & USES_SPANS;
+    return counts && p->n_protected > 0 ? p->n_protected : 0;
+}
+
 /* Before it gives way to sinks and every. */
 static int derived_recent(const struct method *m, const struct method_params *p)
 {
-    int B = p->budget;
+    int B = p->budget, more = protected_tokens(m, p);
     switch (m->params.recent) {
     case RECENT_REST:
-        return B > p->sinks ? B - p->sinks : 0;
+        return B > p->sinks + more ? B - p->sinks - more : 0;
     case RECENT_HALF:
         return B / 2;
     case RECENT_WINDOW:
@@ -32,11 +43,12 @@ static int derived_recent(const struct method *m, const struct method_params *p)
     }
 }
 
-/* By how much sinks, recent entries (or the newcomer alone) and the room for
+/* By how much protected tokens, sinks, recent entries (or the newcomer alone) and the room for
  * `every` tokens exceed the budget. */
-static int64_t excess(const struct method_params *p)
+static int64_t excess(const struct method *m, const struct method_params *p)
 {
-    return (int64_t)p->sinks + (p->recent > 1 ? p->recent : 1) + p->every - 1 - p->budget;
+    return (int64_t)protected_tokens(m, p) + p->sinks + (p->recent > 1 ? p->recent : 1) + p->every
+           - 1 - p->budget;
 }
 
 static int default_every(const struct method *m, int B)
@@ -46,7 +58,7 @@ static int default_every(const struct method *m, int B)
     return m->params.every ? shrink(m->params.every, B) : 1;
 }
 
-static int fit(const struct method *m, struct method_params *p, struct kvf_diag *d)
+int method_fit(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     int B = p->budget;
     if (p->window == METHOD_DERIVED)
@@ -55,18 +67,27 @@ static int fit(const struct method *m, struct method_params *p, struct kvf_diag 
         p->local = m->params.local ? shrink(m->params.local, B) : 0;
     if (p->sinks == METHOD_DERIVED)
         p->sinks = B ? least(m->params.sinks, B / 4) : m->params.sinks;
-    bool every_given = p->every != METHOD_DERIVED, recent_given = p->recent != METHOD_DERIVED;
+    p->derived |= p->every == METHOD_DERIVED ? DERIVED_EVERY : 0;
+    p->derived |= p->recent == METHOD_DERIVED ? DERIVED_RECENT : 0;
+    bool every_given = !(p->derived & DERIVED_EVERY);
+    bool recent_given = !(p->derived & DERIVED_RECENT);
     if (!every_given)
         p->every = default_every(m, B);
     if (!recent_given)
         p->recent = derived_recent(m, p);
     if (B == 0)
         return KVF_OK;
-    if (!recent_given && excess(p) > 0) /* what is derived gives way */
-        p->recent = p->recent > excess(p) ? p->recent - (int)excess(p) : 0;
-    if (!every_given && excess(p) > 0)
-        p->every = p->every > excess(p) ? p->every - (int)excess(p) : 1;
-    if (excess(p) > 0)
+    if (!recent_given && excess(m, p) > 0) /* what is derived gives way */
+        p->recent = p->recent > excess(m, p) ? p->recent - (int)excess(m, p) : 0;
+    if (!every_given && excess(m, p) > 0)
+        p->every = p->every > excess(m, p) ? p->every - (int)excess(m, p) : 1;
+    if (excess(m, p) > 0 && protected_tokens(m, p))
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: %d tokens of protect=%s, %d sinks, %d recent entries and cuts "
+                        "every %d do not fit into --budget %d; give %lld or more",
+                        m->name, p->n_protected, p->protect, p->sinks, p->recent, p->every, B,
+                        (long long)(B + excess(m, p)));
+    if (excess(m, p) > 0)
         return kvf_fail(d, KVF_E_ARG,
                         "method: %d sinks, %d recent entries and cuts every %d do "
                         "not fit into --budget %d",
@@ -107,13 +128,16 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "reading pages needs a budget, which this row does not take; use "
                       "another row or read=all",
                       d);
-    if (!m->read->all && m->score)
+    if (m->read->evidence & EVIDENCE_BLOCKS && (m->admission->until || m->score))
         return refuse(m,
-                      "a row that reads pages cannot evict for its budget too; use "
-                      "admission or read=all",
+                      "gated blocks must keep all their entries: their gates are trained on whole "
+                      "blocks; use read=quest or read=seer-oracle",
                       d);
-    if (m->read->evidence & EVIDENCE_BLOCKS && m->admission->until)
-        return refuse(m, "gated blocks must keep all their entries; use read=quest", d);
+    if (m->trigger->once && (p->every > 1 || p->slack || p->stride || p->order != ORDER_BEFORE))
+        return refuse(m,
+                      "entries are evicted only after the prompt: every, slack, stride and order "
+                      "would change nothing; leave them out",
+                      d);
     if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
         return refuse(m,
                       "pages are chosen per query head (group=none) or by the largest "
@@ -151,6 +175,36 @@ static bool is_limited(const struct method *m)
     return m->score || !m->read->all || m->params.recent == RECENT_REST;
 }
 
+int method_reads_most(const struct method *m, const struct method_params *p)
+{
+    return m->score ? p->reads : p->budget;
+}
+
+bool method_reads_together(const struct method *m, const struct method_params *p)
+{
+    return m->read->shared || (!m->score && p->group == GROUP_MAX);
+}
+
+/* Derives the entries that a query reads of the cached ones, and the size of pages. */
+static int fit_reads(const struct method *m, struct method_params *p, struct kvf_diag *d)
+{
+    int B = p->budget, published = m->read->entries ? B / 8 : B / 2;
+    if (m->read->all || !m->score) {
+        p->reads = 0;
+        p->page = p->page ? p->page : 16;
+        return KVF_OK;
+    }
+    if (p->reads == METHOD_DERIVED && B == 0)
+        return refuse(m, "without a budget, give reads=N, the entries that a query reads", d);
+    if (p->reads == METHOD_DERIVED)
+        p->reads = published > 1 ? published : 1;
+    if (p->page == 0) { /* RocketKV: the root of the ratio, rounded up, or 1 if that is above it */
+        double ratio = formula_rocket_ratio(B, p->reads), root = ceil(sqrt(ratio));
+        p->page = root <= ratio ? (int)root : 1;
+    }
+    return KVF_OK;
+}
+
 bool method_needs_budget(const struct method *m)
 {
     return is_limited(m) && !m->free && !m->unbudgeted;
@@ -165,7 +219,7 @@ bool method_outlives(const struct method *m, const struct method_params *p,
     if (m->allocation->heads) /* the table may give a head any number of entries */
         return false;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
-        || m->score->evidence & EVIDENCE_TWIN)
+        || m->score->evidence & EVIDENCE_TWIN || m->trigger->once)
         return false;
     if (p->order == ORDER_BEFORE)
         most--;
@@ -185,14 +239,16 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
         return kvf_fail(d, KVF_E_ARG,
                         "method %s needs --budget N with N >= 1: entries that each "
                         "KV head may %s",
-                        m->name, m->read->all ? "hold" : "read");
+                        m->name, m->score || m->read->all ? "hold" : "read");
     if (!is_limited(m))
         p->budget = 0;
     int err = check_parts(m, p, d);
+    if (!err)
+        err = fit_reads(m, p, d);
     if (err)
         return err;
     if (m->score || spans || m->admission->uses & USES_LOCAL)
-        return fit(m, p, d);
+        return method_fit(m, p, d);
     p->sinks = p->recent = p->window = p->local = 0;
     p->every = 1;
     return KVF_OK;

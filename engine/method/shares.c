@@ -5,7 +5,8 @@
 
 int shares_protected(const struct method_params *p)
 {
-    return p->sinks + (p->recent > 1 ? p->recent : 1); /* a newcomer needs a place */
+    int more = p->n_protected > 0 ? p->n_protected : 0;
+    return more + p->sinks + (p->recent > 1 ? p->recent : 1); /* a newcomer needs a place */
 }
 
 /* Heads of a layer that the row owns. */

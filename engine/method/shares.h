@@ -10,7 +10,8 @@
 void shares_pyramid(const struct method_state *m, const struct cache *c, int32_t reach,
                     int32_t recent_from, double *weight);
 
-/* Returns the places of a head that are not divided: those of sinks and of the newest entries. */
+/* Returns the places of a head that are not divided: those of protected tokens, of sinks and of the
+ * newest entries. */
 int shares_protected(const struct method_params *p);
 
 /* Divides the unprotected places among layers by weights weight[L] >= 0, or evenly if all are 0.

@@ -15,7 +15,7 @@ int shortlist_length(const struct round *r, int pool, int heads)
     const struct method_state *s = r->s;
     bool shared = s->method->allocation->pool != POOL_HEAD;
     int64_t over = s->over[pool], k = over + 1;
-    if (s->method->trigger->rounds || (shared && over > 4 * heads))
+    if (s->protect || s->method->trigger->rounds || (shared && over > 4 * heads))
         return 0;
     if (shared && k > PER_HEAD + 1)
         k = PER_HEAD + 1;

@@ -14,6 +14,8 @@ struct method_state {
     struct method_params params;
     struct method_shape shape;
     struct method_inputs inputs;
+    unsigned char *protect; /* [n_protect] 1: the position is never evicted; NULL: none is */
+    int n_protect;
     struct kernels kernels;
     struct evidence evidence;
     int32_t next_decision;
@@ -138,7 +140,20 @@ int method_options_parse(struct method *m, const char *text, int budget,
 
 /* resolve.c: computes the parameters that are METHOD_DERIVED from the preset and the budget, and
  * checks that they are possible together. */
-enum { METHOD_DERIVED = -1 }; /* sinks, recent, window, every or local that was not given */
+enum { METHOD_DERIVED = -1 }; /* sinks, recent, window, every, local or reads: not given */
 int method_resolve(const struct method *m, struct method_params *p, struct kvf_diag *d);
+/* Derives `recent` and `every` from the budget and the protected tokens, and checks that all fit.
+ */
+int method_fit(const struct method *m, struct method_params *p, struct kvf_diag *d);
+
+/* protect.c: returns true if a text is a value of the option `protect`. */
+bool protect_valid(const char *text);
+/* Marks the protected positions of a state.  KVF_OK, or an error of method_protect(). */
+int protect_create(struct method_state *s);
+/* Returns true if the entry at a position must not be evicted. */
+static inline bool is_protected(const struct method_state *s, int32_t pos)
+{
+    return pos < s->n_protect && s->protect[pos];
+}
 
 #endif

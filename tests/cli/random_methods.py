@@ -41,9 +41,9 @@ PART_NEEDS = {"score=retention": "retention", "score=write-gate": "write", "scor
 SCORES = ("position received window-attention variance-attention below-even keydiff key-norm global-attention redundancy random retention "
           "write-gate importance expected-attention remaining-mass next-attention").split()
 ALLOCATIONS = "uniform pyramid adaptive adaptive-pyramid cake global".split()
-READS = "all quest seer seer-oracle".split()
+READS = "all quest seer seer-oracle rocket quest seer-oracle rocket".split()
 
-SCORED = ["sinks", "recent", "every", "order", "slack", "chunk", "positions", "tie"]
+SCORED = ["sinks", "recent", "protect", "every", "order", "slack", "chunk", "positions", "tie"]
 WINDOW = ["window", "pool", "pool-kind", "group", "across", "support"]
 OWN = {  # options that count only for the unchanged method
     "h2o": ["group"], "snapkv": WINDOW, "tova": WINDOW, "scissorhands": ["window"], "pyramidkv": WINDOW + ["beta"],
@@ -52,8 +52,9 @@ OWN = {  # options that count only for the unchanged method
     "expected-attention": ["horizon", "epsilon"], "trimkv": ["offset", "lookahead"], "dbtrimkv": ["offset", "lookahead", "floor"],
     "wgkv": ["local", "tau", "compare"], "wgkv-snapkv": WINDOW + ["local", "tau", "compare", "fraction", "floor"],
     "wgkv-quest": ["local", "tau", "compare", "page", "dense", "group"], "quest": ["page", "dense", "group"],
-    "seer": ["page", "dense"], "seer-oracle": ["page", "dense"], "duo": ["sinks", "recent", "sparsity"],
-    "local": ["sinks", "recent"], "random": ["seed"]}
+    "rocketkv": WINDOW + ["page", "dense", "reads", "channels"],
+    "seer": ["page", "dense"], "seer-oracle": ["page", "dense"], "duo": ["sinks", "recent", "protect", "sparsity"],
+    "local": ["sinks", "recent", "protect"], "random": ["seed"]}
 UNSCORED = {"full", "wgkv-quest", "quest", "seer", "seer-oracle", "duo", "local", "plan"}
 
 
@@ -64,13 +65,15 @@ def value(r, key, T):
             "pool-kind": ["max", "avg"], "group": ["mean", "max", "sum", "none", "max-logits"], "across": ["mean", "max"],
             "support": ["all", "candidates"], "compare": ["ge", "gt"], "pool": [1, 3, 5, 7, 31, 1023],
             "offset": [0, 1, 2, 3], "lookahead": [1, 2, 7, 65536], "horizon": [1, 2, 60], "dense": [0, 0, 1, 2, 3, 4096],
-            "page": [1, 2, 3, 8, 16, 31, 64, 4096], "window": [1, 2, 3, 8, 33, 300], "seed": [0, 1, 2**53],
+            "page": [1, 2, 3, 8, 16, 31, 64, 4096], "channels": [0, 0, 1, 5, 16, 17], "window": [1, 2, 3, 8, 33, 300], "seed": [0, 1, 2**53],
             "history": [0, 0.5, 1], "fold": ["max", "average", "sum"], "lambda": [0, 0.1, 0.5, 1], "gamma": [0, 1, 200, 1e9], "floor": [0, 0.2, 0.5, 1],
             "beta": [1, 1.5, 20, 1e9], "tau": [0, 0.1, 0.5, 1], "fraction": [0, 0.1, 0.5, 1], "epsilon": [0, 0.01, 1e9],
             "sparsity": [0, 0.3, 0.5, 1], "chunk": [0, 1, 7, 32, 100, 300], "slack": [0, 0, 1, 3, 2 * T]}
     if key in some:
         return r.choice(some[key])
-    return max(near, 1) if key in ("every", "local") else near
+    if key == "protect":
+        return r.choice(["prompt", "sinks:3", f"sinks:{max(near, 1)}", "sinks:2+sinks:5", "none"] + ["system"] * (r.random() < 0.1))
+    return max(near, 1) if key in ("every", "local", "reads") else near
 
 
 WRONG = ["pool=4", "every=0", "window=-1", "budget=0", "budget=x", "tau=2", "tau=nan", "group=", "=3", "sinks", "nothing=1", "lambda=1e",
@@ -86,8 +89,9 @@ def method(r, presets, T):
         options.append("score=" + r.choice(SCORES))
     if r.random() < 0.12:
         options.append("allocation=" + r.choice(ALLOCATIONS))
-    if r.random() < 0.05:
+    if r.random() < 0.15:
         options.append("read=" + r.choice(READS))
+        options += [f"{k}={value(r, k, T)}" for k in r.sample(["reads", "page", "dense"], r.choice([0, 0, 1, 2])) if name not in UNSCORED]
     if r.random() < 0.15:
         options.insert(0, "variant=" + r.choice(["paper", "code"]))
     if r.random() < 0.06:
@@ -233,6 +237,8 @@ class Case:
                 if not i < step <= T:
                     return f"{head}: entry {i} leaves at step {step} of {T}"
                 window = self.model["window"]
+                if i < self.guarded(p.get("protect", "none")) and reason != "architecture":
+                    return f"{head}: entry {i} of protect={p['protect']} leaves at {step}, reason {reason}"
                 if window and (step > i + window or reason == "architecture" and step == i + window):
                     if step > i + window:
                         return f"{head}: entry {i} leaves at {step}, and no query sees it after {window}"
@@ -252,6 +258,10 @@ class Case:
                 return "a query sees more than the budget"
             return None
         return self.judge_budget(p, gone, T)
+
+    def guarded(self, text):
+        """Returns how many first tokens `protect` names; prompts of ids have no system message."""
+        return max([0] + [self.P if term == "prompt" else int(term[6:]) for term in text.split("+") if term != "none"])
 
     @staticmethod
     def seen(entries):
@@ -273,7 +283,7 @@ class Case:
         first = self.P
         if p["chunk"]:
             first, more = p["chunk"], more
-        for t in range(first, T):
+        for t in range(first, self.P if p["trigger"] == "prompt" else T):
             most = p["budget"] + more + (p["chunk"] if t < self.P else 0)
             if not shares(p) and any(s[t] > most for s in sums):
                 return f"query {t} sees {max(s[t] for s in sums)} entries of a head, over {most}"

@@ -444,6 +444,19 @@ Test(session, keys_are_turned_by_ranks, .timeout = 120)
     }
 }
 
+/* A method that evicts for its budget and reads pages decides on the host, layer by layer. */
+Test(session, evict_then_read, .timeout = 120)
+{
+    static const char *const methods[] = {
+        "snapkv:window=4,read=quest,reads=12,page=4", "rocketkv:page=3,reads=9",
+        "h2o:read=seer-oracle,page=2,order=after,slack=2",
+        "adakv:window=4,read=quest,page=5,every=3", "tova:group=none,read=rocket,page=2"};
+    for (int i = 0; i < 5; i++) {
+        struct run run = {tiny_path(4 + i % 2), methods[i], "full", NULL, BUDGET, true, LONG};
+        same_on_both(&run);
+    }
+}
+
 /* Forks a session and runs both in turn. Each fork has its own pages after the fork; a step writes
  * one page of each head. */
 static float *forked(const struct backend *backend, const char *method, size_t *ret_n)

@@ -96,6 +96,8 @@ Test(memory, scores)
     every_allocation("expected-attention", NULL, NULL);
     every_allocation("next-topk", NULL, NULL);
     every_allocation("ada-pyramidkv:order=after", NULL, NULL);
+    every_allocation("snapkv:read=quest,page=2", NULL, NULL);
+    every_allocation("rocketkv", NULL, NULL);
 }
 
 Test(memory, gates)

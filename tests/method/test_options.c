@@ -54,7 +54,19 @@ static const struct refusal refusals[] = {
     {"h2o:allocation=global", 8, "do not mean the same in every head"},
     {"tova:allocation=adaptive", 8, "one set of entries per layer leaves nothing to share out"},
     {"tova:score=write-gate,allocation=global", 8, "one set of entries per layer"},
-    {"h2o:read=quest", 8, "a row that reads pages cannot evict"},
+    {"h2o:read=seer", 8, "gated blocks must keep all their entries"},
+    {"h2o:read=quest,reads=0", 8, "'0' is not a value for reads"},
+    {"h2o:reads=4", 8, "reads would change nothing"},
+    {"quest:reads=4", 8, "reads would change nothing"},
+    {"h2o:read=quest,channels=4", 8, "channels would change nothing"},
+    {"knorm:read=quest,group=max", 8, "group would change nothing"},
+    {"h2o:read=quest,positions=cache", 8, "positions=cache needs a row"},
+    {"wgkv:read=quest", 0, "give reads=N"},
+    {"rocketkv:every=2", 40, "only after the prompt"},
+    {"rocketkv:order=after", 40, "only after the prompt"},
+    {"rocketkv:slack=1", 40, "only after the prompt"},
+    {"random:protect=all", 40, "'all' is not a value for protect"},
+    {"quest:protect=prompt", 40, "protect would change nothing"},
     {"wgkv-quest:read=seer", 8, "gated blocks must keep all their entries"},
     {"quest:group=mean", 8, "pages are chosen per query head (group=none)"},
     {"wgkv:positions=cache", 8, "positions=cache needs a row"},
@@ -179,6 +191,70 @@ Test(options, parts_by_name)
     cr_expect(eq(int, params.budget, 5));
     accept("quest:budget=5", 0);
     cr_expect(eq(int, params.budget, 5));
+    accept("h2o:read=quest", 9);
+    cr_expect(eq(int, params.reads, 4));
+    cr_expect(eq(int, params.page, 16));
+    accept("wgkv:read=seer-oracle,reads=7", 0);
+    cr_expect(eq(int, params.reads, 7));
+    cr_expect(eq(int, params.page, 64));
+    accept("rocketkv:reads=256", 2679); /* 2679 / 512 = 5.23: its root rounded up is 3 */
+    cr_expect(eq(int, params.page, 3));
+    cr_expect(eq(int, params.channels, 0));
+    accept("rocketkv:reads=8", 20); /* 20 / 16 = 1.25, which is less than 2 */
+    cr_expect(eq(int, params.page, 1));
+}
+
+/* `recent` and `every` are derived again for each prompt.  Given numbers stay, and what does not
+ * fit is rejected. */
+Test(options, protected_tokens_take_places)
+{
+    const struct method_range ranges[] = {{NULL, 2, 5}, {"a", 8, 12}, {"b", 11, 14}};
+    struct method_inputs in = {.prompt = 20, .ranges = ranges, .n_ranges = 3};
+    static const struct {
+        const char *text;
+        int budget, n, recent, every;
+    } good[] = {
+        {"window:protect=system", 20, 1, 15, 1},          /* 4 is the one after the 4 sinks */
+        {"window:protect=spans", 20, 6, 10, 1},           /* 8 to 13 */
+        {"window:protect=spans:b+sinks:6", 20, 5, 11, 1}, /* 4, 5 and 11 to 13 */
+        {"window:protect=prompt", 40, 16, 20, 1},
+        {"window:protect=prompt,recent=3", 40, 16, 3, 1},
+        {"random:protect=prompt", 21, 20, 0, 1},
+        {"scissorhands:protect=sinks:30", 40, 30, 0, 10}, /* recent 10 gives way, then every 20 */
+        {"wgkv-quest:protect=prompt", 4, 20, 0, 1},       /* the budget limits what is read */
+        {"random:protect=none", 4, 0, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct kvf_diag d = {""};
+        accept(good[i].text, good[i].budget);
+        for (int again = 0; again < 2; again++) {
+            cr_expect(zero(int, method_protect(&row, &params, &in, &d)), "%s", d.text);
+            cr_expect(eq(int, params.n_protected, good[i].n), "%s", good[i].text);
+            cr_expect(eq(int, params.recent, good[i].recent), "%s", good[i].text);
+            cr_expect(eq(int, params.every, good[i].every), "%s", good[i].text);
+        }
+    }
+    static const struct {
+        const char *text;
+        int budget;
+        const char *said;
+    } bad[] = {
+        {"random:protect=prompt", 20, "20 tokens of protect=prompt"},
+        {"random:protect=prompt", 20, "give 21 or more"},
+        {"window:protect=prompt,recent=5", 24, "give 25 or more"},
+        {"random:protect=spans:c", 40, "no span of this name"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct kvf_diag d = {""};
+        accept(bad[i].text, bad[i].budget);
+        cr_expect(eq(int, method_protect(&row, &params, &in, &d), KVF_E_ARG));
+        cr_expect(ne(ptr, strstr(d.text, bad[i].said), NULL), "%s", d.text);
+    }
+    in.n_ranges = 0;
+    struct kvf_diag d = {""};
+    accept("random:protect=system", 40);
+    cr_expect(eq(int, method_protect(&row, &params, &in, &d), KVF_E_ARG));
+    cr_expect(ne(ptr, strstr(d.text, "no system message"), NULL), "%s", d.text);
 }
 
 Test(options, listed_as_they_run)

@@ -1,5 +1,6 @@
 """Random cases for check_decisions.py."""
-from rows import CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, fits, numbers
+from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, fits, guarded,
+                  numbers)
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",
@@ -32,10 +33,11 @@ TRIED = {
     "wgkv-snapkv": ["group", "window", "pool", "local", "tau", "compare", "fraction"],
     "wgkv-quest": ["local", "tau", "compare", "page", "dense"], "quest": ["page", "dense", "choice"],
     "seer": ["page"], "seer-oracle": ["page", "dense"], "duo": ["sparsity"], "locret": ["every"],
+    "rocketkv": ["group", "window", "pool", "page", "dense", "reads", "channels"],
     "expected-attention": ["every", "horizon", "epsilon", "floor"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
 NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or have another meaning
-NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", *READS_ONLY
+NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", "rocketkv", *READS_ONLY
 GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
 PART_SCORES = (
     "keydiff", "key-norm", "random", "retention", "write-gate", "importance", "window-attention",
@@ -64,6 +66,8 @@ def value(rng, key, budget):
         "fraction": lambda: pick(0, 0.1, 0.3, 1),
         "page": lambda: pick(1, 2, 3, 8, 16),
         "dense": lambda: pick(0, 1, 9),
+        "reads": lambda: rng.randint(1, budget),
+        "channels": lambda: pick(0, 1, 2, 7, 16),
         "sparsity": lambda: pick(0, 0.25, 0.5, 0.7, 1),
         "horizon": lambda: pick(1, 2, 64, 512),
         "epsilon": lambda: pick(0, 0.01, 1),
@@ -207,6 +211,53 @@ def parts_case(rng, long, score=None):
             c["gates"] = GATE_SCORES[score]
     if what == "allocation" and c["given"].get("score", "retention") in GATE_SCORES and name not in ("adakv", "dbtrimkv"):
         c["given"] |= {"allocation": rng.choice(["global", "adaptive"]), "floor": rng.choice([0, 0.3])}
+    return name, c
+
+
+def readable(name, given):
+    """Removes options that exclude reading by pages, and those that need the removed ones."""
+    given.pop("variant", None)
+    if given.get("order") != "after":
+        given.pop("stride", None)
+    if given.get("positions") == "cache" or name == "locret":
+        given["positions"] = "original"
+
+
+def evict_read_case(rng, long):
+    """Returns (name, case): a method that evicts, whose queries read a choice of what is cached."""
+    name = rng.choice([m for m in LIMITED_BY_BUDGET if m not in NO_BUDGET])
+    c = case_of(rng, name, long)
+    readable(name, c["given"])
+    room = c["budget"] or 12
+    c["given"] |= {"read": rng.choice(["quest", "quest", "seer-oracle", "rocket"]), "reads": rng.randint(1, room),
+                   "page": rng.choice([1, 2, 3, 8]), "dense": rng.choice([0, 0, 1])}
+    if c["given"]["read"] == "rocket":
+        c["given"]["channels"] = rng.choice([0, 1, 2, 7, 16])
+    for key in ("reads", "page") if c["budget"] else ():
+        if rng.random() < 0.2:
+            del c["given"][key]
+    while not fits(numbers(name, c["budget"], c["given"]), c["budget"]):  # without its variant
+        del c["given"][rng.choice([key for key in ("sinks", "recent", "every", "local") if key in c["given"]])]
+    return name, c
+
+
+def protect_case(rng, long):
+    """Returns (name, case): a method that keeps the prompt, or some first tokens."""
+    name = rng.choice([m for m in LIMITED_BY_BUDGET if m not in ORACLES] + ["local", "duo", "wgkv-quest", "next-topk"])
+    c = case_of(rng, name, long)
+    c["given"]["protect"] = rng.choice(["prompt", "sinks:3", f"sinks:{rng.randint(1, c['prompt'] + 9)}", "prompt+sinks:2", "sinks:9+sinks:4"])
+    extra = len(guarded(c["given"]["protect"], c["prompt"]))
+    own = c["budget"]
+    if own and name != "wgkv-quest":  # its budget counts what is read
+        c["budget"] = extra + rng.randint(1, max(1, own))
+    while not fits(numbers(name, c["budget"], c["given"], c["prompt"]), c["budget"] if name in ("local", *LIMITED_BY_BUDGET) else None, c["prompt"]):
+        if set(c["given"]) & {"sinks", "recent", "every", "local"}:
+            del c["given"][rng.choice([key for key in ("sinks", "recent", "every", "local") if key in c["given"]])]
+        else:
+            c["budget"] += 1
+    if rng.random() < 0.2 and name not in ("local", "duo", "wgkv-quest"):
+        c["given"] |= {"read": rng.choice(["quest", "rocket"]), "reads": rng.randint(1, c["budget"] or 9), "page": rng.choice([1, 2, 5])}
+        readable(name, c["given"])
     return name, c
 
 

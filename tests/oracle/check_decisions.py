@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares every decision in the program's traces with an oracle that shares no code with it.
 
-usage: check_decisions.py KVFATE METHOD|parts|overrides|fixed|properties|contract|refusals|planted|
-       planted-gates [--cases N] [--seed S] [-v]
+usage: check_decisions.py KVFATE METHOD|parts|evict-read|protect|overrides|fixed|properties|
+       contract|refusals|planted|planted-gates [--cases N] [--seed S] [-v]
 
 The oracle is a float64 model with a ragged cache (tiny_llama.py). Its methods are written from
 docs/reference/methods.md (rows.py, methods.py). It reads the token ids of the trace and must evict
@@ -103,6 +103,10 @@ def draw_case(rng, part, long, shared=True, i=None):
     once."""
     if part == "parts":
         return cases.parts_case(rng, long, cases.PART_SCORES[i] if i is not None and i < len(cases.PART_SCORES) else None)
+    if part == "evict-read":
+        return cases.evict_read_case(rng, long)
+    if part == "protect":
+        return cases.protect_case(rng, long)
     if part == "overrides":
         return cases.overrides_case(rng, long)
     return part, case_of(rng, part, long, shared)
@@ -135,7 +139,7 @@ def check_method(engine, models, part, a):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("program")
-    ap.add_argument("part", choices=(*methods.METHODS, "parts", "overrides", "fixed", "properties", "contract", "refusals", "planted", "planted-gates"))
+    ap.add_argument("part", choices=(*methods.METHODS, "parts", "evict-read", "protect", "overrides", "fixed", "properties", "contract", "refusals", "planted", "planted-gates"))
     ap.add_argument("--cases", type=int, default=60)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")

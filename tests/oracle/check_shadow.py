@@ -128,20 +128,25 @@ def by_steps(evict_step, heads):
     return lambda layer, g, t, q, keys: t < evict_step[layer, g // per, : t + 1]
 
 
-def by_pages(prompt, budget, page, dense):
-    """quest as defined in docs/reference/methods.md, without eviction: per query head the newest
-    page and the best others."""
+def everything(layer, g, t, q, keys):
+    return np.ones(t + 1, bool)
+
+
+def by_pages(prompt, most, page, dense, cached=everything):
+    """quest as defined in docs/reference/methods.md, over the cached entries: per query head the
+    newest page and the best others."""
     def sees(layer, g, t, q, keys):
-        n, k = t + 1, max(1, budget // page)
-        if t < prompt or layer < dense or n <= budget or n <= k * page:
-            return np.ones(n, bool)
-        parts = [keys[b : b + page] for b in range(0, n, page)]
-        bound = [np.maximum(q * p.min(0), q * p.max(0)).sum() for p in parts[:-1]]
+        alive = np.flatnonzero(cached(layer, g, t, q, keys))
+        n, k = len(alive), max(1, most // page)
+        if t < prompt or layer < dense or n <= most or n <= k * page:
+            return np.isin(np.arange(t + 1), alive)
+        parts = [alive[b : b + page] for b in range(0, n, page)]
+        bound = [np.maximum(q * keys[p].min(0), q * keys[p].max(0)).sum() for p in parts[:-1]]
         best = sorted(range(len(bound)), key=lambda b: (-bound[b], -b))
         gap = bound[best[k - 2]] - bound[best[k - 1]] if 1 < k <= len(best) else 1
         assert gap > 1e-5, "two pages are too close for f32: take another seed"
         read = {len(parts) - 1, *best[: k - 1]}
-        return np.array([i // page in read for i in range(n)])
+        return np.isin(np.arange(t + 1), np.concatenate([parts[b] for b in read]))
     return sees
 
 
@@ -185,10 +190,6 @@ def compare_model(check, c, own, full, ids, text):
         check.near("residual_error", c.run(f"shadow.residual_error.L{layer}"), np.array(want), 1, text)
 
 
-def everything(layer, g, t, q, keys):
-    return np.ones(t + 1, bool)
-
-
 def compare(check, path, llama, prompt, n, method, budget, sees=None, more=()):
     e = check.engine
     ids = np.random.RandomState(prompt + n).randint(3, llama.vocab, prompt)
@@ -196,7 +197,8 @@ def compare(check, path, llama, prompt, n, method, budget, sees=None, more=()):
     c = Columns(e.run(path, ids, n, method, budget, "--probes", "lean,nll", "--shadow", "entries,model", *more))
     ids = c.run("tokens.id")
     evict = c.get("evict_step").astype(int)
-    run = Missing(llama, sees or by_steps(evict, llama.heads), c.T)
+    cached = by_steps(evict, llama.heads)
+    run = Missing(llama, sees(cached) if sees else cached, c.T)
     twin = Dense(llama, everything, c.T)
     own, full = [run.feed(i) for i in ids], [twin.feed(i) for i in ids]
     open_, hits = compare_entries(check, c, run, text)
@@ -224,8 +226,12 @@ def methods(check, path, llama):
         check.say(missed > 0.1, f"{method} misses something ({missed:.3g})")
     group = compare(check, path, llama, 24, 12, "h2o:group=none", 7)
     check.say(group > 0.1, "h2o:group=none misses something")
-    sees = by_pages(30, 12, 4, 1)
+    sees = lambda cached: by_pages(30, 12, 4, 1)
     check.say(compare(check, path, llama, 30, 20, "quest:page=4,dense=1", 12, sees) > 0.1, "quest leaves pages unread")
+    sees = lambda cached: by_pages(30, 6, 2, 0, cached)
+    both = compare(check, path, llama, 30, 20, "snapkv:read=quest,reads=6,page=2", 14, sees)
+    alone = compare(check, path, llama, 30, 20, "snapkv", 14)
+    check.say(both > alone + 0.1, f"snapkv:read=quest leaves cached pages unread: {both:.3g}, without reading {alone:.3g}")
 
 
 def long_prompt(check, path, llama):
@@ -276,6 +282,7 @@ def changes_nothing(check, path, llama):
     and chunks."""
     e, ids = check.engine, np.random.RandomState(4).randint(3, llama.vocab, 90)
     for method, budget in (("h2o", 11), ("snapkv:chunk=32", 16), ("quest:page=4,dense=0", 16), ("streaming", 0),
+                           ("snapkv:read=quest,page=4", 16), ("rocketkv:page=3", 24),
                            ("next-topk", 12)):
         row = "window:recent=9" if method == "streaming" else method
         budget = budget or 13

@@ -50,7 +50,7 @@ def rows_of(name, c, llama):
         wanted.append((other, budget, given))
         l, h = text[1:].split("K")
         owner |= {x: len(wanted) - 1 for x in owner if l in ("*", str(x[0])) and h in ("*", str(x[1]))}
-    rows = [Row(*w, [x for x in sorted(owner) if owner[x] == i]) for i, w in enumerate(wanted)]
+    rows = [Row(*w, [x for x in sorted(owner) if owner[x] == i], c["prompt"]) for i, w in enumerate(wanted)]
     return [row for row in rows if row.heads]
 
 
@@ -60,7 +60,7 @@ class Case:
         if c["given"].get("group") == "none" and name not in READS_ONLY:
             llama = llama.apart()
         self.rows = rows_of(name, c, llama)
-        self.p = methods.numbers(name, c["budget"], c["given"])
+        self.p = methods.numbers(name, c["budget"], c["given"], c["prompt"])
         self.readers = [Reader(row, c["prompt"]) for row in self.rows if row.read != "all"]
         ranked = {x for row in self.rows if row.p["positions"] == "cache" for x in row.heads}
         self.run = Session(llama, trace.T, ranked, gates, self.twin(name, llama), self.read)

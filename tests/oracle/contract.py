@@ -16,7 +16,7 @@ from tiny_llama import Bytes, Llama, generate_model
 WIDE, DEEP, LOCAL = 4, 2, 10  # of cases.MODELS: 3 KV heads of 3 query heads; 3 layers of 2 KV heads of 3 query heads; two of 3 layers see 29 tokens
 SHOWN = "tokens", "survival", "retention"  # commands that show ids and NLL, last_selected, mass
 WITHOUT_ORACLE = {"plan"}  # repeats the steps of another trace
-NO_LIMIT = {"wgkv": {"tau": 0}, "wgkv-snapkv": {"tau": 0}, "wgkv-quest": {"tau": 0}, "duo": {"sparsity": 0}}
+NO_LIMIT = {"rocketkv": {"reads": 100000}, "wgkv": {"tau": 0}, "wgkv-snapkv": {"tau": 0}, "wgkv-quest": {"tau": 0}, "duo": {"sparsity": 0}}
 HEADS_BY_NUMBER = {"random"}  # its hash includes the head's number
 PROTECTION_IS_OWN = {"wgkv", "wgkv-snapkv", "full", "duo", "local", *READS_ONLY}
 

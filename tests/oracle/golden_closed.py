@@ -19,6 +19,7 @@ import allocation
 import methods
 import methods_keys
 import methods_window
+import reading
 import rules_admission
 import rules_heads
 import rules_read
@@ -246,6 +247,19 @@ def page_bound(x):
 
 def pages(x):
     return {"selected": rules_read.quest_reads(x["q"], np.array(x["keys"]), x["page"], x["budget"], x["least"])}
+
+
+def rocket_pages(x):
+    q, keys = np.array(x["q"], float), np.array(x["keys"], float)
+    held = [keys[b:b + x["page"]] for b in range(0, len(keys), x["page"])]
+    channels, _ = reading.rocket_channels(q, x["channels"])
+    z, _, divisor = reading.rocket_logits(q, held, channels)
+    w = reading.rocket_weights(z / divisor[:, None], [len(p) for p in held])
+    return {"channels": channels, "logits": z, "divisors": divisor, "weights": np.repeat(w, [len(p) for p in held])}
+
+
+def rocket_numbers(x):
+    return rules_read.rocket_numbers(x["tokens"], x["budget"], x["new"], x["dim"])
 
 
 def duo_heads(x):

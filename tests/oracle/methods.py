@@ -24,7 +24,7 @@ SCORES = {
     "random": methods_keys.random_hash, "trimkv": methods_gates.retention, "dbtrimkv": methods_gates.retention,
     "wgkv": methods_gates.given, "wgkv-snapkv": methods_window.snapkv, "locret": methods_gates.given,
     "expected-attention": methods_gates.expected_attention, "mass-greedy": methods_gates.remaining_mass,
-    "next-topk": methods_gates.next_attention,
+    "next-topk": methods_gates.next_attention, "rocketkv": methods_window.snapkv,
     # Parts that a method may exchange.
     "position": methods_keys.position, "received": methods_window.received,
     "window-attention": methods_window.snapkv, "key-norm": methods_keys.knorm,
@@ -38,13 +38,14 @@ SCORES = {
 
 class Cut:
     """The effect of one decision on one head: `score`, of the evicted entries; `kept`, of the other
-    candidates; the number of entries before. open: f32 may well decide differently. error: the
-    error of a score in f32."""
+    candidates; `guarded`, of those that `protect` keeps; the number of entries before. open: f32 may
+    well decide differently. error: the error of a score in f32."""
 
-    def __init__(self, kind, alive, score, error, stay):
+    def __init__(self, kind, alive, score, error, stay, guard=frozenset()):
         self.kind, self.alive, self.error = kind, len(alive), error
-        self.score = {j: s for j, s in score.items() if j not in stay}
-        self.kept = {j: s for j, s in score.items() if j in stay}
+        self.score = {j: s for j, s in score.items() if j not in stay | guard}
+        self.kept = {j: s for j, s in score.items() if j in stay - guard}
+        self.guarded = {j: s for j, s in score.items() if j in guard}
         self.least_kept = min(self.kept.values()) if self.kept else None
         self.gap = self.least_kept - max(self.score.values()) if self.kept and self.score else np.inf
         self.open = False
@@ -64,6 +65,16 @@ def scored(name, p, run, layer, head, C):
     return dict(zip(C, score)), dict(zip(C, error))
 
 
+def guard_of(p):
+    """Returns the positions of `protect`. Their scores count for their neighbours, but they stay."""
+    return p.get("guard", frozenset())
+
+
+def free(p, score):
+    """Returns the scores of the entries that may be evicted."""
+    return {j: s for j, s in score.items() if j not in guard_of(p)}
+
+
 def lowest_first(score, older=False):
     """Returns the entries by ascending score. Among equal scores the smaller position comes first,
     or the larger one."""
@@ -78,8 +89,8 @@ def decide(name, p, run, layer, head, newest, share):
         return {}
     C = candidates(p, alive, newest)
     score, error = scored(name, p, run, layer, head, C)
-    order = lowest_first(score, p["tie"] == "older")
-    cut = Cut(name, alive, score, error, set(order[excess + p["every"] - 1 :]))
+    order = lowest_first(free(p, score), p["tie"] == "older")
+    cut = Cut(name, alive, score, error, set(order[excess + p["every"] - 1 :]), guard_of(p))
     cut.open = tolerance.exchangeable(name, p, cut.score, error, cut.kept, error)
     return {head: cut}
 
@@ -93,10 +104,11 @@ def decide_together(name, p, run, heads, newest, share):
         return {}
     C = [candidates(p, a, newest) for a in alive]
     scores, errors = zip(*[scored(name, p, run, *heads[i], C[i]) for i in range(len(heads))])
-    protected = held - sum(map(len, C))
+    may = [free(p, s) for s in scores]
+    protected = held - sum(map(len, may))
     places = max(0, len(heads) * (share - coming - (p["every"] - 1)) - protected)
-    safe, rest = allocation.dealt_out(scores, int(p.get("floor", 0) * places / len(heads)), places, p["tie"] == "older")
-    cuts = [Cut(name, a, scores[i], errors[i], {j for g, j in safe | rest if g == i}) for i, a in enumerate(alive)]
+    safe, rest = allocation.dealt_out(may, int(p.get("floor", 0) * places / len(heads)), places, p["tie"] == "older")
+    cuts = [Cut(name, a, scores[i], errors[i], {j for g, j in safe | rest if g == i}, guard_of(p)) for i, a in enumerate(alive)]
     contested = [{j: scores[i][j] for g, j in rest if g == i} for i in range(len(heads))]
     open_ = any(tolerance.exchangeable(name, p, cut.score, errors[i], contested[k], errors[k])
                 for i, cut in enumerate(cuts) for k in range(len(heads)) if k != i)
@@ -122,8 +134,8 @@ def decide_rounds(name, p, run, heads, newest, share):
         return {}
     C = [candidates(p, a, newest) for a in alive]
     scores, errors = zip(*[scored(name, p, run, *heads[i], C[i]) for i in range(len(heads))])
-    left = allocation.rounds([lowest_first(s, p["tie"] == "older") for s in scores], p["fraction"], held - limit)
-    cuts = [Cut(name, a, s, e, set(stay)) for a, s, e, stay in zip(alive, scores, errors, left)]
+    left = allocation.rounds([lowest_first(free(p, s), p["tie"] == "older") for s in scores], p["fraction"], held - limit)
+    cuts = [Cut(name, a, s, e, set(stay), guard_of(p)) for a, s, e, stay in zip(alive, scores, errors, left)]
     for cut in cuts:
         cut.open = tolerance.exchangeable(name, p, cut.score, cut.error, cut.kept, cut.error)
     return dict(zip(heads, cuts))
@@ -134,7 +146,7 @@ def decide_rounds(name, p, run, heads, newest, share):
 def layer_shares(row, p, run, newest, budget):
     """Returns (the budget of a head in each layer, how certain it is), at each eviction from the
     first one."""
-    fixed = p["sinks"] + max(p["recent"], 1)  # one place for the new entry
+    fixed = len(guard_of(p) | set(range(p["sinks"]))) + max(p["recent"], 1)  # one place for the new entry
     rooms = [max(0, min(newest + 1, window or newest + 1) - fixed) for window in run.m.windows]
     places = sum(min(room, budget - fixed) for room in rooms)
     if row.allocation in PYRAMID:
@@ -172,7 +184,8 @@ def by_layer(row, p, run, newest):
 def apply(row, p, run, newest, prompt):
     """Evicts and returns {(layer, head): Cut} over the heads of a method. newest: the last token,
     or the one about to be appended; prompt: its length."""
-    if row.trigger == "none" or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
+    at_end = newest + 1 == run.t and is_prompt_cut(p, run.t, prompt)
+    if row.trigger == "none" or row.trigger == "prompt" and not at_end or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
         return {}
     run.coming = newest + 1 - run.t
     if row.trigger == "fraction":
@@ -193,14 +206,15 @@ def remember(name, p, run, layer, head, cut):
     """Updates the state of gkv and snapkv-global: the global scores of the kept entries before the
     eviction. With slots=score also their order."""
     if p["slots"] == "score":
-        best = sorted(cut.kept, key=lambda j: (cut.kept[j], j), reverse=True)
+        scored_ones = cut.kept | cut.guarded
+        best = sorted(scored_ones, key=lambda j: (scored_ones[j], j), reverse=True)
         first = [j for j in sorted(run.alive[layer][head]) if j < p["sinks"]]
         run.slots[layer, head] = first + best
     if name in ("gkv", "snapkv-global"):
-        C = sorted([*cut.score, *cut.kept])
+        C = sorted([*cut.score, *cut.kept, *cut.guarded])
         if C:
             f = dict(zip(C, methods_window.global_score(run, p, layer, head, C)))
-            run.remembered[layer, head] = {j: f[j] for j in cut.kept}
+            run.remembered[layer, head] = {j: f[j] for j in [*cut.kept, *cut.guarded]}
 
 
 # ---- when

@@ -53,6 +53,8 @@ def admitted(g, p):
 def until(row, p, run, layer, head, i):
     """Returns the first query that does not see entry i, for any budget. None: admission does not
     limit it."""
+    if i in p["guard"]:
+        return None
     if row.admission == "write-gate":
         g = values(run, layer, head, i)
         run.unsure |= not run.gates.exact and abs(g - p["tau"]) < NEAR

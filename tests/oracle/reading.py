@@ -1,4 +1,4 @@
-"""Which entries a query reads without eviction: quest, seer and seer-oracle in
+"""Which of the cached entries a query reads: quest, seer, seer-oracle and rocket in
 docs/reference/methods.md."""
 import numpy as np
 
@@ -38,13 +38,52 @@ def upper_bounds(q, keys):
     return np.maximum(q * low, q * high).sum(), np.maximum(np.abs(q * low), np.abs(q * high)).sum()
 
 
+def rocket_channels(q, count):
+    """Returns (the channels with the largest mean |q| over the query heads, how far they are from the
+    others relative to the largest). q [heads, D]."""
+    size = np.abs(q).mean(axis=0)
+    order = sorted(range(len(size)), key=lambda c: (-size[c], c))
+    gap = size[order[count - 1]] - size[order[count]] if count < len(size) else np.inf
+    return sorted(order[:count]), gap / size.max()
+
+
+def rocket_logits(q, held, channels):
+    """Returns (logit of each page in each query head [heads, pages], the magnitude of its terms,
+    the divisor of each head). q [heads, D]; held: keys of each page [n, D]."""
+    sign = np.where(q.sum(axis=0) > 0, 1, -1)
+    most = np.array([(keys * sign).max(axis=0) for keys in held])[:, channels]
+    terms = (q * sign)[:, None, channels] * most[None]
+    divisor = np.sqrt(q.shape[1] * np.abs(q[:, channels]).sum(axis=1) / np.abs(q).sum(axis=1))
+    return terms.sum(axis=2), np.abs(terms).sum(axis=2), divisor
+
+
+def rocket_weights(z, lengths):
+    """Returns the weight of one token of each page, averaged over the query heads. z: scaled logits
+    [heads, pages]; lengths: tokens of each page."""
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return (e / (e * lengths).sum(axis=1, keepdims=True)).mean(axis=0)
+
+
+def best_entries(held, score, error, count):
+    """Returns (the `count` entries with the best scores, each that of its page, True if f32 may
+    choose others). Among equal scores the larger position is read."""
+    flat = [(score[b], j, b) for b, page in enumerate(held) for j in page]
+    read = sorted(flat, reverse=True)[:count]
+    entries = {j for _, j, _ in read}
+    some = {b for _, _, b in read}
+    left = [b for b, page in enumerate(held) if not entries >= set(page)]
+    unsure = any(a != b and score[a] - score[b] <= error[a] + error[b] for a in some for b in left)
+    return sorted(entries), unsure
+
+
 class Reader:
     """The value of Session.read for a method. Counts the entries that queries read, and notes when
     f32 may read others."""
 
     def __init__(self, row, prompt):
         self.row, self.p, self.prompt, self.unsure, self.choices = row, row.p, prompt, False, 0
-        self.count = max(1, row.budget // row.p["page"])
+        self.most = row.budget if row.score == "none" else row.p["reads"]
+        self.count = max(1, self.most // row.p["page"])
 
     def __call__(self, run, layer, weights):
         if run.t < self.prompt or layer < self.p["dense"]:
@@ -53,12 +92,18 @@ class Reader:
         for _, head in (x for x in self.row.heads if x[0] == layer):
             entries = sorted(run.alive[layer][head])
             held = pages(entries, self.p["page"])
-            if len(entries) <= self.row.budget or len(held) <= self.count:
+            if len(entries) <= self.most or self.row.read != "rocket" and len(held) <= self.count:
                 continue
             heads = list(methods_window.query_heads(run, head))
+            if self.row.read == "rocket":
+                read, unsure = best_entries(held, *self.rocket(run, layer, head, heads, held), self.most)
+                self.unsure |= unsure
+                self.choices += 1
+                chosen |= {g: read for g in heads}
+                continue
             newest = self.p["local"] if self.row.admission != "all" else 0
             must = forced(held, newest)
-            apart = self.row.read == "quest" and self.p["group"] == "none"
+            apart = self.row.read == "quest" and (self.p["group"] == "none" or self.row.score != "none")
             for group in [[g] for g in heads] if apart else [heads]:
                 bound, error = self.bounds(run, layer, head, group, held, weights)
                 read, unsure = best(bound, error, must, self.count)
@@ -66,6 +111,19 @@ class Reader:
                 self.choices += 1
                 chosen |= {g: sum((held[b] for b in read), []) for g in group}
         return chosen
+
+    def rocket(self, run, layer, head, heads, held):
+        """Returns the weight of a token of each page, and its possible error in f32."""
+        D = run.m.head_dim
+        ratio = max(1, (self.row.budget or 0) / (2 * self.most))
+        share = D * self.p["page"] / ratio if self.row.score != "none" else D
+        count = self.p["channels"] or min(D, max(1, int(share)))
+        q = run.m.rope(run.queries[layer, heads, run.t], run.t)
+        channels, gap = rocket_channels(q, count)
+        self.unsure |= gap < WEIGHT
+        z, size, divisor = rocket_logits(q, [run.keys[layer, head, page] for page in held], channels)
+        w = rocket_weights(z / divisor[:, None], [len(page) for page in held])
+        return w, w * (WEIGHT + BOUND * (size / divisor[:, None]).max()) / 2
 
     def bounds(self, run, layer, head, group, held, weights):
         """Returns the bound of each page, and its possible error in f32."""

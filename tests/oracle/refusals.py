@@ -82,14 +82,15 @@ def combinations(a):
                    "h2o:chunk=-1", "h2o:score=nothing", "h2o:read=nothing", "h2o:allocation=nothing", "window:offset=1",
                    "h2o:variant=book", "h2o:group=max-logits", "snapkv:group=max-logits", "rkv:group=max-logits,support=all", "quest:group=max-logits",
                    "h2o:fold=sum", "snapkv:fold=sum", "gkv:fold=mean", "seer-oracle:dense=-1", "quest:page=0", "random:tau=.5",
-                   "expected-attention:horizon=0", "nothing:sinks=1"):
+                   "expected-attention:horizon=0", "nothing:sinks=1", "h2o:read=quest,positions=cache", "h2o:reads=4", "h2o:read=rocket,channels=17",
+                   "rocketkv:stride=2,order=after", "h2o:protect=prompt", "h2o:protect=sinks:8", "h2o:protect=system"):
         a.refuses(method, 8)
     for method in ("trimkv:offset=4", "trimkv:lookahead=0", "trimkv:tau=.5", "dbtrimkv:floor=2", "trimkv:window=3"):
         a.refuses(method, 8, *retention)
     for method in ("wgkv:local=0", "wgkv:tau=1.5", "wgkv:compare=lt", "wgkv-snapkv:fraction=2", "wgkv:offset=1",
                    "wgkv-quest:every=2"):
         a.refuses(method, 8, *write)
-    for method in ("snapkv:group=max-logits,support=candidates", "tova:group=max-logits,support=candidates", "rkv:variant=code"):
+    for method in ("h2o:read=quest,reads=4", "h2o:read=rocket,channels=16", "rocketkv", "h2o:protect=sinks:7", "snapkv:group=max-logits,support=candidates", "tova:group=max-logits,support=candidates", "rkv:variant=code"):
         a.accepts(method, 8)
     a.accepts("trimkv:allocation=global", 8, *retention)
     a.accepts("h2o:score=retention,allocation=global", 8, *retention)

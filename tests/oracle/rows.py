@@ -1,6 +1,8 @@
 """The methods (presets) of docs/reference/methods.md: their parts, published numbers, and the
 numbers for a budget."""
 
+import math
+
 # name: (admission, score, allocation, trigger, read)
 ROWS = {
     "full": ("all", "none", "uniform", "none", "all"),
@@ -27,6 +29,7 @@ ROWS = {
     "wgkv-snapkv": ("write-gate", "window-attention", "global", "fraction", "all"),
     "wgkv-quest": ("write-gate", "none", "uniform", "none", "quest"),
     "quest": ("all", "none", "uniform", "none", "quest"),
+    "rocketkv": ("all", "window-attention", "uniform", "prompt", "rocket"),
     "seer": ("all", "none", "uniform", "none", "seer"),
     "seer-oracle": ("all", "none", "uniform", "none", "seer-oracle"),
     "duo": ("duo", "none", "uniform", "none", "all"),
@@ -42,13 +45,14 @@ NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-
 READS_ONLY = "quest", "seer", "seer-oracle", "wgkv-quest"
 NO_BUDGET = "full", "duo"
 ORACLES = "mass-greedy", "next-topk"
-LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] != "none"]
+ONCE = [m for m, parts in ROWS.items() if parts[3] == "prompt"]  # evict only after the prompt
+LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] not in ("none", "prompt")]
 PYRAMID = "pyramid", "adaptive-pyramid"
 ADAPTIVE = "adaptive", "adaptive-pyramid"
 
 # Published values; windows and intervals that do not fit are reduced.
 WINDOW = {"snapkv": 32, "scissorhands": 400, "pyramidkv": 8, "adakv": 32, "ada-pyramidkv": 32, "cake": 32, "rkv": 8,
-          "morphkv": 200, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256}
+          "morphkv": 200, "gkv": 16, "snapkv-global": 16, "wgkv-snapkv": 256, "rocketkv": 32}
 EVERY = {"rkv": 128, "gkv": 128, "snapkv-global": 128}
 SINKS = {"window": 4, "local": 128, "expected-attention": 4}
 LOCAL = 256
@@ -61,6 +65,7 @@ PUBLISHED = {
     "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
     "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
+    "rocketkv": {"pool": 63, "group": "sum", "dense": 0, "channels": 0},
     "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
     "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0.01, "floor": 0.2},
@@ -71,7 +76,8 @@ CODE = {"window": {"positions": "cache"},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
-           "tie": "newer", "stride": 0, "slots": "time", "divide": "none"}
+           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "protect": "none",
+           "channels": 0}
 # With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
@@ -82,9 +88,15 @@ GROUPED = ("h2o", "snapkv", "tova", "pyramidkv", "adakv", "ada-pyramidkv", "rkv"
 SHARES = "rkv", "morphkv", "wgkv-snapkv"  # of these, the methods whose weights are shares within the candidates
 
 
-def numbers(name, budget, given):
+def guarded(text, prompt):
+    """Returns the positions that `protect` names: terms `prompt` and `sinks:N`, joined by +."""
+    lengths = [prompt if term == "prompt" else int(term.removeprefix("sinks:")) for term in text.split("+") if term != "none"]
+    return frozenset(range(max(lengths, default=0)))
+
+
+def numbers(name, budget, given, prompt=0):
     """Returns the effective numbers of a method: published values, reduced to the budget, unless
-    given. budget None: no budget."""
+    given. budget None: no budget. prompt: its length, which `protect` needs."""
     given = dict(given)
     code = CODE.get(name, {}) if given.pop("variant", "paper") == "code" else {}
     p = NEUTRAL | SCORE_NUMBERS.get(given.get("score"), {}) | PUBLISHED.get(name, {})
@@ -93,14 +105,17 @@ def numbers(name, budget, given):
     if budget is not None:
         reduce(name, p, budget)
     p = p | code | given
+    if given.get("read", ROWS[name][4]) != "all" and ROWS[name][1] != "none":
+        reads_of_cached(given.get("read", ROWS[name][4]), p, budget)
     if "local" in p and ROWS[name][3] != "none" and budget is None:
         p["recent"] = p["local"]
     if budget is None or ROWS[name][3] == "none" and name != "local":
         return p
+    left = budget - p["sinks"] - len([i for i in guarded(p["protect"], prompt) if i >= p["sinks"]])
     if "recent" not in given:
-        p["recent"] = min(derived_recent(name, p, budget), max(0, budget - p["sinks"] - p["every"] + 1))
+        p["recent"] = min(derived_recent(name, p, budget), max(0, left - p["every"] + 1))
     if "every" not in given:
-        p["every"] = max(1, min(p["every"], budget - p["sinks"] - max(1, p["recent"]) + 1))
+        p["every"] = max(1, min(p["every"], left - max(1, p["recent"]) + 1))
     return p
 
 
@@ -117,9 +132,22 @@ def reduce(name, p, budget):
         p["sinks"] = min(SINKS[name], budget // 4)
 
 
-def fits(p, budget):
+def reads_of_cached(read, p, budget):
+    """Sets the numbers of a method that evicts and reads pages: entries to read, and the pages."""
+    ours = budget and max(1, budget // 8 if read == "rocket" else budget // 2)
+    p.setdefault("reads", ours)
+    p.setdefault("dense", 0)
+    if read == "rocket":
+        ratio = max(1, (budget or 0) / (2 * p["reads"]))
+        p.setdefault("page", math.ceil(math.sqrt(ratio)) if math.ceil(math.sqrt(ratio)) <= ratio else 1)
+        p.setdefault("channels", 0)
+    p.setdefault("page", 16 if read == "quest" else 64)
+
+
+def fits(p, budget, prompt=0):
     """The new entry needs a place even if it is not protected."""
-    return budget is None or p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
+    more = len([i for i in guarded(p["protect"], prompt) if i >= p["sinks"]])
+    return budget is None or more + p["sinks"] + max(1, p["recent"]) + p["every"] - 1 <= budget
 
 
 def derived_recent(name, p, budget):
@@ -138,11 +166,12 @@ def derived_recent(name, p, budget):
 
 class Row:
     """A method applied to some heads: name, numbers, budget, [(layer, head)], and the distributed
-    shares."""
+    shares. guard: positions that it never evicts, besides its sinks and recent entries."""
 
-    def __init__(self, name, budget, given, heads):
+    def __init__(self, name, budget, given, heads, prompt=0):
         self.name, self.budget, self.heads = name, budget, heads
-        self.p = numbers(name, budget, given)
+        self.p = numbers(name, budget, given, prompt)
+        self.p["guard"] = guarded(self.p["protect"], prompt)
         self.admission, self.score, self.allocation, self.trigger, self.read = ROWS[name]
         self.score = given.get("score", self.score)
         self.allocation = given.get("allocation", self.allocation)

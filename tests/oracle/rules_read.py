@@ -42,6 +42,21 @@ def quest_reads_to_budget(q, keys, page, budget, recent):
     return reads[:room] + list(range(rest, n))
 
 
+# ---- RocketKV
+
+def rocket_numbers(tokens, budget, new, dim):
+    """Returns the numbers of the published code for a token budget. tokens: of the prompt and the
+    answer; new: of the answer; dim: channels of a key."""
+    c = max(1.0, tokens / budget)
+    exponent = min(0.2 + math.log2(c) * 0.06, 0.8)
+    capacity = max(int(tokens / c ** exponent), min(2 * new, tokens))
+    ratio = max(1.0, capacity / budget)
+    page = math.ceil(math.sqrt(ratio))
+    page = page if page <= ratio else 1
+    return {"capacity": capacity, "prompt": capacity - new, "reads": budget // 2, "ratio": ratio, "page": page,
+            "channels": int(dim * page / ratio)}
+
+
 # ---- SeerAttention-R
 
 def rotate(x, position, base):

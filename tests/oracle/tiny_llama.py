@@ -159,7 +159,7 @@ class Session:
 
     For the methods, all computed data are stored: rows[layer][g][t] is the attention row of query t
     over all positions (0 for entries that it did not see), scaled their logits (-inf for these),
-    seen[layer][head][t] the number of entries seen, keys[layer][head][j] the key as stored,
+    seen[layer][head][t] the number of entries read, keys[layer][head][j] the key as stored,
     queries[layer][g][t] the query before rotation, raw_keys the keys before rotation, values, and
     inputs[layer][t] the inputs of the projections. unsure, remembered and slots are state of
     methods between evictions.
@@ -238,8 +238,11 @@ class Session:
         for g, head in enumerate(heads):
             seen, a = self.visible(layer, head), weights[g]
             if g in chosen:
-                a = np.where(np.isin(seen, chosen[g]), a, 0)
+                read = np.isin(seen, chosen[g])
+                a = np.where(read, a, 0)
                 a = a / a.sum()
+                logits[g] = np.where(read, logits[g], -np.inf)
+                self.seen[layer, head, t] = len(chosen[g])  # equal in all query heads of the head
             self.rows[layer, g, t, seen] = a
             self.scaled[layer, g, t, seen] = logits[g]
             out[g] = a @ self.cache_v[layer, head, seen]
