@@ -10,10 +10,9 @@
 #include "base/replace.h"
 #include "base/table_seal.h"
 #include "cli/commands.h"
-#include "cli/folders.h"
+#include "cli/models.h"
 #include "engine/experiment/needle.h"
 #include "cli/watcher.h"
-#include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
 
 enum { MOST_LENGTH = 1 << 20 };
@@ -33,20 +32,12 @@ struct request {
 
 static int open_tokenizer(struct request *q, struct kvf_diag *d)
 {
-    struct buf path = {0};
     if (!q->tokens)
         return KVF_OK;
-    int err = q->model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
-    if (!err)
-        err = model_file_open(q->model ? q->model : path.data, &q->gguf, d);
-    if (!err)
-        err = tokenizer_create_as(q->gguf, q->pre, &q->tokenizer, d);
+    int err = model_tokenizer(q->model, q->pre, "give -m MODEL.gguf, or --words N", &q->gguf,
+                              &q->tokenizer, d);
     if (err && err != KVF_E_ARG && !q->model)
-        err = kvf_fail(d, err,
-                       "--tokens: the default model is not at %s; run ./setup.sh, give "
-                       "-m MODEL.gguf, or --words N",
-                       path.data ? path.data : "~/.cache/kvfate");
-    buf_finish(&path);
+        kvf_diag_prefix(d, "--tokens");
     return err;
 }
 

@@ -32,6 +32,7 @@ FILES = [
     'kvfate corpus survival full.kvf h2o.kvf --shard 1/2 --state one.state',
     'kvfate corpus survival full.kvf h2o.kvf --shard 2/2 --state two.state',
     'mkdir results',
+    '''printf '{"text": "Once upon a time"}\\n' > lines.jsonl''',
 ]
 TORCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'data/recipes/trimkv_weights.pth')
 # Replacements for single examples: other traces under the names that all examples use.
