@@ -10,10 +10,9 @@
 #include "base/replace.h"
 #include "base/table_seal.h"
 #include "cli/commands.h"
-#include "cli/model_list.h"
+#include "cli/models.h"
 #include "engine/experiment/needle.h"
 #include "cli/watcher.h"
-#include "engine/model/model_file.h"
 #include "engine/model/tokenizer.h"
 
 enum { MOST_LENGTH = 1 << 20 };
@@ -33,15 +32,11 @@ struct request {
 
 static int open_tokenizer(struct request *q, struct kvf_diag *d)
 {
-    struct buf path = {0};
     if (!q->tokens)
         return KVF_OK;
-    int err = model_path(q->model, &path, d);
-    if (!err)
-        err = model_file_open(path.data, &q->gguf, d);
-    if (!err)
-        err = tokenizer_create_as(q->gguf, q->pre, &q->tokenizer, d);
-    buf_finish(&path);
+    int err = model_tokenizer(q->model, q->pre, &q->gguf, &q->tokenizer, d);
+    if (err && err != KVF_E_ARG && !q->model)
+        kvf_diag_prefix(d, "--tokens");
     return err;
 }
 

@@ -87,27 +87,72 @@ static int parse_messages(struct jsonl_line *x, const char *s, size_t n, struct 
     return KVF_OK;
 }
 
+/* Joins a context, or a text, and the question that follows it. Returns KVF_OK, KVF_E_FORMAT or
+ * KVF_E_NOMEM. */
+static int parse_question(struct jsonl_line *x, struct kvf_diag *d)
+{
+    const struct json *context = json_get(x->root, "context"), *join = json_get(x->root, "join");
+    const char *question = json_str(json_get(x->root, "question"), "");
+    const char *between = json_str(join, join ? NULL : "\n\n");
+    struct buf joined = {0};
+    if (!json_get(x->root, "question") && (context || join))
+        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" requires \"question\"",
+                        context ? "context" : "join");
+    if (!json_get(x->root, "question"))
+        return KVF_OK;
+    if (!question[0])
+        return kvf_fail(d, KVF_E_FORMAT, "\"question\" is no text, or an empty one");
+    if (!context && !x->text)
+        return kvf_fail(d, KVF_E_FORMAT, "\"question\" requires \"context\" or \"text\"");
+    if (!between || (join && !context))
+        return kvf_fail(d, KVF_E_FORMAT, "\"join\" %s",
+                        between ? "requires \"context\"" : "is no text");
+    if (context)
+        buf_printf(&joined, "%s%s%s", x->prompt, between, question);
+    else
+        buf_printf(&joined, "%s%s", x->text, question);
+    x->joined = joined.err ? NULL : mem_strdup(joined.data);
+    buf_finish(&joined);
+    *(context ? &x->prompt : &x->text) = x->joined;
+    return x->joined ? KVF_OK : KVF_E_NOMEM;
+}
+
 static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
-    static const char *const kinds[] = {"prompt", "text", "messages"};
-    const struct json *found[3];
+    static const char *const kinds[] = {"prompt", "text", "context", "messages"};
+    enum { TEXTS = 3, MESSAGES = 3, KINDS = 4 };
+    const struct json *found[KINDS];
     int some = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KINDS; i++) {
         found[i] = json_get(x->root, kinds[i]);
         some += found[i] != NULL;
     }
     if (some != 1)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "expected one of \"prompt\", \"messages\" and \"text\", and there %s",
+                        "expected one of \"prompt\", \"messages\", \"text\" and \"context\", and "
+                        "there %s",
                         some ? "are several" : "is none");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TEXTS; i++)
         if (found[i] && !json_str(found[i], NULL))
             return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no text", kinds[i]);
-    x->prompt = json_str(found[0], NULL);
+    x->prompt = json_str(found[0] ? found[0] : found[2], NULL);
     x->text = json_str(found[1], NULL);
-    if (!found[2] && json_get(x->root, "tools"))
+    if (!found[MESSAGES] && json_get(x->root, "tools"))
         return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
-    return found[2] ? parse_messages(x, s, n, d) : KVF_OK;
+    int err = found[MESSAGES] ? parse_messages(x, s, n, d) : KVF_OK;
+    return err ? err : parse_question(x, d);
+}
+
+static int parse_answer_prefix(struct jsonl_line *x, struct kvf_diag *d)
+{
+    const struct json *member = json_get(x->root, "answer_prefix");
+    const struct json *task = json_get(x->root, "task");
+    x->answer_prefix = json_str(member, NULL);
+    if (member && !x->answer_prefix)
+        return kvf_fail(d, KVF_E_FORMAT, "\"answer_prefix\" is no text");
+    if (task && !json_is_object(task))
+        return kvf_fail(d, KVF_E_FORMAT, "\"task\" is no object");
+    return KVF_OK;
 }
 
 /* Checks the texts of "until". */
@@ -131,7 +176,7 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
         return KVF_OK;
     if (!x->continuation || !x->continuation[0])
         return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" is no text, or an empty one");
-    if (!x->text || x->n >= 0 || x->seed >= 0 || x->until)
+    if (!x->text || x->joined || x->answer_prefix || x->n >= 0 || x->seed >= 0 || x->until)
         return kvf_fail(d, KVF_E_FORMAT,
                         "\"continuation\" goes with \"text\" and \"id\" alone: nothing is sampled");
     return KVF_OK;
@@ -139,8 +184,9 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
 
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
-    static const char *const known[] = {"id", "prompt", "messages", "tools",       "text",
-                                        "n",  "seed",   "until",    "continuation"};
+    static const char *const known[] = {
+        "id",           "prompt",  "messages", "tools", "text",          "n",   "seed", "until",
+        "continuation", "context", "question", "join",  "answer_prefix", "task"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
     for (const struct json *m = json_first(root); m; m = json_next(m)) {
@@ -150,7 +196,8 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
         if (!found)
             return kvf_fail(d, KVF_E_FORMAT,
                             "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
-                            "n, seed, until and continuation",
+                            "n, seed, until, continuation, context, question, join, answer_prefix "
+                            "and task",
                             json_key(m));
     }
     return KVF_OK;
@@ -169,6 +216,8 @@ static int parse_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_
         err = parse_number(x->root, "n", MOST_TOKENS, &x->n, d);
     if (!err)
         err = parse_number(x->root, "seed", MOST_SEED, &x->seed, d);
+    if (!err)
+        err = parse_answer_prefix(x, d);
     if (!err)
         err = parse_until(x, d);
     return err ? err : parse_continuation(x, d);
@@ -308,6 +357,7 @@ void jsonl_close(struct jsonl *b)
     for (size_t i = 0; i < b->n_lines; i++) {
         json_free(b->line[i].root);
         mem_free(b->line[i].messages);
+        mem_free(b->line[i].joined);
     }
     mem_free(b->line);
     b->line = NULL;

@@ -2,10 +2,14 @@
  * its lines.
  *
  * A line has one of three members: "prompt" is a user message as with -p, "messages" (with
- * optional "tools") is a chat as with --chat, and "text" is a text as with --raw -p. A line may
- * also have "id", "n" (-n), "seed" (--seed), and "until", an array of texts before which the
- * answer ends. A "text" may have a "continuation". Its tokens are fed instead of an answer, and
- * the result is their log-likelihood.
+ * optional "tools") is a chat as with --chat, and "text" is a text as with --raw -p. Instead of
+ * "prompt", a line may have "context" and "question". The text "join" is between them, by default
+ * an empty line. A "text" may have a "question" too, which follows it at once.
+ *
+ * A line may also have "id", "n" (-n), "seed" (--seed), "answer_prefix", with which the answer
+ * begins, and "until", an array of texts before which the answer ends. A "text" may have a
+ * "continuation". Its tokens are fed instead of an answer, and the result is their log-likelihood.
+ * "task" is an object for `kvfate score`, which has no effect here.
  *
  * All lines are checked before the first one is run. The id names the answer or the trace of a
  * line. Without an id, it is the line number with at least six digits.
@@ -28,6 +32,8 @@ struct jsonl_line {
     struct json *root;         /* owned; the pointers below are borrowed from it */
     const char *prompt, *text; /* exactly one of prompt, text and messages is not NULL */
     char *messages;            /* owned copy of the line if it has "messages"; otherwise NULL */
+    char *joined;              /* owned: the prompt or text with its question; or NULL */
+    const char *answer_prefix; /* beginning of the answer; or NULL */
     /* continuation of `text` that is scored instead of an answer; or NULL */
     const char *continuation;
     const struct json *until; /* array of texts that end the answer; or NULL */

@@ -12,6 +12,7 @@
 #include "cli/watcher.h"
 #include "engine/device/devices.h"
 #include "engine/model/gguf.h"
+#include "engine/model/model_file.h"
 #include "engine/train/learner.h"
 
 /* Sets the backend and the device that --device selects on this machine. */
@@ -71,6 +72,19 @@ static void note_pre(const struct engine *e)
     if (pre)
         fprintf(stderr, "note: %s names no pre-tokenizer; its vocabulary is that of --pre %.*s\n",
                 gguf_path(e->gguf), (int)n, pre);
+}
+
+int model_tokenizer(const char *model, const char *pre, struct gguf **ret_gguf,
+                    struct tokenizer **ret_tokenizer, struct kvf_diag *d)
+{
+    struct buf path = {0};
+    int err = model_path(model, &path, d);
+    if (!err)
+        err = model_file_open(path.data, ret_gguf, d);
+    if (!err)
+        err = tokenizer_create_as(*ret_gguf, pre, ret_tokenizer, d);
+    buf_finish(&path);
+    return err;
 }
 
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,

@@ -11,6 +11,11 @@ struct execution;
  * standard error. Returns KVF_OK or an error with a sentence. */
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d);
+/* Opens the vocabulary of a model, without its weights; NULL opens the default model. pre: as in
+ * tokenizer_create_as(). The caller owns both results, also after an error. Returns KVF_OK or an
+ * error with a sentence. */
+int model_tokenizer(const char *model, const char *pre, struct gguf **ret_gguf,
+                    struct tokenizer **ret_tokenizer, struct kvf_diag *d);
 /* Chooses the device and precision that compute derivatives, from --device and --exact. Sets `how`
  * to the CPU and exact arithmetic, with which the model is opened for all other decoding. Returns
  * KVF_OK, or KVF_E_BACKEND with a sentence. */

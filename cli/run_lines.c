@@ -119,6 +119,7 @@ static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag 
     p->given = x->prompt ? x->prompt : x->text;
     p->raw = x->text != NULL;
     p->messages = x->messages;
+    p->reply = x->answer_prefix;
     u->until = x->until;
     u->scores = x->continuation != NULL;
     return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);

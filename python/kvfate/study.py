@@ -16,7 +16,7 @@ from .study_page import write_page
 
 
 SUM = "sha256"  # the name of a file in a folder of tasks
-PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking", "truncated")  # what study.tsv tells of each job
+PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking", "truncated", "benchmark", "scorer", "prompts")  # what study.tsv tells of each job
 
 
 def _call(words, ranks=1):

@@ -27,7 +27,7 @@ def _table(names, rows):
 
 def _facts(head):
     known = dict(line[2:].split(": ", 1) for line in head if ": " in line)
-    return "; ".join("%s: %s" % (k, known[k]) for k in ("model", "model_hash", "precision", "kv_type", "interval", "ranking") if k in known), known
+    return "; ".join("%s: %s" % (k, known[k]) for k in ("model", "model_hash", "precision", "kv_type", "interval", "ranking", "benchmark", "scorer", "prompts") if k in known), known
 
 
 def _section(study, job, rows_of):

@@ -4,6 +4,7 @@ import os
 import re
 from typing import NamedTuple, Optional
 
+from . import score
 from .commands import Usage
 from .errors import Error, regular
 from .scorers import LENGTHS
@@ -16,6 +17,7 @@ TEXTS = {
     "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
                 "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None)},
     "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0)},
+    "benchmark": {"data": (list, ...), "count": (int, None)},
     "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
     "claims": {"data": (list, ...), "docs": (int, 2), "tokens": (int, 1024), "budget": (int, 64), "needles": (int, 8), "short": (int, None),
                "queries": (str, None), "write_gates": (str, None), "null_model": (str, None), "null_gates": (str, None), "null_write_gates": (str, None),
@@ -41,12 +43,19 @@ class Text(NamedTuple):
     values: dict
 
     @property
+    def lines(self):
+        """The lines of `kvfate tasks` of a benchmark."""
+        return score.lines(tuple(self.values["data"]), self.values["count"])
+
+    @property
     def count(self):
-        return self.values["docs" if "docs" in self.values else "count"]
+        return len(self.lines) if self.kind == "benchmark" else self.values["docs" if "docs" in self.values else "count"]
 
     @property
     def prompt(self):
         """Tokens of a prompt; of questions, whose lengths differ, about so many."""
+        if self.kind == "benchmark":
+            return sum(x["task"].get("prompt_tokens", QUESTION) for x in self.lines) / self.count
         return self.values.get("prompt_tokens", self.values.get("tokens", QUESTION))
 
     @property
@@ -54,7 +63,7 @@ class Text(NamedTuple):
         """How often a prompt is read; methods and budgets share it, but for those that read it in their own way."""
         if self.kind == "claims":
             return CLAIMS
-        return 1 if self.kind in SHARED else self.values.get("samples", CHOICES)
+        return 1 if self.kind in (*SHARED, "benchmark") else self.values.get("samples", CHOICES)
 
     @property
     def steps(self):
@@ -63,6 +72,8 @@ class Text(NamedTuple):
             return self.values["score_tokens"]
         if self.kind == "mathematics":
             return self.values["most_tokens"] * self.values["samples"]
+        if self.kind == "benchmark":
+            return sum(x["n"] for x in self.lines) / self.count
         if self.kind == "choices":
             return CHOICES * 4
         if self.kind == "claims":

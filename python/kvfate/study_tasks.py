@@ -1,4 +1,4 @@
-"""Tasks of a study whose answers are generated, or chosen by log-likelihood: mathematics and choices (docs/guide/study.md).
+"""Tasks of a study whose answers are generated, or chosen by log-likelihood: mathematics, choices and benchmarks (docs/guide/study.md).
 
 What the model said is kept line by line in a file of states as it is said, so that the same call goes on where one was stopped, and is scored when
 all of it is there: the same answers give the same bytes, whoever made them."""
@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 
-from . import files, program, scorers
+from . import files, program, score, scorers
 from .errors import Error, regular
 from .study_cost import file_of
 
@@ -54,6 +54,8 @@ def _item(kind, where, line):
 def items(job):
     """The tasks of a job: drawn by its seed from all of the data; seed 0 takes the first ones."""
     x = job.text
+    if x.kind == "benchmark":
+        return random.Random(job.seed).sample(score.lines(tuple(x.values["data"])), x.count) if job.seed else x.lines
     found = [_item(x.kind, "%s: line %d" % (path, i), line) for path in x.values["data"] for i, line in _lines(path)]
     if len(found) < x.count:
         raise Error("the data of %s have %d tasks, and %d are asked for" % (x.name, len(found), x.count))
@@ -73,6 +75,8 @@ def cells(plan):
 def _requests(job, found):
     """{id: a line of `kvfate generate --jsonl`}."""
     x, lines = job.text.values, {}
+    if job.text.kind == "benchmark":
+        return {"%d-0" % i: {k: v for k, v in line.items() if k not in ("id", "task")} for i, line in enumerate(found)}
     for i, (question, choices, _) in enumerate(found):
         if choices:
             for k, choice in enumerate(choices):
@@ -165,8 +169,10 @@ def _name(job, plan, found):
 
 
 def _right(job, found, said, cell):
-    """For each task how many of its samples are right."""
+    """Returns for each task how many of its samples are right; for a benchmark its score."""
     x, rights = job.text.values, []
+    if job.text.kind == "benchmark":
+        return [score.of(said[cell + ("%d-0" % i,)], line["task"]) for i, line in enumerate(found)]
     for i, (_, choices, answer) in enumerate(found):
         if choices:
             told = [said[cell + ("%d-%d" % (i, k),)] for k in range(len(choices))]
@@ -178,9 +184,13 @@ def _right(job, found, said, cell):
 
 
 def held(job, found, said, cell):
-    """Of right answers the mean of entries in the cache at the end over tokens fed: the token retention ratio of G-KV's figure 6.  NaN where none is
-    right."""
+    """Returns the mean over right answers of entries in the cache at the end over tokens fed: the token retention ratio of G-KV's figure 6.  Answers
+    of a benchmark count if their score is above 0.  NaN if no answer counts."""
     right = []
+    if job.text.kind == "benchmark":
+        scores = zip(_right(job, found, said, cell), (said[cell + ("%d-0" % i,)] for i in range(len(found))))
+        right = [x["entries"] / max(1, x["prompt_tokens"] + x["tokens"] - 1) for value, x in scores if value > 0 and "entries" in x]
+        return sum(right) / len(right) if right else math.nan
     for i, (_, choices, answer) in enumerate(found):
         for k in range(0 if choices else job.text.values["samples"]):
             x = said[cell + ("%d-%d" % (i, k),)]
@@ -197,7 +207,9 @@ def cut(said):
 
 
 def floor(found):
-    """What needs no question: a choice drawn at random, or the one number that is right most often."""
+    """Returns the score of guessing: a choice drawn at random, or the number that is right most often; for a benchmark the mean of "chance"."""
+    if isinstance(found[0], dict):
+        return sum(line["task"].get("chance", 0.0) for line in found) / len(found)
     if found[0][1]:
         return scorers.chance_of_choices([len(choices) for _, choices, _ in found])
     return scorers.constant_answer([scorers.final_number(answer) for _, _, answer in found])
@@ -232,8 +244,19 @@ def rows(job, plan, found, said):
     cuts = [(x[names.index("answers")], x[names.index("answers_cut")]) for x in out]
     total = sum(c for _, c in cuts if c == c)
     told = [("truncated", "%d of %d answers reached the length limit" % (total, sum(n for n, c in cuts if c == c)))] if total else []
-    return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking), *told], \
+    return [("model", job.model.name), ("text", job.text.name), ("kind", job.text.kind), ("interval", "95 %, Wilson"), ("ranking", ranking), *told, *_benchmark(job, found)], \
         names + ["pass_%d" % k for k in ks], out
+
+
+def _benchmark(job, found):
+    """Returns the metadata of a benchmark: its name, its scorers, and how many prompts were truncated."""
+    if job.text.kind != "benchmark":
+        return []
+    tasks = [line["task"] for line in found]
+    cut_prompts = sum(bool(t.get("truncated")) for t in tasks)
+    name = ":".join(filter(None, (str(tasks[0].get("benchmark", "")), str(tasks[0].get("name", "")))))
+    return [("benchmark", name), ("scorer", ", ".join(sorted({t["scorer"] for t in tasks}))),
+            ("prompts", "%d of %d prompts lost their middle; %d to %d tokens" % (cut_prompts, len(tasks), *(f(t.get("prompt_tokens", 0) for t in tasks) for f in (min, max))))]
 
 
 def _shown(value):
@@ -246,7 +269,8 @@ def write(path, job, plan, found, said):
     files.write(path, files.sealed(head + "".join("\t".join(map(_shown, r)) + "\n" for r in body)))
     for key, value in meta:
         if key == "truncated":
-            print("note: %s: %s (most_tokens = %d)" % (job.name, value, job.text.values["most_tokens"]), file=sys.stderr)
+            limit = "" if job.text.kind == "benchmark" else " (most_tokens = %d)" % job.text.values["most_tokens"]
+            print("note: %s: %s%s" % (job.name, value, limit), file=sys.stderr)
 
 
 def run(job, plan, at, ranks=1, shard=None):

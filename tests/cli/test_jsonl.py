@@ -218,6 +218,20 @@ batch("messages with tools", lines("tools.jsonl", {"messages": MESSAGES, "tools"
 for name, data, word in (("UTF-16", GOOD.decode().encode("utf-16"), "UTF-16"), ("gzip", gzip.compress(GOOD), "gzip"), ("a zip", b"PK\3\4" + bytes(30), "zip")):
     s.refused(name, ["run", "--jsonl", s.file("bad.jsonl", data), *HOW, "-o", s.path("none")], 1, "bad.jsonl", word)
 
+# A prompt in two parts, and the beginning of the answer.
+def told(*objects):
+    r = s.run(["generate", "--jsonl", lines("parts.jsonl", *({"id": f"x{i}", "n": 6, **x} for i, x in enumerate(objects))), *HOW, "--json"])
+    s.check("two parts", r.returncode == 0, r.stderr)
+    return [{k: x[k] for k in ("prompt_tokens", "text")} for x in map(json.loads, r.stdout.splitlines())]
+
+
+for a, b in (({"context": "the red hat", "question": "who?"}, {"prompt": "the red hat\n\nwho?"}), ({"context": "the red hat", "join": "", "question": " who?"}, {"prompt": "the red hat who?"}),
+             ({"text": "the red hat", "question": " who?"}, {"text": "the red hat who?"}), ({"text": "the red", "question": " hat", "answer_prefix": " who?"}, {"text": "the red hat who?"}),
+             ({"prompt": "the red hat", "task": {"answers": ["x"]}}, {"prompt": "the red hat"})):
+    s.check(f"{a} is {b}", told(a) == told(b), told(a), told(b))
+short, long = told({"prompt": "the red hat"}, {"prompt": "the red hat", "answer_prefix": "the red hat"})
+s.check("the answer prefix follows the template", long["prompt_tokens"] > short["prompt_tokens"] + 2, short, long)
+
 # Lines that are rejected before the first run.
 for name, line, *words in (
         ("no JSON", b"{prompt", "line 2"), ("cut off", b'{"prompt":"x"', "line 2"), ("two values", b'{"prompt":"x"} {"prompt":"y"}', "line 2"),
@@ -235,6 +249,11 @@ for name, line, *words in (
         ("tools without messages", b'{"prompt":"x","tools":[]}', "tools", "messages"), ("tools that are none", b'{"messages":[{"role":"user"}],"tools":{}}', "tools", "array"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is no whole'),
         ("half an n", b'{"prompt":"x","n":1.5}', '"n" is no whole'), ("n as text", b'{"prompt":"x","n":"3"}', '"n" is no whole'),
         ("a large n", b'{"prompt":"x","n":16777217}', '"n" is no whole'), ("a seed below 0", b'{"prompt":"x","seed":-2}', '"seed" is no whole'),
+        ("a context without a question", b'{"context":"x"}', '"context" requires "question"'), ("an empty question", b'{"context":"x","question":""}', '"question"', "empty"),
+        ("a question without a context", b'{"prompt":"x","question":"y"}', '"question" requires'), ("a join of a text", b'{"text":"x","question":"y","join":""}', '"join" requires'),
+        ("a join without a question", b'{"prompt":"x","join":""}', '"join" requires'), ("a join that is none", b'{"context":"x","question":"y","join":3}', '"join" is no text'),
+        ("a prefix that is none", b'{"prompt":"x","answer_prefix":3}', '"answer_prefix" is no text'), ("a task that is none", b'{"prompt":"x","task":"y"}', '"task" is no object'),
+        ("a continuation of a question", b'{"text":"x","question":"y","continuation":"z"}', '"continuation" goes with'),
         ("NUL", b'{"text":"a\\u0000b"}', "NUL"), ("bad UTF-8", b'{"text":"\xff"}', "line 2"), ("over 16 MiB", b'{"text":"' + b"x" * (16 << 20) + b'"}', "16 MiB")):
     bad = s.file("bad.jsonl", GOOD + line + b"\n" + GOOD.replace(b'"a"', b'"z"'))
     s.refused(name, ["run", "--jsonl", bad, *HOW, "-o", s.path("none")], 1, "bad.jsonl: line 2", *words)

@@ -38,6 +38,12 @@ with open("plan.toml", "w", encoding="utf-8") as f:
             "docs = 2\nprompt_tokens = 60\nscore_tokens = 10\n")
 with open("prompts.jsonl", "w", encoding="utf-8") as f:
     f.writelines(json.dumps({"id": f"p{i}", "text": p}) + "\n" for i, p in enumerate(("Once upon a time", "The dog ran")))
+with open("gsm.jsonl", "w", encoding="utf-8") as f:
+    f.writelines(json.dumps({"question": f"Lily has {i} balls. How many?", "answer": f"#### {i}"}) + "\n" for i in (2, 3))
+with open("lines.jsonl", "w", encoding="utf-8") as f:
+    f.writelines(json.dumps({"text": t}) + "\n" for t in ("Once upon a time", "The dog ran"))
+with open("answers.jsonl", "w", encoding="utf-8") as f:
+    f.writelines(json.dumps({"id": f"gsm8k-0000{i}", "text": "#### 2"}) + "\n" for i in (0, 1))
 for seed, name in enumerate(("rg", "others")):
     subprocess.run([sys.executable, os.path.join(DATA, "make_gates.py"), *f"--layout rg --layers {LAYERS} --heads {HEADS} --kv-heads {KV} --head-dim 8 "
                     f"--d-model {DIM} --hidden 8 --seed {seed} -o {name}.safetensors".split()], check=True)
@@ -65,6 +71,10 @@ LINES = {
     "models": ["models", f"models {MODEL}", f"models {MODEL} --json"],
     "study": ["study plan.toml --plan", "study plan.toml"],
     "needle": [f"needle -m {MODEL} --tokens 200 --keys 2 -n 2 -o task"],
+    "quiz": ["quiz -n 4 -o quiz.jsonl"],
+    "tasks": [f"tasks gsm8k gsm.jsonl -m {MODEL} -o gsm-tasks.jsonl"],
+    "score": ["score gsm-tasks.jsonl answers.jsonl -o scores.tsv", "score gsm-tasks.jsonl answers.jsonl"],
+    "tokenize": [f"tokenize -m {MODEL} lines.jsonl"],
     "causal": [f"causal -m {MODEL} --raw task-0.json task-1.json -o causal.tsv"],
     "info": ["info h2o.kvf", "info h2o.kvf --json", "info own.safetensors"],
     "verify": ["verify h2o.kvf --full"],

@@ -48,6 +48,11 @@ def inputs(bed):
     spans = [{"name": name, "useful": name == "needle", "start": a, "end": b} for name, a, b in (("needle", 4, 30), ("question", 53, 63))]
     with open(bed.path("q.json"), "w") as f:
         json.dump({"reply": {"text": " It was the camel.", "values": [[8, 17]]}, "spans": spans}, f)
+    with open(bed.path("gsm.jsonl"), "w") as f:
+        f.write(json.dumps({"question": "How many?", "answer": "#### 2"}) + "\n")
+    with open(bed.path("x.answers"), "w") as f:
+        f.write(json.dumps({"id": "gsm8k-00000", "text": "#### 2"}) + "\n")
+    bed.kvfate("tasks", "gsm8k", "gsm.jsonl", "-m", "m.gguf", "-o", "x.tasks")
     run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24"]
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
     bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
@@ -78,6 +83,8 @@ LIST = {
     "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
     "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
     "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "tasks": ([["tasks", "gsm8k", "gsm.jsonl", "-m", "m.gguf", "-o", "x.jsonl"]], ["x.jsonl"]),
+    "score": ([["score", "x.tasks", "x.answers", "-o", "x.tsv"]], ["x.tsv"]),
     "gates": ([["gates", "convert", "g.pth", "--overwrite", "-o", "x.safetensors"]], ["x.safetensors"]),
     "quiz": ([["quiz", "-n", "50", "-o", "x.jsonl"]], ["x.jsonl"]),
     "export": ([["export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),

@@ -32,6 +32,8 @@ FILES = [
     'kvfate corpus survival full.kvf h2o.kvf --shard 1/2 --state one.state',
     'kvfate corpus survival full.kvf h2o.kvf --shard 2/2 --state two.state',
     'mkdir results',
+    '''printf '{"text": "Once upon a time"}\\n' > lines.jsonl''',
+    '''printf '{"question": "3 and 4?", "answer": "#### 7"}\\n%.0s' 1 2 > gsm8k.jsonl''',
 ]
 TORCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'data/recipes/trimkv_weights.pth')
 # Replacements for single examples: other traces under the names that all examples use.
@@ -43,6 +45,7 @@ BEFORE = {
                 'kvfate saliency --of run.kvf -o saliency.kvf'],
     'overlap': [f'{ASK} -n 300 --ignore-eos --probes evict,window,under -o run.kvf'],
 }
+BEFORE['score'] = ['kvfate tasks gsm8k gsm8k.jsonl --answer-tokens 8 -o gsm8k-tasks.jsonl', 'kvfate generate --jsonl gsm8k-tasks.jsonl > gsm8k-answers.jsonl']
 BEFORE['calibration'] = [FILES[0].replace('-B 24', '-B 400')]
 BEFORE['attention-sparsity'] = BEFORE['overlap']
 
