@@ -72,6 +72,15 @@ static void note_pre(const struct engine *e)
                 gguf_path(e->gguf), (int)n, pre);
 }
 
+int model_missing(const char *model, const char *path, int err, struct kvf_diag *d)
+{
+    if (model || (err != KVF_E_IO && err != KVF_E_NOTFOUND))
+        return err;
+    return kvf_fail(d, KVF_E_IO,
+                    "the default model is not at %s; run ./setup.sh or give -m MODEL.gguf",
+                    path ? path : "$HOME/.cache/kvfate");
+}
+
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d)
 {
@@ -98,11 +107,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
     watcher_end(&w);
     if (!err && !how->pre)
         note_pre(*ret_engine);
-    if (!model && (err == KVF_E_IO || err == KVF_E_NOTFOUND))
-        err = kvf_fail(d, KVF_E_IO,
-                       "the default model is not at %s; run ./setup.sh or give "
-                       "-m MODEL.gguf",
-                       path.data ? path.data : "$HOME/.cache/kvfate");
+    err = model_missing(model, path.data, err, d);
     buf_finish(&path);
     return err;
 }

@@ -11,6 +11,10 @@ struct execution;
  * standard error. Returns KVF_OK or an error with a sentence. */
 int model_open(const char *model, const struct execution *how, struct engine **ret_engine,
                struct kvf_diag *d);
+/* Returns err, the result of opening a model. If the default model is missing, which is the case if
+ * model is NULL and err is KVF_E_IO or KVF_E_NOTFOUND, writes a sentence that tells how to get it.
+ * path: its path; NULL if there is no cache folder. */
+int model_missing(const char *model, const char *path, int err, struct kvf_diag *d);
 /* Chooses the device and precision that compute derivatives, from --device and --exact. Sets `how`
  * to the CPU and exact arithmetic, with which the model is opened for all other decoding. Returns
  * KVF_OK, or KVF_E_BACKEND with a sentence. */
