@@ -95,12 +95,14 @@ def length_of(stub):
 
 
 place.HFLM = Adapted
-DEFAULTS = {}
+DEFAULTS = {}  # the post-processor of each tokenizer
 
 
 def create_hf_mock(tokenizer, add_bos_token, backend="causal"):
-    default = DEFAULTS.setdefault(tokenizer.name_or_path, bool(getattr(tokenizer, "add_bos_token", False)))
-    tokenizer.add_bos_token = default if add_bos_token is None else add_bos_token
+    library = tokenizer.backend_tokenizer
+    library.post_processor = DEFAULTS.setdefault(tokenizer.name_or_path, library.post_processor)
+    if add_bos_token and tokenizer.encode("a")[0] != tokenizer.bos_token_id:
+        tokenizer.add_bos_token = True
     return Adapted(tokenizer.name_or_path, add_bos_token=add_bos_token)
 '''
 
@@ -155,13 +157,11 @@ def write_models(folder):
     sys.path[:0] = [ROOT + "/tests/data/golden/tools", ROOT + "/tests/cli", ROOT + "/tests"]
     import gen_tiny
     import hf_folder
-    for name, changes in (("plain", {}), ("start", {"add_bos_token": True})):
+    for name in ("plain", "start"):
         gguf = "%s/%s.gguf" % (folder, name)
         gen_tiny.main(["-o", gguf])
         hf_folder.write(gguf, folder + "/" + name)
-        with open(folder + "/" + name + "/tokenizer_config.json") as f:
-            config = json.load(f)
-        hf_folder.write_json(folder + "/" + name, "tokenizer_config.json", {**config, **changes})
+    hf_folder.add_start(folder + "/start")
 
 
 def main():

@@ -55,16 +55,7 @@ def models(name, template=None, start=False):
         made.set("tokenizer.chat_template", template)
     hf_folder.write(made.write(path(name + ".gguf")), path(name))
     if start:
-        with open(path(name) + "/tokenizer.json", encoding="utf-8") as f:
-            told = json.load(f)
-        mark = "<|im_start|>"
-        told["post_processor"] = {
-            "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": mark, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {mark: {"id": mark, "ids": [1], "tokens": [mark]}}}
-        hf_folder.write_json(path(name), "tokenizer.json", told)
-        with open(path(name) + "/tokenizer_config.json", encoding="utf-8") as f:
-            told = json.load(f)
-        hf_folder.write_json(path(name), "tokenizer_config.json", {**told, "add_bos_token": True})
+        hf_folder.add_start(path(name))
     # HFLM's logits_cache adds the wrong terms if two requests are one text with different borders (lm_eval 0.4.13)
     return HFLM(pretrained=path(name), device="cpu", dtype="float32", batch_size=4, logits_cache=False), Kvfate(model=path(name), **EXACT)
 
