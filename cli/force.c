@@ -65,6 +65,7 @@ void force_close(struct force *f)
     f->roles = NULL;
     f->n_ids = 0;
     f->n_text = 0;
+    f->scored = false;
 }
 
 static bool needs_evictions(const struct method *m)

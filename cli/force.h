@@ -16,6 +16,7 @@ struct force {
     struct plan *tokens; /* of --force, if it is a trace or a plan */
     int32_t *text_ids;   /* [n_text] ids of --force, if it is text */
     int n_text;
+    bool scored;          /* text_ids are scored; the last one need not fit into the context */
     int32_t *until;       /* [L][H][T] evictions of the plan, in the form that methods take */
     const int32_t *ids;   /* [n_ids] forced tokens after the prompt; borrowed */
     const uint8_t *roles; /* [n_ids] their roles, or NULL */

@@ -119,8 +119,8 @@ static int parse_question(struct jsonl_line *x, struct kvf_diag *d)
 
 static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
-    static const char *const kinds[] = {"prompt", "text", "context", "messages"};
-    enum { TEXTS = 3, MESSAGES = 3, KINDS = 4 };
+    static const char *const kinds[] = {"prompt", "text", "context", "messages", "ids"};
+    enum { TEXTS = 3, MESSAGES = 3, IDS = 4, KINDS = 5 };
     const struct json *found[KINDS];
     int some = 0;
     for (int i = 0; i < KINDS; i++) {
@@ -129,14 +129,17 @@ static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kv
     }
     if (some != 1)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "expected one of \"prompt\", \"messages\", \"text\" and \"context\", and "
-                        "there %s",
+                        "expected one of \"prompt\", \"messages\", \"text\", \"ids\" and "
+                        "\"context\", and there %s",
                         some ? "are several" : "is none");
     for (int i = 0; i < TEXTS; i++)
         if (found[i] && !json_str(found[i], NULL))
             return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no text", kinds[i]);
     x->prompt = json_str(found[0] ? found[0] : found[2], NULL);
     x->text = json_str(found[1], NULL);
+    x->ids = found[IDS];
+    if (x->ids && !(json_is_array(x->ids) && json_len(x->ids)))
+        return kvf_fail(d, KVF_E_FORMAT, "\"ids\" is no array of token ids, or an empty one");
     if (!found[MESSAGES] && json_get(x->root, "tools"))
         return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
     int err = found[MESSAGES] ? parse_messages(x, s, n, d) : KVF_OK;
@@ -170,23 +173,26 @@ static int parse_until(struct jsonl_line *x, struct kvf_diag *d)
 
 static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
 {
-    const struct json *member = json_get(x->root, "continuation");
-    x->continuation = json_str(member, NULL);
+    const struct json *member = x->continuation = json_get(x->root, "continuation");
     if (!member)
         return KVF_OK;
-    if (!x->continuation || !x->continuation[0])
-        return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" is no text, or an empty one");
-    if (!x->text || x->joined || x->answer_prefix || x->n >= 0 || x->seed >= 0 || x->until)
+    bool array = json_is_array(member) && json_len(member);
+    if (x->ids ? !array : !json_str(member, "")[0])
+        return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" is no %s, or an empty one",
+                        x->ids ? "array of token ids" : "text");
+    if (!(x->text || x->ids) || x->joined || x->answer_prefix || x->n >= 0 || x->seed >= 0
+        || x->until)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "\"continuation\" goes with \"text\" and \"id\" alone: nothing is sampled");
+                        "\"continuation\" goes with \"text\" or \"ids\" and \"id\" alone: nothing "
+                        "is sampled");
     return KVF_OK;
 }
 
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
     static const char *const known[] = {
-        "id",           "prompt",  "messages", "tools", "text",          "n",   "seed", "until",
-        "continuation", "context", "question", "join",  "answer_prefix", "task"};
+        "id",    "prompt",       "messages", "tools",    "text", "ids",           "n",   "seed",
+        "until", "continuation", "context",  "question", "join", "answer_prefix", "task"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
     for (const struct json *m = json_first(root); m; m = json_next(m)) {
@@ -194,11 +200,12 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strcmp(json_key(m), known[i]) == 0;
         if (!found)
-            return kvf_fail(d, KVF_E_FORMAT,
-                            "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
-                            "n, seed, until, continuation, context, question, join, answer_prefix "
-                            "and task",
-                            json_key(m));
+            return kvf_fail(
+                d, KVF_E_FORMAT,
+                "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
+                "ids, n, seed, until, continuation, context, question, join, answer_prefix "
+                "and task",
+                json_key(m));
     }
     return KVF_OK;
 }
@@ -221,6 +228,26 @@ static int parse_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_
     if (!err)
         err = parse_until(x, d);
     return err ? err : parse_continuation(x, d);
+}
+
+int jsonl_ids(const struct json *array, int vocab, int32_t **ret_ids, int *ret_n,
+              struct kvf_diag *d)
+{
+    int n = json_len(array), i = 0;
+    int32_t *ids = *ret_ids = MEM_NEW(int32_t, (size_t)n + 1);
+    if (!ids)
+        return KVF_E_NOMEM;
+    for (const struct json *m = json_first(array); m; m = json_next(m)) {
+        int64_t id = json_int(m, -1);
+        if (id < 0 || id >= vocab)
+            return kvf_fail(d, KVF_E_FORMAT,
+                            "value %d of an array of ids is no number below the vocabulary's size "
+                            "of %d",
+                            i + 1, vocab);
+        ids[i++] = (int32_t)id;
+    }
+    *ret_n = n;
+    return KVF_OK;
 }
 
 /* ---- the file */

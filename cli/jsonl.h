@@ -1,14 +1,16 @@
 /* jsonl.h - batches: a file of prompts with one JSON object per line (--jsonl), and the loop over
  * its lines.
  *
- * A line has one of three members: "prompt" is a user message as with -p, "messages" (with
- * optional "tools") is a chat as with --chat, and "text" is a text as with --raw -p. Instead of
- * "prompt", a line may have "context" and "question". The text "join" is between them, by default
- * an empty line. A "text" may have a "question" too, which follows it at once.
+ * A line has one of four members: "prompt" is a user message as with -p, "messages" (with
+ * optional "tools") is a chat as with --chat, "text" is a text as with --raw -p, and "ids" is an
+ * array of token ids as with --ids. Instead of "prompt", a line may have "context" and "question".
+ * The text "join" is between them, by default an empty line. A "text" may have a "question" too,
+ * which follows it at once.
  *
  * A line may also have "id", "n" (-n), "seed" (--seed), "answer_prefix", with which the answer
  * begins, and "until", an array of texts before which the answer ends. A "text" may have a
- * "continuation". Its tokens are fed instead of an answer, and the result is their log-likelihood.
+ * "continuation", a text, and "ids" may have one that is an array of ids. Its tokens are fed
+ * instead of an answer, and the result is their log-likelihood. The answer to "ids" has "ids" too.
  * "task" is an object for `kvfate score`, which has no effect here.
  *
  * All lines are checked before the first one is run. The id names the answer or the trace of a
@@ -30,12 +32,14 @@ struct jsonl_line {
     char id[JSONL_ID + 1];
     int number;                /* line number in the file, from 1 */
     struct json *root;         /* owned; the pointers below are borrowed from it */
-    const char *prompt, *text; /* exactly one of prompt, text and messages is not NULL */
+    const char *prompt, *text; /* exactly one of prompt, text, messages and ids is not NULL */
     char *messages;            /* owned copy of the line if it has "messages"; otherwise NULL */
     char *joined;              /* owned: the prompt or text with its question; or NULL */
     const char *answer_prefix; /* beginning of the answer; or NULL */
-    /* continuation of `text` that is scored instead of an answer; or NULL */
-    const char *continuation;
+    const struct json *ids;    /* array of the tokens of the prompt */
+    /* continuation of `text` or `ids`, a text or an array, that is scored instead of an answer; or
+     * NULL */
+    const struct json *continuation;
     const struct json *until; /* array of texts that end the answer; or NULL */
     int64_t n, seed;          /* -1 if not given */
 };
@@ -79,6 +83,11 @@ extern const struct opt jsonl_options[]; /* fill a struct jsonl */
  * for usage errors, or another error with a sentence that names the file and the line. */
 int jsonl_open(struct jsonl *b, struct kvf_diag *d);
 void jsonl_close(struct jsonl *b); /* accepts a zeroed struct */
+
+/* Reads an array of token ids. The caller frees *ret_ids with mem_free(), also after an error.
+ * Returns KVF_OK, KVF_E_NOMEM, or KVF_E_FORMAT with a sentence that names the value. */
+int jsonl_ids(const struct json *array, int vocab, int32_t **ret_ids, int *ret_n,
+              struct kvf_diag *d);
 
 /* Runs the lines of the shard in their order, several at a time, together with the other ranks of
  * the crew. If a line fails, prints why and continues with the other lines. Exhausted memory or

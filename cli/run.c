@@ -246,6 +246,8 @@ static bool emit(struct run *u, int32_t id)
     size_t len;
     const char *text = tokenizer_bytes(u->r.engine->tokenizer, id, &len);
     buf_add(&u->answer, text, len);
+    if (u->tells_ids)
+        buf_printf(&u->told_ids, "%c%d", u->told_ids.len ? ',' : '[', (int)id);
     if (u->out || u->json || u->batch.file)
         return true;
     shown_piece(text, len);
@@ -321,7 +323,7 @@ bool run_next(struct run *u, int32_t *ret_id, int *ret_err)
     if (n + 1 == r->n_predict && !forced)
         return end_answer(u, STOP_LENGTH);
     if (session_length(u->session) == runner_cap(r))
-        return end_answer(u, STOP_CONTEXT);
+        return end_answer(u, u->n_generated == r->n_predict ? STOP_LENGTH : STOP_CONTEXT);
     enum kvf_role role = answer_role(u);
     *ret_id = id;
     *ret_err = record_token(u, id,
@@ -425,6 +427,7 @@ int run_end(struct run *u, int err, struct kvf_diag *d)
     if (u->decoding)
         end_decode(u);
     err = err ? err : u->answer.err;
+    err = err ? err : u->told_ids.err;
     if (!err && u->batch.file && signals_caught())
         return KVF_E_CANCEL; /* a batch contains only complete traces; this one stays unfinished */
     if (err && !d->text[0])
@@ -471,7 +474,7 @@ void run_forget(struct run *u)
     u->r.n_ranges = 0;
     watch_free(&u->watch);
     buf_finish(&u->answer);
-    u->answer = (struct buf){0};
+    buf_finish(&u->told_ids);
     u->n_generated = 0;
     u->stop = STOP_NONE;
     u->thought_to = 0;

@@ -45,6 +45,8 @@ struct run {
     struct buf answer;
     /* texts that end the answer, borrowed from the line; NULL if there are none */
     const struct json *until;
+    bool tells_ids; /* the ids of the answer are collected in told_ids, as "[1,2" */
+    struct buf told_ids;
     bool scores; /* the log-likelihood of the forced tokens is computed */
     bool greedy; /* every forced token had the highest logit */
     double nll;  /* negative log-likelihood, summed over the forced tokens, in nats */

@@ -38,6 +38,14 @@ static void put_cache(struct buf *b, const struct run *u)
     json_put_member_num(b, "entries_read", session_reads(u->session));
 }
 
+void run_put_ids(const struct run *u, struct buf *b)
+{
+    if (!u->tells_ids)
+        return;
+    json_put_key(b, "ids");
+    buf_printf(b, "%s]", u->told_ids.len ? u->told_ids.data : "[");
+}
+
 void run_json(const struct run *u, const char *id, struct buf *b)
 {
     buf_char(b, '{');
@@ -60,5 +68,6 @@ void run_json(const struct run *u, const char *id, struct buf *b)
     }
     json_put_key(b, "text");
     json_put_str(b, u->answer.data ? u->answer.data : "", u->answer.len);
+    run_put_ids(u, b);
     buf_str(b, "}\n");
 }

@@ -64,6 +64,7 @@ static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
     json_put_key(&b, "text");
     json_put_str(&b, u->answer.data ? u->answer.data : "", u->answer.len);
     json_put_member_num(&b, "tokens", u->n_generated);
+    run_put_ids(u, &b);
     if (!u->scores)
         json_put_member_str(&b, "stop", answer_stop_name(u->stop));
     if (u->scores) {
@@ -77,37 +78,57 @@ static int print_line(const struct run *u, const char *id, struct kvf_diag *d)
     return err;
 }
 
-/* Opens a line with a continuation. The prompt is the tokens of the text. The forced tokens are
- * those that the continuation adds. */
-static int open_continuation(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
+/* Sets *ret_ids to the tokens of a text, and *ret_next to those that its continuation adds. An
+ * empty text gives the token before a text. The caller frees both arrays. */
+static int read_texts(const struct tokenizer *t, const struct jsonl_line *x, int32_t **ret_ids,
+                      int *ret_n, int32_t **ret_next, int *ret_n_next, struct kvf_diag *d)
 {
-    const struct tokenizer *t = u->r.engine->tokenizer;
     const unsigned flags = TOKENIZER_MARKS | TOKENIZER_BOS;
     struct buf text = {0};
-    int32_t *ids = NULL, *whole = NULL, start = tokenizer_before_text(t);
+    int32_t start = tokenizer_before_text(t);
     int n = 0, n_whole = 0;
-    buf_printf(&text, "%s%s", x->text, x->continuation);
+    buf_printf(&text, "%s%s", x->text, json_str(x->continuation, ""));
     int err = text.err ? text.err
-                       : tokenizer_encode(t, x->text, strlen(x->text), flags, &ids, &n, d);
+                       : tokenizer_encode(t, x->text, strlen(x->text), flags, ret_ids, &n, d);
     if (!err)
-        err = tokenizer_encode(t, text.data, text.len, flags, &whole, &n_whole, d);
+        err = tokenizer_encode(t, text.data, text.len, flags, ret_next, &n_whole, d);
+    buf_finish(&text);
     if (!err && n_whole <= n)
         err = kvf_fail(d, KVF_E_FORMAT, "the continuation adds no token to the text");
     if (!err && n == 0 && start < 0)
         err = kvf_fail(d, KVF_E_FORMAT,
                        "the text is empty, and the vocabulary has no mark of a start");
-    if (!err) {
-        u->force.n_text = n_whole - n;
-        memmove(whole, whole + n, (size_t)u->force.n_text * sizeof *whole);
-        u->force.text_ids = whole;
-        whole = NULL;
+    if (err)
+        return err;
+    *ret_n_next = n_whole - n;
+    memmove(*ret_next, *ret_next + n, (size_t)*ret_n_next * sizeof **ret_next);
+    if (n == 0)
+        **ret_ids = start; /* the array has room for one more */
+    *ret_n = n ? n : 1;
+    return KVF_OK;
+}
+
+/* Opens a line with a continuation, whose tokens are forced, or with a prompt of ids. */
+static int open_tokens(struct run *u, const struct jsonl_line *x, struct kvf_diag *d)
+{
+    int32_t *ids = NULL, *next = NULL;
+    int n = 0, n_next = 0, vocab = u->r.engine->config.vocab;
+    int err = x->ids ? jsonl_ids(x->ids, vocab, &ids, &n, d)
+                     : read_texts(u->r.engine->tokenizer, x, &ids, &n, &next, &n_next, d);
+    if (!err && x->ids && x->continuation)
+        err = jsonl_ids(x->continuation, vocab, &next, &n_next, d);
+    if (!err && x->continuation) {
+        u->force.n_text = n_next;
+        u->force.text_ids = next;
+        u->force.scored = true;
+        next = NULL;
         u->r.n_predict = -1;
         u->r.force = &u->force;
-        err = n ? runner_take_prompt(&u->r, ids, n, d) : runner_take_prompt(&u->r, &start, 1, d);
     }
+    if (!err)
+        err = runner_take_prompt(&u->r, ids, n, d);
     mem_free(ids);
-    mem_free(whole);
-    buf_finish(&text);
+    mem_free(next);
     return err;
 }
 
@@ -122,7 +143,8 @@ static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag 
     p->reply = x->answer_prefix;
     u->until = x->until;
     u->scores = x->continuation != NULL;
-    return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);
+    u->tells_ids = x->ids && !u->scores;
+    return u->scores || x->ids ? open_tokens(u, x, d) : runner_open_prompt(&u->r, d);
 }
 
 static void forget_line(struct run *u)

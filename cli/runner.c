@@ -228,7 +228,8 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     int forced = err || !r->force ? 0 : r->force->n_ids;
     if (r->n_predict < 0)
         r->n_predict = r->force && r->force->ids ? forced : N_PREDICT;
-    if (!err && forced > limit - r->prompt.n_ids && r->n_predict > limit - r->prompt.n_ids)
+    int room = limit - r->prompt.n_ids + (r->force && r->force->scored);
+    if (!err && forced > room && r->n_predict > room)
         err = kvf_fail(d, KVF_E_LIMIT,
                        "the prompt of %d tokens and %d that are forced are over "
                        "the context of %d; -n takes fewer",

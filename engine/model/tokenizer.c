@@ -418,7 +418,9 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
         return kvf_fail(d, KVF_E_LIMIT, "text of %zu bytes is too long", n);
     if (t->pretok)
         o.err = pretok_cut_init(&o.cut, t->pretok);
-    if ((flags & TOKENIZER_BOS) && t->adds_bos && !begins_with_bos(t, text, n, flags))
+    bool bos = (flags & TOKENIZER_BOS) ? t->adds_bos
+                                       : (flags & TOKENIZER_BOS_ALWAYS) && t->bos >= 0;
+    if (bos && !begins_with_bos(t, text, n, flags))
         buf_add(&o.ids, &t->bos, sizeof t->bos);
     if (!o.err)
         add_all(&o, text, n, flags & TOKENIZER_MARKS);
@@ -433,6 +435,55 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsi
     nfc_finish(&o.nfc);
     buf_finish(&o.text);
     return err;
+}
+
+/* Returns the bytes at the start of ill-formed UTF-8 that become one U+FFFD: as many as could begin
+ * a character (the "maximal subpart" of the Unicode standard, section 3.9), or 1. n > 0 */
+static size_t ill_formed(const char *s, size_t n)
+{
+    uint32_t cp;
+    for (size_t len = n < 3 ? n : 3; len > 1; len--)
+        for (size_t all = len + 1; all <= 4; all++) {
+            char whole[4] = "\x80\x80\x80\x80";
+            memcpy(whole, s, len);
+            if (utf8_decode(whole, all, &cp) == all)
+                return len;
+        }
+    return 1;
+}
+
+static void add_well_formed(struct buf *b, const char *s, size_t n)
+{
+    uint32_t cp;
+    for (size_t at = 0, len; at < n; at += len) {
+        len = utf8_decode(s + at, n - at, &cp);
+        if (len) {
+            buf_add(b, s + at, len);
+        } else {
+            buf_str(b, "\xEF\xBF\xBD");
+            len = ill_formed(s + at, n - at);
+        }
+    }
+}
+
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool marks,
+                      struct buf *b)
+{
+    struct buf text = {0};
+    for (int i = 0; i < n; i++) {
+        struct piece x = vocab_piece(t->vocab, ids[i]);
+        uint8_t type = x.len ? t->vocab->type[ids[i]] : TOKEN_NORMAL;
+        bool added = !t->pretok && t->spm.normalizer.prefix && text.len == 0 && x.len
+                     && type == TOKEN_NORMAL && *x.s == ' ';
+        if (marks || (type != TOKEN_CONTROL && type != TOKEN_UNKNOWN))
+            buf_add(&text, x.s + added, x.len - added);
+    }
+    if (t->pretok)
+        add_well_formed(b, text.data ? text.data : "", text.len);
+    else
+        buf_add(b, text.data ? text.data : "", text.len);
+    b->err = b->err ? b->err : text.err;
+    buf_finish(&text);
 }
 
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_len)
@@ -475,6 +526,11 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
         if (x.len == strlen(ends[i]) && memcmp(x.s, ends[i], x.len) == 0)
             return tokenizer_is_special(t, id);
     return false;
+}
+
+struct tokenizer_marks tokenizer_marks(const struct tokenizer *t)
+{
+    return (struct tokenizer_marks){t->bos, t->eos, t->adds_bos};
 }
 
 int32_t tokenizer_before_text(const struct tokenizer *t)

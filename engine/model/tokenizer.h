@@ -1,6 +1,7 @@
 /* tokenizer.h - converts text to tokens and back with the vocabulary of a GGUF file. */
 #pragma once
 
+#include "base/buf.h"
 #include "engine/model/gguf.h"
 
 struct tokenizer;
@@ -35,6 +36,8 @@ enum tokenizer_flags {
     TOKENIZER_MARKS = 1u << 0, /* names of control tokens in the text become these tokens */
     /* prepend the start mark if the vocabulary requires it and the text does not begin with it */
     TOKENIZER_BOS = 1u << 1,
+    /* prepend the start mark, if the vocabulary has one, unless the text begins with it */
+    TOKENIZER_BOS_ALWAYS = 1u << 2,
 };
 
 /* Converts n bytes of text to tokens. User-defined tokens are split off first. The stretches
@@ -49,6 +52,14 @@ enum tokenizer_flags {
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                      int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
+/* Appends the text of n tokens to b, as the transformers library decodes them: the result of
+ * tokenizer_encode() gives the text again, without the space that SentencePiece adds before it.
+ * Of byte-level BPE, bytes that are not UTF-8 become U+FFFD, one for each start of a character.
+ * marks: control tokens and the unknown token give their names; otherwise they give nothing.
+ * Failures are in b->err. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool marks,
+                      struct buf *b);
+
 /* Returns the bytes of a token, borrowed; "" for an id outside the vocabulary. */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_len);
 /* Returns the number of bytes of a text that a token covers. before: the preceding token, -1 at
@@ -61,6 +72,12 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id); /* the token ends 
 /* the token is a control or user-defined token */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 int tokenizer_vocab(const struct tokenizer *t);
+/* The start mark and the end mark of a vocabulary, each -1 if there is none. */
+struct tokenizer_marks {
+    int32_t bos, eos;
+    bool adds_bos; /* TOKENIZER_BOS prepends the start mark */
+};
+struct tokenizer_marks tokenizer_marks(const struct tokenizer *t);
 /* Returns the token before the start of a text: the start mark, or else the end mark; -1 if the
  * vocabulary has neither. */
 int32_t tokenizer_before_text(const struct tokenizer *t);

@@ -13,7 +13,7 @@ from .errors import needing
 # command `kvfate` of the wheel, which starts the program, not even NumPy.
 _PLACES = {
     "Answer": "scores", "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
-    "Scores": "scores", "Table": "tables", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
+    "Scores": "scores", "Table": "tables", "Tokenizer": "tokens", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
     "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "save_table": "tables", "table": "tables",
 }
 _NAMES = {"open": "open_trace"}  # of those that are called otherwise there

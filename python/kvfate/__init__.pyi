@@ -7,5 +7,6 @@ from .picture import patches as patches
 from .program import ProgramError as ProgramError
 from .scores import Answer as Answer, Continuation as Continuation, Scores as Scores
 from .tables import Figure as Figure, Report as Report, Table as Table, figure as figure, load_table as load_table, report as report, save_table as save_table, table as table
+from .tokens import Tokenizer as Tokenizer
 from .trace import Trace as Trace, open_trace as open
 from .writer import Writer as Writer

@@ -15,7 +15,7 @@ from .benchmark_scores import paragraph
 from .commands import Usage
 from .errors import Error, meant
 from .math_answers import NO_ANSWER, strict_number
-from .tokens import Tokens
+from .tokens import Tokenizer
 
 LONGBENCH = {  # data set: scorer
     **dict.fromkeys(("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa"), "longbench-f1"), "multifieldqa_zh": "longbench-f1-zh",
@@ -320,11 +320,11 @@ def cut(benchmark, item, most, vocabulary, shared):
 
     LongBench keeps the first and last half and decodes them separately.  shared: only the context is truncated."""
     text = item.context if shared else item.context + item.question
-    ids, half = vocabulary.ids(text), most // 2
+    ids, half = vocabulary.encode(text), most // 2
     if len(ids) <= most:
         return None
     first, last = ids[:half], ids[len(ids) - (half if benchmark in ("longbench", "scbench") else most - half):]
-    kept = vocabulary.text(first) + vocabulary.text(last) if benchmark == "longbench" else vocabulary.text(first + last)
+    kept = vocabulary.decode(first, False) + vocabulary.decode(last, False) if benchmark == "longbench" else vocabulary.decode(first + last, False)
     if kept.startswith(" ") and not text.startswith(" "):
         kept = kept[1:]  # SentencePiece adds a space before a text
     if shared:
@@ -406,7 +406,7 @@ def run(request, operands):
     paths = operands[1:]
     checked(request, benchmark, paths)
     lines, truncated, most = [], 0, 0
-    with Tokens(request.model) as vocabulary, progress.line("tasks"):
+    with Tokenizer(request.model) as vocabulary, progress.line("tasks"):
         progress.expect(request.count or 0, "prompts")
         for i, item in enumerate(READERS[benchmark](request, name, paths, vocabulary)):
             if request.count and i == request.count:

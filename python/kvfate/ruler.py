@@ -60,7 +60,7 @@ def needs(name):
 class Ruler:
     """Draws samples of a task.
 
-    vocabulary: tokens.Tokens.  tokens: the maximum of prompt, template, answer prefix and answer.  raw: no chat template.  files: the files that
+    vocabulary: tokens.Tokenizer.  tokens: the maximum of prompt, template, answer prefix and answer.  raw: no chat template.  files: the files that
     needs() names.  words: the folder of the word lists of the package wonderwords."""
 
     def __init__(self, name, vocabulary, tokens, seed, repository, files=(), words=None, raw=False):

@@ -190,6 +190,37 @@ s.check("every second line", [json.loads(x)["id"] for x in r.stdout.splitlines()
 r = s.run(["generate", "--jsonl", long, *HOW, "-n", "2", "-q"])
 s.check("generate: one fails", r.returncode == 1 and [json.loads(x)["id"] for x in r.stdout.splitlines()] == ["a", "c"] and b"line 2" in r.stderr, r)
 
+# Prompts of ids: the trace and the answer of --ids; the answer has ids, which give its text.
+ids = {text: [int(x) for x in s.accepted("tokenize", ["tokenize", "-m", MODEL, "--raw", "-p", text]).stdout.split()] for text in ("once upon", "once upon the thing")}
+IDS = lines("ids.jsonl", {"id": "c_3", "ids": ids["once upon"], "seed": 7}, {"id": "no", "ids": ids["once upon"], "n": 0})
+batch("ids", IDS, s.path("ids"), "-n", "9")
+s.check("ids: the bytes of a single run", read(s.path("ids/c_3.kvf")) == expected["c_3.kvf"])
+r = s.accepted("answers to ids", ["generate", "--jsonl", IDS, *HOW, "-n", "9", "-q"])
+told = [json.loads(x) for x in r.stdout.splitlines()]
+s.check("the text of the single run", told[0]["text"] == said[2]["text"] and told[1] == {"id": "no", "text": "", "tokens": 0, "ids": [], "stop": "length"}, told)
+text = s.accepted("their text", ["tokenize", "-m", MODEL, "--jsonl", lines("back.jsonl", {"ids": told[0]["ids"]})]).stdout
+s.check("the ids of the answer", json.loads(text)["text"] == told[0]["text"] and len(told[0]["ids"]) == 9, text, told)
+r = s.accepted("ids with times", ["generate", "--jsonl", IDS, *HOW, "-n", "9", "-q", "--json"])
+s.check("ids with times: the same", json.loads(r.stdout.splitlines()[0])["ids"] == told[0]["ids"])
+whole, begin = ids["once upon the thing"], ids["once upon"]
+s.check("tokens do not span the border", whole[:len(begin)] == begin)
+SCORED = lines("scored.jsonl", {"id": "a", "text": "once upon", "continuation": " the thing"}, {"id": "b", "ids": begin, "continuation": whole[len(begin):]})
+for more in ([], ["--methods", "full,window", "--budgets", "8"]):
+    how = HOW if not more else ["-m", MODEL, "-t", "1", *more]
+    r = s.accepted("scores of ids", ["generate", "--jsonl", SCORED, *how, "-q"])
+    told = [json.loads(x) for x in r.stdout.splitlines()]
+    a, b = ([{**x, "id": ""} for x in told if x["id"] == i] for i in "ab")
+    s.check("scores of ids are those of the text", a == b and len(a) == max(1, len(more) // 2), told)
+# The context may be full when the last scored token is predicted, because this token is not fed.
+for n, fits in ((len(whole) - 1, True), (len(whole) - 2, False)):
+    r = s.run(["generate", "--jsonl", SCORED, *HOW, "-q", "-c", str(n)])
+    s.check(f"a context of {n}", (r.returncode, r.stdout.count(b"logprob")) == ((0, 2) if fits else (1, 0)) and (fits or b"over the context" in r.stderr), r)
+full = s.accepted("without the limit", ["generate", "--jsonl", SCORED, *HOW, "-q"]).stdout
+s.check("the same scores", full == s.accepted("with it", ["generate", "--jsonl", SCORED, *HOW, "-q", "-c", str(len(whole) - 1)]).stdout)
+for bad, word in (([1, 300], "value 2"), ([-1], "value 1"), (["1"], "value 1"), ([1.5], "value 1")):
+    r = s.run(["generate", "--jsonl", lines("bad.jsonl", {"ids": bad}), *HOW, "-q"])
+    s.check(f"ids {bad}", r.returncode == 1 and word.encode() in r.stderr and b"line 1" in r.stderr and not r.stdout, r)
+
 # An interrupted batch can be continued, and gives the same set.
 many = lines("many.jsonl", *({"id": f"x{i}", "text": "the thing", "seed": i} for i in range(8)))
 batch("undisturbed", many, s.path("whole"), "-n", "300", "-q")
@@ -245,6 +276,9 @@ for name, line, *words in (
         ("a prompt that is none", b'{"prompt":3}', '"prompt" is no text'), ("a text that is none", b'{"text":["x"]}', '"text" is no text'),
         ("messages that are none", b'{"messages":"x"}', "array"), ("no messages", b'{"messages":[]}', "array"),
         ("a message without a role", b'{"messages":[{"content":"x"}]}', "message 1", "role"),
+        ("ids that are none", b'{"ids":"x"}', '"ids" is no array'), ("ids in an object", b'{"ids":{"a":1}}', '"ids" is no array'), ("no ids", b'{"ids":[]}', '"ids" is no array'), ("ids and a text", b'{"ids":[1],"text":"x"}', "several"),
+        ("a text after ids", b'{"ids":[1],"continuation":"x"}', "no array of token ids"), ("ids after a text", b'{"text":"x","continuation":[1]}', "no text"),
+        ("scores with an end", b'{"ids":[1],"continuation":[1],"until":["x"]}', "goes with"),
         ("a picture", b'{"messages":[{"role":"user","content":[{"type":"image"}]}]}', "message 1", "image"),
         ("tools without messages", b'{"prompt":"x","tools":[]}', "tools", "messages"), ("tools that are none", b'{"messages":[{"role":"user"}],"tools":{}}', "tools", "array"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is no whole'),
         ("half an n", b'{"prompt":"x","n":1.5}', '"n" is no whole'), ("n as text", b'{"prompt":"x","n":"3"}', '"n" is no whole'),

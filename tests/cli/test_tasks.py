@@ -5,7 +5,7 @@ import collections
 import json
 import os
 import re
-import subprocess
+import sys
 
 import benchmark_files as b
 from harness import Suite
@@ -34,18 +34,15 @@ def tasks(what, *argv, repository=None):
     return made
 
 
-TOKENS = subprocess.Popen([s.exe, "tokenize", "--ids", "-m", MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def ask(**line):
-    TOKENS.stdin.write(json.dumps(line).encode() + b"\n")
-    TOKENS.stdin.flush()
-    return json.loads(TOKENS.stdout.readline())
+os.environ["PATH"] = os.path.dirname(s.exe) + os.pathsep + os.environ["PATH"]
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+from kvfate import Tokenizer  # noqa: E402
+VOCABULARY = Tokenizer(MODEL)
 
 
 def count(x):
     """Returns the tokens of a line by `kvfate tokenize`."""
-    return ask(**{"text" if x["raw"] else "prompt": x["context"] + x["question"]}, answer_prefix=x.get("answer_prefix", ""))["tokens"]
+    return VOCABULARY.count(x["context"] + x["question"], x["raw"], x.get("answer_prefix", ""))
 
 
 # ---- readers
@@ -81,7 +78,7 @@ made = tasks("scbench:kv", s.path("kv.jsonl"), "--turns", "-n", "3", repository=
 first = {"role": "user", "content": "Find it.\n" + b.LONG * 3 + "\n\n" + turns[0]["input"]}
 chat = [first, *({"role": role, "content": text_} for k in (0, 1) for role, text_ in (("assistant", turns[k]["answer"]), ("user", turns[k + 1]["input"])))]
 s.check("turns of a chat", made[0]["context"] + made[0]["question"] == first["content"] and [x["messages"] for x in made[1:]] == [chat[:3], chat], made)
-s.check("their tokens", made[2]["task"]["prompt_tokens"] == ask(messages=chat)["tokens"], made[2]["task"])
+s.check("their tokens", made[2]["task"]["prompt_tokens"] == VOCABULARY.count_chat(chat), made[2]["task"])
 made = tasks("scbench:mf", s.path("mf3.jsonl"), "--turns", repository=SCBENCH)
 s.check("later questions have the prefix of the last one", [m["content"] for m in made[2]["messages"] if m["role"] == "user"] == [
     "What is the largest number?\n" + b.LONG * 3 + "\nThe largest number is: ", "What is the second number? The smallest number is: ", "What is the second number? The second number is: "], made[2])
@@ -106,11 +103,11 @@ s.check("AIME", made[0]["question"] == "Question: Find it.\nAnswer:" and made[0]
 # ---- truncation: the tiny vocabulary has a token for each letter or so
 
 def ids(text):
-    return ask(text=text)["ids"]
+    return VOCABULARY.encode(text)
 
 
 def text(ids):
-    return ask(ids=ids)["text"]
+    return VOCABULARY.decode(ids, False)
 
 
 whole = "Passages:\n" + b.LONG * 6 + "\n\nQuestion: Who built the mill?\nAnswer:"
@@ -210,8 +207,6 @@ for what, row, words in (("no options", {"answer": "Bo", "input": "Q", "context"
     s.refused("a choice with " + what, ["tasks", "infinitebench:longbook_choice_eng", b.lines(s.path("bad.jsonl.txt"), [row]), "--repository", INFINITE, *O], 1, *words)
 b.write(s.path("odd/src/prompt.py"), "yarn_mistral_templates = f()\n")
 s.refused("a template that is no literal", ["tasks", "infinitebench:passkey", s.path("passkey.jsonl"), "--repository", s.path("odd"), *O], 1, "yarn_mistral_templates", "not supported")
-TOKENS.stdin.close()
-s.check("tokenize ends", TOKENS.wait() == 0)
-TOKENS.stdout.close()
+VOCABULARY.close()
 s.check("a failure writes nothing", not os.path.exists(s.path("bad.jsonl")))
 s.finish()

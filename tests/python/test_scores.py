@@ -2,8 +2,7 @@
 """usage: test_scores.py KVFATE MODELS SOURCE_ROOT
 
 Compares log-probabilities of continuations with the logits that `kvfate logits` gives for each
-prefix. Also tests answers that end before a text, the class for lm-evaluation-harness if it is
-installed, and all errors."""
+prefix. Also tests answers that end before a text, texts that are given as ids, and all errors."""
 import json
 import os
 import subprocess
@@ -100,20 +99,25 @@ try:
 except kvfate.ProgramError as e:
     check("too long", "context" in str(e), e)
 
-try:
-    import lm_eval  # noqa: F401
-except ImportError:
-    print("the class for lm-evaluation-harness is not tried: it is not installed")
-else:
-    from kvfate.harness import Kvfate
-    from lm_eval.api.instance import Instance
-    lm = Kvfate(model=MODEL, **exact)
-    spaced = [("the thing in there ", "and"), ("the thing in there", " and")]
-    got = lm.loglikelihood([Instance("loglikelihood", {}, p, 0) for p in spaced])
-    check("blanks go with what follows", got[0] == got[1], got)
-    check("rolling", lm.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, ("the thing",), 0)])[0] == full.continuations([("", "the thing")])[0].logprob)
-    asked = [("the thing in there", {"until": ["x"], "max_gen_toks": 8}), ("it is", {"until": "zz", "max_gen_toks": 4})]
-    got = lm.generate_until([Instance("generate_until", {}, a, 0) for a in asked])
-    check("answers", got == [full.answers([c], most=h["max_gen_toks"], until=[h["until"]] if isinstance(h["until"], str) else h["until"])[0] for c, h in asked], got)
+tokenizer = kvfate.Tokenizer(MODEL)
+ids = [(ids_of(text), ids_of(text + more)[len(ids_of(text)):]) for text, more in pairs]
+check("continuations of ids", full.continuations(ids) == full.continuations(pairs))
+told = full.answers_told([ids[0][0], pairs[0][0]], most=6)
+check("answers to ids", told[0][:3] == told[1][:3] and tokenizer.decode(told[0].ids) == told[0].text and told[1].ids is None, told)
+for text, more in pairs:
+    check("ids of %r" % text, tokenizer.encode(text + more) == ids_of(text + more) and tokenizer.decode(ids_of(text + more)) == text + more)
+check("facts", (tokenizer.context, tokenizer.bos, tokenizer.eos, tokenizer.start, tokenizer.adds_bos, tokenizer.vocabulary) == (512, 1, 2, 1, False, 320),
+      vars(tokenizer))
+check("messages", tokenizer.render([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], continued=True) ==
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb")
+for what, call, words in (("no model", lambda: kvfate.Tokenizer(path("none.gguf")), "none.gguf"), ("a wrong id", lambda: tokenizer.decode([320]), "value 1"),
+                          ("no messages", lambda: tokenizer.render([]), "messages")):
+    try:
+        call()
+        check(what, False)
+    except kvfate.ProgramError as e:
+        check(what, words in str(e), e)
+check("it goes on", tokenizer.encode("the") == ids_of("the"))
+tokenizer.close()
 work.cleanup()
 finish()

@@ -144,6 +144,26 @@ def added(tokens, kinds):
             for i, t in enumerate(tokens) if kinds[i] in (CONTROL, USER)]
 
 
+def start_first(mark, id):
+    """The post-processor of a tokenizer.json that adds a start mark before each text."""
+    return {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": mark, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {mark: {"id": mark, "ids": [id], "tokens": [mark]}}}
+
+
+def add_start(folder):
+    """Makes the tokenizer of a folder add its start mark, as published folders do."""
+    made = {}
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            made[name] = json.load(f)
+    mark = made["tokenizer_config.json"]["bos_token"]
+    made["tokenizer.json"]["post_processor"] = start_first(mark, next(t["id"] for t in made["tokenizer.json"]["added_tokens"] if t["content"] == mark))
+    made["tokenizer_config.json"]["add_bos_token"] = True
+    for name, value in made.items():
+        write_json(folder, name, value)
+
+
 def tokenizer(g):
     """tokenizer.json of a vocabulary in GGUF."""
     tokens = [t.decode() for t in g.get("tokens")]
@@ -159,10 +179,7 @@ def tokenizer(g):
         prefix = [{"type": "Prepend", "prepend": "\u2581"}] if g.get("add_space_prefix", True) else []
         out["normalizer"] = {"type": "Sequence", "normalizers": prefix + [{"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
         out["pre_tokenizer"] = None
-        bos = tokens[g.get("bos_token_id", 1)]
-        out["post_processor"] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": bos, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-                                 "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-                                 "special_tokens": {bos: {"id": bos, "ids": [g.get("bos_token_id", 1)], "tokens": [bos]}}}
+        out["post_processor"] = start_first(tokens[g.get("bos_token_id", 1)], g.get("bos_token_id", 1))
         vocab = {t: i for i, t in enumerate(tokens)}
         unknown = tokens[g.get("unknown_token_id", 0)]
         merges = all_pairs(tokens, g.get("scores"), kinds)
