@@ -116,6 +116,15 @@ static bool outlives(const struct model_config *m, const struct session_options 
     return all;
 }
 
+/* Returns true if a fraction was not resolved for a prompt. */
+static bool has_open_budget(const struct session_options *opt)
+{
+    bool open = opt->params && opt->params->open;
+    for (int i = 0; i < opt->n_overrides; i++)
+        open |= opt->overrides[i].params->open;
+    return open;
+}
+
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
@@ -133,11 +142,15 @@ int session_prepare(struct engine *e, const struct session_options *opt,
         return kvf_fail(d, KVF_E_ARG,
                         "--shadow entries: with positions=cache an entry that has "
                         "left has no position at which it could be scored");
+    if (has_open_budget(opt))
+        return kvf_fail(d, KVF_E_ARG, "a budget in percent needs a prompt that it is a part of");
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
         return KVF_E_NOMEM;
     s->e = e;
     s->cap = opt->cap;
+    s->turn_end = opt->turn_end;
+    s->n_turns = opt->n_turns;
     s->kv_type = opt->kv_type;
     s->chunk = session_chunk(opt->chunk, e->backend->rows, opt->cap);
     s->recorder = opt->recorder;
@@ -299,17 +312,29 @@ static void last_logits(struct session *s)
     cap_logits(s, s->logits, s->e->config.vocab);
 }
 
+/* Returns the tokens until the method next evicts: of n tokens of a prompt, `done` have been fed.
+ */
+static int to_next_cut(const struct session *s, int done, int n)
+{
+    int every = method_params_of(s->method)->chunk, T = n - done;
+    if (every && T > every - done % every)
+        T = every - done % every;
+    for (int i = 0; i < s->n_turns && method_cuts_turns(s->method); i++)
+        if (s->turn_end[i] > s->n_past && T > s->turn_end[i] - s->n_past)
+            T = s->turn_end[i] - s->n_past;
+    return T;
+}
+
 /* Returns the number of tokens in the next chunk of a prompt. Chunks end at the recorder's
  * boundaries, so that their size does not change results, and where the method evicts. */
 static int next_part(const struct session *s, int done, int n)
 {
-    int T = n - done < s->chunk ? n - done : s->chunk;
+    int T = to_next_cut(s, done, n);
     int room = recorder_boundary(s->recorder, s->n_past) - s->n_past;
-    int every = method_params_of(s->method)->chunk;
+    if (T > s->chunk)
+        T = s->chunk;
     if (T > room)
         T = room;
-    if (every && T > every - done % every)
-        T = every - done % every;
     if (method_expires(s->method) && T > EXPIRE_EVERY - s->n_past % EXPIRE_EVERY)
         T = EXPIRE_EVERY - s->n_past % EXPIRE_EVERY;
     return T;
@@ -355,10 +380,9 @@ static int run_part(struct session *s, struct prompt_watch *w, const int32_t *id
 static int run_prompt(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                       void *ctx)
 {
-    int every = method_params_of(s->method)->chunk, start = s->n_past;
     for (int done = 0; done < n;) {
-        int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
-        int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
+        int T = next_part(s, done, n);
+        int32_t next_cut = s->n_past + to_next_cut(s, done, n);
         struct prompt_watch w = {progress, ctx, done, T, s->full_cache ? 2 : 1, 0};
         int err = run_part(s, &w, ids + done, done + T < n ? T : T - 1, next_cut);
         done += T;
@@ -449,6 +473,21 @@ int session_step(struct session *s, int32_t id)
         return err;
     last_logits(s);
     return session_end_step(s);
+}
+
+int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                 void *ctx)
+{
+    bool without = s->no_logits, skip = !wants_nll(s);
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++) {
+        s->no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
+        err = session_step(s, ids[i]);
+        if (!err && progress && progress(ctx, i + 1) != 0)
+            err = KVF_E_CANCEL;
+    }
+    s->no_logits = without;
+    return err;
 }
 
 int session_peak(const struct session *s, const unsigned char *heads)

@@ -46,6 +46,8 @@ struct session {
     int n_watchers;
     enum kv_type kv_type;
     int cap, chunk;
+    const int *turn_end; /* [n_turns] session_options */
+    int n_turns;
     int n_past;             /* tokens fed */
     int tokens_to_next_cut; /* of a prompt: tokens until something may leave its heads, or more */
     bool has_logits;

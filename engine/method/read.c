@@ -57,8 +57,9 @@ int method_read(const struct read_input *given, unsigned char *chosen, size_t ld
     struct read_input in = *given;
     in.m = reader(given->m, in.layer, in.head);
     const struct method_params *p = &in.m->params;
-    int n = in.view.n, page = p->page, k = p->budget / page > 1 ? p->budget / page : 1;
-    if (n <= p->budget || n <= (int64_t)k * page)
+    int n = in.view.n, page = p->page, budget = method_budget_at(p, in.t + 1);
+    int k = budget / page > 1 ? budget / page : 1;
+    if (n <= budget || n <= (int64_t)k * page)
         return 0;
     int local = in.m->method->admission->uses & USES_LOCAL && p->local > 1 ? p->local : 1;
     in.n_pages = (n + page - 1) / page;

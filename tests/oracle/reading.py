@@ -44,16 +44,16 @@ class Reader:
 
     def __init__(self, row, prompt):
         self.row, self.p, self.prompt, self.unsure, self.choices = row, row.p, prompt, False, 0
-        self.count = max(1, row.budget // row.p["page"])
 
     def __call__(self, run, layer, weights):
         if run.t < self.prompt or layer < self.p["dense"]:
             return {}
-        chosen = {}
+        chosen, budget = {}, self.row.budget_at(run.t + 1)
+        count = max(1, budget // self.p["page"])
         for _, head in (x for x in self.row.heads if x[0] == layer):
             entries = sorted(run.alive[layer][head])
             held = pages(entries, self.p["page"])
-            if len(entries) <= self.row.budget or len(held) <= self.count:
+            if len(entries) <= budget or len(held) <= count:
                 continue
             heads = list(methods_window.query_heads(run, head))
             newest = self.p["local"] if self.row.admission != "all" else 0
@@ -61,7 +61,7 @@ class Reader:
             apart = self.row.read == "quest" and self.p["group"] == "none"
             for group in [[g] for g in heads] if apart else [heads]:
                 bound, error = self.bounds(run, layer, head, group, held, weights)
-                read, unsure = best(bound, error, must, self.count)
+                read, unsure = best(bound, error, must, count)
                 self.unsure |= unsure
                 self.choices += 1
                 chosen |= {g: sum((held[b] for b in read), []) for g in group}

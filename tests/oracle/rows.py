@@ -1,6 +1,8 @@
 """The methods (presets) of docs/reference/methods.md: their parts, published numbers, and the
 numbers for a budget."""
 
+from fractions import Fraction
+
 # name: (admission, score, allocation, trigger, read)
 ROWS = {
     "full": ("all", "none", "uniform", "none", "all"),
@@ -71,7 +73,7 @@ CODE = {"window": {"positions": "cache"},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
-           "tie": "newer", "stride": 0, "slots": "time", "divide": "none"}
+           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "cut": "always", "of": "prompt"}
 SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 # With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
@@ -94,6 +96,8 @@ def numbers(name, budget, given):
     if budget is not None:
         reduce(name, p, budget)
     p = p | code | given
+    if p["cut"] != "always":  # a single cut needs no room for the tokens until the next one
+        p["every"] = given.get("every", 1)
     if "local" in p and ROWS[name][3] != "none" and budget is None:
         p["recent"] = p["local"]
     if budget is None or ROWS[name][3] == "none" and name != "local":
@@ -137,12 +141,18 @@ def derived_recent(name, p, budget):
     return p["window"] if name in WINDOW else 0
 
 
+def entries(percent, tokens):
+    """Returns the entries of a budget such as "12.5%" of a number of tokens."""
+    return max(1, int(Fraction(percent.rstrip("%")) * tokens / 100))
+
+
 class Row:
     """A method applied to some heads: name, numbers, budget, [(layer, head)], and the distributed
     shares."""
 
-    def __init__(self, name, budget, given, heads):
+    def __init__(self, name, budget, given, heads, percent=None):
         self.name, self.budget, self.heads = name, budget, heads
+        self.percent = percent if given.get("of") == "seen" else None
         self.p = numbers(name, budget, given)
         self.admission, self.score, self.allocation, self.trigger, self.read = ROWS[name]
         self.score = given.get("score", self.score)
@@ -156,6 +166,10 @@ class Row:
     def kind(self):
         """Returns the name of its score function: its own, unless another one was given."""
         return self.name if self.score == ROWS[self.name][1] else self.score
+
+    def budget_at(self, tokens):
+        """Returns the budget for the query that is the last of `tokens`."""
+        return self.budget if self.percent is None else entries(self.percent, tokens)
 
     def of_layer(self, layer):
         return [h for l, h in self.heads if l == layer]
