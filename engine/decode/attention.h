@@ -45,8 +45,8 @@ static inline bool hides_some(const struct attn_job *j, const struct attn_block 
 /* Masks the scores of entries of a page that row r does not see. */
 void hide_in_page(const struct attn_job *j, const struct attn_block *b, int r, int page,
                   float *scores);
-/* Before the first page, and after the last: channels [d0, d1) of rows.  sink: of the first row's
- * head, or NULL; `next` floats on lies that of the next row. */
+/* Call these before the first page and after the last page, for channels [d0, d1) of rows. sink:
+ * the sink of the first row's head, or NULL. The sink of the next row is `next` floats after it. */
 void sums_begin(const struct attn_sums *to, int rows, int d0, int d1);
 void sums_end(const struct attn_sums *to, int rows, int d0, int d1, const float *sink, int next);
 /* Applies the softmax to row r of the block and notifies its observers (attention_rows.c). */

@@ -1,5 +1,4 @@
-/* attention_rows.c - whole rows of attention: products with pages, what a query sees, its softmax,
- * and who is told. */
+/* attention_rows.c - attention rows: products with pages, masks, softmax, and their observers. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@ struct query_rows query_rows(const struct session *s, const float *q, size_t ld,
                              int thread)
 {
     int D = s->e->config.head_dim;
-    float *scratch = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
+    float *scratch = s->parts.scratch + (size_t)thread * s->parts.ld_scratch;
     size_t blocks = kv_blocks(D), room = PAGE_ROWS * kv_channels(KV_Q8_0, D) / sizeof(float);
     struct query_rows x = {.q = q, .ld = ld};
     if (!kv_whole(s->kv_type) || s->positions_in_cache)
@@ -26,7 +25,7 @@ struct query_rows query_rows(const struct session *s, const float *q, size_t ld,
     return x;
 }
 
-/* Those from row r on. */
+/* Returns the queries from row r on. */
 static struct kv_queries queries_from(const struct kv_queries *q, size_t r, int D)
 {
     size_t width = q->type == KV_I16 ? 2 : 1, blocks = q->type == KV_I16 ? 1 : kv_blocks(D);
@@ -52,8 +51,8 @@ void scores_of(const struct session *s, float *out, size_t ld, const struct quer
     s->e->kernels.attn_scores(out, ld, &ints, rows, m->head_dim, k, m->attn_scale);
 }
 
-/* What query t sees of n slots: not what has left by then, and only pages that are
- * read.  Marks visible[], hides the rest in the row; returns how many it sees. */
+/* Masks the slots of a row that query t does not see: expired entries and pages that it does not
+ * read. Sets visible[n]. Returns the number of visible slots. */
 static int hide(const struct attn_block *b, int32_t t, int n, float *row, unsigned char *visible)
 {
     int seen = 0;
@@ -102,7 +101,7 @@ void sums_end(const struct attn_sums *to, int rows, int d0, int d1, const float 
     }
 }
 
-/* Weights of a row without its sink become those with it: their sum is then less than 1. */
+/* Rescales the weights of a row for the sink of its head. Their sum is then less than 1. */
 static void add_sink(struct attn_row *seen, float *row, float sink, float *entropy)
 {
     double more = exp((double)sink - (double)seen->lse), kept = 1 / (1 + more);
@@ -115,28 +114,28 @@ static void add_sink(struct attn_row *seen, float *row, float sink, float *entro
 void notify_row(struct session *s, const struct attn_row *row, const struct cache_head *view,
                 float entropy, int thread)
 {
-    if (s->twin_of)
-        method_twin_row(s->twin_of, row);
+    if (s->compare.oracle)
+        method_twin_row(s->compare.oracle, row);
     watch_row(s, row);
-    if (recorder_wants(s->recorder) & PROBE_ROWS)
-        recorder_row(s->recorder, row, view, row->lse, entropy, thread);
+    if (recorder_wants(s->observers.recorder) & PROBE_ROWS)
+        recorder_row(s->observers.recorder, row, view, row->lse, entropy, thread);
 }
 
 void finish_row(const struct attn_job *j, const struct attn_block *b, int r, float *row)
 {
     struct session *s = j->s;
-    bool watched = recorder_wants(s->recorder) & PROBE_ROWS;
-    /* the chunk's entries are the newest slots: row r sees all but those after it */
+    bool watched = recorder_wants(s->observers.recorder) & PROBE_ROWS;
+    /* the chunk's entries are the newest slots; row r sees none of the later ones */
     int n = b->view->n - (j->T - 1 - (b->r0 + r));
     struct attn_row seen = {.layer = j->layer,
                             .head = b->g,
                             .t = j->pos0 + b->r0 + r,
                             .n = n,
                             .seen = n,
-                            .stepping = s->stepping,
+                            .stepping = s->run.stepping,
                             .p = row};
     if (b->page || b->view->first_expiry <= seen.t) {
-        unsigned char *visible = s->visible + (size_t)b->thread * s->ld_strip;
+        unsigned char *visible = s->parts.visible + (size_t)b->thread * s->attn.ld_strip;
         seen.seen = hide(b, seen.t, n, row, visible);
         seen.visible = visible;
     }

@@ -1,18 +1,19 @@
-/* attention_step.c - the one query of a step, which waits for memory.
+/* attention_step.c - attention of the single query of a decode step, which is limited by memory
+ * bandwidth.
  *
- * The query heads that share a KV head meet its entries together: tasks for the scores of some
- * pages, for whole rows, and for the sums over some pages.  The bits are those of a chunk's
- * tasks, as every score is one sum, and the sums over pages go on from page to page.  One round has
- * them all, so that memory is read while rows are finished: a task waits for those before it that
- * it needs, which were claimed earlier. */
+ * The query heads that share a KV head read its entries together. There are tasks for the scores of
+ * some pages, for complete rows, and for the sums over some pages. The result has the bits of the
+ * tasks of a chunk, because every score is one sum, and the sums over pages continue from page to
+ * page. All tasks run in one parallel loop, so that threads read memory while rows are finished. A
+ * task waits for the earlier tasks that it needs. */
 #include <string.h>
 
 #include "engine/decode/attention.h"
 
 enum {
-    STEP_LEAST = 8, /* pages of a task: few enough to even out the threads, and else many, as */
-    STEP_MOST = 32, /* a task may start with pages that nobody has asked for */
-    STEP_TASKS = 8  /* of a thread and a kind */
+    STEP_LEAST = 8, /* minimum pages of a task. Few pages balance threads; many pages reduce the */
+    STEP_MOST = 32, /* starts without a prefetched page. Maximum pages of a task */
+    STEP_TASKS = 8  /* tasks per thread and kind */
 };
 
 /* KV heads [h0, h0 + n_kv) of a layer, with `per` query heads each; row g - h0 * per of the strip
@@ -20,18 +21,18 @@ enum {
 struct step {
     const struct attn_job *j;
     int per, h0, n_kv;
-    int pages;  /* of a task */
-    int parts;  /* tasks of the pages of a KV head */
-    int rows;   /* tasks of the rows of a KV head, before its sums */
-    int late;   /* the same behind all sums: of whole numbers, whose sums want scores */
-    int blocks; /* of channels that are summed apart */
+    int pages;  /* pages per task */
+    int parts;  /* tasks for the pages of a KV head */
+    int rows;   /* tasks for the rows of a KV head, before its sums */
+    int late;   /* tasks for the rows after all sums: with integers, sums read scores */
+    int blocks; /* blocks of channels with separate sums */
 };
 
-/* What a task is of. */
+/* The work of a task. */
 struct piece {
     enum { SCORES, ROWS, SUMS, NOTHING } kind;
-    int h, part; /* KV head; pages, or of ROWS which rows */
-    int block;   /* of SUMS */
+    int h, part; /* KV head; index of its pages, or of its rows (ROWS) */
+    int block;   /* block of channels (SUMS) */
 };
 
 static int longest_head(const struct session *s, int layer)
@@ -48,12 +49,12 @@ bool step_reads_all(const struct attn_job *j)
 {
     const struct session *s = j->s;
     int per = s->e->config.n_heads / s->cache_heads;
-    return j->T == 1 && !s->positions_in_cache && !(s->stepping && s->chosen) && !s->evicted_entries
-           && per <= QUERY_BLOCK;
+    return j->T == 1 && !s->positions_in_cache && !(s->run.stepping && s->reading.chosen)
+           && !s->compare.evicted && per <= QUERY_BLOCK;
 }
 
-/* Scores head by head, the rows of each behind the scores of the next, so that somebody reads
- * memory meanwhile; then sums, with the heads in turn. */
+/* Returns the work of a task. The rows of a head follow the scores of the next head, so that other
+ * threads read memory meanwhile. Then come the sums, with the heads in turn. */
 static struct piece piece_of(const struct step *x, int task)
 {
     int of_head = x->parts + x->rows, n = x->n_kv, sum = task - n * of_head;
@@ -74,7 +75,7 @@ static struct piece piece_of(const struct step *x, int task)
     return (struct piece){.kind = ROWS, .h = x->h0 + turn - 1, .part = at - x->parts};
 }
 
-/* The pages [*p, *end) of a part of a head with n entries. */
+/* Sets the pages [*p, *end) of a part of a head with n entries. */
 static void pages_of(const struct step *x, int part, int n, int *p, int *end)
 {
     int pages = (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
@@ -82,7 +83,7 @@ static void pages_of(const struct step *x, int part, int n, int *p, int *end)
     *end = pages < *p + x->pages ? pages : *p + x->pages;
 }
 
-/* What a task reads first; NULL: nothing of a page. */
+/* Returns the page that a task reads first. Returns NULL if it reads no page. */
 static const void *first_of(const struct step *x, const struct piece *of)
 {
     const struct session *s = x->j->s;
@@ -96,28 +97,28 @@ static const void *first_of(const struct step *x, const struct piece *of)
     return of->kind == SCORES ? cache_keys(&view, p) : cache_values(s->cache, &view, p);
 }
 
-/* then: what is read after them, or NULL. */
+/* then: the next memory to read, for prefetches; NULL: unknown. */
 static void scores_task(const struct step *x, const struct piece *of, const void *then, int thread)
 {
     struct session *s = x->j->s;
     const struct model_config *m = &s->e->config;
     size_t D = (size_t)m->head_dim, row = (size_t)((of->h - x->h0) * x->per);
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
-    const struct query_rows q = query_rows(s, s->qkv + (size_t)(of->h * x->per) * D, D, x->per,
+    const struct query_rows q = query_rows(s, s->buf.qkv + (size_t)(of->h * x->per) * D, D, x->per,
                                            thread);
     const struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n};
     int p, end;
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
-        float *at = s->score_rows + row * s->ld_strip + p * PAGE_SLOTS;
+        float *at = s->attn.scores + row * s->attn.ld_strip + p * PAGE_SLOTS;
         const struct kv_keys keys = {cache_keys(&view, p), s->kv_type,
                                      p + 1 < end ? cache_keys(&view, p + 1) : then};
-        scores_of(s, at, s->ld_strip, &q, 0, x->per, &keys);
+        scores_of(s, at, s->attn.ld_strip, &q, 0, x->per, &keys);
         for (int r = 0; m->attn_cap > 0 && r < x->per; r++)
-            s->e->kernels.soft_cap(at + (size_t)r * s->ld_strip, PAGE_SLOTS, m->attn_cap);
+            s->e->kernels.soft_cap(at + (size_t)r * s->attn.ld_strip, PAGE_SLOTS, m->attn_cap);
         for (int r = 0; kv_whole(s->kv_type) && hides_some(x->j, &b) && r < x->per; r++)
-            hide_in_page(x->j, &b, 0, p, at + (size_t)r * s->ld_strip);
+            hide_in_page(x->j, &b, 0, p, at + (size_t)r * s->attn.ld_strip);
     }
-    atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
+    atomic_fetch_add_explicit(&s->attn.step_rows[of->h], 1, memory_order_release);
 }
 
 /* The row of a query head, or where they are compared those of all that share a KV head. */
@@ -126,41 +127,41 @@ static void rows_task(const struct step *x, const struct piece *of, int thread)
     struct session *s = x->j->s;
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
     struct attn_block b = {.h = of->h, .R = 1, .view = &view, .n_last = view.n, .thread = thread};
-    par_wait(&s->step_rows[of->h], x->parts);
+    par_wait(&s->attn.step_rows[of->h], x->parts);
     for (int block = 0; x->late && block < x->blocks; block++)
-        par_wait(&s->step_sums[of->h * x->blocks + block], x->parts);
+        par_wait(&s->attn.step_sums[of->h * x->blocks + block], x->parts);
     for (int i = 0; i < x->j->heads_per_task; i++) {
         b.g = of->h * x->per + of->part * x->j->heads_per_task + i;
-        finish_row(x->j, &b, 0, s->score_rows + (size_t)(b.g - x->h0 * x->per) * s->ld_strip);
+        finish_row(x->j, &b, 0, s->attn.scores + (size_t)(b.g - x->h0 * x->per) * s->attn.ld_strip);
     }
-    atomic_fetch_add_explicit(&s->step_rows[of->h], 1, memory_order_release);
+    atomic_fetch_add_explicit(&s->attn.step_rows[of->h], 1, memory_order_release);
 }
 
 static void add_page(struct session *s, const struct attn_sums *to, const float *rows, int n,
                      const struct kv_values *values)
 {
     if (kv_whole(s->kv_type))
-        s->e->kernels.attn_add(to, rows, s->ld_strip, n, 0, values);
+        s->e->kernels.attn_add(to, rows, s->attn.ld_strip, n, 0, values);
     else
-        s->e->kernels.attn_av(to->out, to->ld, rows, s->ld_strip, n, values);
+        s->e->kernels.attn_av(to->out, to->ld, rows, s->attn.ld_strip, n, values);
 }
 
-/* Sums of a block of channels go on from those of the part before. */
+/* Continues the sums of a block of channels from those of the previous part. */
 static void sums_task(const struct step *x, const struct piece *of, const void *then)
 {
     struct session *s = x->j->s;
     int D = s->e->config.head_dim, width = x->blocks > 1 ? KV_BLOCK : D, p, end;
     struct cache_head view = cache_view(s->cache, x->j->layer, of->h);
-    const float *rows = s->score_rows + (size_t)((of->h - x->h0) * x->per) * s->ld_strip;
+    const float *rows = s->attn.scores + (size_t)((of->h - x->h0) * x->per) * s->attn.ld_strip;
     int d0 = of->block * width, d1 = d0 + width < D ? d0 + width : D;
     int lane = of->h * x->blocks + of->block;
-    const struct attn_sums sums = {.out = s->att + (size_t)(of->h * x->per) * (size_t)D,
+    const struct attn_sums sums = {.out = s->buf.att + (size_t)(of->h * x->per) * (size_t)D,
                                    .ld = (size_t)D,
-                                   .sum = s->step_weights + lane * x->per * ATTN_LANES,
-                                   .top = s->step_tops + lane * x->per};
+                                   .sum = s->attn.step_weights + lane * x->per * ATTN_LANES,
+                                   .top = s->attn.step_tops + lane * x->per};
     const float *sinks = sinks_of(s, x->j->layer);
-    par_wait(&s->step_rows[of->h], x->parts + x->rows);
-    par_wait(&s->step_sums[lane], of->part);
+    par_wait(&s->attn.step_rows[of->h], x->parts + x->rows);
+    par_wait(&s->attn.step_sums[lane], of->part);
     if (of->part == 0)
         sums_begin(&sums, x->per, d0, d1);
     for (pages_of(x, of->part, view.n, &p, &end); p < end; p++) {
@@ -172,10 +173,10 @@ static void sums_task(const struct step *x, const struct piece *of, const void *
     }
     if (kv_whole(s->kv_type) && of->part == x->parts - 1)
         sums_end(&sums, x->per, d0, d1, sinks ? sinks + of->h * x->per : NULL, 1);
-    atomic_store_explicit(&s->step_sums[lane], of->part + 1, memory_order_release);
+    atomic_store_explicit(&s->attn.step_sums[lane], of->part + 1, memory_order_release);
 }
 
-/* Where threads are equally fast, the task of this one after the next of each is its next. */
+/* If threads are equally fast, a thread's next task is this one plus the number of threads. */
 static void step_task(void *ctx, int task, int thread)
 {
     const struct step *x = ctx;
@@ -196,8 +197,8 @@ static int clamped(int n, int least, int most)
     return n > most ? most : n;
 }
 
-/* As many KV heads at a time as the strip has rows for.  Sums of channels are split where there
- * are more threads than heads. */
+/* Runs as many KV heads at a time as there are rows of scores. Sums are split into blocks of
+ * channels if there are more threads than heads. */
 void attend_step(const struct attn_job *j)
 {
     struct session *s = j->s;
@@ -214,12 +215,12 @@ void attend_step(const struct attn_job *j)
     else if (j->watched)
         x.late = x.per / j->heads_per_task;
     for (int h = 0; h < s->cache_heads; h++)
-        atomic_store_explicit(&s->step_rows[h], 0, memory_order_relaxed);
+        atomic_store_explicit(&s->attn.step_rows[h], 0, memory_order_relaxed);
     for (; x.h0 < s->cache_heads; x.h0 += x.n_kv) {
         x.n_kv = s->cache_heads - x.h0 < at_once ? s->cache_heads - x.h0 : at_once;
         x.blocks = par_threads(pool) > x.n_kv ? step_blocks(m) : 1;
         for (int i = 0; i < s->cache_heads * x.blocks; i++)
-            atomic_store_explicit(&s->step_sums[i], 0, memory_order_relaxed);
+            atomic_store_explicit(&s->attn.step_sums[i], 0, memory_order_relaxed);
         par_run(pool, x.n_kv * (x.parts + x.rows + x.parts * x.blocks + x.late), step_task, &x);
     }
 }

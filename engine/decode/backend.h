@@ -4,7 +4,7 @@
  * time. The session does the rest for every backend: RoPE, gates, the cache with its entries and
  * their order, methods and probes. docs/reference/device.md describes where memory is allocated.
  *
- * Buffers named below are members of struct session (session_state.h). A function leaves results in
+ * Buffers named below are members of structs in session_state.h. A function leaves results in
  * host memory where its comment states it. Data that only the backend reads (x, att and the
  * weights) can be elsewhere. */
 #ifndef KVF_ENGINE_BACKEND_H
@@ -45,7 +45,7 @@ struct backend {
     void (*embed)(struct session *s, const int32_t *ids, int T);
     /* The functions of the steps of a block, by enum block_op. */
     const step_fn *steps;
-    /* Runs all of the above for T tokens of a prompt without a host sync, and adds their entries to
+    /* Runs all steps above for T tokens of a prompt without a host sync, and adds their entries to
      * the cache. Returns KVF_OK, an error, or RUN_LAYERWISE if these tokens need the functions
      * above. NULL: they always do. */
     int (*prefill)(struct session *s, const int32_t *ids, int T);
@@ -54,9 +54,9 @@ struct backend {
     int (*final_norm)(struct session *s, int first, int T);
     /* Computes logits of row 0 of normed, on the host, without the soft cap. */
     void (*lm_head)(struct session *s);
-    /* Computes from n rows of normed, on the host: seg_lse, the log-sum-exp of their logits by
-     * segments of the vocabulary, and target_logit, the logits of the tokens ids (nll.c). Returns
-     * false if the CPU must compute them. NULL: it always does. */
+    /* Computes from n rows of `normed`, on the host: nll.lse, the log-sum-exp of their logits by
+     * segments of the vocabulary, and nll.target_logit, the logits of the tokens ids (nll.c).
+     * Returns false if the CPU must compute them. NULL: it always does. */
     bool (*likelihood)(struct session *s, const float *normed, const int32_t *ids, int n);
     /* Runs a decode step of a session, as session_step, without a host sync. Returns KVF_OK, an
      * error, or RUN_LAYERWISE if this step needs the functions above. NULL: every step does. */

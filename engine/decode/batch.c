@@ -1,9 +1,8 @@
 /* batch.c - one token of many sessions.
  *
- * A session of its own, the room, has the rows: row i belongs to session i.  What a
- * layer does before and after its cache runs over all rows in the room.  In between
- * each session works on its row as if the buffers were its own, and alone: its tasks
- * run one after the other in one thread, and threads share out the sessions. */
+ * A separate session, the room, has the rows: row i belongs to session i. The steps of a layer
+ * before and after its cache run over all rows of the room. Between them, each session uses its row
+ * as its own buffers. All its tasks run in one thread, and threads run different sessions. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,15 +11,15 @@
 
 struct batch {
     struct session *rows_session;
-    struct engine alone; /* the engine without its threads */
-    struct session *own; /* [most] the sessions as they were */
-    struct session **s;  /* [most] whose rows they are */
+    struct engine alone; /* the engine without its thread pool */
+    struct session *own; /* [most] copies of the sessions, to restore */
+    struct session **s;  /* [most] the session of each row */
     int32_t *id;         /* [most] */
     int *err;            /* [most] */
-    float **logits;      /* [most] theirs */
+    float **logits;      /* [most] their logits */
     int most;
-    const struct layer_run *run; /* of the block at hand, */
-    int first;                   /* and its first step that concerns the cache */
+    const struct layer_run *run; /* the current block */
+    int first;                   /* its first step that uses the cache */
 };
 
 int batch_create(struct engine *e, int most, struct batch **ret_batch)
@@ -44,7 +43,7 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
     err = session_create(e, &opt, &b->rows_session, NULL);
     if (err)
         goto fail;
-    b->rows_session->normed_kept = true; /* as some session may have gates */
+    b->rows_session->buf.keeps_normed = true; /* some session can have gates */
     *ret_batch = b;
     return KVF_OK;
 
@@ -66,18 +65,18 @@ void batch_destroy(struct batch *b)
     mem_free(b);
 }
 
-/* Session i works in row i of the room until it gets its buffers back. */
+/* Lets session i use row i of the room until unbind_row(). */
 static void bind_row(struct batch *b, int i)
 {
     struct session *s = b->s[i], *room = b->rows_session;
     size_t row = (size_t)i;
     b->own[i] = *s;
     s->e = &b->alone;
-    s->x = room->x + row * (size_t)room->e->config.d_model;
-    s->normed = room->normed + row * (size_t)room->e->config.d_model;
-    s->qkv = room->qkv + row * room->ld_qkv;
-    s->att = room->att + row * room->ld_att;
-    b->logits[i] = s->logits;
+    s->buf.x = room->buf.x + row * (size_t)room->e->config.d_model;
+    s->buf.normed = room->buf.normed + row * (size_t)room->e->config.d_model;
+    s->buf.qkv = room->buf.qkv + row * room->buf.ld_qkv;
+    s->buf.att = room->buf.att + row * room->buf.ld_att;
+    b->logits[i] = s->buf.logits;
 }
 
 static void unbind_row(struct batch *b, int i)
@@ -85,10 +84,10 @@ static void unbind_row(struct batch *b, int i)
     struct session *s = b->s[i];
     const struct session *own = &b->own[i];
     s->e = own->e;
-    s->x = own->x;
-    s->normed = own->normed;
-    s->qkv = own->qkv;
-    s->att = own->att;
+    s->buf.x = own->buf.x;
+    s->buf.normed = own->buf.normed;
+    s->buf.qkv = own->buf.qkv;
+    s->buf.att = own->buf.att;
 }
 
 static void begin_task(void *ctx, int i, int thread)
@@ -99,10 +98,10 @@ static void begin_task(void *ctx, int i, int thread)
     b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
     if (b->err[i])
         return;
-    if (wants_nll(s) && s->has_logits)
+    if (wants_nll(s) && s->run.has_logits)
         nll_next(s, b->id[i], s->n_past);
-    weights_embed(s->e->weights, b->id[i], s->x);
-    rope_fill(s, s->cos_sin, s->chunk, 0, s->n_past);
+    weights_embed(s->e->weights, b->id[i], s->buf.x);
+    rope_fill(s, s->buf.cos_sin, s->chunk, 0, s->n_past);
 }
 
 static void attend_task(void *ctx, int i, int thread)
@@ -122,16 +121,17 @@ static void end_task(void *ctx, int i, int thread)
     struct batch *b = ctx;
     struct session *s = b->s[i];
     (void)thread;
-    memcpy(b->own[i].normed, s->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
-    cap_logits(s, s->logits, s->e->config.vocab);
+    memcpy(b->own[i].buf.normed, s->buf.normed,
+           (size_t)s->e->config.d_model * sizeof *s->buf.normed);
+    cap_logits(s, s->buf.logits, s->e->config.vocab);
     cache_account(s->cache);
-    s->has_logits = true;
-    s->has_drawn = s->sampler != NULL;
-    if (s->sampler)
-        s->drawn = sampler_draw(s->sampler, s->logits);
+    s->run.has_logits = true;
+    s->sampling.has_token = s->sampling.sampler != NULL;
+    if (s->sampling.sampler)
+        s->sampling.token = sampler_draw(s->sampling.sampler, s->buf.logits);
     s->n_past++;
-    if (s->recorder) /* a trace that cannot be written is an error of its session alone */
-        (void)recorder_advance(s->recorder, s->n_past);
+    if (s->observers.recorder) /* a write error of a trace ends only its session */
+        (void)recorder_advance(s->observers.recorder, s->n_past);
     b->err[i] = session_end_step(s);
 }
 
@@ -143,7 +143,7 @@ static int first_error(const struct batch *b, int n)
     return KVF_OK;
 }
 
-/* The steps from rotation to attention, which each session runs with its own cache. */
+/* Runs the steps from RoPE to attention of each session with its own cache. */
 static int each_session(struct layer_run *r, int i)
 {
     struct batch *b = r->ctx;
@@ -169,15 +169,15 @@ static int forward(struct batch *b, int n)
     }
     if (err)
         return err;
-    room->e->kernels.rmsnorm(room->normed, room->x, room->e->weights->out_norm, n, m->d_model,
-                             m->norm_eps);
-    const struct matmul_input in = {.x = room->normed, .ld = (size_t)room->e->config.d_model};
+    room->e->kernels.rmsnorm(room->buf.normed, room->buf.x, room->e->weights->out_norm, n,
+                             m->d_model, m->norm_eps);
+    const struct matmul_input in = {.x = room->buf.normed, .ld = (size_t)room->e->config.d_model};
     linear_apart(room, b->logits, &in, n, &room->e->weights->head);
     par_run(room->e->pool, n, end_task, b);
     return first_error(b, n);
 }
 
-/* n <= most sessions; their tokens are in b->id. */
+/* Runs a step of the first n sessions, with the tokens in b->id. */
 static int step_rows(struct batch *b, int n)
 {
     const struct backend *backend = b->rows_session->e->backend;
@@ -198,8 +198,8 @@ int batch_step(struct batch *b, struct session *const *s, int n, const int32_t *
     for (int i = 0; i < n; i++) {
         int err = KVF_OK;
         bool elsewhere = backend->can_batch && !backend->can_batch(s[i]);
-        if (s[i]->full_cache
-            || elsewhere) { /* two sessions in one, or a step that is taken apart */
+        if (s[i]->compare.full_cache
+            || elsewhere) { /* two sessions in one, or a step that runs layer by layer */
             err = session_step(s[i], ids[i]);
         } else {
             b->s[rows] = s[i];

@@ -17,9 +17,10 @@ static void close_nothing(struct engine *e)
 /* Allocates the keys of a layer after RoPE by rank (reading.c). */
 static int alloc_turned(struct session *s)
 {
-    size_t keys = (size_t)s->cache_heads * s->ld_strip;
-    s->rotated_keys = mem_alloc(keys, (size_t)s->e->config.head_dim * sizeof *s->rotated_keys);
-    return s->rotated_keys ? KVF_OK : KVF_E_NOMEM;
+    size_t keys = (size_t)s->cache_heads * s->attn.ld_strip;
+    s->reading.rotated_keys = mem_alloc(keys, (size_t)s->e->config.head_dim
+                                                  * sizeof *s->reading.rotated_keys);
+    return s->reading.rotated_keys ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
@@ -32,8 +33,8 @@ static int begin(struct session *s, const struct session_options *opt, struct kv
 
 static void end(struct session *s)
 {
-    mem_free(s->rotated_keys);
-    s->rotated_keys = NULL;
+    mem_free(s->reading.rotated_keys);
+    s->reading.rotated_keys = NULL;
 }
 
 /* Normalises all rows: on the CPU the rows before `first` cost little. */
@@ -41,14 +42,15 @@ static int leave(struct session *s, int first, int T)
 {
     const struct model_config *m = &s->e->config;
     (void)first;
-    s->e->kernels.rmsnorm(s->normed, s->x, s->e->weights->out_norm, T, m->d_model, m->norm_eps);
+    s->e->kernels.rmsnorm(s->buf.normed, s->buf.x, s->e->weights->out_norm, T, m->d_model,
+                          m->norm_eps);
     return KVF_OK;
 }
 
 static void head(struct session *s)
 {
-    const struct matmul_input in = {.x = s->normed, .ld = (size_t)s->e->config.d_model};
-    linear(s, s->logits, s->ld_vocab, &in, 1, &s->e->weights->head);
+    const struct matmul_input in = {.x = s->buf.normed, .ld = (size_t)s->e->config.d_model};
+    linear(s, s->buf.logits, s->buf.ld_logits, &in, 1, &s->e->weights->head);
 }
 
 static int nothing_away(struct session *s)

@@ -34,10 +34,10 @@ int evicted_entries_create(struct session *s)
     const struct model_config *m = &s->e->config;
     struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, s->kv_type};
     size_t threads = (size_t)par_threads(s->e->pool);
-    struct evicted_entries *g = s->evicted_entries = MEM_NEW(struct evicted_entries, 1);
+    struct evicted_entries *g = s->compare.evicted = MEM_NEW(struct evicted_entries, 1);
     if (!g)
         return KVF_E_NOMEM;
-    g->ld = s->ld_strip;
+    g->ld = s->attn.ld_strip;
     g->cuts_bytes = (row_cuts_scratch(s->cap) + 63) / 64 * 64;
     g->weight = mem_alloc(threads * g->ld, sizeof *g->weight);
     g->row = mem_alloc(threads * g->ld, sizeof *g->row);
@@ -82,10 +82,10 @@ static int slot_of(const struct cache_head *view, int32_t pos, int start)
 /* Reading f16 as f32 and storing it again keeps its bits. */
 void evicted_entries_add(struct session *s, const struct eviction *e)
 {
-    struct evicted_entries *g = s->evicted_entries;
+    struct evicted_entries *g = s->compare.evicted;
     struct cache_head view = cache_view(s->cache, e->layer, e->head);
     int slot = slot_of(&view, e->pos, g->found);
-    float *key = s->scratch_per_thread, *value = key + s->e->config.head_dim;
+    float *key = s->parts.scratch, *value = key + s->e->config.head_dim;
     if (slot < 0 || g->err || e->reason == KVF_REASON_ARCHITECTURE)
         return;
     g->found = slot + 1;
@@ -107,7 +107,7 @@ struct desk {
 
 static struct desk desk_of(const struct session *s, int thread)
 {
-    const struct evicted_entries *g = s->evicted_entries;
+    const struct evicted_entries *g = s->compare.evicted;
     size_t i = (size_t)thread;
     return (struct desk){g->weight + i * g->ld, g->row + i * g->ld,
                          g->gap + i * (size_t)s->e->config.head_dim, g->seen + i * g->ld,
@@ -122,8 +122,8 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
     int D = m->head_dim;
     for (int p = 0; p * PAGE_SLOTS < n; p++) {
         const struct kv_keys keys = {.page = cache_keys(view, p), .type = s->kv_type};
-        s->e->kernels.attn_qk(k->row + p * PAGE_SLOTS, s->ld_strip, q->q, (size_t)D, 1, D, &keys,
-                              m->attn_scale);
+        s->e->kernels.attn_qk(k->row + p * PAGE_SLOTS, s->attn.ld_strip, q->q, (size_t)D, 1, D,
+                              &keys, m->attn_scale);
         if (m->attn_cap > 0)
             s->e->kernels.soft_cap(k->row + p * PAGE_SLOTS, PAGE_SLOTS, m->attn_cap);
     }
@@ -193,7 +193,7 @@ static double add_missed(const struct session *s, const struct cache_head *view,
         }
         const struct kv_values values = {cache_values(c, view, p), s->kv_type, D, 0, D, end, NULL};
         if (missed > 0)
-            s->e->kernels.attn_av(k->gap, (size_t)D, k->row, s->ld_strip, 1, &values);
+            s->e->kernels.attn_av(k->gap, (size_t)D, k->row, s->attn.ld_strip, 1, &values);
     }
     return mass;
 }
@@ -205,7 +205,7 @@ static float output_error(const struct session *s, const struct ghost_query *q,
     double off = 0, norm = 0;
     memset(k->gap, 0, (size_t)D * sizeof *k->gap);
     double mass = add_missed(s, q->view, s->cache, q->n, k);
-    mass += add_missed(s, gone, s->evicted_entries->cache, gone->n, k);
+    mass += add_missed(s, gone, s->compare.evicted->cache, gone->n, k);
     for (int d = 0; d < D; d++) {
         double diff = ((double)k->gap[d] - mass * (double)q->out[d]) / all;
         double o = (double)q->out[d] + diff;
@@ -217,7 +217,7 @@ static float output_error(const struct session *s, const struct ghost_query *q,
 
 void evicted_entries_ask(struct session *s, const struct ghost_query *q)
 {
-    struct cache_head gone = cache_view(s->evicted_entries->cache, q->layer, q->h);
+    struct cache_head gone = cache_view(s->compare.evicted->cache, q->layer, q->h);
     struct probe_missed m = {.layer = q->layer, .head = q->g, .t = q->t, .kept = 1, .oracle = 1};
     if (gone.n > 0 || q->page > 0 || q->view->first_expiry <= q->t) {
         struct desk k = desk_of(s, q->thread);
@@ -230,5 +230,5 @@ void evicted_entries_ask(struct session *s, const struct ghost_query *q)
         double all = masses(s, n_seen, sink, &k, &m);
         m.error = output_error(s, q, &gone, all, &k);
     }
-    recorder_missed(s->recorder, &m);
+    recorder_missed(s->observers.recorder, &m);
 }

@@ -30,7 +30,7 @@ struct ghost_query {
     int thread;
 };
 
-/* Creates s->evicted_entries. Returns KVF_OK or KVF_E_NOMEM. */
+/* Creates s->compare.evicted. Returns KVF_OK or KVF_E_NOMEM. */
 int evicted_entries_create(struct session *s);
 struct evicted_entries;
 void evicted_entries_destroy(struct evicted_entries *g); /* accepts NULL */

@@ -1,13 +1,12 @@
-/* ffn.c - a product before an activation, of many rows: activation(W_gate n) * W_up n as the
- * integers that the next product reads.
+/* ffn.c - activation(W_gate n) * W_up n of many rows, as the integers that the next product reads.
  *
- * A task multiplies a few channels of gate and up with all rows, and makes their activations and
- * the integers of these from sums that are in its caches, as those of all channels are not. */
+ * A task multiplies all rows by a few channels of gate and up. It then computes and quantises the
+ * activations of these channels while their sums are in the CPU's caches. */
 #include <string.h>
 
 #include "engine/decode/session_state.h"
 
-/* Channels of a task: half of a tile are of gate, half of up. */
+/* Channels of a task. Half of a tile is for gate, half for up. */
 enum { GATED = TILE_PANELS / 2 * PANEL };
 _Static_assert(GATED % QBLOCK == 0, "a task makes whole blocks");
 
@@ -22,8 +21,8 @@ static swiglu_fn activation(const struct session *s)
     return s->e->config.family->gelu ? s->e->kernels.geglu : s->e->kernels.swiglu;
 }
 
-/* Blocks of rows go where they belong in longer rows, from block `at` on, with the sums that the
- * product reads: of blocks, or of halves. */
+/* Copies the blocks of short rows into longer rows, from block `at` on, with the sums that the
+ * product reads: per block, or per half of a block (halves). */
 static void place_blocks(const struct qrows *to, size_t at, const struct qrows *from, size_t rows,
                          bool halves)
 {
@@ -40,8 +39,8 @@ static void place_blocks(const struct qrows *to, size_t at, const struct qrows *
         }
 }
 
-/* Activations and their integers, some rows at a time, from T rows of n sums of gate, then of up.
- */
+/* Computes and quantises activations, ROWS rows at a time. gate: T rows of n sums of gate, followed
+ * by those of up. */
 static void place_activations(const struct job *j, int c0, int n, const float *gate)
 {
     enum { ROWS = 16, BLOCKS = ROWS * GATED / QBLOCK };
@@ -49,20 +48,20 @@ static void place_activations(const struct job *j, int c0, int n, const float *g
     const float *up = gate + (size_t)j->T * (size_t)n;
     _Alignas(64) float made[ROWS * GATED], scale[BLOCKS], sum[BLOCKS], half[2 * BLOCKS];
     _Alignas(64) int8_t bytes[ROWS * GATED * 2];
-    struct qrows rows = s->gated;
+    struct qrows rows = s->matmul.activated;
     rows.q = bytes, rows.scale = scale, rows.sum = sum, rows.half = half, rows.K = n;
-    size_t all = (size_t)s->gated.K / QBLOCK;
+    size_t all = (size_t)s->matmul.activated.K / QBLOCK;
     for (int t = 0; t < j->T; t += ROWS) {
         int many = j->T - t < ROWS ? j->T - t : ROWS;
         size_t from = (size_t)t * (size_t)n;
         activation(s)(made, gate + from, up + from, many * n);
         s->e->kernels.quant_rows(&rows, made, many, n);
-        place_blocks(&s->gated, (size_t)t * all + (size_t)(c0 / QBLOCK), &rows, (size_t)many,
-                     j->w->matrix[T_DOWN].n_fine == 2);
+        place_blocks(&s->matmul.activated, (size_t)t * all + (size_t)(c0 / QBLOCK), &rows,
+                     (size_t)many, j->w->matrix[T_DOWN].n_fine == 2);
     }
 }
 
-/* Channels [c0, c0 + n). */
+/* Computes channels [c0, c0 + n). */
 static void gated_channels(const struct job *j, int c0, int n, float *tile)
 {
     struct session *s = j->s;
@@ -81,20 +80,21 @@ static void gated_task(void *ctx, int task, int thread)
     struct session *s = j->s;
     int c0 = apart_task(s->e->pool, task, j->n_tasks) * GATED, left = s->e->config.d_ffn - c0;
     if (left > 0)
-        gated_channels(j, c0, left < GATED ? left : GATED, s->tile + (size_t)thread * s->ld_tile);
+        gated_channels(j, c0, left < GATED ? left : GATED,
+                       s->matmul.tile + (size_t)thread * s->matmul.ld_tile);
 }
 
-/* The integers of the activations become those of s->q. */
+/* Makes the quantised activations the input of the next product. */
 static void make_integers(struct session *s, int T, const struct layer_weights *w)
 {
     int d = s->e->config.d_ffn, n_tasks = apart_tasks(s->e->pool, (d + GATED - 1) / GATED);
     struct job j = {s, w, T, n_tasks};
-    const struct qrows read = s->q;
-    s->gated.K = d;
-    s->gated.lowest = w->matrix[T_DOWN].lowest;
+    const struct qrows read = s->matmul.input;
+    s->matmul.activated.K = d;
+    s->matmul.activated.lowest = w->matrix[T_DOWN].lowest;
     par_run(s->e->pool, n_tasks, gated_task, &j);
-    s->q = s->gated;
-    s->gated = read;
+    s->matmul.input = s->matmul.activated;
+    s->matmul.activated = read;
 }
 
 bool activate_as_integers(struct layer_run *r, const struct matmul_input *in)

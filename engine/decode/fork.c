@@ -10,8 +10,8 @@ static int renew_parts(struct session *s, bool gate)
     size_t C = (size_t)s->chunk, H = (size_t)s->e->config.n_kv_heads;
     free_part_buffers(s);
     if (gate) {
-        s->gate = mem_alloc(C, H * sizeof *s->gate);
-        if (!s->gate)
+        s->parts.gate = mem_alloc(C, H * sizeof *s->parts.gate);
+        if (!s->parts.gate)
             return KVF_E_NOMEM;
     }
     return alloc_part_buffers(s);
@@ -37,21 +37,21 @@ static int take_parts(struct session *s, const struct session *from)
     s->cache_heads = from->cache_heads;
     s->positions_in_cache = from->positions_in_cache;
     s->gates = from->gates;
-    return renew_parts(s, from->gate != NULL);
+    return renew_parts(s, from->parts.gate != NULL);
 }
 
 static void take_past(struct session *s, const struct session *from)
 {
     s->n_past = from->n_past;
-    s->has_logits = from->has_logits;
-    s->stepping = from->stepping;
-    memcpy(s->peak, from->peak,
-           (size_t)s->e->config.n_layers * (size_t)s->e->config.n_heads * sizeof *s->peak);
-    s->cuts = from->cuts;
-    s->n_steps = from->n_steps;
-    s->reads = from->reads;
-    memcpy(s->logits, session_logits(from), s->ld_vocab * sizeof *s->logits);
-    memcpy(s->normed, from->normed, (size_t)s->e->config.d_model * sizeof *s->normed);
+    s->run.has_logits = from->run.has_logits;
+    s->run.stepping = from->run.stepping;
+    memcpy(s->count.peak, from->count.peak,
+           (size_t)s->e->config.n_layers * (size_t)s->e->config.n_heads * sizeof *s->count.peak);
+    s->count.cuts = from->count.cuts;
+    s->count.n_steps = from->count.n_steps;
+    s->count.reads = from->count.reads;
+    memcpy(s->buf.logits, session_logits(from), s->buf.ld_logits * sizeof *s->buf.logits);
+    memcpy(s->buf.normed, from->buf.normed, (size_t)s->e->config.d_model * sizeof *s->buf.normed);
 }
 
 static int fork_one(const struct session *from, const struct session_options *opt,
@@ -97,13 +97,13 @@ int session_fork(const struct session *from, const struct session_options *opt,
         err = fork_one(from, &own, &s, d);
     if (err)
         return err;
-    if (from->full_cache) {
-        err = fork_one(from->full_cache, &own, &s->full_cache, d);
+    if (from->compare.full_cache) {
+        err = fork_one(from->compare.full_cache, &own, &s->compare.full_cache, d);
         if (err) {
             session_destroy(s);
             return err;
         }
-        s->full_cache->twin_of = s->method;
+        s->compare.full_cache->compare.oracle = s->method;
     }
     *ret_session = s;
     return KVF_OK;

@@ -9,40 +9,41 @@ struct job {
     struct session *s;
     float *out;
     size_t ld;
-    float *const *rows; /* of linear_apart, instead of out */
+    float *const *rows; /* outputs of linear_apart, instead of out */
     const struct matmul_input *in;
     int T;
     const struct packed *w;
-    int per_task;    /* panels */
-    int n_tasks;     /* of products */
-    int n_prepare;   /* tasks that make rows */
-    atomic_int made; /* how many have */
+    int per_task;    /* panels per task */
+    int n_tasks;     /* tasks that multiply */
+    int n_prepare;   /* tasks that prepare input rows */
+    atomic_int made; /* number of these that are done */
     par_fn product;
 };
 
 static struct wrows words(const struct session *s)
 {
-    return (struct wrows){(int16_t *)(void *)s->q.q, s->q.scale, s->q.K};
+    return (struct wrows){(int16_t *)(void *)s->matmul.input.q, s->matmul.input.scale,
+                          s->matmul.input.K};
 }
 
 void rows_for(struct session *s, const struct packed *w)
 {
-    s->q.K = w->K;
-    s->q.lowest = w->lowest;
+    s->matmul.input.K = w->K;
+    s->matmul.input.lowest = w->lowest;
 }
 
 void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
                       const struct packed *w)
 {
     const struct kernels *k = &s->e->kernels;
-    int step = ld == (size_t)w->K ? n : 1, end = t0 + n; /* rows that lie side by side */
+    int step = ld == (size_t)w->K ? n : 1, end = t0 + n; /* contiguous rows */
     for (int t = t0; w->n_blocks && t < end; t += step, x += ld)
         if (w->kind == PACK_I16) {
             const struct wrows all = words(s);
             struct wrows rows = wrows_from(&all, (size_t)t);
             k->quant_words(&rows, x, step, w->K);
         } else {
-            struct qrows rows = qrows_from(&s->q, (size_t)t);
+            struct qrows rows = qrows_from(&s->matmul.input, (size_t)t);
             k->quant_rows(&rows, x, step, w->K);
         }
 }
@@ -55,12 +56,12 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
     if (w->kind == PACK_I16)
         k->matmul_words(out, ld, &rows, T, w, panel0, n_panels);
     else if (w->n_blocks)
-        k->matmul_q(out, ld, &s->q, T, w, panel0, n_panels);
+        k->matmul_q(out, ld, &s->matmul.input, T, w, panel0, n_panels);
     else
         k->matmul_f(out, ld, x, ld_x, T, w, panel0, n_panels);
 }
 
-/* Makes rows and, where the matrix wants integers, those of them. */
+/* Computes input rows, and quantises them if the matrix reads integers. */
 static void prepare_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
@@ -69,8 +70,8 @@ static void prepare_task(void *ctx, int task, int thread)
     int t0 = task * ROWS_PER_TASK, n = j->T - t0 < ROWS_PER_TASK ? j->T - t0 : ROWS_PER_TASK;
     size_t K = (size_t)j->w->K, ld = in->ld;
     float *x = in->x + (size_t)t0 * ld;
-    if (in->prologue && !in->kept && j->w->n_blocks && (size_t)n * K <= s->ld_tile) {
-        x = s->tile + (size_t)thread * s->ld_tile;
+    if (in->prologue && !in->kept && j->w->n_blocks && (size_t)n * K <= s->matmul.ld_tile) {
+        x = s->matmul.tile + (size_t)thread * s->matmul.ld_tile;
         ld = K;
     }
     if (in->prologue)
@@ -87,8 +88,8 @@ static void matmul_task(void *ctx, int task, int thread)
     multiply_rows(j->s, j->out, j->ld, j->in->x, j->in->ld, j->T, j->w, p0, n);
 }
 
-/* A round has all tasks of few rows, as another costs more than to wait for tasks that were claimed
- * before. */
+/* With few rows, all tasks run in one parallel loop, because a second loop costs more than the wait
+ * for earlier tasks. */
 static void few_task(void *ctx, int task, int thread)
 {
     struct job *j = ctx;
@@ -133,17 +134,17 @@ static void run_job(struct job *j)
     par_run(pool, j->n_prepare + j->n_tasks, few_task, j);
 }
 
-/* Tasks of a thread: few enough to keep their cost low, and enough to even out the threads, as the
- * last task of many rows would be waited for long. */
+/* Returns the tasks per thread: few, to keep the overhead low, but enough to balance threads. The
+ * last task of many rows takes long. */
 static int tasks_of_thread(int T)
 {
     return T < MANY_ROWS ? 4 : 12;
 }
 
-/* One row waits for memory, which is read best in long stretches: each thread has one.  Of few rows
- * all tasks have as many panels where that can be, and threads as many tasks.  Of many rows a task
- * takes an even number, as processors fetch lines of memory in pairs, which two threads had better
- * not share, or whole tiles of two and of three panels. */
+/* Returns the panels of a task. A product of one row is limited by memory bandwidth, so each thread
+ * reads one long range. With few rows, tasks get equal numbers of panels, and threads equal numbers
+ * of tasks, if possible. With many rows, a task gets an even number, because CPUs fetch cache lines
+ * in pairs, or a multiple of the kernels' tiles of two and three panels. */
 static int panels_per_task(int n_panels, int threads, int T)
 {
     int tasks = T == 1 ? threads : tasks_of_thread(T) * threads;
@@ -179,14 +180,14 @@ void linear(struct session *s, float *out, size_t ld, const struct matmul_input 
     run_job(&j);
 }
 
-/* The sums of some panels go to their rows from the caches of the thread. */
+/* Multiplies some panels into a tile in the thread's caches and copies the tile to the rows. */
 static void apart_rows_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
     int p0 = task * j->per_task, left = j->w->n_panels - p0;
     int n = left < j->per_task ? left : j->per_task, ld = n * PANEL;
-    float *tile = s->tile + (size_t)thread * s->ld_tile;
+    float *tile = s->matmul.tile + (size_t)thread * s->matmul.ld_tile;
     const struct packed part = packed_part(j->w, p0, n);
     multiply_rows(s, tile, (size_t)ld, j->in->x, j->in->ld, j->T, &part, 0, n);
     for (int t = 0; t < j->T; t++)
@@ -211,7 +212,7 @@ void linear_apart(struct session *s, float *const *out, const struct matmul_inpu
         run_job(&j);
 }
 
-/* The sums of some panels, which are added to the rows of x. */
+/* Multiplies some panels into a tile and adds it to the rows of x. */
 static void add_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
@@ -221,7 +222,8 @@ static void add_task(void *ctx, int task, int thread)
     int left = w->n_panels - p0, c0 = p0 * PANEL;
     int n = left < j->per_task ? left : j->per_task, ld = n * PANEL;
     int channels = w->N - c0 < ld ? w->N - c0 : ld;
-    float *tile = s->tile + (size_t)thread * s->ld_tile, scale = s->e->config.residual_scale;
+    float *tile = s->matmul.tile + (size_t)thread * s->matmul.ld_tile,
+          scale = s->e->config.residual_scale;
     if (n <= 0)
         return;
     const struct packed part = packed_part(w, p0, n);
@@ -238,7 +240,7 @@ void add_linear(struct session *s, const struct matmul_input *in, int T, const s
     if (per > TILE_PANELS)
         per = TILE_PANELS;
     struct job j = {.s = s,
-                    .out = s->x,
+                    .out = s->buf.x,
                     .ld = (size_t)s->e->config.d_model,
                     .in = in,
                     .T = T,

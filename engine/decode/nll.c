@@ -22,12 +22,19 @@ int n_segments(const struct session *s)
 int alloc_segments(struct session *s)
 {
     size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
-    if (s->segment)
+    if (s->nll.segment)
         return KVF_OK;
-    s->segment = mem_alloc(threads * C, VOCAB_SEGMENT * sizeof(float));
-    s->seg_lse = mem_alloc((size_t)n_segments(s), C * sizeof(float));
-    s->target_logit = mem_alloc(1, C * sizeof(float));
-    return s->segment && s->seg_lse && s->target_logit ? KVF_OK : KVF_E_NOMEM;
+    s->nll.segment = mem_alloc(threads * C, VOCAB_SEGMENT * sizeof(float));
+    s->nll.lse = mem_alloc((size_t)n_segments(s), C * sizeof(float));
+    s->nll.target_logit = mem_alloc(1, C * sizeof(float));
+    return s->nll.segment && s->nll.lse && s->nll.target_logit ? KVF_OK : KVF_E_NOMEM;
+}
+
+void free_segments(struct session *s)
+{
+    mem_free(s->nll.segment);
+    mem_free(s->nll.lse);
+    mem_free(s->nll.target_logit);
 }
 
 void cap_logits(const struct session *s, float *row, int n)
@@ -44,7 +51,7 @@ int segment_logits(struct session *s, const float *x, int n, int segment, int th
     enum { PANELS = VOCAB_SEGMENT / PANEL };
     int p0 = segment * PANELS, left = w->n_panels - p0;
     struct packed part = packed_part(w, p0, left < PANELS ? left : PANELS);
-    float *buf = s->segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
+    float *buf = s->nll.segment + (size_t)thread * (size_t)s->chunk * VOCAB_SEGMENT;
     multiply_rows(s, buf, VOCAB_SEGMENT, x, (size_t)w->K, n, &part, 0, part.n_panels);
     for (int t = 0; t < n; t++)
         cap_logits(s, buf + (size_t)t * VOCAB_SEGMENT, part.N);
@@ -62,8 +69,8 @@ static void segment_task(void *ctx, int seg, int thread)
         float *row = buf + (size_t)t * VOCAB_SEGMENT;
         int id = j->ids[t] - seg * VOCAB_SEGMENT;
         if (id >= 0 && id < N)
-            s->target_logit[t] = row[id];
-        s->seg_lse[(size_t)seg * (size_t)s->chunk + (size_t)t] = s->e->kernels.log_sum_exp(row, N);
+            s->nll.target_logit[t] = row[id];
+        s->nll.lse[(size_t)seg * (size_t)s->chunk + (size_t)t] = s->e->kernels.log_sum_exp(row, N);
     }
 }
 
@@ -88,15 +95,15 @@ void segment_rows(struct session *s, const float *x, int n)
 
 bool wants_nll(const struct session *s)
 {
-    return s->twin_for || recorder_wants(s->recorder) & PROBE_NLL;
+    return s->compare.compared || recorder_wants(s->observers.recorder) & PROBE_NLL;
 }
 
 static void report(struct session *s, int32_t t, float nll)
 {
-    if (s->twin_for)
-        recorder_twin(s->twin_for->recorder, TWIN_NLL, 0, t, nll);
+    if (s->compare.compared)
+        recorder_twin(s->compare.compared->observers.recorder, TWIN_NLL, 0, t, nll);
     else
-        recorder_nll(s->recorder, t, nll);
+        recorder_nll(s->observers.recorder, t, nll);
 }
 
 /* Combines the segments of a row, in order. */
@@ -105,10 +112,10 @@ static float row_nll(const struct session *s, int row)
     double max = -INFINITY, sum = 0;
     int n_seg = n_segments(s);
     for (int g = 0; g < n_seg; g++)
-        max = fmax(max, (double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)row]);
+        max = fmax(max, (double)s->nll.lse[(size_t)g * (size_t)s->chunk + (size_t)row]);
     for (int g = 0; g < n_seg; g++)
-        sum += exp((double)s->seg_lse[(size_t)g * (size_t)s->chunk + (size_t)row] - max);
-    return (float)(max + log(sum) - (double)s->target_logit[row]);
+        sum += exp((double)s->nll.lse[(size_t)g * (size_t)s->chunk + (size_t)row] - max);
+    return (float)(max + log(sum) - (double)s->nll.target_logit[row]);
 }
 
 void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n, int32_t t0)
@@ -126,25 +133,25 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
 void nll_from(struct session *s, int32_t t, const float *lse)
 {
     for (int g = 0; g < n_segments(s); g++)
-        s->seg_lse[(size_t)g * (size_t)s->chunk] = lse[g];
-    s->target_logit[0] = lse[n_segments(s)];
+        s->nll.lse[(size_t)g * (size_t)s->chunk] = lse[g];
+    s->nll.target_logit[0] = lse[n_segments(s)];
     report(s, t, row_nll(s, 0));
 }
 
 void nll_next(struct session *s, int32_t id, int32_t t)
 {
     int N = s->e->weights->head.N;
-    if (s->no_logits) {
-        nll_rows(s, s->normed, &id, 1, t);
+    if (s->compare.no_logits) {
+        nll_rows(s, s->buf.normed, &id, 1, t);
         return;
     }
     if (s->e->backend->logits)
         s->e->backend->logits(s);
     for (int g = 0; g < n_segments(s); g++) { /* from existing logits, with the same bits */
         int first = g * VOCAB_SEGMENT, left = N - first;
-        s->seg_lse[(size_t)g * (size_t)s->chunk] = s->e->kernels.log_sum_exp(
-            s->logits + first, left < VOCAB_SEGMENT ? left : VOCAB_SEGMENT);
+        s->nll.lse[(size_t)g * (size_t)s->chunk] = s->e->kernels.log_sum_exp(
+            s->buf.logits + first, left < VOCAB_SEGMENT ? left : VOCAB_SEGMENT);
     }
-    s->target_logit[0] = s->logits[id];
+    s->nll.target_logit[0] = s->buf.logits[id];
     report(s, t, row_nll(s, 0));
 }

@@ -1,6 +1,42 @@
 /* reading.c - prepares attention of each KV head: RoPE by cache rank (positions=cache), and the
  * selection of the pages that queries after the prompt read. */
+#include "base/mem.h"
 #include "engine/decode/session_state.h"
+
+/* Allocates and fills cos and sin of position * theta_j for every position. */
+static int alloc_turns(struct session *s)
+{
+    const struct model_config *m = &s->e->config;
+    s->reading.rope_table = mem_alloc(2 * (size_t)s->cap, (size_t)m->rope_dim * sizeof(float));
+    if (!s->reading.rope_table)
+        return KVF_E_NOMEM;
+    for (int t = 0; t < s->cap; t++)
+        rope_fill(s, s->reading.rope_table, s->cap, t, t);
+    return KVF_OK;
+}
+
+int reading_alloc(struct session *s, bool pages)
+{
+    struct reading_buffers *r = &s->reading;
+    if (pages) {
+        r->ld_chosen = (size_t)s->cap;
+        r->chosen = mem_alloc((size_t)s->e->config.n_heads, r->ld_chosen);
+        r->page_of_head = MEM_NEW(int, (size_t)s->cache_heads);
+        if (!r->chosen || !r->page_of_head)
+            return KVF_E_NOMEM;
+    }
+    return s->positions_in_cache ? alloc_turns(s) : KVF_OK;
+}
+
+void reading_free(struct session *s)
+{
+    mem_free(s->reading.rope_table);
+    mem_free(s->reading.chosen);
+    mem_free(s->reading.page_of_head);
+    s->reading.rope_table = NULL;
+    s->reading.chosen = NULL;
+    s->reading.page_of_head = NULL;
+}
 
 struct job {
     struct session *s;
@@ -15,13 +51,13 @@ static void rotate_task(void *ctx, int h, int thread)
     const struct model_config *m = &s->e->config;
     struct cache_head view = cache_view(s->cache, j->layer, h);
     size_t D = (size_t)m->head_dim;
-    float *out = s->rotated_keys + (size_t)h * s->ld_strip * D;
-    float *key = s->scratch_per_thread + (size_t)thread * s->ld_scratch;
+    float *out = s->reading.rotated_keys + (size_t)h * s->attn.ld_strip * D;
+    float *key = s->parts.scratch + (size_t)thread * s->parts.ld_scratch;
     for (int r = 0; r < view.n; r++) {
         size_t slot = (size_t)view.order[r];
         float *page = out + slot / PAGE_SLOTS * PAGE_SLOTS * D;
         cache_key(s->cache, j->layer, h, (int)slot, key);
-        const float *turn = rope_row(s, j->layer, s->rope_table, s->cap, r);
+        const float *turn = rope_row(s, j->layer, s->reading.rope_table, s->cap, r);
         if (turn)
             s->e->kernels.rope(key, turn, 1, m->head_dim, m->rope_dim);
         for (size_t d = 0; d < D; d++)
@@ -42,7 +78,7 @@ static void choose_task(void *ctx, int h, int thread)
     const struct model_config *m = &s->e->config;
     int per = m->n_heads / s->cache_heads;
     size_t at = (size_t)(h * per) * (size_t)m->head_dim;
-    s->page_of_head[h] = 0;
+    s->reading.page_of_head[h] = 0;
     if (!method_reads_pages(s->method, j->layer, h))
         return;
     struct read_input in = {.m = s->method,
@@ -53,12 +89,12 @@ static void choose_task(void *ctx, int h, int thread)
                             .view = cache_view(s->cache, j->layer, h),
                             .t = s->n_past,
                             .kv_type = s->kv_type,
-                            .q = s->qkv + at,
-                            .q_pre = s->qk_unrotated + at,
+                            .q = s->buf.qkv + at,
+                            .q_pre = s->parts.unrotated + at,
                             .n_q = per};
-    s->page_of_head[h] = method_read(&in, s->chosen + (size_t)(h * per) * s->ld_chosen,
-                                     s->ld_chosen,
-                                     s->scratch_per_thread + (size_t)thread * s->ld_scratch);
+    s->reading.page_of_head[h] = method_read(
+        &in, s->reading.chosen + (size_t)(h * per) * s->reading.ld_chosen, s->reading.ld_chosen,
+        s->parts.scratch + (size_t)thread * s->parts.ld_scratch);
 }
 
 void choose_pages(struct session *s, int layer)
@@ -83,8 +119,11 @@ void count_reads(struct session *s, int layer)
 {
     int per = s->e->config.n_heads / s->cache_heads;
     for (int h = 0; h < s->cache_heads; h++) {
-        int n = cache_view(s->cache, layer, h).n, page = s->chosen ? s->page_of_head[h] : 0;
+        int n = cache_view(s->cache, layer, h).n,
+            page = s->reading.chosen ? s->reading.page_of_head[h] : 0;
         for (int g = h * per; g < (h + 1) * per; g++)
-            s->reads += page ? read_of(s->chosen + (size_t)g * s->ld_chosen, page, n) : n;
+            s->count.reads += page ? read_of(s->reading.chosen + (size_t)g * s->reading.ld_chosen,
+                                             page, n)
+                                   : n;
     }
 }

@@ -1,9 +1,9 @@
 /* run_cpu.c - the steps of a block on the CPU.
  *
- * NORM, BIAS, ACT and ADD work on one row at a time.  They run inside the next product: a task
- * makes a few rows and quantises them in its own memory.  With several rows a product adds its
- * output to the residual stream at once, and a product before an activation makes the integers of
- * the activation (ffn.c).  No fusion changes a bit. */
+ * NORM, BIAS, ACT and ADD process one row at a time. They run inside the next product: a task
+ * computes a few rows and quantises them in its own memory. With several rows, a product also adds
+ * its output to the residual stream, and a product before an activation also computes the integers
+ * of the activation (ffn.c). No fusion changes a bit. */
 #include <string.h>
 
 #include "engine/decode/session_state.h"
@@ -18,14 +18,14 @@ static struct rows rows_at(const struct session *s, enum block_slot slot, int t0
 {
     size_t d = (size_t)s->e->config.d_model;
     struct rows r[SLOTS] = {
-        [SLOT_X] = {s->x, d},
-        [SLOT_NORMED] = {s->normed, d},
-        [SLOT_QKV] = {s->qkv, s->ld_qkv},
-        [SLOT_ATT] = {s->att, s->ld_att},
-        [SLOT_BRANCH] = {s->branch, s->ld_out},
-        [SLOT_FFN_IN] = {s->normed, d},
-        [SLOT_GATE_UP] = {s->gate_up, s->ld_ffn},
-        [SLOT_FFN] = {s->gate_up, s->ld_ffn},
+        [SLOT_X] = {s->buf.x, d},
+        [SLOT_NORMED] = {s->buf.normed, d},
+        [SLOT_QKV] = {s->buf.qkv, s->buf.ld_qkv},
+        [SLOT_ATT] = {s->buf.att, s->buf.ld_att},
+        [SLOT_BRANCH] = {s->buf.branch, s->buf.ld_branch},
+        [SLOT_FFN_IN] = {s->buf.normed, d},
+        [SLOT_GATE_UP] = {s->buf.gate_up, s->buf.ld_gate_up},
+        [SLOT_FFN] = {s->buf.gate_up, s->buf.ld_gate_up},
     };
     r[slot].p += (size_t)t0 * r[slot].ld;
     return r[slot];
@@ -83,8 +83,8 @@ static void rows_of_product(struct session *s, const void *how, int t0, int n, f
     run_rows(how, t0, n, (struct rows){to, ld});
 }
 
-/* Runs the product at step i after the n_rows row steps that make its input.  Returns how many
- * steps ran. */
+/* Runs the product at step i after the n_rows row steps that compute its input. Returns the number
+ * of steps that ran. */
 static int run_product(struct layer_run *r, int i, int n_rows)
 {
     struct session *s = r->s;
@@ -97,7 +97,7 @@ static int run_product(struct layer_run *r, int i, int n_rows)
         .ld = in.ld,
         .prologue = n_rows > 0 ? rows_of_product : NULL,
         .how = &how,
-        .kept = p->src == SLOT_X || (p->src == SLOT_NORMED && s->normed_kept),
+        .kept = p->src == SLOT_X || (p->src == SLOT_NORMED && s->buf.keeps_normed),
         .ready = r->quantised,
     };
     r->quantised = false;

@@ -52,14 +52,14 @@ static int create_twin(struct session *s)
         .kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk, .as_twin = true};
     struct kvf_diag unused;
     bool oracle = method_evidence(s->method) & EVIDENCE_TWIN;
-    bool compared = recorder_wants(s->recorder) & PROBE_SHADOW_MODEL;
+    bool compared = recorder_wants(s->observers.recorder) & PROBE_SHADOW_MODEL;
     if (!oracle && !compared)
         return KVF_OK;
-    int err = session_create(s->e, &opt, &s->full_cache, &unused);
+    int err = session_create(s->e, &opt, &s->compare.full_cache, &unused);
     if (err)
         return err;
-    s->full_cache->no_logits = true;
-    s->full_cache->twin_of = oracle ? s->method : NULL;
+    s->compare.full_cache->compare.no_logits = true;
+    s->compare.full_cache->compare.oracle = oracle ? s->method : NULL;
     return compared ? shadow_create(s) : KVF_OK;
 }
 
@@ -69,8 +69,8 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     s->cache_heads = session_cache_heads(m, opt->method, opt->params);
     s->positions_in_cache = opt->params && opt->params->positions == POSITIONS_CACHE;
     s->gates = opt->gates;
-    s->peak = mem_alloc((size_t)m->n_layers, (size_t)m->n_heads * sizeof *s->peak);
-    if (!s->peak)
+    s->count.peak = mem_alloc((size_t)m->n_layers, (size_t)m->n_heads * sizeof *s->count.peak);
+    if (!s->count.peak)
         return KVF_E_NOMEM;
     struct cache_config cfg = {m->n_layers, s->cache_heads, m->head_dim, opt->kv_type};
     int err = cache_create(&cfg, &s->cache);
@@ -80,15 +80,15 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
     if (err)
         return err;
     if (s->gates && (opt->watched_gates || method_uses_gates(s->method))) {
-        s->gate = mem_alloc((size_t)s->chunk, (size_t)m->n_kv_heads * sizeof *s->gate);
-        if (!s->gate)
+        s->parts.gate = mem_alloc((size_t)s->chunk, (size_t)m->n_kv_heads * sizeof *s->parts.gate);
+        if (!s->parts.gate)
             return KVF_E_NOMEM;
-        s->normed_kept = true;
+        s->buf.keeps_normed = true;
     }
     err = alloc_part_buffers(s);
     if (err)
         return err;
-    if (recorder_wants(s->recorder) & PROBE_SHADOW_ENTRIES) {
+    if (recorder_wants(s->observers.recorder) & PROBE_SHADOW_ENTRIES) {
         err = evicted_entries_create(s);
         if (err)
             return err;
@@ -100,6 +100,10 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
 static int open_parts(struct session *s, const struct session_options *opt)
 {
     int err = session_alloc_buffers(s);
+    if (!err)
+        err = attention_alloc(s);
+    if (!err && wants_nll(s))
+        err = alloc_segments(s);
     return err ? err : alloc_parts(s, opt);
 }
 
@@ -153,7 +157,7 @@ int session_prepare(struct engine *e, const struct session_options *opt,
     s->n_turns = opt->n_turns;
     s->kv_type = opt->kv_type;
     s->chunk = session_chunk(opt->chunk, e->backend->rows, opt->cap);
-    s->recorder = opt->recorder;
+    s->observers.recorder = opt->recorder;
     int err = open_parts(s, opt);
     if (err) {
         session_destroy(s);
@@ -182,24 +186,14 @@ void session_destroy(struct session *s)
     if (!s)
         return;
     s->e->backend->end(s);
-    float *const rows[] = {s->x,       s->normed,      s->qkv,       s->att,       s->branch,
-                           s->gate_up, s->cos_sin,     s->logits,    s->q.scale,   s->q.sum,
-                           s->q.half,  s->score_rows,  s->segment,   s->seg_lse,   s->target_logit,
-                           s->tile,    s->gated.scale, s->gated.sum, s->gated.half};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        mem_free(rows[i]);
+    session_free_buffers(s);
+    attention_free(s);
+    free_segments(s);
     free_part_buffers(s);
-    session_destroy(s->full_cache);
-    shadow_destroy(s->shadow);
-    evicted_entries_destroy(s->evicted_entries);
-    mem_free(s->peak);
-    mem_free(s->rows_done);
-    mem_free(s->step_rows);
-    mem_free(s->step_sums);
-    mem_free(s->step_weights);
-    mem_free(s->step_tops);
-    mem_free(s->q.q);
-    mem_free(s->gated.q);
+    session_destroy(s->compare.full_cache);
+    shadow_destroy(s->compare.shadow);
+    evicted_entries_destroy(s->compare.evicted);
+    mem_free(s->count.peak);
     cache_destroy(s->cache);
     method_state_destroy(s->method);
     mem_free(s);
@@ -207,17 +201,18 @@ void session_destroy(struct session *s)
 
 void session_evicted(struct session *s, const struct eviction *e)
 {
-    if (s->evicted_entries)
+    if (s->compare.evicted)
         evicted_entries_add(s, e);
-    if (recorder_wants(s->recorder) & PROBE_EVICT)
-        recorder_evict(s->recorder, e);
-    if (s->on_evict)
-        s->on_evict(s->on_evict_ctx, e);
+    if (recorder_wants(s->observers.recorder) & PROBE_EVICT)
+        recorder_evict(s->observers.recorder, e);
+    if (s->observers.on_evict)
+        s->observers.on_evict(s->observers.on_evict_ctx, e);
 }
 
 static bool evictions_told(const struct session *s)
 {
-    return s->evicted_entries || s->on_evict || recorder_wants(s->recorder) & PROBE_EVICT;
+    return s->compare.evicted || s->observers.on_evict
+           || recorder_wants(s->observers.recorder) & PROBE_EVICT;
 }
 
 static void on_evict(void *ctx, const struct eviction *e)
@@ -229,15 +224,15 @@ int session_decide(struct session *s, enum phase phase)
 {
     int64_t cut = 0;
     int err = method_decide(s->method, s->cache, s->n_past, phase, s->e->pool, on_evict, s, &cut);
-    s->cuts += cut > 0;
-    return err ? err : evicted_entries_err(s->evicted_entries);
+    s->count.cuts += cut > 0;
+    return err ? err : evicted_entries_err(s->compare.evicted);
 }
 
 static void note_peak(struct session *s)
 {
     for (int l = 0; l < s->e->config.n_layers; l++)
         for (int h = 0; h < s->cache_heads; h++) {
-            int n = cache_view(s->cache, l, h).n, *peak = &s->peak[l * s->cache_heads + h];
+            int n = cache_view(s->cache, l, h).n, *peak = &s->count.peak[l * s->cache_heads + h];
             *peak = n > *peak ? n : *peak;
         }
 }
@@ -246,10 +241,10 @@ static void note_peak(struct session *s)
  * prompt. */
 static void tell_layer(const struct session *s, int layers)
 {
-    const struct prompt_watch *w = s->watched;
+    const struct prompt_progress *w = s->observers.progress;
     int L = s->e->config.n_layers;
     if (w)
-        w->fn(w->ctx, w->done + (int)((int64_t)w->T * (w->run * L + layers) / (w->of * L)));
+        w->fn(w->ctx, w->done + (int)((int64_t)w->T * (w->run * L + layers) / (w->runs * L)));
 }
 
 /* Runs T tokens through all layers, one layer after another. */
@@ -280,9 +275,9 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     const struct backend *b = s->e->backend;
     size_t d = (size_t)s->e->config.d_model;
     bool nll = wants_nll(s);
-    if (nll && s->has_logits) /* row 0 still has the last query of the previous chunk */
+    if (nll && s->run.has_logits) /* row 0 still has the last query of the previous chunk */
         nll_next(s, ids[0], s->n_past);
-    int err = b->prefill && !s->stepping ? b->prefill(s, ids, T) : RUN_LAYERWISE;
+    int err = b->prefill && !s->run.stepping ? b->prefill(s, ids, T) : RUN_LAYERWISE;
     if (err == RUN_LAYERWISE)
         err = run_layers(s, ids, T);
     if (err)
@@ -292,24 +287,24 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
     if (err)
         return err;
     if (nll && n_next > 0)
-        nll_rows(s, s->normed, next, n_next, s->n_past + 1);
+        nll_rows(s, s->buf.normed, next, n_next, s->n_past + 1);
     shadow_tokens(s, T);
-    memmove(s->normed, s->normed + (size_t)(T - 1) * d, d * sizeof *s->normed);
+    memmove(s->buf.normed, s->buf.normed + (size_t)(T - 1) * d, d * sizeof *s->buf.normed);
     err = nll ? b->check(s) : KVF_OK;
     if (err)
         return err;
-    s->has_logits = n_next < T; /* the NLL of a known successor is done */
+    s->run.has_logits = n_next < T; /* the NLL of a known successor is done */
     s->n_past += T;
-    return s->recorder ? recorder_advance(s->recorder, s->n_past) : KVF_OK;
+    return s->observers.recorder ? recorder_advance(s->observers.recorder, s->n_past) : KVF_OK;
 }
 
 static void last_logits(struct session *s)
 {
-    if (s->no_logits)
+    if (s->compare.no_logits)
         return;
     s->e->backend->lm_head(s);
-    s->has_drawn = false;
-    cap_logits(s, s->logits, s->e->config.vocab);
+    s->sampling.has_token = false;
+    cap_logits(s, s->buf.logits, s->e->config.vocab);
 }
 
 /* Returns the tokens until the method next evicts: of n tokens of a prompt, `done` have been fed.
@@ -330,7 +325,7 @@ static int to_next_cut(const struct session *s, int done, int n)
 static int next_part(const struct session *s, int done, int n)
 {
     int T = to_next_cut(s, done, n);
-    int room = recorder_boundary(s->recorder, s->n_past) - s->n_past;
+    int room = recorder_boundary(s->observers.recorder, s->n_past) - s->n_past;
     if (T > s->chunk)
         T = s->chunk;
     if (T > room)
@@ -341,36 +336,36 @@ static int next_part(const struct session *s, int done, int n)
 }
 
 /* Runs a chunk through the session or its full-cache twin. */
-static int watched_forward(struct session *s, struct prompt_watch *w, const int32_t *ids,
+static int watched_forward(struct session *s, struct prompt_progress *w, const int32_t *ids,
                            int n_next)
 {
-    s->watched = w->fn ? w : NULL;
+    s->observers.progress = w->fn ? w : NULL;
     int err = forward(s, ids, w->T, ids + 1, n_next);
-    s->watched = NULL;
+    s->observers.progress = NULL;
     w->run++;
     return err;
 }
 
 /* Runs T tokens of a prompt. The method next evicts at position next_cut. The successors of the
  * first n_next tokens are known. */
-static int run_part(struct session *s, struct prompt_watch *w, const int32_t *ids, int n_next,
+static int run_part(struct session *s, struct prompt_progress *w, const int32_t *ids, int n_next,
                     int32_t next_cut)
 {
     int err = watch_prepare(s, next_cut - s->n_past, next_cut);
     if (err)
         return err;
-    s->tokens_to_next_cut = next_cut - s->n_past;
+    s->run.tokens_to_next_cut = next_cut - s->n_past;
     if (s->n_past % EXPIRE_EVERY == 0) {
         err = method_expire(s->method, s->cache, s->n_past, s->e->pool,
                             evictions_told(s) ? on_evict : NULL, s);
         if (err)
             return err;
     }
-    err = evicted_entries_err(s->evicted_entries);
+    err = evicted_entries_err(s->compare.evicted);
     if (err)
         return err;
-    if (s->full_cache) {
-        err = watched_forward(s->full_cache, w, ids, n_next);
+    if (s->compare.full_cache) {
+        err = watched_forward(s->compare.full_cache, w, ids, n_next);
         if (err)
             return err;
     }
@@ -383,7 +378,7 @@ static int run_prompt(struct session *s, const int32_t *ids, int n, session_prog
     for (int done = 0; done < n;) {
         int T = next_part(s, done, n);
         int32_t next_cut = s->n_past + to_next_cut(s, done, n);
-        struct prompt_watch w = {progress, ctx, done, T, s->full_cache ? 2 : 1, 0};
+        struct prompt_progress w = {progress, ctx, done, T, s->compare.full_cache ? 2 : 1, 0};
         int err = run_part(s, &w, ids + done, done + T < n ? T : T - 1, next_cut);
         done += T;
         if (!err && s->n_past == next_cut)
@@ -401,7 +396,7 @@ int session_prompt(struct session *s, const int32_t *ids, int n, session_progres
 {
     if (n < 1 || n > s->cap - s->n_past)
         return KVF_E_LIMIT;
-    s->stepping = false;
+    s->run.stepping = false;
     int err = s->e->backend->sync_evidence(s);
     if (err)
         return err;
@@ -424,7 +419,7 @@ int session_reserve(struct session *s)
 int session_begin_step(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
-    s->stepping = true;
+    s->run.stepping = true;
     int err = watch_prepare(s, 1, s->n_past + after);
     if (err)
         goto fail;
@@ -444,7 +439,7 @@ fail:
 void session_note_step(struct session *s)
 {
     note_peak(s);
-    s->n_steps++;
+    s->count.n_steps++;
 }
 
 int session_end_step(struct session *s)
@@ -460,8 +455,8 @@ int session_step(struct session *s, int32_t id)
     int done = s->e->backend->decode_step ? s->e->backend->decode_step(s, id) : RUN_LAYERWISE;
     if (done != RUN_LAYERWISE)
         return done;
-    if (s->full_cache && s->full_cache->n_past == s->n_past) {
-        int err = session_step(s->full_cache, id);
+    if (s->compare.full_cache && s->compare.full_cache->n_past == s->n_past) {
+        int err = session_step(s->compare.full_cache, id);
         if (err)
             return err;
     }
@@ -478,15 +473,15 @@ int session_step(struct session *s, int32_t id)
 int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                  void *ctx)
 {
-    bool without = s->no_logits, skip = !wants_nll(s);
+    bool without = s->compare.no_logits, skip = !wants_nll(s);
     int err = KVF_OK;
     for (int i = 0; !err && i < n; i++) {
-        s->no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
+        s->compare.no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
         err = session_step(s, ids[i]);
         if (!err && progress && progress(ctx, i + 1) != 0)
             err = KVF_E_CANCEL;
     }
-    s->no_logits = without;
+    s->compare.no_logits = without;
     return err;
 }
 
@@ -494,42 +489,42 @@ int session_peak(const struct session *s, const unsigned char *heads)
 {
     int most = 0;
     for (int i = 0; i < s->e->config.n_layers * s->cache_heads; i++)
-        if ((!heads || heads[i]) && s->peak[i] > most)
-            most = s->peak[i];
+        if ((!heads || heads[i]) && s->count.peak[i] > most)
+            most = s->count.peak[i];
     return most;
 }
 
 int64_t session_cuts(const struct session *s)
 {
-    return s->cuts;
+    return s->count.cuts;
 }
 
 double session_reads(const struct session *s)
 {
-    double queries = (double)s->n_steps * s->e->config.n_layers * s->e->config.n_heads;
-    return queries > 0 ? (double)s->reads / queries : NAN;
+    double queries = (double)s->count.n_steps * s->e->config.n_layers * s->e->config.n_heads;
+    return queries > 0 ? (double)s->count.reads / queries : NAN;
 }
 
 const float *session_logits(const struct session *s)
 {
     if (s->e->backend->logits)
         s->e->backend->logits(s);
-    return s->logits;
+    return s->buf.logits;
 }
 
 void session_draws(struct session *s, struct sampler *sampler)
 {
-    s->sampler = sampler;
-    s->has_drawn = false;
+    s->sampling.sampler = sampler;
+    s->sampling.has_token = false;
 }
 
 int32_t session_next(struct session *s)
 {
-    if (!s->has_drawn)
-        return sampler_next(s->sampler, session_logits(s));
-    s->has_drawn = false; /* another draw would use a new random number */
-    sampler_took(s->sampler);
-    return s->drawn;
+    if (!s->sampling.has_token)
+        return sampler_next(s->sampling.sampler, session_logits(s));
+    s->sampling.has_token = false; /* another draw would use a new random number */
+    sampler_took(s->sampling.sampler);
+    return s->sampling.token;
 }
 
 int session_length(const struct session *s)
@@ -552,6 +547,6 @@ struct method_state *session_method(const struct session *s)
 
 void session_on_evict(struct session *s, eviction_fn fn, void *ctx)
 {
-    s->on_evict = fn;
-    s->on_evict_ctx = ctx;
+    s->observers.on_evict = fn;
+    s->observers.on_evict_ctx = ctx;
 }

@@ -31,16 +31,16 @@ int shadow_create(struct session *s)
 {
     const struct model_config *m = &s->e->config;
     size_t C = (size_t)s->chunk;
-    struct shadow *w = s->shadow = MEM_NEW(struct shadow, 1);
+    struct shadow *w = s->compare.shadow = MEM_NEW(struct shadow, 1);
     if (!w)
         return KVF_E_NOMEM;
-    s->full_cache->twin_for = s;
+    s->compare.full_cache->compare.compared = s;
     w->x = mem_alloc((size_t)m->n_layers * C, (size_t)m->d_model * sizeof *w->x);
     w->part = MEM_NEW(struct part, (size_t)n_segments(s) * C);
     if (!w->x || !w->part)
         return KVF_E_NOMEM;
     int err = alloc_segments(s);
-    return err ? err : alloc_segments(s->full_cache);
+    return err ? err : alloc_segments(s->compare.full_cache);
 }
 
 void shadow_destroy(struct shadow *w)
@@ -65,18 +65,18 @@ static float distance(const float *x, const float *full, int n)
 
 void shadow_layer(struct session *s, int layer, int T)
 {
-    const struct session *run = s->twin_for ? s->twin_for : s;
+    const struct session *run = s->compare.compared ? s->compare.compared : s;
     size_t d = (size_t)s->e->config.d_model;
-    if (!run->shadow)
+    if (!run->compare.shadow)
         return;
-    float *full = run->shadow->x + (size_t)layer * (size_t)run->chunk * d;
-    if (s->twin_for) {
-        memcpy(full, s->x, (size_t)T * d * sizeof *full);
+    float *full = run->compare.shadow->x + (size_t)layer * (size_t)run->chunk * d;
+    if (s->compare.compared) {
+        memcpy(full, s->buf.x, (size_t)T * d * sizeof *full);
         return;
     }
     for (int t = 0; t < T; t++)
-        recorder_twin(s->recorder, TWIN_RESIDUAL, layer, s->n_past + t,
-                      distance(s->x + (size_t)t * d, full + (size_t)t * d, (int)d));
+        recorder_twin(s->observers.recorder, TWIN_RESIDUAL, layer, s->n_past + t,
+                      distance(s->buf.x + (size_t)t * d, full + (size_t)t * d, (int)d));
 }
 
 static struct part join(const float *full, const float *own, int n)
@@ -98,9 +98,9 @@ static struct part join(const float *full, const float *own, int n)
 static void segment_task(void *ctx, int seg, int thread)
 {
     struct session *s = ctx;
-    struct shadow *w = s->shadow;
+    struct shadow *w = s->compare.shadow;
     float *full, *own;
-    int n = segment_logits(s->full_cache, w->normed_full, w->n, seg, thread, &full);
+    int n = segment_logits(s->compare.full_cache, w->normed_full, w->n, seg, thread, &full);
     segment_logits(s, w->normed, w->n, seg, thread, &own);
     for (int t = 0; t < w->n; t++) {
         size_t at = (size_t)t * VOCAB_SEGMENT;
@@ -113,7 +113,7 @@ static float divergence(const struct session *s, int row)
 {
     double top_full = -INFINITY, top = -INFINITY, sum_full = 0, sum = 0, cross = 0;
     int n = n_segments(s);
-    const struct part *p = s->shadow->part + row;
+    const struct part *p = s->compare.shadow->part + row;
     for (int g = 0; g < n; g++) {
         top_full = fmax(top_full, p[(size_t)g * (size_t)s->chunk].top_full);
         top = fmax(top, p[(size_t)g * (size_t)s->chunk].top);
@@ -133,30 +133,30 @@ static float divergence(const struct session *s, int row)
 static const float *normed_rows(struct session *s, int first, int n)
 {
     const struct model_config *m = &s->e->config;
-    s->e->kernels.rmsnorm(s->branch, s->x + (size_t)first * (size_t)m->d_model,
+    s->e->kernels.rmsnorm(s->buf.branch, s->buf.x + (size_t)first * (size_t)m->d_model,
                           s->e->weights->out_norm, n, m->d_model, m->norm_eps);
-    segment_rows(s, s->branch, n);
-    return s->branch;
+    segment_rows(s, s->buf.branch, n);
+    return s->buf.branch;
 }
 
 void shadow_tokens(struct session *s, int T)
 {
-    struct shadow *w = s->shadow;
+    struct shadow *w = s->compare.shadow;
     size_t d = (size_t)s->e->config.d_model;
     int first = 0;
     if (!w)
         return;
-    while (
-        first < T
-        && memcmp(s->x + (size_t)first * d, s->full_cache->x + (size_t)first * d, d * sizeof *s->x)
-               == 0)
-        recorder_twin(s->recorder, TWIN_KL, 0, s->n_past + first++, 0);
+    while (first < T
+           && memcmp(s->buf.x + (size_t)first * d, s->compare.full_cache->buf.x + (size_t)first * d,
+                     d * sizeof *s->buf.x)
+                  == 0)
+        recorder_twin(s->observers.recorder, TWIN_KL, 0, s->n_past + first++, 0);
     w->n = T - first;
     if (w->n == 0)
         return;
-    w->normed_full = normed_rows(s->full_cache, first, w->n);
+    w->normed_full = normed_rows(s->compare.full_cache, first, w->n);
     w->normed = normed_rows(s, first, w->n);
     par_run(s->e->pool, n_segments(s), segment_task, s);
     for (int t = 0; t < w->n; t++)
-        recorder_twin(s->recorder, TWIN_KL, 0, s->n_past + first + t, divergence(s, t));
+        recorder_twin(s->observers.recorder, TWIN_KL, 0, s->n_past + first + t, divergence(s, t));
 }

@@ -10,7 +10,7 @@
 struct session;
 struct shadow;
 
-/* Compares s with s->full_cache from now on. Returns KVF_OK or KVF_E_NOMEM. */
+/* Compares s with its full cache from now on. Returns KVF_OK or KVF_E_NOMEM. */
 int shadow_create(struct session *s);
 void shadow_destroy(struct shadow *w); /* accepts NULL */
 

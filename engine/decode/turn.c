@@ -42,7 +42,7 @@ static void turns_task(void *ctx, int task, int thread)
     int end = (task + 1) * ROWS_PER_TASK;
     (void)thread;
     for (int t = task * ROWS_PER_TASK; t < end && t < in->T; t++)
-        rope_fill(s, s->cos_sin, s->chunk, t, s->n_past + t);
+        rope_fill(s, s->buf.cos_sin, s->chunk, t, s->n_past + t);
 }
 
 void fill_chunk_turns(struct session *s, int T)

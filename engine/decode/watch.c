@@ -3,14 +3,14 @@
 
 void session_watch(struct session *s, struct method_state *const *state, int n)
 {
-    s->observer = state;
-    s->n_watchers = n;
+    s->observers.state = state;
+    s->observers.n_states = n;
 }
 
 void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
 {
-    s->on_row = fn;
-    s->on_row_ctx = ctx;
+    s->observers.on_row = fn;
+    s->observers.on_row_ctx = ctx;
 }
 
 /* Returns the capacity for a head: the longest head and `more` entries, rounded up to strides of an
@@ -20,7 +20,7 @@ static int slots_for(const struct session *s, int more)
 {
     int n = cache_longest(s->cache), stride = 64;
     /* The method also receives rows of the twin, which is one token ahead. */
-    int beside = s->full_cache ? cache_longest(s->full_cache->cache) + 1 : 0;
+    int beside = s->compare.full_cache ? cache_longest(s->compare.full_cache->cache) + 1 : 0;
     n = (n > beside ? n : beside) + more;
     while (stride < n / 8)
         stride *= 2;
@@ -34,8 +34,8 @@ int watch_prepare(struct session *s, int more, int32_t next_decision)
     int err = method_prepare(s->method, slots, next_decision);
     if (err)
         return err;
-    for (int i = 0; i < s->n_watchers; i++) {
-        err = method_prepare(s->observer[i], slots, next_decision);
+    for (int i = 0; i < s->observers.n_states; i++) {
+        err = method_prepare(s->observers.state[i], slots, next_decision);
         if (err)
             return err;
     }
@@ -46,26 +46,27 @@ void watch_appended(struct session *s, int layer, int head, int slot, float gate
                     const float *k_pre)
 {
     method_appended(s->method, s->cache, layer, head, slot, gate, k_pre);
-    for (int i = 0; i < s->n_watchers; i++)
-        method_appended(s->observer[i], s->cache, layer, head, slot, gate, k_pre);
+    for (int i = 0; i < s->observers.n_states; i++)
+        method_appended(s->observers.state[i], s->cache, layer, head, slot, gate, k_pre);
 }
 
 bool rows_observed(const struct session *s, int32_t t0, int T)
 {
-    bool any = s->on_row || s->twin_of || recorder_wants(s->recorder) & PROBE_ROWS;
-    for (int i = -1; !any && i < s->n_watchers; i++)
+    bool any = s->observers.on_row || s->compare.oracle
+               || recorder_wants(s->observers.recorder) & PROBE_ROWS;
+    for (int i = -1; !any && i < s->observers.n_states; i++)
         for (int32_t t = t0; !any && t < t0 + T; t++)
-            any = method_wants_row(i < 0 ? s->method : s->observer[i], t);
+            any = method_wants_row(i < 0 ? s->method : s->observers.state[i], t);
     return any;
 }
 
 void watch_row(struct session *s, const struct attn_row *row)
 {
-    if (s->on_row)
-        s->on_row(s->on_row_ctx, row);
-    if (!s->evidence_on_device && method_wants_row(s->method, row->t))
+    if (s->observers.on_row)
+        s->observers.on_row(s->observers.on_row_ctx, row);
+    if (!s->run.evidence_on_device && method_wants_row(s->method, row->t))
         method_row(s->method, row);
-    for (int i = 0; i < s->n_watchers; i++)
-        if (method_wants_row(s->observer[i], row->t))
-            method_row(s->observer[i], row);
+    for (int i = 0; i < s->observers.n_states; i++)
+        if (method_wants_row(s->observers.state[i], row->t))
+            method_row(s->observers.state[i], row);
 }

@@ -24,10 +24,10 @@ static void tell_head(const struct job *j, int g, int thread)
     int h = g / (s->e->config.n_heads / s->cache_heads), page = 0;
     struct cache_head view = cache_view(s->cache, j->layer, h);
     const unsigned char *chosen = NULL;
-    unsigned char *visible = s->visible + (size_t)thread * s->ld_strip;
-    if (s->stepping && s->chosen) {
-        page = s->page_of_head[h];
-        chosen = s->chosen + (size_t)g * s->ld_chosen;
+    unsigned char *visible = s->parts.visible + (size_t)thread * s->attn.ld_strip;
+    if (s->run.stepping && s->reading.chosen) {
+        page = s->reading.page_of_head[h];
+        chosen = s->reading.chosen + (size_t)g * s->reading.ld_chosen;
     }
     for (int r = 0; r < j->R; r++) {
         size_t at = (size_t)(g * j->R + r);
@@ -36,7 +36,7 @@ static void tell_head(const struct job *j, int g, int thread)
                                .t = j->pos0 + j->r0 + r,
                                .n = view.n - (j->T - 1 - (j->r0 + r)),
                                .seen = m->seen[at],
-                               .stepping = s->stepping,
+                               .stepping = s->run.stepping,
                                .p = m->p + at * m->ld,
                                .lse = m->lse[at]};
         if (page || view.first_expiry <= row.t) {
@@ -57,7 +57,7 @@ static void tell_task(void *ctx, int task, int thread)
 
 static int together(const struct session *s)
 {
-    bool groups = recorder_wants(s->recorder) & PROBE_GROUPS;
+    bool groups = recorder_wants(s->observers.recorder) & PROBE_GROUPS;
     return groups ? s->e->config.n_heads / s->cache_heads : 1;
 }
 
@@ -74,24 +74,25 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
     size_t D = (size_t)c->head_dim;
-    gpu_get(m->gpu, s->att, a->out, (size_t)j->R * s->ld_att * sizeof *s->att);
+    gpu_get(m->gpu, s->buf.att, a->out, (size_t)j->R * s->buf.ld_att * sizeof *s->buf.att);
     for (int g = 0; g < c->n_heads; g++)
         for (int r = 0; r < j->R; r++) {
             int h = g / (c->n_heads / s->cache_heads);
             struct cache_head view = cache_view(s->cache, j->layer, h);
-            bool choice = s->stepping && s->chosen;
+            bool choice = s->run.stepping && s->reading.chosen;
             size_t row = (size_t)(j->r0 + r);
-            struct ghost_query q = {.layer = j->layer,
-                                    .g = g,
-                                    .h = h,
-                                    .t = j->pos0 + j->r0 + r,
-                                    .n = view.n - (j->T - 1 - (j->r0 + r)),
-                                    .view = &view,
-                                    .page = choice ? s->page_of_head[h] : 0,
-                                    .chosen = choice ? s->chosen + (size_t)g * s->ld_chosen : NULL,
-                                    .q = s->qkv + row * s->ld_qkv + (size_t)g * D,
-                                    .out = s->att + (size_t)r * s->ld_att + (size_t)g * D,
-                                    .thread = 0};
+            struct ghost_query q = {
+                .layer = j->layer,
+                .g = g,
+                .h = h,
+                .t = j->pos0 + j->r0 + r,
+                .n = view.n - (j->T - 1 - (j->r0 + r)),
+                .view = &view,
+                .page = choice ? s->reading.page_of_head[h] : 0,
+                .chosen = choice ? s->reading.chosen + (size_t)g * s->reading.ld_chosen : NULL,
+                .q = s->buf.qkv + row * s->buf.ld_qkv + (size_t)g * D,
+                .out = s->buf.att + (size_t)r * s->buf.ld_att + (size_t)g * D,
+                .thread = 0};
             evicted_entries_ask(s, &q);
         }
 }
@@ -108,21 +109,21 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
     a.q += (size_t)j->r0 * a.ld_q;
     a.out += (size_t)j->r0 * a.ld_out;
     a.cache.n += (size_t)(device_session_blocks(j->r0 + j->R) * s->cache_heads);
-    (s->e->exact ? gpu_rows : gpu_rows_approx)(m->gpu, &a, m->d_rows, s->ld_strip, m->d_lse,
-                                               m->d_entropy, m->d_seen);
+    (s->e->exact ? gpu_rows : gpu_rows_approx)(m->gpu, &a, m->rows.d_p, s->attn.ld_strip,
+                                               m->rows.d_lse, m->rows.d_entropy, m->rows.d_seen);
     if (s->e->exact)
-        gpu_rows_values(m->gpu, &a, m->d_rows, s->ld_strip);
-    const struct gpu_seen_rows seen = {a,        m->d_rows,    s->ld_strip,
-                                       m->d_lse, m->d_entropy, m->d_seen};
+        gpu_rows_values(m->gpu, &a, m->rows.d_p, s->attn.ld_strip);
+    const struct gpu_seen_rows seen = {
+        a, m->rows.d_p, s->attn.ld_strip, m->rows.d_lse, m->rows.d_entropy, m->rows.d_seen};
     device_probes_take(s, j->layer, &seen);
     if (watched) {
-        gpu_get(m->gpu, m->rows, m->d_rows, rows * s->ld_strip * sizeof *m->rows);
-        gpu_get(m->gpu, m->lse, m->d_lse, rows * sizeof *m->lse);
-        gpu_get(m->gpu, m->entropy, m->d_entropy, rows * sizeof *m->entropy);
-        gpu_get(m->gpu, m->seen, m->d_seen, rows * sizeof *m->seen);
+        gpu_get(m->gpu, m->rows.p, m->rows.d_p, rows * s->attn.ld_strip * sizeof *m->rows.p);
+        gpu_get(m->gpu, m->rows.lse, m->rows.d_lse, rows * sizeof *m->rows.lse);
+        gpu_get(m->gpu, m->rows.entropy, m->rows.d_entropy, rows * sizeof *m->rows.entropy);
+        gpu_get(m->gpu, m->rows.seen, m->rows.d_seen, rows * sizeof *m->rows.seen);
         par_run(s->e->pool, a.n_heads / j->together, tell_task, (void *)j);
     }
-    if (s->evicted_entries)
+    if (s->compare.evicted)
         ask_ghosts(j, &a);
 }
 
@@ -145,10 +146,10 @@ struct gpu_attention device_session_queries(const struct session *s, int T, int 
 {
     const struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
-    return (struct gpu_attention){.q = m->qkv,
-                                  .out = m->att,
-                                  .ld_q = s->ld_qkv,
-                                  .ld_out = s->ld_att,
+    return (struct gpu_attention){.q = m->buf.qkv,
+                                  .out = m->buf.att,
+                                  .ld_q = s->buf.ld_qkv,
+                                  .ld_out = s->buf.ld_att,
                                   .n_heads = c->n_heads,
                                   .T = T,
                                   .pos0 = pos0,
@@ -165,16 +166,17 @@ const float *device_sinks(const struct session *s, int layer)
 void device_session_attend(struct session *s, int layer, const struct gpu_attention *a)
 {
     struct device_session *m = s->device_state;
-    bool watched = rows_observed(s, a->pos0, a->T) || s->evicted_entries;
-    if (!s->e->exact && s->stepping)
-        gpu_attend_step(m->gpu, a, &m->work, 1);
+    bool watched = rows_observed(s, a->pos0, a->T) || s->compare.evicted;
+    if (!s->e->exact && s->run.stepping)
+        gpu_attend_step(m->gpu, a, &m->layer.work, 1);
     else if (!s->e->exact)
         gpu_attend_prompt(m->gpu, a);
     if (!s->e->exact && !watched && !device_probes_any(s))
         return;
-    const struct device_rows rows = {m->rows, m->lse, m->entropy, m->seen, s->ld_strip};
+    const struct device_rows rows = {m->rows.p, m->rows.lse, m->rows.entropy, m->rows.seen,
+                                     s->attn.ld_strip};
     struct job j = {s, layer, a->T, a->pos0, 0, 0, together(s), rows};
-    int block = watched ? QUERY_BLOCK : m->row_block;
+    int block = watched ? QUERY_BLOCK : m->rows.block;
     for (; j.r0 < a->T; j.r0 += block) {
         j.R = a->T - j.r0 < block ? a->T - j.r0 : block;
         rows_of_block(&j, *a);
@@ -190,20 +192,23 @@ int device_attend(struct session *s, int layer, int T, int pos0)
     int err = device_session_layer(s, layer, T, pos0, &a.cache);
     if (err)
         return err;
-    device_session_lengths(s, T, m->n);
-    gpu_put(m->gpu, m->d_n, m->n, (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->n);
+    device_session_lengths(s, T, m->layer.n);
+    gpu_put(m->gpu, m->layer.d_n, m->layer.n,
+            (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->layer.n);
     if (s->positions_in_cache) /* the queries are on the device already, without RoPE */
         err = device_turn_by_rank(s, layer, &a);
     else
-        gpu_put(m->gpu, m->qkv, s->qkv, (size_t)T * s->ld_qkv * sizeof *s->qkv);
+        gpu_put(m->gpu, m->buf.qkv, s->buf.qkv, (size_t)T * s->buf.ld_qkv * sizeof *s->buf.qkv);
     if (err)
         return err;
-    if (s->stepping && s->chosen) {
-        gpu_put(m->gpu, m->d_page, s->page_of_head, (size_t)H * sizeof *m->d_page);
-        gpu_put(m->gpu, m->d_chosen, s->chosen, (size_t)a.n_heads * s->ld_chosen);
-        a.page = m->d_page;
-        a.chosen = m->d_chosen;
-        a.ld_chosen = (int)s->ld_chosen;
+    if (s->run.stepping && s->reading.chosen) {
+        gpu_put(m->gpu, m->layer.d_page, s->reading.page_of_head,
+                (size_t)H * sizeof *m->layer.d_page);
+        gpu_put(m->gpu, m->layer.d_chosen, s->reading.chosen,
+                (size_t)a.n_heads * s->reading.ld_chosen);
+        a.page = m->layer.d_page;
+        a.chosen = m->layer.d_chosen;
+        a.ld_chosen = (int)s->reading.ld_chosen;
     }
     device_probes_put_numbers(s, layer, T, pos0);
     device_session_attend(s, layer, &a);

@@ -1,5 +1,5 @@
-/* decode.c - a step that waits for the device once, when all of it is on the stream: what
- * leaves before the token, its layers with the evidence that they give, and its logits. */
+/* decode.c - the parts of a decode step on the device: evictions before the token, the layers with
+ * their evidence, the logits, and the update of the host. */
 #include <string.h>
 
 #include "engine/device/probes.h"
@@ -17,27 +17,83 @@ static struct device_decode *device_decode_of(const struct session *s)
     return ((struct device_session *)s->device_state)->decode;
 }
 
-/* The places that a step which stays on the device serves. */
+/* The places in a block that steps on the device serve. */
 enum {
     DECODE_POINTS = POINT_QK_UNROTATED | POINT_GATE_INPUTS | POINT_QK_ROTATED | POINT_GATES,
 };
 
-/* Returns whether a step can stay on the device. */
+/* Returns true if steps of the session can run on the device. */
 static bool takes(const struct session *s)
 {
     const struct method *row = method_of(s->method);
-    bool others = s->full_cache || s->twin_of || session_points(s) & ~(unsigned)DECODE_POINTS;
-    bool gates = !s->gate || device_gates_can(s->gates);
+    bool others = s->compare.full_cache || s->compare.oracle
+                  || session_points(s) & ~(unsigned)DECODE_POINTS;
+    bool gates = !s->parts.gate || device_gates_can(s->gates);
     return s->device_state && !others && !s->positions_in_cache && gates && device_reads_can(s)
            && s->cache_heads == s->e->config.n_kv_heads && device_eviction_supported(s->method)
            && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
            && (!row->score || device_score_of(row, method_params_of(s->method)));
 }
 
+/* ---- the memory of a step */
+
+size_t step_lay_out(const struct session *s)
+{
+    struct device_decode *r = device_decode_of(s);
+    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
+    size_t turns = 2 * (size_t)s->e->config.rope_dim;
+    const struct {
+        void *there, *here;
+        size_t bytes;
+    } of[] = {{&r->evict.go, &r->evict.host.go, n * sizeof *r->evict.go},
+              {&r->evict.may, &r->evict.host.may, n * sizeof *r->evict.may},
+              {&r->in.turns, &r->in.host.turns, turns * sizeof *r->in.turns},
+              {&r->in.gate, &r->in.host.gate, n * sizeof *r->in.gate},
+              {&r->in.now, &r->in.host.now, 2 * sizeof *r->in.now},
+              {&r->evict.due, &r->evict.host.due, n * sizeof *r->evict.due}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (r->in.block) {
+            set_pointer(of[i].there, r->in.block + at);
+            set_pointer(of[i].here, r->in.host.block + at);
+        }
+        at += (of[i].bytes + 15) / 16 * 16;
+    }
+    return at;
+}
+
+void step_buffers(struct session *s, struct buffer_list *a)
+{
+    struct device_decode *r = device_decode_of(s);
+    const struct model_config *m = &s->e->config;
+    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads;
+    size_t layers = r->keeps_rows ? L : 1;
+    r->in.bytes = step_lay_out(s);
+    buffers_add(a, &r->in.block, r->in.bytes, 1);
+    buffers_add_pinned(a, &r->in.host.block, r->in.bytes, 1);
+    buffers_add(a, &r->out.qkv, L * s->buf.ld_qkv, sizeof(float));
+    buffers_add(a, &r->out.unrotated, L * s->parts.ld_unrotated, sizeof(float));
+    buffers_add(a, &r->out.rows, layers * G * (size_t)r->ld, sizeof(float));
+    buffers_add(a, &r->out.lse, layers * G, sizeof(float));
+    buffers_add(a, &r->out.entropy, layers * G, sizeof(float));
+    buffers_add(a, &r->out.seen, layers * G, sizeof(int32_t));
+    buffers_add_pinned(a, &r->in.host.x, (size_t)m->d_model, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.qkv, L * s->buf.ld_qkv, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.unrotated, L * s->parts.ld_unrotated, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.logits, s->buf.ld_logits, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.normed, (size_t)m->d_model, sizeof(float));
+    if (!r->has_rows)
+        return;
+    buffers_add_pinned(a, &r->out.host.rows, L * G * (size_t)r->ld, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.lse, L * G, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.entropy, L * G, sizeof(float));
+    buffers_add_pinned(a, &r->out.host.seen, L * G, sizeof(int32_t));
+}
+
 /* ---- a step */
 
-/* What kernels are launched for where no head has more than `most` entries: the next multiple of a
- * quarter of the power of two below, so that steps keep their shape while heads grow. */
+/* Returns the number of entries for which kernels are launched if the longest head has `most`: the
+ * next multiple of a quarter of the power of two below. Steps then keep their shape while heads
+ * grow. */
 static int shape_of(int most, int ld)
 {
     int part = PAGE_SLOTS;
@@ -47,18 +103,18 @@ static int shape_of(int most, int ld)
     return n < ld ? n : ld;
 }
 
-/* Tables in which pages have changed. */
+/* Uploads the changed page tables. */
 static void send_tables(struct device_session *m)
 {
-    size_t first = (size_t)m->changed * (size_t)m->ld_table;
-    size_t n = (size_t)(m->changed_end - m->changed) * (size_t)m->ld_table;
+    size_t first = (size_t)m->pages.changed * (size_t)m->pages.ld_table;
+    size_t n = (size_t)(m->pages.changed_end - m->pages.changed) * (size_t)m->pages.ld_table;
     if (n > 0)
-        gpu_put(m->gpu, (int32_t *)m->decode->heads.cache.table + first, m->table + first,
-                n * sizeof *m->table);
-    m->changed = m->changed_end = 0;
+        gpu_put(m->gpu, (int32_t *)m->decode->heads.cache.table + first, m->pages.table + first,
+                n * sizeof *m->pages.table);
+    m->pages.changed = m->pages.changed_end = 0;
 }
 
-/* Pages for a newcomer in each head, and where they are. */
+/* Assigns pages for one more entry in each head, and uploads the tables. */
 static int hold_pages(struct session *s)
 {
     struct device_session *m = s->device_state;
@@ -72,34 +128,35 @@ static int hold_pages(struct session *s)
         most = n > most ? n : most;
     }
     r->heads.cache.most = shape_of(most, r->ld);
-    r->heads.cache.pool = m->pool;
+    r->heads.cache.pool = m->pages.pool;
     send_tables(m);
     return KVF_OK;
 }
 
-/* The token, and numbers that differ from step to step, for kernels whose arguments do not. */
+/* Prepares the embedding of the token and the numbers that change from step to step. Kernels read
+ * them from memory, so that their arguments stay the same. */
 static void note_token(struct session *s, int32_t id)
 {
     struct device_decode *r = device_decode_of(s);
     const struct model_config *c = &s->e->config;
     size_t d = (size_t)c->d_model, turn = (size_t)c->rope_dim;
     embed_tokens(s, &id, 1);
-    memcpy(r->host.x, s->x, d * sizeof *s->x);
-    r->host.now[0] = s->n_past;
-    r->host.now[1] = r->window.rows ? r->taken % r->window.ring : 0;
-    rope_fill(s, s->cos_sin, s->chunk, 0, s->n_past);
+    memcpy(r->in.host.x, s->buf.x, d * sizeof *s->buf.x);
+    r->in.host.now[0] = s->n_past;
+    r->in.host.now[1] = r->evidence.window.rows ? r->evidence.n_rows % r->evidence.window.ring : 0;
+    rope_fill(s, s->buf.cos_sin, s->chunk, 0, s->n_past);
     for (int i = 0; i < 2; i++)
-        memcpy(r->host.turns + (size_t)i * turn, s->cos_sin + (size_t)i * (size_t)s->chunk * turn,
-               turn * sizeof(float));
-    if (!s->gate || gates_inputs(s->gates) != 0)
+        memcpy(r->in.host.turns + (size_t)i * turn,
+               s->buf.cos_sin + (size_t)i * (size_t)s->chunk * turn, turn * sizeof(float));
+    if (!s->parts.gate || gates_inputs(s->gates) != 0)
         return;
-    for (int l = 0; l < c->n_layers; l++) { /* the numbers were given */
+    for (int l = 0; l < c->n_layers; l++) { /* the gate values are given */
         struct gate_input in = {.pos = s->n_past};
-        gates_eval(s->gates, l, &in, r->host.numbers + l * s->cache_heads, s->scratch_per_thread);
+        gates_eval(s->gates, l, &in, r->in.host.gate + l * s->cache_heads, s->parts.scratch);
     }
 }
 
-/* The heads of some layers as a cache. */
+/* Returns the heads of some layers as a cache. */
 static struct gpu_cache cache_of(const struct session *s, int layer, int layers)
 {
     const struct device_decode *r = device_decode_of(s);
@@ -112,10 +169,10 @@ static struct gpu_cache cache_of(const struct session *s, int layer, int layers)
     return c;
 }
 
-/* Queries, keys and values of a layer, behind norms and turned. */
+/* Returns queries, keys and values of a layer, after norms and RoPE. */
 static float *projected_of(const struct session *s, int layer)
 {
-    return device_decode_of(s)->qkv + (size_t)layer * s->ld_qkv;
+    return device_decode_of(s)->out.qkv + (size_t)layer * s->buf.ld_qkv;
 }
 
 static struct gpu_attention attention_of(const struct session *s, int layer, int layers)
@@ -123,14 +180,14 @@ static struct gpu_attention attention_of(const struct session *s, int layer, int
     const struct model_config *c = &s->e->config;
     return (struct gpu_attention){.cache = cache_of(s, layer, layers),
                                   .q = projected_of(s, layer),
-                                  .out = ((struct device_session *)s->device_state)->att,
-                                  .ld_q = s->ld_qkv,
-                                  .ld_out = s->ld_att,
+                                  .out = ((struct device_session *)s->device_state)->buf.att,
+                                  .ld_q = s->buf.ld_qkv,
+                                  .ld_out = s->buf.ld_att,
                                   .n_heads = layers * c->n_heads,
                                   .layer_heads = c->n_heads,
-                                  .ld_layer = s->ld_qkv,
+                                  .ld_layer = s->buf.ld_qkv,
                                   .T = 1,
-                                  .now = device_decode_of(s)->now,
+                                  .now = device_decode_of(s)->in.now,
                                   .scale = c->attn_scale,
                                   .cap = c->attn_cap,
                                   .sinks = device_sinks(s, layer)};
@@ -142,26 +199,26 @@ static struct gpu_seen_rows rows_of(const struct session *s, const struct gpu_at
     const struct device_decode *r = device_decode_of(s);
     size_t first = (size_t)layer * (size_t)s->e->config.n_heads;
     return (struct gpu_seen_rows){*a,
-                                  r->rows + first * (size_t)r->ld,
+                                  r->out.rows + first * (size_t)r->ld,
                                   (size_t)r->ld,
-                                  r->lse + first,
-                                  r->entropy + first,
-                                  r->seen + first};
+                                  r->out.lse + first,
+                                  r->out.entropy + first,
+                                  r->out.seen + first};
 }
 
-/* Brings rows home. */
+/* Starts the copy of rows to the host. */
 static void fetch_rows(struct session *s, const struct gpu_seen_rows *rows, int layer)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     struct device_decode *r = device_decode_of(s);
     size_t first = (size_t)layer * (size_t)s->e->config.n_heads, n = (size_t)rows->a.n_heads;
-    gpu_fetch(g, r->host.rows + first * rows->ld, rows->p, n * rows->ld * sizeof *rows->p);
-    gpu_fetch(g, r->host.lse + first, rows->lse, n * sizeof *rows->lse);
-    gpu_fetch(g, r->host.entropy + first, rows->entropy, n * sizeof *rows->entropy);
-    gpu_fetch(g, r->host.seen + first, rows->seen, n * sizeof *rows->seen);
+    gpu_fetch(g, r->out.host.rows + first * rows->ld, rows->p, n * rows->ld * sizeof *rows->p);
+    gpu_fetch(g, r->out.host.lse + first, rows->lse, n * sizeof *rows->lse);
+    gpu_fetch(g, r->out.host.entropy + first, rows->entropy, n * sizeof *rows->entropy);
+    gpu_fetch(g, r->out.host.seen + first, rows->seen, n * sizeof *rows->seen);
 }
 
-/* Evidence of the rows of some layers. */
+/* Updates the evidence from the rows of some layers. */
 static void take_rows(struct session *const *s, const struct gpu_seen_rows *rows, int n, int layer)
 {
     struct gpu_taken of[GPU_TOGETHER];
@@ -175,9 +232,9 @@ static void take_rows(struct session *const *s, const struct gpu_seen_rows *rows
                                    .n = r->heads.n,
                                    .most = r->heads.cache.most,
                                    .ld_slot = r->heads.cache.ld_slot,
-                                   .now = r->now,
-                                   .sum = r->sum,
-                                   .window = r->window};
+                                   .now = r->in.now,
+                                   .sum = r->evidence.sum,
+                                   .window = r->evidence.window};
     }
     gpu_accumulate_rows(((struct device_session *)s[0]->device_state)->gpu, of, n,
                         G / s[0]->cache_heads, layer * G, rows->a.n_heads);
@@ -218,7 +275,7 @@ void step_look_at_rows(struct session *const *s, int n, int layer)
     gpu_low_priority(g, false);
 }
 
-/* Where results are exact they follow from the rows, which are then there before all else. */
+/* Computes attention from its rows, for exact results. */
 static void attend_exactly(struct session *s, int layer, const struct gpu_attention *a)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
@@ -229,57 +286,60 @@ static void attend_exactly(struct session *s, int layer, const struct gpu_attent
 
 static bool wants_unturned(const struct session *s)
 {
-    return s->qk_unrotated || session_points(s) & POINT_QK_UNROTATED;
+    return s->parts.unrotated || session_points(s) & POINT_QK_UNROTATED;
 }
 
-/* Whether the query of this step counts among the moments: those of the sinks do not. */
+/* Returns true if the query of this step counts for the moments. Queries at sink positions do not.
+ */
 static bool takes_queries(const struct session *s)
 {
-    return device_decode_of(s)->query_sum && s->n_past >= method_params_of(s->method)->sinks;
+    return device_decode_of(s)->evidence.query_sum
+           && s->n_past >= method_params_of(s->method)->sinks;
 }
 
 struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
                                      struct gpu_cache *ret_cache)
 {
     struct device_decode *r = device_decode_of(s);
-    struct gpu_new_entries x = device_new_entries(s, layer, 1, r->turns,
+    struct gpu_new_entries x = device_new_entries(s, layer, 1, r->in.turns,
                                                   (size_t)s->e->config.rope_dim);
     x.qkv = projected_of(s, layer);
     x.from = qkv;
     x.slot = r->heads.slot + layer * s->cache_heads;
     if (wants_unturned(s))
-        x.unturned = r->pre + (size_t)layer * s->ld_pre;
+        x.unturned = r->out.unrotated + (size_t)layer * s->parts.ld_unrotated;
     *ret_cache = cache_of(s, layer, 1);
     return x;
 }
 
-/* Moments of the queries of a layer.  Nothing of the step waits for them. */
+/* Updates the moments of the queries of a layer. The step does not wait for it. */
 static void take_moments(struct session *s, int layer)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     struct device_decode *r = device_decode_of(s);
     int G = s->e->config.n_heads, D = s->e->config.head_dim;
-    const float *pre = r->pre + (size_t)layer * s->ld_pre;
+    const float *pre = r->out.unrotated + (size_t)layer * s->parts.ld_unrotated;
     size_t q = (size_t)layer * (size_t)G * (size_t)D;
     gpu_low_priority(g, true);
     if (takes_queries(s))
-        gpu_take_moments(g, pre, G, D, r->query_sum + q, r->query_outer + q * (size_t)D);
+        gpu_take_moments(g, pre, G, D, r->evidence.query_sum + q,
+                         r->evidence.query_outer + q * (size_t)D);
     gpu_low_priority(g, false);
 }
 
-/* Evidence that the newcomers of all layers give by themselves. */
+/* Computes the evidence of the new entries of all layers that does not depend on attention. */
 static void take_newcomers(struct session *s)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     struct device_decode *r = device_decode_of(s);
     int heads = r->heads.cache.heads;
-    if (r->norms || r->anchor)
-        gpu_take_keys(g, &r->heads, 0, heads, r->norms, r->anchor);
-    if (r->values)
-        gpu_take_values(g, &r->heads, 0, heads, r->values);
+    if (r->evidence.norms || r->evidence.anchor)
+        gpu_take_keys(g, &r->heads, 0, heads, r->evidence.norms, r->evidence.anchor);
+    if (r->evidence.values)
+        gpu_take_values(g, &r->heads, 0, heads, r->evidence.values);
 }
 
-/* What the layers give the host, beside the products that are left. */
+/* Starts the copy of the layers' outputs to the host, in parallel with the remaining products. */
 static void fetch_layers(struct session *s)
 {
     struct device_session *m = s->device_state;
@@ -288,9 +348,10 @@ static void fetch_layers(struct session *s)
     gpu_low_priority(m->gpu, true);
     take_newcomers(s);
     device_reads_fetch(s);
-    gpu_fetch(m->gpu, r->host.qkv, r->qkv, L * s->ld_qkv * sizeof *r->qkv);
+    gpu_fetch(m->gpu, r->out.host.qkv, r->out.qkv, L * s->buf.ld_qkv * sizeof *r->out.qkv);
     if (wants_unturned(s))
-        gpu_fetch(m->gpu, r->host.pre, r->pre, L * s->ld_pre * sizeof *r->pre);
+        gpu_fetch(m->gpu, r->out.host.unrotated, r->out.unrotated,
+                  L * s->parts.ld_unrotated * sizeof *r->out.unrotated);
     gpu_low_priority(m->gpu, false);
 }
 
@@ -298,7 +359,8 @@ struct gpu_attention step_attention(struct session *s, int layer)
 {
     struct gpu_attention a = attention_of(s, layer, 1);
     take_moments(s, layer);
-    device_reads_run(s, layer, device_decode_of(s)->pre + (size_t)layer * s->ld_pre, &a);
+    device_reads_run(
+        s, layer, device_decode_of(s)->out.unrotated + (size_t)layer * s->parts.ld_unrotated, &a);
     if (s->e->exact)
         attend_exactly(s, layer, &a);
     return a;
@@ -312,8 +374,8 @@ void step_attended(struct session *s, int layer)
     if (layer + 1 < s->e->config.n_layers)
         return;
     fetch_layers(s);
-    r->taken += r->window.rows != NULL;
-    r->n_queries += takes_queries(s);
+    r->evidence.n_rows += r->evidence.window.rows != NULL;
+    r->evidence.n_queries += takes_queries(s);
 }
 
 void step_gates(struct session *room, struct session *const *s, int n)
@@ -326,13 +388,13 @@ void step_gates(struct session *room, struct session *const *s, int n)
         const struct device_session *m = s[i]->device_state;
         const struct device_decode *r = m->decode;
         bool given = gates_inputs(s[i]->gates) == 0;
-        x[i] = (struct device_tokens){m->kept, r->pre, r->qkv, m->ld_kept,
+        x[i] = (struct device_tokens){m->buf.kept, r->out.unrotated, r->out.qkv, m->buf.ld_kept,
                                       room->e->config.n_layers};
-        of[i] = (struct gpu_numbers){r->numbers, given ? NULL : r->host.numbers, r->gate,
+        of[i] = (struct gpu_numbers){r->in.gate, given ? NULL : r->in.host.gate, r->evidence.gate,
                                      r->heads.slot, r->heads.cache.ld_slot};
-        of[i].now = r->now;
+        of[i].now = r->in.now;
         of[i].of_token = device_probes_numbers(s[i], &of[i].cap);
-        numbers[i] = r->numbers;
+        numbers[i] = r->in.gate;
     }
     gpu_low_priority(g, true);
     device_gates_run_step(room, s, x, numbers, n);
@@ -344,8 +406,8 @@ void step_fetch_normed(struct session *s)
 {
     struct device_session *m = s->device_state;
     gpu_low_priority(m->gpu, true);
-    gpu_fetch(m->gpu, device_decode_of(s)->host.normed, m->normed,
-              (size_t)s->e->config.d_model * sizeof *m->normed);
+    gpu_fetch(m->gpu, device_decode_of(s)->out.host.normed, m->buf.normed,
+              (size_t)s->e->config.d_model * sizeof *m->buf.normed);
     gpu_low_priority(m->gpu, false);
 }
 
@@ -356,24 +418,25 @@ void step_fetch(struct session *s, float *logits)
     const struct model_config *c = &s->e->config;
     if (device_draws(s))
         device_draw_run(s, logits);
-    else if (!s->no_logits)
-        gpu_fetch(m->gpu, r->host.logits, m->logits, (size_t)c->vocab * sizeof *m->logits);
+    else if (!s->compare.no_logits)
+        gpu_fetch(m->gpu, r->out.host.logits, m->buf.logits,
+                  (size_t)c->vocab * sizeof *m->buf.logits);
 }
 
-/* ---- what became of it, on the host */
+/* ---- the update of the host */
 
 static struct imported_token token_of(const struct session *s, int layer)
 {
     const struct device_decode *r = device_decode_of(s);
     size_t l = (size_t)layer, H = (size_t)s->cache_heads;
     return (struct imported_token){
-        .qkv = r->host.qkv + l * s->ld_qkv,
-        .pre = wants_unturned(s) ? r->host.pre + l * s->ld_pre : NULL,
-        .gate = s->gate ? r->host.numbers + l * H : NULL,
+        .qkv = r->out.host.qkv + l * s->buf.ld_qkv,
+        .pre = wants_unturned(s) ? r->out.host.unrotated + l * s->parts.ld_unrotated : NULL,
+        .gate = s->parts.gate ? r->in.host.gate + l * H : NULL,
     };
 }
 
-/* The newcomers of a layer are stored, and who watches is told of its rows. */
+/* Stores the new entries of a layer and notifies the observers of its rows. */
 static void learn_layer(struct session *s, int layer)
 {
     struct device_decode *r = device_decode_of(s);
@@ -383,10 +446,10 @@ static void learn_layer(struct session *s, int layer)
     layer_import_token(s, layer, &x);
     if (!r->has_rows)
         return;
-    const struct device_rows rows = {.p = r->host.rows + l * G * (size_t)r->ld,
-                                     .lse = r->host.lse + l * G,
-                                     .entropy = r->host.entropy + l * G,
-                                     .seen = r->host.seen + l * G,
+    const struct device_rows rows = {.p = r->out.host.rows + l * G * (size_t)r->ld,
+                                     .lse = r->out.host.lse + l * G,
+                                     .entropy = r->out.host.entropy + l * G,
+                                     .seen = r->out.host.seen + l * G,
                                      .ld = (size_t)r->ld};
     device_notify_rows(s, layer, &rows);
 }
@@ -418,18 +481,19 @@ void step_learned(struct session *s)
     for (int l = 0; step_learns_apart(s) && l < c->n_layers; l++)
         count_reads(s, l);
     cache_account(s->cache);
-    memcpy(s->normed, device_decode_of(s)->host.normed, (size_t)c->d_model * sizeof *s->normed);
+    memcpy(s->buf.normed, device_decode_of(s)->out.host.normed,
+           (size_t)c->d_model * sizeof *s->buf.normed);
 }
 
 void step_end(struct session *s)
 {
     struct device_decode *r = device_decode_of(s);
     const struct model_config *c = &s->e->config;
-    s->has_logits = true;
+    s->run.has_logits = true;
     s->n_past++;
-    if (!device_draw_learn(s) && !s->no_logits) {
-        memcpy(s->logits, r->host.logits, (size_t)c->vocab * sizeof *s->logits);
-        cap_logits(s, s->logits, c->vocab);
+    if (!device_draw_learn(s) && !s->compare.no_logits) {
+        memcpy(s->buf.logits, r->out.host.logits, (size_t)c->vocab * sizeof *s->buf.logits);
+        cap_logits(s, s->buf.logits, c->vocab);
     }
     session_note_step(s);
 }
@@ -450,7 +514,7 @@ void step_leave(struct session *s, const struct device_eviction *round)
     struct device_decode *r = m->decode;
     if (!round->due)
         return;
-    gpu_send(m->gpu, r->step_inputs, r->host.step_inputs, r->n_taken_along);
+    gpu_send(m->gpu, r->in.block, r->in.host.block, r->in.bytes);
     eviction_launch(s, round);
     eviction_apply(s, true, false);
 }
@@ -463,7 +527,7 @@ int step_learn_after(struct session *s, const struct device_eviction *round)
 int step_begin(struct session *s)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
-    s->stepping = true;
+    s->run.stepping = true;
     int err = watch_prepare(s, 1, s->n_past + after);
     if (!err && !device_decode_fits(s)) {
         err = device_home(s);
@@ -500,8 +564,8 @@ void step_parts(struct session *s, struct gpu_parts *p)
 {
     const struct device_session *m = s->device_state;
     const struct device_decode *r = m->decode;
-    gpu_part(p, r->step_inputs, r->host.step_inputs, r->n_taken_along);
-    gpu_part(p, m->x, r->host.x, (size_t)s->e->config.d_model * sizeof *m->x);
+    gpu_part(p, r->in.block, r->in.host.block, r->in.bytes);
+    gpu_part(p, m->buf.x, r->in.host.x, (size_t)s->e->config.d_model * sizeof *m->buf.x);
     device_draw_parts(s, p);
     device_reads_parts(s, p);
 }
@@ -509,7 +573,7 @@ void step_parts(struct session *s, struct gpu_parts *p)
 void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
                 bool rounds)
 {
-    bool has_round = rounds && device_decode_of(s)->last.pools > 0;
+    bool has_round = rounds && device_decode_of(s)->evict.last.pools > 0;
     device_draw_past(s, logits);
     if (has_round)
         eviction_launch(s, round);

@@ -1,252 +1,383 @@
-/* decode.h - private to the device as a backend: a session whose steps run there whole.
+/* decode.h - private header of the CUDA backend: sessions with decode steps that run on the device
+ * without a host sync.
  *
- * Evidence of attention and the choice of what leaves are the device's as long as steps follow each
- * other; the cache of the host, probes and the trace learn after each step what happened, from
- * pinned memory: newcomers, what was cut, and rows for those who watch.  The host's cache is right
- * after every step.  Whoever asks for evidence in between calls device_home before. */
+ * While such steps follow each other, the device accumulates attention evidence and selects the
+ * entries to evict. After each step the host reads pinned memory: the new entries, the evicted
+ * entries, and attention rows for observers. It updates its cache, probes and trace, so the host's
+ * cache is current after every step. Code that reads evidence between steps calls device_home()
+ * first.
+ *
+ * In comments, G is the number of query heads of a layer, L the number of layers, `heads` is
+ * L * cache_heads, and `ld` is the member of struct device_decode. Members of a struct `host` are
+ * pinned and mirror the members of the same name. */
 #ifndef KVF_ENGINE_DEVICE_STEP_H
 #define KVF_ENGINE_DEVICE_STEP_H
+
+#include <string.h>
 
 #include "engine/cuda/reads.h"
 #include "engine/device/device.h"
 #include "engine/method/device_eviction.h"
 
-/* Arrays that are made together, of the device, or of the host where the device reads and writes
- * it: the pointer of each lies at `at`. */
-enum { MOST_ROOMS = 80 };
+/* A list of arrays that are allocated together, in device memory or in pinned host memory. `at`
+ * points to the pointer of each array. */
+enum { MAX_BUFFERS = 80 };
 struct buffer_list {
     struct {
         void *at;
         size_t n, size;
         bool pinned;
-    } of[MOST_ROOMS];
+    } of[MAX_BUFFERS];
     int n;
 };
-static inline void buffers_add(struct buffer_list *a, void *at, size_t n, size_t size, bool pinned)
+/* Adds an array of n elements of `size` bytes in device memory. */
+static inline void buffers_add(struct buffer_list *a, void *at, size_t n, size_t size)
 {
     a->of[a->n].at = at;
     a->of[a->n].n = n;
     a->of[a->n].size = size;
-    a->of[a->n++].pinned = pinned;
+    a->of[a->n++].pinned = false;
+}
+/* Adds an array in pinned host memory. */
+static inline void buffers_add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
+{
+    buffers_add(a, at, n, size);
+    a->of[a->n - 1].pinned = true;
+}
+/* Stores p in the pointer at `at`. */
+static inline void set_pointer(void *at, void *p)
+{
+    memcpy(at, &p, sizeof p);
 }
 
-struct device_decode_array {
+/* An allocated array, and all arrays of a list. */
+struct device_array {
     void *p;
     bool pinned;
 };
 struct buffers_owned {
-    struct device_decode_array of[MOST_ROOMS];
+    struct device_array of[MAX_BUFFERS];
     int n;
 };
-/* KVF_OK or KVF_E_NOMEM; what was made until then is owned (evidence.c). */
+/* Allocates the arrays of a list and sets their pointers (evidence.c). Returns KVF_OK or
+ * KVF_E_NOMEM; `owned` then has the arrays that were allocated. */
 int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_owned *owned);
+/* Frees them. */
 void buffers_drop(struct gpu *g, struct buffers_owned *owned);
 
-/* Reads by pages (page_choice.c); page and chosen also pinned. */
+/* Page-wise attention (page_choice.c). */
 struct device_reads {
     struct gpu_reads how;
     struct gpu_bounds bounds;
     int32_t *page, *host_page;           /* [heads] */
     unsigned char *chosen, *host_chosen; /* [L][G][how.ld] */
-    /* Of block gates. */
-    float *key, *vector; /* [heads][how.ld][dim], [heads of a layer][dim] */
+    /* Block gates: */
+    float *key, *vector; /* [heads][how.ld][dim], [cache_heads][dim] */
     float *weights, *norm, *turns, *host_turns;
-    int dim, known; /* blocks whose vectors are there */
+    int dim, known; /* length of a vector; number of blocks with a vector on the device */
 };
 
-struct device_decode {
-    struct buffers_owned owned;
-    bool here;                     /* evidence is newer on the device than on the host */
-    int ld;                        /* slots of a head that arrays have room for */
-    bool has_rows;                 /* rows of all layers go to the host */
-    bool keeps_rows;               /* there is room for those of all layers */
-    const struct method_state *of; /* whose evidence arrays are made for */
-    struct gpu_heads heads;
-    /* Rounds. */
-    unsigned char *due;  /* [heads] */
-    void *choice;        /* scratch */
-    int64_t *go, *may;   /* [heads] */
-    float *score, *copy; /* [heads][ld] */
-    float *share;        /* [query heads][ring] */
-    int32_t *count;      /* [heads] */
-    struct gpu_chosen *chosen;
-    int32_t *cursor, *gone_head, *gone_slot; /* gone: [n_gone] */
-    int64_t n_gone;
-    int32_t *victim;     /* [n_victims] */
-    float *victim_score; /* [n_victims] */
-    int64_t n_victims;
-    /* Evidence. */
+/* Eviction rounds (eviction.c). */
+struct device_rounds {
+    /* Inputs, within struct step_inputs: */
+    unsigned char *due; /* [heads] 1: entries of the head are scored */
+    int64_t *go, *may;  /* [pools] entries to evict; [heads] maximum of a head */
+    /* Scores: */
+    float *score, *pooled; /* [heads][ld]; scratch of pooling */
+    float *fraction;       /* [G * L][ring] fraction of a window row on the candidates */
+    void *scratch;         /* of the score */
+    void *choice;          /* scratch of the selection */
+    /* Results: */
+    int32_t *count;            /* [heads] */
+    struct gpu_chosen *chosen; /* [heads] */
+    int32_t *cursor;           /* [1] */
+    int32_t *evicted;          /* [n_evicted] slots */
+    float *evicted_score;      /* [n_evicted] */
+    int64_t n_evicted;         /* capacity */
+    /* Entries that expire before a step: */
+    int32_t *expired_head, *expired_slot; /* [n_expired] */
+    int64_t n_expired;                    /* capacity */
+    /* The last round that was due. */
+    struct {
+        int pools, heads_of_pool; /* 0: there was no round */
+        int32_t recent;           /* recent_from, relative to the query of the step */
+        bool floor;               /* heads have a maximum of evictions */
+    } last;
+    struct {
+        unsigned char *due;
+        int64_t *go, *may;
+        double *mean_turns; /* [L][head_dim] for score_expected */
+        struct gpu_chosen *chosen;
+        int32_t *expired_head, *expired_slot, *evicted;
+        float *evicted_score;
+    } host;
+};
+
+/* Evidence of the method, as in struct device_evidence, with `ld` elements per head (evidence.c).
+ * NULL: the method does not need it. */
+struct evidence_arrays {
     double *sum, *anchor;
     float *norms, *gate, *history, *values;
     double *query_sum, *query_outer;
     int64_t n_queries;
-    void *scratch; /* of the score */
     struct gpu_window window;
-    int taken; /* rows ever taken */
-    struct device_reads reads;
+    int n_rows; /* rows that the window has received */
+};
+
+/* Inputs of a step (decode.c). One copy uploads `block`, which contains the arrays below, and due,
+ * go and may of the round. */
+struct step_inputs {
+    unsigned char *block;
+    size_t bytes;
+    float *turns; /* [2][rope_dim] RoPE angles */
+    float *gate;  /* [heads] gate values */
+    int32_t *now; /* [2] position of the query; its row in the window */
     struct {
-        int pools, heads_of_pool; /* 0: there was none */
-        int32_t recent;           /* recent_from, from the step's query on */
-        bool floor;               /* heads keep some */
-    } last;                       /* round */
-    /* A step. */
-    unsigned char *step_inputs;  /* turns, numbers, now, due, go and may, one behind the other */
-    size_t n_taken_along;        /* bytes */
-    float *turns, *numbers;      /* [2][rope_dim], [heads] of gates */
-    int32_t *now;                /* [2] the query of the step, and its row of the window */
-    float *qkv, *pre;            /* [L][ld_qkv], [L][ld_pre] */
-    float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; of one layer where nobody keeps any */
-    int32_t *seen;
-    /* Pinned: of the same sizes. */
-    struct {
-        unsigned char *due, *step_inputs;
-        int64_t *go, *may;
-        double *mean_turns; /* [L][head_dim] of expected attention */
-        struct gpu_chosen *chosen;
-        int32_t *gone_head, *gone_slot, *victim, *seen, *now;
-        float *victim_score, *x, *turns, *numbers, *qkv, *pre, *rows, *lse, *entropy, *logits,
-            *normed;
+        unsigned char *block;
+        float *x; /* [d_model] */
+        float *turns, *gate;
+        int32_t *now;
     } host;
 };
 
-/* How a score is made on the device: score_table entries of which the kernels of engine/cuda know
- * (scores.c). */
+/* Outputs of a step (decode.c). */
+struct step_outputs {
+    float *qkv, *unrotated;      /* [L][ld_qkv], [L][ld_unrotated] */
+    float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; only one layer if keeps_rows is not set */
+    int32_t *seen;               /* [L][G] entries that a query sees; likewise */
+    struct {
+        float *qkv, *unrotated, *rows, *lse, *entropy;
+        int32_t *seen;
+        float *logits, *normed;
+    } host;
+};
+
+/* The device memory of a session's decode steps. */
+struct device_decode {
+    struct buffers_owned owned;
+    bool newer;                        /* evidence is newer on the device than on the host */
+    int ld;                            /* capacity of a head in slots */
+    bool has_rows;                     /* rows of all layers are copied to the host */
+    bool keeps_rows;                   /* there is memory for the rows of all layers */
+    const struct method_state *method; /* the arrays fit its evidence */
+    struct gpu_heads heads;
+    struct device_rounds evict;
+    struct evidence_arrays evidence;
+    struct device_reads reads;
+    struct step_inputs in;
+    struct step_outputs out;
+};
+
+/* A score with kernels (scores.c). */
 struct device_score {
     const struct score *part;
-    bool (*takes)(const struct method_params *p); /* NULL: all options */
-    void (*eval)(struct session *s, const struct device_eviction *round);
-    size_t (*scratch)(const struct session *s); /* bytes that eval needs; NULL: none */
+    bool (*takes)(const struct method_params *p); /* returns false for options without a kernel;
+                                                     NULL: there are none */
+    void (*eval)(struct session *s, const struct device_eviction *round); /* writes evict.score */
+    size_t (*scratch)(const struct session *s); /* bytes of evict.scratch; NULL: 0 */
 };
-/* NULL: the part has no kernels for these options. */
+/* Returns the kernels of the method's score. Returns NULL if it has none for these options. */
 const struct device_score *device_score_of(const struct method *m, const struct method_params *p);
 
-/* gates.c: whether the numbers of gates can be made there, or were given. */
+/* ---- gates.c */
+
+/* Returns true if the device can compute the gate values, or if they were given. */
 bool device_gates_can(const struct gates *gates);
-/* Tokens of a layer, or one token in all layers, which are then what T and ld count. */
+/* Inputs of gate networks: T tokens of a layer. Or one token in all layers; T and ld_x then count
+ * layers. */
 struct device_tokens {
-    const float *x;   /* [T][ld_x] behind the norm of attention */
-    const float *pre; /* [T][ld_pre] queries and keys before they are turned */
-    const float *qkv; /* [T][ld_qkv] and after, with values */
+    const float *x;   /* [T][ld_x] after the attention norm */
+    const float *pre; /* [T][ld_unrotated] queries and keys before RoPE */
+    const float *qkv; /* [T][ld_qkv] queries and keys after RoPE, values */
     size_t ld_x;
     int T;
 };
-/* Of networks the weights, sent once, and room for the tokens of a chunk; the numbers [T][heads]
- * of a layer. */
-int device_gates_open(struct session *s, int T); /* KVF_OK or KVF_E_NOMEM */
+/* Uploads the networks once per engine, and allocates memory for the tokens of a chunk. Returns
+ * KVF_OK or KVF_E_NOMEM. */
+int device_gates_open(struct session *s, int T);
+/* Computes the gate values [T][n_kv_heads] of a layer. */
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers);
-/* The same for steps of n sessions that are fed together in the room's buffers, where rows behind
- * the norms are kept, of which s is one; the numbers [L][heads] of n <= GPU_TOGETHER, in launches
- * for all of them whose networks are the same. */
+/* Does device_gates_open() for a step of n sessions, including s, in the buffers of `room`, which
+ * keep the inputs of all layers. */
 int device_gates_open_step(struct session *room, struct session *s, int n);
+/* Computes the gate values [L][n_kv_heads] of n <= GPU_TOGETHER sessions. Sessions with the same
+ * networks share launches. */
 void device_gates_run_step(struct session *room, struct session *const *s,
                            const struct device_tokens *x, float *const *numbers, int n);
 
-/* page_choice.c: whether the row's reads have kernels; of a session that reads by pages its
- * arrays, what they hold at first (KVF_OK or KVF_E_NOMEM), what a step brings, the pages that the
- * query of a layer reads, and what the host learns of them; of others nothing. */
+/* ---- page_choice.c. For sessions that read all entries, these functions do nothing. */
+
+/* Returns true if the method's read has kernels. */
 bool device_reads_can(const struct session *s);
+/* Adds the arrays of page-wise attention. */
 void device_reads_buffers(struct session *s, struct buffer_list *a);
+/* Initialises them. Returns KVF_OK or KVF_E_NOMEM. */
 int device_reads_enter(struct session *s);
+/* Prepares the inputs of a step on the host, and uploads new block vectors. */
 void device_reads_begin(struct session *s);
-void device_reads_parts(struct session *s, struct gpu_parts *p); /* what comes along */
+/* Adds the inputs to the upload of the step. */
+void device_reads_parts(struct session *s, struct gpu_parts *p);
+/* Chooses the pages that the query of a layer reads, from its unrotated queries, and adds them to
+ * the attention. */
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
-void device_reads_of(const struct session *s, int layer, struct gpu_attention *a); /* for heads
-                      of the layer and of those behind it: what they read is known by now */
+/* Adds the chosen pages, from `layer` on, to attention over several layers. */
+void device_reads_of(const struct session *s, int layer, struct gpu_attention *a);
+/* Starts the copy of the chosen pages to the host. */
 void device_reads_fetch(struct session *s);
+/* Stores the copied pages of a layer in the session. */
 void device_reads_learn(struct session *s, int layer);
 
-/* sampler.c: whether the token after a step is drawn there, and its logits stay; before a step
- * with the token id: how likely that was by the logits, and the number that the draw takes, on the
- * host; what of it comes along; on the stream the former; behind the logits of a step, which go to
- * the session's own, too;
- * what the host learns (true: the logits have stayed).  As logits of the backend; the host has
- * others by now. */
+/* ---- sampler.c */
+
+/* Returns true if the device samples the token after a step. Its logits then stay there. */
 bool device_draws(const struct session *s);
+/* Prepares a step that feeds token id, on the host: the NLL of id from the previous logits, and the
+ * random number of the draw. */
 void device_draw_begin(struct session *s, int32_t id);
+/* Adds the inputs of the draw to the upload of the step. */
 void device_draw_parts(struct session *s, struct gpu_parts *p);
+/* Computes the NLL of id from the previous logits. */
 void device_draw_past(struct session *s, const float *logits);
+/* Samples the next token. The logits are copied to `own`, the session's own buffer. */
 void device_draw_run(struct session *s, float *own);
+/* Reports the NLL, and stores the sampled token in the session. Returns true if the logits are only
+ * on the device. */
 bool device_draw_learn(struct session *s);
+/* Frees the buffers of the draw. */
 void device_draw_close(struct session *s);
+/* Copies the logits to the host if they are only on the device: the function `logits` of struct
+ * backend. */
 void device_logits_home(const struct session *s);
+/* Notes that the host has computed newer logits. */
 void device_logits_here(struct session *s);
 
-/* evidence.c: arrays of a resident, made once and as long as heads need; entering and leaving.
- * KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
+/* ---- evidence.c */
+
+/* Allocates the device memory of decode steps, if it does not fit, and uploads cache and evidence.
+ * Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_decode_enter(struct session *s);
-bool device_decode_fits(const struct session *s); /* it is there, and the next step has room */
-int device_decode_reserve_lists(struct session *s, int64_t victims, int64_t gone);
+/* Returns true if the device has the current evidence and memory for the next step. */
+bool device_decode_fits(const struct session *s);
 void device_decode_free(struct device_session *m);
+/* Copies newer evidence to the method on the host: the function `sync_evidence` of struct backend.
+ * Returns KVF_OK or KVF_E_BACKEND. */
 int device_home(struct session *s);
-/* Whether weights of steps are kept, for evidence, probes, who watches or an order of sums. */
 enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
+/* Returns true if a step stores attention weights: for evidence, probes, observers, or an exact
+ * order of sums. */
 bool step_keeps_rows(const struct session *s);
 
-/* decode_batch.c: a whole step, or RUN_LAYERWISE where the row or who watches asks for the host
- * in between. */
+/* ---- decode_batch.c */
+
+/* Runs a decode step: the function `decode_step` of struct backend. */
 int device_step(struct session *s, int32_t id);
-/* The same of sessions that join. */
+/* Returns true if device_steps() can run the session's next step. */
 bool device_can_batch(const struct session *s);
+/* Runs a step of n sessions: the function `decode_batch` of struct backend. room NULL: n is 1. */
 int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
 
-/* As many layers at a time are looked at: a few launches for each of STEP_PARTS parts of a step. */
+/* Number of parts of a step. Attention rows are read once per part, for several layers at once. */
 enum { STEP_PARTS = 4 };
+/* Returns the layers of a part. */
 static inline int step_layers_together(const struct session *s)
 {
     return (s->e->config.n_layers + STEP_PARTS - 1) / STEP_PARTS;
 }
 
-/* eviction.c, what leaves.  On the host: entries that leave by themselves, also on the stream;
- * the first half of a round, and room for its lists (KVF_OK, KVF_E_NOMEM); what a step takes along
- * of it, where it asks for nothing as well.  On the stream: scores and the choice of a round, or of
- * the last one, in which nothing leaves then; the cut, of what was chosen or of nothing, with the
- * newcomer's place.  After gpu_wait the second half. */
+/* ---- eviction.c */
+
+/* Adds the arrays of eviction rounds. The lists of evicted and expired entries grow with the
+ * rounds. */
+void eviction_buffers(struct session *s, struct buffer_list *a);
+/* Frees these lists. */
+void eviction_free(struct gpu *g, struct device_rounds *x);
+/* Evicts expired entries on the device. The host has not removed them yet. Returns KVF_OK or
+ * KVF_E_NOMEM. */
 int round_expire(struct session *s);
+/* Begins a decision on the host: device_eviction_begin(). */
 int round_begin(struct session *s, enum phase phase, struct device_eviction *ret_round);
+/* Allocates the lists of a round. Returns KVF_OK or KVF_E_NOMEM. */
 int round_reserve(struct session *s, const struct device_eviction *round);
+/* Stores the parameters of a round in the inputs of the step. */
 void round_note(struct session *s, const struct device_eviction *round);
+/* Launches the scores and the selection of a round. If no round is due, it launches the kernels of
+ * the last round, without candidates. */
 void eviction_launch(struct session *s, const struct device_eviction *of);
+/* Evicts the selected entries, if `chosen`, and assigns the slot of the new entry, if
+ * `newcomer`. */
 void eviction_apply(struct session *s, bool chosen, bool newcomer);
+/* Applies the results of a round to the host's cache, after gpu_wait(). Returns the codes of
+ * device_eviction_end(). */
 int round_take(struct session *s, const struct device_eviction *round);
 
-enum { MOST_STEP_PARTS = 5 }; /* that a session takes along */
-/* decode.c, the parts of a step, of which `logits` are the session's own.
- *
- * On the host: room on the device, and what leaves by itself; what leaves before the token, and
- * what the step takes along, which asks the device for nothing, so that threads may share out
- * sessions; room for what that needs.  Then on the stream, as part of a graph: what comes along;
- * what leaves (`rounds`: any session has a round; one that has none goes through one in which
- * nothing leaves, so that the graph keeps its shape), the newcomer's place and x.  Of a layer,
- * whose projections are in `qkv`: what gpu_norm_rope_store is given; behind that what
- * gpu_attend_step is given, which has been done where the engine is exact; behind that what probes
- * and who watches take from the session's rows, with its evidence, and after the last layer what
- * the host is to learn of all.  Of up to GPU_TOGETHER sessions at once the evidence of rows at
- * which nobody else looks, and after the last layer the numbers of gates; nothing else of the step
- * waits for them. The row behind the last norm.  Behind the logits: what it is to learn of them.
- *
- * After gpu_wait: what has left, and the layers, which threads share out where the step learns
- * apart; the end.  What leaves behind the query, on the stream where it is due, and after gpu_wait
- * what the host learns of that. */
+/* ---- decode.c */
+
+/* Adds the inputs and outputs of a step. */
+void step_buffers(struct session *s, struct buffer_list *a);
+/* Sets the pointers into the blocks of inputs, on the device and on the host, if they are
+ * allocated. Returns the bytes of a block. */
+size_t step_lay_out(const struct session *s);
+
+/* The parts of a step, in the order of their calls. */
+
+enum { MOST_STEP_PARTS = 5 }; /* uploads of a session */
+
+/* 1. On the host. step_decide() does not call the device, so that threads can run it for several
+ * sessions. Return KVF_OK or an error. */
+
+/* Prepares the memory of the device, and evicts expired entries. */
 int step_begin(struct session *s);
+/* Begins the decision before the token, and prepares the inputs of the step. */
 int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round);
+/* Allocates the lists of the round, and prepares sampling and page choice. */
 int step_ready(struct session *s, int32_t id, const struct device_eviction *round);
+
+/* 2. On the stream, as parts of a graph. */
+
+/* Adds the inputs of the step to an upload. */
 void step_parts(struct session *s, struct gpu_parts *p);
+/* Evicts, and assigns the slot of the new entry. `logits` are the session's own. rounds: some
+ * session of the batch has a round. Sessions without one then run a round without candidates, so
+ * that the graph keeps its shape. */
 void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
                 bool rounds);
+/* Returns the arguments of gpu_norm_rope_store() for a layer with projections in qkv. */
 struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
                                      struct gpu_cache *ret_cache);
+/* Returns the arguments of gpu_attend_step() for a layer. If the engine is exact, attention has
+ * been computed. */
 struct gpu_attention step_attention(struct session *s, int layer);
+/* Updates evidence, probes and host copies from the layer's rows, unless step_rows_are_shared().
+ * After the last layer it starts the copies to the host. */
 void step_attended(struct session *s, int layer);
+/* Returns true if only evidence reads the rows. step_look_at_rows() can then process several
+ * sessions at once. */
 bool step_rows_are_shared(const struct session *s);
+/* Computes rows, evidence and probes of n <= GPU_TOGETHER sessions, after the last layer of each
+ * part of the step. The step does not wait for it. */
 void step_look_at_rows(struct session *const *s, int n, int layer);
+/* Computes the gate values of n <= GPU_TOGETHER sessions, after the last layer. The step does not
+ * wait for it. */
 void step_gates(struct session *room, struct session *const *s, int n);
+/* Starts the copy of the row after the final norm. */
 void step_fetch_normed(struct session *s);
+/* Samples the next token, or starts the copy of the logits. */
 void step_fetch(struct session *s, float *logits);
+
+/* 3. On the host, after the layers or gpu_wait(). */
+
+/* Applies the evictions, and imports the layers unless step_learns_apart(). */
 int step_learn(struct session *s, const struct device_eviction *round);
+/* Returns true if threads can import the layers in parallel, with step_learn_layer(). */
 bool step_learns_apart(const struct session *s);
 void step_learn_layer(struct session *s, int layer, int thread);
+/* Ends the import of the layers. */
 void step_learned(struct session *s);
+/* Ends the step: logits, sampled token, counters. */
 void step_end(struct session *s);
+
+/* 4. The decision after the query: on the host, on the stream if the round is due, and on the host
+ * after gpu_wait(). */
 int step_after(struct session *s, struct device_eviction *ret_round);
 void step_leave(struct session *s, const struct device_eviction *round);
 int step_learn_after(struct session *s, const struct device_eviction *round);

@@ -1,20 +1,20 @@
-/* decode_batch.c - a step of one session or of many: products of all their rows at once, in
- * between each with its own cache, and one wait for all. */
+/* decode_batch.c - a decode step of one session or many. Matrix multiplications run on the rows of
+ * all sessions, attention on the cache of each session, and the host waits once. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/device/decode.h"
 
-enum { MARK_SOON, MARK_LAYERS }; /* most of the last layer is to come; the layers are done */
+enum { MARK_SOON, MARK_LAYERS }; /* attention of the last layer is done; the layers are done */
 
-/* Where a session works: in buffers of its own, or in a row of the room. */
+/* A session of the step. It uses its own buffers, or a row of the room's. */
 struct row {
     struct session *s;
     int32_t id; /* the token */
     struct device_eviction round;
-    float *x, *normed, *att, *logits, *kept; /* its own */
+    float *x, *normed, *att, *logits, *kept; /* its own buffers, to restore */
     size_t ld_kept;
-    struct gpu_attention attention; /* of the layer at hand */
+    struct gpu_attention attention; /* of the current layer */
     int err;
 };
 
@@ -23,38 +23,38 @@ static void lend(struct session *room, struct row *row, int i)
     struct device_session *m = row->s->device_state;
     const struct device_session *of = room->device_state;
     size_t at = (size_t)i, d = (size_t)room->e->config.d_model;
-    row->x = m->x;
-    row->normed = m->normed;
-    row->att = m->att;
-    row->logits = m->logits;
-    row->kept = m->kept;
-    row->ld_kept = m->ld_kept;
-    m->kept = of->kept ? of->kept + at * d : NULL;
-    m->ld_kept = of->ld_kept;
-    m->x = of->x + at * d;
-    m->normed = of->normed + at * d;
-    m->att = of->att + at * room->ld_att;
-    m->logits = of->logits + at * room->ld_vocab;
+    row->x = m->buf.x;
+    row->normed = m->buf.normed;
+    row->att = m->buf.att;
+    row->logits = m->buf.logits;
+    row->kept = m->buf.kept;
+    row->ld_kept = m->buf.ld_kept;
+    m->buf.kept = of->buf.kept ? of->buf.kept + at * d : NULL;
+    m->buf.ld_kept = of->buf.ld_kept;
+    m->buf.x = of->buf.x + at * d;
+    m->buf.normed = of->buf.normed + at * d;
+    m->buf.att = of->buf.att + at * room->buf.ld_att;
+    m->buf.logits = of->buf.logits + at * room->buf.ld_logits;
 }
 
 static float *own_logits(const struct row *row)
 {
-    return row->x ? row->logits : ((struct device_session *)row->s->device_state)->logits;
+    return row->x ? row->logits : ((struct device_session *)row->s->device_state)->buf.logits;
 }
 
 static void take_back(struct row *row)
 {
     struct device_session *m = row->s->device_state;
-    m->x = row->x;
-    m->normed = row->normed;
-    m->att = row->att;
-    m->logits = row->logits;
-    m->kept = row->kept;
-    m->ld_kept = row->ld_kept;
+    m->buf.x = row->x;
+    m->buf.normed = row->normed;
+    m->buf.att = row->att;
+    m->buf.logits = row->logits;
+    m->buf.kept = row->kept;
+    m->buf.ld_kept = row->ld_kept;
 }
 
-/* Norms of heads, rotation and the caches of all sessions: all steps up to attention.  Gates run
- * once, behind the last layer. */
+/* Runs all steps up to attention of all sessions: norms of heads, RoPE, new entries. Gates run
+ * once, after the last layer. */
 static int store_step(struct layer_run *r, int i0)
 {
     struct session *room = r->s;
@@ -66,7 +66,8 @@ static int store_step(struct layer_run *r, int i0)
     for (int i = 0; i < n; i++) {
         int at = i % GPU_TOGETHER;
         gpu_branch(m->gpu, i);
-        x[at] = step_newcomer(row[i].s, layer, m->qkv + (size_t)i * room->ld_qkv, &cache[at]);
+        x[at] = step_newcomer(row[i].s, layer, m->buf.qkv + (size_t)i * room->buf.ld_qkv,
+                              &cache[at]);
         gpu_branch(m->gpu, -1);
         if (i == n - 1 || at == GPU_TOGETHER - 1)
             gpu_norm_rope_store(m->gpu, cache, x, at + 1);
@@ -79,7 +80,7 @@ static int norm_step(struct layer_run *r, int i)
     return device_stores_norm(r, i) ? store_step(r, i) : steps_device[OP_NORM](r, i);
 }
 
-/* The attention of all sessions, once all know what they read. */
+/* Runs the attention of all sessions, after all have chosen their pages. */
 static void attend_all(struct session *room, const struct row *row, int n)
 {
     struct device_session *m = room->device_state;
@@ -88,14 +89,14 @@ static void attend_all(struct session *room, const struct row *row, int n)
     for (int i = 0; i < n; i++) {
         int at = i % GPU_TOGETHER;
         a[at] = row[i].attention;
-        work[at] = ((struct device_session *)row[i].s->device_state)->work;
+        work[at] = ((struct device_session *)row[i].s->device_state)->layer.work;
         if (i == n - 1 || at == GPU_TOGETHER - 1)
             gpu_attend_step(m->gpu, a, work, at + 1);
     }
 }
 
-/* Up to GPU_TOGETHER of the sessions from *at on that take part in what is done for as many at
- * once. Returns how many. */
+/* Collects up to GPU_TOGETHER sessions for which takes_part() is true, from *at on, and advances
+ * *at. Returns their number. */
 static int next_group(const struct row *row, int n, int *at,
                       bool (*takes_part)(const struct session *s), struct session **ret_s)
 {
@@ -106,7 +107,7 @@ static int next_group(const struct row *row, int n, int *at,
     return count;
 }
 
-/* What evidence takes from rows of attention; nothing else of the step waits for it. */
+/* Updates evidence from attention rows. The step does not wait for it. */
 static void look_at_rows(const struct row *row, int n, int layer)
 {
     struct session *s[GPU_TOGETHER];
@@ -117,10 +118,10 @@ static void look_at_rows(const struct row *row, int n, int layer)
 
 static bool has_gates(const struct session *s)
 {
-    return s->gate;
+    return s->parts.gate;
 }
 
-/* The numbers of gates of all sessions; nothing else of the step waits for them. */
+/* Computes the gate values of all sessions. The step does not wait for it. */
 static void run_gates(struct session *room, const struct row *row, int n)
 {
     struct session *s[GPU_TOGETHER];
@@ -129,7 +130,7 @@ static void run_gates(struct session *room, const struct row *row, int n)
         step_gates(room, s, count);
 }
 
-/* What sessions do by themselves they do side by side. */
+/* Runs attention. Work that sessions do not share runs in parallel branches. */
 static int attend_step(struct layer_run *r, int i)
 {
     struct session *room = r->s;
@@ -156,7 +157,7 @@ static int attend_step(struct layer_run *r, int i)
     return 1;
 }
 
-/* All layers of the rows of all sessions. */
+/* Runs all layers for the rows of all sessions. */
 static void run_layers(struct session *room, struct row *row, int n)
 {
     step_fn steps[BLOCK_OPS];
@@ -170,7 +171,7 @@ static void run_layers(struct session *room, struct row *row, int n)
     }
 }
 
-/* What leaves and what comes in, of all sessions side by side. */
+/* Uploads the inputs and runs the evictions of all sessions, in parallel branches. */
 static void enter(struct session *room, struct row *row, int n, bool rounds)
 {
     struct device_session *m = room->device_state;
@@ -189,15 +190,15 @@ static void enter(struct session *room, struct row *row, int n, bool rounds)
     gpu_branch(m->gpu, -1);
 }
 
-/* What differs from step to step lies in memory that the device looks into: so all that is launched
- * here is mostly what was launched the last time, and goes there at once. */
+/* Launches the step. Values that change from step to step are in device memory, so the launches are
+ * mostly those of the last step, and run as one graph. */
 static void launch(struct session *room, struct row *row, int n)
 {
     struct device_session *m = room->device_state;
     bool rounds = false;
     for (int i = 0; i < n; i++)
         rounds |= row[i].round.due;
-    room->stepping = true;
+    room->run.stepping = true;
     gpu_graph_begin(m->gpu, &m->graph[rounds ? GRAPH_ROUND : GRAPH_STEP]);
     enter(room, row, n, rounds);
     run_layers(room, row, n);
@@ -208,8 +209,8 @@ static void launch(struct session *room, struct row *row, int n)
     }
     gpu_branch(m->gpu, -1);
     gpu_mark(m->gpu, MARK_LAYERS);
-    if (room != row[0].s || !room->no_logits)
-        device_logits(room, m->normed, n);
+    if (room != row[0].s || !room->compare.no_logits)
+        device_logits(room, m->buf.normed, n);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
         step_fetch(row[i].s, own_logits(&row[i]));
@@ -228,7 +229,7 @@ static void leave(struct session *room, const struct row *row, int n)
     gpu_graph_end(m->gpu);
 }
 
-/* What leaves behind the queries, with one wait where anything does. */
+/* Runs the decisions after the queries. Waits once if some entry is evicted. */
 static int after(struct session *room, struct row *row, int n)
 {
     struct device_session *m = room->device_state;
@@ -281,21 +282,21 @@ static void end_task(void *ctx, int task, int thread)
     step_end(((struct row *)ctx)[task].s);
 }
 
-/* Threads share out sessions where there are several. */
+/* Runs a task for each session, in parallel if there are several. Returns the first error. */
 static int side_by_side(struct session *room, struct row *row, int n, par_fn task)
 {
     for (int i = 0; i < n; i++)
-        row[i].s->in_task = n > 1;
+        row[i].s->run.in_task = n > 1;
     par_run(n > 1 ? room->e->pool : NULL, n, task, row);
     for (int i = 0; i < n; i++)
-        row[i].s->in_task = false;
+        row[i].s->run.in_task = false;
     for (int i = 0; i < n; i++)
         if (row[i].err)
             return row[i].err;
     return KVF_OK;
 }
 
-/* What came of the step, on the host: of several sessions side by side, and of their layers. */
+/* Updates the host: sessions in parallel, then all their layers. */
 static int learn_all(struct session *room, struct row *row, int n)
 {
     struct par *pool = room->e->pool;
@@ -307,7 +308,8 @@ static int learn_all(struct session *room, struct row *row, int n)
     return KVF_OK;
 }
 
-/* The host learns of the layers while the logits are made.  Threads wake a little earlier. */
+/* Waits for the step. The host imports the layers while the device computes logits. It wakes its
+ * threads a little earlier. */
 static int finish(struct session *room, struct row *row, int n)
 {
     struct device_session *m = room->device_state;
@@ -321,13 +323,13 @@ static int finish(struct session *room, struct row *row, int n)
     return err;
 }
 
-/* A trace that cannot be written ends a session that is alone. */
+/* Advances the recorder. Its error ends the step only if there is a single session. */
 static int record(const struct row *row, bool alone)
 {
     struct session *s = row->s;
-    if (!s->recorder)
+    if (!s->observers.recorder)
         return KVF_OK;
-    int err = recorder_advance(s->recorder, s->n_past);
+    int err = recorder_advance(s->observers.recorder, s->n_past);
     return alone ? err : KVF_OK;
 }
 
@@ -335,7 +337,7 @@ static int run(struct session *room, struct row *row, int n, const int32_t *ids)
 {
     int err = device_session_hold_logits(room, n);
     for (int i = 0; !err && i < n; i++) {
-        err = row[i].s->gate ? device_session_hold_normed(room, n) : KVF_OK;
+        err = row[i].s->parts.gate ? device_session_hold_normed(room, n) : KVF_OK;
         err = err ? err : device_gates_open_step(room, row[i].s, n);
     }
     for (int i = 0; !err && i < n; i++) {

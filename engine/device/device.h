@@ -71,38 +71,58 @@ struct page_positions {
     int cap;
 };
 
-/* The device mirror of a session: the KV pages of all heads and the buffers of a chunk. */
-struct device_session {
-    struct gpu *gpu;
-    float *x, *normed, *qkv, *att, *branch, *gate_up, *logits; /* as in struct session */
-    float *row;                                                /* [d_model] */
+/* Activations of a chunk on the device (session.c). Members with the name of a member of struct
+ * chunk_buffers have its shape. */
+struct device_activations {
+    float *x, *normed, *qkv, *att, *branch, *gate_up, *logits;
+    float *row;  /* [d_model] */
     float *kept; /* [L][ld_kept] attention inputs of a step, after the attention norm if the model
                     has one; NULL: only the current layer's, in `normed` */
     size_t ld_kept;
     int n_kept;   /* rows per layer of `kept` */
     int n_logits; /* rows of logits */
-    int err;      /* first error */
-    /* KV pages. */
+};
+
+/* The pool of KV pages and the page tables of all heads (pages.c). */
+struct page_pool {
     unsigned char *pool;
     size_t page_bytes;
-    int32_t pages, used;   /* pages in the pool; number that were ever assigned, [0, used) */
-    int32_t *free, n_free; /* [pages] pages that were returned to the pool */
-    int32_t *table, *held; /* [L * heads][ld_table] pages; [L * heads] number of pages */
+    int32_t n, used;       /* pages in the pool; pages that were ever assigned, [0, used) */
+    int32_t *free, n_free; /* [n] pages that were returned to the pool */
+    int32_t *table, *held; /* [L * heads][ld_table] pages, pinned; [L * heads] number of pages */
     int ld_table;
     int changed, changed_end; /* range of heads with table changes since the last upload */
-    struct page_positions page_positions;
-    /* Data of the current layer. */
-    int32_t *d_table, *d_n, *d_until, *d_page;
+};
+
+/* Data of the current layer, for steps that run layer by layer (pages.c, attention.c). d_* are on
+ * the device. */
+struct layer_tables {
+    int32_t *d_table, *d_page;
     unsigned char *d_chosen;
-    int32_t *n, *until; /* [blocks][heads], [heads][ld_slot], on the host */
-    float *work;        /* scratch of attention in a decode step */
-    /* Attention rows: row_block queries of each head on the device, QUERY_BLOCK on the host for
-     * observers. */
-    int row_block;
-    float *d_rows, *d_lse, *d_entropy, *rows, *lse, *entropy;
+    int32_t *n, *d_n;         /* [blocks][heads] */
+    int32_t *until, *d_until; /* [heads][ld_slot] expiry */
+    int32_t *pos, *d_pos;     /* [heads][ld_slot] positions, for probes */
+    float *work;              /* scratch of attention in a decode step */
+};
+
+/* Attention rows (attention.c): `block` queries of each head on the device (d_*), QUERY_BLOCK
+ * queries on the host for observers. */
+struct row_buffers {
+    int block;
+    float *d_p, *d_lse, *d_entropy, *p, *lse, *entropy;
     int32_t *d_seen, *seen;
+};
+
+/* The device mirror of a session: the KV pages of all heads and the buffers of a chunk. */
+struct device_session {
+    struct gpu *gpu;
+    int err; /* first error */
+    struct device_activations buf;
+    struct page_pool pages;
+    struct page_positions page_positions;
+    struct layer_tables layer;
+    struct row_buffers rows;
     struct device_probes *probes; /* NULL: no recording (probes.h) */
-    int32_t *pos, *d_pos;         /* [heads][ld_slot] positions in the current layer, for probes */
     struct device_decode *decode; /* NULL: no decode step has run on the device (decode.h) */
     struct device_draw *draw;     /* NULL: no token has been sampled on the device (sampler.c) */
     struct device_prompt *prompt; /* NULL: no prefill chunk has run on the device (prefill.c) */
@@ -166,27 +186,28 @@ static inline void device_pages_invalidate(struct device_session *m)
 /* Frees the tracked positions. */
 void page_positions_close(struct device_session *m);
 
-/* The functions of struct backend that run one operation of a layer (layer.c).  steps_device runs
- * ROPE, GATES, STORE and ATTEND layer by layer, with copies to and from the host. */
+/* The functions of the steps of a block, for struct backend (layer.c). OP_ROPE, OP_GATES, OP_STORE
+ * and OP_ATTEND copy data to and from the host in each layer. */
 extern const step_fn steps_device[BLOCK_OPS];
-/* Returns whether step i, a norm, is one that gpu_norm_rope_store runs. */
+/* Returns true if gpu_norm_rope_store() runs step i, a norm. */
 bool device_stores_norm(const struct layer_run *r, int i);
+/* The functions embed, final_norm, lm_head and check of struct backend (layer.c). */
 void device_embed(struct session *s, const int32_t *ids, int T);
 int device_final_norm(struct session *s, int first, int T);
 void device_lm_head(struct session *s);
 int device_error(struct session *s);
-/* Returns the rows that the product of queries, keys and values has read. */
+/* Returns the input of the multiplication by the query, key and value weights of a layer. */
 const float *device_normed(const struct session *s, int layer);
-/* normed, of x behind the last norm; logits of T rows, for as many as device_session_hold_logits
- * was asked for (1 without). */
+/* Applies the final norm to T rows of x. The result is in `normed`. */
 void device_norm(struct session *s, int T);
 /* Computes the logits of T rows [T][d_model]. device_session_hold_logits must have provided T
  * rows. */
 void device_logits(struct session *s, const float *rows, int T);
-/* T newcomers as far as they follow from the model: heads, norms (but wide ones) and rotation, by
- * turns of one after the other; those of layers with windows lie `local` floats behind. */
+/* Returns the arguments of gpu_norm_rope_store() that follow from the model: heads, norms and RoPE
+ * of T new entries. A norm over all heads of a row is not included. cos_sin is a table of angles
+ * [T][rope_dim]. The angles of layers with windows are `local` floats after it. */
 struct gpu_new_entries device_new_entries(const struct session *s, int layer, int T,
-                                          const float *turns, size_t local);
+                                          const float *cos_sin, size_t local);
 
 /* Provides a logits buffer of at least T rows (initially 1). Returns KVF_OK or KVF_E_NOMEM. */
 int device_session_hold_logits(struct session *s, int T);

@@ -68,9 +68,9 @@ static bool put(struct gpu *g, void *ret, const void *host, size_t bytes)
 static bool hold_order(struct gpu *g, const struct session *s, struct gpu_useful *how)
 {
     size_t heads = (size_t)s->cache_heads * (size_t)step_layers_together(s);
-    how->ld_order = (int)s->ld_strip;
-    how->ld_bits = (int)(s->ld_strip / 32 + 1);
-    how->order = gpu_alloc(g, heads * s->ld_strip, sizeof *how->order);
+    how->ld_order = (int)s->attn.ld_strip;
+    how->ld_bits = (int)(s->attn.ld_strip / 32 + 1);
+    how->order = gpu_alloc(g, heads * s->attn.ld_strip, sizeof *how->order);
     how->bits = gpu_alloc(g, heads * 2, (size_t)how->ld_bits * sizeof *how->bits);
     return how->order && how->bits;
 }

@@ -1,43 +1,27 @@
-/* evidence.c - the device memory of decode steps, its upload, and the copy of evidence back to the
- * host. */
+/* evidence.c - the device memory of decode steps, the upload of cache and evidence, and the copy of
+ * evidence back to the host. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/device/probes.h"
 #include "engine/device/decode.h"
 
-static void add(struct buffer_list *a, void *at, size_t n, size_t size)
-{
-    buffers_add(a, at, n, size, false);
-}
-
-static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
-{
-    buffers_add(a, at, n, size, true);
-}
-
 /* Lists the arrays with a number for each head or each entry. */
 static void add_heads(struct session *s, struct device_decode *r, struct buffer_list *a)
 {
     size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, ld = (size_t)r->ld;
     struct gpu_heads *h = &r->heads;
-    add(a, &h->n, n, sizeof *h->n);
-    add(a, &h->gap, n, sizeof *h->gap);
-    add(a, &h->hole, n, sizeof *h->hole);
-    add(a, &h->slot, n, sizeof *h->slot);
-    add(a, &h->order, n * ld, sizeof *h->order);
-    add(a, &h->renamed, n * ld, sizeof *h->renamed);
-    add(a, &h->mark, n * ld, sizeof *h->mark);
-    add(a, &h->cache.pos, n * ld, sizeof *h->cache.pos);
-    add(a, &h->cache.table, n * (size_t)((struct device_session *)s->device_state)->ld_table,
-        sizeof *h->cache.table);
-    add(a, &r->choice, gpu_choice_bytes(s->e->config.n_layers, (int)n), 1);
-    add(a, &r->score, n * ld, sizeof *r->score);
-    add(a, &r->copy, n * ld, sizeof *r->copy);
-    add(a, &r->count, n, sizeof *r->count);
-    add(a, &r->chosen, n, sizeof *r->chosen);
-    add(a, &r->cursor, 1, sizeof *r->cursor);
-    add_pinned(a, &r->host.chosen, n, sizeof *r->chosen);
+    buffers_add(a, &h->n, n, sizeof *h->n);
+    buffers_add(a, &h->gap, n, sizeof *h->gap);
+    buffers_add(a, &h->hole, n, sizeof *h->hole);
+    buffers_add(a, &h->slot, n, sizeof *h->slot);
+    buffers_add(a, &h->order, n * ld, sizeof *h->order);
+    buffers_add(a, &h->renamed, n * ld, sizeof *h->renamed);
+    buffers_add(a, &h->mark, n * ld, sizeof *h->mark);
+    buffers_add(a, &h->cache.pos, n * ld, sizeof *h->cache.pos);
+    buffers_add(a, &h->cache.table,
+                n * (size_t)((struct device_session *)s->device_state)->pages.ld_table,
+                sizeof *h->cache.table);
 }
 
 static void add_evidence(struct session *s, struct device_decode *r, struct buffer_list *a)
@@ -47,92 +31,27 @@ static void add_evidence(struct session *s, struct device_decode *r, struct buff
     size_t Q = (size_t)s->e->config.n_heads * (size_t)s->e->config.n_layers;
     size_t rows = Q * (size_t)e.ring, D = (size_t)s->e->config.head_dim;
     if (e.sum)
-        add(a, &r->sum, Q * ld, sizeof *r->sum);
+        buffers_add(a, &r->evidence.sum, Q * ld, sizeof *r->evidence.sum);
     if (e.norms)
-        add(a, &r->norms, n * ld, sizeof *r->norms);
+        buffers_add(a, &r->evidence.norms, n * ld, sizeof *r->evidence.norms);
     if (e.gate)
-        add(a, &r->gate, n * ld, sizeof *r->gate);
+        buffers_add(a, &r->evidence.gate, n * ld, sizeof *r->evidence.gate);
     if (e.values)
-        add(a, &r->values, n * ld, sizeof *r->values);
+        buffers_add(a, &r->evidence.values, n * ld, sizeof *r->evidence.values);
     if (e.query_sum) {
-        add(a, &r->query_sum, Q * D, sizeof *r->query_sum);
-        add(a, &r->query_outer, Q * D * D, sizeof *r->query_outer);
-        add_pinned(a, &r->host.mean_turns, (size_t)s->e->config.n_layers * D,
-                   sizeof *r->host.mean_turns);
+        buffers_add(a, &r->evidence.query_sum, Q * D, sizeof *r->evidence.query_sum);
+        buffers_add(a, &r->evidence.query_outer, Q * D * D, sizeof *r->evidence.query_outer);
     }
     if (e.history)
-        add(a, &r->history, n * ld, sizeof *r->history);
+        buffers_add(a, &r->evidence.history, n * ld, sizeof *r->evidence.history);
     if (e.anchor)
-        add(a, &r->anchor, n * D, sizeof *r->anchor);
-    const struct device_score *score = device_score_of(method_of(s->method),
-                                                       method_params_of(s->method));
-    if (score && score->scratch)
-        add(a, &r->scratch, score->scratch(s), 1);
+        buffers_add(a, &r->evidence.anchor, n * D, sizeof *r->evidence.anchor);
     if (!e.rows)
         return;
-    add(a, &r->window.rows, rows * ld, sizeof *r->window.rows);
-    add(a, &r->window.row_t, (size_t)e.ring, sizeof *r->window.row_t);
-    add(a, &r->window.row_n, rows, sizeof *r->window.row_n);
-    add(a, &r->window.row_lse, rows, sizeof *r->window.row_lse);
-    add(a, &r->share, rows, sizeof *r->share);
-}
-
-static void put_pointer(void *at, void *p)
-{
-    memcpy(at, &p, sizeof p);
-}
-
-/* Places the inputs of a step other than x in one block, on the device and on the host, so that one
- * copy uploads them. Sets no pointers if r has no block. Returns the size in bytes. */
-static size_t lay_out(const struct session *s, struct device_decode *r)
-{
-    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
-    size_t turns = 2 * (size_t)s->e->config.rope_dim;
-    const struct {
-        void *there, *here;
-        size_t bytes;
-    } of[] = {{&r->go, &r->host.go, n * sizeof *r->go},
-              {&r->may, &r->host.may, n * sizeof *r->may},
-              {&r->turns, &r->host.turns, turns * sizeof *r->turns},
-              {&r->numbers, &r->host.numbers, n * sizeof *r->numbers},
-              {&r->now, &r->host.now, 2 * sizeof *r->now},
-              {&r->due, &r->host.due, n * sizeof *r->due}};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        if (r->step_inputs) {
-            put_pointer(of[i].there, r->step_inputs + at);
-            put_pointer(of[i].here, r->host.step_inputs + at);
-        }
-        at += (of[i].bytes + 15) / 16 * 16;
-    }
-    return at;
-}
-
-/* Lists the inputs and outputs of a step. */
-static void add_step(struct session *s, struct device_decode *r, struct buffer_list *a)
-{
-    const struct model_config *m = &s->e->config;
-    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads;
-    size_t layers = r->keeps_rows ? L : 1;
-    r->n_taken_along = lay_out(s, r);
-    add(a, &r->step_inputs, r->n_taken_along, 1);
-    add_pinned(a, &r->host.step_inputs, r->n_taken_along, 1);
-    add(a, &r->qkv, L * s->ld_qkv, sizeof(float));
-    add(a, &r->pre, L * s->ld_pre, sizeof(float));
-    add(a, &r->rows, layers * G * (size_t)r->ld, sizeof(float));
-    add(a, &r->lse, layers * G, sizeof(float));
-    add(a, &r->entropy, layers * G, sizeof(float));
-    add(a, &r->seen, layers * G, sizeof(int32_t));
-    add_pinned(a, &r->host.x, (size_t)m->d_model, sizeof(float));
-    add_pinned(a, &r->host.qkv, L * s->ld_qkv, sizeof(float));
-    add_pinned(a, &r->host.pre, L * s->ld_pre, sizeof(float));
-    add_pinned(a, &r->host.logits, s->ld_vocab, sizeof(float));
-    add_pinned(a, &r->host.normed, (size_t)m->d_model, sizeof(float));
-    if (!r->has_rows)
-        return;
-    add_pinned(a, &r->host.rows, L * G * (size_t)r->ld, sizeof(float));
-    add_pinned(a, &r->host.lse, L * G, sizeof(float));
-    add_pinned(a, &r->host.entropy, L * G, sizeof(float));
-    add_pinned(a, &r->host.seen, L * G, sizeof(int32_t));
+    buffers_add(a, &r->evidence.window.rows, rows * ld, sizeof *r->evidence.window.rows);
+    buffers_add(a, &r->evidence.window.row_t, (size_t)e.ring, sizeof *r->evidence.window.row_t);
+    buffers_add(a, &r->evidence.window.row_n, rows, sizeof *r->evidence.window.row_n);
+    buffers_add(a, &r->evidence.window.row_lse, rows, sizeof *r->evidence.window.row_lse);
 }
 
 int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_owned *owned)
@@ -143,8 +62,8 @@ int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_own
         void *p = pinned ? gpu_pin(g, n, size) : gpu_alloc(g, n, size);
         if (!p)
             return KVF_E_NOMEM;
-        put_pointer(a->of[i].at, p);
-        owned->of[owned->n++] = (struct device_decode_array){p, pinned};
+        set_pointer(a->of[i].at, p);
+        owned->of[owned->n++] = (struct device_array){p, pinned};
     }
     return KVF_OK;
 }
@@ -160,14 +79,7 @@ void buffers_drop(struct gpu *g, struct buffers_owned *owned)
 static void free_arrays(struct gpu *g, struct device_decode *r)
 {
     buffers_drop(g, &r->owned);
-    gpu_free(g, r->victim);
-    gpu_free(g, r->victim_score);
-    gpu_free(g, r->gone_head);
-    gpu_free(g, r->gone_slot);
-    gpu_unpin(g, r->host.victim);
-    gpu_unpin(g, r->host.victim_score);
-    gpu_unpin(g, r->host.gone_head);
-    gpu_unpin(g, r->host.gone_slot);
+    eviction_free(g, &r->evict);
     memset(r, 0, sizeof *r);
 }
 
@@ -181,7 +93,7 @@ void device_decode_free(struct device_session *m)
 
 static bool want_rows(const struct session *s)
 {
-    return s->on_row || recorder_wants(s->recorder) & PROBE_ROWS;
+    return s->observers.on_row || recorder_wants(s->observers.recorder) & PROBE_ROWS;
 }
 
 bool step_keeps_rows(const struct session *s)
@@ -196,12 +108,13 @@ static void list_columns(struct session *s, struct device_decode *r)
     struct gpu_heads *h = &r->heads;
     int per = s->e->config.n_heads / s->cache_heads;
     const struct gpu_column all[] = {
-        {r->sum, sizeof *r->sum, per, GPU_STARTS_0},
-        {r->window.rows, sizeof *r->window.rows, per * r->window.ring, GPU_STARTS_LATER},
-        {r->norms, sizeof *r->norms, 1, GPU_STARTS_LATER},
-        {r->gate, sizeof *r->gate, 1, GPU_STARTS_LATER},
-        {r->values, sizeof *r->values, 1, GPU_STARTS_LATER},
-        {r->history, sizeof *r->history, 1, GPU_STARTS_NAN}};
+        {r->evidence.sum, sizeof *r->evidence.sum, per, GPU_STARTS_0},
+        {r->evidence.window.rows, sizeof *r->evidence.window.rows, per * r->evidence.window.ring,
+         GPU_STARTS_LATER},
+        {r->evidence.norms, sizeof *r->evidence.norms, 1, GPU_STARTS_LATER},
+        {r->evidence.gate, sizeof *r->evidence.gate, 1, GPU_STARTS_LATER},
+        {r->evidence.values, sizeof *r->evidence.values, 1, GPU_STARTS_LATER},
+        {r->evidence.history, sizeof *r->evidence.history, 1, GPU_STARTS_NAN}};
     h->n_columns = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].data)
@@ -215,14 +128,15 @@ static int allocate(struct session *s, struct device_decode *r, int most)
     struct buffer_list a = {.n = 0};
     int ld = (most + most / 4 + 4 * PAGE_SLOTS) / PAGE_SLOTS * PAGE_SLOTS;
     free_arrays(m->gpu, r);
-    r->ld = ld < (int)s->ld_strip ? ld : (int)s->ld_strip;
+    r->ld = ld < (int)s->attn.ld_strip ? ld : (int)s->attn.ld_strip;
     r->has_rows = want_rows(s);
     r->keeps_rows = step_keeps_rows(s);
-    r->of = s->method;
-    r->window.ring = e.rows ? e.ring : 0;
+    r->method = s->method;
+    r->evidence.window.ring = e.rows ? e.ring : 0;
     add_heads(s, r, &a);
     add_evidence(s, r, &a);
-    add_step(s, r, &a);
+    eviction_buffers(s, &a);
+    step_buffers(s, &a);
     device_reads_buffers(s, &a);
     int err = buffers_alloc(m->gpu, &a, &r->owned);
     if (err)
@@ -236,11 +150,11 @@ static int allocate(struct session *s, struct device_decode *r, int most)
                                         .table = r->heads.cache.table,
                                         .n = r->heads.n,
                                         .pos = r->heads.cache.pos,
-                                        .ld_table = m->ld_table,
+                                        .ld_table = m->pages.ld_table,
                                         .ld_slot = r->ld};
-    r->heads.closes = s->chosen != NULL;
-    lay_out(s, r);
-    r->heads.now = r->window.now = r->now;
+    r->heads.closes = s->reading.chosen != NULL;
+    step_lay_out(s);
+    r->heads.now = r->evidence.window.now = r->in.now;
     list_columns(s, r);
     device_pages_changed(m, 0, r->heads.cache.heads);
     return err;
@@ -298,18 +212,18 @@ static void move_rows(struct session *s, bool home, const struct device_evidence
     const struct model_config *c = &s->e->config;
     size_t Q = (size_t)c->n_heads * (size_t)c->n_layers, n = (size_t)r->heads.cache.heads;
     size_t rows = Q * (size_t)e->ring;
-    move_column(s, home, r->sum, e->sum, sizeof *e->sum, Q, e->cap, most);
-    move_column(s, home, r->window.rows, e->rows, sizeof *e->rows, rows, e->cap, most);
-    move_column(s, home, r->history, e->history, sizeof *e->history, n, e->cap, most);
+    move_column(s, home, r->evidence.sum, e->sum, sizeof *e->sum, Q, e->cap, most);
+    move_column(s, home, r->evidence.window.rows, e->rows, sizeof *e->rows, rows, e->cap, most);
+    move_column(s, home, r->evidence.history, e->history, sizeof *e->history, n, e->cap, most);
     if (e->rows && home) {
-        gpu_get(m->gpu, e->row_t, r->window.row_t, (size_t)e->ring * sizeof *e->row_t);
-        gpu_get(m->gpu, e->row_n, r->window.row_n, rows * sizeof *e->row_n);
-        gpu_get(m->gpu, e->row_lse, r->window.row_lse, rows * sizeof *e->row_lse);
-        device_rows_received(s->method, s->cache, r->taken);
+        gpu_get(m->gpu, e->row_t, r->evidence.window.row_t, (size_t)e->ring * sizeof *e->row_t);
+        gpu_get(m->gpu, e->row_n, r->evidence.window.row_n, rows * sizeof *e->row_n);
+        gpu_get(m->gpu, e->row_lse, r->evidence.window.row_lse, rows * sizeof *e->row_lse);
+        device_rows_received(s->method, s->cache, r->evidence.n_rows);
     } else if (e->rows) {
-        gpu_put(m->gpu, r->window.row_t, e->row_t, (size_t)e->ring * sizeof *e->row_t);
-        gpu_put(m->gpu, r->window.row_n, e->row_n, rows * sizeof *e->row_n);
-        gpu_put(m->gpu, r->window.row_lse, e->row_lse, rows * sizeof *e->row_lse);
+        gpu_put(m->gpu, r->evidence.window.row_t, e->row_t, (size_t)e->ring * sizeof *e->row_t);
+        gpu_put(m->gpu, r->evidence.window.row_n, e->row_n, rows * sizeof *e->row_n);
+        gpu_put(m->gpu, r->evidence.window.row_lse, e->row_lse, rows * sizeof *e->row_lse);
     }
 }
 
@@ -323,15 +237,15 @@ static void move_moments(struct session *s, bool home, const struct device_evide
     if (!e->query_sum)
         return;
     if (home) {
-        gpu_get(m->gpu, e->query_sum, r->query_sum, n * sizeof *e->query_sum);
-        gpu_get(m->gpu, e->query_outer, r->query_outer, n * D * sizeof *e->query_outer);
+        gpu_get(m->gpu, e->query_sum, r->evidence.query_sum, n * sizeof *e->query_sum);
+        gpu_get(m->gpu, e->query_outer, r->evidence.query_outer, n * D * sizeof *e->query_outer);
     } else {
-        gpu_put(m->gpu, r->query_sum, e->query_sum, n * sizeof *e->query_sum);
-        gpu_put(m->gpu, r->query_outer, e->query_outer, n * D * sizeof *e->query_outer);
-        r->n_queries = e->n_queries[0];
+        gpu_put(m->gpu, r->evidence.query_sum, e->query_sum, n * sizeof *e->query_sum);
+        gpu_put(m->gpu, r->evidence.query_outer, e->query_outer, n * D * sizeof *e->query_outer);
+        r->evidence.n_queries = e->n_queries[0];
     }
     for (int l = 0; l < c->n_layers; l++) /* all layers have seen the same number */
-        e->n_queries[l] = r->n_queries;
+        e->n_queries[l] = r->evidence.n_queries;
 }
 
 /* Returns true if the buffers include the rows that the session needs. */
@@ -343,7 +257,7 @@ static bool rows_fit(const struct session *s, const struct device_decode *r)
 bool device_decode_fits(const struct session *s)
 {
     const struct device_decode *r = ((struct device_session *)s->device_state)->decode;
-    return r && r->here && r->ld > cache_longest(s->cache) && rows_fit(s, r);
+    return r && r->newer && r->ld > cache_longest(s->cache) && rows_fit(s, r);
 }
 
 int device_decode_enter(struct session *s)
@@ -355,7 +269,7 @@ int device_decode_enter(struct session *s)
     struct device_decode *r = m->decode;
     if (!r)
         return KVF_E_NOMEM;
-    bool fits = r->of == s->method && r->ld >= most && rows_fit(s, r);
+    bool fits = r->method == s->method && r->ld >= most && rows_fit(s, r);
     int err = fits ? KVF_OK : allocate(s, r, most);
     if (!err)
         err = put_heads(s, r);
@@ -366,14 +280,14 @@ int device_decode_enter(struct session *s)
     const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t n = (size_t)r->heads.cache.heads, D = (size_t)s->e->config.head_dim;
     move_rows(s, false, &e, most - 1);
-    move_column(s, false, r->norms, e.norms, sizeof *e.norms, n, e.cap, most - 1);
-    move_column(s, false, r->gate, e.gate, sizeof *e.gate, n, e.cap, most - 1);
-    move_column(s, false, r->values, e.values, sizeof *e.values, n, e.cap, most - 1);
+    move_column(s, false, r->evidence.norms, e.norms, sizeof *e.norms, n, e.cap, most - 1);
+    move_column(s, false, r->evidence.gate, e.gate, sizeof *e.gate, n, e.cap, most - 1);
+    move_column(s, false, r->evidence.values, e.values, sizeof *e.values, n, e.cap, most - 1);
     move_moments(s, false, &e);
     if (e.anchor)
-        gpu_put(m->gpu, r->anchor, e.anchor, n * D * sizeof *e.anchor);
-    r->taken = e.rows ? e.n_rows[0] : 0;
-    r->here = s->evidence_on_device = true;
+        gpu_put(m->gpu, r->evidence.anchor, e.anchor, n * D * sizeof *e.anchor);
+    r->evidence.n_rows = e.rows ? e.n_rows[0] : 0;
+    r->newer = s->run.evidence_on_device = true;
     return KVF_OK;
 }
 
@@ -381,49 +295,11 @@ int device_home(struct session *s)
 {
     struct device_session *m = s->device_state;
     struct device_decode *r = m ? m->decode : NULL;
-    if (!r || !r->here)
+    if (!r || !r->newer)
         return KVF_OK;
     const struct device_evidence e = device_evidence(s->method, s->cache);
     move_rows(s, true, &e, cache_longest(s->cache));
     move_moments(s, true, &e);
-    r->here = s->evidence_on_device = false;
+    r->newer = s->run.evidence_on_device = false;
     return gpu_wait(m->gpu, &s->e->said);
-}
-
-/* Grows a list on the device and its pinned host copy to at least n elements. The contents are
- * lost. */
-static int grow_list(struct gpu *g, void *device, void *pinned, int64_t n, size_t size)
-{
-    void *old[2];
-    memcpy(&old[0], device, sizeof old[0]);
-    memcpy(&old[1], pinned, sizeof old[1]);
-    gpu_free(g, old[0]);
-    gpu_unpin(g, old[1]);
-    put_pointer(device, gpu_alloc(g, (size_t)n, size));
-    put_pointer(pinned, gpu_pin(g, (size_t)n, size));
-    memcpy(&old[0], device, sizeof old[0]);
-    memcpy(&old[1], pinned, sizeof old[1]);
-    return old[0] && old[1] ? KVF_OK : KVF_E_NOMEM;
-}
-
-int device_decode_reserve_lists(struct session *s, int64_t victims, int64_t gone)
-{
-    struct device_session *m = s->device_state;
-    struct device_decode *r = m->decode;
-    int err = KVF_OK;
-    if (victims > r->n_victims) {
-        r->n_victims = 2 * victims;
-        err = grow_list(m->gpu, &r->victim, &r->host.victim, r->n_victims, sizeof *r->victim);
-        if (!err)
-            err = grow_list(m->gpu, &r->victim_score, &r->host.victim_score, r->n_victims,
-                            sizeof *r->victim_score);
-    }
-    if (!err && gone > r->n_gone) {
-        r->n_gone = 2 * gone;
-        err = grow_list(m->gpu, &r->gone_head, &r->host.gone_head, r->n_gone, sizeof *r->gone_head);
-        if (!err)
-            err = grow_list(m->gpu, &r->gone_slot, &r->host.gone_slot, r->n_gone,
-                            sizeof *r->gone_slot);
-    }
-    return err;
 }

@@ -1,11 +1,11 @@
-/* gates.c - the networks of gates on a device: their weights, once for each file and engine,
- * and their numbers for the tokens of a step or a chunk. */
+/* gates.c - gate networks on a device: their weights, once per file and engine, and the gate values
+ * for the tokens of a step or a chunk. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/device/decode.h"
 
-/* The linear layer of a stage, of all units of all layers, one behind the other. */
+/* The linear layer of a stage, for all units of all layers. */
 struct linear {
     float *w, *bias; /* [nets][N][K], [nets][N] or NULL */
     int N, K;
@@ -19,7 +19,7 @@ struct device_gates {
     int n_stages;
     struct linear linear[GATE_STAGES];
     float *norm[2]; /* [L][head_dim] or NULL */
-    int hidden_n;   /* the widest */
+    int hidden_n;   /* maximum width of a stage */
 };
 
 static float *put(struct gpu *g, const float *v, size_t n)
@@ -30,7 +30,7 @@ static float *put(struct gpu *g, const float *v, size_t n)
     return p;
 }
 
-/* Stage i of a network goes to its place; w is room for it on the host. */
+/* Uploads stage i of a network. w: host scratch for its matrix. */
 static void put_weights(struct gpu *g, const struct gates *gates, const struct device_gates *d,
                         int net, int i, float *w)
 {
@@ -103,7 +103,7 @@ bool device_gates_can(const struct gates *gates)
     return gates_inputs(gates) == 0 || gates_net(gates, &net);
 }
 
-/* The network of the session's gates; NULL: there is no room, or it needs none. */
+/* Returns the network of the session's gates. Returns NULL if it is not open. */
 static struct device_gates *net_of(struct session *s)
 {
     struct device_weights *w = s->e->device;
@@ -137,7 +137,8 @@ static int open_net(struct session *s)
     return KVF_OK;
 }
 
-/* Room for what `rows` tokens are gathered to, and for what each of so many units hides. */
+/* Allocates the gathered inputs of `rows` tokens and the hidden rows of `units` units. Returns
+ * KVF_OK or KVF_E_NOMEM. */
 static int hold_rows(struct session *s, const struct device_gates *d, size_t rows, size_t units)
 {
     struct device_session *m = s->device_state;
@@ -168,7 +169,7 @@ void device_gates_free_session(struct device_session *m)
 
 static bool has_net(const struct session *s)
 {
-    return s->gate && gates_inputs(s->gates) != 0;
+    return s->parts.gate && gates_inputs(s->gates) != 0;
 }
 
 int device_gates_open(struct session *s, int T)
@@ -190,13 +191,13 @@ int device_gates_open_step(struct session *room, struct session *s, int n)
     return hold_rows(room, d, (size_t)(n * s->e->config.n_layers), (size_t)d->net.n_units);
 }
 
-/* Runs of queries, keys and values, where x does not follow from the layer's input. */
+/* Returns the segments of queries, keys and values that the network reads instead of x. */
 static struct gpu_runs runs_of(const struct session *s, const struct device_gates *d,
                                const struct device_tokens *x, int n)
 {
     const struct model_config *c = &s->e->config;
     int D = c->head_dim, q = c->n_heads * D, kv = c->n_kv_heads * D, H = c->n_kv_heads;
-    size_t pre = s->ld_pre, ld = s->ld_qkv;
+    size_t pre = s->parts.ld_unrotated, ld = s->buf.ld_qkv;
     const struct gate_stages *list = d->net.stages;
     bool heads = list->by_head;
     struct gpu_runs r = {
@@ -216,8 +217,9 @@ static struct gpu_runs runs_of(const struct session *s, const struct device_gate
     return r;
 }
 
-/* What the networks see of n sequences: x, or runs, gathered in `in`, with norms that lie ld_norm
- * apart from token to token.  Returns how many floats are from token to token of ret_x. */
+/* Sets ret_x to the inputs of the networks for n sequences: x, or segments that are gathered in
+ * `in`. Their norms are ld_norm floats apart from token to token. Returns the distance of two
+ * tokens in ret_x, in floats. */
 static size_t gather(struct gpu *g, const struct session *s, const struct device_gates *d,
                      const struct device_tokens *x, int n, int layer, size_t ld_norm, float *in,
                      const float **ret_x)
@@ -250,7 +252,7 @@ static struct gpu_matrix matrix_of(const struct linear *s, int net)
                                .row_bytes = K * sizeof(float)};
 }
 
-/* Rows of a chunk as other products of prompts. */
+/* Multiplies the rows of a chunk, like other products in prefill. */
 static void product(struct session *s, float *out, const float *x, size_t ld_x, int T,
                     const struct linear *stage, int net)
 {
@@ -266,7 +268,7 @@ static const float *bias_of(const struct linear *s, int net)
     return s->bias ? s->bias + net * s->N : NULL;
 }
 
-/* The only unit of a layer, whose matrices are as wide as the model. */
+/* Runs the only unit of a layer. Its matrices are as wide as the model. */
 static void run_unit(struct session *s, const struct device_gates *d, int net, const float *x,
                      size_t ld, int T, float *out)
 {
@@ -287,7 +289,7 @@ static void run_unit(struct session *s, const struct device_gates *d, int net, c
     }
 }
 
-/* All units of a layer, a launch for each stage. */
+/* Runs all units of a layer, with one launch per stage. */
 static void run_units(struct session *s, const struct device_gates *d, int layer, const float *x,
                       size_t ld, int T, float *out)
 {
@@ -330,15 +332,15 @@ void device_gates_run(struct session *s, int layer, const struct device_tokens *
 
 /* ---- a token of each of some sequences, all layers at a time */
 
-/* Where the rows of a stage are. */
+/* Returns the output row of a stage. */
 static float *hidden_of(const struct device_session *m, const struct device_gates *d, int stage,
                         int row)
 {
     return m->gate.hidden[stage & 1] + (size_t)(row * d->nets) * (size_t)d->hidden_n;
 }
 
-/* Stage i, of n rows of which the networks see in[row], layers ld floats apart, and whose numbers
- * go to out[row]. */
+/* Returns stage i for n rows with inputs in[row], layers ld floats apart, and gate values out[row].
+ */
 static struct gpu_gate_stage stage_of(const struct device_session *m, const struct device_gates *d,
                                       int i, int n, const float *const *in, size_t ld,
                                       float *const *out)
@@ -365,7 +367,7 @@ static struct gpu_gate_stage stage_of(const struct device_session *m, const stru
     return s;
 }
 
-/* The numbers of sequences whose networks are the same. */
+/* Computes the gate values of n sequences with the same networks. */
 static void run_together(struct session *room, const struct device_gates *d,
                          const struct device_tokens *x, float *const *numbers, int n)
 {

@@ -1,7 +1,7 @@
-/* layer.c - the steps of a block on a CUDA device, where the rows of a chunk stay from the
- * embedding to the last norm.  Prefill and decode steps replace the functions of some operations by
- * their own (prefill.c, decode_batch.c).  The functions here copy queries, keys and values to the
- * host before the cache and attention. */
+/* layer.c - the steps of a block on a CUDA device. The rows of a chunk are on the device from the
+ * embedding to the last norm. Prefill and decode steps replace the functions of some operations
+ * (prefill.c, decode_batch.c). The functions here copy queries, keys and values to the host for the
+ * cache and attention. */
 #include <string.h>
 
 #include "engine/device/decode.h"
@@ -21,20 +21,20 @@ static void multiply(struct session *s, float *out, size_t ld, const float *x, s
                                                         &w->part[i]);
 }
 
-/* Multiplies the rows of a chunk: by cuBLAS in prefill, whatever their number, and by a kernel of
- * ours in decode steps.  Rows of out: device_session_rows(T). */
+/* Multiplies the rows of a chunk: with cuBLAS in prefill, for any number of rows, and with a kernel
+ * of ours in decode steps. out has device_session_rows(T) rows. */
 static void multiply_chunk(struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
                            int T, const struct device_matrix *w)
 {
     struct device_session *m = s->device_state;
-    if (s->e->exact || s->stepping || !gpu_gemm(m->gpu, out, ld, x, ld_x, T, w->part, w->n))
+    if (s->e->exact || s->run.stepping || !gpu_gemm(m->gpu, out, ld, x, ld_x, T, w->part, w->n))
         multiply(s, out, ld, x, ld_x, T, w);
 }
 
-/* Returns whether kernels may fuse steps: in decode steps with any order of sums. */
+/* Returns true if kernels may fuse steps: in decode steps, if sums may have any order. */
 static bool fuses(const struct session *s)
 {
-    return s->stepping && !s->e->exact;
+    return s->run.stepping && !s->e->exact;
 }
 
 /* Returns a fused product of W. */
@@ -49,20 +49,21 @@ void device_embed(struct session *s, const int32_t *ids, int T)
 {
     struct device_session *m = s->device_state;
     embed_tokens(s, ids, T);
-    gpu_put(m->gpu, m->x, s->x, (size_t)T * (size_t)s->e->config.d_model * sizeof *s->x);
+    gpu_put(m->gpu, m->buf.x, s->buf.x,
+            (size_t)T * (size_t)s->e->config.d_model * sizeof *s->buf.x);
 }
 
-/* Returns whether a decode step keeps the inputs of attention of all layers, for gates. */
+/* Returns true if a decode step keeps the attention inputs of all layers, for gates. */
 static bool keeps(const struct session *s)
 {
-    return s->stepping && ((const struct device_session *)s->device_state)->kept;
+    return s->run.stepping && ((const struct device_session *)s->device_state)->buf.kept;
 }
 
 /* Returns the buffer of the input of attention. */
 static float *normed_of(const struct session *s, int layer)
 {
     const struct device_session *m = s->device_state;
-    return keeps(s) ? m->kept + (size_t)layer * m->ld_kept : m->normed;
+    return keeps(s) ? m->buf.kept + (size_t)layer * m->buf.ld_kept : m->buf.normed;
 }
 
 struct rows {
@@ -77,14 +78,14 @@ static struct rows rows_of(const struct layer_run *r, enum block_slot slot)
     const struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model, ffn = (size_t)s->e->config.d_ffn;
     const struct rows at[SLOTS] = {
-        [SLOT_X] = {m->x, d},
+        [SLOT_X] = {m->buf.x, d},
         [SLOT_NORMED] = {normed_of(s, r->layer), d},
-        [SLOT_QKV] = {m->qkv, s->ld_qkv},
-        [SLOT_ATT] = {m->att, s->ld_att},
-        [SLOT_BRANCH] = {m->branch, d},
-        [SLOT_FFN_IN] = {m->normed, d},
-        [SLOT_GATE_UP] = {m->gate_up, s->ld_ffn},
-        [SLOT_FFN] = {m->gate_up + device_session_rows(r->T) * s->ld_ffn, ffn},
+        [SLOT_QKV] = {m->buf.qkv, s->buf.ld_qkv},
+        [SLOT_ATT] = {m->buf.att, s->buf.ld_att},
+        [SLOT_BRANCH] = {m->buf.branch, d},
+        [SLOT_FFN_IN] = {m->buf.normed, d},
+        [SLOT_GATE_UP] = {m->buf.gate_up, s->buf.ld_gate_up},
+        [SLOT_FFN] = {m->buf.gate_up + device_session_rows(r->T) * s->buf.ld_gate_up, ffn},
     };
     return at[slot];
 }
@@ -99,22 +100,22 @@ static const struct device_matrix *matrix_of(const struct layer_run *r, enum ten
     return &weights_of(r->s)->layer[r->layer].matrix[role];
 }
 
-/* Returns whether one kernel runs the product at step i and the activation behind it. */
+/* Returns true if one kernel runs the product at step i and the activation after it. */
 static bool activates(const struct layer_run *r, int i)
 {
     const struct device_matrix *w = matrix_of(r, r->b->step[i].w);
     return fuses(r->s) && r->b->step[i + 1].op == OP_ACT && gpu_dense_gates(w->part, w->n);
 }
 
-/* Returns whether the kernel of the product at step i runs the norm before it, too. */
+/* Returns true if the kernel of the product at step i also runs the norm before it. */
 static bool takes_norm(const struct layer_run *r, int i)
 {
     const struct block_step *p = &r->b->step[i];
     return p->op == OP_MATMUL && fuses(r->s) && (p->w == T_QKV || activates(r, i));
 }
 
-/* One kernel for the product at step i, the norm before it (NULL: none) and the activation or the
- * sum behind it.  Returns the steps from the product on. */
+/* Runs one kernel for the product at step i, the norm before it (NULL: no norm) and the activation
+ * or the addition after it. Returns the number of steps from the product on. */
 static int run_dense(struct layer_run *r, int i, const float *norm)
 {
     struct session *s = r->s;
@@ -151,7 +152,7 @@ static int norm_step(struct layer_run *r, int i)
     return 1;
 }
 
-/* Gates of a step read the input of attention later, which may be the residual stream. */
+/* Keeps the attention input for the gates of a step. It can be the residual stream. */
 static int matmul_step(struct layer_run *r, int i)
 {
     struct session *s = r->s;
@@ -159,7 +160,7 @@ static int matmul_step(struct layer_run *r, int i)
     const struct block_step *p = &r->b->step[i];
     const struct rows x = rows_of(r, p->src), y = rows_of(r, p->dst);
     if (p->w == T_QKV && p->src == SLOT_X && keeps(s))
-        gpu_copy(m->gpu, normed_of(s, r->layer), m->x, (size_t)r->T * x.ld * sizeof *m->x);
+        gpu_copy(m->gpu, normed_of(s, r->layer), m->buf.x, (size_t)r->T * x.ld * sizeof *m->buf.x);
     if (takes_norm(r, i) || (fuses(s) && p[1].op == OP_ADD))
         return run_dense(r, i, NULL);
     multiply_chunk(s, y.p, y.ld, x.p, x.ld, r->T, matrix_of(r, p->w));
@@ -192,7 +193,7 @@ static int add_step(struct layer_run *r, int i)
     const struct rows x = rows_of(r, SLOT_X), branch = rows_of(r, SLOT_BRANCH);
     gpu_add(m->gpu, x.p, branch.p, (size_t)r->T * x.ld, s->e->config.residual_scale);
     if (i == r->b->n - 1 && session_points(s) & POINT_LAYER)
-        gpu_get(m->gpu, s->x, m->x, (size_t)r->T * x.ld * sizeof *s->x);
+        gpu_get(m->gpu, s->buf.x, m->buf.x, (size_t)r->T * x.ld * sizeof *s->buf.x);
     return 1;
 }
 
@@ -221,19 +222,20 @@ struct gpu_new_entries device_new_entries(const struct session *s, int layer, in
 const float *device_normed(const struct session *s, int layer)
 {
     const struct device_session *m = s->device_state;
-    return weights_of(s)->layer[layer].vector[T_ATTN_NORM] || keeps(s) ? normed_of(s, layer) : m->x;
+    return weights_of(s)->layer[layer].vector[T_ATTN_NORM] || keeps(s) ? normed_of(s, layer)
+                                                                       : m->buf.x;
 }
 
-/* The CPU rotates, runs gates and stores. */
+/* The CPU applies RoPE, runs gates and stores entries. */
 static int store_step(struct layer_run *r, int i)
 {
     struct session *s = r->s;
     struct device_session *m = s->device_state;
     size_t T = (size_t)r->T, d = (size_t)s->e->config.d_model;
-    gpu_get(m->gpu, s->qkv, m->qkv, T * s->ld_qkv * sizeof *s->qkv);
+    gpu_get(m->gpu, s->buf.qkv, m->buf.qkv, T * s->buf.ld_qkv * sizeof *s->buf.qkv);
     if (session_points(s) & POINT_GATES)
-        gpu_get(m->gpu, vector_of(r, T_ATTN_NORM) ? s->normed : s->x, device_normed(s, r->layer),
-                T * d * sizeof *s->normed);
+        gpu_get(m->gpu, vector_of(r, T_ATTN_NORM) ? s->buf.normed : s->buf.x,
+                device_normed(s, r->layer), T * d * sizeof *s->buf.normed);
     return step_store(r, i);
 }
 
@@ -253,7 +255,7 @@ void device_norm(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
-    gpu_rmsnorm(m->gpu, m->normed, m->x, (size_t)c->d_model, weights_of(s)->out_norm, T, 1,
+    gpu_rmsnorm(m->gpu, m->buf.normed, m->buf.x, (size_t)c->d_model, weights_of(s)->out_norm, T, 1,
                 c->d_model, c->norm_eps);
 }
 
@@ -262,25 +264,26 @@ int device_final_norm(struct session *s, int first, int T)
     struct device_session *m = s->device_state;
     size_t d = (size_t)s->e->config.d_model, at = (size_t)first * d;
     device_norm(s, T);
-    gpu_fetch(m->gpu, s->normed + at, m->normed + at, (size_t)(T - first) * d * sizeof *s->normed);
+    gpu_fetch(m->gpu, s->buf.normed + at, m->buf.normed + at,
+              (size_t)(T - first) * d * sizeof *s->buf.normed);
     return gpu_wait(m->gpu, &s->e->said);
 }
 
 void device_logits(struct session *s, const float *rows, int T)
 {
     struct device_session *m = s->device_state;
-    multiply(s, m->logits, s->ld_vocab, rows, (size_t)s->e->config.d_model, T,
+    multiply(s, m->buf.logits, s->buf.ld_logits, rows, (size_t)s->e->config.d_model, T,
              &weights_of(s)->head);
 }
 
-/* Row 0 of normed may be that of another session, whose fork this is. */
+/* Uploads row 0 of `normed` first: after a fork it is the row of the original session. */
 void device_lm_head(struct session *s)
 {
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;
-    gpu_put(m->gpu, m->row, s->normed, (size_t)c->d_model * sizeof *s->normed);
-    device_logits(s, m->row, 1);
-    gpu_get(m->gpu, s->logits, m->logits, (size_t)c->vocab * sizeof *s->logits);
+    gpu_put(m->gpu, m->buf.row, s->buf.normed, (size_t)c->d_model * sizeof *s->buf.normed);
+    device_logits(s, m->buf.row, 1);
+    gpu_get(m->gpu, s->buf.logits, m->buf.logits, (size_t)c->vocab * sizeof *s->buf.logits);
     device_logits_here(s);
 }
 

@@ -29,9 +29,9 @@ static void run_tile(struct session *s, const struct room *r, const struct gpu_m
     part.data = (const char *)head->data + (size_t)first * head->row_bytes;
     part.N = head->N - first < TILE ? head->N - first : TILE;
     if (s->e->exact)
-        gpu_product_exact(m->gpu, r->logits, TILE, m->normed, d, n, &part);
-    else if (!gpu_gemm(m->gpu, r->logits, TILE, m->normed, d, n, &part, 1))
-        gpu_product(m->gpu, r->logits, TILE, m->normed, d, n, &part);
+        gpu_product_exact(m->gpu, r->logits, TILE, m->buf.normed, d, n, &part);
+    else if (!gpu_gemm(m->gpu, r->logits, TILE, m->buf.normed, d, n, &part, 1))
+        gpu_product(m->gpu, r->logits, TILE, m->buf.normed, d, n, &part);
     if (s->e->config.logit_cap > 0)
         gpu_soft_cap(m->gpu, r->logits, (size_t)n * TILE, s->e->config.logit_cap);
     gpu_segments(m->gpu, r->logits, TILE, part.N, n, first, r->ids,
@@ -46,13 +46,14 @@ bool device_likelihood(struct session *s, const float *normed, const int32_t *id
     size_t rows = (size_t)n, width = rows * sizeof(float);
     bool room = w->head.n == 1 && make_room(s, &r, rows);
     if (room) {
-        gpu_put(m->gpu, m->normed, normed, rows * (size_t)s->e->config.d_model * sizeof *normed);
+        gpu_put(m->gpu, m->buf.normed, normed,
+                rows * (size_t)s->e->config.d_model * sizeof *normed);
         gpu_put(m->gpu, r.ids, ids, rows * sizeof *ids);
         for (int first = 0; first < w->head.part[0].N; first += TILE)
             run_tile(s, &r, &w->head.part[0], first, n);
-        gpu_get_rows(m->gpu, s->seg_lse, (size_t)s->chunk * sizeof *s->seg_lse, r.lse, width, width,
+        gpu_get_rows(m->gpu, s->nll.lse, (size_t)s->chunk * sizeof *s->nll.lse, r.lse, width, width,
                      (size_t)n_segments(s));
-        gpu_get(m->gpu, s->target_logit, r.target, width);
+        gpu_get(m->gpu, s->nll.target_logit, r.target, width);
     }
     void *const all[] = {r.logits, r.lse, r.target, r.ids};
     for (int i = 0; i < 4; i++)

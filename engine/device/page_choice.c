@@ -45,36 +45,36 @@ void device_reads_buffers(struct session *s, struct buffer_list *a)
     const struct method_params *p = method_params_of(s->method);
     size_t L = (size_t)c->n_layers, heads = L * (size_t)s->cache_heads, G = (size_t)c->n_heads;
     struct gate_blocks gate = {.dim = 0};
-    if (!s->chosen)
+    if (!s->reading.chosen)
         return;
     x->how.page = p->page;
     x->how.ld = (r->ld + p->page - 1) / p->page;
     size_t ld = (size_t)x->how.ld, D = (size_t)c->head_dim;
-    buffers_add(a, &x->how.score, G * ld, sizeof(float), false);
-    buffers_add(a, &x->how.number, G * ld, sizeof(int32_t), false);
-    buffers_add(a, &x->how.n_open, G, sizeof(int32_t), false);
-    buffers_add(a, &x->how.lost, G, sizeof(int64_t), false);
-    buffers_add(a, &x->how.count, G, sizeof(int32_t), false);
-    buffers_add(a, &x->page, heads, sizeof *x->page, false);
-    buffers_add(a, &x->chosen, L * G * ld, 1, false);
-    buffers_add(a, &x->host_page, heads, sizeof *x->page, true);
-    buffers_add(a, &x->host_chosen, L * G * ld, 1, true);
+    buffers_add(a, &x->how.score, G * ld, sizeof(float));
+    buffers_add(a, &x->how.number, G * ld, sizeof(int32_t));
+    buffers_add(a, &x->how.n_open, G, sizeof(int32_t));
+    buffers_add(a, &x->how.lost, G, sizeof(int64_t));
+    buffers_add(a, &x->how.count, G, sizeof(int32_t));
+    buffers_add(a, &x->page, heads, sizeof *x->page);
+    buffers_add(a, &x->chosen, L * G * ld, 1);
+    buffers_add_pinned(a, &x->host_page, heads, sizeof *x->page);
+    buffers_add_pinned(a, &x->host_chosen, L * G * ld, 1);
     if (reads_by(s, &read_quest)) {
-        buffers_add(a, &r->heads.valid, heads, sizeof(int32_t), false);
-        buffers_add(a, &x->bounds.least, heads * D * ld, sizeof(float), false);
-        buffers_add(a, &x->bounds.most, heads * D * ld, sizeof(float), false);
+        buffers_add(a, &r->heads.valid, heads, sizeof(int32_t));
+        buffers_add(a, &x->bounds.least, heads * D * ld, sizeof(float));
+        buffers_add(a, &x->bounds.most, heads * D * ld, sizeof(float));
     }
     if (!reads_by(s, &read_seer))
         return;
     gates_blocks(s->gates, &gate);
     x->dim = gate.dim;
     size_t dim = (size_t)gate.dim;
-    buffers_add(a, &x->key, heads * ld * dim, sizeof(float), false);
-    buffers_add(a, &x->vector, (size_t)s->cache_heads * dim, sizeof(float), false);
-    buffers_add(a, &x->weights, heads * matrix_floats(s, gate.dim), sizeof(float), false);
-    buffers_add(a, &x->norm, L * dim, sizeof(float), false);
-    buffers_add(a, &x->turns, dim, sizeof(float), false);
-    buffers_add(a, &x->host_turns, dim, sizeof(float), true);
+    buffers_add(a, &x->key, heads * ld * dim, sizeof(float));
+    buffers_add(a, &x->vector, (size_t)s->cache_heads * dim, sizeof(float));
+    buffers_add(a, &x->weights, heads * matrix_floats(s, gate.dim), sizeof(float));
+    buffers_add(a, &x->norm, L * dim, sizeof(float));
+    buffers_add(a, &x->turns, dim, sizeof(float));
+    buffers_add_pinned(a, &x->host_turns, dim, sizeof(float));
 }
 
 static int put_weights(struct session *s)
@@ -104,7 +104,7 @@ int device_reads_enter(struct session *s)
     const struct method *row = method_of(s->method);
     const struct method_params *p = method_params_of(s->method);
     size_t G = (size_t)s->e->config.n_heads, heads = (size_t)r->heads.cache.heads;
-    if (!s->chosen)
+    if (!s->reading.chosen)
         return KVF_OK;
     int32_t *number = MEM_RAW(int32_t, (size_t)x->how.ld);
     if (!number)
@@ -133,9 +133,9 @@ void device_reads_begin(struct session *s)
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     struct gate_blocks gate;
-    if (s->chosen)
+    if (s->reading.chosen)
         x->how.budget = method_budget_at(method_params_of(s->method), s->n_past + 1);
-    if (!s->chosen || !x->key)
+    if (!s->reading.chosen || !x->key)
         return;
     const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t dim = (size_t)x->dim, row = dim * sizeof(float);
@@ -153,7 +153,7 @@ void device_reads_begin(struct session *s)
 void device_reads_parts(struct session *s, struct gpu_parts *p)
 {
     struct device_reads *x = reads_of(s);
-    if (s->chosen && x->key)
+    if (s->reading.chosen && x->key)
         gpu_part(p, x->turns, x->host_turns, (size_t)x->dim * sizeof *x->turns);
 }
 
@@ -186,7 +186,7 @@ static void score(struct session *s, int layer, const float *pre, const struct g
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     int H = s->cache_heads, first = layer * H, l = r->keeps_rows ? layer : 0;
-    float *p = r->rows + (size_t)l * (size_t)s->e->config.n_heads * (size_t)r->ld;
+    float *p = r->out.rows + (size_t)l * (size_t)s->e->config.n_heads * (size_t)r->ld;
     if (reads_by(s, &read_quest)) {
         gpu_take_bounds(gpu_of(s), &r->heads, &x->how, first, H, &x->bounds);
         gpu_score_bounds(gpu_of(s), &r->heads, &x->how, first, H, &x->bounds, a->q);
@@ -205,7 +205,7 @@ void device_reads_run(struct session *s, int layer, const float *pre, struct gpu
     struct device_reads *x = &r->reads;
     int H = s->cache_heads, first = layer * H;
     size_t rows = (size_t)layer * (size_t)s->e->config.n_heads;
-    if (!s->chosen || layer < method_params_of(s->method)->dense)
+    if (!s->reading.chosen || layer < method_params_of(s->method)->dense)
         return;
     unsigned char *chosen = x->chosen + rows * (size_t)x->how.ld;
     gpu_count_pages(gpu_of(s), &r->heads, &x->how, first, H, x->page + first, chosen);
@@ -217,7 +217,7 @@ void device_reads_run(struct session *s, int layer, const float *pre, struct gpu
 void device_reads_of(const struct session *s, int layer, struct gpu_attention *a)
 {
     const struct device_reads *x = reads_of(s);
-    if (!s->chosen)
+    if (!s->reading.chosen)
         return;
     a->page = x->page + layer * s->cache_heads;
     a->chosen = x->chosen + (size_t)(layer * s->e->config.n_heads) * (size_t)x->how.ld;
@@ -229,7 +229,7 @@ void device_reads_fetch(struct session *s)
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     size_t rows = (size_t)s->e->config.n_layers * (size_t)s->e->config.n_heads;
-    if (!s->chosen)
+    if (!s->reading.chosen)
         return;
     gpu_fetch(gpu_of(s), x->host_page, x->page, (size_t)r->heads.cache.heads * sizeof *x->page);
     gpu_fetch(gpu_of(s), x->host_chosen, x->chosen, rows * (size_t)x->how.ld);
@@ -237,14 +237,14 @@ void device_reads_fetch(struct session *s)
 
 void device_reads_learn(struct session *s, int layer)
 {
-    const struct device_reads *x = s->chosen ? reads_of(s) : NULL;
+    const struct device_reads *x = s->reading.chosen ? reads_of(s) : NULL;
     int G = s->e->config.n_heads, per = G / s->cache_heads;
     for (int g = 0; x && g < G; g++) {
         int h = g / per, page = x->host_page[layer * s->cache_heads + h];
         int n = cache_view(s->cache, layer, h).n + 1; /* the new entry is not stored yet */
         const unsigned char *from = x->host_chosen + (size_t)(layer * G + g) * (size_t)x->how.ld;
-        s->page_of_head[h] = page;
+        s->reading.page_of_head[h] = page;
         for (int b = 0; page && b < (n + page - 1) / page; b++)
-            s->chosen[(size_t)g * s->ld_chosen + (size_t)b] = from[b] != 0;
+            s->reading.chosen[(size_t)g * s->reading.ld_chosen + (size_t)b] = from[b] != 0;
     }
 }

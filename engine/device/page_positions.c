@@ -46,7 +46,7 @@ static int open_follow(struct session *s)
     mem_free(f->pos);
     mem_free(f->n);
     mem_free(f->first);
-    f->pos = mem_alloc(heads, s->ld_strip * sizeof *f->pos);
+    f->pos = mem_alloc(heads, s->attn.ld_strip * sizeof *f->pos);
     f->n = MEM_NEW(int32_t, heads);
     f->first = MEM_NEW(int32_t, heads);
     f->job = MEM_NEW(int32_t, heads + 1);
@@ -89,8 +89,8 @@ static bool find_entries(const struct session *s, int at, int32_t *job)
 {
     const struct device_session *m = s->device_state;
     const struct page_positions *f = &m->page_positions;
-    const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
-    const int32_t *old = f->pos + (size_t)at * s->ld_strip;
+    const int32_t *table = m->pages.table + (size_t)at * (size_t)m->pages.ld_table;
+    const int32_t *old = f->pos + (size_t)at * s->attn.ld_strip;
     struct cache_head view = view_of(s, at);
     int from = f->first[at] * PAGE_SLOTS, end = pages_for(view.n) * PAGE_SLOTS, j = from;
     for (int i = from; i < end; i++) {
@@ -138,16 +138,16 @@ static void change_pages(struct session *s, int at)
 {
     struct device_session *m = s->device_state;
     const struct page_positions *f = &m->page_positions;
-    int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+    int32_t *table = m->pages.table + (size_t)at * (size_t)m->pages.ld_table;
     struct cache_head view = view_of(s, at);
     for (int i = f->job[at], p = f->first[at]; i < f->job[at + 1]; i++, p++) {
         int32_t to = f->list[(size_t)i * JOB];
         if (to >= 0) {
-            m->free[m->n_free++] = table[p];
+            m->pages.free[m->pages.n_free++] = table[p];
             table[p] = to;
         } else {
-            gpu_put(m->gpu, m->pool + (size_t)table[p] * m->page_bytes, cache_keys(&view, p),
-                    m->page_bytes);
+            gpu_put(m->gpu, m->pages.pool + (size_t)table[p] * m->pages.page_bytes,
+                    cache_keys(&view, p), m->pages.page_bytes);
         }
     }
     if (f->job[at + 1] > f->job[at])
@@ -171,7 +171,7 @@ static int move_entries(struct session *s)
     if (err)
         return err;
     gpu_put(m->gpu, f->d_list, f->list, (size_t)jobs * JOB * sizeof *f->list);
-    gpu_join_entries(m->gpu, m->pool, s->kv_type, s->e->config.head_dim, f->d_list, jobs);
+    gpu_join_entries(m->gpu, m->pages.pool, s->kv_type, s->e->config.head_dim, f->d_list, jobs);
     for (int at = 0; at < heads; at++)
         change_pages(s, at);
     return KVF_OK;
@@ -196,7 +196,7 @@ void device_session_followed(struct session *s, int T)
     struct page_positions *f = &m->page_positions;
     for (int at = 0; f->pos && at < all_heads(s); at++) {
         struct cache_head view = view_of(s, at);
-        int32_t *pos = f->pos + (size_t)at * s->ld_strip;
+        int32_t *pos = f->pos + (size_t)at * s->attn.ld_strip;
         int from = f->valid ? f->first[at] * PAGE_SLOTS : 0;
         if (from < view.n)
             memcpy(pos + from, view.pos + from, (size_t)(view.n - from) * sizeof *pos);

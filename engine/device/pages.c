@@ -10,57 +10,57 @@ enum { LEAST_PAGES = 256 };
 static int grow_pool(struct session *s, int32_t pages)
 {
     struct device_session *m = s->device_state;
-    int32_t *list = mem_grow(m->free, (size_t)m->n_free, (size_t)pages, sizeof *list);
+    int32_t *list = mem_grow(m->pages.free, (size_t)m->pages.n_free, (size_t)pages, sizeof *list);
     if (!list)
         return KVF_E_NOMEM;
-    m->free = list;
-    unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->page_bytes);
+    m->pages.free = list;
+    unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->pages.page_bytes);
     if (!pool)
         return gpu_no_room(m->gpu, &s->e->said,
                            "the device has no room for %d pages of %zu bytes of the cache: take a "
                            "smaller budget or context, fewer probes, or --device cpu",
-                           pages, m->page_bytes);
-    if (m->pages)
-        gpu_copy(m->gpu, pool, m->pool, (size_t)m->pages * m->page_bytes);
+                           pages, m->pages.page_bytes);
+    if (m->pages.n)
+        gpu_copy(m->gpu, pool, m->pages.pool, (size_t)m->pages.n * m->pages.page_bytes);
     int err = gpu_wait(m->gpu, &s->e->said);
-    gpu_free(m->gpu, m->pool);
-    m->pool = pool;
-    m->pages = pages;
+    gpu_free(m->gpu, m->pages.pool);
+    m->pages.pool = pool;
+    m->pages.n = pages;
     return err;
 }
 
 void device_pages_changed(struct device_session *m, int first, int end)
 {
-    bool none = m->changed == m->changed_end;
-    m->changed = none || first < m->changed ? first : m->changed;
-    m->changed_end = none || end > m->changed_end ? end : m->changed_end;
+    bool none = m->pages.changed == m->pages.changed_end;
+    m->pages.changed = none || first < m->pages.changed ? first : m->pages.changed;
+    m->pages.changed_end = none || end > m->pages.changed_end ? end : m->pages.changed_end;
 }
 
 int device_session_take_page(struct session *s, int32_t *ret_page)
 {
     struct device_session *m = s->device_state;
-    if (m->n_free == 0 && m->used == m->pages) {
-        int err = grow_pool(s, m->pages ? 2 * m->pages : LEAST_PAGES);
+    if (m->pages.n_free == 0 && m->pages.used == m->pages.n) {
+        int err = grow_pool(s, m->pages.n ? 2 * m->pages.n : LEAST_PAGES);
         if (err)
             return err;
     }
-    *ret_page = m->n_free > 0 ? m->free[--m->n_free] : m->used++;
+    *ret_page = m->pages.n_free > 0 ? m->pages.free[--m->pages.n_free] : m->pages.used++;
     return KVF_OK;
 }
 
 int device_session_hold_pages(struct session *s, int at, int n_pages)
 {
     struct device_session *m = s->device_state;
-    int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
-    if (m->held[at] != n_pages)
+    int32_t *table = m->pages.table + (size_t)at * (size_t)m->pages.ld_table;
+    if (m->pages.held[at] != n_pages)
         device_pages_changed(m, at, at + 1);
-    while (m->held[at] > n_pages)
-        m->free[m->n_free++] = table[--m->held[at]];
-    while (m->held[at] < n_pages) {
-        int err = device_session_take_page(s, &table[m->held[at]]);
+    while (m->pages.held[at] > n_pages)
+        m->pages.free[m->pages.n_free++] = table[--m->pages.held[at]];
+    while (m->pages.held[at] < n_pages) {
+        int err = device_session_take_page(s, &table[m->pages.held[at]]);
         if (err)
             return err;
-        m->held[at]++;
+        m->pages.held[at]++;
     }
     return KVF_OK;
 }
@@ -68,7 +68,7 @@ int device_session_hold_pages(struct session *s, int at, int n_pages)
 void device_session_reserve_pages(struct session *s, size_t n_pages)
 {
     const struct device_session *m = s->device_state;
-    if (n_pages > (size_t)m->pages && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
+    if (n_pages > (size_t)m->pages.n && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
         (void)grow_pool(s, (int32_t)n_pages); /* a session that needs fewer pages can still run */
 }
 
@@ -78,7 +78,7 @@ enum { POST_BYTES = 8 << 20, POST_PAGES = 1 << 10 }; /* limits of a half */
 
 static int pages_of_half(const struct device_session *m)
 {
-    size_t n = POST_BYTES / m->page_bytes;
+    size_t n = POST_BYTES / m->pages.page_bytes;
     return n < POST_PAGES ? (int)n : POST_PAGES;
 }
 
@@ -117,7 +117,7 @@ void device_post_close(struct gpu *g, struct page_upload *p)
 static void copy_task(void *ctx, int i, int thread)
 {
     const struct filling *f = ctx;
-    size_t bytes = ((const struct device_session *)f->s->device_state)->page_bytes;
+    size_t bytes = ((const struct device_session *)f->s->device_state)->pages.page_bytes;
     (void)thread;
     memcpy(f->page + (size_t)i * bytes, f->post->from[i], bytes);
 }
@@ -141,7 +141,7 @@ static int send_half(struct filling *f)
     par_run(session_pool(s), f->n, copy_task, f);
     if (f->post->waits == gpu_waits(m->gpu))
         err = gpu_wait(m->gpu, &s->e->said);
-    gpu_pages_in(m->gpu, m->pool, m->page_bytes, f->where, f->page, f->n);
+    gpu_pages_in(m->gpu, m->pages.pool, m->pages.page_bytes, f->where, f->page, f->n);
     f->post->waits = gpu_waits(m->gpu);
     f->post->half = 1 - f->post->half;
     start_half(f);
@@ -158,7 +158,7 @@ int device_session_put_pages(struct session *s, int first, int end)
         start_half(&f);
     for (int at = first; !err && at < end; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
-        const int32_t *table = m->table + (size_t)at * (size_t)m->ld_table;
+        const int32_t *table = m->pages.table + (size_t)at * (size_t)m->pages.ld_table;
         for (int p = 0; !err && p * PAGE_SLOTS < view.n; p++) {
             if (!cache_take_dirty(s->cache, at / H, at % H, p))
                 continue;
@@ -178,21 +178,23 @@ static bool put_positions(struct session *s, int layer)
     struct device_session *m = s->device_state;
     int H = s->cache_heads;
     bool plain = true;
-    for (int h = 0; m->d_pos && h < H; h++) {
+    for (int h = 0; m->layer.d_pos && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         if (view.n > 0)
-            memcpy(m->pos + (size_t)h * s->ld_strip, view.pos, (size_t)view.n * sizeof *view.pos);
+            memcpy(m->layer.pos + (size_t)h * s->attn.ld_strip, view.pos,
+                   (size_t)view.n * sizeof *view.pos);
         plain &= view.plain;
     }
     if (!plain)
-        gpu_put(m->gpu, m->d_pos, m->pos, (size_t)H * s->ld_strip * sizeof *m->pos);
+        gpu_put(m->gpu, m->layer.d_pos, m->layer.pos,
+                (size_t)H * s->attn.ld_strip * sizeof *m->layer.pos);
     return !plain;
 }
 
 int device_session_layer(struct session *s, int layer, int T, int pos0, struct gpu_cache *ret_cache)
 {
     struct device_session *m = s->device_state;
-    int H = s->cache_heads, ld_slot = (int)s->ld_strip, most = 0;
+    int H = s->cache_heads, ld_slot = (int)s->attn.ld_strip, most = 0;
     bool leaves = false;
     device_pages_invalidate(m);
     for (int h = 0; h < H; h++) {
@@ -203,7 +205,7 @@ int device_session_layer(struct session *s, int layer, int T, int pos0, struct g
             return err;
         most = view.n > most ? view.n : most;
         leaves |= view.first_expiry < pos0 + T;
-        m->n[h] = view.n;
+        m->layer.n[h] = view.n;
     }
     int err = device_session_put_pages(s, layer * H, (layer + 1) * H);
     if (err)
@@ -211,23 +213,25 @@ int device_session_layer(struct session *s, int layer, int T, int pos0, struct g
     for (int h = 0; leaves && h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         if (view.n > 0)
-            memcpy(m->until + (size_t)h * (size_t)ld_slot, view.expires_at,
+            memcpy(m->layer.until + (size_t)h * (size_t)ld_slot, view.expires_at,
                    (size_t)view.n * sizeof *view.expires_at);
     }
     bool moved = put_positions(s, layer);
-    size_t table = (size_t)H * (size_t)m->ld_table;
-    gpu_put(m->gpu, m->d_table, m->table + (size_t)layer * table, table * sizeof *m->table);
+    size_t table = (size_t)H * (size_t)m->pages.ld_table;
+    gpu_put(m->gpu, m->layer.d_table, m->pages.table + (size_t)layer * table,
+            table * sizeof *m->pages.table);
     if (leaves)
-        gpu_put(m->gpu, m->d_until, m->until, (size_t)H * (size_t)ld_slot * sizeof *m->until);
-    *ret_cache = (struct gpu_cache){.pool = m->pool,
+        gpu_put(m->gpu, m->layer.d_until, m->layer.until,
+                (size_t)H * (size_t)ld_slot * sizeof *m->layer.until);
+    *ret_cache = (struct gpu_cache){.pool = m->pages.pool,
                                     .type = s->kv_type,
                                     .heads = H,
                                     .D = s->e->config.head_dim,
-                                    .table = m->d_table,
-                                    .n = m->d_n,
-                                    .pos = moved ? m->d_pos : NULL,
-                                    .until = leaves ? m->d_until : NULL,
-                                    .ld_table = m->ld_table,
+                                    .table = m->layer.d_table,
+                                    .n = m->layer.d_n,
+                                    .pos = moved ? m->layer.d_pos : NULL,
+                                    .until = leaves ? m->layer.d_until : NULL,
+                                    .ld_table = m->pages.ld_table,
                                     .ld_slot = ld_slot,
                                     .most = most};
     return KVF_OK;

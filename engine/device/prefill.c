@@ -1,10 +1,10 @@
-/* prefill.c - a chunk of a prompt that stays on the device from its tokens to the last layer.
+/* prefill.c - a prefill chunk that runs on the device from its tokens to the last layer.
  *
- * Everything is put on the stream layer by layer.  The host's cache remains the truth: pages with
- * the newcomers of a layer come home as they are, and the numbers of their gates, beside the layers
- * that follow; the host takes them in while the device is up to GPU_PARCELS layers ahead.  So
- * nobody waits for the stream before the end of the chunk, but where the host looks at rows of
- * attention: then it takes the entries of a layer in before these. */
+ * The layers are put on the stream one by one. The host keeps a complete cache: the pages with a
+ * layer's new entries, and its gate values, are copied to the host while the next layers run. The
+ * host imports them while the device is up to GPU_PARCELS layers ahead. The host waits for the
+ * stream only at the end of the chunk, unless observers need attention rows. It then imports the
+ * entries of a layer before its rows. */
 #include <math.h>
 #include <string.h>
 
@@ -12,52 +12,54 @@
 #include "engine/device/probes.h"
 #include "engine/device/decode.h"
 
-/* What a chunk of a session takes with it and brings back: the host's is pinned, and of parcels
- * there is one part for each. */
+/* Inputs and outputs of a chunk, and their pinned host copies. Arrays [parcel] have one part for
+ * each copy-back in flight. */
 struct device_prompt {
     struct buffers_owned owned;
     struct {
         float *x, *turns;     /* [C][d_model], [2][C][rope_dim] */
-        int32_t *first, *n;   /* [L * H] slot of the first newcomer; [L][blocks + 1][H] entries */
-        int32_t *firm;        /* [L * H] leading slots whose entries stay */
+        int32_t *first, *n;   /* [L * H] slot of the first new entry; [L][blocks + 1][H] entries */
+        int32_t *firm;        /* [L * H] leading slots with entries that do not expire */
         unsigned char *pages; /* [parcel][H][n_pages] */
-        float *numbers;       /* [parcel][C][H] of gates */
-        int32_t *until, *pos; /* [parcel][H][ld_strip]; NULL: nothing expires, nobody asks */
-        int32_t *coming;      /* [parcel][C][H] until of newcomers */
+        float *numbers;       /* [parcel][C][H] gate values */
+        int32_t *until, *pos; /* [parcel][H][ld_strip] expiry, NULL: no entry expires; positions,
+                                 NULL: not needed */
+        int32_t *coming;      /* [parcel][C][H] expiry of new entries */
     } host;
     float *turns, *pre, *numbers;
     int32_t *first, *n, *firm, *table, *coming;
     unsigned char *pages;
     int n_pages;
-    const struct method_state *of; /* what it was made for */
-    bool net;                      /* networks make numbers of gates there */
+    const struct method_state *of; /* the arrays fit this method */
+    bool net;                      /* the device computes gate values */
     enum device_admits admits;
     struct device_admission admission;
 };
 
-/* What is known of a chunk that is under way. */
+/* A running chunk. */
 struct chunk {
     struct session *s;
     struct device_prompt *p;
     const int32_t *ids;
-    int T, most, layer; /* entries of the longest head, with all of them in */
-    /* Of the layer at hand: */
+    int T, most, layer; /* most: entries of the longest head after the chunk */
+    /* Of the current layer: */
     struct gpu_attention attention;
-    const int32_t *coming; /* of put_until */
-    float *numbers;        /* of its gates; NULL: there are none */
-    bool watched;          /* the host is to see rows of attention */
-    int sent, learned;     /* layers whose entries were sent, and were taken in by the host */
+    const int32_t *coming; /* from put_until() */
+    float *numbers;        /* gate values; NULL: no gates */
+    bool watched;          /* observers on the host need attention rows */
+    int sent, learned;     /* layers with copies to the host that have begun; layers that were
+                          imported */
 };
 
 static bool has_net(const struct session *s)
 {
-    return s->gate && gates_inputs(s->gates) != 0;
+    return s->parts.gate && gates_inputs(s->gates) != 0;
 }
 
-/* The places that a chunk which stays on the device serves. */
+/* The places in a block that chunks on the device serve. */
 enum { PREFILL_POINTS = POINT_GATES | POINT_GATE_INPUTS };
 
-/* Returns whether a chunk can stay on the device. */
+/* Returns true if a chunk can run on the device. */
 static bool takes(const struct session *s)
 {
     const struct model_config *c = &s->e->config;
@@ -72,37 +74,27 @@ static bool takes(const struct session *s)
            && s->cache_heads == c->n_kv_heads;
 }
 
-/* ---- rooms */
+/* ---- memory */
 
-static void add(struct buffer_list *a, void *at, size_t n, size_t size)
-{
-    buffers_add(a, at, n, size, false);
-}
-
-static void add_pinned(struct buffer_list *a, void *at, size_t n, size_t size)
-{
-    buffers_add(a, at, n, size, true);
-}
-
-/* What is brought of pages, gates and departures. */
+/* Lists the arrays of pages, gate values and expiry. */
 static void add_parcels(struct session *s, struct device_prompt *p, struct buffer_list *a)
 {
     const struct device_session *m = s->device_state;
-    size_t H = (size_t)s->cache_heads, C = (size_t)s->chunk, strip = H * s->ld_strip;
+    size_t H = (size_t)s->cache_heads, C = (size_t)s->chunk, strip = H * s->attn.ld_strip;
     size_t pages = GPU_PARCELS * H * (size_t)p->n_pages;
-    add(a, &p->pages, pages, m->page_bytes);
-    add_pinned(a, &p->host.pages, pages, m->page_bytes);
-    if (s->gate) {
-        add(a, &p->numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
-        add_pinned(a, &p->host.numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
+    buffers_add(a, &p->pages, pages, m->pages.page_bytes);
+    buffers_add_pinned(a, &p->host.pages, pages, m->pages.page_bytes);
+    if (s->parts.gate) {
+        buffers_add(a, &p->numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
+        buffers_add_pinned(a, &p->host.numbers, GPU_PARCELS * C * H, sizeof *p->numbers);
     }
-    if (m->d_pos)
-        add_pinned(a, &p->host.pos, GPU_PARCELS * strip, sizeof *p->host.pos);
+    if (m->layer.d_pos)
+        buffers_add_pinned(a, &p->host.pos, GPU_PARCELS * strip, sizeof *p->host.pos);
     if (!method_hides(s->method))
         return;
-    add(a, &p->coming, C * H, sizeof *p->coming);
-    add_pinned(a, &p->host.coming, GPU_PARCELS * C * H, sizeof *p->coming);
-    add_pinned(a, &p->host.until, GPU_PARCELS * strip, sizeof *p->host.until);
+    buffers_add(a, &p->coming, C * H, sizeof *p->coming);
+    buffers_add_pinned(a, &p->host.coming, GPU_PARCELS * C * H, sizeof *p->coming);
+    buffers_add_pinned(a, &p->host.until, GPU_PARCELS * strip, sizeof *p->host.until);
 }
 
 static int make(struct session *s, struct device_prompt *p)
@@ -117,18 +109,18 @@ static int make(struct session *s, struct device_prompt *p)
     p->net = has_net(s);
     p->admits = device_admission(s->method, &p->admission);
     p->n_pages = (PAGE_SLOTS - 1 + s->chunk - 1) / PAGE_SLOTS + 1;
-    add_pinned(&a, &p->host.x, C * (size_t)c->d_model, sizeof(float));
-    add_pinned(&a, &p->host.turns, turns, sizeof(float));
-    add_pinned(&a, &p->host.first, L * H, sizeof *p->first);
-    add_pinned(&a, &p->host.n, n, sizeof *p->n);
-    add_pinned(&a, &p->host.firm, L * H, sizeof *p->firm);
-    add(&a, &p->turns, turns, sizeof(float));
-    add(&a, &p->first, L * H, sizeof *p->first);
-    add(&a, &p->n, n, sizeof *p->n);
-    add(&a, &p->firm, L * H, sizeof *p->firm);
-    add(&a, &p->table, L * H * (size_t)m->ld_table, sizeof *p->table);
+    buffers_add_pinned(&a, &p->host.x, C * (size_t)c->d_model, sizeof(float));
+    buffers_add_pinned(&a, &p->host.turns, turns, sizeof(float));
+    buffers_add_pinned(&a, &p->host.first, L * H, sizeof *p->first);
+    buffers_add_pinned(&a, &p->host.n, n, sizeof *p->n);
+    buffers_add_pinned(&a, &p->host.firm, L * H, sizeof *p->firm);
+    buffers_add(&a, &p->turns, turns, sizeof(float));
+    buffers_add(&a, &p->first, L * H, sizeof *p->first);
+    buffers_add(&a, &p->n, n, sizeof *p->n);
+    buffers_add(&a, &p->firm, L * H, sizeof *p->firm);
+    buffers_add(&a, &p->table, L * H * (size_t)m->pages.ld_table, sizeof *p->table);
     if (p->net)
-        add(&a, &p->pre, C * s->ld_pre, sizeof *p->pre);
+        buffers_add(&a, &p->pre, C * s->parts.ld_unrotated, sizeof *p->pre);
     add_parcels(s, p, &a);
     return buffers_alloc(m->gpu, &a, &p->owned);
 }
@@ -159,39 +151,39 @@ static int open_prompt(struct session *s)
                        s->chunk);
 }
 
-/* ---- what is sent */
+/* ---- inputs */
 
 static int pages_for(int n)
 {
     return (n + PAGE_SLOTS - 1) / PAGE_SLOTS;
 }
 
-/* How many times as many pages as now are made room for where entries leave and the others grow:
- * as many as the rest of the prompt is likely to need, but no more than twice. */
+/* Returns the factor by which page memory is reserved in advance if entries expire: the likely need
+ * of the rest of the prompt, at least 1.125 and at most 2. */
 static double foresight(const struct chunk *k)
 {
     const struct session *s = k->s;
-    double rest = (double)(s->n_past + s->tokens_to_next_cut) / (double)(s->n_past + k->T);
+    double rest = (double)(s->n_past + s->run.tokens_to_next_cut) / (double)(s->n_past + k->T);
     return fmin(fmax(rest, 1.125), 2);
 }
 
-/* Room for what comes in all heads until something may leave, so that it is made once. */
+/* Reserves pages for all entries until the next eviction, so that the pool grows once. */
 static void reserve(const struct chunk *k)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
     bool expires = method_expires(s->method);
     int H = s->cache_heads,
-        more = expires || s->tokens_to_next_cut < k->T ? k->T : s->tokens_to_next_cut;
+        more = expires || s->run.tokens_to_next_cut < k->T ? k->T : s->run.tokens_to_next_cut;
     size_t pages = 0;
     for (int at = 0; at < H * s->e->config.n_layers; at++)
         pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
-    if (expires && pages > (size_t)m->pages)
+    if (expires && pages > (size_t)m->pages.n)
         pages = (size_t)((double)pages * foresight(k));
     device_session_reserve_pages(s, pages);
 }
 
-/* Pages for the newcomers of every head, behind those that it has. */
+/* Assigns pages for the new entries of every head, and uploads tables and lengths. */
 static int hold_pages(struct chunk *k)
 {
     struct session *s = k->s;
@@ -218,7 +210,8 @@ static int hold_pages(struct chunk *k)
     gpu_put(m->gpu, p->first, p->host.first, (size_t)heads * sizeof *p->first);
     gpu_put(m->gpu, p->firm, p->host.firm, (size_t)heads * sizeof *p->firm);
     gpu_put(m->gpu, p->n, p->host.n, (size_t)(heads * ld) * sizeof *p->n);
-    gpu_put(m->gpu, p->table, m->table, (size_t)heads * (size_t)m->ld_table * sizeof *p->table);
+    gpu_put(m->gpu, p->table, m->pages.table,
+            (size_t)heads * (size_t)m->pages.ld_table * sizeof *p->table);
     return KVF_OK;
 }
 
@@ -243,7 +236,7 @@ static void put_tokens(struct chunk *k)
     size_t d = (size_t)s->e->config.d_model, turn = (size_t)s->e->config.rope_dim;
     size_t half = (size_t)s->chunk * turn, T = (size_t)k->T;
     par_run(s->e->pool, (k->T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, token_task, k);
-    gpu_put(m->gpu, m->x, p->host.x, T * d * sizeof(float));
+    gpu_put(m->gpu, m->buf.x, p->host.x, T * d * sizeof(float));
     gpu_put(m->gpu, p->turns, p->host.turns, T * turn * sizeof(float));
     if (model_has_local_rope(&s->e->config))
         gpu_put(m->gpu, p->turns + half, p->host.turns + half, T * turn * sizeof(float));
@@ -254,31 +247,32 @@ static struct gpu_cache cache_of(const struct chunk *k, bool leaves, bool moved)
     const struct session *s = k->s;
     const struct device_session *m = s->device_state;
     int H = s->cache_heads, first = k->layer * H, ld = device_session_blocks(s->chunk) + 1;
-    return (struct gpu_cache){.pool = m->pool,
+    return (struct gpu_cache){.pool = m->pages.pool,
                               .type = s->kv_type,
                               .heads = H,
                               .D = s->e->config.head_dim,
-                              .table = k->p->table + (size_t)first * (size_t)m->ld_table,
+                              .table = k->p->table + (size_t)first * (size_t)m->pages.ld_table,
                               .n = k->p->n + first * ld,
-                              .pos = moved ? m->d_pos : NULL,
-                              .until = leaves ? m->d_until : NULL,
+                              .pos = moved ? m->layer.d_pos : NULL,
+                              .until = leaves ? m->layer.d_until : NULL,
                               .firm = k->p->firm + first,
-                              .ld_table = m->ld_table,
-                              .ld_slot = (int)s->ld_strip,
+                              .ld_table = m->pages.ld_table,
+                              .ld_slot = (int)s->attn.ld_strip,
                               .most = k->most};
 }
 
-/* The numbers of gates that were given, of a layer. */
+/* Stores the given gate values of a layer. */
 static void give_numbers(const struct chunk *k, float *numbers)
 {
     const struct session *s = k->s;
-    for (int t = 0; s->gate && !k->p->net && t < k->T; t++) {
+    for (int t = 0; s->parts.gate && !k->p->net && t < k->T; t++) {
         struct gate_input in = {.pos = s->n_past + t};
-        gates_eval(s->gates, k->layer, &in, numbers + t * s->cache_heads, s->scratch_per_thread);
+        gates_eval(s->gates, k->layer, &in, numbers + t * s->cache_heads, s->parts.scratch);
     }
 }
 
-/* What newcomers stay for, where the host knows it; the least of it. */
+/* Computes the expiry of new entries, as far as the host knows their gate values. Returns the
+ * minimum. */
 static int32_t find_coming(const struct chunk *k, const float *numbers, int32_t *coming)
 {
     const struct session *s = k->s;
@@ -292,8 +286,9 @@ static int32_t find_coming(const struct chunk *k, const float *numbers, int32_t 
     return least;
 }
 
-/* When entries leave, if any query of the chunk is without one of them.  *ret_coming: the same of
- * newcomers, NULL: they stay, or their gates say so later. */
+/* Uploads the expiry of entries. Returns false if no entry expires before the last query of the
+ * chunk. *ret_coming: the expiry of new entries; NULL: they do not expire, or gates decide later.
+ */
 static bool put_until(const struct chunk *k, const float *numbers, const int32_t **ret_coming)
 {
     struct session *s = k->s;
@@ -304,7 +299,7 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
     *ret_coming = NULL;
     if (!p->host.until)
         return false;
-    int32_t *until = p->host.until + (size_t)(i * H) * s->ld_strip;
+    int32_t *until = p->host.until + (size_t)(i * H) * s->attn.ld_strip;
     int32_t *coming = p->host.coming + i * H * s->chunk;
     int32_t least = later ? s->n_past : find_coming(k, numbers, coming);
     for (int h = 0; h < H; h++) {
@@ -315,7 +310,7 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
         return false;
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
-        size_t from = (size_t)h * s->ld_strip + (size_t)view.n_permanent;
+        size_t from = (size_t)h * s->attn.ld_strip + (size_t)view.n_permanent;
         if (view.n > view.n_permanent)
             memcpy(until + from, view.expires_at + view.n_permanent,
                    (size_t)(view.n - view.n_permanent) * sizeof *until);
@@ -329,13 +324,14 @@ static bool put_until(const struct chunk *k, const float *numbers, const int32_t
     return true;
 }
 
-/* Where entries stand in the text, for probes; false: everywhere in their slots, or nobody asks. */
+/* Uploads the positions of entries for probes. Returns false if slots are positions, or if no probe
+ * needs them. */
 static bool put_positions(const struct chunk *k)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
     int H = s->cache_heads, i = k->layer % GPU_PARCELS;
-    size_t ld = s->ld_strip;
+    size_t ld = s->attn.ld_strip;
     bool plain = true;
     for (int h = 0; k->p->host.pos && h < H; h++) {
         struct cache_head view = cache_view(s->cache, k->layer, h);
@@ -347,30 +343,31 @@ static bool put_positions(const struct chunk *k)
         plain &= view.plain && view.n == s->n_past;
     }
     if (!plain)
-        gpu_put_rows(m->gpu, m->d_pos, ld * sizeof(int32_t), k->p->host.pos + (size_t)(i * H) * ld,
-                     ld * sizeof(int32_t), (size_t)k->most * sizeof(int32_t), (size_t)H);
+        gpu_put_rows(m->gpu, m->layer.d_pos, ld * sizeof(int32_t),
+                     k->p->host.pos + (size_t)(i * H) * ld, ld * sizeof(int32_t),
+                     (size_t)k->most * sizeof(int32_t), (size_t)H);
     return !plain;
 }
 
 /* ---- a layer */
 
-/* Norms and rotation of heads, whose keys and values go into the cache. */
+/* Runs norms of heads and RoPE, and stores keys and values. */
 static void settle(const struct chunk *k, const struct gpu_cache *cache, const int32_t *coming)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
     size_t half = (size_t)s->chunk * (size_t)s->e->config.rope_dim;
     struct gpu_new_entries x = device_new_entries(s, k->layer, k->T, k->p->turns, half);
-    x.qkv = m->qkv;
-    x.ld = s->ld_qkv;
+    x.qkv = m->buf.qkv;
+    x.ld = s->buf.ld_qkv;
     x.unturned = k->p->pre;
-    x.ld_unturned = s->ld_pre;
+    x.ld_unturned = s->parts.ld_unrotated;
     x.slot = k->p->first + k->layer * s->cache_heads;
     x.until = coming;
     gpu_norm_rope_store(m->gpu, cache, &x, 1);
 }
 
-/* Those who look at rows look at the numbers of gates, too. */
+/* Copies gate values to the probes that need them. */
 static void watch_numbers(const struct chunk *k, const float *numbers)
 {
     struct session *s = k->s;
@@ -381,13 +378,13 @@ static void watch_numbers(const struct chunk *k, const float *numbers)
                           s->n_past, all + (size_t)(k->layer * H) * (size_t)cap, cap);
 }
 
-/* The numbers of gates, and who is admitted by them. */
+/* Computes gate values, and the admission of new entries by them. */
 static void run_gates(const struct chunk *k, const struct gpu_cache *cache, float *numbers)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
     const struct device_prompt *p = k->p;
-    const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->qkv,
+    const struct device_tokens x = {device_normed(s, k->layer), p->pre, m->buf.qkv,
                                     (size_t)s->e->config.d_model, k->T};
     if (!p->net)
         return;
@@ -402,7 +399,7 @@ static void run_gates(const struct chunk *k, const struct gpu_cache *cache, floa
     gpu_admit(m->gpu, cache, &how, numbers, p->first + k->layer * s->cache_heads, k->T, s->n_past);
 }
 
-/* How many pages of a head newcomers lie in, at most. */
+/* Returns the maximum number of pages of a head with new entries. */
 static int pages_of(const struct chunk *k)
 {
     int H = k->s->cache_heads, most = 0;
@@ -414,32 +411,33 @@ static int pages_of(const struct chunk *k)
     return most;
 }
 
-/* Sends the entries of a layer home. */
+/* Starts the copy of a layer's new entries to the host. */
 static void send(const struct chunk *k, const struct gpu_cache *cache, const float *numbers)
 {
     struct session *s = k->s;
     struct device_session *m = s->device_state;
     struct device_prompt *p = k->p;
     int H = s->cache_heads, i = k->layer % GPU_PARCELS, n = pages_of(k);
-    size_t at = (size_t)(i * H * p->n_pages) * m->page_bytes, row = (size_t)(i * H * s->chunk);
+    size_t at = (size_t)(i * H * p->n_pages) * m->pages.page_bytes,
+           row = (size_t)(i * H * s->chunk);
     gpu_gather_pages(m->gpu, cache, p->first + k->layer * H, k->T, n, p->pages + at);
     gpu_copyback_begin(m->gpu, i);
-    gpu_parcel_add(m->gpu, p->host.pages + at, p->pages + at, (size_t)(H * n) * m->page_bytes);
+    gpu_parcel_add(m->gpu, p->host.pages + at, p->pages + at,
+                   (size_t)(H * n) * m->pages.page_bytes);
     if (p->net)
         gpu_parcel_add(m->gpu, p->host.numbers + row, numbers,
                        (size_t)(k->T * H) * sizeof *numbers);
     gpu_parcel_end(m->gpu, i);
 }
 
-/* What a layer needs beside its weights: numbers of gates that were given, entries that leave, and
- * where entries are. */
+/* Prepares the inputs of a layer: given gate values, expiry, positions. */
 static void prepare_layer(struct chunk *k)
 {
     struct session *s = k->s;
     struct device_prompt *p = k->p;
     size_t row = (size_t)(k->layer % GPU_PARCELS * s->cache_heads * s->chunk);
-    float *given = s->gate ? p->host.numbers + row : NULL;
-    k->numbers = s->gate ? p->numbers + row : NULL;
+    float *given = s->parts.gate ? p->host.numbers + row : NULL;
+    k->numbers = s->parts.gate ? p->numbers + row : NULL;
     k->attention = device_session_queries(s, k->T, s->n_past);
     k->attention.sinks = device_sinks(s, k->layer);
     give_numbers(k, given);
@@ -447,7 +445,7 @@ static void prepare_layer(struct chunk *k)
     k->attention.cache = cache_of(k, leaves, put_positions(k));
 }
 
-/* Norms of heads, rotation, the cache and gates: all steps up to attention. */
+/* Runs all steps up to attention: norms of heads, RoPE, new entries, gates. */
 static int store_step(struct layer_run *r, int i)
 {
     struct chunk *k = r->ctx;
@@ -465,7 +463,7 @@ static int norm_step(struct layer_run *r, int i)
 
 /* ---- on the host */
 
-/* What is home of a layer. */
+/* Returns the host copies of a layer's new KV pages and gate values. */
 static struct imported_pages imported_pages(const struct chunk *k, int layer)
 {
     const struct session *s = k->s;
@@ -474,14 +472,14 @@ static struct imported_pages imported_pages(const struct chunk *k, int layer)
     struct chunk of = *k;
     int H = s->cache_heads, i = layer % GPU_PARCELS;
     of.layer = layer;
-    return (struct imported_pages){.pages = p->host.pages
-                                            + (size_t)(i * H * p->n_pages) * m->page_bytes,
-                                   .head_bytes = (size_t)pages_of(&of) * m->page_bytes,
-                                   .gate = s->gate ? p->host.numbers + i * H * s->chunk : NULL};
+    return (struct imported_pages){
+        .pages = p->host.pages + (size_t)(i * H * p->n_pages) * m->pages.page_bytes,
+        .head_bytes = (size_t)pages_of(&of) * m->pages.page_bytes,
+        .gate = s->parts.gate ? p->host.numbers + i * H * s->chunk : NULL};
 }
 
-/* Takes in the entries of n layers, once they are home.  With the first one comes memory for those
- * of all, while the device is at work. */
+/* Imports the entries of n layers after their copies are complete. The call for layer 0 allocates
+ * the memory of all layers while the device computes. */
 static int learn(const struct chunk *k, int layer, int n)
 {
     struct session *s = k->s;
@@ -512,7 +510,7 @@ static int attend_step(struct layer_run *r, int i)
     return 1;
 }
 
-/* The host is at most GPU_PARCELS layers behind, and none where it is to see rows. */
+/* Runs all layers. The host is at most GPU_PARCELS layers behind; with observers of rows, none. */
 static int run_layers(struct chunk *k)
 {
     struct session *s = k->s;

@@ -65,7 +65,7 @@ static void *cells(const struct device_probes *d, const struct moved *m, int arr
  * queries, or a group of layers. */
 static size_t most_rows(const struct session *s)
 {
-    int block = ((struct device_session *)s->device_state)->row_block,
+    int block = ((struct device_session *)s->device_state)->rows.block,
         layers = step_layers_together(s);
     return (size_t)(block > layers ? block : layers);
 }
@@ -195,7 +195,7 @@ static bool put_gram(struct device_probes *d, struct session *s, const struct mo
     size_t D = (size_t)c->head_dim, heads = (size_t)c->n_heads;
     size_t n = (size_t)c->n_layers * heads * D * D;
     d->gram = gpu_alloc(d->gpu, n, sizeof *d->gram);
-    d->contributions = gpu_alloc(d->gpu, heads * most_rows(s) * s->ld_strip,
+    d->contributions = gpu_alloc(d->gpu, heads * most_rows(s) * s->attn.ld_strip,
                                  sizeof *d->contributions);
     if (d->gram && d->contributions)
         gpu_put(d->gpu, d->gram, m->s->cfg->out_gram, n * sizeof *d->gram);
@@ -381,23 +381,24 @@ int device_probes_open(struct session *s)
 {
     struct device_session *m = s->device_state;
     size_t rows = (size_t)s->e->config.n_heads * most_rows(s);
-    if (!s->recorder)
+    if (!s->observers.recorder)
         return KVF_OK;
     struct device_probes *d = m->probes = MEM_NEW(struct device_probes, 1);
     if (!d)
         return KVF_E_NOMEM;
-    *d = (struct device_probes){.gpu = m->gpu, .e = s->e, .recorder = s->recorder};
+    *d = (struct device_probes){.gpu = m->gpu, .e = s->e, .recorder = s->observers.recorder};
     int err = move(d, s);
     if (!err && d->n > 0) {
         const struct probe_config *cfg = d->moved[0].s->cfg;
         d->cuts = gpu_alloc(m->gpu, rows * KVF_N_CRITERIA, sizeof *d->cuts);
-        m->d_pos = gpu_alloc(m->gpu, (size_t)s->cache_heads * s->ld_strip, sizeof *m->d_pos);
-        m->pos = mem_alloc((size_t)s->cache_heads, s->ld_strip * sizeof *m->pos);
-        err = d->cuts && m->d_pos && m->pos ? put_pairs(d, cfg->watch) : KVF_E_NOMEM;
+        m->layer.d_pos = gpu_alloc(m->gpu, (size_t)s->cache_heads * s->attn.ld_strip,
+                                   sizeof *m->layer.d_pos);
+        m->layer.pos = mem_alloc((size_t)s->cache_heads, s->attn.ld_strip * sizeof *m->layer.pos);
+        err = d->cuts && m->layer.d_pos && m->layer.pos ? put_pairs(d, cfg->watch) : KVF_E_NOMEM;
     }
     const struct recorder_elsewhere there = {
         .ctx = d, .bring = bring, .settle = settle, .forget = forget};
-    recorder_move(s->recorder, &there);
+    recorder_move(s->observers.recorder, &there);
     return err;
 }
 
@@ -469,7 +470,7 @@ void device_probes_take(struct session *s, int layer, const struct gpu_seen_rows
     const struct probe_state *any = d->moved[0].s;
     w.entries.cap = w.queries.cap = any->cfg->cap;
     w.entries.wide = w.queries.wide = !any->narrow;
-    if (!s->stepping)
+    if (!s->run.stepping)
         w.entries.read = NULL;
     if (w.entries.n_cuts > 0)
         gpu_row_cuts(d->gpu, rows, &criteria, d->cuts);

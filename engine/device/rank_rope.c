@@ -45,16 +45,16 @@ static int alloc_ranks(struct session *s)
     struct device_session *m = s->device_state;
     struct device_ranks *r = m->ranks;
     const struct model_config *c = &s->e->config;
-    size_t heads = (size_t)s->cache_heads, pages = heads * (size_t)m->ld_table;
+    size_t heads = (size_t)s->cache_heads, pages = heads * (size_t)m->pages.ld_table;
     size_t turns = 2 * (size_t)s->cap * (size_t)c->rope_dim;
     r->turns = gpu_alloc(m->gpu, turns, sizeof *r->turns);
     r->pages = gpu_alloc(m->gpu, pages, 2 * kv_half_bytes(KV_F32, c->head_dim));
     r->table = gpu_alloc(m->gpu, pages, sizeof *r->table);
-    r->d_rank = gpu_alloc(m->gpu, heads * s->ld_strip, sizeof *r->d_rank);
-    r->rank = mem_alloc(heads, s->ld_strip * sizeof *r->rank);
+    r->d_rank = gpu_alloc(m->gpu, heads * s->attn.ld_strip, sizeof *r->d_rank);
+    r->rank = mem_alloc(heads, s->attn.ld_strip * sizeof *r->rank);
     if (!r->turns || !r->pages || !r->table || !r->d_rank || !r->rank)
         return KVF_E_NOMEM;
-    gpu_put(m->gpu, r->turns, s->rope_table, turns * sizeof *r->turns);
+    gpu_put(m->gpu, r->turns, s->reading.rope_table, turns * sizeof *r->turns);
     return put_table(m, pages);
 }
 
@@ -81,9 +81,10 @@ static void put_ranks(struct session *s, int layer)
     for (int h = 0; h < s->cache_heads; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
         for (int k = 0; k < view.n; k++)
-            r->rank[(size_t)h * s->ld_strip + (size_t)view.order[k]] = k;
+            r->rank[(size_t)h * s->attn.ld_strip + (size_t)view.order[k]] = k;
     }
-    gpu_put(m->gpu, r->d_rank, r->rank, (size_t)s->cache_heads * s->ld_strip * sizeof *r->rank);
+    gpu_put(m->gpu, r->d_rank, r->rank,
+            (size_t)s->cache_heads * s->attn.ld_strip * sizeof *r->rank);
 }
 
 int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a)
@@ -104,7 +105,7 @@ int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a)
                                     .pages = r->pages};
     put_ranks(s, layer);
     gpu_turn_keys(m->gpu, &a->cache, &ranks);
-    gpu_turn_queries(m->gpu, &a->cache, &ranks, m->qkv, s->ld_qkv, a->n_heads, a->T);
+    gpu_turn_queries(m->gpu, &a->cache, &ranks, m->buf.qkv, s->buf.ld_qkv, a->n_heads, a->T);
     a->cache.pool = (unsigned char *)r->pages;
     a->cache.table = r->table;
     a->cache.type = KV_F32;

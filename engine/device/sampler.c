@@ -9,10 +9,10 @@ struct device_draw {
     void *scratch;
     int32_t *id, *host_id; /* [2] the sampled token; the token that followed the previous logits */
     double *chance, *host_chance;
-    float *lse, *host_lse; /* [segments] of the previous logits, then the token's own logit */
-    int32_t t;             /* position of the token with a pending NLL; -1: none */
-    bool away;             /* the newest logits are in m->logits and not on the host */
-    struct device_decode_array all[8]; /* the allocations of the members above */
+    float *lse, *host_lse;      /* [segments] of the previous logits, then the token's own logit */
+    int32_t t;                  /* position of the token with a pending NLL; -1: none */
+    bool away;                  /* the newest logits are in m->logits and not on the host */
+    struct device_array all[8]; /* the allocations of the members above */
     int n;
 };
 
@@ -23,14 +23,15 @@ static struct device_draw *draw_of(const struct session *s)
 
 bool device_draws(const struct session *s)
 {
-    return s->sampler && !s->no_logits && !(s->e->config.logit_cap > 0) && draw_of(s);
+    return s->sampling.sampler && !s->compare.no_logits && !(s->e->config.logit_cap > 0)
+           && draw_of(s);
 }
 
 static void *room(struct session *s, struct device_draw *x, bool pinned, size_t n, size_t size)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     void *p = pinned ? gpu_pin(g, n, size) : gpu_alloc(g, n, size);
-    x->all[x->n++] = (struct device_decode_array){p, pinned};
+    x->all[x->n++] = (struct device_array){p, pinned};
     return p;
 }
 
@@ -71,8 +72,8 @@ void device_draw_close(struct session *s)
 void device_draw_begin(struct session *s, int32_t id)
 {
     struct device_session *m = s->device_state;
-    bool nll = wants_nll(s) && s->has_logits;
-    if (s->sampler && !m->draw)
+    bool nll = wants_nll(s) && s->run.has_logits;
+    if (s->sampling.sampler && !m->draw)
         open_draw(s);
     struct device_draw *x = m->draw;
     if (nll && !(x && x->away)) {
@@ -82,7 +83,7 @@ void device_draw_begin(struct session *s, int32_t id)
         x->t = s->n_past;
     }
     if (device_draws(s))
-        *x->host_chance = sampler_chance(s->sampler);
+        *x->host_chance = sampler_chance(s->sampling.sampler);
 }
 
 void device_draw_parts(struct session *s, struct gpu_parts *p)
@@ -90,7 +91,7 @@ void device_draw_parts(struct session *s, struct gpu_parts *p)
     const struct device_draw *x = draw_of(s);
     if (x && x->t >= 0)
         gpu_part(p, x->id + 1, x->host_id + 1, sizeof *x->id);
-    if (device_draws(s) && s->sampler->temperature > 0)
+    if (device_draws(s) && s->sampling.sampler->temperature > 0)
         gpu_part(p, x->chance, x->host_chance, sizeof *x->chance);
 }
 
@@ -100,8 +101,8 @@ void device_draw_past(struct session *s, const float *logits)
     struct device_draw *x = m->draw;
     size_t n = (size_t)n_segments(s);
     if (x && x->t >= 0) {
-        gpu_segments(m->gpu, logits, s->ld_vocab, s->e->config.vocab, 1, 0, x->id + 1, x->lse, 1,
-                     x->lse + n);
+        gpu_segments(m->gpu, logits, s->buf.ld_logits, s->e->config.vocab, 1, 0, x->id + 1, x->lse,
+                     1, x->lse + n);
         gpu_fetch(m->gpu, x->host_lse, x->lse, (n + 1) * sizeof *x->lse);
     }
 }
@@ -110,16 +111,16 @@ void device_draw_run(struct session *s, float *own)
 {
     struct device_session *m = s->device_state;
     struct device_draw *x = m->draw;
-    const struct sampler *by = s->sampler;
+    const struct sampler *by = s->sampling.sampler;
     struct gpu_draw how = {.scale = sampler_scale(by),
                            .top_p = by->top_p,
                            .chance = by->temperature > 0 ? x->chance : NULL,
                            .scratch = x->scratch};
     gpu_low_priority(m->gpu, true);
-    if (own != m->logits) /* the row in the shared buffer is reused by other sessions */
-        gpu_copy(m->gpu, own, m->logits, (size_t)s->e->config.vocab * sizeof *own);
+    if (own != m->buf.logits) /* the row in the shared buffer is reused by other sessions */
+        gpu_copy(m->gpu, own, m->buf.logits, (size_t)s->e->config.vocab * sizeof *own);
     gpu_low_priority(m->gpu, false);
-    gpu_draw(m->gpu, x->host_id, m->logits, s->e->config.vocab, &how);
+    gpu_draw(m->gpu, x->host_id, m->buf.logits, s->e->config.vocab, &how);
 }
 
 bool device_draw_learn(struct session *s)
@@ -127,12 +128,12 @@ bool device_draw_learn(struct session *s)
     struct device_draw *x = draw_of(s);
     if (x && x->t >= 0)
         nll_from(s, x->t, x->host_lse);
-    s->has_drawn = device_draws(s);
+    s->sampling.has_token = device_draws(s);
     if (!x)
         return false;
     x->t = -1;
-    x->away = s->has_drawn;
-    s->drawn = x->host_id[0];
+    x->away = s->sampling.has_token;
+    s->sampling.token = x->host_id[0];
     return x->away;
 }
 
@@ -143,7 +144,8 @@ void device_logits_home(const struct session *s)
     if (!x || !x->away)
         return;
     x->away = false;
-    gpu_get(m->gpu, s->logits, m->logits, (size_t)s->e->config.vocab * sizeof *s->logits);
+    gpu_get(m->gpu, s->buf.logits, m->buf.logits,
+            (size_t)s->e->config.vocab * sizeof *s->buf.logits);
 }
 
 void device_logits_here(struct session *s)

@@ -23,8 +23,8 @@ static void eval_position(struct session *s, const struct device_eviction *round
 {
     struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_position(((struct device_session *)s->device_state)->gpu, &r->heads, r->due,
-                       r->score);
+    gpu_score_position(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                       r->evict.score);
 }
 
 static void eval_received(struct session *s, const struct device_eviction *round)
@@ -32,40 +32,40 @@ static void eval_received(struct session *s, const struct device_eviction *round
     struct device_decode *r = device_decode_of(s);
     struct gpu_group x = group_of(s);
     (void)round;
-    gpu_score_received(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
-                       r->sum, r->score);
+    gpu_score_received(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due, &x,
+                       r->evidence.sum, r->evict.score);
 }
 
 static void eval_norm(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->norms,
-                     -1, r->score);
+    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                     r->evidence.norms, -1, r->evict.score);
 }
 
 static void eval_gate(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->gate, 1,
-                     r->score);
+    gpu_score_column(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                     r->evidence.gate, 1, r->evict.score);
 }
 
 static void eval_keydiff(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_keydiff(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->norms,
-                      r->anchor, r->score);
+    gpu_score_keydiff(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                      r->evidence.norms, r->evidence.anchor, r->evict.score);
 }
 
 static void eval_retention(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
-    gpu_score_retention(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, r->gate,
-                        round->t - 1 + p->offset, p->lookahead, r->score);
+    gpu_score_retention(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                        r->evidence.gate, round->t - 1 + p->offset, p->lookahead, r->evict.score);
 }
 
 /* Returns 1.5 * 2^k, where 2^k is at least the largest possible sum (window.c). */
@@ -84,11 +84,12 @@ static void reduce_window(struct session *s, const struct device_eviction *round
     x.mean |= p->group == GROUP_NONE; /* a layer that decides as one unit still forms a group */
     x.logits = p->group == GROUP_MAX_LOGITS;
     if (p->across == ACROSS_MEAN && p->support == SUPPORT_ALL)
-        gpu_score_window(m->gpu, &r->heads, r->due, &x, &r->window, magic_of(p, &x), r->score);
+        gpu_score_window(m->gpu, &r->heads, r->evict.due, &x, &r->evidence.window, magic_of(p, &x),
+                         r->evict.score);
     else
-        gpu_score_rows(m->gpu, &r->heads, r->due, &x, &r->window, p->across == ACROSS_MAX, p->sinks,
-                       round->recent_from, p->support == SUPPORT_CANDIDATES ? r->share : NULL,
-                       r->score);
+        gpu_score_rows(m->gpu, &r->heads, r->evict.due, &x, &r->evidence.window,
+                       p->across == ACROSS_MAX, p->sinks, round->recent_from,
+                       p->support == SUPPORT_CANDIDATES ? r->evict.fraction : NULL, r->evict.score);
 }
 
 static void pool_window(struct session *s, const struct device_eviction *round)
@@ -97,8 +98,8 @@ static void pool_window(struct session *s, const struct device_eviction *round)
     struct device_decode *r = m->decode;
     const struct method_params *p = method_params_of(s->method);
     if (p->pool > 1)
-        gpu_pool(m->gpu, &r->heads, r->due, p->pool, p->pool_kind == POOL_MAX, p->sinks,
-                 round->recent_from, r->copy, r->score);
+        gpu_pool(m->gpu, &r->heads, r->evict.due, p->pool, p->pool_kind == POOL_MAX, p->sinks,
+                 round->recent_from, r->evict.pooled, r->evict.score);
 }
 
 static void eval_window(struct session *s, const struct device_eviction *round)
@@ -113,8 +114,8 @@ static void eval_below(struct session *s, const struct device_eviction *round)
     struct gpu_group x = group_of(s);
     (void)round;
     x.max = false; /* fractions are summed */
-    gpu_score_below(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
-                    &r->window, r->score);
+    gpu_score_below(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due, &x,
+                    &r->evidence.window, r->evict.score);
 }
 
 static void eval_spread(struct session *s, const struct device_eviction *round)
@@ -122,11 +123,11 @@ static void eval_spread(struct session *s, const struct device_eviction *round)
     struct device_session *m = s->device_state;
     struct device_decode *r = m->decode;
     struct gpu_group x = group_of(s);
-    gpu_score_spread(m->gpu, &r->heads, r->due, &x, &r->window, method_params_of(s->method)->gamma,
-                     r->score);
+    gpu_score_spread(m->gpu, &r->heads, r->evict.due, &x, &r->evidence.window,
+                     method_params_of(s->method)->gamma, r->evict.score);
     pool_window(s, round);
-    gpu_score_divide(m->gpu, &r->heads, r->due, (float)(x.per * (x.layer ? x.heads_of_layer : 1)),
-                     r->score);
+    gpu_score_divide(m->gpu, &r->heads, r->evict.due,
+                     (float)(x.per * (x.layer ? x.heads_of_layer : 1)), r->evict.score);
 }
 
 /* Query heads are summed before pooling. */
@@ -139,20 +140,20 @@ static void eval_random(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     (void)round;
-    gpu_score_random(((struct device_session *)s->device_state)->gpu, &r->heads, r->due,
-                     (uint64_t)method_params_of(s->method)->seed, s->cache_heads, r->history,
-                     r->score);
+    gpu_score_random(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                     (uint64_t)method_params_of(s->method)->seed, s->cache_heads,
+                     r->evidence.history, r->evict.score);
 }
 
 static void remember(struct session *s, const struct device_eviction *round, bool normalise)
 {
     struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
-    const struct gpu_history x = {r->history, (float)p->history, (enum fold_kind)p->fold,
+    const struct gpu_history x = {r->evidence.history, (float)p->history, (enum fold_kind)p->fold,
                                   normalise};
     if (normalise || p->history > 0)
-        gpu_score_history(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
-                          p->sinks, round->recent_from, r->score);
+        gpu_score_history(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                          &x, p->sinks, round->recent_from, r->evict.score);
 }
 
 static void eval_global(struct session *s, const struct device_eviction *round)
@@ -166,12 +167,13 @@ static void eval_redundancy(struct session *s, const struct device_eviction *rou
 {
     struct device_decode *r = device_decode_of(s);
     const struct method_params *p = method_params_of(s->method);
-    const struct gpu_redundancy x = {(float)p->lambda, method_of(s->method)->normalise, r->scratch};
+    const struct gpu_redundancy x = {(float)p->lambda, method_of(s->method)->normalise,
+                                     r->evict.scratch};
     reduce_window(s, round);
     remember(s, round, x.normalise);
     pool_window(s, round);
-    gpu_score_redundancy(((struct device_session *)s->device_state)->gpu, &r->heads, r->due, &x,
-                         p->sinks, round->recent_from, r->score);
+    gpu_score_redundancy(((struct device_session *)s->device_state)->gpu, &r->heads, r->evict.due,
+                         &x, p->sinks, round->recent_from, r->evict.score);
 }
 
 static size_t redundancy_scratch(const struct session *s)
@@ -190,25 +192,27 @@ static void eval_expected(struct session *s, const struct device_eviction *round
     const struct method_params *p = method_params_of(s->method);
     const struct gpu_group group = group_of(s);
     size_t D = (size_t)s->e->config.head_dim, L = (size_t)s->e->config.n_layers;
-    double *there = r->scratch;
-    struct gpu_expected x = {.sum = r->query_sum,
-                             .outer = r->query_outer,
-                             .n = r->n_queries,
+    double *there = r->evict.scratch;
+    struct gpu_expected x = {.sum = r->evidence.query_sum,
+                             .outer = r->evidence.query_outer,
+                             .n = r->evidence.n_queries,
                              .scale = expected_scale(s->method),
                              .epsilon = p->epsilon,
-                             .values = r->values,
+                             .values = r->evidence.values,
                              .scratch = there + L * D};
     if (x.n < 1) { /* no queries to predict from */
-        gpu_score_column(m->gpu, &r->heads, r->due, r->values, 0, r->score);
+        gpu_score_column(m->gpu, &r->heads, r->evict.due, r->evidence.values, 0, r->evict.score);
         return;
     }
     for (size_t l = 0; l < L; l++)
-        expected_turns(s->method, (int)l, r->host.now[0] + round->t, r->host.mean_turns + l * D);
-    gpu_send(m->gpu, there, r->host.mean_turns, L * D * sizeof *there);
+        expected_turns(s->method, (int)l, r->in.host.now[0] + round->t,
+                       r->evict.host.mean_turns + l * D);
+    gpu_send(m->gpu, there, r->evict.host.mean_turns, L * D * sizeof *there);
     for (int l = 0; l < (int)L; l++) {
         x.pairs = model_rope(&s->e->config, l, s->cap) == ROPE_NONE ? 0 : s->e->config.rope_dim / 2;
         x.turns = there + (size_t)l * D;
-        gpu_score_expected(m->gpu, &r->heads, r->due, &group, &x, l, p->sinks, r->score);
+        gpu_score_expected(m->gpu, &r->heads, r->evict.due, &group, &x, l, p->sinks,
+                           r->evict.score);
     }
 }
 

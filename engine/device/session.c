@@ -13,16 +13,16 @@ static int alloc_buffers(struct session *s, struct device_session *m)
 {
     const struct model_config *c = &s->e->config;
     size_t C = device_session_rows(s->chunk), d = (size_t)c->d_model;
-    m->x = floats(m->gpu, C, d);
-    m->normed = floats(m->gpu, C, d);
-    m->qkv = floats(m->gpu, C, s->ld_qkv);
-    m->att = floats(m->gpu, C, s->ld_att);
-    m->branch = floats(m->gpu, C, d);
-    m->gate_up = floats(m->gpu, C,
-                        s->ld_ffn + (size_t)c->d_ffn); /* projections, then their product */
-    m->row = floats(m->gpu, 1, d);
-    return m->x && m->normed && m->qkv && m->att && m->branch && m->gate_up && m->row
-                   && !device_session_hold_logits(s, 1)
+    m->buf.x = floats(m->gpu, C, d);
+    m->buf.normed = floats(m->gpu, C, d);
+    m->buf.qkv = floats(m->gpu, C, s->buf.ld_qkv);
+    m->buf.att = floats(m->gpu, C, s->buf.ld_att);
+    m->buf.branch = floats(m->gpu, C, d);
+    m->buf.gate_up = floats(
+        m->gpu, C, s->buf.ld_gate_up + (size_t)c->d_ffn); /* projections, then their product */
+    m->buf.row = floats(m->gpu, 1, d);
+    return m->buf.x && m->buf.normed && m->buf.qkv && m->buf.att && m->buf.branch && m->buf.gate_up
+                   && m->buf.row && !device_session_hold_logits(s, 1)
                ? KVF_OK
                : KVF_E_NOMEM;
 }
@@ -30,50 +30,52 @@ static int alloc_buffers(struct session *s, struct device_session *m)
 int device_session_hold_logits(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
-    if (T <= m->n_logits)
+    if (T <= m->buf.n_logits)
         return KVF_OK;
-    gpu_free(m->gpu, m->logits);
-    m->logits = floats(m->gpu, (size_t)T, s->ld_vocab);
-    m->n_logits = m->logits ? T : 0;
-    return m->logits ? KVF_OK : KVF_E_NOMEM;
+    gpu_free(m->gpu, m->buf.logits);
+    m->buf.logits = floats(m->gpu, (size_t)T, s->buf.ld_logits);
+    m->buf.n_logits = m->buf.logits ? T : 0;
+    return m->buf.logits ? KVF_OK : KVF_E_NOMEM;
 }
 
 int device_session_hold_normed(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
-    if (T <= m->n_kept)
+    if (T <= m->buf.n_kept)
         return KVF_OK;
-    gpu_free(m->gpu, m->kept);
-    m->ld_kept = (size_t)T * (size_t)s->e->config.d_model;
-    m->kept = floats(m->gpu, (size_t)s->e->config.n_layers, m->ld_kept);
-    m->n_kept = m->kept ? T : 0;
-    return m->kept ? KVF_OK : KVF_E_NOMEM;
+    gpu_free(m->gpu, m->buf.kept);
+    m->buf.ld_kept = (size_t)T * (size_t)s->e->config.d_model;
+    m->buf.kept = floats(m->gpu, (size_t)s->e->config.n_layers, m->buf.ld_kept);
+    m->buf.n_kept = m->buf.kept ? T : 0;
+    return m->buf.kept ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int alloc_tables(struct session *s, struct device_session *m)
 {
     size_t heads = (size_t)s->cache_heads, all = heads * (size_t)s->e->config.n_layers;
     size_t blocks = (size_t)(s->chunk + QUERY_BLOCK - 1) / QUERY_BLOCK;
-    size_t ld_slot = s->ld_strip, G = (size_t)s->e->config.n_heads;
-    m->ld_table = (int)(ld_slot / PAGE_SLOTS);
-    m->page_bytes = 2 * kv_half_bytes(s->kv_type, s->e->config.head_dim);
-    m->table = gpu_pin(m->gpu, all, (size_t)m->ld_table * sizeof *m->table);
-    m->held = MEM_NEW(int32_t, all);
-    m->n = mem_alloc(blocks + 1, heads * sizeof *m->n);
-    m->until = mem_alloc(heads, ld_slot * sizeof *m->until);
-    m->d_table = gpu_alloc(m->gpu, heads * (size_t)m->ld_table, sizeof *m->d_table);
-    m->d_n = gpu_alloc(m->gpu, (blocks + 1) * heads, sizeof *m->d_n);
-    m->d_until = gpu_alloc(m->gpu, heads * ld_slot, sizeof *m->d_until);
-    m->d_page = gpu_alloc(m->gpu, heads, sizeof *m->d_page);
-    m->d_chosen = s->chosen ? gpu_alloc(m->gpu, G, s->ld_chosen) : NULL;
+    size_t ld_slot = s->attn.ld_strip, G = (size_t)s->e->config.n_heads;
+    m->pages.ld_table = (int)(ld_slot / PAGE_SLOTS);
+    m->pages.page_bytes = 2 * kv_half_bytes(s->kv_type, s->e->config.head_dim);
+    m->pages.table = gpu_pin(m->gpu, all, (size_t)m->pages.ld_table * sizeof *m->pages.table);
+    m->pages.held = MEM_NEW(int32_t, all);
+    m->layer.n = mem_alloc(blocks + 1, heads * sizeof *m->layer.n);
+    m->layer.until = mem_alloc(heads, ld_slot * sizeof *m->layer.until);
+    m->layer.d_table = gpu_alloc(m->gpu, heads * (size_t)m->pages.ld_table,
+                                 sizeof *m->layer.d_table);
+    m->layer.d_n = gpu_alloc(m->gpu, (blocks + 1) * heads, sizeof *m->layer.d_n);
+    m->layer.d_until = gpu_alloc(m->gpu, heads * ld_slot, sizeof *m->layer.d_until);
+    m->layer.d_page = gpu_alloc(m->gpu, heads, sizeof *m->layer.d_page);
+    m->layer.d_chosen = s->reading.chosen ? gpu_alloc(m->gpu, G, s->reading.ld_chosen) : NULL;
     struct gpu_attention most = {
         .cache = {.heads = s->cache_heads, .D = s->e->config.head_dim, .most = (int)ld_slot},
         .n_heads = s->e->config.n_heads};
-    m->work = gpu_alloc(m->gpu, gpu_step_work(&most), sizeof *m->work);
-    if (m->work)
-        gpu_zero(m->gpu, m->work, gpu_step_work(&most) * sizeof *m->work);
-    return m->table && m->held && m->n && m->until && m->d_table && m->d_n && m->d_until
-                   && m->d_page && m->work && (!s->chosen || m->d_chosen)
+    m->layer.work = gpu_alloc(m->gpu, gpu_step_work(&most), sizeof *m->layer.work);
+    if (m->layer.work)
+        gpu_zero(m->gpu, m->layer.work, gpu_step_work(&most) * sizeof *m->layer.work);
+    return m->pages.table && m->pages.held && m->layer.n && m->layer.until && m->layer.d_table
+                   && m->layer.d_n && m->layer.d_until && m->layer.d_page && m->layer.work
+                   && (!s->reading.chosen || m->layer.d_chosen)
                ? KVF_OK
                : KVF_E_NOMEM;
 }
@@ -83,8 +85,8 @@ static int alloc_tables(struct session *s, struct device_session *m)
 static int row_block(const struct session *s)
 {
     enum { MOST_QUERIES = 256, MOST_ROWS = 256 << 20 };
-    size_t bytes = (size_t)s->e->config.n_heads * s->ld_strip * sizeof(float);
-    int block = s->recorder ? MOST_QUERIES : QUERY_BLOCK;
+    size_t bytes = (size_t)s->e->config.n_heads * s->attn.ld_strip * sizeof(float);
+    int block = s->observers.recorder ? MOST_QUERIES : QUERY_BLOCK;
     while (block > QUERY_BLOCK && (size_t)block * bytes > MOST_ROWS)
         block /= 2;
     return block;
@@ -93,18 +95,18 @@ static int row_block(const struct session *s)
 static int alloc_rows(struct session *s, struct device_session *m)
 {
     size_t G = (size_t)s->e->config.n_heads, rows = G * QUERY_BLOCK;
-    m->row_block = row_block(s);
-    size_t there = G * (size_t)m->row_block;
-    m->d_rows = floats(m->gpu, there, s->ld_strip);
-    m->d_lse = floats(m->gpu, there, 1);
-    m->d_entropy = floats(m->gpu, there, 1);
-    m->d_seen = gpu_alloc(m->gpu, there, sizeof *m->d_seen);
-    m->rows = mem_alloc(rows, s->ld_strip * sizeof *m->rows);
-    m->lse = MEM_NEW(float, rows);
-    m->entropy = MEM_NEW(float, rows);
-    m->seen = MEM_NEW(int32_t, rows);
-    return m->d_rows && m->d_lse && m->d_entropy && m->d_seen && m->rows && m->lse && m->entropy
-                   && m->seen
+    m->rows.block = row_block(s);
+    size_t there = G * (size_t)m->rows.block;
+    m->rows.d_p = floats(m->gpu, there, s->attn.ld_strip);
+    m->rows.d_lse = floats(m->gpu, there, 1);
+    m->rows.d_entropy = floats(m->gpu, there, 1);
+    m->rows.d_seen = gpu_alloc(m->gpu, there, sizeof *m->rows.d_seen);
+    m->rows.p = mem_alloc(rows, s->attn.ld_strip * sizeof *m->rows.p);
+    m->rows.lse = MEM_NEW(float, rows);
+    m->rows.entropy = MEM_NEW(float, rows);
+    m->rows.seen = MEM_NEW(int32_t, rows);
+    return m->rows.d_p && m->rows.d_lse && m->rows.d_entropy && m->rows.d_seen && m->rows.p
+                   && m->rows.lse && m->rows.entropy && m->rows.seen
                ? KVF_OK
                : KVF_E_NOMEM;
 }
@@ -155,14 +157,16 @@ void device_session_end(struct session *s)
     device_gates_free_session(m);
     page_positions_close(m);
     device_ranks_close(m);
-    gpu_unpin(m->gpu, m->table);
+    gpu_unpin(m->gpu, m->pages.table);
     device_probes_close(s);
-    void *const device[] = {m->x,      m->normed, m->qkv,      m->att,     m->branch, m->gate_up,
-                            m->logits, m->row,    m->pool,     m->d_table, m->d_n,    m->d_until,
-                            m->d_page, m->work,   m->d_chosen, m->d_rows,  m->d_lse,  m->d_entropy,
-                            m->d_seen, m->d_pos,  m->kept};
-    void *const host[] = {m->free, m->held,    m->n,    m->until, m->rows,
-                          m->lse,  m->entropy, m->seen, m->pos};
+    void *const device[] = {m->buf.x,        m->buf.normed,     m->buf.qkv,        m->buf.att,
+                            m->buf.branch,   m->buf.gate_up,    m->buf.logits,     m->buf.row,
+                            m->pages.pool,   m->layer.d_table,  m->layer.d_n,      m->layer.d_until,
+                            m->layer.d_page, m->layer.work,     m->layer.d_chosen, m->rows.d_p,
+                            m->rows.d_lse,   m->rows.d_entropy, m->rows.d_seen,    m->layer.d_pos,
+                            m->buf.kept};
+    void *const host[] = {m->pages.free, m->pages.held,   m->layer.n,   m->layer.until, m->rows.p,
+                          m->rows.lse,   m->rows.entropy, m->rows.seen, m->layer.pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(m->gpu, device[i]);
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)

@@ -1,4 +1,4 @@
-/* weights.c - the weights of a model on a device, matrices in the form of their file. */
+/* weights.c - the weights of a model on a device. Matrices have the type of their file. */
 #include "base/mem.h"
 #include "engine/device/device.h"
 
@@ -7,7 +7,7 @@ static struct device_matrix *place_of(struct device_weights *w, int layer, enum 
     return role == T_HEAD ? &w->head : &w->layer[layer].matrix[role];
 }
 
-/* The form that a source takes there: types that the kernels do not read become f32. */
+/* Returns the matrix of a source on the device. Types that the kernels do not read become f32. */
 static struct gpu_matrix form_of(const struct pack_source *src, int K)
 {
     struct gpu_matrix m = {
@@ -80,7 +80,7 @@ static int take(void *ctx, int layer, enum tensor_role role, const struct pack_s
     return err;
 }
 
-/* *ret stays NULL where there is no such vector. */
+/* Uploads a vector. *ret stays NULL if the model has no such vector. */
 static int put_vector(struct gpu *g, const float *v, int n, float **ret)
 {
     if (!v)

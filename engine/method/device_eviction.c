@@ -1,4 +1,4 @@
-/* device_eviction.c - prepares and applies eviction rounds whose scores are on a device
+/* device_eviction.c - prepares and applies eviction rounds with scores on a device
  * (device_eviction.h). */
 #include "engine/method/device_eviction.h"
 
@@ -9,7 +9,7 @@
 #include "engine/method/parts.h"
 #include "engine/method/peaks.h"
 
-enum { HEADS_AHEAD = 8 }; /* of the one that is looked at: their positions are on their way */
+enum { HEADS_AHEAD = 8 }; /* number of heads with prefetched positions */
 
 bool device_eviction_supported(const struct method_state *s)
 {
@@ -51,7 +51,7 @@ static void count_candidates(const struct round *r)
     }
 }
 
-/* Every head is a pool of its own. */
+/* Fills the round if every head is a pool. */
 static void ask_heads(const struct round *r, struct device_eviction *out)
 {
     struct method_state *s = r->s;
@@ -65,7 +65,8 @@ static void ask_heads(const struct round *r, struct device_eviction *out)
     }
 }
 
-/* Pools share their places; each head keeps its best `floor`. */
+/* Fills the round if the heads of a pool share a budget. Each head keeps its best choose_floor()
+ * entries. */
 static void ask_pools(const struct round *r, struct device_eviction *out)
 {
     struct method_state *s = r->s;

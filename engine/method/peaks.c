@@ -7,14 +7,14 @@
 #include "engine/method/parts.h"
 #include "engine/method/window.h"
 
-/* What is remembered of one head, and the rows of its window. */
+/* The list of one head, and the rows of its window. */
 struct view {
     const struct score_input *in;
     struct peaks *x;
     double *sum;
     float *scale, *column;
     int g0, n_group, ring, newest, taken,
-        rows; /* newest: its place in the ring; rows: in the window */
+        rows; /* newest: index of the newest row in the ring; rows: rows in the window */
 };
 
 static struct view view_of(const struct score_input *in)
@@ -35,7 +35,7 @@ static struct view view_of(const struct score_input *in)
     return v;
 }
 
-/* The place of a query head's row of some age. */
+/* Returns the index of a query head's row with an age in rows; 0 is the newest. */
 static size_t place(const struct view *v, int g, int age)
 {
     int row = v->newest - age;
@@ -52,7 +52,8 @@ static void set_sum(const struct view *v, size_t at, const struct window_pair *p
     v->sum[2 * at] = v->sum[2 * at + 1] = window_candidates_sum(v->in, p);
 }
 
-/* A candidate takes the place c, or none (-1); to the sums of rows of age `from` on it is new. */
+/* Stores a candidate at place c of the list; -1: it is not listed. Adds its weights to the sums of
+ * rows of age `from` and older. */
 static void enter(const struct view *v, int c, int slot, int from)
 {
     int32_t pos = v->in->view.pos[slot];
@@ -92,8 +93,8 @@ static int free_place(const struct peaks *x)
     return c < PEAKS ? c : -1;
 }
 
-/* The weights of who is listed in rows of ages 0 .. n-1; new: rows that have come, whose sums are
- * not known. */
+/* Stores the weights of the listed candidates in rows of ages 0 .. n-1. new: also computes the sums
+ * of these rows. */
 static void take_rows(const struct view *v, int n, bool new)
 {
     const struct peaks *x = v->x;
@@ -109,8 +110,8 @@ static void take_rows(const struct view *v, int n, bool new)
         }
 }
 
-/* Takes the candidates and rows that have come; end: candidates end there in order of time.  False:
- * not all of them have a place. */
+/* Adds the new candidates and rows. end: number of entries in time order before the end of the
+ * candidates. Returns false if the list has no place for some candidate. */
 static bool bring_up(const struct view *v, int end)
 {
     const struct score_input *in = v->in;
@@ -126,7 +127,8 @@ static bool bring_up(const struct view *v, int end)
     return all;
 }
 
-/* The scale of a row, which its sum fixes but where it lies at the edge of two. */
+/* Returns the scale of a row. It follows from the running sum, unless the sum's error bound permits
+ * two values. Then the sum is computed again. */
 static float scale_of(const struct view *v, int g, int age, size_t at)
 {
     double err = 1e-12 * v->sum[2 * at + 1];
@@ -147,7 +149,7 @@ static void set_scales(const struct view *v)
         }
 }
 
-/* Ages first .. end-1 of the heads' rows. */
+/* Returns the rows of ages first .. end-1. */
 static struct window_shares shares_of(const struct view *v, int first, int end)
 {
     return (struct window_shares){.scale = v->scale,
@@ -159,7 +161,7 @@ static struct window_shares shares_of(const struct view *v, int first, int end)
                                   .max = method_params_of(v->in->m)->group == GROUP_MAX};
 }
 
-/* The scores of who is listed, as window_reduce makes them. */
+/* Computes the scores of the listed candidates, with the bits of window_reduce. */
 static void score_listed(const struct view *v, float *out)
 {
     const struct peaks_state *p = v->in->m->peaks;
@@ -175,14 +177,14 @@ static void score_listed(const struct view *v, float *out)
         out[c] *= last;
 }
 
-/* Rows of the list's making that are in the window `steps` queries later. */
+/* Returns the number of current rows that are still in the window after `steps` queries. */
 static int lasting(const struct view *v, int steps)
 {
     int most = method_params_of(v->in->m)->window - steps, rows = v->rows;
     return rows < most ? rows : most;
 }
 
-/* What no score of who is not listed lies below. */
+/* Returns a lower bound of the scores of unlisted candidates. */
 static float floor_now(const struct view *v)
 {
     int since = v->taken - v->x->made, stride = (since + PEAKS_STRIDE - 1) / PEAKS_STRIDE;
@@ -195,11 +197,10 @@ static float floor_now(const struct view *v)
                 least = s[0] / s[1];
         }
     least = least < INFINITY ? least : 1;
-    return v->x->floor[stride] * least * (1 - 1e-5f) - 1e-37f; /* what rounding may do */
+    return v->x->floor[stride] * least * (1 - 1e-5f) - 1e-37f; /* bound of the rounding errors */
 }
 
-/* most = the scores by rows of ages first .. end-1 and those that `most` has already, but for the
- * last scale; by slot. */
+/* Raises most[slot] to the score by rows of ages first .. end-1, without the last scale. */
 static void add_rows(const struct view *v, int first, int end, float *most)
 {
     const struct evidence *e = &v->in->m->evidence;
@@ -218,7 +219,7 @@ static void add_rows(const struct view *v, int first, int end, float *most)
     method_kernels(v->in->m)->most_shares(most, &x, v->in->view.pos, v->in->view.n);
 }
 
-/* The least of candidates that are not listed. */
+/* Returns the minimum score of the unlisted candidates. */
 static float least_of(const struct view *v, float *score, int first, int end)
 {
     float least = INFINITY;
@@ -232,8 +233,8 @@ static float least_of(const struct view *v, float *score, int first, int end)
     return least;
 }
 
-/* Lists anew, the sums being known: those whose score may be least at the end.  scratch:
- * 2 + PEAKS_STRIDES rows by slot.  Returns the scores. */
+/* Rebuilds the list from known sums, with the candidates that can have the lowest scores after
+ * PEAKS_STEPS steps. scratch: 2 + PEAKS_STRIDES rows by slot. Returns the scores. */
 static float *make(const struct round *r, const struct view *v, float *scratch)
 {
     const struct score_input *in = v->in;
@@ -266,7 +267,7 @@ static float *make(const struct round *r, const struct view *v, float *scratch)
     return most;
 }
 
-/* Those below the floor, the k worst, in order. */
+/* Lists the k worst candidates with scores below the floor, in order. Returns their number. */
 static int look(const struct view *v, int k, int at, struct candidate *list)
 {
     float score[PEAKS], floor = floor_now(v);
@@ -280,7 +281,7 @@ static int look(const struct view *v, int k, int at, struct candidate *list)
     return m;
 }
 
-/* The weights of a slot in all rows, lines apart that no cache holds. */
+/* Prefetches the weights of a slot in all rows, which are in separate cache lines. */
 static void ask_for_slot(const struct evidence *e, size_t head, int slot)
 {
     size_t per = (size_t)(e->shape.n_heads / e->shape.n_kv_heads), n = per * (size_t)e->ring;
@@ -332,7 +333,8 @@ static void forget(struct peaks *x)
     x->known = -1;
 }
 
-/* An entry that leaves and is not listed was no candidate, or cannot be told from one. */
+/* Removes an evicted entry. If it is not listed, it could be an unlisted candidate, so the list is
+ * discarded. */
 static void leave_slot(struct method_state *s, int head, int slot)
 {
     struct score_input in = {
@@ -367,7 +369,8 @@ void peaks_keep(struct method_state *s, int head, const unsigned char *keep, int
     int k = x && x->known >= 0 ? cache_list_gone(keep, n, PEAKS_CUTS, gone) : 0;
     if (k < 0)
         forget(x);
-    for (int i = k - 1; i >= 0 && x->known >= 0; i--) { /* the last one first: others keep theirs */
+    for (int i = k - 1; i >= 0 && x->known >= 0;
+         i--) { /* from the last slot, so that earlier slots stay valid */
         leave_slot(s, head, gone[i]);
         for (int c = 0; c < PEAKS; c++)
             x->slot[c] -= x->slot[c] > gone[i];

@@ -1,15 +1,14 @@
-/* score_expected.c - attention that future queries are expected to give (expected
- * attention, Devoto et al. 2025): unrotated queries are taken as Gaussian, turned by
- * the mean rotation of the next positions,
- *     z_j = (R mu) . k_j / sqrt(D) + k_j^T (R Sigma R^T) k_j / (2 D),
- *     S_j = (mean_g softmax_j z_j + epsilon) |v_j|,
- * with the scale of the model's attention in place of 1 / sqrt(D) where it has its own. */
+/* score_expected.c - the attention that future queries are expected to give (expected attention,
+ * Devoto et al. 2025). Unrotated queries are modelled as Gaussian and rotated by the mean rotation
+ * of the next positions, z_j = (R mu) . k_j / sqrt(D) + k_j^T (R Sigma R^T) k_j / (2 D), S_j =
+ * (mean_g softmax_j z_j + epsilon) |v_j|, with the model's own attention scale instead of 1 /
+ * sqrt(D) if it has one. */
 #include <math.h>
 
 #include "engine/method/device_eviction.h"
 #include "engine/method/parts.h"
 
-enum { MAX_DIM = 1024, ROWS = 8 /* whose sums are made side by side */ };
+enum { MAX_DIM = 1024, ROWS = 8 /* rows that are summed in parallel */ };
 
 /* Mean cosine and sine of the rotations at positions t .. t + horizon - 1. */
 static void mean_rotation(const struct method_state *m, enum model_rope kind, int32_t t, int pair,
@@ -37,7 +36,7 @@ int expected_turns(const struct method_state *m, int layer, int32_t t, double *t
     return pairs;
 }
 
-/* mu [D] and the transpose of Sigma [D][D] of a query head, turned. */
+/* Computes mu [D] and the transpose of Sigma [D][D] of a query head, after the rotation. */
 static void expected_queries(const struct score_input *in, int g, const double *turns, int pairs,
                              double *mu, double *cov)
 {
@@ -66,7 +65,7 @@ double expected_scale(const struct method_state *m)
     return scale == 1.0f / sqrtf(D) ? 1 : (double)scale * sqrt((double)D);
 }
 
-/* Rows i .. i + n of Sigma times the key: each sum goes over the channels in their order. */
+/* Multiplies rows i .. i + n - 1 of Sigma by the key. Each sum is in the order of the channels. */
 static void rows_by_key(const double *cov, const float *key, size_t D, size_t i, size_t n,
                         double *out)
 {
@@ -95,7 +94,7 @@ static float logit(const double *mu, const double *cov, const float *key, size_t
     return formula_expected_logit(scale, dot, square, (int)D);
 }
 
-/* out += softmax of the expected logits over entries behind the sinks. */
+/* out += softmax of the expected logits over the entries after the sinks. */
 static void add_head(const struct score_input *in, int g, const double *turns, int pairs,
                      float *out, float *z, double *moments)
 {

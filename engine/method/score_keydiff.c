@@ -1,10 +1,10 @@
 /* score_keydiff.c - keys that differ from the rest (KeyDiff, Park et al. 2025):
  * score_j = -cos(k_j, a), anchor a = mean of k / |k| over the head's entries
- * (keys after RoPE, as stored).  The length of a does not matter for the order,
- * but it is divided out so that scores are comparable.
+ * (keys after RoPE, as stored). The length of a does not change the order. It is divided out, so
+ * that scores of different heads are comparable.
  *
- * The sum of the unit keys follows the entries as they come and go, exactly
- * (evidence.c); the products with the keys are those of the attention. */
+ * evidence.c keeps the exact sum of the unit keys while entries are added and removed. The dot
+ * products use the attention kernel. */
 #include <math.h>
 
 #include "engine/method/evidence.h"
@@ -12,7 +12,7 @@
 
 enum { MAX_DIM = 1024 };
 
-/* The keys behind those of a page, which are read next: of the head that comes next the first. */
+/* Returns the keys to prefetch: those of the next page, or the first keys of the next head. */
 static const void *keys_behind(const struct score_input *in, int page)
 {
     const struct method_shape *shape = method_shape_of(in->m);

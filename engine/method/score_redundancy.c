@@ -1,12 +1,12 @@
 /* score_redundancy.c - importance against redundancy of keys (R-KV, Cai et al.
- * 2025; G-KV, 2025): lambda I - (1 - lambda) R.  R = softmax(r), r_j = mean over
- * entries i of the cosine of keys i and j, where every i forgives its newest
- * neighbour of cosine over 1/2.  Normalised rows divide I and R by their maximum.
- * With a history the importance is the global score (history.h), pooled.
+ * 2025; G-KV, 2025): lambda I - (1 - lambda) R. R = softmax(r), and r_j is the mean over entries i
+ * of the cosine of keys i and j. Each i omits its newest neighbour with a cosine over 1/2. Presets
+ * with `normalise` divide I and R by their maximum. With a history, I is the pooled global score
+ * (history.h).
  *
- * slots=score is the published code of R-KV: what a cut keeps stands in the order of its scores,
- * what came later behind it.  "Newest" is then the last in that order, neighbours of pooling are
- * neighbours there, and an entry without a similar neighbour forgives the first. */
+ * slots=score is the published code of R-KV. There, kept entries are in the order of their scores,
+ * followed by later entries. "Newest" then means last in this order, pooling uses neighbours in
+ * this order, and an entry without a similar neighbour omits the first entry. */
 #include <math.h>
 #include <string.h>
 
@@ -17,9 +17,9 @@
 
 enum { ROWS = 16 };
 
-/* The search for the newest similar neighbour of each entry: n^2 cosines at worst.
- * Columns come in pages of 64 entries, the newest first; a row leaves the search when
- * it has found its neighbour.  Entries are numbered in the order of slots. */
+/* The search for the newest similar neighbour of each entry, with up to n^2 cosines. It runs over
+ * columns in pages of PAGE_SLOTS entries, from the newest. A row ends its search when it has found
+ * its neighbour. Indices of entries refer to `order`. */
 struct search {
     const struct score_input *in;
     int n, D;
@@ -28,14 +28,14 @@ struct search {
     float *page;          /* [D][PAGE_SLOTS] keys of the columns */
     float *cosine;        /* [ROWS][PAGE_SLOTS] */
     float *rows;          /* [ROWS][D] */
-    double *sum;          /* [D] of all keys */
-    double *less;         /* [n] what is forgiven in a column */
+    double *sum;          /* [D] sum of all keys */
+    double *less;         /* [n] sum of the omitted cosines of a column */
     float *r;             /* [n] by slot */
     int *open;            /* [n] rows without a neighbour yet */
 };
 
-/* Slots in the order that the last cut left: sinks, candidates by falling score, what had none in
- * order of time.  room: [n] and [n] candidates. */
+/* Returns the slots in the order of the last cut: sinks, candidates by falling score, and entries
+ * without a score in time order. room: space for n slots and n candidates. */
 static const int32_t *order_by_score(const struct score_input *in, float *room)
 {
     const float *past = evidence_history(in->m, in->layer, in->head);
@@ -90,7 +90,7 @@ static void gather_page(const struct search *s, int first)
     }
 }
 
-/* The newest column that is similar to the row, or -1; own: the row's own column. */
+/* Returns the newest column that is similar to the row, or -1. own: the row's own column. */
 static int newest_similar(float *cosine, int own)
 {
     int any = 0, c = PAGE_SLOTS - 1;
@@ -103,8 +103,8 @@ static int newest_similar(float *cosine, int own)
     return any ? c : -1;
 }
 
-/* Rows open[0..m) against the page that starts at column `first`; those that stay open
- * go to `to`, which may be open.  Returns how many. */
+/* Searches the page from column `first` on for rows open[0..m). Stores the rows without a neighbour
+ * in `to`, which can be `open`. Returns their number. */
 static int search_rows(const struct search *s, const int *open, int m, int first, int *to)
 {
     const struct kernels *k = method_kernels(s->in->m);
@@ -146,8 +146,8 @@ static void forgive(const struct search *s)
     }
 }
 
-/* The sum of u_i . u_j over all i is u_j times the sum of all keys: pairs are needed for
- * what is forgiven only. */
+/* Computes r. The sum of u_i . u_j over all i is u_j times the sum of all keys, so single pairs are
+ * needed only for omitted neighbours. */
 static void redundancy(const struct search *s)
 {
     forgive(s);
@@ -178,7 +178,7 @@ static void softmax(float *r, const int32_t *order, int n)
         r[i] = (float)(exp((double)r[i] - max) / sum);
 }
 
-/* Pools the m candidates from `first` on where they stand.  scratch: 2 * n floats. */
+/* Pools the m candidates from `first` on, in the order of `order`. scratch: 2 * n floats. */
 static void pool(const struct search *s, int first, int m, float *v, float *scratch)
 {
     const struct method_params *p = method_params_of(s->in->m);
@@ -190,7 +190,7 @@ static void pool(const struct search *s, int first, int m, float *v, float *scra
         v[s->order[first + i]] = scratch[i];
 }
 
-/* The scores of this cut: by them stands what stays. */
+/* Stores the scores of this cut, which define the order of the kept entries. */
 static void remember(const struct search *s, int first, int m, const float *score)
 {
     float *past = evidence_history(s->in->m, s->in->layer, s->in->head);

@@ -1,14 +1,13 @@
-/* shortlist.c - where few entries are cut, as before every token, the few worst of each
- * head are found in one pass over its scores; no list of all candidates is made.  Heads
- * that share places are merged, worst first. */
+/* shortlist.c - lists the worst candidates of each head in one pass over its scores, for decisions
+ * that evict few entries. Heads that share a budget are merged, with the worst candidates first. */
 #include <math.h>
 
 #include "engine/method/state.h"
 
 enum {
-    LONG = 64,    /* longest list that is found without looking at positions */
-    PER_HEAD = 7, /* cuts that a head of a pool is prepared for at first */
-    FEW = 8,      /* the part of all entries that are marked at most: 1 / FEW */
+    LONG = 64,    /* maximum length of a list that is found without reading positions */
+    PER_HEAD = 7, /* initial number of listed evictions of a head in a pool */
+    FEW = 8,      /* at most 1 / FEW of all entries are marked */
 };
 
 int shortlist_length(const struct round *r, int pool, int heads)
@@ -36,8 +35,8 @@ struct score_input shortlist_input(const struct round *r, int at)
         recent_from(r), r->t,     r->incoming};
 }
 
-/* Scores by slot; those of entries at positions from .. to-1 count.  pos NULL: those of all
- * others are out of reach.  order, unless NULL: the slots of these scores, which all count. */
+/* Scores by slot, of candidates at positions from .. to-1. pos NULL: the scores of all other
+ * entries are infinite. order, unless NULL: the slots of the scores; all are candidates. */
 struct pick {
     float *score;
     const int32_t *pos, *order;
@@ -45,9 +44,9 @@ struct pick {
     int32_t from, to;
 };
 
-/* The first in order of time whose position is at least p.  Positions are whole and rise:
- * seen from the oldest or from the newest it is no farther off than p is, and just there
- * when none in between has left. */
+/* Returns the index, in time order, of the first entry at position p or later. Positions are rising
+ * integers, so its distance from the oldest or the newest entry is at most that of the positions.
+ * The distances are equal if no entry between them was evicted. */
 static int first_from(const struct cache_head *view, int32_t p, bool front)
 {
     int lo = 0, hi = view->n;
@@ -71,7 +70,8 @@ static int first_from(const struct cache_head *view, int32_t p, bool front)
     return lo;
 }
 
-/* Marks what is protected, so that no position needs to be looked at, if it is little. */
+/* Sets the scores of protected entries to infinity, so that positions need not be read. Returns
+ * false if they are too many. */
 static bool mark(const struct cache_head *view, float *score, int first, int end)
 {
     if ((view->n - (end - first)) * FEW > view->n)
@@ -83,7 +83,7 @@ static bool mark(const struct cache_head *view, float *score, int first, int end
     return true;
 }
 
-/* Scores are positions: the worst come first in order of time. */
+/* Lists the k oldest candidates, for scores that rise with the position. */
 static int take_oldest(const struct cache_head *view, int first, int end, int k, int at,
                        struct candidate *list)
 {
@@ -96,8 +96,8 @@ static int take_oldest(const struct cache_head *view, int first, int end, int k,
     return n;
 }
 
-/* The k-th least score: what is above it cannot be among the k worst.  Positions, which
- * may be far off in memory, are not looked at; -inf: NaN is the least. */
+/* Returns the k-th lowest score; candidates above it are not among the k worst. Does not read
+ * positions, which can be far away in memory. NaN counts as -inf. */
 static float kth_least(const struct method_state *s, const struct pick *t, int k)
 {
     float least[LONG], bar = INFINITY;
@@ -189,21 +189,22 @@ void shortlist_fill_ranks(const struct round *r, int at, int k, float *score)
     s->n_listed[at] = take_worst(s, &view, &t, k, at);
 }
 
-/* The next entry that a head would lose; NULL: it loses no more. */
+/* Returns the next entry that a head would lose. Returns NULL if it can lose no more. */
 static const struct candidate *next(const struct round *r, int at, int64_t even, float *scratch)
 {
     struct method_state *s = r->s;
     int n = s->n_candidates[at], cut = s->n_cut[at];
     if (cut >= n - (n < even ? n : even))
         return NULL;
-    if (cut + 1 >= s->n_listed[at] && s->n_listed[at] < n) { /* the one behind it is needed too */
+    if (cut + 1 >= s->n_listed[at]
+        && s->n_listed[at] < n) { /* the candidate after it is needed too */
         const struct score_input in = shortlist_input(r, at);
         float *score = s->value + (size_t)at * (size_t)s->cap;
         int k = 4 * (cut + 2) < n ? 4 * (cut + 2) : n;
         if (shortlist_by_ranks(s)) {
             shortlist_fill_ranks(r, at, k, score);
         } else {
-            if (s->lows) /* else they are known: one that remembers is worked out but once */
+            if (s->lows) /* else the scores are known; a history is updated only once */
                 s->method->score->eval(&in, score, scratch);
             shortlist_fill(r, at, k, score);
         }
@@ -211,7 +212,7 @@ static const struct candidate *next(const struct round *r, int at, int64_t even,
     return s->candidate + (size_t)at * (size_t)s->cap + cut;
 }
 
-/* Whether head x goes before head y in the heap: its next entry is worse. */
+/* Returns true if head x is before head y in the heap: its next entry is worse. */
 static bool before(const struct method_state *s, int x, int y)
 {
     size_t cap = (size_t)s->cap;

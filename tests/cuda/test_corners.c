@@ -250,10 +250,11 @@ static void expect_likelihoods(struct session *s, const float *w, const float *x
         for (int i = 0; i < VOCAB; i += GPU_SEGMENT) {
             double want = log_sum_exp_ref(row + i,
                                           VOCAB - i < GPU_SEGMENT ? VOCAB - i : GPU_SEGMENT);
-            float got = s->seg_lse[i / GPU_SEGMENT * s->chunk + t];
+            float got = s->nll.lse[i / GPU_SEGMENT * s->chunk + t];
             cr_expect(epsilon_eq(dbl, (double)got, want, 1e-4), "row %d, word %d", t, i);
         }
-        cr_expect(epsilon_eq(dbl, (double)s->target_logit[t], (double)row[ids[t]], 1e-4), "%d", t);
+        cr_expect(epsilon_eq(dbl, (double)s->nll.target_logit[t], (double)row[ids[t]], 1e-4), "%d",
+                  t);
     }
     mem_free(row);
 }
