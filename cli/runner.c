@@ -195,6 +195,8 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
     int n;
     if (!prompt_is_forced(r)) {
         int err = prompt_open(&r->prompt, r->engine, d);
+        if (!err && r->prompt.apart)
+            err = question_split(&r->prompt, r->engine, d);
         if (!err && r->prompt.note && !r->noted)
             fprintf(stderr, "note: %s\n", r->prompt.note);
         return err;

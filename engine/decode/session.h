@@ -32,9 +32,9 @@ struct session_options {
                 (method_outlives) */
     int chunk; /* tokens of a prefill chunk; 0 = the backend's default; execution only */
     struct recorder *recorder; /* borrowed; NULL: no recording */
-    const int *turn_end;       /* [n_turns] for cut=turn: the number of tokens at which turns of the
-                                  prompt       end, increasing; borrowed while prompts run; the end of the
-                                  prompt is       always such an end */
+    /* [n_turns] for cut=turn: the numbers of tokens, increasing, at which turns of the prompt end;
+     * borrowed while prompts run. The end of the prompt is always such an end. */
+    const int *turn_end;
     int n_turns;
     bool as_twin; /* entries outside a layer's window stay in the cache, unseen: slots are positions
                      in a full cache */

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/text_kind.h"
 #include "base/files.h"
-#include "engine/experiment/question.h"
 
 bool prompt_named(const struct prompt *p)
 {
@@ -185,7 +184,7 @@ int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, 
     return KVF_OK;
 }
 
-static int open_whole(struct prompt *p, const struct engine *e, struct kvf_diag *d)
+int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
 {
     if (p->ids_file)
         return prompt_read_ids(p->ids_file, e->config.vocab, &p->ids, &p->n_ids, d);
@@ -200,12 +199,6 @@ static int open_whole(struct prompt *p, const struct engine *e, struct kvf_diag 
     return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len,
                             TOKENIZER_MARKS | (p->chat_text.span ? 0 : TOKENIZER_BOS), &p->ids,
                             &p->n_ids, d);
-}
-
-int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
-{
-    int err = open_whole(p, e, d);
-    return err || !p->apart ? err : question_split(p, e, d);
 }
 
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,

@@ -27,7 +27,7 @@ struct prompt {
     /* question about `given` or `file`, which follows it after an empty line, with raw at once;
      * NULL if not given */
     const char *ask;
-    bool apart;          /* prompt_open() moves the question from ids to `question` (question.h) */
+    bool apart;          /* the question is fed after the context (question_split) */
     int64_t question_at; /* first token of the question; 0 if the text says it */
     const char
         *spans_file; /* file of spans (spans.h), whose span "question" is the question; NULL */
