@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 class Scores:
     """model: a GGUF file or a folder (None: the default one); method, budget and further options are those of `kvfate generate`, with
-    _ for -: gates="file", kv_type="f32", threads=4, exact=True."""
+    _ for -: gates="file", kv_type="f32", threads=4, exact=True.  budget="25%" is a fraction of each prompt."""
 
     def __init__(self, model=None, method="full", budget=None, **options):
         self._words = program.words_of({"model": model, "method": method, "budget": budget, **options})

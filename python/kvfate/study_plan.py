@@ -4,6 +4,7 @@ import os
 import re
 from typing import NamedTuple, Optional
 
+from .budgets import percent
 from .commands import Usage
 from .errors import Error, regular
 from .scorers import LENGTHS
@@ -23,7 +24,6 @@ TEXTS = {
 }
 FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings")  # keys that name a file or a folder
 QUESTIONS = ("known", "unknown")  # whether methods see the question of a needle before they cut the cache
-PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{0,6}))?%")
 SHARED = ("documents", "needles")  # their rows share the prompts
 FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
@@ -70,21 +70,6 @@ class Text(NamedTuple):
         if self.kind == "claims":
             return self.values["tokens"] // 2
         return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
-
-
-def percent(text):
-    """A fraction such as "25%" as the program writes it; None if it is no fraction above 0 % and at most 100 %."""
-    found = PERCENT.fullmatch(text)
-    if not found:
-        return None
-    whole, places = int(found[1]), (found[2] or "").rstrip("0")
-    part = whole * 10**6 + int(places.ljust(6, "0"))
-    return "%d%s%%" % (whole, "." + places if places else "") if 0 < part <= 10**8 else None
-
-
-def entries(budget, tokens):
-    """The entries of a budget for a prompt of so many tokens."""
-    return max(1, int(float(budget[:-1]) * tokens / 100)) if isinstance(budget, str) else budget
 
 
 class Job(NamedTuple):

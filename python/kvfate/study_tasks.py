@@ -11,9 +11,9 @@ import subprocess
 import sys
 
 from . import files, program, scorers
+from .budgets import percent
 from .errors import Error, regular
 from .study_cost import file_of
-from .study_plan import percent
 
 MARK = b', "checksum": "'
 MOST_BYTES, MOST_CHOICES = 1 << 28, 26
