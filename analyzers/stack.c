@@ -125,7 +125,7 @@ static void put_metadata(struct table *out, const struct parts *p)
 static int stack(const struct parts *p, const struct analyzer_args *args, struct table **ret_table,
                  struct kvf_diag *d)
 {
-    const struct teller watch = {args->watch, args->watch_ctx};
+    const struct progress_callback watch = {args->watch, args->watch_ctx};
     const char *label[STACK_MOST];
     struct table *out = NULL;
     for (int i = 0; i < p->n; i++)

@@ -206,7 +206,7 @@ void par_wait(atomic_int *done, int many)
 struct watched {
     par_fn fn;
     void *ctx;
-    const struct teller *teller;
+    const struct progress_callback *progress;
     int n_tasks;
     atomic_int done;
     atomic_flag telling;
@@ -219,13 +219,14 @@ static void watched_task(void *ctx, int task, int thread)
     atomic_fetch_add(&w->done, 1);
     if (atomic_flag_test_and_set_explicit(&w->telling, memory_order_acquire))
         return; /* another thread reports */
-    teller_tell(w->teller, atomic_load(&w->done), w->n_tasks);
+    progress_report(w->progress, atomic_load(&w->done), w->n_tasks);
     atomic_flag_clear_explicit(&w->telling, memory_order_release);
 }
 
-void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx, const struct teller *w)
+void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx,
+                     const struct progress_callback *w)
 {
     struct watched all = {
-        .fn = fn, .ctx = ctx, .teller = w, .n_tasks = n_tasks, .telling = ATOMIC_FLAG_INIT};
+        .fn = fn, .ctx = ctx, .progress = w, .n_tasks = n_tasks, .telling = ATOMIC_FLAG_INIT};
     par_run(p, n_tasks, watched_task, &all);
 }

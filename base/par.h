@@ -12,7 +12,7 @@
 
 #include <kvf/err.h>
 
-#include "base/teller.h"
+#include "base/progress_callback.h"
 
 struct par;
 
@@ -38,6 +38,7 @@ void par_rouse(struct par *p);
 void par_wait(atomic_int *done, int many);
 
 /* The same; w is called with the number of tasks done, now and then, by one thread at a time. */
-void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx, const struct teller *w);
+void par_run_watched(struct par *p, int n_tasks, par_fn fn, void *ctx,
+                     const struct progress_callback *w);
 
 #endif

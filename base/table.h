@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/teller.h"
+#include "base/progress_callback.h"
 
 struct table;
 

@@ -30,7 +30,7 @@ enum table_format table_format_of(const char *path)
 }
 
 struct sink {
-    const struct teller *watch;
+    const struct progress_callback *watch;
     struct replace *file; /* keeps the first failure to write */
     struct buf b;
     bool bad;          /* memory was out */
@@ -231,7 +231,7 @@ static void write_lines(const struct table *t, enum table_format f, struct sink 
             buf_char(&s->b, '\n');
             flush(s, FLUSH_BYTES);
         }
-        teller_tell(s->watch, r0 + n, table_rows(t));
+        progress_report(s->watch, r0 + n, table_rows(t));
     }
     for (int c = 0; c < n_cols; c++)
         s->bad |= lane_close(&lane[c]) != KVF_OK;
@@ -260,7 +260,7 @@ static void json_values(const struct table *t, int c, struct sink *s)
             lane_put(lane, i, &s->b);
             flush(s, FLUSH_BYTES);
         }
-        teller_tell(s->watch, c * table_rows(t) + r0 + n, table_cols(t) * table_rows(t));
+        progress_report(s->watch, c * table_rows(t) + r0 + n, table_cols(t) * table_rows(t));
     }
     s->bad |= lane_close(lane) != KVF_OK;
     mem_free(lane);
@@ -317,7 +317,7 @@ static int put_line(struct sink *s, struct seal *seal)
 }
 
 /* seal: of a file, or of a CSV and its sidecar, which ends it; NULL: none is made. */
-static int write_text(const struct table *t, enum table_format f, const struct teller *w,
+static int write_text(const struct table *t, enum table_format f, const struct progress_callback *w,
                       struct replace *out, struct seal *seal)
 {
     struct sink s = {.watch = w, .file = out, .seal = seal};
@@ -371,7 +371,7 @@ static int end_sidecar(struct sidecar *s, struct seal *seal, struct kvf_diag *d)
     return replace_finish(&s->file, d);
 }
 
-static int write_npz(const struct table *t, const struct teller *w, struct replace *out,
+static int write_npz(const struct table *t, const struct progress_callback *w, struct replace *out,
                      struct kvf_diag *d)
 {
     struct buf b = {0};
@@ -394,7 +394,7 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
 }
 
 /* Writes to an open file, and begins the sidecar of a CSV. */
-static int write_open(const struct table *t, enum table_format f, const struct teller *w,
+static int write_open(const struct table *t, enum table_format f, const struct progress_callback *w,
                       struct replace *r, struct sidecar *about, struct kvf_diag *d)
 {
     struct seal seal = {.n = 0};
@@ -411,7 +411,7 @@ static int write_open(const struct table *t, enum table_format f, const struct t
 }
 
 int table_write_watched(const struct table *t, enum table_format f, const char *path,
-                        const struct teller *w, struct kvf_diag *d)
+                        const struct progress_callback *w, struct kvf_diag *d)
 {
     bool out = strcmp(path, "-") == 0 && f != TABLE_NPZ;
     struct replace r;

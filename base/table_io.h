@@ -40,6 +40,6 @@ int table_write(const struct table *t, enum table_format f, const char *path, st
 /* The same, and w is called with the number of rows written, counted for each column if columns
  * follow each other. */
 int table_write_watched(const struct table *t, enum table_format f, const char *path,
-                        const struct teller *w, struct kvf_diag *d);
+                        const struct progress_callback *w, struct kvf_diag *d);
 
 #endif

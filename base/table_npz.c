@@ -20,7 +20,7 @@ static const uint64_t ZIP64 = UINT32_MAX;
 /* Where minizip writes.  minizip never gets an error, because it then loses memory: the first one
  * is kept in the output. */
 struct file {
-    const struct teller *watch;
+    const struct progress_callback *watch;
     struct replace *to;
     struct buf ready; /* bytes that are not yet given to `to` */
     uint64_t at;
@@ -272,8 +272,8 @@ static int put_rows(zipFile z, struct npy *x, const struct file *out)
             make_numbers(x, n);
         err = put(z, &x->ready);
         x->row += n;
-        teller_tell(out->watch, x->col * table_rows(x->t) + x->row,
-                    table_cols(x->t) * table_rows(x->t));
+        progress_report(out->watch, x->col * table_rows(x->t) + x->row,
+                        table_cols(x->t) * table_rows(x->t));
     }
     return err;
 }
@@ -321,7 +321,7 @@ static int write_archive(const struct table *t, const char *comment, struct file
     return err;
 }
 
-int table_npz_write(const struct table *t, const char *comment, const struct teller *w,
+int table_npz_write(const struct table *t, const char *comment, const struct progress_callback *w,
                     struct replace *to, struct kvf_diag *d)
 {
     if (table_cols(t) > MOST_COLS)

@@ -10,7 +10,7 @@ enum { NPZ_MOST_COMMENT = 65535 }; /* bytes of the comment of an archive */
 /* Writes to an opened file; comment: of the archive, at most NPZ_MOST_COMMENT bytes.  The file
  * keeps a failure to write for replace_finish.  KVF_OK, KVF_E_NOMEM or, with a sentence,
  * KVF_E_LIMIT.  Arrays are made while they are packed, some rows at a time. */
-int table_npz_write(const struct table *t, const char *comment, const struct teller *w,
+int table_npz_write(const struct table *t, const char *comment, const struct progress_callback *w,
                     struct replace *to, struct kvf_diag *d);
 
 #endif

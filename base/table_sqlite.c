@@ -44,7 +44,7 @@ struct database {
     const char *name; /* of the table */
     sqlite3 *db;
     sqlite3_stmt *insert;
-    const struct teller *watch;
+    const struct progress_callback *watch;
     int64_t row, rows; /* written, and of all */
 };
 
@@ -52,7 +52,7 @@ struct database {
 static int tell(void *ctx)
 {
     const struct database *b = ctx;
-    teller_tell(b->watch, b->row, b->rows);
+    progress_report(b->watch, b->row, b->rows);
     return 0;
 }
 
@@ -254,7 +254,7 @@ static int check_name(const char *name, struct kvf_diag *d)
     return bad ? kvf_fail(d, KVF_E_ARG, "'%s' is no name for a table in a database", name) : KVF_OK;
 }
 
-int table_sqlite_write(const struct table *t, const char *path, const struct teller *w,
+int table_sqlite_write(const struct table *t, const char *path, const struct progress_callback *w,
                        struct kvf_diag *d)
 {
     struct replace r = REPLACE_CLOSED;

@@ -13,7 +13,7 @@ bool table_sqlite_names(const char *path);
  * missing.  Existing tables stay.  The database is written under a temporary name and renamed: it
  * has the complete table, or is unchanged.  KVF_OK; KVF_E_FORMAT for a file that is no database;
  * KVF_E_ARG for a name that no table can have; KVF_E_IO, KVF_E_NOMEM. */
-int table_sqlite_write(const struct table *t, const char *path, const struct teller *w,
+int table_sqlite_write(const struct table *t, const char *path, const struct progress_callback *w,
                        struct kvf_diag *d);
 
 #endif

@@ -73,7 +73,7 @@ static void stack_meta(struct table *out, const struct table *const *t, int n)
 }
 
 int table_stack(const struct table *const *t, const char *const *name, int n, const char *key,
-                const struct teller *w, struct table **ret, struct kvf_diag *d)
+                const struct progress_callback *w, struct table **ret, struct kvf_diag *d)
 {
     int64_t rows = 0, at = 0;
     for (int i = 0; i < n; i++)
@@ -95,7 +95,7 @@ int table_stack(const struct table *const *t, const char *const *name, int n, co
     }
     for (int c = 0; !err && c < table_cols(t[0]); c++) {
         err = stack_column(out, t, n, c);
-        teller_tell(w, c + 1, table_cols(t[0]));
+        progress_report(w, c + 1, table_cols(t[0]));
     }
     err = err ? err : table_err(out);
     mem_free(which);

@@ -10,6 +10,6 @@
  * copied.  w, unless NULL, is called with the number of columns done.  KVF_OK, KVF_E_LIMIT (over 8
  * million rows) or KVF_E_NOMEM. */
 int table_stack(const struct table *const *t, const char *const *name, int n, const char *key,
-                const struct teller *w, struct table **ret, struct kvf_diag *d);
+                const struct progress_callback *w, struct table **ret, struct kvf_diag *d);
 
 #endif

@@ -190,20 +190,20 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     if (err)
         goto done;
     for (int i = 0; i < n; i++)
-        trace_say_piece(self, trace[i]);
-    traces_say_parted(self, trace, n);
+        trace_report_piece(self, trace[i]);
+    traces_report_diverged(self, trace, n);
     struct watcher w = watcher_count(self->name, "parts");
-    q->args.watch = watcher_see;
+    q->args.watch = watcher_update;
     q->args.watch_ctx = &w;
     err = make_table(q, trace, operand, n, &t, &d);
     watcher_end(&w);
     if (!err && table_meta(t, "missing"))
-        command_tell(self->name, "the trace lacks %s; what would follow is blank or left out",
-                     table_meta(t, "missing"));
+        command_print(self->name, "the trace lacks %s; what would follow is blank or left out",
+                      table_meta(t, "missing"));
     if (!err)
         err = deliver(q, t, &d);
     if (!err && table_meta(t, "note"))
-        command_tell(self->name, "%s", table_meta(t, "note"));
+        command_print(self->name, "%s", table_meta(t, "note"));
 done:
     table_destroy(t);
     buf_finish(&q->about);

@@ -237,7 +237,7 @@ static int cmd_causal(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     int err = open_all(j, operand, n, &d);
     if (!err)
-        err = engine_said(j->engine, measure(j, &d), &d);
+        err = engine_error(j->engine, measure(j, &d), &d);
     if (!err)
         err = deliver(j, &d);
     finish(j);

@@ -25,7 +25,7 @@ static int compute(struct kvf_trace *t, const char *path, char ret[33], struct k
 {
     char stored[33];
     struct watcher w = watcher_begin("checksum");
-    kvf_watch(t, watcher_see, &w);
+    kvf_watch(t, watcher_update, &w);
     int err = kvf_digest(t, ret, d);
     watcher_end(&w);
     kvf_watch(t, NULL, NULL);
@@ -51,7 +51,7 @@ static int one(const struct command *self, const struct request *q, const char *
                        path);
     if (!err) {
         printf("%s  %s\n", digest, shown_name(path).text);
-        trace_judge(self, t, "summing up");
+        trace_check_complete(self, t, "summing up");
     }
     kvf_close(t);
     return err;
@@ -65,7 +65,7 @@ static int cmd_checksum(const struct command *self, void *request, int n, char *
         int err = one(self, request, operand[i], &d);
         if (!err)
             continue;
-        command_say(self, err, &d);
+        command_print_error(self, err, &d);
         status = EXIT_FAILED;
     }
     return status;

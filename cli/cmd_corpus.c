@@ -157,7 +157,7 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
         fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
     for (size_t i = 0; i < t->n_readable; i++)
         if (t->trace[i].partial)
-            trace_say_partial(j->name, t->trace[i].path);
+            trace_report_partial(j->name, t->trace[i].path);
     return KVF_OK;
 }
 
@@ -492,7 +492,7 @@ static int merge_ranks(struct job *j, struct kvf_diag *d)
 {
     int err = KVF_OK;
     for (int rank = 1; !err && rank < crew_size(j->crew); rank++)
-        err = corpus_take_rank(j->c, j->state, rank, d);
+        err = corpus_add_rank(j->c, j->state, rank, d);
     *corpus_planned(j->c) = plan_of(j);
     for (size_t i = 0; !err && i < j->n_documents && !signals_caught(); i++)
         if (!corpus_has(j->c, j->traces.trace[j->first[i]].document))
@@ -601,7 +601,7 @@ static int cmd_corpus(const struct command *self, void *request, int n, char **o
     if (!err && (j->skip_bad || !j->left_out))
         status = EXIT_OK;
 done:
-    command_say(self, err, &d);
+    command_print_error(self, err, &d);
     cleanup(j);
     return status;
 }

@@ -54,8 +54,8 @@ static void put_operands(struct buf *b, const struct operands *o)
     buf_char(b, '{');
     json_put_member_str(b, "shown", o->shown ? o->shown : "");
     json_put_member_str(b, "kind", o->kind ? o->kind : "");
-    json_put_member_num(b, "least", o->least);
-    json_put_member_num(b, "most", o->most);
+    json_put_member_num(b, "least", o->min);
+    json_put_member_num(b, "most", o->max);
     buf_char(b, '}');
 }
 

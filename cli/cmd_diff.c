@@ -59,7 +59,7 @@ static int cmd_diff(const struct command *self, void *request, int n, char **ope
         err = open_both(self, operand, t, &d);
     struct watcher w = watcher_begin(self->name);
     if (!err)
-        kvf_watch(t[0], watcher_see, &w);
+        kvf_watch(t[0], watcher_update, &w);
     if (!err)
         err = diff_compare(t[0], t[1], &q->args, &table, &equal, &d);
     watcher_end(&w);
@@ -68,7 +68,7 @@ static int cmd_diff(const struct command *self, void *request, int n, char **ope
     /* the check in commands_main() would exit with 1, which means a difference here */
     if (!err && fflush(stdout) != 0)
         err = kvf_fail(&d, KVF_E_IO, "standard output: %s", strerror(errno));
-    command_say(self, err, &d);
+    command_print_error(self, err, &d);
     table_destroy(table);
     kvf_close(t[0]);
     kvf_close(t[1]);

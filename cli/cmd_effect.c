@@ -320,7 +320,7 @@ static int measure_all(struct job *j, struct kvf_diag *d)
             int to = (int)((int64_t)j->n * (part + 1) / parts);
             size_t bytes = (size_t)(to - from) * (size_t)j->steps * sizeof *j->step;
             if (share)
-                err = crew_share(j->crew, i % ranks, steps_of(j, doc, from), bytes, d);
+                err = crew_broadcast(j->crew, i % ranks, steps_of(j, doc, from), bytes, d);
             else if (i % ranks == crew_rank(j->crew))
                 err = measure_cells(j, doc, from, to, d);
         }
@@ -527,7 +527,7 @@ static int cmd_effect(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     int err = files_of_data(&j->data, operand, n, &d);
     if (!err)
-        err = engine_said(j->r.engine, run(j, &d), &d);
+        err = engine_error(j->r.engine, run(j, &d), &d);
     finish(j);
     return command_end(self, err, &d);
 }

@@ -305,7 +305,7 @@ static int run(struct eval_job *j, struct kvf_diag *d)
                 j->left_out.data);
     if (!err)
         err = eval_run(j, d);
-    err = engine_said(j->eval.engine, err, d);
+    err = engine_error(j->eval.engine, err, d);
     if (!err)
         err = finish_run(j, d);
     if (!err && j->made)

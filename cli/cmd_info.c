@@ -157,7 +157,7 @@ static int info_text(struct kvf_trace *t, struct kvf_diag *d)
                kvf_is_clean(t) ? "closed" : "not closed: the writer was interrupted");
     put_format(&b, t);
     if (run_header(t, &header, &why) != KVF_OK)
-        command_tell("info", "%s", why.text);
+        command_print("info", "%s", why.text);
     for (const struct json *m = json_first(header); m; m = json_next(m))
         if (json_is_object(m))
             put_object(&b, m);
@@ -191,12 +191,12 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
         return info_gates(self, operand[0], q->json);
     int err = kvf_open(operand[0], KVF_OPEN_TAIL, &t, &d);
     if (err) {
-        command_say(self, err, &d);
+        command_print_error(self, err, &d);
         return EXIT_FAILED;
     }
-    trace_judge(self, t, "showing");
+    trace_check_complete(self, t, "showing");
     err = q->json ? info_json(t, &d) : info_text(t, &d);
-    command_say(self, err, &d);
+    command_print_error(self, err, &d);
     kvf_close(t);
     return err ? EXIT_FAILED : EXIT_OK;
 }

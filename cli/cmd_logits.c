@@ -44,7 +44,7 @@ static int read_prompt(struct session *s, const struct prompt *p)
 {
     struct watcher w = watcher_count("prefill", "tok");
     w.of = (uint64_t)p->n_ids;
-    int err = session_prompt(s, p->ids, p->n_ids, watcher_fed, &w);
+    int err = session_prompt(s, p->ids, p->n_ids, watcher_tokens, &w);
     watcher_end(&w);
     return err;
 }
@@ -71,7 +71,7 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
         err = runner_session(&q->r, NULL, &s, &d);
     if (!err)
         err = read_prompt(s, &q->r.prompt);
-    err = engine_said(q->r.engine, err, &d);
+    err = engine_error(q->r.engine, err, &d);
     if (!err)
         err = write_npy(q->out, session_logits(s), q->r.engine->config.vocab, &d);
     session_destroy(s);

@@ -93,7 +93,7 @@ static int list_trace(const struct command *self, struct job *j, const char *pat
     if (!err) {
         err = facts_read(t, &f);
     } else if (err != KVF_E_NOMEM) {
-        command_say(self, err, &d);
+        command_print_error(self, err, &d);
         j->unreadable++;
         err = facts_unreadable(path, &f);
     }

@@ -87,7 +87,7 @@ static int cmd_merge(const struct command *self, void *request, int n, char **op
         wrong = err == KVF_E_ARG ? err : KVF_OK;
     }
     corpus_destroy(c);
-    command_say(self, err, &d);
+    command_print_error(self, err, &d);
     if (err && wrong)
         return EXIT_USAGE;
     return err ? EXIT_FAILED : EXIT_OK;

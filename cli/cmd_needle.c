@@ -103,7 +103,7 @@ static int fit(struct request *q, int *ret_sentences, struct kvf_diag *d)
         lo = hi;
         hi *= 2;
         doubled++;
-        watcher_within(&q->watcher, 0, 1);
+        watcher_part(&q->watcher, 0, 1);
     }
     while (n >= 0 && hi - lo > 1) {
         int mid = lo + (hi - lo) / 2;
@@ -112,7 +112,7 @@ static int fit(struct request *q, int *ret_sentences, struct kvf_diag *d)
             lo = mid;
         else
             hi = mid;
-        watcher_within(&q->watcher, ++halved, doubled + 1);
+        watcher_part(&q->watcher, ++halved, doubled + 1);
     }
     *ret_sentences = lo;
     return n < 0 ? (int)n : KVF_OK;
@@ -231,7 +231,7 @@ static int cmd_needle(const struct command *self, void *request, int n, char **o
     q->watcher.of = (uint64_t)q->count;
     for (int64_t i = 0; !err && i < q->count; i++) {
         err = write_prompt(q, i, &d);
-        watcher_see(&q->watcher, (uint64_t)i + 1, (uint64_t)q->count);
+        watcher_update(&q->watcher, (uint64_t)i + 1, (uint64_t)q->count);
     }
     watcher_end(&q->watcher);
     tokenizer_destroy(q->tokenizer);

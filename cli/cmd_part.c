@@ -78,7 +78,7 @@ static int cmd_part(const struct command *self, void *request, int n, char **ope
     err = open_both(self, operand, t, &d);
     if (err)
         goto done;
-    traces_say_parted(self, t, 2);
+    traces_report_diverged(self, t, 2);
     err = part_compare(t[0], t[1], &q->args, &p, &d);
     if (!err)
         err = deliver(p, q, operand, &d);

@@ -35,7 +35,7 @@ static int write_plan(const struct command *self, const char *in, const char *ou
     if (!err)
         err = plan_write(t, opt, out, d); /* rejects a trace without steps */
     if (!err)
-        trace_judge(self, t, "planning");
+        trace_check_complete(self, t, "planning");
     mem_free(mask);
     kvf_close(t);
     return err;

@@ -17,30 +17,30 @@ static const struct opt options[] = {
 };
 
 /* The command and the trace of messages on missing data, and the number of messages printed. */
-struct teller {
+struct repair_output {
     const struct command *self;
     const char *path;
     uint64_t n_messages;
 };
 
-KVF_PRINTF(2, 3) static void tell(struct teller *x, const char *fmt, ...)
+KVF_PRINTF(2, 3) static void tell(struct repair_output *x, const char *fmt, ...)
 {
     struct kvf_diag line = {""};
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line.text, sizeof line.text, fmt, ap);
     va_end(ap);
-    command_tell(x->self->name, "%s: %s", x->path, line.text);
+    command_print(x->self->name, "%s: %s", x->path, line.text);
 }
 
 static void say(void *ctx, const char *line)
 {
-    struct teller *x = ctx;
+    struct repair_output *x = ctx;
     if (x->n_messages++ < MAX_MESSAGES)
         tell(x, "%s", line);
 }
 
-static void tell_damage(struct teller *x, const struct kvf_repaired *r)
+static void tell_damage(struct repair_output *x, const struct kvf_repaired *r)
 {
     if (r->places)
         tell(x, "damaged at %llu place%s, the first at byte %llu; %llu bytes belong to no record",
@@ -56,7 +56,8 @@ static void tell_damage(struct teller *x, const struct kvf_repaired *r)
         tell(x, "every record is whole, but the content is not what its writer told");
 }
 
-static void tell_end(struct teller *x, const struct kvf_copied *made, const struct kvf_repaired *r)
+static void tell_end(struct repair_output *x, const struct kvf_copied *made,
+                     const struct kvf_repaired *r)
 {
     const char *why = r->tail ? "what the file beside it holds" : "its last whole commit";
     if (r->no_commit)
@@ -91,7 +92,7 @@ static int cmd_repair(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     struct kvf_copied made;
     struct kvf_repaired r;
-    struct teller x = {self, operand[0], 0};
+    struct repair_output x = {self, operand[0], 0};
     struct kvf_copy_request copy = made_trace_request(&q->made);
     copy.damaged = operand[0];
     copy.say = say;

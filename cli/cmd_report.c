@@ -122,7 +122,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     const struct analyzer *a = analyzer_find(j->analyzer);
     struct analyzer_options options = {{0}};
     /* first half: computing; second half: packing */
-    struct stage stage = {watcher_within, w, 0, 0.5};
+    struct stage stage = {watcher_part, w, 0, 0.5};
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
                                  .token1 = -1,
                                  .options = &options,
@@ -142,7 +142,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
         err = analyzer_run(a, &t, 1, &args, &table, d);
     stage_set(&stage, 0.5, 1, 0, 1);
     if (!err) {
-        struct teller packing = {stage_see, &stage};
+        struct progress_callback packing = {stage_see, &stage};
         err = command.err ? command.err : report_table(r, j->key, command.data, table, &packing);
     } else if (err == KVF_E_NOTFOUND) {
         err = report_absent(r, j->key, d->text);
@@ -166,7 +166,7 @@ static int add_trace(const struct command *self, const char *path, int traces, s
         err = report_trace(r, name);
     for (int j = 0; !err && j < N_JOBS; j++) {
         err = run_job(&jobs[j], t, name, q, r, w, d);
-        watcher_see(w, w->last + 1, (uint64_t)traces * N_JOBS);
+        watcher_update(w, w->last + 1, (uint64_t)traces * N_JOBS);
     }
     mem_free(q->query);
     q->query = NULL;
@@ -197,8 +197,8 @@ static int deliver(const struct command *self, const struct request *q, struct r
                 "--head SET makes room\n",
                 self->name, q->max_size, left_out.data, ceil((double)report_whole(r) / 1e5) / 10);
     if (!err && bytes > most)
-        command_tell(self->name, "%s has %.2f MB, more than the %g MB of --max-size", q->out,
-                     (double)bytes / 1e6, q->max_size);
+        command_print(self->name, "%s has %.2f MB, more than the %g MB of --max-size", q->out,
+                      (double)bytes / 1e6, q->max_size);
     if (!err)
         printf("%s: %.2f MB\n", shown_name(q->out).text, (double)bytes / 1e6);
     buf_finish(&left_out);

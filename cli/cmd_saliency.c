@@ -209,7 +209,7 @@ static int compare(const struct job *j, const double *of, struct compared *ret)
 {
     int err = KVF_OK;
     struct watcher w = watcher_count("ranks", "heads");
-    const struct teller teller = {watcher_see, &w};
+    const struct progress_callback progress = {watcher_update, &w};
     if (!of)
         return KVF_OK;
     ret->head = MEM_NEW(struct saliency_rho, SALIENCY_SIDES * (size_t)j->s.n);
@@ -217,7 +217,7 @@ static int compare(const struct job *j, const double *of, struct compared *ret)
         return KVF_E_NOMEM;
     for (int i = 0; !err && i < SALIENCY_SIDES; i++) {
         enum saliency_side side = (enum saliency_side)i;
-        err = saliency_rhos(&j->s, side, of, j->r.engine->pool, &teller, ret->head + i * j->s.n,
+        err = saliency_rhos(&j->s, side, of, j->r.engine->pool, &progress, ret->head + i * j->s.n,
                             &ret->all[i]);
         if (!err)
             err = saliency_rho_pooled(&j->s, side, of, &ret->pooled[i]);
@@ -269,7 +269,7 @@ static int measure(struct job *j, struct kvf_diag *d)
     if (!err)
         err = evaluate_gates(j, d);
     struct watcher w = watcher_count("saliency", "layers");
-    j->opt.watch = watcher_see;
+    j->opt.watch = watcher_update;
     j->opt.watch_ctx = &w;
     clock_t c0 = clock();
     double t0 = clock_seconds();
@@ -516,7 +516,7 @@ static int cmd_saliency(const struct command *self, void *request, int n, char *
     if (!err)
         err = deliver(j, &d);
     if (!err && j->of.partial)
-        trace_say_partial(self->name, j->of_path);
+        trace_report_partial(self->name, j->of_path);
     finish(j);
     return command_end(self, err, &d);
 }

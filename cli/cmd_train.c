@@ -56,7 +56,7 @@ static int list_settings(void)
 
 static int share(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d)
 {
-    return crew_share(ctx, owner, data, bytes, d);
+    return crew_broadcast(ctx, owner, data, bytes, d);
 }
 
 /* Divides the packs of each step between the processes of a crew. */

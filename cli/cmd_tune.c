@@ -298,7 +298,7 @@ static int check(void *job, struct kvf_diag *d)
     struct tune_job *j = job;
     j->checking = watcher_count("check", "budgets");
     j->checking.of = (uint64_t)j->n_budgets;
-    j->t.stage = (struct stage){watcher_within, &j->checking, 0, 1};
+    j->t.stage = (struct stage){watcher_part, &j->checking, 0, 1};
     int err = j->reward ? tune_reward_check(j, d) : tune_text_check(j, d);
     watcher_end(&j->checking);
     if (steps_done(j) == 0)

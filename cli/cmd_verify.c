@@ -28,7 +28,7 @@ static void say(void *ctx, const char *line)
 {
     const struct check_context *j = ctx;
     watcher_end(&j->watcher);
-    command_tell(j->self->name, "%s: %s", j->path, line);
+    command_print(j->self->name, "%s: %s", j->path, line);
 }
 
 /* Checks that the records of a trace are consistent, and with `values` that every value is
@@ -41,7 +41,7 @@ static int check_values(const struct command *self, const char *path, bool value
     struct check_context j = {self, path, watcher_begin("judge")};
     int n = 0, err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
     if (!err)
-        kvf_watch(t, watcher_see, &j.watcher);
+        kvf_watch(t, watcher_update, &j.watcher);
     if (!err)
         err = kvf_judge(t, values, say, &j, &n);
     watcher_end(&j.watcher);
@@ -53,7 +53,7 @@ static int check_values(const struct command *self, const char *path, bool value
                                               "be: the first %d finding%s are named",
                        path, n, n == 1 ? "" : "s");
     if (!err && kvf_n_steps(t) == 0)
-        trace_judge(self, t, "judging");
+        trace_check_complete(self, t, "judging");
     kvf_close(t);
     return err;
 }
@@ -101,7 +101,7 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
     struct kvf_diag d = {""};
     struct kvf_check c;
     struct watcher w = watcher_begin("verify");
-    int err = kvf_verify_watched(operand[0], q->full, watcher_see, &w, &c, &d);
+    int err = kvf_verify_watched(operand[0], q->full, watcher_update, &w, &c, &d);
     watcher_end(&w);
     if (!err) {
         remark(self, &d);
@@ -110,7 +110,7 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
     }
     if (!err)
         err = check_values(self, operand[0], q->full, &d);
-    command_say(self, err, &d);
+    command_print_error(self, err, &d);
     if (err)
         return EXIT_FAILED;
     return c.clean ? EXIT_OK : EXIT_LOST;

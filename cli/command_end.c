@@ -4,13 +4,13 @@
 
 #include "cli/commands.h"
 
-void command_say(const struct command *self, int err, const struct kvf_diag *d)
+void command_print_error(const struct command *self, int err, const struct kvf_diag *d)
 {
     if (err)
         fprintf(stderr, "kvfate %s: %s\n", self->name, d->text[0] ? d->text : kvf_strerror(err));
 }
 
-void command_tell(const char *name, const char *fmt, ...)
+void command_print(const char *name, const char *fmt, ...)
 {
     struct kvf_diag d = {""};
     char text[sizeof d.text];
@@ -24,7 +24,7 @@ void command_tell(const char *name, const char *fmt, ...)
 
 int command_end(const struct command *self, int err, const struct kvf_diag *d)
 {
-    command_say(self, err, d);
+    command_print_error(self, err, d);
     if (err == KVF_E_ARG)
         return EXIT_USAGE;
     return err ? EXIT_FAILED : EXIT_OK;

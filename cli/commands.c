@@ -134,12 +134,11 @@ static int help(const struct command *self, const struct opt *list)
 static int check_operands(const struct command *self, int n, struct kvf_diag *d)
 {
     const struct operands *o = &self->operands;
-    if (n >= o->least && (o->most < 0 || n <= o->most))
+    if (n >= o->min && (o->max < 0 || n <= o->max))
         return KVF_OK;
     struct buf usage = {0};
     command_usage(self, &usage);
-    kvf_fail(d, KVF_E_ARG, "%s; usage: %s",
-             n < o->least ? "a file is missing" : "too many operands",
+    kvf_fail(d, KVF_E_ARG, "%s; usage: %s", n < o->min ? "a file is missing" : "too many operands",
              usage.data ? usage.data : self->name);
     buf_finish(&usage);
     return KVF_E_ARG;

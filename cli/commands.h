@@ -52,7 +52,7 @@ struct operands {
     /* as the usage line shows them, such as "A.kvf B.kvf"; NULL if there are no operands */
     const char *shown;
     const char *kind; /* "trace", "table", "gates", ...; NULL if there are no operands */
-    int least, most;  /* minimum and maximum number; most is -1 if there is no maximum */
+    int min, max;     /* minimum and maximum number; max is -1 if there is no maximum */
 };
 
 /* A command of the program: its declaration and the function that runs it. */
@@ -113,10 +113,10 @@ void command_usage(const struct command *c, struct buf *b);
 /* Prints on the standard error why a command failed, as "kvfate NAME: text", and does nothing if
  * err is KVF_OK. It is defined in command_end.c because commands call it and the table in
  * commands.c refers to the commands. */
-void command_say(const struct command *self, int err, const struct kvf_diag *d);
+void command_print_error(const struct command *self, int err, const struct kvf_diag *d);
 /* Prints the line "kvfate NAME: text" on the standard error. Control characters of file names in
  * it are escaped as in messages of failures. */
-KVF_PRINTF(2, 3) void command_tell(const char *name, const char *fmt, ...);
+KVF_PRINTF(2, 3) void command_print(const char *name, const char *fmt, ...);
 /* Prints the failure of a command, if err is one, and returns its exit status: EXIT_OK for KVF_OK,
  * EXIT_USAGE for KVF_E_ARG, EXIT_FAILED for any other error. */
 int command_end(const struct command *self, int err, const struct kvf_diag *d);

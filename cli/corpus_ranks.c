@@ -18,7 +18,7 @@ static int merge_file(struct corpus *c, const char *path, struct kvf_diag *d)
     return err;
 }
 
-int corpus_take_rank(struct corpus *c, const char *state, int rank, struct kvf_diag *d)
+int corpus_add_rank(struct corpus *c, const char *state, int rank, struct kvf_diag *d)
 {
     struct buf path = {0};
     struct stat st;

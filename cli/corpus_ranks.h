@@ -8,6 +8,6 @@
  * Does nothing if there is no such file. Sums that share a document with c are dropped: the crew
  * had counted that rank as dead and given its work to other ranks. Returns KVF_OK, or an error of
  * corpus_read() or corpus_merge(), after which c must not be used. */
-int corpus_take_rank(struct corpus *c, const char *state, int rank, struct kvf_diag *d);
+int corpus_add_rank(struct corpus *c, const char *state, int rank, struct kvf_diag *d);
 
 #endif

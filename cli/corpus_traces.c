@@ -102,7 +102,8 @@ int traces_identify(struct corpus_traces *t, struct par *pool)
 {
     struct progress bar;
     progress_start(&bar, "scan", "traces", (int64_t)t->n);
-    par_run_watched(pool, (int)t->n, identify, t->trace, &(struct teller){progress_told, &bar});
+    par_run_watched(pool, (int)t->n, identify, t->trace,
+                    &(struct progress_callback){progress_told, &bar});
     progress_end(&bar, (int64_t)t->n);
     for (size_t i = 0; i < t->n; i++)
         if (t->trace[i].no_memory)

@@ -199,7 +199,7 @@ static void *talk(void *arg)
         int from = 0;
         double now = clock_seconds();
         pthread_mutex_lock(&c->lock);
-        while (wire_take(&from, &m)) {
+        while (wire_receive(&from, &m)) {
             if (c->me == 0)
                 handle_request(c, from, m, now);
             else
@@ -266,9 +266,9 @@ int crew_join_steps(struct crew **ret, struct kvf_diag *d)
     return join(true, ret, d);
 }
 
-int crew_share(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d)
+int crew_broadcast(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d)
 {
-    if (c->size == 1 || wire_share(owner, data, (int64_t)bytes))
+    if (c->size == 1 || wire_broadcast(owner, data, (int64_t)bytes))
         return KVF_OK;
     c->together = false;
     return kvf_fail(d, KVF_E_IO, "another rank has ended: give the same command again");

@@ -35,12 +35,12 @@ struct crew;
 int crew_join(struct crew **ret, struct kvf_diag *d);
 
 /* Joins a crew for work without cells: all ranks run the same steps at the same time, and exchange
- * data with crew_share(). The death of one rank ends the job. Returns as crew_join() does. */
+ * data with crew_broadcast(). The death of one rank ends the job. Returns as crew_join() does. */
 int crew_join_steps(struct crew **ret, struct kvf_diag *d);
 
 /* Broadcasts `bytes` bytes at data from rank `owner` to all other ranks. All ranks call this with
  * equal arguments. Returns KVF_OK, or KVF_E_IO with a sentence. */
-int crew_share(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d);
+int crew_broadcast(struct crew *c, int owner, void *data, size_t bytes, struct kvf_diag *d);
 
 bool crew_is_first(const struct crew *c); /* rank 0, which a single process is too */
 int crew_rank(const struct crew *c);      /* 0 .. crew_size() - 1 */

@@ -104,14 +104,14 @@ bool wire_send(int to, const struct wire_message *m)
     return good;
 }
 
-bool wire_take(int *ret_from, struct wire_message *ret)
+bool wire_receive(int *ret_from, struct wire_message *ret)
 {
     int from = 0;
-    int64_t bytes = wire->waits(&from);
+    int64_t bytes = wire->pending(&from);
     if (bytes < HEAD || bytes > HEAD + (int64_t)WIRE_MOST_TEXT)
         return false;
     char *all = MEM_NEW(char, (size_t)bytes);
-    if (!all || !wire->take(from, all, bytes)) {
+    if (!all || !wire->receive(from, all, bytes)) {
         mem_free(all);
         return false;
     }
@@ -125,9 +125,9 @@ bool wire_take(int *ret_from, struct wire_message *ret)
     return true;
 }
 
-bool wire_share(int owner, void *data, int64_t bytes)
+bool wire_broadcast(int owner, void *data, int64_t bytes)
 {
-    return !wire || wire->share(owner, data, bytes);
+    return !wire || wire->broadcast(owner, data, bytes);
 }
 
 void wire_close(bool together)

@@ -26,9 +26,9 @@ struct wire {
     /* returns NULL, or a sentence if it failed */
     const char *(*open)(int *ret_rank, int *ret_size);
     void (*send)(int to, const void *data, int64_t bytes);
-    int64_t (*waits)(int *ret_from); /* bytes of a pending message; 0 if there is no message */
-    bool (*take)(int from, void *data, int64_t bytes);
-    bool (*share)(int owner, void *data, int64_t bytes);
+    int64_t (*pending)(int *ret_from); /* bytes of a pending message; 0 if there is no message */
+    bool (*receive)(int from, void *data, int64_t bytes);
+    bool (*broadcast)(int owner, void *data, int64_t bytes);
     void (*close)(bool together);
 };
 
@@ -44,11 +44,11 @@ bool wire_send(int to, const struct wire_message *m);
 
 /* Receives a pending message without waiting. The caller frees its text with mem_free(). Returns
  * false if there is no message. */
-bool wire_take(int *ret_from, struct wire_message *ret);
+bool wire_receive(int *ret_from, struct wire_message *ret);
 
 /* Broadcasts `bytes` bytes at data from the owner to all ranks; all ranks call this with equal
  * arguments. When it returns, this rank may change data. Returns false on failure. */
-bool wire_share(int owner, void *data, int64_t bytes);
+bool wire_broadcast(int owner, void *data, int64_t bytes);
 
 /* Closes the wire. together: all ranks are alive and call this, and each waits for all others. */
 void wire_close(bool together);

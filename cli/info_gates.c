@@ -119,7 +119,7 @@ int info_gates(const struct command *self, const char *path, bool json)
     struct gates *g = NULL;
     int err = gates_read(path, &g, &d);
     if (err) {
-        command_say(self, err, &d);
+        command_print_error(self, err, &d);
         return EXIT_FAILED;
     }
     int status = json ? print_json(g) : print_text(g);

@@ -425,7 +425,7 @@ static int tell(struct loop *l, const struct command *self, const struct jsonl_l
         kvf_fail(d, err, "%s", kvf_strerror(err));
     kvf_diag_prefix(d, "%s: line %d", l->b->file, x->number);
     progress_clear(&l->b->bar);
-    command_say(self, err, d);
+    command_print_error(self, err, d);
     if (l->failed++ == 0 || x->number < l->first)
         l->first = x->number;
     l->b->told = l->made + l->failed;

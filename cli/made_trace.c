@@ -57,9 +57,9 @@ int made_trace_write(const struct command *self, const struct kvf_copy_request *
 {
     struct watcher w = watcher_begin(self->name);
     struct kvf_copy_request mine = *q;
-    mine.watch = watcher_see;
+    mine.watch = watcher_update;
     mine.watch_ctx = &w;
-    watch_sources(q, watcher_see, &w);
+    watch_sources(q, watcher_update, &w);
     int err = kvf_copy(&mine, ret, d);
     watcher_end(&w);
     watch_sources(q, NULL, NULL);
@@ -79,7 +79,7 @@ int made_trace_run(const struct command *self, const void *request, int err, int
     if (!err)
         err = make(self, request, t, d);
     for (int i = 0; !err && i < n; i++)
-        trace_judge(self, t[i], doing);
+        trace_check_complete(self, t[i], doing);
     for (int i = 0; t && i < n; i++)
         kvf_close(t[i]);
     mem_free(t);

@@ -92,7 +92,7 @@ int model_open(const char *model, const struct execution *how, struct engine **r
         return err;
     err = model ? KVF_OK : folder_cache(FOLDER_DEFAULT_MODEL, &path);
     struct watcher w = watcher_count("model", "layers");
-    opt.teller = (struct teller){watcher_see, &w};
+    opt.progress = (struct progress_callback){watcher_update, &w};
     if (!err)
         err = engine_open(model ? model : path.data, &opt, ret_engine, d);
     watcher_end(&w);

@@ -14,10 +14,10 @@ bool traces_partial(void)
     return partial;
 }
 
-void trace_say_partial(const char *command, const char *path)
+void trace_report_partial(const char *command, const char *path)
 {
     partial = true;
-    command_tell(command, "%s was not closed, was repaired, or holds no steps", path);
+    command_print(command, "%s was not closed, was repaired, or holds no steps", path);
 }
 
 bool trace_is_partial(const struct kvf_trace *t)
@@ -39,32 +39,32 @@ static bool ends_early(const char *note)
     return early;
 }
 
-void trace_judge(const struct command *self, const struct kvf_trace *t, const char *doing)
+void trace_check_complete(const struct command *self, const struct kvf_trace *t, const char *doing)
 {
     const char *path = kvf_path(t), *repaired = kvf_note(t, "repaired");
     if (!trace_is_partial(t))
         return;
     partial = true;
     if (kvf_tail_aside(t))
-        command_tell(self->name, "%s; the newest state of the run, which it held, is not read",
-                     kvf_tail_aside(t));
+        command_print(self->name, "%s; the newest state of the run, which it held, is not read",
+                      kvf_tail_aside(t));
     if (kvf_n_steps(t) == 0)
-        command_tell(self->name, "%s holds no steps%s", path,
-                     kvf_is_clean(t) ? "" : ": it was not closed");
+        command_print(self->name, "%s holds no steps%s", path,
+                      kvf_is_clean(t) ? "" : ": it was not closed");
     else if (!kvf_is_clean(t))
-        command_tell(self->name, "%s was not closed: %s its last snapshot (%u steps)", path, doing,
-                     kvf_n_steps(t));
+        command_print(self->name, "%s was not closed: %s its last snapshot (%u steps)", path, doing,
+                      kvf_n_steps(t));
     else if (ends_early(repaired))
-        command_tell(
+        command_print(
             self->name,
             "%s was repaired: it has all that a run wrote which was not finished, and ends "
             "where that does",
             path);
     else
-        command_tell(self->name, "%s was repaired, and lacks what was lost", path);
+        command_print(self->name, "%s was repaired, and lacks what was lost", path);
 }
 
-void trace_say_piece(const struct command *self, const struct kvf_trace *t)
+void trace_report_piece(const struct command *self, const struct kvf_trace *t)
 {
     const char *note = kvf_note(t, "part");
     struct json *root = NULL;
@@ -73,11 +73,12 @@ void trace_say_piece(const struct command *self, const struct kvf_trace *t)
     int64_t from = json_int(json_get(root, "from"), 0), to = json_int(json_get(root, "to"), 0);
     int64_t of = json_int(json_get(root, "of"), 0);
     if (to - from < of)
-        command_tell(self->name,
-                     "%s is tokens %lld to %lld of a run of %lld: what happened to an entry behind "
-                     "them, such as its eviction, counts at the end of the piece, and shares of "
-                     "the attention are of what the piece holds",
-                     kvf_path(t), (long long)from, (long long)to - 1, (long long)of);
+        command_print(
+            self->name,
+            "%s is tokens %lld to %lld of a run of %lld: what happened to an entry behind "
+            "them, such as its eviction, counts at the end of the piece, and shares of "
+            "the attention are of what the piece holds",
+            kvf_path(t), (long long)from, (long long)to - 1, (long long)of);
     json_free(root);
 }
 
@@ -88,7 +89,7 @@ int open_trace(const struct command *self, const char *path, const char *doing,
     if (!err)
         err = kvf_check_size(*ret, d);
     if (!err)
-        trace_judge(self, *ret, doing);
+        trace_check_complete(self, *ret, doing);
     return err;
 }
 
@@ -120,7 +121,7 @@ static uint32_t first_difference(struct kvf_trace *const t[2], uint32_t n)
     return err ? n : i;
 }
 
-void traces_say_parted(const struct command *self, struct kvf_trace *const *t, int n)
+void traces_report_diverged(const struct command *self, struct kvf_trace *const *t, int n)
 {
     int64_t prompt = -1, other;
     if (n > 1 && prompt_tokens(t[0], &prompt, NULL) != KVF_OK)
@@ -132,7 +133,7 @@ void traces_say_parted(const struct command *self, struct kvf_trace *const *t, i
                           ? first_difference((struct kvf_trace *const[]){t[0], t[i]}, least)
                           : least;
         if (at < least && at >= prompt)
-            command_tell(
+            command_print(
                 self->name,
                 "%s and %s have the same prompt and part at token %u, as each run wrote "
                 "its own answer; record both with --force FILE to compare them on one text",

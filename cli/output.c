@@ -14,7 +14,8 @@ static bool on_screen(const char *path)
 int output_write(const struct table *t, enum table_format f, const char *path, struct kvf_diag *d)
 {
     struct watcher w = watcher_count("write", "rows");
-    struct teller watch = {on_screen(path) && !stdout_is_file() ? NULL : watcher_see, &w};
+    struct progress_callback watch = {on_screen(path) && !stdout_is_file() ? NULL : watcher_update,
+                                      &w};
     int err = table_write_watched(t, f, path, &watch, d);
     watcher_end(&w);
     return err;

@@ -355,7 +355,7 @@ static int begin_decode(struct run *u)
     u->bar.on = false;
     if (!u->quiet && u->out && !u->batch.file)
         progress_start(&u->bar, "decode", "tok", r->n_predict);
-    session_draws(u->session, &u->sampler);
+    session_set_sampler(u->session, &u->sampler);
     return sampler_init(&u->sampler, r->temperature, r->top_p, (uint64_t)r->seed,
                         r->engine->config.vocab);
 }
@@ -445,7 +445,7 @@ static const char *why_failed(const struct run *u, int err)
 static void say_failed(const struct run *u, int err, struct kvf_diag *d)
 {
     const char *out = u->out ? u->out : "run";
-    engine_said(u->r.engine, err, d);
+    engine_error(u->r.engine, err, d);
     if ((err == KVF_E_BACKEND || err == KVF_E_NOMEM) && u->out && d->text[0])
         kvf_diag_prefix(d, "%s: what was recorded is kept, and --resume goes on with it", out);
     else if (d->text[0])

@@ -229,5 +229,5 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     for (int i = 0; i < n; i++)
         buf_finish(&c->outcome[i].text);
     buf_finish(&lines);
-    return engine_said(u->r.engine, err, d);
+    return engine_error(u->r.engine, err, d);
 }

@@ -50,7 +50,7 @@ static int feed(struct engine *e, const struct gates *g, const int32_t *ids, int
     struct watcher w = watcher_count("gates", "tok");
     w.of = (uint64_t)n;
     if (!err)
-        err = session_prompt(*ret, ids, n, watcher_fed, &w);
+        err = session_prompt(*ret, ids, n, watcher_tokens, &w);
     watcher_end(&w);
     return err;
 }

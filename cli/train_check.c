@@ -104,7 +104,7 @@ static void on_tokens(void *ctx, int tokens)
 {
     struct check_progress *t = ctx;
     t->fed += (uint64_t)tokens;
-    watcher_see(&t->w, t->fed, t->of);
+    watcher_update(&t->w, t->fed, t->of);
 }
 
 /* Adds up the mean KL of the documents at each budget. */

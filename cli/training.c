@@ -107,7 +107,7 @@ static int create(struct training *t, const struct training_kind *k, void *job, 
 {
     struct watcher w = watcher_count("prepare", "models");
     w.of = 1;
-    t->stage = (struct stage){watcher_within, &w, 0, 1};
+    t->stage = (struct stage){watcher_part, &w, 0, 1};
     int err = k->create(job, d);
     watcher_end(&w);
     t->stage = (struct stage){progress_within, &t->bar, 0, 1};
@@ -173,7 +173,7 @@ static bool goes_on(const struct training *t, const struct training_kind *k, con
                     int *ret_err, struct kvf_diag *d)
 {
     char more = !signals_caught() && k->steps(job) < t->until && !(k->stops && k->stops(job));
-    *ret_err = t->crew ? crew_share(t->crew, 0, &more, sizeof more, d) : KVF_OK;
+    *ret_err = t->crew ? crew_broadcast(t->crew, 0, &more, sizeof more, d) : KVF_OK;
     return !*ret_err && more;
 }
 
@@ -225,7 +225,7 @@ int training_run(struct training *t, const struct training_kind *k, void *job, s
         err = resume(t, k, job, d);
     for (int rank = 0; !err && t->crew && rank < crew_size(t->crew); rank++) {
         int64_t step = k->steps(job);
-        err = crew_share(t->crew, rank, &step, sizeof step, d);
+        err = crew_broadcast(t->crew, rank, &step, sizeof step, d);
         if (!err && step != k->steps(job))
             err = kvf_fail(d, KVF_E_IO,
                            "process %d reads another checkpoint (step %" PRId64 ") than this one "

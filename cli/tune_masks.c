@@ -56,13 +56,13 @@ int tune_plans_open(const struct opt_list *plans, const struct engine *e, int le
         if (err)
             break;
         text[n] = (struct packs_text){plan[n]->ids, (int)plan[n]->n_tokens, mask_of(plan[n])};
-        err = text[n].gone ? KVF_OK : KVF_E_NOMEM;
+        err = text[n].evicted_at ? KVF_OK : KVF_E_NOMEM;
     }
     if (!err)
         err = packs_gather(text, n, (size_t)e->config.n_layers * (size_t)e->config.n_kv_heads, ret);
     else
         for (int i = 0; text && i < plans->n; i++)
-            mem_free(text[i].gone);
+            mem_free(text[i].evicted_at);
     for (int i = 0; plan && i < plans->n; i++)
         plan_close(plan[i]);
     mem_free(plan);

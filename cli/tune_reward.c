@@ -265,7 +265,7 @@ static void put_step(struct tune_job *j, const struct tuner_step *s, double rate
                   {"answer", said.length}, {"cut", said.cut},       {"lr", rate},
                   {"norm", s->norm}};
     buf_printf(&j->t.log, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64,
-               step, s->tokens, s->left);
+               step, s->tokens, s->n_evicted);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         buf_printf(&j->t.log, ", \"%s\": ", number[i].name);
         json_put_num(&j->t.log, number[i].value);
@@ -329,7 +329,7 @@ static int check_some(struct tune_job *j, const struct session_options *s, int f
     if (err)
         return err;
     stage_set(&j->t.stage, at, to, 1, 2);
-    err = tuner_drift(j->tuner, a, n * CHECK_SAMPLES, kl, d);
+    err = tuner_answers_kl(j->tuner, a, n * CHECK_SAMPLES, kl, d);
     for (int i = 0; !err && i < n * CHECK_SAMPLES; i++) {
         int k = from + i / CHECK_SAMPLES;
         err = judge(j, &j->reward->held.item[k], &a[i]);
@@ -381,7 +381,7 @@ int tune_reward_check(struct tune_job *j, struct kvf_diag *d)
     buf_printf(&j->t.log, "{\"check\": %" PRId64, tuner_steps(j->tuner) / j->updates);
     for (int i = 0; !err && i < j->n_budgets; i++) {
         err = check_budget(j, i, d);
-        watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
+        watcher_update(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
     }
     buf_str(&j->t.log, "}\n");
     return err;

@@ -56,7 +56,7 @@ static int check_budget(struct tune_job *j, int i, struct kvf_diag *d)
         err = method_parse(j->methods.method, j->budget[i], &row, &params, d);
     struct session_options s = tune_session(j, &row, &params);
     if (!err)
-        err = tuner_judge(j->tuner, &s, j->doc, n, j->loss, d);
+        err = tuner_evaluate(j->tuner, &s, j->doc, n, j->loss, d);
     for (int k = 0; !err && k < n; k++)
         j->kl_of[k] = j->loss[k].term[QUALITY_FWKL];
     if (err)
@@ -73,7 +73,7 @@ int tune_text_check(struct tune_job *j, struct kvf_diag *d)
     double sum = 0;
     for (int i = 0; !err && i < j->n_budgets; i++) {
         err = check_budget(j, i, d);
-        watcher_see(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
+        watcher_update(&j->checking, (uint64_t)i + 1, (uint64_t)j->n_budgets);
         sum += j->last[i];
     }
     buf_str(&j->t.log, ", \"mean_kl\": ");
@@ -94,7 +94,7 @@ static void put_step(struct tune_job *j, const struct tuner_step *s)
                   {"lr", s->rate},
                   {"norm", s->norm}};
     buf_printf(b, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"evicted\": %" PRId64, s->step,
-               s->tokens, s->left);
+               s->tokens, s->n_evicted);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         if (isnan(number[i].value)) /* this term is not part of the loss */
             continue;

@@ -37,7 +37,7 @@ static bool begin(struct watcher *w)
     return true;
 }
 
-void watcher_see(void *ctx, uint64_t done, uint64_t of)
+void watcher_update(void *ctx, uint64_t done, uint64_t of)
 {
     struct watcher *w = ctx;
     if (done < w->last || w->pass == 0)
@@ -48,7 +48,7 @@ void watcher_see(void *ctx, uint64_t done, uint64_t of)
         progress_update(&w->bar, (int64_t)(done >> w->shift));
 }
 
-void watcher_within(void *ctx, uint64_t done, uint64_t of)
+void watcher_part(void *ctx, uint64_t done, uint64_t of)
 {
     struct watcher *w = ctx;
     if (w->pass == 0)
@@ -57,10 +57,10 @@ void watcher_within(void *ctx, uint64_t done, uint64_t of)
         progress_within(&w->bar, done, of);
 }
 
-int watcher_fed(void *ctx, int done)
+int watcher_tokens(void *ctx, int done)
 {
     struct watcher *w = ctx;
-    watcher_see(w, (uint64_t)done, w->of);
+    watcher_update(w, (uint64_t)done, w->of);
     return 0;
 }
 

@@ -22,11 +22,11 @@ struct watcher watcher_begin(const char *label);
 struct watcher watcher_count(const char *label, const char *unit);
 /* Reports that `done` of `of` are complete; a kvf_watch_fn with ctx a struct watcher. A count that
  * decreases starts a new pass. */
-void watcher_see(void *ctx, uint64_t done, uint64_t of);
+void watcher_update(void *ctx, uint64_t done, uint64_t of);
 /* Reports that `done` of `of` parts of the next unit are complete; a kvf_watch_fn. */
-void watcher_within(void *ctx, uint64_t done, uint64_t of);
+void watcher_part(void *ctx, uint64_t done, uint64_t of);
 /* Reports `done` tokens of a prompt of w->of tokens; a session_progress_fn. */
-int watcher_fed(void *ctx, int done);
+int watcher_tokens(void *ctx, int done);
 /* Removes the progress line. */
 void watcher_end(const struct watcher *w);
 

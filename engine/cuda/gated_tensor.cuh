@@ -26,17 +26,17 @@ struct gated {
     const uint16_t *q, *k, *v; /* row t at + t * ld: [G * D], [H * D], [H * D] */
     const uint16_t *d_out;     /* [T][G * D]; NULL in the forward pass */
     int ld;
-    const float *gate;        /* [H] lists */
-    const int32_t *gone;      /* [H] lists; NULL: no entry is evicted */
-    const int32_t *first;     /* list; INT32_MAX after the last token, where no key is visible */
-    const float *lse, *delta; /* [G] lists */
+    const float *gate;         /* [H] lists */
+    const int32_t *evicted_at; /* [H] lists; NULL: no entry is evicted */
+    const int32_t *first;      /* list; INT32_MAX after the last token, where no key is visible */
+    const float *lse, *delta;  /* [G] lists */
 };
 
 /* Areas of the scratch memory. */
 struct gated_room {
     uint16_t *rows, *d_out;
     float *gate, *lse, *delta;
-    int32_t *gone, *first;
+    int32_t *evicted_at, *first;
     float *d_k, *d_v, *d_gate; /* [G][T][D] and [G] lists: contribution of each query head */
 };
 /* Lays out the areas in `base` and returns their bytes (train_forward.cu). */
@@ -236,7 +236,7 @@ DEVICE bool sees_some(const struct gated &a, const struct query_rows &r, int k, 
 }
 DEVICE bool sees_all(const struct gated &a, const struct query_rows &r, int k, int n)
 {
-    return k + n <= r.low + 1 && !a.gone && k >= a.first[r.low + WARP_ROWS - 1];
+    return k + n <= r.low + 1 && !a.evicted_at && k >= a.first[r.low + WARP_ROWS - 1];
 }
 
 /* Starts to copy keys, values and lists of keys k0 to k0 + KEYS - 1 of KV head h. */
@@ -250,8 +250,8 @@ DEVICE void fetch_keys(const struct gated &a, int h, int k0, in_shared<uint4> st
     fetch_rows<WIDE, KEYS>(stage + (size_t)S::MATRIX, a.v + at, a.ld, a.T - k0, a.D);
     if (a.gating != GATING_NONE)
         fetch_list<KEYS>(stage + (size_t)S::LISTS, a.gate + list);
-    if (a.gone)
-        fetch_list<KEYS>(stage + (size_t)(S::LISTS + S::LIST), a.gone + list);
+    if (a.evicted_at)
+        fetch_list<KEYS>(stage + (size_t)(S::LISTS + S::LIST), a.evicted_at + list);
 }
 
 /* Sets the age of the lane's first key of a tile from key k0 on, for each of its rows. */
@@ -285,15 +285,15 @@ DEVICE void logits(const struct gated &a, const struct query_rows &r, in_shared<
 
 /* Hides the keys that a row does not see. */
 template <int N>
-DEVICE void hide(const struct gated &a, const struct query_rows &r, in_shared<uint4> gone, int k0,
-                 float s[N][4])
+DEVICE void hide(const struct gated &a, const struct query_rows &r, in_shared<uint4> evicted_at,
+                 int k0, float s[N][4])
 {
     const int first[2] = {a.first[r.query], a.first[r.query + 8]};
 #pragma unroll
     for (int j = 0; j < N; j++) {
         int until[2] = {INT32_MAX, INT32_MAX}, key = k0 + j * 8 + lane_of_warp() % 4 * 2;
-        if (a.gone)
-            list_ints(gone, j, until);
+        if (a.evicted_at)
+            list_ints(evicted_at, j, until);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int i = r.query + e / 2 * 8, at = key + e % 2;

@@ -119,7 +119,7 @@ DEVICE bool sees_key(const struct attention &a, int h, int i, int j)
 {
     if (i >= a.T || j > i || j < a.first[i])
         return false;
-    return !a.gone || a.gone[(size_t)j * (size_t)a.n_kv_heads + (size_t)h] > i;
+    return !a.evicted_at || a.evicted_at[(size_t)j * (size_t)a.n_kv_heads + (size_t)h] > i;
 }
 
 /* Returns s' from s; slope: its derivative with respect to s. */

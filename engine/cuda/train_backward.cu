@@ -203,8 +203,8 @@ DEVICE void hide_keys(const struct gated &a, const struct key_rows &r, in_shared
                       int q0, float s[COLUMNS][4])
 {
     int until[2] = {INT32_MAX, INT32_MAX};
-    if (a.gone)
-        key_words(a, r, a.gone, until);
+    if (a.evicted_at)
+        key_words(a, r, a.evicted_at, until);
 #pragma unroll
     for (int j = 0; j < COLUMNS; j++) {
         int first[2], query = q0 + j * 8 + lane_of_warp() % 4 * 2;
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(LANES, WIDE > 64 ? 1 : 3)
             rows_by_rows<WIDE, CHUNK>(k, now, c, s);
             rows_by_rows<WIDE, CHUNK>(v, now + (size_t)S::MATRIX, c, d);
             key_logits(a, r, query, s);
-            if (query < low + WARP_ROWS - 1 || last > low || a.gone)
+            if (query < low + WARP_ROWS - 1 || last > low || a.evicted_at)
                 hide_keys(a, r, lists + (size_t)(2 * S::LIST), query, s);
             by_pairs(a, r, lists, S::LIST, query, s, d);
             weights_by_rows<WIDE, F::WIDTH, CHUNK>(dv, s, now + (size_t)S::MATRIX, c, from);

@@ -25,7 +25,7 @@ size_t gated_lay_out(struct gated_room *r, const struct attention *a, void *base
     claim(&r->rows, base, &used, T * (G + 2 * H) * D * sizeof(uint16_t));
     claim(&r->d_out, base, &used, T * G * D * sizeof(uint16_t));
     claim(&r->gate, base, &used, H * list);
-    claim(&r->gone, base, &used, H * list);
+    claim(&r->evicted_at, base, &used, H * list);
     claim(&r->first, base, &used, list);
     claim(&r->lse, base, &used, G * list);
     claim(&r->delta, base, &used, G * list);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(PREPARE_LANES)
         return;
     size_t to = (size_t)h * (size_t)padded + (size_t)t, at = (size_t)t * (size_t)H + (size_t)h;
     r.gate[to] = t < a.T && a.gate ? a.gate[at] * LOG2_E : 0;
-    r.gone[to] = t < a.T && a.gone ? a.gone[at] : INT32_MAX;
+    r.evicted_at[to] = t < a.T && a.evicted_at ? a.evicted_at[at] : INT32_MAX;
 }
 
 struct gated gated_prepare(struct gpu *g, const struct attention *a, const struct gated_room *r)
@@ -111,7 +111,7 @@ struct gated gated_prepare(struct gpu *g, const struct attention *a, const struc
             NULL,
             (G + 2 * H) * a->D,
             r->gate,
-            a->gone ? r->gone : NULL,
+            a->evicted_at ? r->evicted_at : NULL,
             r->first,
             r->lse,
             r->delta};

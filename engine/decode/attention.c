@@ -104,24 +104,24 @@ static void logits_of_page(const struct attn_job *j, const struct attn_block *b,
 
 /* Computes how much each query of the block would attend to evicted entries. out: its attention
  * output. */
-static void ask_ghosts(const struct attn_job *j, const struct attn_block *b, const float *out)
+static void score_evicted(const struct attn_job *j, const struct attn_block *b, const float *out)
 {
     struct session *s = j->s;
     size_t D = (size_t)s->e->config.head_dim;
     for (int r = 0; r < b->R; r++) {
         size_t row = (size_t)(b->r0 + r);
-        struct ghost_query q = {.layer = j->layer,
-                                .g = b->g,
-                                .h = b->h,
-                                .t = j->pos0 + b->r0 + r,
-                                .n = b->view->n - (j->T - 1 - (b->r0 + r)),
-                                .view = b->view,
-                                .page = b->page,
-                                .chosen = b->chosen,
-                                .q = s->buf.qkv + row * s->buf.ld_qkv + (size_t)b->g * D,
-                                .out = out + (size_t)r * s->buf.ld_att,
-                                .thread = b->thread};
-        evicted_entries_ask(s, &q);
+        struct evicted_query q = {.layer = j->layer,
+                                  .g = b->g,
+                                  .h = b->h,
+                                  .t = j->pos0 + b->r0 + r,
+                                  .n = b->view->n - (j->T - 1 - (b->r0 + r)),
+                                  .view = b->view,
+                                  .page = b->page,
+                                  .chosen = b->chosen,
+                                  .q = s->buf.qkv + row * s->buf.ld_qkv + (size_t)b->g * D,
+                                  .out = out + (size_t)r * s->buf.ld_att,
+                                  .thread = b->thread};
+        evicted_entries_score(s, &q);
     }
 }
 
@@ -219,7 +219,7 @@ static void query_block(const struct attn_job *j, struct attn_block *b)
     else
         attend_rows(j, b, &q, strip, out);
     if (s->compare.evicted)
-        ask_ghosts(j, b, out);
+        score_evicted(j, b, out);
 }
 
 /* Sets the pages that a query head reads, if there is a choice. */

@@ -125,7 +125,7 @@ void finish_row(const struct attn_job *j, const struct attn_block *b, int r, flo
 {
     struct session *s = j->s;
     bool watched = recorder_wants(s->observers.recorder) & PROBE_ROWS;
-    /* the chunk's entries are the newest slots; row r sees none of the later ones */
+    /* the chunk's entries are the newest slots; row r does not see later ones */
     int n = b->view->n - (j->T - 1 - (b->r0 + r));
     struct attn_row seen = {.layer = j->layer,
                             .head = b->g,

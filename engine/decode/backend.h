@@ -63,11 +63,12 @@ struct backend {
     int (*decode_step)(struct session *s, int32_t id);
     /* Returns true if decode_batch can run the next step of this session. decode_batch runs a step
      * of n such sessions at once, so that each weight is read once for all of them. Their rows are
-     * in the buffers of `room`, a session with a chunk of at least n tokens. Each session gets the
-     * result of its own decode_step. Returns KVF_OK, or an error, after which the sessions must be
-     * destroyed. Both NULL: the functions above are used. */
+     * in the buffers of `shared`, a session with a chunk of at least n tokens. Each session gets
+     * the result of its own decode_step. Returns KVF_OK, or an error, after which the sessions must
+     * be destroyed. Both NULL: the functions above are used. */
     bool (*can_batch)(const struct session *s);
-    int (*decode_batch)(struct session *room, struct session *const *s, int n, const int32_t *ids);
+    int (*decode_batch)(struct session *shared, struct session *const *s, int n,
+                        const int32_t *ids);
     /* Copies the logits of the last step to the host, if the token was sampled elsewhere. */
     void (*logits)(const struct session *s); /* NULL: they are on the host */
     /* Copies evidence that steps keep elsewhere to the method. It stays current until the next

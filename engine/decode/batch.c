@@ -1,8 +1,9 @@
 /* batch.c - one token of many sessions.
  *
- * A separate session, the room, has the rows: row i belongs to session i. The steps of a layer
- * before and after its cache run over all rows of the room. Between them, each session uses its row
- * as its own buffers. All its tasks run in one thread, and threads run different sessions. */
+ * A separate session, the shared session, has the rows: row i belongs to session i. The steps of a
+ * layer before and after its cache run over all rows of the shared session. Between them, each
+ * session uses its row as its own buffers. All its tasks run in one thread, and threads run
+ * different sessions. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -26,7 +27,7 @@ int batch_create(struct engine *e, int most, struct batch **ret_batch)
 {
     struct batch *b = MEM_NEW(struct batch, 1);
     int rows = most < e->config.n_ctx ? most : e->config.n_ctx;
-    struct session_options opt = {.cap = rows, .chunk = rows, .unstocked = true};
+    struct session_options opt = {.cap = rows, .chunk = rows, .no_preallocation = true};
     if (!b)
         return KVF_E_NOMEM;
     b->alone = *e;
@@ -65,17 +66,17 @@ void batch_destroy(struct batch *b)
     mem_free(b);
 }
 
-/* Lets session i use row i of the room until unbind_row(). */
+/* Lets session i use row i of the shared session until unbind_row(). */
 static void bind_row(struct batch *b, int i)
 {
-    struct session *s = b->s[i], *room = b->rows_session;
+    struct session *s = b->s[i], *shared = b->rows_session;
     size_t row = (size_t)i;
     b->own[i] = *s;
     s->e = &b->alone;
-    s->buf.x = room->buf.x + row * (size_t)room->e->config.d_model;
-    s->buf.normed = room->buf.normed + row * (size_t)room->e->config.d_model;
-    s->buf.qkv = room->buf.qkv + row * room->buf.ld_qkv;
-    s->buf.att = room->buf.att + row * room->buf.ld_att;
+    s->buf.x = shared->buf.x + row * (size_t)shared->e->config.d_model;
+    s->buf.normed = shared->buf.normed + row * (size_t)shared->e->config.d_model;
+    s->buf.qkv = shared->buf.qkv + row * shared->buf.ld_qkv;
+    s->buf.att = shared->buf.att + row * shared->buf.ld_att;
     b->logits[i] = s->buf.logits;
 }
 
@@ -98,7 +99,7 @@ static void begin_task(void *ctx, int i, int thread)
     b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
     if (b->err[i])
         return;
-    if (wants_nll(s) && s->run.has_logits)
+    if (records_nll(s) && s->run.has_logits)
         nll_next(s, b->id[i], s->n_past);
     weights_embed(s->e->weights, b->id[i], s->buf.x);
     rope_fill(s, s->buf.cos_sin, s->chunk, 0, s->n_past);
@@ -156,24 +157,25 @@ static int each_session(struct layer_run *r, int i)
 
 static int forward(struct batch *b, int n)
 {
-    struct session *room = b->rows_session;
-    const struct model_config *m = &room->e->config;
+    struct session *shared = b->rows_session;
+    const struct model_config *m = &shared->e->config;
     step_fn steps[BLOCK_OPS];
     memcpy(steps, steps_cpu, sizeof steps);
     steps[OP_ROPE] = steps[OP_GATES] = each_session;
-    par_run(room->e->pool, n, begin_task, b);
+    par_run(shared->e->pool, n, begin_task, b);
     int err = first_error(b, n);
     for (int l = 0; !err && l < m->n_layers; l++) {
-        struct layer_run r = {room, block_of(&room->e->weights->plan, l), l, n, 0, false, b};
+        struct layer_run r = {shared, block_of(&shared->e->weights->plan, l), l, n, 0, false, b};
         err = run_block(steps, &r);
     }
     if (err)
         return err;
-    room->e->kernels.rmsnorm(room->buf.normed, room->buf.x, room->e->weights->out_norm, n,
-                             m->d_model, m->norm_eps);
-    const struct matmul_input in = {.x = room->buf.normed, .ld = (size_t)room->e->config.d_model};
-    linear_apart(room, b->logits, &in, n, &room->e->weights->head);
-    par_run(room->e->pool, n, end_task, b);
+    shared->e->kernels.rmsnorm(shared->buf.normed, shared->buf.x, shared->e->weights->out_norm, n,
+                               m->d_model, m->norm_eps);
+    const struct matmul_input in = {.x = shared->buf.normed,
+                                    .ld = (size_t)shared->e->config.d_model};
+    linear_to_rows(shared, b->logits, &in, n, &shared->e->weights->head);
+    par_run(shared->e->pool, n, end_task, b);
     return first_error(b, n);
 }
 

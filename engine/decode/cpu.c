@@ -26,7 +26,7 @@ static int alloc_turned(struct session *s)
 static int begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
     int err = s->positions_in_cache ? alloc_turned(s) : KVF_OK;
-    if (!err && !opt->unstocked)
+    if (!err && !opt->no_preallocation)
         err = preallocate_entries(s, s->chunk);
     return err ? kvf_fail(d, err, "not enough memory for a session of %d tokens", s->cap) : KVF_OK;
 }

@@ -32,7 +32,7 @@ static int read_parts(struct engine *e, const struct engine_options *opt, struct
     enum pack_how floats = opt->words ? PACK_WORDS : PACK_AS_STORED;
     enum pack_how how = opt->exact ? PACK_EXACT : floats;
     bool two = pthread_create(&beside, NULL, read_names, &r) == 0;
-    int err = weights_load(e->gguf, &e->config, how, e->pool, &opt->teller, &e->weights, d);
+    int err = weights_load(e->gguf, &e->config, how, e->pool, &opt->progress, &e->weights, d);
     if (two)
         pthread_join(beside, NULL);
     else
@@ -99,10 +99,10 @@ void engine_close(struct engine *e)
     mem_free(e);
 }
 
-int engine_said(const struct engine *e, int err, struct kvf_diag *d)
+int engine_error(const struct engine *e, int err, struct kvf_diag *d)
 {
-    if (e && e->said.text[0] && (err == KVF_E_BACKEND || err == KVF_E_NOMEM))
-        return kvf_fail(d, err, "%s", e->said.text);
+    if (e && e->error.text[0] && (err == KVF_E_BACKEND || err == KVF_E_NOMEM))
+        return kvf_fail(d, err, "%s", e->error.text);
     return err;
 }
 

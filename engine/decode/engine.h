@@ -29,7 +29,7 @@ struct engine {
     void *device; /* data of the backend, such as weights on a device */
     int which;    /* index of the backend's device */
     /* Message of the backend for a failed operation of a session; "": no error. */
-    struct kvf_diag said;
+    struct kvf_diag error;
 };
 
 /* Options of engine_open. */
@@ -46,7 +46,7 @@ struct engine_options {
     const char *adapter;           /* added to the weights (adapter.h); NULL: none */
     const struct backend *backend; /* NULL: the CPU */
     int which;                     /* index of the backend's device */
-    struct teller teller;          /* receives the number of packed layers */
+    struct progress_callback progress; /* receives the number of packed layers */
 };
 
 /* Maps and packs a GGUF file. Returns KVF_OK or an error with a message. */
@@ -55,7 +55,7 @@ int engine_open(const char *path, const struct engine_options *opt, struct engin
 void engine_close(struct engine *e); /* accepts NULL */
 /* Copies the backend's message to d if err can be its error (KVF_E_BACKEND or KVF_E_NOMEM). Returns
  * err. e may be NULL. */
-int engine_said(const struct engine *e, int err, struct kvf_diag *d);
+int engine_error(const struct engine *e, int err, struct kvf_diag *d);
 /* Returns the precision of matrix multiplications, for headers of traces and tables. */
 const char *engine_precision(const struct engine *e);
 /* Appends the members of "model" in a trace's header: name, hash, architecture and sizes. */

@@ -115,7 +115,7 @@ static struct desk desk_of(const struct session *s, int thread)
 }
 
 /* Computes the logits of n slots of a head and stores them by position. */
-static void logits_of(const struct session *s, const struct ghost_query *q,
+static void logits_of(const struct session *s, const struct evicted_query *q,
                       const struct cache_head *view, int n, const struct desk *k)
 {
     const struct model_config *m = &s->e->config;
@@ -133,7 +133,7 @@ static void logits_of(const struct session *s, const struct ghost_query *q,
 
 /* Weights over all positions, and which of them the query saw; returns how many.  *ret_sink: the
  * weight of the head's sink, which has no value; 0: there is none. */
-static int weigh(const struct session *s, const struct ghost_query *q,
+static int weigh(const struct session *s, const struct evicted_query *q,
                  const struct cache_head *gone, const struct desk *k, double *ret_sink)
 {
     const float *sinks = sinks_of(s, q->layer);
@@ -198,7 +198,7 @@ static double add_missed(const struct session *s, const struct cache_head *view,
     return mass;
 }
 
-static float output_error(const struct session *s, const struct ghost_query *q,
+static float output_error(const struct session *s, const struct evicted_query *q,
                           const struct cache_head *gone, double all, const struct desk *k)
 {
     int D = s->e->config.head_dim;
@@ -215,7 +215,7 @@ static float output_error(const struct session *s, const struct ghost_query *q,
     return off == 0 ? 0 : (float)sqrt(off / norm);
 }
 
-void evicted_entries_ask(struct session *s, const struct ghost_query *q)
+void evicted_entries_score(struct session *s, const struct evicted_query *q)
 {
     struct cache_head gone = cache_view(s->compare.evicted->cache, q->layer, q->h);
     struct probe_missed m = {.layer = q->layer, .head = q->g, .t = q->t, .kept = 1, .oracle = 1};

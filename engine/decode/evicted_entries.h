@@ -9,8 +9,8 @@
  * For S cached and N evicted entries of a head, a query costs O((S + N) D) more, and O(S + N) for
  * the set of largest weights. There is no cost if it saw all entries. An evicted entry costs 2 D
  * elements of the cache's type and 12 bytes per KV head. */
-#ifndef KVF_ENGINE_GHOSTS_H
-#define KVF_ENGINE_GHOSTS_H
+#ifndef KVF_ENGINE_EVICTED_ENTRIES_H
+#define KVF_ENGINE_EVICTED_ENTRIES_H
 
 #include "engine/cache/cache.h"
 #include "engine/method/decisions.h"
@@ -18,7 +18,7 @@
 struct session;
 
 /* A query that has attended. */
-struct ghost_query {
+struct evicted_query {
     int layer, g, h; /* layer; query head; KV head of the cache */
     int32_t t;
     int n; /* slots of the cache up to the query's own */
@@ -42,6 +42,6 @@ int evicted_entries_err(const struct evicted_entries *g); /* KVF_OK or KVF_E_NOM
 
 /* Computes the attention that the query lost to entries it did not see, and passes it to the
  * recorder. Threads call it as they do for attention rows. */
-void evicted_entries_ask(struct session *s, const struct ghost_query *q);
+void evicted_entries_score(struct session *s, const struct evicted_query *q);
 
 #endif

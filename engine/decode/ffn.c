@@ -78,7 +78,7 @@ static void gated_task(void *ctx, int task, int thread)
 {
     const struct job *j = ctx;
     struct session *s = j->s;
-    int c0 = apart_task(s->e->pool, task, j->n_tasks) * GATED, left = s->e->config.d_ffn - c0;
+    int c0 = spread_task(s->e->pool, task, j->n_tasks) * GATED, left = s->e->config.d_ffn - c0;
     if (left > 0)
         gated_channels(j, c0, left < GATED ? left : GATED,
                        s->matmul.tile + (size_t)thread * s->matmul.ld_tile);
@@ -87,7 +87,7 @@ static void gated_task(void *ctx, int task, int thread)
 /* Makes the quantised activations the input of the next product. */
 static void make_integers(struct session *s, int T, const struct layer_weights *w)
 {
-    int d = s->e->config.d_ffn, n_tasks = apart_tasks(s->e->pool, (d + GATED - 1) / GATED);
+    int d = s->e->config.d_ffn, n_tasks = spread_tasks(s->e->pool, (d + GATED - 1) / GATED);
     struct job j = {s, w, T, n_tasks};
     const struct qrows read = s->matmul.input;
     s->matmul.activated.K = d;

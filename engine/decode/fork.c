@@ -8,13 +8,13 @@
 static int renew_parts(struct session *s, bool gate)
 {
     size_t C = (size_t)s->chunk, H = (size_t)s->e->config.n_kv_heads;
-    free_part_buffers(s);
+    method_buffers_free(s);
     if (gate) {
         s->parts.gate = mem_alloc(C, H * sizeof *s->parts.gate);
         if (!s->parts.gate)
             return KVF_E_NOMEM;
     }
-    return alloc_part_buffers(s);
+    return method_buffers_alloc(s);
 }
 
 /* Replaces the cache and methods of s by forks of another session's. */
@@ -81,7 +81,7 @@ int session_fork(const struct session *from, const struct session_options *opt,
     struct session_options own = {.kv_type = from->kv_type,
                                   .cap = opt ? opt->cap : from->cap,
                                   .chunk = opt ? opt->chunk : from->chunk,
-                                  .unstocked = true};
+                                  .no_preallocation = true};
     struct session *s = NULL;
     if (own.cap < from->n_past)
         return kvf_fail(d, KVF_E_LIMIT, "a session of %d tokens cannot go on after %d", own.cap,

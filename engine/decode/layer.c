@@ -232,7 +232,7 @@ void embed_tokens(struct session *s, const int32_t *ids, int T)
     par_run(session_pool(s), row_tasks(T), embed_task, &j);
 }
 
-bool layers_learn_apart(const struct session *s)
+bool layers_import_in_parallel(const struct session *s)
 {
     return !(recorder_wants(s->observers.recorder) & PROBE_QUERY) && !s->reading.chosen;
 }
@@ -250,7 +250,7 @@ void layer_import_token(struct session *s, int layer, const struct imported_toke
     count_reads(s, layer);
 }
 
-void layer_learn_apart(struct session *s, int layer, const struct imported_token *x, int thread)
+void layer_import_serial(struct session *s, int layer, const struct imported_token *x, int thread)
 {
     struct job j = {s, layer, 1, s->n_past, x};
     for (int h = 0; h < s->cache_heads; h++)

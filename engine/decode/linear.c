@@ -9,7 +9,7 @@ struct job {
     struct session *s;
     float *out;
     size_t ld;
-    float *const *rows; /* outputs of linear_apart, instead of out */
+    float *const *rows; /* outputs of linear_to_rows, instead of out */
     const struct matmul_input *in;
     int T;
     const struct packed *w;
@@ -26,14 +26,14 @@ static struct wrows words(const struct session *s)
                           s->matmul.input.K};
 }
 
-void rows_for(struct session *s, const struct packed *w)
+void set_input_format(struct session *s, const struct packed *w)
 {
     s->matmul.input.K = w->K;
     s->matmul.input.lowest = w->lowest;
 }
 
-void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
-                      const struct packed *w)
+void quantise_rows(struct session *s, const float *x, size_t ld, int t0, int n,
+                   const struct packed *w)
 {
     const struct kernels *k = &s->e->kernels;
     int step = ld == (size_t)w->K ? n : 1, end = t0 + n; /* contiguous rows */
@@ -76,7 +76,7 @@ static void prepare_task(void *ctx, int task, int thread)
     }
     if (in->prologue)
         in->prologue(s, in->how, t0, n, x, ld);
-    rows_as_integers(s, x, ld, t0, n, j->w);
+    quantise_rows(s, x, ld, t0, n, j->w);
 }
 
 static void matmul_task(void *ctx, int task, int thread)
@@ -115,7 +115,7 @@ static int prepare_tasks(int T)
 void prepare_rows(struct session *s, const struct matmul_input *in, int T, const struct packed *w)
 {
     struct job j = {.s = s, .in = in, .T = T, .w = w};
-    rows_for(s, w);
+    set_input_format(s, w);
     if (wants_rows(in, w))
         par_run(s->e->pool, prepare_tasks(T), prepare_task, &j);
 }
@@ -128,7 +128,7 @@ static void run_job(struct job *j)
         par_run(pool, j->n_tasks, j->product, j);
         return;
     }
-    rows_for(j->s, j->w);
+    set_input_format(j->s, j->w);
     j->n_prepare = wants_rows(j->in, j->w) ? prepare_tasks(j->T) : 0;
     atomic_init(&j->made, 0);
     par_run(pool, j->n_prepare + j->n_tasks, few_task, j);
@@ -195,8 +195,8 @@ static void apart_rows_task(void *ctx, int task, int thread)
                (size_t)ld * sizeof *tile);
 }
 
-void linear_apart(struct session *s, float *const *out, const struct matmul_input *in, int T,
-                  const struct packed *w)
+void linear_to_rows(struct session *s, float *const *out, const struct matmul_input *in, int T,
+                    const struct packed *w)
 {
     struct job j = {.s = s,
                     .rows = out,
@@ -218,7 +218,7 @@ static void add_task(void *ctx, int task, int thread)
     const struct job *j = ctx;
     struct session *s = j->s;
     const struct packed *w = j->w;
-    int p0 = apart_task(s->e->pool, task, j->n_tasks) * j->per_task;
+    int p0 = spread_task(s->e->pool, task, j->n_tasks) * j->per_task;
     int left = w->n_panels - p0, c0 = p0 * PANEL;
     int n = left < j->per_task ? left : j->per_task, ld = n * PANEL;
     int channels = w->N - c0 < ld ? w->N - c0 : ld;
@@ -234,7 +234,7 @@ static void add_task(void *ctx, int task, int thread)
         s->e->kernels.add(j->out + (size_t)t * j->ld + c0, tile + (size_t)t * (size_t)ld, channels);
 }
 
-void add_linear(struct session *s, const struct matmul_input *in, int T, const struct packed *w)
+void linear_add(struct session *s, const struct matmul_input *in, int T, const struct packed *w)
 {
     int per = panels_per_task(w->n_panels, par_threads(s->e->pool), T);
     if (per > TILE_PANELS)
@@ -246,7 +246,7 @@ void add_linear(struct session *s, const struct matmul_input *in, int T, const s
                     .T = T,
                     .w = w,
                     .per_task = per,
-                    .n_tasks = apart_tasks(s->e->pool, tasks_of(w, per)),
+                    .n_tasks = spread_tasks(s->e->pool, tasks_of(w, per)),
                     .product = add_task};
     run_job(&j);
 }

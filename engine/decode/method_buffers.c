@@ -33,7 +33,7 @@ static bool keeps_unrotated(const struct session *s, bool reads)
            || method_evidence(s->method) & (EVIDENCE_MOMENTS | EVIDENCE_BLOCKS);
 }
 
-int alloc_part_buffers(struct session *s)
+int method_buffers_alloc(struct session *s)
 {
     const struct model_config *m = &s->e->config;
     size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
@@ -58,7 +58,7 @@ int alloc_part_buffers(struct session *s)
     return reading_alloc(s, reads > 0);
 }
 
-void free_part_buffers(struct session *s)
+void method_buffers_free(struct session *s)
 {
     mem_free(s->parts.scratch);
     mem_free(s->parts.visible);
@@ -71,6 +71,6 @@ void free_part_buffers(struct session *s)
 
 int preallocate_entries(struct session *s, int T)
 {
-    int left = s->cap - s->n_past, ahead = STOCKED_CHUNKS * s->chunk;
+    int left = s->cap - s->n_past, ahead = PREALLOCATED_CHUNKS * s->chunk;
     return cache_stock(s->cache, T, ahead < left ? ahead : left, s->e->pool);
 }

@@ -19,7 +19,7 @@ int n_segments(const struct session *s)
     return (s->e->weights->head.n_panels * PANEL + VOCAB_SEGMENT - 1) / VOCAB_SEGMENT;
 }
 
-int alloc_segments(struct session *s)
+int nll_alloc(struct session *s)
 {
     size_t C = (size_t)s->chunk, threads = (size_t)par_threads(s->e->pool);
     if (s->nll.segment)
@@ -30,7 +30,7 @@ int alloc_segments(struct session *s)
     return s->nll.segment && s->nll.lse && s->nll.target_logit ? KVF_OK : KVF_E_NOMEM;
 }
 
-void free_segments(struct session *s)
+void nll_free(struct session *s)
 {
     mem_free(s->nll.segment);
     mem_free(s->nll.lse);
@@ -81,19 +81,19 @@ static void quantise_task(void *ctx, int task, int thread)
     int t0 = task * ROWS_PER_TASK, n = j->n - t0 < ROWS_PER_TASK ? j->n - t0 : ROWS_PER_TASK;
     (void)thread;
     size_t d = (size_t)s->e->config.d_model;
-    rows_as_integers(s, j->x + (size_t)t0 * d, d, t0, n, &s->e->weights->head);
+    quantise_rows(s, j->x + (size_t)t0 * d, d, t0, n, &s->e->weights->head);
 }
 
 void segment_rows(struct session *s, const float *x, int n)
 {
     const struct packed *w = &s->e->weights->head;
     struct job j = {s, x, NULL, n};
-    rows_for(s, w);
+    set_input_format(s, w);
     if (w->n_blocks)
         par_run(s->e->pool, (n + ROWS_PER_TASK - 1) / ROWS_PER_TASK, quantise_task, &j);
 }
 
-bool wants_nll(const struct session *s)
+bool records_nll(const struct session *s)
 {
     return s->compare.compared || recorder_wants(s->observers.recorder) & PROBE_NLL;
 }
@@ -130,7 +130,7 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
         report(s, t0 + t, row_nll(s, t));
 }
 
-void nll_from(struct session *s, int32_t t, const float *lse)
+void nll_from_segments(struct session *s, int32_t t, const float *lse)
 {
     for (int g = 0; g < n_segments(s); g++)
         s->nll.lse[(size_t)g * (size_t)s->chunk] = lse[g];

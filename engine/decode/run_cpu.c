@@ -102,7 +102,7 @@ static int run_product(struct layer_run *r, int i, int n_rows)
     };
     r->quantised = false;
     if (r->T > 1 && next->op == OP_ADD) {
-        add_linear(s, &rows, r->T, w);
+        linear_add(s, &rows, r->T, w);
         return n_rows + 2;
     }
     if (r->T > 1 && next->op == OP_ACT && activate_as_integers(r, &rows)) {

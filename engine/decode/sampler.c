@@ -110,7 +110,7 @@ int32_t sampler_draw(struct sampler *s, const float *logits)
 int32_t sampler_next(struct sampler *s, const float *logits)
 {
     int32_t id = sampler_draw(s, logits);
-    sampler_took(s);
+    sampler_advance(s);
     return id;
 }
 
@@ -125,7 +125,7 @@ double sampler_chance(const struct sampler *s)
     return rng_uniform(&ahead);
 }
 
-void sampler_took(struct sampler *s)
+void sampler_advance(struct sampler *s)
 {
     if (s->temperature > 0)
         (void)rng_uniform(&s->rng);

@@ -24,14 +24,14 @@ void sampler_finish(struct sampler *s); /* accepts a zeroed struct */
  * probability of top_p or more. engine/kernels/draw.h has the definition. */
 int32_t sampler_next(struct sampler *s, const float *logits);
 /* Returns the token that sampler_next would return, without consuming its random number. Call
- * sampler_took to consume it. */
+ * sampler_advance to consume it. */
 int32_t sampler_draw(struct sampler *s, const float *logits);
 
 /* For sampling on a device: the factor of the logits, the next random number, and its
  * consumption. */
 double sampler_scale(const struct sampler *s);
 double sampler_chance(const struct sampler *s);
-void sampler_took(struct sampler *s);
+void sampler_advance(struct sampler *s);
 
 /* Returns the smallest id among the largest of n >= 1 logits. NaN is ignored; if all are NaN,
  * returns the last id. */

@@ -35,7 +35,7 @@ static int create_methods(struct session *s, const struct session_options *opt)
         err = method_state_create(o->method, o->params, &shape, &in, &other);
         if (err)
             return err;
-        err = method_override(s->method, other, o->take);
+        err = method_override(s->method, other, o->heads);
         if (err) {
             method_state_destroy(other);
             return err;
@@ -85,7 +85,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
             return KVF_E_NOMEM;
         s->buf.keeps_normed = true;
     }
-    err = alloc_part_buffers(s);
+    err = method_buffers_alloc(s);
     if (err)
         return err;
     if (recorder_wants(s->observers.recorder) & PROBE_SHADOW_ENTRIES) {
@@ -102,8 +102,8 @@ static int open_parts(struct session *s, const struct session_options *opt)
     int err = session_alloc_buffers(s);
     if (!err)
         err = attention_alloc(s);
-    if (!err && wants_nll(s))
-        err = alloc_segments(s);
+    if (!err && records_nll(s))
+        err = nll_alloc(s);
     return err ? err : alloc_parts(s, opt);
 }
 
@@ -188,8 +188,8 @@ void session_destroy(struct session *s)
     s->e->backend->end(s);
     session_free_buffers(s);
     attention_free(s);
-    free_segments(s);
-    free_part_buffers(s);
+    nll_free(s);
+    method_buffers_free(s);
     session_destroy(s->compare.full_cache);
     shadow_destroy(s->compare.shadow);
     evicted_entries_destroy(s->compare.evicted);
@@ -199,7 +199,7 @@ void session_destroy(struct session *s)
     mem_free(s);
 }
 
-void session_evicted(struct session *s, const struct eviction *e)
+void session_notify_eviction(struct session *s, const struct eviction *e)
 {
     if (s->compare.evicted)
         evicted_entries_add(s, e);
@@ -217,7 +217,7 @@ static bool evictions_told(const struct session *s)
 
 static void on_evict(void *ctx, const struct eviction *e)
 {
-    session_evicted(ctx, e);
+    session_notify_eviction(ctx, e);
 }
 
 int session_decide(struct session *s, enum phase phase)
@@ -254,7 +254,7 @@ static int run_layers(struct session *s, const int32_t *ids, int T)
     if (err)
         return err;
     s->e->backend->embed(s, ids, T);
-    fill_chunk_turns(s, T);
+    fill_chunk_angles(s, T);
     for (int l = 0; l < s->e->config.n_layers; l++) {
         struct layer_run r = {s, block_of(&s->e->weights->plan, l), l, T, s->n_past, false, NULL};
         err = run_block(s->e->backend->steps, &r);
@@ -274,7 +274,7 @@ static int forward(struct session *s, const int32_t *ids, int T, const int32_t *
 {
     const struct backend *b = s->e->backend;
     size_t d = (size_t)s->e->config.d_model;
-    bool nll = wants_nll(s);
+    bool nll = records_nll(s);
     if (nll && s->run.has_logits) /* row 0 still has the last query of the previous chunk */
         nll_next(s, ids[0], s->n_past);
     int err = b->prefill && !s->run.stepping ? b->prefill(s, ids, T) : RUN_LAYERWISE;
@@ -436,7 +436,7 @@ fail:
     return err;
 }
 
-void session_note_step(struct session *s)
+void session_count_step(struct session *s)
 {
     note_peak(s);
     s->count.n_steps++;
@@ -444,7 +444,7 @@ void session_note_step(struct session *s)
 
 int session_end_step(struct session *s)
 {
-    session_note_step(s);
+    session_count_step(s);
     return session_decide(s, PHASE_AFTER);
 }
 
@@ -473,7 +473,7 @@ int session_step(struct session *s, int32_t id)
 int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                  void *ctx)
 {
-    bool without = s->compare.no_logits, skip = !wants_nll(s);
+    bool without = s->compare.no_logits, skip = !records_nll(s);
     int err = KVF_OK;
     for (int i = 0; !err && i < n; i++) {
         s->compare.no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
@@ -512,7 +512,7 @@ const float *session_logits(const struct session *s)
     return s->buf.logits;
 }
 
-void session_draws(struct session *s, struct sampler *sampler)
+void session_set_sampler(struct session *s, struct sampler *sampler)
 {
     s->sampling.sampler = sampler;
     s->sampling.has_token = false;
@@ -523,7 +523,7 @@ int32_t session_next(struct session *s)
     if (!s->sampling.has_token)
         return sampler_next(s->sampling.sampler, session_logits(s));
     s->sampling.has_token = false; /* another draw would use a new random number */
-    sampler_took(s->sampling.sampler);
+    sampler_advance(s->sampling.sampler);
     return s->sampling.token;
 }
 

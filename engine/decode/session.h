@@ -15,7 +15,7 @@ struct sampler; /* sampler.h */
 struct session_override {
     const struct method *method;
     const struct method_params *params;
-    const unsigned char *take; /* [L * KV heads] */
+    const unsigned char *heads; /* [L * KV heads] 1: the method applies */
 };
 
 /* Options of session_create. */
@@ -38,7 +38,7 @@ struct session_options {
     int n_turns;
     bool as_twin; /* entries outside a layer's window stay in the cache, unseen: slots are positions
                      in a full cache */
-    bool unstocked; /* do not preallocate entries */
+    bool no_preallocation; /* do not preallocate entries */
 };
 
 /* Returns the bytes of a session of up to `length` tokens, without cache, method and recorder.
@@ -102,9 +102,9 @@ int session_fork(const struct session *from, const struct session_options *opt,
 /* Feeds many sessions together: their matrix multiplications are joined, as in a prefill. Attention
  * and decisions run in parallel. Each session gets the result of session_step. */
 struct batch;
-/* Creates a batch for up to `most` rows at once; more sessions run in groups. Returns KVF_OK or
+/* Creates a batch for up to max_rows rows at once; more sessions run in groups. Returns KVF_OK or
  * KVF_E_NOMEM. */
-int batch_create(struct engine *e, int most, struct batch **ret_batch);
+int batch_create(struct engine *e, int max_rows, struct batch **ret_batch);
 void batch_destroy(struct batch *b); /* accepts NULL */
 /* Feeds ids[i] to s[i], for n different sessions. Returns KVF_OK, or an error of session_step,
  * after which the sessions must be destroyed. recorder_err returns errors of their recorders. */
@@ -123,7 +123,7 @@ int session_remove(struct session *s, const unsigned char *heads, const unsigned
 const float *session_logits(const struct session *s); /* [vocab], after the last token fed */
 /* Lets steps sample the next token with `sampler`, so that a device copies only the token to the
  * host. The sampler is borrowed; NULL ends this. */
-void session_draws(struct session *s, struct sampler *sampler);
+void session_set_sampler(struct session *s, struct sampler *sampler);
 /* Returns the sampled token: the result of sampler_next on session_logits. Consumes its random
  * number. */
 int32_t session_next(struct session *s);

@@ -15,7 +15,7 @@
 
 enum {
     CHUNK_DEFAULT = 256,
-    STOCKED_CHUNKS = 2,  /* chunks for which memory of entries is allocated in advance */
+    PREALLOCATED_CHUNKS = 2, /* chunks for which memory of entries is allocated in advance */
     EXPIRE_EVERY = 1024, /* prompt positions between removals of expired entries. Until its removal
                             an expired entry is masked, so that slots do not depend on the chunk */
     IMPORT_LAYERS = 2,   /* layers of a chunk that are imported in one call */
@@ -98,7 +98,7 @@ struct chunk_buffers {
     float *att;     /* [C][ld_att] outputs of the heads */
     float *branch;  /* [C][ld_branch] output of a branch before it is added to x */
     float *gate_up; /* [C][ld_gate_up] */
-    float *cos_sin; /* [2][C][rope_dim] RoPE angles of each token (fill_chunk_turns) */
+    float *cos_sin; /* [2][C][rope_dim] RoPE angles of each token (fill_chunk_angles) */
     float *logits;  /* [ld_logits] */
     size_t ld_qkv, ld_att, ld_branch, ld_gate_up, ld_logits;
     bool keeps_normed; /* gates read `normed` */
@@ -192,11 +192,11 @@ struct matmul_input {
 };
 
 /* Prepares matmul.input for rows of w (linear.c). */
-void rows_for(struct session *s, const struct packed *w);
+void set_input_format(struct session *s, const struct packed *w);
 /* Quantises n rows at x, ld floats apart, to rows t0 on of matmul.input. Does not if w reads
  * floats. */
-void rows_as_integers(struct session *s, const float *x, size_t ld, int t0, int n,
-                      const struct packed *w);
+void quantise_rows(struct session *s, const float *x, size_t ld, int t0, int n,
+                   const struct packed *w);
 /* Multiplies T rows by panels [panel0, panel0 + n_panels) of w. The rows are those of matmul.input,
  * or x if w reads floats. */
 void multiply_rows(const struct session *s, float *out, size_t ld, const float *x, size_t ld_x,
@@ -206,23 +206,23 @@ void multiply_rows(const struct session *s, float *out, size_t ld, const float *
 void linear(struct session *s, float *out, size_t ld, const struct matmul_input *in, int T,
             const struct packed *w);
 /* Computes the product of linear() with row t at out[t]. */
-void linear_apart(struct session *s, float *const *out, const struct matmul_input *in, int T,
-                  const struct packed *w);
+void linear_to_rows(struct session *s, float *const *out, const struct matmul_input *in, int T,
+                    const struct packed *w);
 
 /* Computes and quantises T > 1 input rows without a product. */
 void prepare_rows(struct session *s, const struct matmul_input *in, int T, const struct packed *w);
 /* x[t] += scale W in[t] for T > 1 rows of the residual stream, with the model's residual scale. */
-void add_linear(struct session *s, const struct matmul_input *in, int T, const struct packed *w);
+void linear_add(struct session *s, const struct matmul_input *in, int T, const struct packed *w);
 
 /* Adjacent tasks run in different threads, which should not write to the same cache lines.
- * apart_tasks() rounds n tasks up to a multiple of the threads, and apart_task() maps a task to its
- * place, which can be n or more. */
-static inline int apart_tasks(const struct par *pool, int n)
+ * spread_tasks() rounds n tasks up to a multiple of the threads, and spread_task() maps a task to
+ * its place, which can be n or more. */
+static inline int spread_tasks(const struct par *pool, int n)
 {
     int threads = par_threads(pool);
     return (n + threads - 1) / threads * threads;
 }
-static inline int apart_task(const struct par *pool, int task, int n_tasks)
+static inline int spread_task(const struct par *pool, int task, int n_tasks)
 {
     int threads = par_threads(pool);
     return task % threads * (n_tasks / threads) + task / threads;
@@ -260,12 +260,12 @@ int step_store(struct layer_run *r, int i);
  * (ffn.c). */
 bool activate_as_integers(struct layer_run *r, const struct matmul_input *in);
 
-/* Fills row `row` of a table [2][rows][rope_dim] with cos and sin of pos * theta_j (turn.c). The
+/* Fills row `row` of a table [2][rows][rope_dim] with cos and sin of pos * theta_j (rope.c). The
  * first half is for layers with global attention. The second half is for layers with a window, if
  * their angles differ. */
 void rope_fill(const struct session *s, float *table, int rows, int row, int pos);
 /* Fills buf.cos_sin for the next T tokens. */
-void fill_chunk_turns(struct session *s, int T);
+void fill_chunk_angles(struct session *s, int T);
 /* Returns a layer's row of such a table. Returns NULL if the layer has no RoPE. */
 const float *rope_row(const struct session *s, int layer, const float *table, int rows, int row);
 
@@ -300,10 +300,10 @@ struct imported_token {
 };
 /* Stores the entries of an imported token and notifies the observers. */
 void layer_import_token(struct session *s, int layer, const struct imported_token *x);
-/* Returns true if threads can import layers in parallel, in any order, with layer_learn_apart. */
-bool layers_learn_apart(const struct session *s);
+/* Returns true if threads can import layers in parallel, in any order, with layer_import_serial. */
+bool layers_import_in_parallel(const struct session *s);
 /* Imports a token in one thread. The caller calls count_reads() later. */
-void layer_learn_apart(struct session *s, int layer, const struct imported_token *x, int thread);
+void layer_import_serial(struct session *s, int layer, const struct imported_token *x, int thread);
 /* Entries of T prompt tokens of a layer, in pages with the layout of the cache. */
 struct imported_pages {
     const unsigned char *pages; /* per head, from the page of its first new entry on */
@@ -334,9 +334,9 @@ void reading_free(struct session *s);
 
 /* Allocates the buffers of methods and gates other than parts.gate (method_buffers.c). Returns
  * KVF_OK or KVF_E_NOMEM. */
-int alloc_part_buffers(struct session *s);
+int method_buffers_alloc(struct session *s);
 /* Frees them, and parts.gate. */
-void free_part_buffers(struct session *s);
+void method_buffers_free(struct session *s);
 
 /* Returns the number of blocks of channels that attention can sum separately. */
 static inline int step_blocks(const struct model_config *m)
@@ -385,9 +385,9 @@ int session_decide(struct session *s, enum phase phase);
  * be repeated. Returns KVF_OK or KVF_E_NOMEM. */
 int session_reserve(struct session *s);
 /* Updates the counters after the token of a step has run. */
-void session_note_step(struct session *s);
+void session_count_step(struct session *s);
 /* Passes an eviction to all observers. */
-void session_evicted(struct session *s, const struct eviction *e);
+void session_notify_eviction(struct session *s, const struct eviction *e);
 
 /* Calls method_prepare() for the method and the observing states, with capacity for `more` entries
  * in every head (watch.c). */
@@ -406,13 +406,13 @@ void nll_rows(struct session *s, const float *normed, const int32_t *ids, int n,
 void nll_next(struct session *s, int32_t id, int32_t t);
 /* Reports the NLL of token t from lse[segments], the log-sum-exp of each segment, and the logit of
  * the token after them. */
-void nll_from(struct session *s, int32_t t, const float *lse);
+void nll_from_segments(struct session *s, int32_t t, const float *lse);
 /* Returns true if the NLL is recorded. */
-bool wants_nll(const struct session *s);
+bool records_nll(const struct session *s);
 
 /* Allocates the buffers of the NLL, once. Returns KVF_OK or KVF_E_NOMEM. */
-int alloc_segments(struct session *s);
-void free_segments(struct session *s);
+int nll_alloc(struct session *s);
+void nll_free(struct session *s);
 /* Returns the number of segments of the vocabulary. */
 int n_segments(const struct session *s);
 /* Quantises n rows x [n][d_model] for segment_logits(). */

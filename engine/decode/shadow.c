@@ -39,8 +39,8 @@ int shadow_create(struct session *s)
     w->part = MEM_NEW(struct part, (size_t)n_segments(s) * C);
     if (!w->x || !w->part)
         return KVF_E_NOMEM;
-    int err = alloc_segments(s);
-    return err ? err : alloc_segments(s->compare.full_cache);
+    int err = nll_alloc(s);
+    return err ? err : nll_alloc(s->compare.full_cache);
 }
 
 void shadow_destroy(struct shadow *w)

@@ -68,7 +68,7 @@ void device_notify_rows(struct session *s, int layer, const struct device_rows *
 }
 
 /* Asks the store of evicted entries how much each query would have attended to them. */
-static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
+static void score_evicted(const struct job *j, const struct gpu_attention *a)
 {
     struct session *s = j->s;
     struct device_session *m = s->device_state;
@@ -81,7 +81,7 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
             struct cache_head view = cache_view(s->cache, j->layer, h);
             bool choice = s->run.stepping && s->reading.chosen;
             size_t row = (size_t)(j->r0 + r);
-            struct ghost_query q = {
+            struct evicted_query q = {
                 .layer = j->layer,
                 .g = g,
                 .h = h,
@@ -93,7 +93,7 @@ static void ask_ghosts(const struct job *j, const struct gpu_attention *a)
                 .q = s->buf.qkv + row * s->buf.ld_qkv + (size_t)g * D,
                 .out = s->buf.att + (size_t)r * s->buf.ld_att + (size_t)g * D,
                 .thread = 0};
-            evicted_entries_ask(s, &q);
+            evicted_entries_score(s, &q);
         }
 }
 
@@ -124,7 +124,7 @@ static void rows_of_block(const struct job *j, struct gpu_attention a)
         par_run(s->e->pool, a.n_heads / j->together, tell_task, (void *)j);
     }
     if (s->compare.evicted)
-        ask_ghosts(j, &a);
+        score_evicted(j, &a);
 }
 
 int device_session_blocks(int T)
@@ -196,7 +196,7 @@ int device_attend(struct session *s, int layer, int T, int pos0)
     gpu_put(m->gpu, m->layer.d_n, m->layer.n,
             (size_t)((device_session_blocks(T) + 1) * H) * sizeof *m->layer.n);
     if (s->positions_in_cache) /* the queries are on the device already, without RoPE */
-        err = device_turn_by_rank(s, layer, &a);
+        err = device_rotate_by_rank(s, layer, &a);
     else
         gpu_put(m->gpu, m->buf.qkv, s->buf.qkv, (size_t)T * s->buf.ld_qkv * sizeof *s->buf.qkv);
     if (err)

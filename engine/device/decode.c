@@ -28,65 +28,12 @@ static bool takes(const struct session *s)
     const struct method *row = method_of(s->method);
     bool others = s->compare.full_cache || s->compare.oracle
                   || session_points(s) & ~(unsigned)DECODE_POINTS;
-    bool gates = !s->parts.gate || device_gates_can(s->gates);
-    return s->device_state && !others && !s->positions_in_cache && gates && device_reads_can(s)
-           && s->cache_heads == s->e->config.n_kv_heads && device_eviction_supported(s->method)
+    bool gates = !s->parts.gate || device_gates_supported(s->gates);
+    return s->device_state && !others && !s->positions_in_cache && gates
+           && device_reads_supported(s) && s->cache_heads == s->e->config.n_kv_heads
+           && device_eviction_supported(s->method)
            && !(method_evidence(s->method) & ~KNOWN_EVIDENCE)
            && (!row->score || device_score_of(row, method_params_of(s->method)));
-}
-
-/* ---- the memory of a step */
-
-size_t step_lay_out(const struct session *s)
-{
-    struct device_decode *r = device_decode_of(s);
-    size_t n = (size_t)s->cache_heads * (size_t)s->e->config.n_layers, at = 0;
-    size_t turns = 2 * (size_t)s->e->config.rope_dim;
-    const struct {
-        void *there, *here;
-        size_t bytes;
-    } of[] = {{&r->evict.go, &r->evict.host.go, n * sizeof *r->evict.go},
-              {&r->evict.may, &r->evict.host.may, n * sizeof *r->evict.may},
-              {&r->in.turns, &r->in.host.turns, turns * sizeof *r->in.turns},
-              {&r->in.gate, &r->in.host.gate, n * sizeof *r->in.gate},
-              {&r->in.now, &r->in.host.now, 2 * sizeof *r->in.now},
-              {&r->evict.due, &r->evict.host.due, n * sizeof *r->evict.due}};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        if (r->in.block) {
-            set_pointer(of[i].there, r->in.block + at);
-            set_pointer(of[i].here, r->in.host.block + at);
-        }
-        at += (of[i].bytes + 15) / 16 * 16;
-    }
-    return at;
-}
-
-void step_buffers(struct session *s, struct buffer_list *a)
-{
-    struct device_decode *r = device_decode_of(s);
-    const struct model_config *m = &s->e->config;
-    size_t L = (size_t)m->n_layers, G = (size_t)m->n_heads;
-    size_t layers = r->keeps_rows ? L : 1;
-    r->in.bytes = step_lay_out(s);
-    buffers_add(a, &r->in.block, r->in.bytes, 1);
-    buffers_add_pinned(a, &r->in.host.block, r->in.bytes, 1);
-    buffers_add(a, &r->out.qkv, L * s->buf.ld_qkv, sizeof(float));
-    buffers_add(a, &r->out.unrotated, L * s->parts.ld_unrotated, sizeof(float));
-    buffers_add(a, &r->out.rows, layers * G * (size_t)r->ld, sizeof(float));
-    buffers_add(a, &r->out.lse, layers * G, sizeof(float));
-    buffers_add(a, &r->out.entropy, layers * G, sizeof(float));
-    buffers_add(a, &r->out.seen, layers * G, sizeof(int32_t));
-    buffers_add_pinned(a, &r->in.host.x, (size_t)m->d_model, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.qkv, L * s->buf.ld_qkv, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.unrotated, L * s->parts.ld_unrotated, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.logits, s->buf.ld_logits, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.normed, (size_t)m->d_model, sizeof(float));
-    if (!r->has_rows)
-        return;
-    buffers_add_pinned(a, &r->out.host.rows, L * G * (size_t)r->ld, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.lse, L * G, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.entropy, L * G, sizeof(float));
-    buffers_add_pinned(a, &r->out.host.seen, L * G, sizeof(int32_t));
 }
 
 /* ---- a step */
@@ -122,7 +69,7 @@ static int hold_pages(struct session *s)
     int H = s->cache_heads, heads = r->heads.cache.heads, most = 0;
     for (int at = 0; at < heads; at++) {
         int n = cache_view(s->cache, at / H, at % H).n + 1;
-        int err = device_session_hold_pages(s, at, (n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        int err = device_set_page_count(s, at, (n + PAGE_SLOTS - 1) / PAGE_SLOTS);
         if (err)
             return err;
         most = n > most ? n : most;
@@ -245,12 +192,12 @@ static bool gives_evidence(const struct session *s)
     return method_evidence(s->method) & EVIDENCE_OF_ROWS;
 }
 
-bool step_rows_are_shared(const struct session *s)
+bool step_shares_rows(const struct session *s)
 {
     return gives_evidence(s) && !device_decode_of(s)->has_rows && !device_probes_any(s);
 }
 
-void step_look_at_rows(struct session *const *s, int n, int layer)
+void step_process_rows(struct session *const *s, int n, int layer)
 {
     struct gpu *g = ((struct device_session *)s[0]->device_state)->gpu;
     struct gpu_seen_rows rows[GPU_TOGETHER];
@@ -259,7 +206,7 @@ void step_look_at_rows(struct session *const *s, int n, int layer)
         return;
     for (int i = 0; i < n; i++) {
         struct gpu_attention a = attention_of(s[i], first, end - first);
-        device_reads_of(s[i], first, &a);
+        device_reads_set(s[i], first, &a);
         rows[i] = rows_of(s[i], &a, first);
     }
     gpu_low_priority(g, true);
@@ -297,8 +244,8 @@ static bool takes_queries(const struct session *s)
            && s->n_past >= method_params_of(s->method)->sinks;
 }
 
-struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
-                                     struct gpu_cache *ret_cache)
+struct gpu_new_entries step_new_entry(struct session *s, int layer, float *qkv,
+                                      struct gpu_cache *ret_cache)
 {
     struct device_decode *r = device_decode_of(s);
     struct gpu_new_entries x = device_new_entries(s, layer, 1, r->in.turns,
@@ -366,11 +313,11 @@ struct gpu_attention step_attention(struct session *s, int layer)
     return a;
 }
 
-void step_attended(struct session *s, int layer)
+void step_after_attention(struct session *s, int layer)
 {
     struct device_decode *r = device_decode_of(s);
-    if (step_keeps_rows(s) && !step_rows_are_shared(s))
-        step_look_at_rows(&s, 1, layer);
+    if (step_keeps_rows(s) && !step_shares_rows(s))
+        step_process_rows(&s, 1, layer);
     if (layer + 1 < s->e->config.n_layers)
         return;
     fetch_layers(s);
@@ -378,9 +325,9 @@ void step_attended(struct session *s, int layer)
     r->evidence.n_queries += takes_queries(s);
 }
 
-void step_gates(struct session *room, struct session *const *s, int n)
+void step_gates(struct session *shared, struct session *const *s, int n)
 {
-    struct gpu *g = ((struct device_session *)room->device_state)->gpu;
+    struct gpu *g = ((struct device_session *)shared->device_state)->gpu;
     struct device_tokens x[GPU_TOGETHER];
     struct gpu_numbers of[GPU_TOGETHER];
     float *numbers[GPU_TOGETHER];
@@ -388,8 +335,8 @@ void step_gates(struct session *room, struct session *const *s, int n)
         const struct device_session *m = s[i]->device_state;
         const struct device_decode *r = m->decode;
         bool given = gates_inputs(s[i]->gates) == 0;
-        x[i] = (struct device_tokens){m->buf.kept, r->out.unrotated, r->out.qkv, m->buf.ld_kept,
-                                      room->e->config.n_layers};
+        x[i] = (struct device_tokens){m->buf.attn_in, r->out.unrotated, r->out.qkv,
+                                      m->buf.ld_attn_in, shared->e->config.n_layers};
         of[i] = (struct gpu_numbers){r->in.gate, given ? NULL : r->in.host.gate, r->evidence.gate,
                                      r->heads.slot, r->heads.cache.ld_slot};
         of[i].now = r->in.now;
@@ -397,7 +344,7 @@ void step_gates(struct session *room, struct session *const *s, int n)
         numbers[i] = r->in.gate;
     }
     gpu_low_priority(g, true);
-    device_gates_run_step(room, s, x, numbers, n);
+    device_gates_run_step(shared, s, x, numbers, n);
     gpu_take_numbers(g, of, n, device_decode_of(s[0])->heads.cache.heads);
     gpu_low_priority(g, false);
 }
@@ -416,7 +363,7 @@ void step_fetch(struct session *s, float *logits)
     struct device_session *m = s->device_state;
     struct device_decode *r = m->decode;
     const struct model_config *c = &s->e->config;
-    if (device_draws(s))
+    if (device_samples(s))
         device_draw_run(s, logits);
     else if (!s->compare.no_logits)
         gpu_fetch(m->gpu, r->out.host.logits, m->buf.logits,
@@ -442,7 +389,7 @@ static void learn_layer(struct session *s, int layer)
     struct device_decode *r = device_decode_of(s);
     size_t G = (size_t)s->e->config.n_heads, l = (size_t)layer;
     const struct imported_token x = token_of(s, layer);
-    device_reads_learn(s, layer);
+    device_reads_store(s, layer);
     layer_import_token(s, layer, &x);
     if (!r->has_rows)
         return;
@@ -454,31 +401,31 @@ static void learn_layer(struct session *s, int layer)
     device_notify_rows(s, layer, &rows);
 }
 
-bool step_learns_apart(const struct session *s)
+bool step_imports_in_parallel(const struct session *s)
 {
-    return layers_learn_apart(s) && !device_decode_of(s)->has_rows;
+    return layers_import_in_parallel(s) && !device_decode_of(s)->has_rows;
 }
 
-int step_learn(struct session *s, const struct device_eviction *round)
+int step_import(struct session *s, const struct device_eviction *round)
 {
-    int err = round_take(s, round);
+    int err = eviction_finish(s, round);
     if (!err)
         err = session_reserve(s);
-    for (int l = 0; !err && !step_learns_apart(s) && l < s->e->config.n_layers; l++)
+    for (int l = 0; !err && !step_imports_in_parallel(s) && l < s->e->config.n_layers; l++)
         learn_layer(s, l);
     return err;
 }
 
-void step_learn_layer(struct session *s, int layer, int thread)
+void step_import_layer(struct session *s, int layer, int thread)
 {
     const struct imported_token x = token_of(s, layer);
-    layer_learn_apart(s, layer, &x, thread);
+    layer_import_serial(s, layer, &x, thread);
 }
 
-void step_learned(struct session *s)
+void step_import_end(struct session *s)
 {
     const struct model_config *c = &s->e->config;
-    for (int l = 0; step_learns_apart(s) && l < c->n_layers; l++)
+    for (int l = 0; step_imports_in_parallel(s) && l < c->n_layers; l++)
         count_reads(s, l);
     cache_account(s->cache);
     memcpy(s->buf.normed, device_decode_of(s)->out.host.normed,
@@ -491,24 +438,24 @@ void step_end(struct session *s)
     const struct model_config *c = &s->e->config;
     s->run.has_logits = true;
     s->n_past++;
-    if (!device_draw_learn(s) && !s->compare.no_logits) {
+    if (!device_draw_finish(s) && !s->compare.no_logits) {
         memcpy(s->buf.logits, r->out.host.logits, (size_t)c->vocab * sizeof *s->buf.logits);
         cap_logits(s, s->buf.logits, c->vocab);
     }
-    session_note_step(s);
+    session_count_step(s);
 }
 
-int step_after(struct session *s, struct device_eviction *ret_round)
+int step_after_begin(struct session *s, struct device_eviction *ret_round)
 {
-    int err = round_begin(s, PHASE_AFTER, ret_round);
+    int err = eviction_begin(s, PHASE_AFTER, ret_round);
     if (!err)
-        err = round_reserve(s, ret_round);
+        err = eviction_reserve(s, ret_round);
     if (!err && ret_round->due)
-        round_note(s, ret_round);
+        eviction_set_inputs(s, ret_round);
     return err;
 }
 
-void step_leave(struct session *s, const struct device_eviction *round)
+void step_after_launch(struct session *s, const struct device_eviction *round)
 {
     struct device_session *m = s->device_state;
     struct device_decode *r = m->decode;
@@ -516,12 +463,12 @@ void step_leave(struct session *s, const struct device_eviction *round)
         return;
     gpu_send(m->gpu, r->in.block, r->in.host.block, r->in.bytes);
     eviction_launch(s, round);
-    eviction_apply(s, true, false);
+    eviction_cut(s, true, false);
 }
 
-int step_learn_after(struct session *s, const struct device_eviction *round)
+int step_after_end(struct session *s, const struct device_eviction *round)
 {
-    return round_take(s, round);
+    return eviction_finish(s, round);
 }
 
 int step_begin(struct session *s)
@@ -530,29 +477,29 @@ int step_begin(struct session *s)
     s->run.stepping = true;
     int err = watch_prepare(s, 1, s->n_past + after);
     if (!err && !device_decode_fits(s)) {
-        err = device_home(s);
-        err = err ? err : device_decode_enter(s);
+        err = device_sync_evidence(s);
+        err = err ? err : device_decode_upload(s);
     }
     if (!err)
         err = hold_pages(s);
-    return err ? err : round_expire(s);
+    return err ? err : eviction_expire(s);
 }
 
 int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round)
 {
     int err = session_reserve(s);
     if (!err)
-        err = round_begin(s, PHASE_BEFORE, ret_round);
+        err = eviction_begin(s, PHASE_BEFORE, ret_round);
     if (err)
         return err;
     note_token(s, id);
-    round_note(s, ret_round);
+    eviction_set_inputs(s, ret_round);
     return KVF_OK;
 }
 
-int step_ready(struct session *s, int32_t id, const struct device_eviction *round)
+int step_prepare(struct session *s, int32_t id, const struct device_eviction *round)
 {
-    int err = round_reserve(s, round);
+    int err = eviction_reserve(s, round);
     if (err)
         return err;
     device_draw_begin(s, id);
@@ -570,14 +517,14 @@ void step_parts(struct session *s, struct gpu_parts *p)
     device_reads_parts(s, p);
 }
 
-void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
-                bool rounds)
+void step_launch_evictions(struct session *s, const float *logits,
+                           const struct device_eviction *round, bool rounds)
 {
     bool has_round = rounds && device_decode_of(s)->evict.last.pools > 0;
-    device_draw_past(s, logits);
+    device_draw_nll(s, logits);
     if (has_round)
         eviction_launch(s, round);
-    eviction_apply(s, has_round, true);
+    eviction_cut(s, has_round, true);
 }
 
 bool device_can_batch(const struct session *s)

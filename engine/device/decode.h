@@ -4,8 +4,8 @@
  * While such steps follow each other, the device accumulates attention evidence and selects the
  * entries to evict. After each step the host reads pinned memory: the new entries, the evicted
  * entries, and attention rows for observers. It updates its cache, probes and trace, so the host's
- * cache is current after every step. Code that reads evidence between steps calls device_home()
- * first.
+ * cache is current after every step. Code that reads evidence between steps calls
+ * device_sync_evidence() first.
  *
  * In comments, G is the number of query heads of a layer, L the number of layers, `heads` is
  * L * cache_heads, and `ld` is the member of struct device_decode. Members of a struct `host` are
@@ -63,7 +63,7 @@ struct buffers_owned {
  * KVF_E_NOMEM; `owned` then has the arrays that were allocated. */
 int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_owned *owned);
 /* Frees them. */
-void buffers_drop(struct gpu *g, struct buffers_owned *owned);
+void buffers_free(struct gpu *g, struct buffers_owned *owned);
 
 /* Page-wise attention (page_choice.c). */
 struct device_reads {
@@ -74,7 +74,7 @@ struct device_reads {
     /* Block gates: */
     float *key, *vector; /* [heads][how.ld][dim], [cache_heads][dim] */
     float *weights, *norm, *turns, *host_turns;
-    int dim, known; /* length of a vector; number of blocks with a vector on the device */
+    int dim, n_keys; /* length of a vector; number of blocks with a key on the device */
 };
 
 /* Eviction rounds (eviction.c). */
@@ -124,8 +124,8 @@ struct evidence_arrays {
     int n_rows; /* rows that the window has received */
 };
 
-/* Inputs of a step (decode.c). One copy uploads `block`, which contains the arrays below, and due,
- * go and may of the round. */
+/* Inputs of a step (step_buffers.c). One copy uploads `block`, which contains the arrays below, and
+ * due, go and may of the round. */
 struct step_inputs {
     unsigned char *block;
     size_t bytes;
@@ -140,7 +140,7 @@ struct step_inputs {
     } host;
 };
 
-/* Outputs of a step (decode.c). */
+/* Outputs of a step (step_buffers.c). */
 struct step_outputs {
     float *qkv, *unrotated;      /* [L][ld_qkv], [L][ld_unrotated] */
     float *rows, *lse, *entropy; /* [L][G][ld], [L][G]; only one layer if keeps_rows is not set */
@@ -182,7 +182,7 @@ const struct device_score *device_score_of(const struct method *m, const struct 
 /* ---- gates.c */
 
 /* Returns true if the device can compute the gate values, or if they were given. */
-bool device_gates_can(const struct gates *gates);
+bool device_gates_supported(const struct gates *gates);
 /* Inputs of gate networks: T tokens of a layer. Or one token in all layers; T and ld_x then count
  * layers. */
 struct device_tokens {
@@ -197,22 +197,22 @@ struct device_tokens {
 int device_gates_open(struct session *s, int T);
 /* Computes the gate values [T][n_kv_heads] of a layer. */
 void device_gates_run(struct session *s, int layer, const struct device_tokens *x, float *numbers);
-/* Does device_gates_open() for a step of n sessions, including s, in the buffers of `room`, which
+/* Does device_gates_open() for a step of n sessions, including s, in the buffers of `shared`, which
  * keep the inputs of all layers. */
-int device_gates_open_step(struct session *room, struct session *s, int n);
+int device_gates_open_step(struct session *shared, struct session *s, int n);
 /* Computes the gate values [L][n_kv_heads] of n <= GPU_TOGETHER sessions. Sessions with the same
  * networks share launches. */
-void device_gates_run_step(struct session *room, struct session *const *s,
+void device_gates_run_step(struct session *shared, struct session *const *s,
                            const struct device_tokens *x, float *const *numbers, int n);
 
 /* ---- page_choice.c. For sessions that read all entries, these functions do nothing. */
 
 /* Returns true if the method's read has kernels. */
-bool device_reads_can(const struct session *s);
+bool device_reads_supported(const struct session *s);
 /* Adds the arrays of page-wise attention. */
 void device_reads_buffers(struct session *s, struct buffer_list *a);
 /* Initialises them. Returns KVF_OK or KVF_E_NOMEM. */
-int device_reads_enter(struct session *s);
+int device_reads_init(struct session *s);
 /* Prepares the inputs of a step on the host, and uploads new block vectors. */
 void device_reads_begin(struct session *s);
 /* Adds the inputs to the upload of the step. */
@@ -221,47 +221,47 @@ void device_reads_parts(struct session *s, struct gpu_parts *p);
  * the attention. */
 void device_reads_run(struct session *s, int layer, const float *pre, struct gpu_attention *a);
 /* Adds the chosen pages, from `layer` on, to attention over several layers. */
-void device_reads_of(const struct session *s, int layer, struct gpu_attention *a);
+void device_reads_set(const struct session *s, int layer, struct gpu_attention *a);
 /* Starts the copy of the chosen pages to the host. */
 void device_reads_fetch(struct session *s);
 /* Stores the copied pages of a layer in the session. */
-void device_reads_learn(struct session *s, int layer);
+void device_reads_store(struct session *s, int layer);
 
 /* ---- sampler.c */
 
 /* Returns true if the device samples the token after a step. Its logits then stay there. */
-bool device_draws(const struct session *s);
+bool device_samples(const struct session *s);
 /* Prepares a step that feeds token id, on the host: the NLL of id from the previous logits, and the
  * random number of the draw. */
 void device_draw_begin(struct session *s, int32_t id);
 /* Adds the inputs of the draw to the upload of the step. */
 void device_draw_parts(struct session *s, struct gpu_parts *p);
 /* Computes the NLL of id from the previous logits. */
-void device_draw_past(struct session *s, const float *logits);
+void device_draw_nll(struct session *s, const float *logits);
 /* Samples the next token. The logits are copied to `own`, the session's own buffer. */
 void device_draw_run(struct session *s, float *own);
 /* Reports the NLL, and stores the sampled token in the session. Returns true if the logits are only
  * on the device. */
-bool device_draw_learn(struct session *s);
+bool device_draw_finish(struct session *s);
 /* Frees the buffers of the draw. */
 void device_draw_close(struct session *s);
 /* Copies the logits to the host if they are only on the device: the function `logits` of struct
  * backend. */
-void device_logits_home(const struct session *s);
+void device_fetch_logits(const struct session *s);
 /* Notes that the host has computed newer logits. */
-void device_logits_here(struct session *s);
+void device_set_logits_on_host(struct session *s);
 
 /* ---- evidence.c */
 
 /* Allocates the device memory of decode steps, if it does not fit, and uploads cache and evidence.
  * Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
-int device_decode_enter(struct session *s);
+int device_decode_upload(struct session *s);
 /* Returns true if the device has the current evidence and memory for the next step. */
 bool device_decode_fits(const struct session *s);
 void device_decode_free(struct device_session *m);
 /* Copies newer evidence to the method on the host: the function `sync_evidence` of struct backend.
  * Returns KVF_OK or KVF_E_BACKEND. */
-int device_home(struct session *s);
+int device_sync_evidence(struct session *s);
 enum { EVIDENCE_OF_ROWS = EVIDENCE_SUM | EVIDENCE_WINDOW };
 /* Returns true if a step stores attention weights: for evidence, probes, observers, or an exact
  * order of sums. */
@@ -270,11 +270,12 @@ bool step_keeps_rows(const struct session *s);
 /* ---- decode_batch.c */
 
 /* Runs a decode step: the function `decode_step` of struct backend. */
-int device_step(struct session *s, int32_t id);
-/* Returns true if device_steps() can run the session's next step. */
+int device_decode_step(struct session *s, int32_t id);
+/* Returns true if device_decode_batch() can run the session's next step. */
 bool device_can_batch(const struct session *s);
-/* Runs a step of n sessions: the function `decode_batch` of struct backend. room NULL: n is 1. */
-int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids);
+/* Runs a step of n sessions: the function `decode_batch` of struct backend. shared NULL: n is 1. */
+int device_decode_batch(struct session *shared, struct session *const *s, int n,
+                        const int32_t *ids);
 
 /* Number of parts of a step. Attention rows are read once per part, for several layers at once. */
 enum { STEP_PARTS = 4 };
@@ -293,24 +294,24 @@ void eviction_buffers(struct session *s, struct buffer_list *a);
 void eviction_free(struct gpu *g, struct device_rounds *x);
 /* Evicts expired entries on the device. The host has not removed them yet. Returns KVF_OK or
  * KVF_E_NOMEM. */
-int round_expire(struct session *s);
+int eviction_expire(struct session *s);
 /* Begins a decision on the host: device_eviction_begin(). */
-int round_begin(struct session *s, enum phase phase, struct device_eviction *ret_round);
+int eviction_begin(struct session *s, enum phase phase, struct device_eviction *ret_round);
 /* Allocates the lists of a round. Returns KVF_OK or KVF_E_NOMEM. */
-int round_reserve(struct session *s, const struct device_eviction *round);
+int eviction_reserve(struct session *s, const struct device_eviction *round);
 /* Stores the parameters of a round in the inputs of the step. */
-void round_note(struct session *s, const struct device_eviction *round);
+void eviction_set_inputs(struct session *s, const struct device_eviction *round);
 /* Launches the scores and the selection of a round. If no round is due, it launches the kernels of
  * the last round, without candidates. */
 void eviction_launch(struct session *s, const struct device_eviction *of);
 /* Evicts the selected entries, if `chosen`, and assigns the slot of the new entry, if
  * `newcomer`. */
-void eviction_apply(struct session *s, bool chosen, bool newcomer);
+void eviction_cut(struct session *s, bool chosen, bool newcomer);
 /* Applies the results of a round to the host's cache, after gpu_wait(). Returns the codes of
  * device_eviction_end(). */
-int round_take(struct session *s, const struct device_eviction *round);
+int eviction_finish(struct session *s, const struct device_eviction *round);
 
-/* ---- decode.c */
+/* ---- step_buffers.c */
 
 /* Adds the inputs and outputs of a step. */
 void step_buffers(struct session *s, struct buffer_list *a);
@@ -318,7 +319,7 @@ void step_buffers(struct session *s, struct buffer_list *a);
  * allocated. Returns the bytes of a block. */
 size_t step_lay_out(const struct session *s);
 
-/* The parts of a step, in the order of their calls. */
+/* ---- decode.c: the parts of a step, in the order of their calls */
 
 enum { MOST_STEP_PARTS = 5 }; /* uploads of a session */
 
@@ -330,7 +331,7 @@ int step_begin(struct session *s);
 /* Begins the decision before the token, and prepares the inputs of the step. */
 int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round);
 /* Allocates the lists of the round, and prepares sampling and page choice. */
-int step_ready(struct session *s, int32_t id, const struct device_eviction *round);
+int step_prepare(struct session *s, int32_t id, const struct device_eviction *round);
 
 /* 2. On the stream, as parts of a graph. */
 
@@ -339,26 +340,26 @@ void step_parts(struct session *s, struct gpu_parts *p);
 /* Evicts, and assigns the slot of the new entry. `logits` are the session's own. rounds: some
  * session of the batch has a round. Sessions without one then run a round without candidates, so
  * that the graph keeps its shape. */
-void step_enter(struct session *s, const float *logits, const struct device_eviction *round,
-                bool rounds);
+void step_launch_evictions(struct session *s, const float *logits,
+                           const struct device_eviction *round, bool rounds);
 /* Returns the arguments of gpu_norm_rope_store() for a layer with projections in qkv. */
-struct gpu_new_entries step_newcomer(struct session *s, int layer, float *qkv,
-                                     struct gpu_cache *ret_cache);
+struct gpu_new_entries step_new_entry(struct session *s, int layer, float *qkv,
+                                      struct gpu_cache *ret_cache);
 /* Returns the arguments of gpu_attend_step() for a layer. If the engine is exact, attention has
  * been computed. */
 struct gpu_attention step_attention(struct session *s, int layer);
-/* Updates evidence, probes and host copies from the layer's rows, unless step_rows_are_shared().
+/* Updates evidence, probes and host copies from the layer's rows, unless step_shares_rows().
  * After the last layer it starts the copies to the host. */
-void step_attended(struct session *s, int layer);
-/* Returns true if only evidence reads the rows. step_look_at_rows() can then process several
+void step_after_attention(struct session *s, int layer);
+/* Returns true if only evidence reads the rows. step_process_rows() can then process several
  * sessions at once. */
-bool step_rows_are_shared(const struct session *s);
+bool step_shares_rows(const struct session *s);
 /* Computes rows, evidence and probes of n <= GPU_TOGETHER sessions, after the last layer of each
  * part of the step. The step does not wait for it. */
-void step_look_at_rows(struct session *const *s, int n, int layer);
+void step_process_rows(struct session *const *s, int n, int layer);
 /* Computes the gate values of n <= GPU_TOGETHER sessions, after the last layer. The step does not
  * wait for it. */
-void step_gates(struct session *room, struct session *const *s, int n);
+void step_gates(struct session *shared, struct session *const *s, int n);
 /* Starts the copy of the row after the final norm. */
 void step_fetch_normed(struct session *s);
 /* Samples the next token, or starts the copy of the logits. */
@@ -366,20 +367,20 @@ void step_fetch(struct session *s, float *logits);
 
 /* 3. On the host, after the layers or gpu_wait(). */
 
-/* Applies the evictions, and imports the layers unless step_learns_apart(). */
-int step_learn(struct session *s, const struct device_eviction *round);
-/* Returns true if threads can import the layers in parallel, with step_learn_layer(). */
-bool step_learns_apart(const struct session *s);
-void step_learn_layer(struct session *s, int layer, int thread);
+/* Applies the evictions, and imports the layers unless step_imports_in_parallel(). */
+int step_import(struct session *s, const struct device_eviction *round);
+/* Returns true if threads can import the layers in parallel, with step_import_layer(). */
+bool step_imports_in_parallel(const struct session *s);
+void step_import_layer(struct session *s, int layer, int thread);
 /* Ends the import of the layers. */
-void step_learned(struct session *s);
+void step_import_end(struct session *s);
 /* Ends the step: logits, sampled token, counters. */
 void step_end(struct session *s);
 
 /* 4. The decision after the query: on the host, on the stream if the round is due, and on the host
  * after gpu_wait(). */
-int step_after(struct session *s, struct device_eviction *ret_round);
-void step_leave(struct session *s, const struct device_eviction *round);
-int step_learn_after(struct session *s, const struct device_eviction *round);
+int step_after_begin(struct session *s, struct device_eviction *ret_round);
+void step_after_launch(struct session *s, const struct device_eviction *round);
+int step_after_end(struct session *s, const struct device_eviction *round);
 
 #endif

@@ -7,7 +7,7 @@
 
 enum { MARK_SOON, MARK_LAYERS }; /* attention of the last layer is done; the layers are done */
 
-/* A session of the step. It uses its own buffers, or a row of the room's. */
+/* A session of the step. It uses its own buffers, or a row of the shared session's. */
 struct row {
     struct session *s;
     int32_t id; /* the token */
@@ -18,23 +18,23 @@ struct row {
     int err;
 };
 
-static void lend(struct session *room, struct row *row, int i)
+static void lend(struct session *shared, struct row *row, int i)
 {
     struct device_session *m = row->s->device_state;
-    const struct device_session *of = room->device_state;
-    size_t at = (size_t)i, d = (size_t)room->e->config.d_model;
+    const struct device_session *of = shared->device_state;
+    size_t at = (size_t)i, d = (size_t)shared->e->config.d_model;
     row->x = m->buf.x;
     row->normed = m->buf.normed;
     row->att = m->buf.att;
     row->logits = m->buf.logits;
-    row->kept = m->buf.kept;
-    row->ld_kept = m->buf.ld_kept;
-    m->buf.kept = of->buf.kept ? of->buf.kept + at * d : NULL;
-    m->buf.ld_kept = of->buf.ld_kept;
+    row->kept = m->buf.attn_in;
+    row->ld_kept = m->buf.ld_attn_in;
+    m->buf.attn_in = of->buf.attn_in ? of->buf.attn_in + at * d : NULL;
+    m->buf.ld_attn_in = of->buf.ld_attn_in;
     m->buf.x = of->buf.x + at * d;
     m->buf.normed = of->buf.normed + at * d;
-    m->buf.att = of->buf.att + at * room->buf.ld_att;
-    m->buf.logits = of->buf.logits + at * room->buf.ld_logits;
+    m->buf.att = of->buf.att + at * shared->buf.ld_att;
+    m->buf.logits = of->buf.logits + at * shared->buf.ld_logits;
 }
 
 static float *own_logits(const struct row *row)
@@ -49,25 +49,25 @@ static void take_back(struct row *row)
     m->buf.normed = row->normed;
     m->buf.att = row->att;
     m->buf.logits = row->logits;
-    m->buf.kept = row->kept;
-    m->buf.ld_kept = row->ld_kept;
+    m->buf.attn_in = row->kept;
+    m->buf.ld_attn_in = row->ld_kept;
 }
 
 /* Runs all steps up to attention of all sessions: norms of heads, RoPE, new entries. Gates run
  * once, after the last layer. */
 static int store_step(struct layer_run *r, int i0)
 {
-    struct session *room = r->s;
+    struct session *shared = r->s;
     struct row *row = r->ctx;
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     int n = r->T, layer = r->layer;
     struct gpu_cache cache[GPU_TOGETHER];
     struct gpu_new_entries x[GPU_TOGETHER];
     for (int i = 0; i < n; i++) {
         int at = i % GPU_TOGETHER;
         gpu_branch(m->gpu, i);
-        x[at] = step_newcomer(row[i].s, layer, m->buf.qkv + (size_t)i * room->buf.ld_qkv,
-                              &cache[at]);
+        x[at] = step_new_entry(row[i].s, layer, m->buf.qkv + (size_t)i * shared->buf.ld_qkv,
+                               &cache[at]);
         gpu_branch(m->gpu, -1);
         if (i == n - 1 || at == GPU_TOGETHER - 1)
             gpu_norm_rope_store(m->gpu, cache, x, at + 1);
@@ -81,9 +81,9 @@ static int norm_step(struct layer_run *r, int i)
 }
 
 /* Runs the attention of all sessions, after all have chosen their pages. */
-static void attend_all(struct session *room, const struct row *row, int n)
+static void attend_all(struct session *shared, const struct row *row, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     struct gpu_attention a[GPU_TOGETHER];
     float *work[GPU_TOGETHER];
     for (int i = 0; i < n; i++) {
@@ -111,9 +111,9 @@ static int next_group(const struct row *row, int n, int *at,
 static void look_at_rows(const struct row *row, int n, int layer)
 {
     struct session *s[GPU_TOGETHER];
-    int at = 0, count = next_group(row, n, &at, step_rows_are_shared, s);
-    for (; count > 0; count = next_group(row, n, &at, step_rows_are_shared, s))
-        step_look_at_rows(s, count, layer);
+    int at = 0, count = next_group(row, n, &at, step_shares_rows, s);
+    for (; count > 0; count = next_group(row, n, &at, step_shares_rows, s))
+        step_process_rows(s, count, layer);
 }
 
 static bool has_gates(const struct session *s)
@@ -122,59 +122,59 @@ static bool has_gates(const struct session *s)
 }
 
 /* Computes the gate values of all sessions. The step does not wait for it. */
-static void run_gates(struct session *room, const struct row *row, int n)
+static void run_gates(struct session *shared, const struct row *row, int n)
 {
     struct session *s[GPU_TOGETHER];
     int at = 0, count = next_group(row, n, &at, has_gates, s);
     for (; count > 0; count = next_group(row, n, &at, has_gates, s))
-        step_gates(room, s, count);
+        step_gates(shared, s, count);
 }
 
 /* Runs attention. Work that sessions do not share runs in parallel branches. */
 static int attend_step(struct layer_run *r, int i)
 {
-    struct session *room = r->s;
+    struct session *shared = r->s;
     struct row *row = r->ctx;
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     (void)i;
     for (int k = 0; k < r->T; k++) {
         gpu_branch(m->gpu, k);
         row[k].attention = step_attention(row[k].s, r->layer);
     }
     gpu_branch(m->gpu, -1);
-    if (!room->e->exact)
-        attend_all(room, row, r->T);
+    if (!shared->e->exact)
+        attend_all(shared, row, r->T);
     for (int k = 0; k < r->T; k++) {
         gpu_branch(m->gpu, k);
-        step_attended(row[k].s, r->layer);
+        step_after_attention(row[k].s, r->layer);
     }
     gpu_branch(m->gpu, -1);
     look_at_rows(row, r->T, r->layer);
-    if (r->layer == room->e->config.n_layers - 1) {
+    if (r->layer == shared->e->config.n_layers - 1) {
         gpu_mark(m->gpu, MARK_SOON);
-        run_gates(room, row, r->T);
+        run_gates(shared, row, r->T);
     }
     return 1;
 }
 
 /* Runs all layers for the rows of all sessions. */
-static void run_layers(struct session *room, struct row *row, int n)
+static void run_layers(struct session *shared, struct row *row, int n)
 {
     step_fn steps[BLOCK_OPS];
     memcpy(steps, steps_device, sizeof steps);
     steps[OP_NORM] = norm_step;
     steps[OP_ROPE] = steps[OP_GATES] = store_step;
     steps[OP_ATTEND] = attend_step;
-    for (int l = 0; l < room->e->config.n_layers; l++) {
-        struct layer_run r = {room, block_of(&room->e->weights->plan, l), l, n, 0, false, row};
+    for (int l = 0; l < shared->e->config.n_layers; l++) {
+        struct layer_run r = {shared, block_of(&shared->e->weights->plan, l), l, n, 0, false, row};
         (void)run_block(steps, &r); /* no function of these fails */
     }
 }
 
 /* Uploads the inputs and runs the evictions of all sessions, in parallel branches. */
-static void enter(struct session *room, struct row *row, int n, bool rounds)
+static void enter(struct session *shared, struct row *row, int n, bool rounds)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     struct gpu_parts parts = {.n = 0};
     for (int i = 0; i < n; i++) {
         step_parts(row[i].s, &parts);
@@ -185,32 +185,32 @@ static void enter(struct session *room, struct row *row, int n, bool rounds)
     }
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
-        step_enter(row[i].s, own_logits(&row[i]), &row[i].round, rounds);
+        step_launch_evictions(row[i].s, own_logits(&row[i]), &row[i].round, rounds);
     }
     gpu_branch(m->gpu, -1);
 }
 
 /* Launches the step. Values that change from step to step are in device memory, so the launches are
  * mostly those of the last step, and run as one graph. */
-static void launch(struct session *room, struct row *row, int n)
+static void launch(struct session *shared, struct row *row, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     bool rounds = false;
     for (int i = 0; i < n; i++)
         rounds |= row[i].round.due;
-    room->run.stepping = true;
+    shared->run.stepping = true;
     gpu_graph_begin(m->gpu, &m->graph[rounds ? GRAPH_ROUND : GRAPH_STEP]);
-    enter(room, row, n, rounds);
-    run_layers(room, row, n);
-    device_norm(room, n);
+    enter(shared, row, n, rounds);
+    run_layers(shared, row, n);
+    device_norm(shared, n);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
         step_fetch_normed(row[i].s);
     }
     gpu_branch(m->gpu, -1);
     gpu_mark(m->gpu, MARK_LAYERS);
-    if (room != row[0].s || !room->compare.no_logits)
-        device_logits(room, m->buf.normed, n);
+    if (shared != row[0].s || !shared->compare.no_logits)
+        device_logits(shared, m->buf.normed, n);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
         step_fetch(row[i].s, own_logits(&row[i]));
@@ -218,33 +218,33 @@ static void launch(struct session *room, struct row *row, int n)
     gpu_graph_end(m->gpu);
 }
 
-static void leave(struct session *room, const struct row *row, int n)
+static void leave(struct session *shared, const struct row *row, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     gpu_graph_begin(m->gpu, &m->graph[GRAPH_AFTER]);
     for (int i = 0; i < n; i++) {
         gpu_branch(m->gpu, i);
-        step_leave(row[i].s, &row[i].round);
+        step_after_launch(row[i].s, &row[i].round);
     }
     gpu_graph_end(m->gpu);
 }
 
 /* Runs the decisions after the queries. Waits once if some entry is evicted. */
-static int after(struct session *room, struct row *row, int n)
+static int after(struct session *shared, struct row *row, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     bool due = false;
     int err = KVF_OK;
     for (int i = 0; !err && i < n; i++) {
-        err = step_after(row[i].s, &row[i].round);
+        err = step_after_begin(row[i].s, &row[i].round);
         due |= row[i].round.due;
     }
     if (!err && due) {
-        leave(room, row, n);
-        err = gpu_wait(m->gpu, &room->e->said);
+        leave(shared, row, n);
+        err = gpu_wait(m->gpu, &shared->e->error);
     }
     for (int i = 0; !err && i < n; i++)
-        err = step_learn_after(row[i].s, &row[i].round);
+        err = step_after_end(row[i].s, &row[i].round);
     return err;
 }
 
@@ -259,21 +259,21 @@ static void learn_task(void *ctx, int task, int thread)
 {
     struct row *row = (struct row *)ctx + task;
     (void)thread;
-    row->err = step_learn(row->s, &row->round);
+    row->err = step_import(row->s, &row->round);
 }
 
 static void layer_task(void *ctx, int task, int thread)
 {
     struct row *row = ctx;
     int L = row->s->e->config.n_layers;
-    if (step_learns_apart(row[task / L].s))
-        step_learn_layer(row[task / L].s, task % L, thread);
+    if (step_imports_in_parallel(row[task / L].s))
+        step_import_layer(row[task / L].s, task % L, thread);
 }
 
 static void learned_task(void *ctx, int task, int thread)
 {
     (void)thread;
-    step_learned(((struct row *)ctx)[task].s);
+    step_import_end(((struct row *)ctx)[task].s);
 }
 
 static void end_task(void *ctx, int task, int thread)
@@ -283,11 +283,11 @@ static void end_task(void *ctx, int task, int thread)
 }
 
 /* Runs a task for each session, in parallel if there are several. Returns the first error. */
-static int side_by_side(struct session *room, struct row *row, int n, par_fn task)
+static int side_by_side(struct session *shared, struct row *row, int n, par_fn task)
 {
     for (int i = 0; i < n; i++)
         row[i].s->run.in_task = n > 1;
-    par_run(n > 1 ? room->e->pool : NULL, n, task, row);
+    par_run(n > 1 ? shared->e->pool : NULL, n, task, row);
     for (int i = 0; i < n; i++)
         row[i].s->run.in_task = false;
     for (int i = 0; i < n; i++)
@@ -297,29 +297,29 @@ static int side_by_side(struct session *room, struct row *row, int n, par_fn tas
 }
 
 /* Updates the host: sessions in parallel, then all their layers. */
-static int learn_all(struct session *room, struct row *row, int n)
+static int learn_all(struct session *shared, struct row *row, int n)
 {
-    struct par *pool = room->e->pool;
-    int err = side_by_side(room, row, n, learn_task);
+    struct par *pool = shared->e->pool;
+    int err = side_by_side(shared, row, n, learn_task);
     if (err)
         return err;
-    par_run(pool, n * room->e->config.n_layers, layer_task, row);
+    par_run(pool, n * shared->e->config.n_layers, layer_task, row);
     par_run(n > 1 ? pool : NULL, n, learned_task, row);
     return KVF_OK;
 }
 
 /* Waits for the step. The host imports the layers while the device computes logits. It wakes its
  * threads a little earlier. */
-static int finish(struct session *room, struct row *row, int n)
+static int finish(struct session *shared, struct row *row, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     if (gpu_marked(m->gpu, MARK_SOON))
-        par_rouse(room->e->pool);
-    int err = gpu_marked(m->gpu, MARK_LAYERS) ? learn_all(room, row, n) : KVF_OK;
-    int failed = gpu_wait(m->gpu, &room->e->said);
+        par_rouse(shared->e->pool);
+    int err = gpu_marked(m->gpu, MARK_LAYERS) ? learn_all(shared, row, n) : KVF_OK;
+    int failed = gpu_wait(m->gpu, &shared->e->error);
     err = failed ? failed : err;
     if (!err)
-        par_run(n > 1 ? room->e->pool : NULL, n, end_task, row);
+        par_run(n > 1 ? shared->e->pool : NULL, n, end_task, row);
     return err;
 }
 
@@ -333,51 +333,51 @@ static int record(const struct row *row, bool alone)
     return alone ? err : KVF_OK;
 }
 
-static int run(struct session *room, struct row *row, int n, const int32_t *ids)
+static int run(struct session *shared, struct row *row, int n, const int32_t *ids)
 {
-    int err = device_session_hold_logits(room, n);
+    int err = device_reserve_logits(shared, n);
     for (int i = 0; !err && i < n; i++) {
-        err = row[i].s->parts.gate ? device_session_hold_normed(room, n) : KVF_OK;
-        err = err ? err : device_gates_open_step(room, row[i].s, n);
+        err = row[i].s->parts.gate ? device_reserve_attn_in(shared, n) : KVF_OK;
+        err = err ? err : device_gates_open_step(shared, row[i].s, n);
     }
     for (int i = 0; !err && i < n; i++) {
-        if (room != row[i].s)
-            lend(room, &row[i], i);
+        if (shared != row[i].s)
+            lend(shared, &row[i], i);
         row[i].id = ids[i];
         err = step_begin(row[i].s);
     }
-    err = err ? err : side_by_side(room, row, n, decide_task);
+    err = err ? err : side_by_side(shared, row, n, decide_task);
     for (int i = 0; !err && i < n; i++)
-        err = step_ready(row[i].s, ids[i], &row[i].round);
+        err = step_prepare(row[i].s, ids[i], &row[i].round);
     if (err)
         return err;
-    launch(room, row, n);
-    err = finish(room, row, n);
+    launch(shared, row, n);
+    err = finish(shared, row, n);
     for (int i = 0; !err && i < n; i++)
-        err = record(&row[i], room == row[i].s);
-    return err ? err : after(room, row, n);
+        err = record(&row[i], shared == row[i].s);
+    return err ? err : after(shared, row, n);
 }
 
-int device_steps(struct session *room, struct session *const *s, int n, const int32_t *ids)
+int device_decode_batch(struct session *shared, struct session *const *s, int n, const int32_t *ids)
 {
-    struct row one = {.s = s[0]}, *row = room ? MEM_NEW(struct row, (size_t)n) : &one;
+    struct row one = {.s = s[0]}, *row = shared ? MEM_NEW(struct row, (size_t)n) : &one;
     if (!row)
         return KVF_E_NOMEM;
     for (int i = 0; i < n; i++)
         row[i].s = s[i];
-    int err = run(room ? room : s[0], row, n, ids);
+    int err = run(shared ? shared : s[0], row, n, ids);
     for (int i = 0; i < n; i++)
         if (row[i].x)
             take_back(&row[i]);
-    if (room)
+    if (shared)
         mem_free(row);
     return err;
 }
 
-int device_step(struct session *s, int32_t id)
+int device_decode_step(struct session *s, int32_t id)
 {
     if (device_can_batch(s))
-        return device_steps(NULL, &s, 1, &id);
-    int err = device_home(s);
+        return device_decode_batch(NULL, &s, 1, &id);
+    int err = device_sync_evidence(s);
     return err ? err : RUN_LAYERWISE;
 }

@@ -30,7 +30,7 @@ struct page_upload {
     long waits; /* gpu_waits() when the last half was sent; -1: no half was sent yet */
 };
 /* Frees the buffers of page uploads. */
-void device_post_close(struct gpu *g, struct page_upload *p);
+void device_uploads_close(struct gpu *g, struct page_upload *p);
 
 /* The weights of an engine on the device, with data that all its sessions share. */
 struct device_weights {
@@ -41,7 +41,7 @@ struct device_weights {
     float *sinks; /* [n_layers][n_heads]; NULL: the model has none */
     int n_layers;
     struct device_gates *gates; /* gate networks that sessions have used so far (gates.c) */
-    struct page_upload post;
+    struct page_upload uploads;
 };
 /* Frees the gate networks of an engine. */
 void device_gates_close(struct device_weights *w);
@@ -75,21 +75,21 @@ struct page_positions {
  * chunk_buffers have its shape. */
 struct device_activations {
     float *x, *normed, *qkv, *att, *branch, *gate_up, *logits;
-    float *row;  /* [d_model] */
-    float *kept; /* [L][ld_kept] attention inputs of a step, after the attention norm if the model
-                    has one; NULL: only the current layer's, in `normed` */
-    size_t ld_kept;
-    int n_kept;   /* rows per layer of `kept` */
-    int n_logits; /* rows of logits */
+    float *row;     /* [d_model] */
+    float *attn_in; /* [L][ld_attn_in] attention inputs of a step, after the attention norm if the
+                    model has one; NULL: only the current layer's, in `normed` */
+    size_t ld_attn_in;
+    int n_attn_in; /* rows per layer of attn_in */
+    int n_logits;  /* rows of logits */
 };
 
 /* The pool of KV pages and the page tables of all heads (pages.c). */
 struct page_pool {
     unsigned char *pool;
     size_t page_bytes;
-    int32_t n, used;       /* pages in the pool; pages that were ever assigned, [0, used) */
-    int32_t *free, n_free; /* [n] pages that were returned to the pool */
-    int32_t *table, *held; /* [L * heads][ld_table] pages, pinned; [L * heads] number of pages */
+    int32_t n, used;          /* pages in the pool; pages that were ever assigned, [0, used) */
+    int32_t *free, n_free;    /* [n] pages that were returned to the pool */
+    int32_t *table, *n_pages; /* [L * heads][ld_table] pages, pinned; [L * heads] number of pages */
     int ld_table;
     int changed, changed_end; /* range of heads with table changes since the last upload */
 };
@@ -157,27 +157,27 @@ int device_session_layer(struct session *s, int layer, int T, int pos0,
 
 /* Gives head `at` = layer * heads + head exactly n_pages pages, taken from or returned to the pool.
  * Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
-int device_session_hold_pages(struct session *s, int at, int n_pages);
+int device_set_page_count(struct session *s, int at, int n_pages);
 /* Marks the page tables of heads [first, end) as changed, for the next upload. */
 void device_pages_changed(struct device_session *m, int first, int end);
 /* Grows the pool to n_pages pages if it is smaller. A failure is ignored: the pool can also grow
  * later. */
-void device_session_reserve_pages(struct session *s, size_t n_pages);
+void device_reserve_pages(struct session *s, size_t n_pages);
 /* Uploads the pages of heads [first, end) that the host has written since the last upload. Their
  * pages must be assigned. Head indices run over all layers. Returns KVF_OK, KVF_E_NOMEM or
  * KVF_E_BACKEND. */
-int device_session_put_pages(struct session *s, int first, int end);
+int device_upload_pages(struct session *s, int first, int end);
 
 /* Takes a page from the pool, which grows if it is empty. Returns KVF_OK, KVF_E_NOMEM or
  * KVF_E_BACKEND. */
-int device_session_take_page(struct session *s, int32_t *ret_page);
+int device_alloc_page(struct session *s, int32_t *ret_page);
 
 /* Updates the mirror between two prefill chunks (page_positions.c). Each head gets the pages that
  * its entries need. Entries that the device already has are moved there; the remaining pages are
  * uploaded. Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 int device_pages_sync(struct session *s);
 /* Records that the next T tokens are written to the slots after the current entries. */
-void device_session_followed(struct session *s, int T);
+void device_pages_appended(struct session *s, int T);
 /* Marks the tracked positions as unknown, after pages were changed in another way. */
 static inline void device_pages_invalidate(struct device_session *m)
 {
@@ -200,7 +200,7 @@ int device_error(struct session *s);
 const float *device_normed(const struct session *s, int layer);
 /* Applies the final norm to T rows of x. The result is in `normed`. */
 void device_norm(struct session *s, int T);
-/* Computes the logits of T rows [T][d_model]. device_session_hold_logits must have provided T
+/* Computes the logits of T rows [T][d_model]. device_reserve_logits must have provided T
  * rows. */
 void device_logits(struct session *s, const float *rows, int T);
 /* Returns the arguments of gpu_norm_rope_store() that follow from the model: heads, norms and RoPE
@@ -210,10 +210,10 @@ struct gpu_new_entries device_new_entries(const struct session *s, int layer, in
                                           const float *cos_sin, size_t local);
 
 /* Provides a logits buffer of at least T rows (initially 1). Returns KVF_OK or KVF_E_NOMEM. */
-int device_session_hold_logits(struct session *s, int T);
+int device_reserve_logits(struct session *s, int T);
 /* Provides a buffer for the attention inputs of all layers, T rows in a decode step. They stay
  * until the step ends. Returns KVF_OK or KVF_E_NOMEM. */
-int device_session_hold_normed(struct session *s, int T);
+int device_reserve_attn_in(struct session *s, int T);
 
 /* Attention rows on the host: R rows per query head, at a distance of ld floats. */
 struct device_rows {
@@ -246,14 +246,14 @@ void device_session_attend(struct session *s, int layer, const struct gpu_attent
  * of the layer's keys, at the ranks of their entries. Then a->cache refers to the copies.
  * a->cache.n must be set. Returns KVF_OK, KVF_E_NOMEM or KVF_E_BACKEND. */
 struct device_ranks;
-int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a);
+int device_rotate_by_rank(struct session *s, int layer, struct gpu_attention *a);
 /* Frees the buffers of RoPE by rank. */
 void device_ranks_close(struct device_session *m);
 
 /* Runs a prefill chunk of T tokens on the device: the function `prefill` of struct backend
  * (prefill.c). */
 struct device_prompt;
-int device_chunk(struct session *s, const int32_t *ids, int T);
+int device_prefill(struct session *s, const int32_t *ids, int T);
 /* Frees the buffers of prefill chunks. */
 void device_prompt_close(struct session *s);
 

@@ -26,7 +26,7 @@ struct device_dilution {
 
 /* Entries that queries needed after eviction are found on the host, and the host has the gate
  * numbers that were given as input. The probe then stays on the host. */
-bool device_dilution_can(const struct session *s, const struct probe_state *p)
+bool device_dilution_supported(const struct session *s, const struct probe_state *p)
 {
     bool given = s->gates && gates_inputs(s->gates) == 0;
     return !p->cfg->shadow_entries && !(given && probe_dilution_view(p).log_beta);

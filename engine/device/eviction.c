@@ -137,7 +137,7 @@ static void launch_expired(struct session *s, int64_t n)
 
 /* Stores the parameters of a round in the inputs of the step. A round that is not due has no
  * candidates. */
-void round_note(struct session *s, const struct device_eviction *round)
+void eviction_set_inputs(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     size_t heads = (size_t)r->heads.cache.heads;
@@ -219,11 +219,11 @@ void eviction_launch(struct session *s, const struct device_eviction *of)
 
 static void on_evict(void *ctx, const struct eviction *e)
 {
-    session_evicted(ctx, e);
+    session_notify_eviction(ctx, e);
 }
 
 /* Applies the result of a round to the host's cache. */
-int round_take(struct session *s, const struct device_eviction *round)
+int eviction_finish(struct session *s, const struct device_eviction *round)
 {
     struct device_decode *r = device_decode_of(s);
     int64_t cut = 0;
@@ -249,22 +249,22 @@ static int speaks_for(const struct session *s)
     return method_of(s->method)->scope == SCOPE_LAYER ? s->cache_heads : 1;
 }
 
-void eviction_apply(struct session *s, bool chosen, bool newcomer)
+void eviction_cut(struct session *s, bool chosen, bool newcomer)
 {
     cut(s, chosen ? speaks_for(s) : 0, newcomer);
 }
 
-int round_begin(struct session *s, enum phase phase, struct device_eviction *ret_round)
+int eviction_begin(struct session *s, enum phase phase, struct device_eviction *ret_round)
 {
     return device_eviction_begin(s->method, s->cache, s->n_past, phase, on_evict, s, ret_round);
 }
 
-int round_reserve(struct session *s, const struct device_eviction *round)
+int eviction_reserve(struct session *s, const struct device_eviction *round)
 {
     return reserve_lists(s, round->most, 0);
 }
 
-int round_expire(struct session *s)
+int eviction_expire(struct session *s)
 {
     int64_t n = 0;
     int err = method_expires(s->method) ? list_expired(s, s->n_past, &n) : KVF_OK;

@@ -68,7 +68,7 @@ int buffers_alloc(struct gpu *g, const struct buffer_list *a, struct buffers_own
     return KVF_OK;
 }
 
-void buffers_drop(struct gpu *g, struct buffers_owned *owned)
+void buffers_free(struct gpu *g, struct buffers_owned *owned)
 {
     while (owned->n > 0) {
         owned->n--;
@@ -78,7 +78,7 @@ void buffers_drop(struct gpu *g, struct buffers_owned *owned)
 
 static void free_arrays(struct gpu *g, struct device_decode *r)
 {
-    buffers_drop(g, &r->owned);
+    buffers_free(g, &r->owned);
     eviction_free(g, &r->evict);
     memset(r, 0, sizeof *r);
 }
@@ -140,7 +140,7 @@ static int allocate(struct session *s, struct device_decode *r, int most)
     device_reads_buffers(s, &a);
     int err = buffers_alloc(m->gpu, &a, &r->owned);
     if (err)
-        return gpu_no_room(m->gpu, &s->e->said,
+        return gpu_no_room(m->gpu, &s->e->error,
                            "the device has no room for what steps remember of %d slots of each "
                            "head: take a smaller budget, or --device cpu",
                            r->ld);
@@ -178,10 +178,10 @@ static int put_heads(struct session *s, struct device_decode *r)
         n[2 * heads + at] = hole;
         gpu_put(m->gpu, r->heads.cache.pos + first, view.pos, bytes);
         gpu_put(m->gpu, r->heads.order + first, view.order, bytes);
-        err = device_session_hold_pages(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        err = device_set_page_count(s, at, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
     }
     if (!err)
-        err = device_session_put_pages(s, 0, heads);
+        err = device_upload_pages(s, 0, heads);
     gpu_put(m->gpu, r->heads.n, n, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.gap, n + heads, (size_t)heads * sizeof *n);
     gpu_put(m->gpu, r->heads.hole, n + 2 * heads, (size_t)heads * sizeof *n);
@@ -260,7 +260,7 @@ bool device_decode_fits(const struct session *s)
     return r && r->newer && r->ld > cache_longest(s->cache) && rows_fit(s, r);
 }
 
-int device_decode_enter(struct session *s)
+int device_decode_upload(struct session *s)
 {
     struct device_session *m = s->device_state;
     int most = cache_longest(s->cache) + 1;
@@ -274,7 +274,7 @@ int device_decode_enter(struct session *s)
     if (!err)
         err = put_heads(s, r);
     if (!err)
-        err = device_reads_enter(s);
+        err = device_reads_init(s);
     if (err)
         return err;
     const struct device_evidence e = device_evidence(s->method, s->cache);
@@ -291,7 +291,7 @@ int device_decode_enter(struct session *s)
     return KVF_OK;
 }
 
-int device_home(struct session *s)
+int device_sync_evidence(struct session *s)
 {
     struct device_session *m = s->device_state;
     struct device_decode *r = m ? m->decode : NULL;
@@ -301,5 +301,5 @@ int device_home(struct session *s)
     move_rows(s, true, &e, cache_longest(s->cache));
     move_moments(s, true, &e);
     r->newer = s->run.evidence_on_device = false;
-    return gpu_wait(m->gpu, &s->e->said);
+    return gpu_wait(m->gpu, &s->e->error);
 }

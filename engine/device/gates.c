@@ -97,7 +97,7 @@ void device_gates_close(struct device_weights *w)
     }
 }
 
-bool device_gates_can(const struct gates *gates)
+bool device_gates_supported(const struct gates *gates)
 {
     struct gate_net net;
     return gates_inputs(gates) == 0 || gates_net(gates, &net);
@@ -115,7 +115,7 @@ static struct device_gates *net_of(struct session *s)
 
 static int no_room(struct session *s)
 {
-    return gpu_no_room(((struct device_session *)s->device_state)->gpu, &s->e->said,
+    return gpu_no_room(((struct device_session *)s->device_state)->gpu, &s->e->error,
                        "the device has no room for the gates: take --device cpu");
 }
 
@@ -181,14 +181,14 @@ int device_gates_open(struct session *s, int T)
                : hold_rows(s, net_of(s), device_session_rows(T), (size_t)net_of(s)->net.n_units);
 }
 
-int device_gates_open_step(struct session *room, struct session *s, int n)
+int device_gates_open_step(struct session *shared, struct session *s, int n)
 {
     int err = has_net(s) && !net_of(s) ? open_net(s) : KVF_OK;
     if (err || !has_net(s))
         return err;
     const struct device_gates *d = net_of(s);
     n = n < GPU_TOGETHER ? n : GPU_TOGETHER;
-    return hold_rows(room, d, (size_t)(n * s->e->config.n_layers), (size_t)d->net.n_units);
+    return hold_rows(shared, d, (size_t)(n * s->e->config.n_layers), (size_t)d->net.n_units);
 }
 
 /* Returns the segments of queries, keys and values that the network reads instead of x. */
@@ -368,20 +368,20 @@ static struct gpu_gate_stage stage_of(const struct device_session *m, const stru
 }
 
 /* Computes the gate values of n sequences with the same networks. */
-static void run_together(struct session *room, const struct device_gates *d,
+static void run_together(struct session *shared, const struct device_gates *d,
                          const struct device_tokens *x, float *const *numbers, int n)
 {
-    struct device_session *m = room->device_state;
+    struct device_session *m = shared->device_state;
     const float *in[GPU_TOGETHER];
-    size_t D = (size_t)room->e->config.head_dim;
-    size_t ld = gather(m->gpu, room, d, x, n, 0, D, m->gate.in, in);
+    size_t D = (size_t)shared->e->config.head_dim;
+    size_t ld = gather(m->gpu, shared, d, x, n, 0, D, m->gate.in, in);
     for (int i = 0; i < d->n_stages; i++) {
         const struct gpu_gate_stage s = stage_of(m, d, i, n, in, ld, numbers);
-        gpu_gate_stage(m->gpu, &s, room->e->exact);
+        gpu_gate_stage(m->gpu, &s, shared->e->exact);
     }
 }
 
-void device_gates_run_step(struct session *room, struct session *const *s,
+void device_gates_run_step(struct session *shared, struct session *const *s,
                            const struct device_tokens *x, float *const *numbers, int n)
 {
     struct device_tokens same[GPU_TOGETHER];
@@ -398,6 +398,6 @@ void device_gates_run_step(struct session *room, struct session *const *s,
             done[i] = i > first;
         }
         if (count > 0)
-            run_together(room, d, same, out, count);
+            run_together(shared, d, same, out, count);
     }
 }

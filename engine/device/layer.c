@@ -56,14 +56,14 @@ void device_embed(struct session *s, const int32_t *ids, int T)
 /* Returns true if a decode step keeps the attention inputs of all layers, for gates. */
 static bool keeps(const struct session *s)
 {
-    return s->run.stepping && ((const struct device_session *)s->device_state)->buf.kept;
+    return s->run.stepping && ((const struct device_session *)s->device_state)->buf.attn_in;
 }
 
 /* Returns the buffer of the input of attention. */
 static float *normed_of(const struct session *s, int layer)
 {
     const struct device_session *m = s->device_state;
-    return keeps(s) ? m->buf.kept + (size_t)layer * m->buf.ld_kept : m->buf.normed;
+    return keeps(s) ? m->buf.attn_in + (size_t)layer * m->buf.ld_attn_in : m->buf.normed;
 }
 
 struct rows {
@@ -266,7 +266,7 @@ int device_final_norm(struct session *s, int first, int T)
     device_norm(s, T);
     gpu_fetch(m->gpu, s->buf.normed + at, m->buf.normed + at,
               (size_t)(T - first) * d * sizeof *s->buf.normed);
-    return gpu_wait(m->gpu, &s->e->said);
+    return gpu_wait(m->gpu, &s->e->error);
 }
 
 void device_logits(struct session *s, const float *rows, int T)
@@ -284,11 +284,11 @@ void device_lm_head(struct session *s)
     gpu_put(m->gpu, m->buf.row, s->buf.normed, (size_t)c->d_model * sizeof *s->buf.normed);
     device_logits(s, m->buf.row, 1);
     gpu_get(m->gpu, s->buf.logits, m->buf.logits, (size_t)c->vocab * sizeof *s->buf.logits);
-    device_logits_here(s);
+    device_set_logits_on_host(s);
 }
 
 int device_error(struct session *s)
 {
     struct device_session *m = s->device_state;
-    return gpu_wait(m->gpu, &s->e->said);
+    return gpu_wait(m->gpu, &s->e->error);
 }

@@ -21,7 +21,7 @@ static bool reads_by(const struct session *s, const struct read *part)
     return method_of(s->method)->read == part;
 }
 
-bool device_reads_can(const struct session *s)
+bool device_reads_supported(const struct session *s)
 {
     struct gate_blocks unused;
     if (!reads_by(s, &read_seer))
@@ -97,7 +97,7 @@ static int put_weights(struct session *s)
     return KVF_OK;
 }
 
-int device_reads_enter(struct session *s)
+int device_reads_init(struct session *s)
 {
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
@@ -119,7 +119,7 @@ int device_reads_enter(struct session *s)
     x->how.per = (int)G / s->cache_heads;
     x->how.local = row->admission->uses & USES_LOCAL && p->local > 1 ? p->local : 1;
     x->how.together = row->read->shared || p->group == GROUP_MAX;
-    x->known = 0;
+    x->n_keys = 0;
     gpu_zero(gpu_of(s), x->page, heads * sizeof *x->page);
     if (r->heads.valid)
         gpu_zero(gpu_of(s), r->heads.valid, heads * sizeof *r->heads.valid);
@@ -139,9 +139,9 @@ void device_reads_begin(struct session *s)
         return;
     const struct device_evidence e = device_evidence(s->method, s->cache);
     size_t dim = (size_t)x->dim, row = dim * sizeof(float);
-    for (int full = cache_view(s->cache, 0, 0).n / x->how.page; x->known < full; x->known++)
-        gpu_put_rows(gpu_of(s), x->key + (size_t)x->known * dim, (size_t)x->how.ld * row,
-                     e.block_key + (size_t)x->known * dim, (size_t)e.block_cap * row, row,
+    for (int full = cache_view(s->cache, 0, 0).n / x->how.page; x->n_keys < full; x->n_keys++)
+        gpu_put_rows(gpu_of(s), x->key + (size_t)x->n_keys * dim, (size_t)x->how.ld * row,
+                     e.block_key + (size_t)x->n_keys * dim, (size_t)e.block_cap * row, row,
                      (size_t)r->heads.cache.heads);
     gates_blocks(s->gates, &gate);
     for (int j = 0; j < x->dim / 2; j++) {
@@ -211,10 +211,10 @@ void device_reads_run(struct session *s, int layer, const float *pre, struct gpu
     gpu_count_pages(gpu_of(s), &r->heads, &x->how, first, H, x->page + first, chosen);
     score(s, layer, pre, a);
     gpu_choose_pages(gpu_of(s), &x->how, H, chosen);
-    device_reads_of(s, layer, a);
+    device_reads_set(s, layer, a);
 }
 
-void device_reads_of(const struct session *s, int layer, struct gpu_attention *a)
+void device_reads_set(const struct session *s, int layer, struct gpu_attention *a)
 {
     const struct device_reads *x = reads_of(s);
     if (!s->reading.chosen)
@@ -235,7 +235,7 @@ void device_reads_fetch(struct session *s)
     gpu_fetch(gpu_of(s), x->host_chosen, x->chosen, rows * (size_t)x->how.ld);
 }
 
-void device_reads_learn(struct session *s, int layer)
+void device_reads_store(struct session *s, int layer)
 {
     const struct device_reads *x = s->reading.chosen ? reads_of(s) : NULL;
     int G = s->e->config.n_heads, per = G / s->cache_heads;

@@ -128,7 +128,7 @@ static int take_pages(struct session *s)
     for (int i = 0; !err && i < f->job[all_heads(s)]; i++) {
         int32_t *to = &f->list[(size_t)i * JOB];
         if (*to >= 0)
-            err = device_session_take_page(s, to);
+            err = device_alloc_page(s, to);
     }
     return err;
 }
@@ -186,11 +186,11 @@ int device_pages_sync(struct session *s)
     if (!err && f->valid)
         err = move_entries(s);
     for (int at = 0; !err && at < all_heads(s); at++)
-        err = device_session_hold_pages(s, at, pages_for(view_of(s, at).n));
-    return err || f->valid ? err : device_session_put_pages(s, 0, all_heads(s));
+        err = device_set_page_count(s, at, pages_for(view_of(s, at).n));
+    return err || f->valid ? err : device_upload_pages(s, 0, all_heads(s));
 }
 
-void device_session_followed(struct session *s, int T)
+void device_pages_appended(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
     struct page_positions *f = &m->page_positions;

@@ -16,13 +16,13 @@ static int grow_pool(struct session *s, int32_t pages)
     m->pages.free = list;
     unsigned char *pool = gpu_alloc(m->gpu, (size_t)pages, m->pages.page_bytes);
     if (!pool)
-        return gpu_no_room(m->gpu, &s->e->said,
+        return gpu_no_room(m->gpu, &s->e->error,
                            "the device has no room for %d pages of %zu bytes of the cache: take a "
                            "smaller budget or context, fewer probes, or --device cpu",
                            pages, m->pages.page_bytes);
     if (m->pages.n)
         gpu_copy(m->gpu, pool, m->pages.pool, (size_t)m->pages.n * m->pages.page_bytes);
-    int err = gpu_wait(m->gpu, &s->e->said);
+    int err = gpu_wait(m->gpu, &s->e->error);
     gpu_free(m->gpu, m->pages.pool);
     m->pages.pool = pool;
     m->pages.n = pages;
@@ -36,7 +36,7 @@ void device_pages_changed(struct device_session *m, int first, int end)
     m->pages.changed_end = none || end > m->pages.changed_end ? end : m->pages.changed_end;
 }
 
-int device_session_take_page(struct session *s, int32_t *ret_page)
+int device_alloc_page(struct session *s, int32_t *ret_page)
 {
     struct device_session *m = s->device_state;
     if (m->pages.n_free == 0 && m->pages.used == m->pages.n) {
@@ -48,24 +48,24 @@ int device_session_take_page(struct session *s, int32_t *ret_page)
     return KVF_OK;
 }
 
-int device_session_hold_pages(struct session *s, int at, int n_pages)
+int device_set_page_count(struct session *s, int at, int n_pages)
 {
     struct device_session *m = s->device_state;
     int32_t *table = m->pages.table + (size_t)at * (size_t)m->pages.ld_table;
-    if (m->pages.held[at] != n_pages)
+    if (m->pages.n_pages[at] != n_pages)
         device_pages_changed(m, at, at + 1);
-    while (m->pages.held[at] > n_pages)
-        m->pages.free[m->pages.n_free++] = table[--m->pages.held[at]];
-    while (m->pages.held[at] < n_pages) {
-        int err = device_session_take_page(s, &table[m->pages.held[at]]);
+    while (m->pages.n_pages[at] > n_pages)
+        m->pages.free[m->pages.n_free++] = table[--m->pages.n_pages[at]];
+    while (m->pages.n_pages[at] < n_pages) {
+        int err = device_alloc_page(s, &table[m->pages.n_pages[at]]);
         if (err)
             return err;
-        m->pages.held[at]++;
+        m->pages.n_pages[at]++;
     }
     return KVF_OK;
 }
 
-void device_session_reserve_pages(struct session *s, size_t n_pages)
+void device_reserve_pages(struct session *s, size_t n_pages)
 {
     const struct device_session *m = s->device_state;
     if (n_pages > (size_t)m->pages.n && n_pages > LEAST_PAGES && n_pages < INT32_MAX)
@@ -102,11 +102,11 @@ static int open_post(struct session *s, struct page_upload *p)
     p->waits = -1;
     if (p->page && p->where && p->from)
         return KVF_OK;
-    device_post_close(g, p);
-    return gpu_no_room(g, &s->e->said, "there is no room to send pages to the device");
+    device_uploads_close(g, p);
+    return gpu_no_room(g, &s->e->error, "there is no room to send pages to the device");
 }
 
-void device_post_close(struct gpu *g, struct page_upload *p)
+void device_uploads_close(struct gpu *g, struct page_upload *p)
 {
     gpu_unpin(g, p->page);
     gpu_unpin(g, p->where);
@@ -140,7 +140,7 @@ static int send_half(struct filling *f)
         return KVF_OK;
     par_run(session_pool(s), f->n, copy_task, f);
     if (f->post->waits == gpu_waits(m->gpu))
-        err = gpu_wait(m->gpu, &s->e->said);
+        err = gpu_wait(m->gpu, &s->e->error);
     gpu_pages_in(m->gpu, m->pages.pool, m->pages.page_bytes, f->where, f->page, f->n);
     f->post->waits = gpu_waits(m->gpu);
     f->post->half = 1 - f->post->half;
@@ -148,11 +148,11 @@ static int send_half(struct filling *f)
     return err;
 }
 
-int device_session_put_pages(struct session *s, int first, int end)
+int device_upload_pages(struct session *s, int first, int end)
 {
     struct device_session *m = s->device_state;
     struct device_weights *w = s->e->device;
-    struct filling f = {.s = s, .post = &w->post};
+    struct filling f = {.s = s, .post = &w->uploads};
     int H = s->cache_heads, most = pages_of_half(m), err = open_post(s, f.post);
     if (!err)
         start_half(&f);
@@ -199,15 +199,14 @@ int device_session_layer(struct session *s, int layer, int T, int pos0, struct g
     device_pages_invalidate(m);
     for (int h = 0; h < H; h++) {
         struct cache_head view = cache_view(s->cache, layer, h);
-        int err = device_session_hold_pages(s, layer * H + h,
-                                            (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
+        int err = device_set_page_count(s, layer * H + h, (view.n + PAGE_SLOTS - 1) / PAGE_SLOTS);
         if (err)
             return err;
         most = view.n > most ? view.n : most;
         leaves |= view.first_expiry < pos0 + T;
         m->layer.n[h] = view.n;
     }
-    int err = device_session_put_pages(s, layer * H, (layer + 1) * H);
+    int err = device_upload_pages(s, layer * H, (layer + 1) * H);
     if (err)
         return err;
     for (int h = 0; leaves && h < H; h++) {

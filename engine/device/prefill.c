@@ -65,7 +65,7 @@ static bool takes(const struct session *s)
     const struct model_config *c = &s->e->config;
     struct device_admission unused;
     bool gates = !has_net(s)
-                 || (device_gates_can(s->gates)
+                 || (device_gates_supported(s->gates)
                      && device_admission(s->method, &unused) != ADMITS_APART);
     bool open = false;
     for (int at = 0; at < s->cache_heads * c->n_layers; at++)
@@ -129,7 +129,7 @@ void device_prompt_close(struct session *s)
 {
     struct device_session *m = s->device_state;
     if (m->prompt)
-        buffers_drop(m->gpu, &m->prompt->owned);
+        buffers_free(m->gpu, &m->prompt->owned);
     mem_free(m->prompt);
     m->prompt = NULL;
 }
@@ -145,7 +145,7 @@ static int open_prompt(struct session *s)
     if (!err)
         return device_gates_open(s, s->chunk);
     device_prompt_close(s);
-    return gpu_no_room(m->gpu, &s->e->said,
+    return gpu_no_room(m->gpu, &s->e->error,
                        "the device has no room for %d tokens of a prompt at once: take a smaller "
                        "--chunk, or --device cpu",
                        s->chunk);
@@ -180,7 +180,7 @@ static void reserve(const struct chunk *k)
         pages += (size_t)pages_for(cache_view(s->cache, at / H, at % H).n + more);
     if (expires && pages > (size_t)m->pages.n)
         pages = (size_t)((double)pages * foresight(k));
-    device_session_reserve_pages(s, pages);
+    device_reserve_pages(s, pages);
 }
 
 /* Assigns pages for the new entries of every head, and uploads tables and lengths. */
@@ -192,12 +192,12 @@ static int hold_pages(struct chunk *k)
     int H = s->cache_heads, heads = H * s->e->config.n_layers,
         ld = device_session_blocks(s->chunk) + 1;
     int err = device_pages_sync(s);
-    device_session_followed(s, k->T);
+    device_pages_appended(s, k->T);
     for (int at = 0; at < heads; at++) {
         struct cache_head view = cache_view(s->cache, at / H, at % H);
         int n = view.n + k->T;
         if (!err)
-            err = device_session_hold_pages(s, at, pages_for(n));
+            err = device_set_page_count(s, at, pages_for(n));
         if (err)
             return err;
         p->host.first[at] = view.n;
@@ -494,7 +494,7 @@ static int learn(const struct chunk *k, int layer, int n)
         return err;
     for (int i = 0; i < n; i++)
         if (!gpu_parcel_wait(m->gpu, (layer + i) % GPU_PARCELS))
-            return gpu_wait(m->gpu, &s->e->said);
+            return gpu_wait(m->gpu, &s->e->error);
     layers_import_pages(s, layer, n, k->T, x);
     return KVF_OK;
 }
@@ -543,7 +543,7 @@ static int run_layers(struct chunk *k)
     return err;
 }
 
-int device_chunk(struct session *s, const int32_t *ids, int T)
+int device_prefill(struct session *s, const int32_t *ids, int T)
 {
     struct device_session *m = s->device_state;
     if (!takes(s))

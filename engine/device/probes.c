@@ -229,7 +229,7 @@ static const struct device_probe table[] = {
     {&probe_received, ask_received, NULL, NULL, NULL},
     {&probe_window, ask_window, own_window, NULL, NULL},
     {&probe_contrib, ask_contrib, NULL, NULL, put_gram},
-    {&probe_dilution, ask_dilution, NULL, device_dilution_can, open_dilution},
+    {&probe_dilution, ask_dilution, NULL, device_dilution_supported, open_dilution},
 };
 enum { N_TABLE = sizeof table / sizeof *table };
 
@@ -327,7 +327,7 @@ static void bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
 static int settle(void *ctx)
 {
     struct device_probes *d = ctx;
-    return gpu_wait(d->gpu, &d->e->said);
+    return gpu_wait(d->gpu, &d->e->error);
 }
 
 /* Gives the host arrays back to the host. */

@@ -32,7 +32,7 @@ struct twin_array {
 
 /* dilution.c: probe_dilution on the device. Returns true if it has kernels for this run. */
 struct device_dilution;
-bool device_dilution_can(const struct session *s, const struct probe_state *p);
+bool device_dilution_supported(const struct session *s, const struct probe_state *p);
 /* Uploads the further inputs of probe_dilution, with columns in `arrays`. Returns NULL if memory is
  * exhausted. */
 struct device_dilution *device_dilution_open(struct session *s, const struct probe_state *p,

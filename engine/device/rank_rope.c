@@ -68,7 +68,7 @@ static int open_ranks(struct session *s)
     if (!err)
         return KVF_OK;
     device_ranks_close(m);
-    return gpu_no_room(m->gpu, &s->e->said,
+    return gpu_no_room(m->gpu, &s->e->error,
                        "the device has no room to turn the keys of %d tokens: a smaller -c, "
                        "positions=original, or --device cpu",
                        s->cap);
@@ -87,7 +87,7 @@ static void put_ranks(struct session *s, int layer)
             (size_t)s->cache_heads * s->attn.ld_strip * sizeof *r->rank);
 }
 
-int device_turn_by_rank(struct session *s, int layer, struct gpu_attention *a)
+int device_rotate_by_rank(struct session *s, int layer, struct gpu_attention *a)
 {
     struct device_session *m = s->device_state;
     const struct model_config *c = &s->e->config;

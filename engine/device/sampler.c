@@ -21,7 +21,7 @@ static struct device_draw *draw_of(const struct session *s)
     return ((struct device_session *)s->device_state)->draw;
 }
 
-bool device_draws(const struct session *s)
+bool device_samples(const struct session *s)
 {
     return s->sampling.sampler && !s->compare.no_logits && !(s->e->config.logit_cap > 0)
            && draw_of(s);
@@ -72,7 +72,7 @@ void device_draw_close(struct session *s)
 void device_draw_begin(struct session *s, int32_t id)
 {
     struct device_session *m = s->device_state;
-    bool nll = wants_nll(s) && s->run.has_logits;
+    bool nll = records_nll(s) && s->run.has_logits;
     if (s->sampling.sampler && !m->draw)
         open_draw(s);
     struct device_draw *x = m->draw;
@@ -82,7 +82,7 @@ void device_draw_begin(struct session *s, int32_t id)
         x->host_id[1] = id;
         x->t = s->n_past;
     }
-    if (device_draws(s))
+    if (device_samples(s))
         *x->host_chance = sampler_chance(s->sampling.sampler);
 }
 
@@ -91,11 +91,11 @@ void device_draw_parts(struct session *s, struct gpu_parts *p)
     const struct device_draw *x = draw_of(s);
     if (x && x->t >= 0)
         gpu_part(p, x->id + 1, x->host_id + 1, sizeof *x->id);
-    if (device_draws(s) && s->sampling.sampler->temperature > 0)
+    if (device_samples(s) && s->sampling.sampler->temperature > 0)
         gpu_part(p, x->chance, x->host_chance, sizeof *x->chance);
 }
 
-void device_draw_past(struct session *s, const float *logits)
+void device_draw_nll(struct session *s, const float *logits)
 {
     struct device_session *m = s->device_state;
     struct device_draw *x = m->draw;
@@ -123,12 +123,12 @@ void device_draw_run(struct session *s, float *own)
     gpu_draw(m->gpu, x->host_id, m->buf.logits, s->e->config.vocab, &how);
 }
 
-bool device_draw_learn(struct session *s)
+bool device_draw_finish(struct session *s)
 {
     struct device_draw *x = draw_of(s);
     if (x && x->t >= 0)
-        nll_from(s, x->t, x->host_lse);
-    s->sampling.has_token = device_draws(s);
+        nll_from_segments(s, x->t, x->host_lse);
+    s->sampling.has_token = device_samples(s);
     if (!x)
         return false;
     x->t = -1;
@@ -137,7 +137,7 @@ bool device_draw_learn(struct session *s)
     return x->away;
 }
 
-void device_logits_home(const struct session *s)
+void device_fetch_logits(const struct session *s)
 {
     struct device_session *m = s->device_state;
     struct device_draw *x = m ? m->draw : NULL;
@@ -148,7 +148,7 @@ void device_logits_home(const struct session *s)
             (size_t)s->e->config.vocab * sizeof *s->buf.logits);
 }
 
-void device_logits_here(struct session *s)
+void device_set_logits_on_host(struct session *s)
 {
     if (draw_of(s))
         draw_of(s)->away = false;

@@ -22,12 +22,12 @@ static int alloc_buffers(struct session *s, struct device_session *m)
         m->gpu, C, s->buf.ld_gate_up + (size_t)c->d_ffn); /* projections, then their product */
     m->buf.row = floats(m->gpu, 1, d);
     return m->buf.x && m->buf.normed && m->buf.qkv && m->buf.att && m->buf.branch && m->buf.gate_up
-                   && m->buf.row && !device_session_hold_logits(s, 1)
+                   && m->buf.row && !device_reserve_logits(s, 1)
                ? KVF_OK
                : KVF_E_NOMEM;
 }
 
-int device_session_hold_logits(struct session *s, int T)
+int device_reserve_logits(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
     if (T <= m->buf.n_logits)
@@ -38,16 +38,16 @@ int device_session_hold_logits(struct session *s, int T)
     return m->buf.logits ? KVF_OK : KVF_E_NOMEM;
 }
 
-int device_session_hold_normed(struct session *s, int T)
+int device_reserve_attn_in(struct session *s, int T)
 {
     struct device_session *m = s->device_state;
-    if (T <= m->buf.n_kept)
+    if (T <= m->buf.n_attn_in)
         return KVF_OK;
-    gpu_free(m->gpu, m->buf.kept);
-    m->buf.ld_kept = (size_t)T * (size_t)s->e->config.d_model;
-    m->buf.kept = floats(m->gpu, (size_t)s->e->config.n_layers, m->buf.ld_kept);
-    m->buf.n_kept = m->buf.kept ? T : 0;
-    return m->buf.kept ? KVF_OK : KVF_E_NOMEM;
+    gpu_free(m->gpu, m->buf.attn_in);
+    m->buf.ld_attn_in = (size_t)T * (size_t)s->e->config.d_model;
+    m->buf.attn_in = floats(m->gpu, (size_t)s->e->config.n_layers, m->buf.ld_attn_in);
+    m->buf.n_attn_in = m->buf.attn_in ? T : 0;
+    return m->buf.attn_in ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int alloc_tables(struct session *s, struct device_session *m)
@@ -58,7 +58,7 @@ static int alloc_tables(struct session *s, struct device_session *m)
     m->pages.ld_table = (int)(ld_slot / PAGE_SLOTS);
     m->pages.page_bytes = 2 * kv_half_bytes(s->kv_type, s->e->config.head_dim);
     m->pages.table = gpu_pin(m->gpu, all, (size_t)m->pages.ld_table * sizeof *m->pages.table);
-    m->pages.held = MEM_NEW(int32_t, all);
+    m->pages.n_pages = MEM_NEW(int32_t, all);
     m->layer.n = mem_alloc(blocks + 1, heads * sizeof *m->layer.n);
     m->layer.until = mem_alloc(heads, ld_slot * sizeof *m->layer.until);
     m->layer.d_table = gpu_alloc(m->gpu, heads * (size_t)m->pages.ld_table,
@@ -73,7 +73,7 @@ static int alloc_tables(struct session *s, struct device_session *m)
     m->layer.work = gpu_alloc(m->gpu, gpu_step_work(&most), sizeof *m->layer.work);
     if (m->layer.work)
         gpu_zero(m->gpu, m->layer.work, gpu_step_work(&most) * sizeof *m->layer.work);
-    return m->pages.table && m->pages.held && m->layer.n && m->layer.until && m->layer.d_table
+    return m->pages.table && m->pages.n_pages && m->layer.n && m->layer.until && m->layer.d_table
                    && m->layer.d_n && m->layer.d_until && m->layer.d_page && m->layer.work
                    && (!s->reading.chosen || m->layer.d_chosen)
                ? KVF_OK
@@ -164,9 +164,9 @@ void device_session_end(struct session *s)
                             m->pages.pool,   m->layer.d_table,  m->layer.d_n,      m->layer.d_until,
                             m->layer.d_page, m->layer.work,     m->layer.d_chosen, m->rows.d_p,
                             m->rows.d_lse,   m->rows.d_entropy, m->rows.d_seen,    m->layer.d_pos,
-                            m->buf.kept};
-    void *const host[] = {m->pages.free, m->pages.held,   m->layer.n,   m->layer.until, m->rows.p,
-                          m->rows.lse,   m->rows.entropy, m->rows.seen, m->layer.pos};
+                            m->buf.attn_in};
+    void *const host[] = {m->pages.free, m->pages.n_pages, m->layer.n,   m->layer.until, m->rows.p,
+                          m->rows.lse,   m->rows.entropy,  m->rows.seen, m->layer.pos};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         gpu_free(m->gpu, device[i]);
     for (size_t i = 0; i < sizeof host / sizeof *host; i++)

@@ -71,7 +71,7 @@ static float *hidden_at(const struct unit *r, float *area, int stage)
 static struct gpu_norm norm_of(const struct unit *r, int input, int channels)
 {
     return (struct gpu_norm){r->in->T, 1, channels, GATE_NORM_EPS,
-                             r->n->there + r->n->norm_at[2 * r->layer + input]};
+                             r->n->w_device + r->n->norm_at[2 * r->layer + input]};
 }
 
 /* An input vector of the layer, rows ld floats apart, and the derivatives by it. */
@@ -124,7 +124,7 @@ static void forward(const struct unit *r, int stage, float *y, size_t ld_y, cons
                                                  .a = x,
                                                  .a_row = ld_x,
                                                  .a_col = 1,
-                                                 .b = r->n->there + d->w_at,
+                                                 .b = r->n->w_device + d->w_at,
                                                  .b_row = 1,
                                                  .b_col = (size_t)d->in,
                                                  .b_type = WEIGHT_F32,
@@ -150,12 +150,12 @@ static void activate(const struct unit *r, int s, float *value)
     const struct net_dense *d = dense_of(r, s);
     (void)value;
     gpu_activate(gpu_of(r->c), r->n->facts.activation, hidden_at(r, r->tape, s),
-                 hidden_at(r, r->act, s), r->ld, r->n->there + d->b_at, r->in->T, d->out);
+                 hidden_at(r, r->act, s), r->ld, r->n->w_device + d->b_at, r->in->T, d->out);
 }
 
 static void write_output(const struct unit *r, int s, float *value)
 {
-    gpu_read_out(gpu_of(r->c), r->z, r->ld_z, r->n->there + dense_of(r, s)->b_at, value,
+    gpu_read_out(gpu_of(r->c), r->z, r->ld_z, r->n->w_device + dense_of(r, s)->b_at, value,
                  (size_t)r->n->H, r->in->T, r->of_readout, r->n->layout->stages.output);
 }
 
@@ -200,7 +200,7 @@ static void backward(const struct unit *r, int stage, float *dx, size_t ld_dx, c
                                                  .a = dy,
                                                  .a_row = ld_dy,
                                                  .a_col = 1,
-                                                 .b = r->n->there + d->w_at,
+                                                 .b = r->n->w_device + d->w_at,
                                                  .b_row = (size_t)d->in,
                                                  .b_col = 1,
                                                  .b_type = WEIGHT_F32,

@@ -10,17 +10,17 @@
 /* ---- capacity and sparsity of gates ---- */
 
 /* Host buffers: the documents and a number of each of T tokens, and sums of rows. */
-struct here {
+struct host_buffers {
     int32_t *first;
     double *weight, *sum;
     int64_t *count;
 };
 
 static bool open_here(const struct compute *c, const int32_t *first, int T, int rows,
-                      struct here *ret)
+                      struct host_buffers *ret)
 {
-    *ret = (struct here){MEM_NEW(int32_t, (size_t)T), MEM_NEW(double, (size_t)T),
-                         MEM_NEW(double, (size_t)rows), MEM_NEW(int64_t, (size_t)rows)};
+    *ret = (struct host_buffers){MEM_NEW(int32_t, (size_t)T), MEM_NEW(double, (size_t)T),
+                                 MEM_NEW(double, (size_t)rows), MEM_NEW(int64_t, (size_t)rows)};
     bool good = ret->first && ret->weight && ret->sum && ret->count;
     if (good)
         gpu_get(gpu_of(c), ret->first, first, (size_t)T * sizeof *first);
@@ -29,7 +29,7 @@ static bool open_here(const struct compute *c, const int32_t *first, int T, int 
     return good;
 }
 
-static void close_here(struct here *h)
+static void free_host_buffers(struct host_buffers *h)
 {
     mem_free(h->first);
     mem_free(h->weight);
@@ -48,9 +48,9 @@ double device_capacity(const struct compute *c, const struct capacity *s, double
     double *w = device_hold(c, HELD_WEIGHTS, T, sizeof *w);
     double *sum = device_hold(c, HELD_PARTS, (size_t)rows * 2, sizeof *sum);
     float *d = device_hold(c, HELD_DERIVATIVES, cells, sizeof *d);
-    struct here h = {NULL};
+    struct host_buffers h = {NULL};
     if (!w || !sum || !d || !open_here(c, s->first, s->T, rows, &h)) {
-        close_here(&h);
+        free_host_buffers(&h);
         return NAN;
     }
     struct capacity plain = *s;
@@ -70,7 +70,7 @@ double device_capacity(const struct compute *c, const struct capacity *s, double
     double scale = capacity_scale(s, active);
     gpu_capacity_spread(g, d, sums, w, M, weight * scale, s->heads, s->T, s->global);
     gpu_capacity_back(g, d_log_beta, d, s->log_beta, s->first, s->heads, s->T);
-    close_here(&h);
+    free_host_buffers(&h);
     return scale * all;
 }
 
@@ -80,9 +80,9 @@ double device_sparsity(const struct compute *c, const struct sparsity *s, double
     double all = 0, cells = (double)s->heads * s->T;
     double *o = device_hold(c, HELD_WEIGHTS, (size_t)s->T, sizeof *o);
     double *sum = device_hold(c, HELD_PARTS, (size_t)s->heads, sizeof *sum);
-    struct here h = {NULL};
+    struct host_buffers h = {NULL};
     if (!o || !sum || !open_here(c, s->first, s->T, s->heads, &h)) {
-        close_here(&h);
+        free_host_buffers(&h);
         return NAN;
     }
     struct sparsity plain = *s;
@@ -93,7 +93,7 @@ double device_sparsity(const struct compute *c, const struct sparsity *s, double
     gpu_get(g, h.sum, sum, (size_t)s->heads * sizeof *sum);
     for (int i = 0; i < s->heads; i++)
         all += h.sum[i];
-    close_here(&h);
+    free_host_buffers(&h);
     return all / cells;
 }
 
@@ -182,7 +182,7 @@ static void make_logits(const struct compute *c, const struct quality *q, const 
 {
     const struct output_matrix *m = teacher && q->teacher_out ? q->teacher_out : q->out;
     size_t d = (size_t)m->d, V = (size_t)m->vocab, which = teacher ? ROWS : 0;
-    struct gpu_multiply p = by_output(m->there, false);
+    struct gpu_multiply p = by_output(m->device, false);
     gpu_gather(gpu_of(c), a->hidden + which * d, teacher ? q->teacher : q->student, a->at, t->n,
                m->d, quality_colder(q));
     p.a = a->hidden + which * d;
@@ -221,7 +221,7 @@ static void tile_back(const struct compute *c, const struct quality *q, const st
                       const struct areas *a, float *d_student)
 {
     size_t d = (size_t)q->out->d, V = (size_t)q->out->vocab;
-    struct gpu_multiply p = by_output(q->out->there, true);
+    struct gpu_multiply p = by_output(q->out->device, true);
     p.a = a->logits;
     p.a_row = V;
     p.c = a->d_hidden;

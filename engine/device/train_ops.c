@@ -43,33 +43,33 @@ static void *alloc(const struct compute *c, size_t n, size_t size)
     return p;
 }
 
-static void drop(const struct compute *c, void *there)
+static void drop(const struct compute *c, void *device)
 {
-    if (there)
-        gpu_free(gpu_of(c), there);
+    if (device)
+        gpu_free(gpu_of(c), device);
 }
 
-static float *twin(const struct compute *c, float *here, size_t n)
+static float *twin(const struct compute *c, float *host, size_t n)
 {
     float *p = gpu_alloc(gpu_of(c), n, sizeof *p);
     if (p)
-        gpu_put(gpu_of(c), p, here, n * sizeof *p);
+        gpu_put(gpu_of(c), p, host, n * sizeof *p);
     return p;
 }
 
-static void part(const struct compute *c, float *there)
+static void part(const struct compute *c, float *device)
 {
-    drop(c, there);
+    drop(c, device);
 }
 
-static void put(const struct compute *c, void *there, const void *here, size_t bytes)
+static void put(const struct compute *c, void *device, const void *host, size_t bytes)
 {
-    gpu_put(gpu_of(c), there, here, bytes);
+    gpu_put(gpu_of(c), device, host, bytes);
 }
 
-static void bring(const struct compute *c, void *here, const void *there, size_t bytes)
+static void bring(const struct compute *c, void *host, const void *device, size_t bytes)
 {
-    gpu_get(gpu_of(c), here, there, bytes);
+    gpu_get(gpu_of(c), host, device, bytes);
 }
 
 static void copy(const struct compute *c, void *to, const void *from, size_t bytes)
@@ -77,16 +77,16 @@ static void copy(const struct compute *c, void *to, const void *from, size_t byt
     gpu_copy(gpu_of(c), to, from, bytes);
 }
 
-static void zero(const struct compute *c, void *there, size_t bytes)
+static void zero(const struct compute *c, void *device, size_t bytes)
 {
-    gpu_zero(gpu_of(c), there, bytes);
+    gpu_zero(gpu_of(c), device, bytes);
 }
 
 /* ---- matrix multiplications ---- */
 
 static const struct gpu_matrix *matrix_of(const struct matrix_use *w)
 {
-    const struct device_model *m = w->f->there;
+    const struct device_model *m = w->f->device;
     return &m->matrix[w->layer * LAYER_MATRICES + (int)w->role];
 }
 
@@ -256,11 +256,11 @@ static void gates_back(const struct compute *c, float *d_value, const float *d_n
 static double sum_of(const struct compute *c, const float *x, size_t n, enum gpu_sum what)
 {
     double part[GPU_PARTS], sum = 0;
-    double *there = device_hold(c, HELD_PARTS, GPU_PARTS, sizeof *there);
-    if (!there)
+    double *device = device_hold(c, HELD_PARTS, GPU_PARTS, sizeof *device);
+    if (!device)
         return NAN;
-    gpu_sum_parts(gpu_of(c), there, x, n, what);
-    gpu_get(gpu_of(c), part, there, sizeof part);
+    gpu_sum_parts(gpu_of(c), device, x, n, what);
+    gpu_get(gpu_of(c), part, device, sizeof part);
     for (int i = 0; i < GPU_PARTS; i++)
         sum += part[i];
     return sum;
@@ -298,7 +298,7 @@ static void attention_back(const struct compute *c, const struct attention *a,
         gpu_gated_backward(gpu_of(c), a, g, scratch);
 }
 
-/* Does nothing: kernels read the weights that the optimizer writes. */
+/* Has no work: kernels read the weights that the optimizer writes. */
 static void refresh_net(const struct compute *c, struct net *n)
 {
     (void)c;
@@ -337,8 +337,8 @@ const struct ops ops_cuda = {
     .zero = zero,
     .upload_weights = device_take,
     .free_weights = device_leave,
-    .adopt = device_adopt,
-    .let_go = device_let_go,
+    .prepare_trainable = device_adopt,
+    .release_trainable = device_let_go,
     .product = product,
     .product_back = product_back,
     .weight_grad = outer,

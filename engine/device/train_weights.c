@@ -88,13 +88,13 @@ static void describe_output(struct frozen *f, const struct device_model *m)
 {
     f->output.vocab = f->config->vocab;
     f->output.d = f->config->d_model;
-    f->output.there = &m->head;
+    f->output.device = &m->head;
 }
 
 int device_take(const struct compute *c, struct frozen *f)
 {
     struct device_model *m = create(f->config, true);
-    f->there = m;
+    f->device = m;
     int err = m ? put_matrices(c, f->weights, m) : KVF_E_NOMEM;
     if (!err)
         err = put_vectors(c, f, m);
@@ -105,7 +105,7 @@ int device_take(const struct compute *c, struct frozen *f)
 
 void device_leave(const struct compute *c, struct frozen *f)
 {
-    struct device_model *m = f->there;
+    struct device_model *m = f->device;
     if (!m)
         return;
     for (int i = 0; m->owns && i < f->config->n_layers * LAYER_MATRICES; i++)
@@ -115,13 +115,13 @@ void device_leave(const struct compute *c, struct frozen *f)
     gpu_free(gpu_of(c), m->vectors);
     mem_free(m->matrix);
     mem_free(m);
-    f->there = NULL;
+    f->device = NULL;
 }
 
 /* Returns the device address of a vector of the host's copy; NULL for NULL. */
 static const float *in_twin(const struct trainable *t, const float *here)
 {
-    return here ? t->there + (here - t->w) : NULL;
+    return here ? t->w_device + (here - t->w) : NULL;
 }
 
 int device_adopt(const struct compute *c, struct trainable *t)
@@ -130,23 +130,23 @@ int device_adopt(const struct compute *c, struct trainable *t)
     struct frozen *f = &t->frozen;
     struct device_model *m = create(k, false);
     (void)c;
-    f->there = m;
+    f->device = m;
     if (!m)
         return KVF_E_NOMEM;
     for (int l = 0; l < k->n_layers; l++) {
         const float **v = f->vector[l].of;
         for (int i = 0; i < LAYER_MATRICES; i++) {
             enum tensor_role role = (enum tensor_role)i;
-            m->matrix[l * LAYER_MATRICES + i] = matrix(t->there + t->layer[l].at[role], WEIGHT_F32,
-                                                       tensor_rows(k, role),
+            m->matrix[l * LAYER_MATRICES + i] = matrix(t->w_device + t->layer[l].at[role],
+                                                       WEIGHT_F32, tensor_rows(k, role),
                                                        tensor_columns(k, role));
         }
         for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
             v[role] = in_twin(t, v[role]);
     }
-    m->head = matrix(t->there + t->head, WEIGHT_F32, k->vocab, k->d_model);
+    m->head = matrix(t->w_device + t->head, WEIGHT_F32, k->vocab, k->d_model);
     f->out_norm = in_twin(t, f->out_norm);
-    f->output.there = &m->head;
+    f->output.device = &m->head;
     return KVF_OK;
 }
 

@@ -41,8 +41,8 @@ static int put_source(struct gpu *g, const struct pack_source *src, void *to,
     return KVF_OK;
 }
 
-/* Sources of one type lie one behind the other, where each begins at a whole ALIGN: a product of a
- * prompt then takes them for one matrix. */
+/* Returns true if the sources are stored contiguously: they have one type, and each size is a
+ * multiple of ALIGN. A product in prefill then uses them as one matrix. */
 static bool joins(const struct device_matrix *m)
 {
     enum { ALIGN = 256 };
@@ -152,7 +152,7 @@ void device_weights_close(struct engine *e)
     }
     if (w->gpu) {
         device_gates_close(w);
-        device_post_close(w->gpu, &w->post);
+        device_uploads_close(w->gpu, &w->uploads);
         drop_matrix(w->gpu, &w->head);
         gpu_free(w->gpu, w->out_norm);
         gpu_free(w->gpu, w->sinks);

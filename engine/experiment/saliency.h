@@ -67,10 +67,10 @@ struct saliency_rho {
 enum saliency_side { SALIENCY_SIGNED, SALIENCY_SIZE, SALIENCY_SIDES };
 /* Defined in saliency_rho.c. Computes rho per head: of is [n][T], and ret is [n] with CI by
  * bootstrap over tokens. *ret_all is the mean over heads, with a CI by bootstrap over layers.
- * Reports finished heads to `teller`. Returns KVF_OK or KVF_E_NOMEM. */
+ * Reports finished heads to `progress`. Returns KVF_OK or KVF_E_NOMEM. */
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
-                  struct par *pool, const struct teller *teller, struct saliency_rho *ret,
-                  struct saliency_rho *ret_all);
+                  struct par *pool, const struct progress_callback *progress,
+                  struct saliency_rho *ret, struct saliency_rho *ret_all);
 /* Computes rho over the entries of all heads, ranked together. Returns KVF_OK or KVF_E_NOMEM. */
 int saliency_rho_pooled(const struct saliency *s, enum saliency_side side, const double *of,
                         double *ret_rho);

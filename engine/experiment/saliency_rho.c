@@ -224,8 +224,8 @@ static int pool_heads(const struct saliency *s, const struct saliency_rho *each,
 }
 
 int saliency_rhos(const struct saliency *s, enum saliency_side side, const double *of,
-                  struct par *pool, const struct teller *teller, struct saliency_rho *ret,
-                  struct saliency_rho *ret_all)
+                  struct par *pool, const struct progress_callback *progress,
+                  struct saliency_rho *ret, struct saliency_rho *ret_all)
 {
     int threads = par_threads(pool), heads = s->n, err = KVF_OK;
     struct job j = {s, side, of, ret, MEM_NEW(struct room, (size_t)threads)};
@@ -236,7 +236,7 @@ int saliency_rhos(const struct saliency *s, enum saliency_side side, const doubl
         if (err)
             goto done;
     }
-    par_run_watched(pool, heads, head_task, &j, teller);
+    par_run_watched(pool, heads, head_task, &j, progress);
     err = pool_heads(s, ret, ret_all);
 
 done:

@@ -19,8 +19,8 @@
  * the keys then sum to less than 1. The derivative of b is -sum_i exp(b - lse_i) delta_i, where
  * delta_i is the sum over keys of a weight times its derivative.
  *
- * Entries can be evicted. With gone_j of the KV head, query i sees key j only while i < gone_j. The
- * softmax runs over the visible keys. */
+ * Entries can be evicted. With evicted_at_j of the KV head, query i sees key j only while i <
+ * evicted_at_j. The softmax runs over the visible keys. */
 #ifndef KVF_ENGINE_GATED_H
 #define KVF_ENGINE_GATED_H
 
@@ -45,8 +45,8 @@ struct attention {
                            * later one. Never decreases. */
     const float *gate;    /* [T, H]; NULL with GATING_NONE */
     const float *sinks;   /* [G]; NULL: none */
-    const int32_t *gone; /* [T, H] first query that no longer sees the entry, later than the entry's
-                          * own token. NULL: no entry is evicted. */
+    const int32_t *evicted_at; /* [T, H] first query that no longer sees the entry, later than the
+                                * entry's own token. NULL: no entry is evicted. */
 };
 
 /* Results of the forward pass, and gradients that the backward pass reads and writes. */

@@ -11,7 +11,7 @@ static bool eval_args(struct jinja *j, const struct jinja_node *list, struct jin
     ret->n = ret->n_named = 0;
     for (const struct jinja_node *a = list; a && !j->err; a = a->next) {
         if (ret->n == JINJA_MAX_ARGS || ret->n_named == JINJA_MAX_ARGS) {
-            jinja_refuse(j, KVF_E_LIMIT, "a call has more than %d arguments", JINJA_MAX_ARGS);
+            jinja_error(j, KVF_E_LIMIT, "a call has more than %d arguments", JINJA_MAX_ARGS);
         } else if (a->text) {
             ret->name[ret->n_named] = a->text;
             ret->named[ret->n_named++] = jinja_eval(j, a->a);
@@ -40,8 +40,8 @@ static struct jinja_value make_dict(struct jinja *j, const struct jinja_node *e)
     for (const struct jinja_node *a = e->list; a && !j->err; a = a->next) {
         struct jinja_value key = jinja_eval(j, a->a), v = jinja_eval(j, a->b);
         if (key.type != JINJA_TEXT)
-            return jinja_refuse(j, KVF_E_FORMAT, "a key of a dictionary is %s",
-                                jinja_type_name(&key));
+            return jinja_error(j, KVF_E_FORMAT, "a key of a dictionary is %s",
+                               jinja_type_name(&key));
         if (!j->err)
             jinja_set(j, dict.u.dict, key.u.text, v);
     }
@@ -62,8 +62,8 @@ static struct jinja_value eval_attr(struct jinja *j, const struct jinja_node *e)
     if (j->err)
         return of;
     if (jinja_is_method(&of, e->text))
-        return jinja_refuse(j, KVF_E_FORMAT, "the method '%.*s' is named but not called",
-                            (int)e->text->n, e->text->s);
+        return jinja_error(j, KVF_E_FORMAT, "the method '%.*s' is named but not called",
+                           (int)e->text->n, e->text->s);
     return jinja_member(j, &of, e->text);
 }
 
@@ -115,8 +115,8 @@ static struct jinja_value call_method(struct jinja *j, const struct jinja_node *
         return ret;
     if (of.type == JINJA_UNDEFINED)
         return jinja_member(j, &of, e->text);
-    return jinja_refuse(j, KVF_E_FORMAT, "%s has no method '%.*s' here", jinja_type_name(&of),
-                        (int)(e->text->n < 40 ? e->text->n : 40), e->text->s);
+    return jinja_error(j, KVF_E_FORMAT, "%s has no method '%.*s' here", jinja_type_name(&of),
+                       (int)(e->text->n < 40 ? e->text->n : 40), e->text->s);
 }
 
 static struct jinja_value eval_call(struct jinja *j, const struct jinja_node *e)
@@ -135,10 +135,10 @@ static struct jinja_value eval_call(struct jinja *j, const struct jinja_node *e)
         return j->call_macro(j, f.u.macro, &args);
     const struct jinja_text *name = e->a->kind == JINJA_NAME ? e->a->text : NULL;
     if (name && jinja_is(name, "strftime_now"))
-        return jinja_refuse(j, KVF_E_ARG,
-                            "it asks for today's date; give one with --date YYYY-MM-DD");
-    return jinja_refuse(j, KVF_E_FORMAT, "'%.*s' is called, and is %s", name ? (int)name->n : 5,
-                        name ? name->s : "value", jinja_type_name(&f));
+        return jinja_error(j, KVF_E_ARG,
+                           "it asks for today's date; give one with --date YYYY-MM-DD");
+    return jinja_error(j, KVF_E_FORMAT, "'%.*s' is called, and is %s", name ? (int)name->n : 5,
+                       name ? name->s : "value", jinja_type_name(&f));
 }
 
 struct jinja_value jinja_eval_filters(struct jinja *j, const struct jinja_node *f,
@@ -180,7 +180,7 @@ static struct jinja_value whole_sum(struct jinja *j, int op, int64_t a, int64_t 
                 || (op == '*' && __builtin_mul_overflow(a, b, &r));
     bool divides = op == '%' || op == JINJA_OP('/', '/');
     if (over || (divides && (b == 0 || (b == -1 && a == INT64_MIN))))
-        return jinja_refuse(j, KVF_E_FORMAT, "a number is too large, or is divided by 0");
+        return jinja_error(j, KVF_E_FORMAT, "a number is too large, or is divided by 0");
     if (divides) {
         int64_t quotient = a / b, rest = a % b;
         bool down = rest != 0 && (rest < 0) != (b < 0);
@@ -196,7 +196,7 @@ static struct jinja_value power(struct jinja *j, int64_t a, int64_t b)
     for (int64_t i = 0; i < b && !over; i++)
         over = __builtin_mul_overflow(r, a, &r);
     if (over)
-        return jinja_refuse(j, KVF_E_FORMAT, "it takes a power that is not done here");
+        return jinja_error(j, KVF_E_FORMAT, "it takes a power that is not done here");
     return jinja_int(r);
 }
 
@@ -205,8 +205,8 @@ static struct jinja_value arithmetic(struct jinja *j, int op, const struct jinja
 {
     double x, y;
     if (!jinja_number(a, &x) || !jinja_number(b, &y))
-        return jinja_refuse(j, KVF_E_FORMAT, "%s and %s do not go together with this operator here",
-                            jinja_type_name(a), jinja_type_name(b));
+        return jinja_error(j, KVF_E_FORMAT, "%s and %s do not go together with this operator here",
+                           jinja_type_name(a), jinja_type_name(b));
     bool whole = a->type != JINJA_FLOAT && b->type != JINJA_FLOAT && op != '/';
     int64_t m = a->type == JINJA_INT ? a->u.i : a->u.b, n = b->type == JINJA_INT ? b->u.i : b->u.b;
     if (whole)
@@ -219,9 +219,9 @@ static struct jinja_value arithmetic(struct jinja *j, int op, const struct jinja
     else if (op == '/' && y != 0)
         r.u.f = x / y;
     else
-        return jinja_refuse(j, KVF_E_FORMAT,
-                            "it divides by 0, or takes powers or rests of numbers "
-                            "that are not whole, which is not done here");
+        return jinja_error(j, KVF_E_FORMAT,
+                           "it divides by 0, or takes powers or rests of numbers "
+                           "that are not whole, which is not done here");
     return r;
 }
 
@@ -229,7 +229,7 @@ static struct jinja_value join_lists(struct jinja *j, const struct jinja_list *a
                                      const struct jinja_list *b)
 {
     if (a->n > INT32_MAX / 2 || b->n > INT32_MAX / 2)
-        return jinja_refuse(j, KVF_E_LIMIT, "a list is too long");
+        return jinja_error(j, KVF_E_LIMIT, "a list is too long");
     struct jinja_value list = jinja_list(j, a->n + b->n);
     for (int i = 0; !j->err && i < a->n + b->n; i++)
         list.u.list->item[i] = i < a->n ? a->item[i] : b->item[i - a->n];
@@ -369,7 +369,7 @@ struct jinja_value jinja_eval(struct jinja *j, const struct jinja_node *e)
     if (!jinja_work(j, 1))
         return jinja_none();
     if (j->depth >= JINJA_MAX_DEPTH * 2)
-        return jinja_refuse(j, KVF_E_LIMIT, "it calls itself, or is nested, too deep");
+        return jinja_error(j, KVF_E_LIMIT, "it calls itself, or is nested, too deep");
     j->depth++;
     struct jinja_value v = eval_kind(j, e);
     j->depth--;

@@ -45,7 +45,7 @@ void jinja_step(struct jinja_parser *p)
 bool jinja_deeper(struct jinja_parser *p)
 {
     if (!p->j->err && ++p->depth > JINJA_MAX_DEPTH)
-        jinja_refuse(p->j, KVF_E_LIMIT, "it is nested too deep");
+        jinja_error(p->j, KVF_E_LIMIT, "it is nested too deep");
     return !p->j->err;
 }
 
@@ -71,10 +71,10 @@ struct jinja_node *jinja_unexpected(struct jinja_parser *p, const char *wanted)
 {
     p->j->line = p->now.line;
     if (p->now.type == JINJA_T_NAME)
-        jinja_refuse(p->j, KVF_E_FORMAT, "it has '%.*s' where %s is expected",
-                     (int)(p->now.text->n < 40 ? p->now.text->n : 40), p->now.text->s, wanted);
+        jinja_error(p->j, KVF_E_FORMAT, "it has '%.*s' where %s is expected",
+                    (int)(p->now.text->n < 40 ? p->now.text->n : 40), p->now.text->s, wanted);
     else
-        jinja_refuse(p->j, KVF_E_FORMAT, "%s is expected", wanted);
+        jinja_error(p->j, KVF_E_FORMAT, "%s is expected", wanted);
     return NULL;
 }
 
@@ -98,7 +98,7 @@ static struct jinja_node *with_depth(struct jinja_parser *p, struct jinja_node *
         if (x->depth >= n->depth)
             n->depth = x->depth + 1;
     if (n->depth > JINJA_MAX_DEPTH)
-        jinja_refuse(p->j, KVF_E_LIMIT, "an expression is too long");
+        jinja_error(p->j, KVF_E_LIMIT, "an expression is too long");
     return p->j->err ? NULL : n;
 }
 

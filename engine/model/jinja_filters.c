@@ -30,7 +30,7 @@ static struct jinja_value f_length(struct jinja *j, const struct jinja_value *of
     case JINJA_DICT:
         return jinja_int(of->u.dict->n);
     default:
-        return jinja_refuse(j, KVF_E_FORMAT, "%s has no length", jinja_type_name(of));
+        return jinja_error(j, KVF_E_FORMAT, "%s has no length", jinja_type_name(of));
     }
 }
 
@@ -71,7 +71,7 @@ static struct jinja_value f_join(struct jinja *j, const struct jinja_value *of,
 {
     const struct jinja_text *between = jinja_arg_text(j, args, 0, "d", jinja_text(j, "", 0));
     if (jinja_arg(args, 1, "attribute"))
-        return jinja_refuse(j, KVF_E_FORMAT, "join with an attribute is not done here");
+        return jinja_error(j, KVF_E_FORMAT, "join with an attribute is not done here");
     return jinja_joined(j, between, jinja_items(j, of));
 }
 
@@ -119,11 +119,11 @@ static struct jinja_value f_int(struct jinja *j, const struct jinja_value *of,
     if (jinja_number(of, &x) && fabs(x) < 9e15)
         return jinja_int((int64_t)x);
     if (of->type != JINJA_TEXT || of->u.text->n == 0 || of->u.text->n > 18)
-        return jinja_refuse(j, KVF_E_FORMAT, "%s is made a number", jinja_type_name(of));
+        return jinja_error(j, KVF_E_FORMAT, "%s is made a number", jinja_type_name(of));
     int64_t v = 0;
     for (size_t i = 0; i < of->u.text->n; i++) {
         if (of->u.text->s[i] < '0' || of->u.text->s[i] > '9')
-            return jinja_refuse(j, KVF_E_FORMAT, "a text that is no number is made one");
+            return jinja_error(j, KVF_E_FORMAT, "a text that is no number is made one");
         v = v * 10 + (of->u.text->s[i] - '0');
     }
     return jinja_int(v);
@@ -136,7 +136,7 @@ static struct jinja_value f_abs(struct jinja *j, const struct jinja_value *of,
     if (of->type == JINJA_FLOAT)
         return (struct jinja_value){JINJA_FLOAT, {.f = fabs(of->u.f)}};
     if (of->type != JINJA_INT || of->u.i == INT64_MIN)
-        return jinja_refuse(j, KVF_E_FORMAT, "abs of %s", jinja_type_name(of));
+        return jinja_error(j, KVF_E_FORMAT, "abs of %s", jinja_type_name(of));
     return jinja_int(of->u.i < 0 ? -of->u.i : of->u.i);
 }
 
@@ -147,8 +147,7 @@ static struct jinja_value f_tojson(struct jinja *j, const struct jinja_value *of
     const struct jinja_value *ascii = jinja_arg(args, 1, "ensure_ascii");
     if (args->n > 0 || args->n_named > (indent != NULL) + (ascii != NULL)
         || (ascii && jinja_true(ascii)))
-        return jinja_refuse(j, KVF_E_FORMAT,
-                            "tojson takes only indent and ensure_ascii=False here");
+        return jinja_error(j, KVF_E_FORMAT, "tojson takes only indent and ensure_ascii=False here");
     return jinja_tojson(j, of, indent && indent->type == JINJA_INT ? indent->u.i : -1);
 }
 
@@ -170,7 +169,7 @@ static struct jinja_value f_items(struct jinja *j, const struct jinja_value *of,
     if (of->type == JINJA_UNDEFINED)
         return jinja_list(j, 0);
     if (of->type != JINJA_DICT)
-        return jinja_refuse(j, KVF_E_FORMAT, "items of %s", jinja_type_name(of));
+        return jinja_error(j, KVF_E_FORMAT, "items of %s", jinja_type_name(of));
     jinja_dict_method(j, of->u.dict, jinja_text(j, "items", 5), args, &ret);
     return ret;
 }
@@ -180,7 +179,7 @@ static struct jinja_value f_dictsort(struct jinja *j, const struct jinja_value *
                                      const struct jinja_args *args)
 {
     if (args->n > 0 || args->n_named > 0)
-        return jinja_refuse(j, KVF_E_FORMAT, "dictsort takes no arguments here");
+        return jinja_error(j, KVF_E_FORMAT, "dictsort takes no arguments here");
     struct jinja_value ret = f_items(j, of, args);
     for (int i = 1; !j->err && i < ret.u.list->n; i++) {
         struct jinja_value *item = ret.u.list->item, x = item[i];
@@ -223,7 +222,7 @@ static struct jinja_value f_indent(struct jinja *j, const struct jinja_value *of
     int64_t n = width && width->type == JINJA_INT ? width->u.i : 4;
     struct jinja_out out = {0};
     if (args->n > 1 || args->n_named > (args->n == 0 && width) || n < 0 || n > 32)
-        return jinja_refuse(j, KVF_E_FORMAT, "indent takes a width of 0 to 32 alone here");
+        return jinja_error(j, KVF_E_FORMAT, "indent takes a width of 0 to 32 alone here");
     const struct jinja_text pad = {blanks, (size_t)n, NULL, 0};
     for (size_t from = 0; !j->err && from < t->n;) {
         const char *feed = memchr(t->s + from, '\n', t->n - from);
@@ -299,7 +298,7 @@ static struct jinja_value f_map(struct jinja *j, const struct jinja_value *of,
     for (int i = 1; i < args->n; i++)
         rest.v[rest.n++] = args->v[i];
     if ((attribute != NULL) == (name != NULL))
-        return jinja_refuse(j, KVF_E_FORMAT, "map takes an attribute or the name of a filter");
+        return jinja_error(j, KVF_E_FORMAT, "map takes an attribute or the name of a filter");
     struct jinja_value ret = jinja_list(j, list->n);
     for (int i = 0; !j->err && i < list->n; i++)
         ret.u.list->item[i] = attribute ? jinja_member(j, &list->item[i], attribute)
@@ -326,13 +325,13 @@ struct jinja_value jinja_filter(struct jinja *j, const struct jinja_text *name,
                                 const struct jinja_value *of, const struct jinja_args *args)
 {
     if (!jinja_work(j, 1) || ++j->depth > JINJA_MAX_DEPTH)
-        return jinja_refuse(j, KVF_E_LIMIT, "filters are nested too deep");
+        return jinja_error(j, KVF_E_LIMIT, "filters are nested too deep");
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (jinja_is(name, filters[i].name)) {
             struct jinja_value v = filters[i].run(j, of, args);
             j->depth--;
             return v;
         }
-    return jinja_refuse(j, KVF_E_FORMAT, "the filter '%.*s' is not known here",
-                        (int)(name->n < 40 ? name->n : 40), name->s);
+    return jinja_error(j, KVF_E_FORMAT, "the filter '%.*s' is not known here",
+                       (int)(name->n < 40 ? name->n : 40), name->s);
 }

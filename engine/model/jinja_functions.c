@@ -39,8 +39,8 @@ void jinja_assign(struct jinja *j, const struct jinja_text *name, struct jinja_v
 static struct jinja_value raised(struct jinja *j, const struct jinja_args *args)
 {
     const struct jinja_text *t = args->n ? jinja_printed(j, &args->v[0]) : jinja_text(j, "", 0);
-    return jinja_refuse(j, KVF_E_FORMAT, "it refuses these messages: %.*s",
-                        (int)(t->n < 200 ? t->n : 200), t->s);
+    return jinja_error(j, KVF_E_FORMAT, "it refuses these messages: %.*s",
+                       (int)(t->n < 200 ? t->n : 200), t->s);
 }
 
 static struct jinja_value named_values(struct jinja *j, const struct jinja_args *args,
@@ -48,7 +48,7 @@ static struct jinja_value named_values(struct jinja *j, const struct jinja_args 
 {
     struct jinja_value ret = jinja_dict(j);
     if (args->n)
-        return jinja_refuse(j, KVF_E_FORMAT, "namespace and dict take named values alone here");
+        return jinja_error(j, KVF_E_FORMAT, "namespace and dict take named values alone here");
     for (int i = 0; !j->err && i < args->n_named; i++)
         jinja_set(j, ret.u.dict, args->name[i], args->named[i]);
     if (!j->err)
@@ -62,7 +62,7 @@ static struct jinja_value range_of(struct jinja *j, const struct jinja_args *arg
     for (int i = 0; i < args->n && i < 3; i++) {
         if (args->v[i].type != JINJA_INT || args->v[i].u.i > INT32_MAX
             || args->v[i].u.i < -INT32_MAX)
-            return jinja_refuse(j, KVF_E_FORMAT, "range of what is no number, or of a large one");
+            return jinja_error(j, KVF_E_FORMAT, "range of what is no number, or of a large one");
         v[i] = args->v[i].u.i;
     }
     if (args->n == 1) {
@@ -70,11 +70,11 @@ static struct jinja_value range_of(struct jinja *j, const struct jinja_args *arg
         v[0] = 0;
     }
     if (args->n < 1 || args->n > 3 || v[2] == 0)
-        return jinja_refuse(j, KVF_E_FORMAT, "range takes one to three numbers, and no step of 0");
+        return jinja_error(j, KVF_E_FORMAT, "range takes one to three numbers, and no step of 0");
     int64_t span = v[2] > 0 ? v[1] - v[0] : v[0] - v[1], step = v[2] > 0 ? v[2] : -v[2];
     int64_t n = span > 0 ? (span + step - 1) / step : 0;
     if (n > MOST_RANGE)
-        return jinja_refuse(j, KVF_E_LIMIT, "range of more than %d numbers", MOST_RANGE);
+        return jinja_error(j, KVF_E_LIMIT, "range of more than %d numbers", MOST_RANGE);
     struct jinja_value list = jinja_list(j, (int)n);
     for (int64_t i = 0; !j->err && i < n; i++)
         list.u.list->item[i] = jinja_int(v[0] + i * v[2]);
@@ -94,7 +94,7 @@ static struct jinja_value date_of(struct jinja *j, const struct jinja_args *args
     const struct jinja_text *form = jinja_arg_text(j, args, 0, "format", jinja_text(j, "", 0));
     char *out = jinja_alloc(j, 16 * form->n + 16, 1);
     if (!out || sscanf(j->date, "%d-%d-%d", &y, &m, &d) != 3)
-        return jinja_refuse(j, KVF_E_FORMAT, "the date is not one");
+        return jinja_error(j, KVF_E_FORMAT, "the date is not one");
     int from = m < 3 ? y - 1 : y;
     const char *weekday = day[(from + from / 4 - from / 100 + from / 400 + shift[m - 1] + d) % 7];
     size_t n = 0;
@@ -122,7 +122,7 @@ static struct jinja_value date_of(struct jinja *j, const struct jinja_args *args
             n += (size_t)snprintf(at, 16, code == 'a' ? "%.3s" : "%s", weekday);
             break;
         default:
-            return jinja_refuse(j, KVF_E_FORMAT, "strftime_now with %%%c, which is no day", code);
+            return jinja_error(j, KVF_E_FORMAT, "strftime_now with %%%c, which is no day", code);
         }
     }
     return jinja_of_text(jinja_text(j, out, n));

@@ -93,7 +93,7 @@ static void put_dict(struct writer *w, const struct jinja_dict *dict)
 static void put_value(struct writer *w, const struct jinja_value *v)
 {
     if (w->depth > JINJA_MAX_DEPTH) {
-        jinja_refuse(w->j, KVF_E_LIMIT, "what is written as JSON is nested too deep");
+        jinja_error(w->j, KVF_E_LIMIT, "what is written as JSON is nested too deep");
         return;
     }
     switch (v->type) {
@@ -117,7 +117,7 @@ static void put_value(struct writer *w, const struct jinja_value *v)
         put_dict(w, v->u.dict);
         break;
     default:
-        jinja_refuse(w->j, KVF_E_FORMAT, "%s cannot be written as JSON", jinja_type_name(v));
+        jinja_error(w->j, KVF_E_FORMAT, "%s cannot be written as JSON", jinja_type_name(v));
     }
 }
 
@@ -125,7 +125,7 @@ struct jinja_value jinja_tojson(struct jinja *j, const struct jinja_value *v, in
 {
     struct writer w = {.j = j, .indent = indent};
     if (indent > 64)
-        return jinja_refuse(j, KVF_E_LIMIT, "an indent is too large");
+        return jinja_error(j, KVF_E_LIMIT, "an indent is too large");
     put_value(&w, v);
     return jinja_of_text(jinja_taken(j, &w.out));
 }

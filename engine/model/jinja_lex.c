@@ -96,7 +96,7 @@ static void skip_comment(struct jinja_lexer *l)
     const char *end = memmem(s, l->n - l->at, "#}", 2);
     if (!end) {
         l->j->line = l->line;
-        jinja_refuse(l->j, KVF_E_FORMAT, "a comment has no end");
+        jinja_error(l->j, KVF_E_FORMAT, "a comment has no end");
         return;
     }
     char how = end > s ? end[-1] : 0;
@@ -181,7 +181,7 @@ static void lex_number(struct jinja_lexer *l, struct jinja_token *t)
     for (; k < l->n && is_digit(l->s[k]); k++)
         if (__builtin_mul_overflow(t->number, 10, &t->number)
             || __builtin_add_overflow(t->number, l->s[k] - '0', &t->number))
-            jinja_refuse(l->j, KVF_E_LIMIT, "a number is too large");
+            jinja_error(l->j, KVF_E_LIMIT, "a number is too large");
     if (!behind_dot && sign(l, k) == '.' && is_digit(sign(l, k + 1))) {
         char text[40];
         t->type = JINJA_T_FLOAT;
@@ -194,7 +194,7 @@ static void lex_number(struct jinja_lexer *l, struct jinja_token *t)
     }
     char c = sign(l, k);
     if (is_letter(c))
-        jinja_refuse(l->j, KVF_E_FORMAT, "a number is written in a way that is not known");
+        jinja_error(l->j, KVF_E_FORMAT, "a number is written in a way that is not known");
     l->at = k;
 }
 
@@ -221,7 +221,7 @@ static size_t escape_code(struct jinja_lexer *l, const char *s, size_t n, char *
         cp = cp << 4 | (uint32_t)(v & 15);
     }
     if (!good || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) {
-        jinja_refuse(l->j, KVF_E_FORMAT, "an escape in a string names no character");
+        jinja_error(l->j, KVF_E_FORMAT, "an escape in a string names no character");
         return 1;
     }
     *len += utf8_encode(cp, out + *len);
@@ -239,7 +239,7 @@ static size_t escape(struct jinja_lexer *l, const char *s, size_t n, char *out, 
     if (c == 'x' || c == 'u' || c == 'U')
         return escape_code(l, s, n, out, len);
     if (c == 'N' || is_digit(c)) {
-        jinja_refuse(l->j, KVF_E_FORMAT, "the escape \\%c in a string is not known", c);
+        jinja_error(l->j, KVF_E_FORMAT, "the escape \\%c in a string is not known", c);
         return 1;
     }
     if (!at)
@@ -255,7 +255,7 @@ static void lex_string(struct jinja_lexer *l, struct jinja_token *t)
     while (k < l->n && l->s[k] != quote)
         k += l->s[k] == '\\' ? 2 : 1;
     if (k >= l->n) {
-        jinja_refuse(l->j, KVF_E_FORMAT, "a string has no end");
+        jinja_error(l->j, KVF_E_FORMAT, "a string has no end");
         return;
     }
     /* an escape is at least as long as its result */
@@ -282,7 +282,7 @@ static void lex_op(struct jinja_lexer *l, struct jinja_token *t)
     if (!t->op && c && strchr(one, c))
         t->op = c;
     if (!t->op) {
-        jinja_refuse(l->j, KVF_E_FORMAT, "a tag has a sign that Jinja does not know");
+        jinja_error(l->j, KVF_E_FORMAT, "a tag has a sign that Jinja does not know");
         return;
     }
     l->at += t->op > 255 ? 2 : 1;
@@ -298,7 +298,7 @@ static void lex_in_tag(struct jinja_lexer *l, struct jinja_token *t)
     t->line = l->j->line = l->line;
     char c = sign(l, l->at);
     if (l->at == l->n)
-        jinja_refuse(l->j, KVF_E_FORMAT, "a tag has no end");
+        jinja_error(l->j, KVF_E_FORMAT, "a tag has no end");
     else if (lex_tag_end(l, t))
         return;
     else if (is_letter(c))

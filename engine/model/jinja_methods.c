@@ -20,8 +20,8 @@ const struct jinja_text *jinja_arg_text(struct jinja *j, const struct jinja_args
     if (!v || (v->type == JINJA_NONE && !otherwise))
         return otherwise;
     if (v->type != JINJA_TEXT) {
-        jinja_refuse(j, KVF_E_FORMAT, "an argument is %s where a text is expected",
-                     jinja_type_name(v));
+        jinja_error(j, KVF_E_FORMAT, "an argument is %s where a text is expected",
+                    jinja_type_name(v));
         return jinja_text(j, "", 0);
     }
     return v->u.text;
@@ -32,7 +32,7 @@ static const struct jinja_text *need_text(struct jinja *j, const struct jinja_ar
                                           const char *name)
 {
     if (!jinja_arg(args, at, name))
-        jinja_refuse(j, KVF_E_FORMAT, "an argument is missing");
+        jinja_error(j, KVF_E_FORMAT, "an argument is missing");
     return jinja_arg_text(j, args, at, name, jinja_text(j, "", 0));
 }
 
@@ -41,8 +41,8 @@ static int64_t arg_int(struct jinja *j, const struct jinja_args *args, int at, c
 {
     const struct jinja_value *v = jinja_arg(args, at, name);
     if (v && v->type != JINJA_INT)
-        jinja_refuse(j, KVF_E_FORMAT, "an argument is %s where a number is expected",
-                     jinja_type_name(v));
+        jinja_error(j, KVF_E_FORMAT, "an argument is %s where a number is expected",
+                    jinja_type_name(v));
     return v && v->type == JINJA_INT ? v->u.i : otherwise;
 }
 
@@ -64,7 +64,7 @@ static struct jinja_value begins_or_ends(struct jinja *j, const struct jinja_tex
     const struct jinja_value *v = jinja_arg(args, 0, "");
     bool found = false;
     if (!v || v->type != JINJA_LIST || args->n > 1)
-        return args->n > 1 ? jinja_refuse(j, KVF_E_FORMAT, "startswith and endswith take one text")
+        return args->n > 1 ? jinja_error(j, KVF_E_FORMAT, "startswith and endswith take one text")
                            : jinja_bool(test(of, need_text(j, args, 0, "")));
     for (int i = 0; i < v->u.list->n; i++)
         found |= v->u.list->item[i].type == JINJA_TEXT && test(of, v->u.list->item[i].u.text);
@@ -76,7 +76,7 @@ static struct jinja_value place_of(struct jinja *j, const struct jinja_text *of,
 {
     int64_t place = jinja_place(j, of, need_text(j, args, 0, ""), last), chars = 0;
     if (args->n > 1)
-        return jinja_refuse(j, KVF_E_FORMAT, "find and rfind take one text here");
+        return jinja_error(j, KVF_E_FORMAT, "find and rfind take one text here");
     for (int64_t i = 0; i < place; chars++)
         i += (int64_t)jinja_char(of->s + i, of->n - (size_t)i);
     return jinja_int(place < 0 ? -1 : chars);
@@ -87,7 +87,7 @@ static struct jinja_value count_of(struct jinja *j, const struct jinja_text *of,
 {
     int64_t n = 0;
     if (what->n == 0)
-        return jinja_refuse(j, KVF_E_FORMAT, "empty texts are counted");
+        return jinja_error(j, KVF_E_FORMAT, "empty texts are counted");
     jinja_work(j, of->n / 16);
     for (size_t at = 0; at + what->n <= of->n; n++) {
         const char *p = memmem(of->s + at, of->n - at, what->s, what->n);
@@ -112,7 +112,7 @@ static struct jinja_value lines_of(struct jinja *j, const struct jinja_text *of)
     const struct jinja_text *feed = jinja_text(j, "\n", 1);
     for (size_t i = 0; i < of->n; i++)
         if ((of->s[i] != '\n' && of->s[i] < ' ' && of->s[i] != '\t') || (of->s[i] & 0x80))
-            return jinja_refuse(j, KVF_E_FORMAT, "splitlines is done here for ASCII lines alone");
+            return jinja_error(j, KVF_E_FORMAT, "splitlines is done here for ASCII lines alone");
     struct jinja_value list = jinja_split(j, of, feed, -1);
     if (!j->err && (of->n == 0 || of->s[of->n - 1] == '\n'))
         list.u.list->n--;
@@ -182,11 +182,11 @@ static struct jinja_value join_items(struct jinja *j, const struct jinja_text *o
     const struct jinja_value *v = jinja_arg(args, 0, "");
     const struct jinja_list *list = v ? jinja_items(j, v) : NULL;
     if (!list)
-        return jinja_refuse(j, KVF_E_FORMAT, "an argument is missing");
+        return jinja_error(j, KVF_E_FORMAT, "an argument is missing");
     for (int i = 0; i < list->n; i++)
         if (list->item[i].type != JINJA_TEXT)
-            return jinja_refuse(j, KVF_E_FORMAT, "join finds %s where a text is expected",
-                                jinja_type_name(&list->item[i]));
+            return jinja_error(j, KVF_E_FORMAT, "join finds %s where a text is expected",
+                               jinja_type_name(&list->item[i]));
     return jinja_joined(j, of, list);
 }
 
@@ -306,7 +306,7 @@ static struct jinja_value loop_member(struct jinja *j, const struct jinja_loop *
     case 10:
         return jinja_int(0);
     default:
-        return jinja_refuse(j, KVF_E_FORMAT, "loop.%.*s is not known here", (int)name->n, name->s);
+        return jinja_error(j, KVF_E_FORMAT, "loop.%.*s is not known here", (int)name->n, name->s);
     }
 }
 
@@ -316,8 +316,8 @@ struct jinja_value jinja_member(struct jinja *j, const struct jinja_value *of,
     const struct jinja_value *found = NULL;
     if (of->type == JINJA_UNDEFINED) {
         const struct jinja_text *t = of->u.text;
-        return jinja_refuse(j, KVF_E_FORMAT, "'%.*s' is undefined", t ? (int)t->n : 0,
-                            t ? t->s : "");
+        return jinja_error(j, KVF_E_FORMAT, "'%.*s' is undefined", t ? (int)t->n : 0,
+                           t ? t->s : "");
     }
     if (of->type == JINJA_LOOP)
         return loop_member(j, of->u.loop, name);
@@ -333,7 +333,7 @@ bool jinja_contains(struct jinja *j, const struct jinja_value *in, const struct 
     if (in->type == JINJA_TEXT && what->type == JINJA_TEXT)
         return jinja_place(j, in->u.text, what->u.text, false) >= 0;
     if (in->type == JINJA_TEXT) {
-        jinja_refuse(j, KVF_E_FORMAT, "%s is looked for in a text", jinja_type_name(what));
+        jinja_error(j, KVF_E_FORMAT, "%s is looked for in a text", jinja_type_name(what));
         return false;
     }
     if (in->type == JINJA_DICT) {

@@ -34,7 +34,7 @@ static bool take_block(struct jinja_parser *p, const char *name)
 static void close_block(struct jinja_parser *p, const char *name)
 {
     if (!take_block(p, name))
-        jinja_refuse(p->j, KVF_E_FORMAT, "{%% %s %%} is expected", name);
+        jinja_error(p->j, KVF_E_FORMAT, "{%% %s %%} is expected", name);
     end_tag(p);
 }
 
@@ -104,7 +104,7 @@ static struct jinja_node *parse_for(struct jinja_parser *p)
         n->b = jinja_expression(p, true);
     }
     if (!p->j->err && jinja_at_name(p, "recursive"))
-        jinja_refuse(p->j, KVF_E_FORMAT, "recursive loops are not done here");
+        jinja_error(p->j, KVF_E_FORMAT, "recursive loops are not done here");
     n->body = tag_body(p);
     if (take_block(p, "else"))
         n->other = tag_body(p);
@@ -238,8 +238,8 @@ static struct jinja_node *parse_block(struct jinja_parser *p)
     jinja_step(p);
     if (p->now.type != JINJA_T_NAME)
         return jinja_unexpected(p, "the name of a statement");
-    jinja_refuse(p->j, KVF_E_FORMAT, "the statement '%.*s' is not known here",
-                 (int)(p->now.text->n < 40 ? p->now.text->n : 40), p->now.text->s);
+    jinja_error(p->j, KVF_E_FORMAT, "the statement '%.*s' is not known here",
+                (int)(p->now.text->n < 40 ? p->now.text->n : 40), p->now.text->s);
     return NULL;
 }
 

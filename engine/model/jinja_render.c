@@ -59,7 +59,7 @@ static void bind(struct jinja *j, const struct jinja_node *names, struct jinja_v
     for (const struct jinja_node *t = names; t; t = t->next)
         n++;
     if (!j->err && list->n != n)
-        jinja_refuse(j, KVF_E_FORMAT, "%d names take %d values", n, list->n);
+        jinja_error(j, KVF_E_FORMAT, "%d names take %d values", n, list->n);
     n = 0;
     for (const struct jinja_node *t = names; t && !j->err; t = t->next)
         jinja_assign(j, t->text, list->item[n++]);
@@ -127,8 +127,8 @@ static void set_member(struct jinja *j, const struct jinja_node *target, struct 
     if (of.type == JINJA_NAMESPACE)
         jinja_set(j, of.u.dict, target->text, v);
     else
-        jinja_refuse(j, KVF_E_FORMAT, "a member of %s is set, and a namespace alone may change",
-                     jinja_type_name(&of));
+        jinja_error(j, KVF_E_FORMAT, "a member of %s is set, and a namespace alone may change",
+                    jinja_type_name(&of));
 }
 
 static void run_set(struct jinja *j, const struct jinja_node *s)
@@ -176,7 +176,7 @@ static void bind_parameters(struct jinja *j, const struct jinja_macro *macro,
         jinja_assign(j, p->text, v);
     }
     if (!j->err && (args->n > at || used < args->n_named))
-        jinja_refuse(j, KVF_E_FORMAT, "a macro is called with arguments that it does not name");
+        jinja_error(j, KVF_E_FORMAT, "a macro is called with arguments that it does not name");
 }
 
 static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *macro,
@@ -190,7 +190,7 @@ static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *
     j->frame = saved;
     const struct jinja_text *t = capture(j, macro->define->body, own);
     if (j->jump)
-        return jinja_refuse(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
+        return jinja_error(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
     return jinja_of_text(t);
 }
 
@@ -254,7 +254,7 @@ static void run_statement(struct jinja *j, const struct jinja_node *s)
 static void run_body(struct jinja *j, const struct jinja_node *first)
 {
     if (j->depth >= JINJA_MAX_DEPTH * 2)
-        jinja_refuse(j, KVF_E_LIMIT, "it calls itself, or is nested, too deep");
+        jinja_error(j, KVF_E_LIMIT, "it calls itself, or is nested, too deep");
     j->depth++;
     for (const struct jinja_node *s = first; s && !j->jump && jinja_work(j, 1); s = s->next) {
         j->line = s->line;
@@ -305,7 +305,7 @@ int jinja_render(struct jinja *j, const char *text, size_t n, const struct jinja
     if (!j->err)
         run_body(j, first);
     if (!j->err && j->jump)
-        jinja_refuse(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
+        jinja_error(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
     const struct jinja_text *t = jinja_taken(j, &out);
     if (!j->err)
         *ret_text = t;

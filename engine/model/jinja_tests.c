@@ -74,14 +74,14 @@ static const struct jinja_value *need(struct jinja *j, const struct jinja_args *
 {
     static const struct jinja_value none = {JINJA_NONE, {.i = 0}};
     if (args->n != 1)
-        jinja_refuse(j, KVF_E_FORMAT, "a test needs one argument");
+        jinja_error(j, KVF_E_FORMAT, "a test needs one argument");
     return args->n == 1 ? &args->v[0] : &none;
 }
 
 static bool remains(struct jinja *j, const struct jinja_value *of, int64_t by, int64_t what)
 {
     if (of->type != JINJA_INT || by == 0) {
-        jinja_refuse(j, KVF_E_FORMAT, "%s is divided", jinja_type_name(of));
+        jinja_error(j, KVF_E_FORMAT, "%s is divided", jinja_type_name(of));
         return false;
     }
     return by == -1 ? what == 0 : (of->u.i % by + by) % by == what;
@@ -130,8 +130,8 @@ bool jinja_test(struct jinja *j, const struct jinja_text *name, const struct jin
     int test = find(name);
     switch (test) {
     case -1:
-        jinja_refuse(j, KVF_E_FORMAT, "the test '%.*s' is not known here",
-                     (int)(name->n < 40 ? name->n : 40), name->s);
+        jinja_error(j, KVF_E_FORMAT, "the test '%.*s' is not known here",
+                    (int)(name->n < 40 ? name->n : 40), name->s);
         return false;
     case T_EQUAL:
         return jinja_equal(j, of, need(j, args));

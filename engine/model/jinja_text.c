@@ -65,8 +65,8 @@ const struct jinja_text *jinja_case(struct jinja *j, const struct jinja_text *t,
     for (size_t i = 0; s && i < t->n; i++) {
         char c = t->s[i];
         if ((unsigned char)c >= 0x80) {
-            jinja_refuse(j, KVF_E_FORMAT,
-                         "the case of letters beyond ASCII is changed, which is not done here");
+            jinja_error(j, KVF_E_FORMAT,
+                        "the case of letters beyond ASCII is changed, which is not done here");
             break;
         }
         bool up = what == 'u' || ((what == 't' || what == 'c') && !inside);
@@ -104,7 +104,7 @@ const struct jinja_text *jinja_replace(struct jinja *j, const struct jinja_text 
     struct jinja_out out = {0};
     size_t done = 0;
     if (from->n == 0) {
-        jinja_refuse(j, KVF_E_FORMAT, "an empty text is replaced, which is not done here");
+        jinja_error(j, KVF_E_FORMAT, "an empty text is replaced, which is not done here");
         return &nothing;
     }
     if (!jinja_work(j, 1 + t->n / 16))
@@ -155,7 +155,7 @@ struct jinja_value jinja_split(struct jinja *j, const struct jinja_text *t,
     size_t at = 0, from = 0, to = 0;
     int n = 0;
     if (sep && sep->n == 0)
-        return jinja_refuse(j, KVF_E_FORMAT, "a text is split at an empty one");
+        return jinja_error(j, KVF_E_FORMAT, "a text is split at an empty one");
     if (!jinja_work(j, 1 + t->n / 8))
         return jinja_none();
     while (n < INT32_MAX && next_piece(t, sep, most >= 0 && n >= most, &at, &from, &to))
@@ -175,7 +175,7 @@ struct jinja_value jinja_rsplit(struct jinja *j, const struct jinja_text *t,
     if (most < 0)
         return jinja_split(j, t, sep, -1);
     if (!sep || sep->n == 0 || most != 1)
-        return jinja_refuse(j, KVF_E_FORMAT, "rsplit is done here with a text and 1 alone");
+        return jinja_error(j, KVF_E_FORMAT, "rsplit is done here with a text and 1 alone");
     int64_t place = jinja_place(j, t, sep, true);
     struct jinja_value list = jinja_list(j, place < 0 ? 1 : 2);
     if (j->err)
@@ -210,13 +210,13 @@ static int64_t slice_range(struct jinja *j, const struct jinja_value part[3], in
     for (int k = 0; k < 3; k++) {
         given[k] = part[k].type != JINJA_NONE;
         if (given[k] && part[k].type != JINJA_INT && part[k].type != JINJA_BOOL)
-            jinja_refuse(j, KVF_E_FORMAT, "a part of a slice is %s", jinja_type_name(&part[k]));
+            jinja_error(j, KVF_E_FORMAT, "a part of a slice is %s", jinja_type_name(&part[k]));
         else if (given[k])
             v[k] = part[k].type == JINJA_INT ? part[k].u.i : part[k].u.b;
     }
     int64_t step = v[2];
     if (step == 0 || step < -INT32_MAX || step > INT32_MAX)
-        jinja_refuse(j, KVF_E_FORMAT, "the step of a slice is 0 or too large");
+        jinja_error(j, KVF_E_FORMAT, "the step of a slice is 0 or too large");
     if (j->err)
         return 0;
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? n - 1 : n;
@@ -267,7 +267,7 @@ struct jinja_value jinja_slice(struct jinja *j, const struct jinja_value *of,
         return j->err ? jinja_none() : slice_text(j, of->u.text, first, step, n);
     }
     if (of->type != JINJA_LIST)
-        return jinja_refuse(j, KVF_E_FORMAT, "a part of %s is asked for", jinja_type_name(of));
+        return jinja_error(j, KVF_E_FORMAT, "a part of %s is asked for", jinja_type_name(of));
     n = slice_range(j, part, of->u.list->n, &first, &step);
     struct jinja_value list = jinja_list(j, (int)n);
     for (int64_t i = 0; !j->err && i < n; i++)

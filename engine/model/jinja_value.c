@@ -27,7 +27,7 @@ void jinja_free(struct jinja *j)
     }
 }
 
-struct jinja_value jinja_refuse(struct jinja *j, int err, const char *fmt, ...)
+struct jinja_value jinja_error(struct jinja *j, int err, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -47,7 +47,7 @@ bool jinja_work(struct jinja *j, size_t n)
         return false;
     if (n > j->work_left) {
         j->work_left = 0;
-        jinja_refuse(j, KVF_E_LIMIT, "rendering takes more steps than a template may");
+        jinja_error(j, KVF_E_LIMIT, "rendering takes more steps than a template may");
         return false;
     }
     j->work_left -= n;
@@ -58,12 +58,12 @@ static struct jinja_chunk *add_chunk(struct jinja *j, size_t bytes)
 {
     size_t cap = bytes > CHUNK ? bytes : CHUNK;
     if (bytes > j->memory_left || cap > j->memory_left) {
-        jinja_refuse(j, KVF_E_LIMIT, "rendering takes more memory than a template may");
+        jinja_error(j, KVF_E_LIMIT, "rendering takes more memory than a template may");
         return NULL;
     }
     struct jinja_chunk *c = mem_alloc(1, sizeof *c + cap);
     if (!c) {
-        jinja_refuse(j, KVF_E_NOMEM, "out of memory");
+        jinja_error(j, KVF_E_NOMEM, "out of memory");
         return NULL;
     }
     j->memory_left -= cap;
@@ -235,7 +235,7 @@ struct jinja_value jinja_list(struct jinja *j, int n)
     struct jinja_list *list = jinja_alloc(j, 1, sizeof *list);
     struct jinja_value *item = jinja_alloc(j, (size_t)n, sizeof *item);
     if (!list || !item)
-        return jinja_refuse(j, KVF_E_NOMEM, "out of memory");
+        return jinja_error(j, KVF_E_NOMEM, "out of memory");
     *list = (struct jinja_list){item, n};
     return (struct jinja_value){JINJA_LIST, {.list = list}};
 }
@@ -244,7 +244,7 @@ struct jinja_value jinja_dict(struct jinja *j)
 {
     struct jinja_dict *dict = jinja_alloc(j, 1, sizeof *dict);
     if (!dict)
-        return jinja_refuse(j, KVF_E_NOMEM, "out of memory");
+        return jinja_error(j, KVF_E_NOMEM, "out of memory");
     return (struct jinja_value){JINJA_DICT, {.dict = dict}};
 }
 
@@ -334,7 +334,7 @@ static bool same_lists(struct jinja *j, const struct jinja_list *a, const struct
 {
     bool same = a->n == b->n && j->depth < JINJA_MAX_DEPTH;
     if (!same && a->n == b->n)
-        jinja_refuse(j, KVF_E_LIMIT, "lists are nested too deep");
+        jinja_error(j, KVF_E_LIMIT, "lists are nested too deep");
     j->depth++;
     for (int i = 0; same && !j->err && i < a->n; i++)
         same = jinja_equal(j, &a->item[i], &b->item[i]);
@@ -364,7 +364,7 @@ bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinj
         return same_lists(j, a->u.list, b->u.list);
     case JINJA_DICT:
         if (a->u.dict != b->u.dict && (a->u.dict->n || b->u.dict->n))
-            jinja_refuse(j, KVF_E_FORMAT, "dictionaries are not compared here");
+            jinja_error(j, KVF_E_FORMAT, "dictionaries are not compared here");
         return true;
     default:
         return a->u.dict == b->u.dict;
@@ -384,8 +384,7 @@ int jinja_order(struct jinja *j, const struct jinja_value *a, const struct jinja
         jinja_work(j, n / 64);
         return c ? c : (a->u.text->n > b->u.text->n) - (a->u.text->n < b->u.text->n);
     }
-    jinja_refuse(j, KVF_E_FORMAT, "%s and %s have no order", jinja_type_name(a),
-                 jinja_type_name(b));
+    jinja_error(j, KVF_E_FORMAT, "%s and %s have no order", jinja_type_name(a), jinja_type_name(b));
     return 0;
 }
 
@@ -425,7 +424,7 @@ const struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *
         break;
     }
     if (!got)
-        jinja_refuse(j, KVF_E_FORMAT, "%s has no items to go through", jinja_type_name(v));
+        jinja_error(j, KVF_E_FORMAT, "%s has no items to go through", jinja_type_name(v));
     return got ? got : &none;
 }
 
@@ -454,7 +453,7 @@ static const struct jinja_text *printed_number(struct jinja *j, const struct jin
     if (v->type == JINJA_INT)
         return jinja_text(j, s, (size_t)snprintf(s, LONGEST, "%lld", (long long)v->u.i));
     if (!isfinite(v->u.f)) {
-        jinja_refuse(j, KVF_E_FORMAT, "it prints a number that is not finite");
+        jinja_error(j, KVF_E_FORMAT, "it prints a number that is not finite");
         return &empty;
     }
     return jinja_text(j, s, put_float(v->u.f, s, LONGEST));
@@ -475,7 +474,7 @@ const struct jinja_text *jinja_printed(struct jinja *j, const struct jinja_value
     case JINJA_TEXT:
         return v->u.text;
     default:
-        jinja_refuse(j, KVF_E_FORMAT, "it prints %s, which is not done here", jinja_type_name(v));
+        jinja_error(j, KVF_E_FORMAT, "it prints %s, which is not done here", jinja_type_name(v));
         return &empty;
     }
 }

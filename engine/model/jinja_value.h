@@ -135,7 +135,7 @@ bool jinja_work(struct jinja *j, size_t n);
 /* Sets the error unless there is one: "line 3 of the chat template: ...". Returns an undefined
  * value. */
 KVF_PRINTF(3, 4)
-struct jinja_value jinja_refuse(struct jinja *j, int err, const char *fmt, ...);
+struct jinja_value jinja_error(struct jinja *j, int err, const char *fmt, ...);
 
 /* Texts. jinja_text() refers to s, which must outlive j; the other functions copy. They never
  * return NULL. */

@@ -196,8 +196,8 @@ static bool any_words(const struct weights *w)
 }
 
 int weights_load(const struct gguf *g, const struct model_config *m, enum pack_how how,
-                 struct par *pool, const struct teller *teller, struct weights **ret_weights,
-                 struct kvf_diag *d)
+                 struct par *pool, const struct progress_callback *progress,
+                 struct weights **ret_weights, struct kvf_diag *d)
 {
     struct weights *w = MEM_NEW(struct weights, 1);
     size_t n = (size_t)m->n_layers + 1;
@@ -214,7 +214,7 @@ int weights_load(const struct gguf *g, const struct model_config *m, enum pack_h
     uint64_t bytes = 0;
     if (weights_bytes(g, m, how, &bytes, NULL) == KVF_OK) /* else a task says what is missing */
         pack_room_open(&w->room, bytes, (int)n * LAYER_MATRICES);
-    par_run_watched(pool, (int)n, load_task, &j, teller);
+    par_run_watched(pool, (int)n, load_task, &j, progress);
     size_t failed = 0;
     while (failed < n && !j.err[failed])
         failed++;

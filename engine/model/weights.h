@@ -41,11 +41,11 @@ int weights_visit(const struct gguf *g, const struct model_config *m, weight_sin
 /* Row of the file that holds row r of queries or keys. */
 int weights_row_of(const struct model_config *m, int r);
 
-/* teller, unless NULL, is told how many layers are there.  KVF_OK,
+/* progress, unless NULL, is told how many layers are there.  KVF_OK,
  * KVF_E_FORMAT naming a tensor, KVF_E_NOMEM. */
 int weights_load(const struct gguf *g, const struct model_config *m, enum pack_how how,
-                 struct par *pool, const struct teller *teller, struct weights **ret_weights,
-                 struct kvf_diag *d);
+                 struct par *pool, const struct progress_callback *progress,
+                 struct weights **ret_weights, struct kvf_diag *d);
 /* The bytes that the packed matrices would take, by the types of the tensors alone: nothing of them
  * is read.  KVF_OK, or KVF_E_FORMAT naming a tensor. */
 int weights_bytes(const struct gguf *g, const struct model_config *m, enum pack_how how,

@@ -216,7 +216,7 @@ static void modulate(const struct attention *a, float *s, const float *gate, int
 /* Returns true if query i no longer sees key j of KV head h. */
 static bool evicted(const struct attention *a, int h, int j, int i)
 {
-    return a->gone[(size_t)j * (size_t)a->n_kv_heads + (size_t)h] <= i;
+    return a->evicted_at[(size_t)j * (size_t)a->n_kv_heads + (size_t)h] <= i;
 }
 
 /* Sets the scores of evicted keys among the n keys from j on to `value`. Returns the number of
@@ -225,7 +225,7 @@ static int hide(const struct attention *a, const struct tile *t, int i, int j, i
                 float value)
 {
     int left = n;
-    for (int k = 0; a->gone && k < n; k++)
+    for (int k = 0; a->evicted_at && k < n; k++)
         if (evicted(a, t->h, j + k, i)) {
             s[k] = value;
             left--;

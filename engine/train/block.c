@@ -305,24 +305,24 @@ static struct attention attention_of(const struct walk *w)
     const struct tape *t = w->t;
     const struct model_config *m = r->f->config;
     size_t entries = (size_t)r->T * (size_t)m->n_kv_heads;
-    return (struct attention){.kernels = &r->c->k,
-                              .T = r->T,
-                              .n_heads = m->n_heads,
-                              .n_kv_heads = m->n_kv_heads,
-                              .D = m->head_dim,
-                              .scale = m->attn_scale,
-                              .cap = m->attn_cap,
-                              .gating = r->gating,
-                              .window = r->window,
-                              .q = t->qkv,
-                              .k = t->qkv + k_at(m),
-                              .v = t->qkv + v_at(m),
-                              .ld = t->ld_qkv,
-                              .first = model_window(m, w->layer) ? r->local : r->first,
-                              .gone = r->evicted_at ? r->evicted_at + (size_t)w->layer * entries
-                                                    : NULL,
-                              .sinks = r->f->vector[w->layer].of[T_SINKS],
-                              .gate = r->gating ? t->number : NULL};
+    return (struct attention){
+        .kernels = &r->c->k,
+        .T = r->T,
+        .n_heads = m->n_heads,
+        .n_kv_heads = m->n_kv_heads,
+        .D = m->head_dim,
+        .scale = m->attn_scale,
+        .cap = m->attn_cap,
+        .gating = r->gating,
+        .window = r->window,
+        .q = t->qkv,
+        .k = t->qkv + k_at(m),
+        .v = t->qkv + v_at(m),
+        .ld = t->ld_qkv,
+        .first = model_window(m, w->layer) ? r->local : r->first,
+        .evicted_at = r->evicted_at ? r->evicted_at + (size_t)w->layer * entries : NULL,
+        .sinks = r->f->vector[w->layer].of[T_SINKS],
+        .gate = r->gating ? t->number : NULL};
 }
 
 static void attend_run(struct walk *w, int i)

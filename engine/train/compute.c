@@ -46,20 +46,20 @@ static int create_pack(int N, int K, struct packed *ret)
     return ret->data ? KVF_OK : KVF_E_NOMEM;
 }
 
-int both_ways_create(int N, int K, struct both_ways *ret)
+int packed_pair_create(int N, int K, struct packed_pair *ret)
 {
     memset(ret, 0, sizeof *ret);
-    if (create_pack(N, K, &ret->to) == KVF_OK && create_pack(K, N, &ret->back) == KVF_OK)
+    if (create_pack(N, K, &ret->forward) == KVF_OK && create_pack(K, N, &ret->backward) == KVF_OK)
         return KVF_OK;
-    both_ways_finish(ret);
+    packed_pair_finish(ret);
     return KVF_E_NOMEM;
 }
 
 /* Layout: data[panel][k][16]. */
-void both_ways_fill(struct both_ways *b, const float *w)
+void packed_pair_fill(struct packed_pair *b, const float *w)
 {
-    float *to = (float *)(void *)b->to.data, *back = (float *)(void *)b->back.data;
-    size_t N = (size_t)b->to.N, K = (size_t)b->to.K;
+    float *to = (float *)(void *)b->forward.data, *back = (float *)(void *)b->backward.data;
+    size_t N = (size_t)b->forward.N, K = (size_t)b->forward.K;
     for (size_t n = 0; n < N; n++)
         for (size_t k = 0; k < K; k++) {
             float v = w[n * K + k];
@@ -68,8 +68,8 @@ void both_ways_fill(struct both_ways *b, const float *w)
         }
 }
 
-void both_ways_finish(struct both_ways *b)
+void packed_pair_finish(struct packed_pair *b)
 {
-    packed_finish(&b->to);
-    packed_finish(&b->back);
+    packed_finish(&b->forward);
+    packed_finish(&b->backward);
 }

@@ -25,7 +25,8 @@ struct compute {
     const struct ops *on; /* NULL: ops_cpu */
     void *device;         /* state of the operations */
     bool exact;           /* as in struct learner */
-    struct teller teller; /* receives the number of matrices packed for the backward pass */
+    struct progress_callback
+        progress; /* receives the number of matrices packed for the backward pass */
 };
 
 /* Opens the device of l. Returns KVF_OK or an error with a message. Call compute_close in either
@@ -44,12 +45,12 @@ enum { ROWS_AT_ONCE = 32 }; /* maximum rows of a block */
 
 /* The packed forms of W [N, K] and of its transpose. Their memory stays allocated while W
  * changes. */
-struct both_ways {
-    struct packed to, back; /* y = W x; dx = W^T dy */
+struct packed_pair {
+    struct packed forward, backward; /* y = W x; dx = W^T dy */
 };
-int both_ways_create(int N, int K, struct both_ways *ret); /* KVF_OK or KVF_E_NOMEM */
+int packed_pair_create(int N, int K, struct packed_pair *ret); /* KVF_OK or KVF_E_NOMEM */
 /* Packs w [N, K] in both forms. */
-void both_ways_fill(struct both_ways *b, const float *w);
-void both_ways_finish(struct both_ways *b); /* accepts a zeroed struct */
+void packed_pair_fill(struct packed_pair *b, const float *w);
+void packed_pair_finish(struct packed_pair *b); /* accepts a zeroed struct */
 
 #endif

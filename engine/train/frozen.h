@@ -25,7 +25,7 @@ struct frozen {
     const float *out_norm;             /* there */
     struct output_matrix output;
     struct frozen_layer *back; /* [n_layers] of the processor */
-    void *there;               /* of a device */
+    void *device;              /* matrices of a device (ops.h) */
 };
 
 /* What models that are trained on may have beyond the block of Llama and Qwen (enum

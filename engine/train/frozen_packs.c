@@ -76,7 +76,7 @@ int frozen_transpose(struct frozen *f, struct par *pool)
         err = KVF_E_NOMEM;
     } else {
         frozen_point(f);
-        par_run_watched(pool, n, build_task, &j, &f->c.teller);
+        par_run_watched(pool, n, build_task, &j, &f->c.progress);
         for (int i = 0; i < n; i++)
             err = j.err[i] ? j.err[i] : err;
     }

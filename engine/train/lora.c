@@ -88,7 +88,7 @@ static void start(struct lora *l)
         double bound = 1 / sqrt(p->columns);
         for (size_t k = p->a; k < p->b; k++)
             l->w[k] = (float)((2 * rng_uniform(&r) - 1) * bound);
-        ops(c)->copy(c, base, l->trainable->there + p->matrix, matrix * sizeof *base);
+        ops(c)->copy(c, base, l->trainable->w_device + p->matrix, matrix * sizeof *base);
         base += matrix;
     }
 }
@@ -115,8 +115,8 @@ int lora_create(struct trainable *t, const struct lora_options *opt, struct lora
     if (!l->base || !l->w || !l->turned)
         goto done;
     start(l);
-    l->there = ops(c)->device_copy(c, l->w, l->n);
-    if (!l->there)
+    l->w_device = ops(c)->device_copy(c, l->w, l->n);
+    if (!l->w_device)
         goto done;
     *ret = l;
     return KVF_OK;
@@ -134,7 +134,7 @@ void lora_destroy(struct lora *l)
     const struct compute *c = &l->trainable->c;
     ops(c)->free(c, l->base);
     ops(c)->free(c, l->turned);
-    ops(c)->device_copy_free(c, l->there);
+    ops(c)->device_copy_free(c, l->w_device);
     mem_free(l->pair);
     mem_free(l->w);
     mem_free(l);
@@ -153,13 +153,13 @@ void lora_refresh(struct lora *l, const struct compute *c)
     for (int i = 0; i < l->n_pairs; i++) {
         const struct lora_pair *p = &l->pair[i];
         size_t K = (size_t)p->columns, n = (size_t)p->rows * K;
-        float *to = t->there + p->matrix;
+        float *to = t->w_device + p->matrix;
         ops(c)->multiply(c, &(struct tile_product){.c = to,
                                                    .ld_c = K,
-                                                   .a = l->there + p->b,
+                                                   .a = l->w_device + p->b,
                                                    .a_row = rank,
                                                    .a_col = 1,
-                                                   .b = l->there + p->a,
+                                                   .b = l->w_device + p->a,
                                                    .ld_b = K,
                                                    .m = p->rows,
                                                    .n = p->columns,
@@ -167,7 +167,7 @@ void lora_refresh(struct lora *l, const struct compute *c)
         ops(c)->scale_add(c, to, base, n, share(l));
         base += n;
     }
-    ops(c)->to_host(c, t->w, t->there, t->n * sizeof *t->w);
+    ops(c)->to_host(c, t->w, t->w_device, t->n * sizeof *t->w);
     trainable_refresh(t, c->pool);
 }
 
@@ -178,7 +178,7 @@ static void gradient_a(const struct lora *l, const struct compute *c, const stru
     size_t K = (size_t)p->columns;
     ops(c)->multiply(c, &(struct tile_product){.c = to,
                                                .ld_c = K,
-                                               .a = l->there + p->b,
+                                               .a = l->w_device + p->b,
                                                .a_row = 1,
                                                .a_col = (size_t)l->opt.rank,
                                                .b = d_w,
@@ -193,7 +193,7 @@ static void gradient_b(const struct lora *l, const struct compute *c, const stru
                        const float *d_w, float *to)
 {
     size_t K = (size_t)p->columns, rank = (size_t)l->opt.rank;
-    ops(c)->transpose(c, l->turned, l->there + p->a, l->opt.rank, p->columns);
+    ops(c)->transpose(c, l->turned, l->w_device + p->a, l->opt.rank, p->columns);
     ops(c)->multiply(c, &(struct tile_product){.c = to,
                                                .ld_c = rank,
                                                .a = d_w,

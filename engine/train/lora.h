@@ -36,8 +36,8 @@ struct lora {
     float *base;                 /* there: W_0 of the pairs' matrices, one behind the other */
     struct lora_pair *pair;      /* [n_pairs] */
     int n_pairs;
-    float *w;     /* [n] parameters here */
-    float *there; /* [n] their twin */
+    float *w;        /* [n] parameters here */
+    float *w_device; /* [n] their device copy */
     size_t n;
     float *turned; /* there, scratch of lora_gradient: A^T */
 };

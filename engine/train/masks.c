@@ -6,9 +6,9 @@
 struct document_run {
     struct session *session;
     const struct pack *pack;
-    int32_t *gone;
+    int32_t *evicted_at;
     int heads, first, n, fed;
-    int64_t left;
+    int64_t n_evicted;
 };
 
 /* All documents in decoding. */
@@ -25,8 +25,8 @@ static void on_evict(void *ctx, const struct eviction *e)
 {
     struct document_run *r = ctx;
     size_t at = (size_t)e->layer * (size_t)r->pack->n + (size_t)(r->first + e->pos);
-    r->gone[at * (size_t)r->heads + (size_t)e->head] = r->first + e->t;
-    r->left++;
+    r->evicted_at[at * (size_t)r->heads + (size_t)e->head] = r->first + e->t;
+    r->n_evicted++;
 }
 
 /* Returns the end of the document that begins at a. */
@@ -87,7 +87,7 @@ static int open_run(struct runs *all, struct document_run *r, struct engine *e,
 }
 
 static int open_runs(struct runs *all, struct engine *e, const struct session_options *opt,
-                     int prompt, const struct pack *pack, int n_packs, int32_t *const *gone,
+                     int prompt, const struct pack *pack, int n_packs, int32_t *const *evicted_at,
                      struct kvf_diag *d)
 {
     const struct model_config *m = &e->config;
@@ -95,12 +95,15 @@ static int open_runs(struct runs *all, struct engine *e, const struct session_op
     for (int i = 0; i < n_packs; i++) {
         size_t n = (size_t)m->n_layers * (size_t)pack[i].n * (size_t)m->n_kv_heads;
         for (size_t k = 0; k < n; k++)
-            gone[i][k] = INT32_MAX;
+            evicted_at[i][k] = INT32_MAX;
         for (int a = 0, b; !err && a < pack[i].n; a = b) {
             b = end_of(&pack[i], a);
             struct document_run *r = &all->run[at++];
-            *r = (struct document_run){
-                .pack = &pack[i], .gone = gone[i], .heads = m->n_kv_heads, .first = a, .n = b - a};
+            *r = (struct document_run){.pack = &pack[i],
+                                       .evicted_at = evicted_at[i],
+                                       .heads = m->n_kv_heads,
+                                       .first = a,
+                                       .n = b - a};
             err = open_run(all, r, e, opt, prompt, d);
         }
     }
@@ -125,8 +128,8 @@ static int advance(struct runs *all, struct batch *batch, int *ret_n)
 }
 
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
-               const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
-               struct stage *watch, struct kvf_diag *d)
+               const struct pack *pack, int n_packs, int32_t *const *evicted_at,
+               int64_t *ret_evicted, struct stage *watch, struct kvf_diag *d)
 {
     int n = count_documents(pack, n_packs), more = 1;
     struct runs all = {MEM_NEW(struct document_run, (size_t)n),
@@ -139,15 +142,15 @@ int masks_make(struct engine *e, const struct session_options *opt, int prompt,
     struct batch *batch = NULL;
     int err = all.run && all.session && all.id ? batch_create(e, n, &batch) : KVF_E_NOMEM;
     if (!err)
-        err = open_runs(&all, e, opt, prompt, pack, n_packs, gone, d);
+        err = open_runs(&all, e, opt, prompt, pack, n_packs, evicted_at, d);
     while (!err && more)
         err = advance(&all, batch, &more);
-    if (ret_left)
-        *ret_left = 0;
+    if (ret_evicted)
+        *ret_evicted = 0;
     for (int i = 0; all.run && i < n; i++) {
         session_destroy(all.run[i].session);
-        if (ret_left)
-            *ret_left += all.run[i].left;
+        if (ret_evicted)
+            *ret_evicted += all.run[i].n_evicted;
     }
     batch_destroy(batch);
     mem_free(all.run);

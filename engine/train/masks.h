@@ -12,12 +12,12 @@
 #include "engine/train/packs.h"
 
 /* Decodes the documents of n_packs packs with `opt` (its cap and recorder are ignored). The first
- * `prompt` >= 1 tokens of a document are a prefill. Sets gone: [n_packs][L, n, H], as in
- * engine/kernels/gated.h. *ret_left becomes the number of evicted entries, unless NULL. `watch`
+ * `prompt` >= 1 tokens of a document are a prefill. Sets evicted_at: [n_packs][L, n, H], as in
+ * engine/kernels/gated.h. *ret_evicted becomes the number of evicted entries, unless NULL. `watch`
  * receives the number of processed tokens, unless NULL. Returns KVF_OK or an error of a session,
  * with a message. */
 int masks_make(struct engine *e, const struct session_options *opt, int prompt,
-               const struct pack *pack, int n_packs, int32_t *const *gone, int64_t *ret_left,
-               struct stage *watch, struct kvf_diag *d);
+               const struct pack *pack, int n_packs, int32_t *const *evicted_at,
+               int64_t *ret_evicted, struct stage *watch, struct kvf_diag *d);
 
 #endif

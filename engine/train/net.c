@@ -82,7 +82,7 @@ static int allocate(struct net *n)
     if (!n->w)
         return KVF_E_NOMEM;
     for (size_t i = 0; i < n_dense; i++)
-        if (both_ways_create(n->dense[i].out, n->dense[i].in, &n->dense[i].packs) != KVF_OK)
+        if (packed_pair_create(n->dense[i].out, n->dense[i].in, &n->dense[i].packs) != KVF_OK)
             return KVF_E_NOMEM;
     return KVF_OK;
 }
@@ -148,7 +148,7 @@ void net_destroy(struct net *n)
         return;
     size_t n_dense = (size_t)n->L * (size_t)n->n_units * (size_t)n->n_stages;
     for (size_t i = 0; n->dense && i < n_dense; i++)
-        both_ways_finish(&n->dense[i].packs);
+        packed_pair_finish(&n->dense[i].packs);
     mem_free(n->dense);
     mem_free(n->tensor);
     mem_free(n->norm_at);
@@ -162,7 +162,7 @@ static void refresh_task(void *ctx, int layer, int thread)
     int per = n->n_units * n->n_stages;
     (void)thread;
     for (int i = layer * per; i < (layer + 1) * per; i++)
-        both_ways_fill(&n->dense[i].packs, n->w + n->dense[i].w_at);
+        packed_pair_fill(&n->dense[i].packs, n->w + n->dense[i].w_at);
 }
 
 void net_refresh(struct net *n, struct par *pool)

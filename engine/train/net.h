@@ -23,7 +23,7 @@ struct net_tensor {
 struct net_dense {
     int in, out;
     size_t w_at, b_at;
-    struct both_ways packs;
+    struct packed_pair packs;
 };
 
 struct net {
@@ -42,7 +42,7 @@ struct net {
     struct net_dense *dense; /* [L][n_units][n_stages] */
     size_t *norm_at;         /* [L][2], wgkv */
     float *w;                /* [n] all parameters */
-    float *there;            /* [n] the same where a device reads them, borrowed */
+    float *w_device;         /* [n] the device copy of w, borrowed */
     size_t n;
 };
 

@@ -257,8 +257,8 @@ static void forward_rows(void *ctx, int t0, int T, int thread)
             float *y = y_rows(j, u, s, t0);
             if (stage->reads)
                 x = hidden_at(j, j->a.act, u, stage->reads - 1, t0);
-            j->c->k.matmul_f(y, ld_y(j, s), x, stage->reads ? j->a.ld : ld_in, T, &d->packs.to, 0,
-                             d->packs.to.n_panels);
+            j->c->k.matmul_f(y, ld_y(j, s), x, stage->reads ? j->a.ld : ld_in, T, &d->packs.forward,
+                             0, d->packs.forward.n_panels);
             add_bias(j, d, y, ld_y(j, s), T);
             then_run[stage->then](j, u, s, t0, T);
         }
@@ -306,7 +306,7 @@ static void backward_rows(void *ctx, int t0, int T, int thread)
         input_rows(j, u, t0, T, &ld_x); /* for the derivatives by weights */
         for (int s = j->n->n_stages - 1; s >= 0; s--) {
             const struct gate_stage *stage = &j->n->layout->stages.stage[s];
-            const struct packed *back = &dense_of(j, u, s)->packs.back;
+            const struct packed *back = &dense_of(j, u, s)->packs.backward;
             bool last = stage->then == GATE_THEN_OUTPUT;
             then_back[stage->then](j, u, s, t0, T);
             const float *dy = last ? y_rows(j, u, s, t0) : hidden_at(j, j->a.d_pre, u, s, t0);

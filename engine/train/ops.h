@@ -53,15 +53,15 @@ struct ops {
 
     /* Returns n * size zeroed bytes of device memory; NULL if memory is exhausted. */
     void *(*alloc)(const struct compute *c, size_t n, size_t size);
-    void (*free)(const struct compute *c, void *there); /* accepts NULL */
+    void (*free)(const struct compute *c, void *device); /* accepts NULL */
     /* Returns a device copy of n host floats; on the CPU, the array itself. Returns NULL if memory
      * is exhausted. */
-    float *(*device_copy)(const struct compute *c, float *here, size_t n);
+    float *(*device_copy)(const struct compute *c, float *host, size_t n);
     void (*device_copy_free)(const struct compute *c, float *twin); /* accepts NULL */
-    void (*to_device)(const struct compute *c, void *there, const void *here, size_t bytes);
-    void (*to_host)(const struct compute *c, void *here, const void *there, size_t bytes);
+    void (*to_device)(const struct compute *c, void *device, const void *host, size_t bytes);
+    void (*to_host)(const struct compute *c, void *host, const void *device, size_t bytes);
     void (*copy)(const struct compute *c, void *to, const void *from, size_t bytes);
-    void (*zero)(const struct compute *c, void *there, size_t bytes);
+    void (*zero)(const struct compute *c, void *device, size_t bytes);
 
     /* Prepares the matrices and norms of f's weights for the forward and backward pass, including
      * f->vector. Returns KVF_OK or KVF_E_NOMEM. */
@@ -69,8 +69,8 @@ struct ops {
     void (*free_weights)(const struct compute *c, struct frozen *f);
     /* Prepares trained weights, which are read from their device copy. Returns KVF_OK or
      * KVF_E_NOMEM. */
-    int (*adopt)(const struct compute *c, struct trainable *t);
-    void (*let_go)(const struct compute *c, struct trainable *t);
+    int (*prepare_trainable)(const struct compute *c, struct trainable *t);
+    void (*release_trainable)(const struct compute *c, struct trainable *t);
 
     /* out[t, :] = W x[t, :] with ld_out >= padded(rows of W). Backward: dx[t, :] = W^T dy[t, :]. */
     void (*product)(const struct compute *c, const struct matrix_use *w, float *out, size_t ld_out,

@@ -40,23 +40,23 @@ static void *alloc(const struct compute *c, size_t n, size_t size)
     return mem_alloc(n, size);
 }
 
-static void drop(const struct compute *c, void *there)
+static void drop(const struct compute *c, void *device)
 {
     (void)c;
-    mem_free(there);
+    mem_free(device);
 }
 
-static float *twin(const struct compute *c, float *here, size_t n)
+static float *twin(const struct compute *c, float *host, size_t n)
 {
     (void)c;
     (void)n;
-    return here;
+    return host;
 }
 
-static void part(const struct compute *c, float *there)
+static void part(const struct compute *c, float *device)
 {
     (void)c;
-    (void)there;
+    (void)device;
 }
 
 static void copy(const struct compute *c, void *to, const void *from, size_t bytes)
@@ -66,10 +66,10 @@ static void copy(const struct compute *c, void *to, const void *from, size_t byt
         memcpy(to, from, bytes);
 }
 
-static void zero(const struct compute *c, void *there, size_t bytes)
+static void zero(const struct compute *c, void *device, size_t bytes)
 {
     (void)c;
-    memset(there, 0, bytes);
+    memset(device, 0, bytes);
 }
 
 /* ---- matrix multiplications ---- */
@@ -546,8 +546,8 @@ const struct ops ops_cpu = {
     .zero = zero,
     .upload_weights = take,
     .free_weights = leave,
-    .adopt = adopt,
-    .let_go = let_go,
+    .prepare_trainable = adopt,
+    .release_trainable = let_go,
     .product = product,
     .product_back = product_back,
     .weight_grad = outer,

@@ -342,21 +342,21 @@ static int gather(const struct packs_text *text, int n, struct packs *p)
 int packs_gather(const struct packs_text *text, int n, size_t per, struct packs **ret)
 {
     struct packs *p = MEM_NEW(struct packs, 1);
-    int32_t **gone = MEM_NEW(int32_t *, (size_t)n);
+    int32_t **evicted_at = MEM_NEW(int32_t *, (size_t)n);
     for (int i = 0; i < n; i++) {
-        if (gone)
-            gone[i] = text[i].gone;
+        if (evicted_at)
+            evicted_at[i] = text[i].evicted_at;
         else
-            mem_free(text[i].gone);
+            mem_free(text[i].evicted_at);
     }
-    if (!p || !gone) {
-        for (int i = 0; gone && i < n; i++)
-            mem_free(gone[i]);
-        mem_free(gone);
+    if (!p || !evicted_at) {
+        for (int i = 0; evicted_at && i < n; i++)
+            mem_free(evicted_at[i]);
+        mem_free(evicted_at);
         mem_free(p);
         return KVF_E_NOMEM;
     }
-    *p = (struct packs){.count = n, .gone = gone, .per = per, .epoch = -1};
+    *p = (struct packs){.count = n, .evicted_at = evicted_at, .per = per, .epoch = -1};
     int err = gather(text, n, p);
     if (err)
         packs_close(p);
@@ -387,8 +387,9 @@ uint64_t packs_hash(const struct packs *p)
     uint64_t h = XXH3_64bits(p->n, sizeof *p->n * (size_t)p->count);
     h = XXH3_64bits_withSeed(p->ids, sizeof *p->ids * (size_t)p->tokens, h);
     h = XXH3_64bits_withSeed(p->first, sizeof *p->first * (size_t)p->tokens, h);
-    for (int i = 0; p->gone && i < p->count; i++)
-        h = XXH3_64bits_withSeed(p->gone[i], sizeof **p->gone * p->per * (size_t)p->n[i], h);
+    for (int i = 0; p->evicted_at && i < p->count; i++)
+        h = XXH3_64bits_withSeed(p->evicted_at[i],
+                                 sizeof **p->evicted_at * p->per * (size_t)p->n[i], h);
     return h;
 }
 
@@ -415,5 +416,5 @@ struct pack packs_get(struct packs *p, uint64_t seed, int64_t epoch, int i)
         shuffle(p, seed, epoch);
     int k = p->order[i];
     return (struct pack){p->ids + p->at[k], p->first + p->at[k], p->n[k],
-                         p->gone ? p->gone[k] : NULL};
+                         p->evicted_at ? p->evicted_at[k] : NULL};
 }

@@ -19,11 +19,11 @@ enum packing {
 
 /* One pack. */
 struct pack {
-    const int32_t *ids;   /* [n] borrowed */
-    const int32_t *first; /* [n] first token of the document of each token */
-    int n;                /* 2 .. T */
-    const int32_t *gone;  /* [L, n, H] recorded evictions, as in engine/kernels/gated.h; borrowed;
-                             NULL: not recorded */
+    const int32_t *ids;        /* [n] borrowed */
+    const int32_t *first;      /* [n] first token of the document of each token */
+    int n;                     /* 2 .. T */
+    const int32_t *evicted_at; /* [L, n, H] recorded evictions, as in engine/kernels/gated.h;
+                            borrowed; NULL: not recorded */
 };
 
 /* The source of training text and its packing options. */
@@ -45,11 +45,11 @@ int packs_open(const struct tokenizer *t, const struct packs_source *from, struc
 /* A text with recorded evictions. */
 struct packs_text {
     const int32_t *ids;
-    int n;         /* at least 2 */
-    int32_t *gone; /* [per * n] allocated by mem_alloc */
+    int n;               /* at least 2 */
+    int32_t *evicted_at; /* [per * n] allocated by mem_alloc */
 };
-/* Makes one pack of each of n texts. ids are copied; ownership of every `gone` passes to the packs,
- * also after an error. per: layers times KV heads. Returns KVF_OK or KVF_E_NOMEM. */
+/* Makes one pack of each of n texts. ids are copied; ownership of every evicted_at passes to the
+ * packs, also after an error. per: layers times KV heads. Returns KVF_OK or KVF_E_NOMEM. */
 int packs_gather(const struct packs_text *text, int n, size_t per, struct packs **ret);
 void packs_close(struct packs *p); /* accepts NULL */
 /* Returns the number of packs. */

@@ -85,9 +85,9 @@ void packs_finish(struct packs *p)
     mem_free(p->ids);
     mem_free(p->first);
     mem_free(p->order);
-    for (int i = 0; p->gone && i < p->count; i++)
-        mem_free(p->gone[i]);
-    mem_free(p->gone);
+    for (int i = 0; p->evicted_at && i < p->count; i++)
+        mem_free(p->evicted_at[i]);
+    mem_free(p->evicted_at);
     *p = (struct packs){.epoch = -1};
 }
 

@@ -20,9 +20,9 @@ struct packs {
     int32_t *ids, *first; /* [tokens] */
     int count;
     int64_t tokens;
-    int32_t **gone; /* [count][per * n] recorded evictions; NULL: not recorded */
-    size_t per;     /* numbers per token: layers times KV heads */
-    int32_t *order; /* [count] order of the last requested epoch */
+    int32_t **evicted_at; /* [count][per * n] recorded evictions; NULL: not recorded */
+    size_t per;           /* numbers per token: layers times KV heads */
+    int32_t *order;       /* [count] order of the last requested epoch */
     uint64_t seed;
     int64_t epoch; /* -1: no epoch yet */
 };

@@ -12,7 +12,7 @@ struct pass {
     const float *held; /* [L, T, H] here, or NULL: pass_hold */
     const struct trainable *tuned;
     float *d_w;
-    const int32_t *gone; /* here */
+    const int32_t *evicted_at; /* here */
     const float *share, *sampled;
     double range;
     struct pass_options opt;
@@ -21,8 +21,8 @@ struct pass {
     int most, n_tapes, L, H;
     struct tape *tape; /* [n_tapes] */
     struct block_scratch scratch;
-    float *here;         /* [most, d], and no less than [L * H, T] */
-    int32_t *local_here; /* [most] where the window of a token begins, or its document */
+    float *host;         /* [most, d], and no less than [L * H, T] */
+    int32_t *host_local; /* [most] where the window of a token begins, or its document */
 
     /* There: */
     float *x;                        /* [L + 1][most, d]: the student's inputs of layers */
@@ -33,7 +33,7 @@ struct pass {
     float *d_more;                   /* [T, H] of one layer */
     float *turn, *turn_back;
     int32_t *ids, *first, *local; /* [most] of the pack */
-    int32_t *left;                /* [L, T, H] when entries leave */
+    int32_t *d_evicted_at;        /* [L, T, H] copy of evicted_at */
     void *quality;
     size_t bytes;
 };
@@ -119,13 +119,13 @@ static int allocate(struct pass *p)
     p->ids = room(p, (size_t)p->most, sizeof *p->ids);
     p->first = room(p, (size_t)p->most, sizeof *p->first);
     p->local = room(p, (size_t)p->most, sizeof *p->local);
-    p->local_here = MEM_NEW(int32_t, (size_t)p->most);
-    p->left = room(p, values, sizeof *p->left);
+    p->host_local = MEM_NEW(int32_t, (size_t)p->most);
+    p->d_evicted_at = room(p, values, sizeof *p->d_evicted_at);
     p->quality = room(p, ops(&p->c)->quality_scratch(&p->c, &q), 1);
-    p->here = MEM_NEW(float, values > width(p) ? values : width(p));
+    p->host = MEM_NEW(float, values > width(p) ? values : width(p));
     p->tape = MEM_NEW(struct tape, (size_t)p->n_tapes);
-    good = good && p->ids && p->first && p->local && p->left && p->quality;
-    return good && p->here && p->local_here && p->tape ? send_turns(p) : KVF_E_NOMEM;
+    good = good && p->ids && p->first && p->local && p->d_evicted_at && p->quality;
+    return good && p->host && p->host_local && p->tape ? send_turns(p) : KVF_E_NOMEM;
 }
 
 /* The product with the vocabulary and its way back, in layers there or back. */
@@ -177,13 +177,14 @@ void pass_destroy(struct pass *p)
     for (int i = 0; p->tape && i < p->n_tapes; i++)
         tape_finish(&p->c, &p->tape[i]);
     block_scratch_finish(&p->c, &p->scratch);
-    void *const there[] = {p->x,      p->teacher,  p->student, p->dx,   p->other,   p->values,
-                           p->open,   p->d_values, p->sums,    p->turn, p->ids,     p->turn_back,
-                           p->d_more, p->entry,    p->first,   p->left, p->quality, p->local};
-    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
-        ops(&p->c)->free(&p->c, there[i]);
-    mem_free(p->here);
-    mem_free(p->local_here);
+    void *const device[] = {
+        p->x,      p->teacher,  p->student, p->dx,           p->other,   p->values,
+        p->open,   p->d_values, p->sums,    p->turn,         p->ids,     p->turn_back,
+        p->d_more, p->entry,    p->first,   p->d_evicted_at, p->quality, p->local};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        ops(&p->c)->free(&p->c, device[i]);
+    mem_free(p->host);
+    mem_free(p->host_local);
     mem_free(p->tape);
     mem_free(p);
 }
@@ -204,9 +205,9 @@ void pass_tune(struct pass *p, const struct trainable *t, float *d_w)
     p->d_w = d_w;
 }
 
-void pass_mask(struct pass *p, const int32_t *gone)
+void pass_mask(struct pass *p, const int32_t *evicted_at)
 {
-    p->gone = gone;
+    p->evicted_at = evicted_at;
 }
 
 void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS])
@@ -234,7 +235,7 @@ static struct block_run run_of(const struct pass *p, const struct pack *pack, bo
 {
     return (struct block_run){.c = &p->c,
                               .f = student ? student_of(p) : p->f,
-                              .evicted_at = student && p->gone ? p->left : NULL,
+                              .evicted_at = student && p->evicted_at ? p->d_evicted_at : NULL,
                               .trainable = p->tuned,
                               .d_w = student ? p->d_w : NULL,
                               .net = student ? p->net : NULL,
@@ -279,17 +280,17 @@ static bool needs_teacher(const struct pass *p)
            || p->opt.quality[QUALITY_MSE] > 0;
 }
 
-static void send_rows(const struct pass *p, float *there, int T)
+static void send_rows(const struct pass *p, float *device, int T)
 {
     size_t d = (size_t)p->f->config->d_model;
-    ops(&p->c)->to_device(&p->c, there, p->here, (size_t)T * d * sizeof *there);
+    ops(&p->c)->to_device(&p->c, device, p->host, (size_t)T * d * sizeof *device);
 }
 
 static void embed(const struct pass *p, const struct frozen *f, const struct pack *pack, float *x)
 {
     for (int t = 0; t < pack->n; t++)
         weights_embed(f->weights, pack->ids[t],
-                      p->here + (size_t)t * (size_t)p->f->config->d_model);
+                      p->host + (size_t)t * (size_t)p->f->config->d_model);
     send_rows(p, x, pack->n);
 }
 
@@ -299,9 +300,9 @@ static void send_windows(const struct pass *p, const struct pack *pack)
     int window = p->f->config->window;
     for (int t = 0; t < pack->n; t++) {
         int from = window ? t - window + 1 : 0;
-        p->local_here[t] = from > pack->first[t] ? from : pack->first[t];
+        p->host_local[t] = from > pack->first[t] ? from : pack->first[t];
     }
-    ops(&p->c)->to_device(&p->c, p->local, p->local_here, (size_t)pack->n * sizeof *p->local);
+    ops(&p->c)->to_device(&p->c, p->local, p->host_local, (size_t)pack->n * sizeof *p->local);
 }
 
 /* What a pass reads of a pack and of its masks and gates, there. */
@@ -312,13 +313,13 @@ static void send_pack(const struct pass *p, const struct pack *pack)
     on->to_device(&p->c, p->ids, pack->ids, bytes);
     on->to_device(&p->c, p->first, pack->first, bytes);
     send_windows(p, pack);
-    if (p->gone)
-        on->to_device(&p->c, p->left, p->gone, n * sizeof *p->gone);
+    if (p->evicted_at)
+        on->to_device(&p->c, p->d_evicted_at, p->evicted_at, n * sizeof *p->evicted_at);
     if (p->net)
         return;
     for (size_t i = 0; !p->held && i < n; i++)
-        p->here[i] = 1.0f;
-    on->to_device(&p->c, p->open, p->held ? p->held : p->here, n * sizeof *p->open);
+        p->host[i] = 1.0f;
+    on->to_device(&p->c, p->open, p->held ? p->held : p->host, n * sizeof *p->open);
 }
 
 /* Tells who watches that so many more layers are done. */
@@ -344,7 +345,7 @@ static void run_teacher(struct pass *p, const struct pack *pack)
     struct block_run r = run_of(p, pack, false);
     float *a = p->other, *b = p->dx;
     int d = p->f->config->d_model;
-    if (teacher_states_read(p->opt.kept, pack, d, p->here)) {
+    if (teacher_states_read(p->opt.kept, pack, d, p->host)) {
         send_rows(p, p->teacher, pack->n);
         layers_done(p, (uint64_t)p->L);
         return;
@@ -363,8 +364,8 @@ static void run_teacher(struct pass *p, const struct pack *pack)
     final_norm(p, p->f, p->teacher, a, pack->n);
     if (!p->opt.kept)
         return;
-    ops(&p->c)->to_host(&p->c, p->here, p->teacher, (size_t)pack->n * (size_t)d * sizeof *p->here);
-    teacher_states_write(p->opt.kept, pack, d, p->here);
+    ops(&p->c)->to_host(&p->c, p->host, p->teacher, (size_t)pack->n * (size_t)d * sizeof *p->host);
+    teacher_states_write(p->opt.kept, pack, d, p->host);
 }
 
 /* The values of a layer's gates, head by head. */

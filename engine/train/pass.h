@@ -53,7 +53,7 @@ void pass_fix_gates(struct pass *p, const float *g);
  * NULL then; the student is t->frozen.  t is borrowed; NULL: none learn. */
 void pass_tune(struct pass *p, const struct trainable *t, float *d_w);
 /* Evictions of the student's entries, [L, T, H] as attention.h has them, borrowed; NULL: none. */
-void pass_mask(struct pass *p, const int32_t *gone);
+void pass_mask(struct pass *p, const int32_t *evicted_at);
 /* Other weights of the quality terms than those of the options. */
 void pass_weigh(struct pass *p, const double quality[QUALITY_TERMS]);
 /* Shares of positions as quality.h has them, borrowed; NULL: all alike. */

@@ -40,7 +40,7 @@ struct output_matrix {
                              that sums stay in registers and the slice in the cache */
     int n_back, slice;    /* tokens of the vocabulary per block (the last block: fewer) */
     int vocab, d;
-    const void *there; /* on a device, which has no packed matrices */
+    const void *device; /* the matrix of a device, which has no packed matrices */
 };
 /* Packs w [vocab, d], row-major. Returns KVF_OK or KVF_E_NOMEM. */
 int output_matrix_build(const float *w, int vocab, int d, struct output_matrix *ret);

@@ -12,9 +12,9 @@ struct run {
     struct session *session;
     struct answer *a;
     const struct question *q;
-    int32_t *gone; /* [L, room, H] */
+    int32_t *evicted_at; /* [L, room, H] */
     int room, heads, sample;
-    int64_t left;
+    int64_t n_evicted;
 };
 
 /* All answers in progress. */
@@ -33,8 +33,8 @@ static void on_evict(void *ctx, const struct eviction *e)
 {
     struct run *r = ctx;
     size_t at = (size_t)e->layer * (size_t)r->room + (size_t)e->pos;
-    r->gone[at * (size_t)r->heads + (size_t)e->head] = e->t;
-    r->left++;
+    r->evicted_at[at * (size_t)r->heads + (size_t)e->head] = e->t;
+    r->n_evicted++;
 }
 
 static size_t mask_size(const struct model_config *m, int tokens)
@@ -48,13 +48,13 @@ static int create_answer(struct run *r, const struct runs *all)
     size_t n = mask_size(&all->e->config, r->room);
     *a = (struct answer){.prompt = r->q->n,
                          .ids = MEM_NEW(int32_t, (size_t)r->room),
-                         .log_p = MEM_NEW(float, (size_t)all->opt->most)};
-    r->gone = MEM_NEW(int32_t, n);
-    if (!a->ids || !a->log_p || !r->gone)
+                         .log_p = MEM_NEW(float, (size_t)all->opt->max_tokens)};
+    r->evicted_at = MEM_NEW(int32_t, n);
+    if (!a->ids || !a->log_p || !r->evicted_at)
         return KVF_E_NOMEM;
     memcpy(a->ids, r->q->ids, (size_t)r->q->n * sizeof *a->ids);
     for (size_t i = 0; i < n; i++)
-        r->gone[i] = INT32_MAX;
+        r->evicted_at[i] = INT32_MAX;
     return KVF_OK;
 }
 
@@ -64,7 +64,7 @@ static void tell(const struct runs *all, int tokens)
     int questions = all->n / all->opt->samples;
     if (all->opt->watch)
         stage_see(all->opt->watch, (uint64_t)(all->read + tokens * questions),
-                  (uint64_t)(questions * (1 + all->opt->most)));
+                  (uint64_t)(questions * (1 + all->opt->max_tokens)));
 }
 
 /* Runs the prefill of a question once. Sessions of further samples are forks, with the evictions of
@@ -88,8 +88,9 @@ static int open_question(struct runs *all, struct run *r, struct kvf_diag *d)
         if (err)
             break;
         session_on_evict(r[s].session, on_evict, &r[s]);
-        memcpy(r[s].gone, r->gone, mask_size(&all->e->config, r->room) * sizeof *r->gone);
-        r[s].left = r->left;
+        memcpy(r[s].evicted_at, r->evicted_at,
+               mask_size(&all->e->config, r->room) * sizeof *r->evicted_at);
+        r[s].n_evicted = r->n_evicted;
     }
     all->read++;
     tell(all, 0);
@@ -133,12 +134,12 @@ static int advance(struct runs *all, struct batch *batch, int *ret_n)
     int n = 0;
     for (int i = 0; i < all->n; i++) {
         struct run *r = &all->run[i];
-        if (r->a->ended || r->a->n == all->opt->most)
+        if (r->a->ended || r->a->n == all->opt->max_tokens)
             continue;
         int32_t id = draw(all, r);
         r->a->ids[r->q->n + r->a->n++] = id;
         r->a->ended = ends(all->e->tokenizer, id);
-        if (r->a->ended || r->a->n == all->opt->most)
+        if (r->a->ended || r->a->n == all->opt->max_tokens)
             continue;
         all->session[n] = r->session;
         all->id[n++] = id;
@@ -152,11 +153,11 @@ static int keep_mask(const struct run *r, const struct model_config *m)
 {
     size_t n = (size_t)(r->q->n + r->a->n) * (size_t)r->heads;
     size_t room = (size_t)r->room * (size_t)r->heads;
-    r->a->gone = MEM_NEW(int32_t, mask_size(m, r->q->n + r->a->n));
-    r->a->left = r->left;
-    for (size_t l = 0; r->a->gone && l < (size_t)m->n_layers; l++)
-        memcpy(r->a->gone + l * n, r->gone + l * room, n * sizeof *r->gone);
-    return r->a->gone ? KVF_OK : KVF_E_NOMEM;
+    r->a->evicted_at = MEM_NEW(int32_t, mask_size(m, r->q->n + r->a->n));
+    r->a->n_evicted = r->n_evicted;
+    for (size_t l = 0; r->a->evicted_at && l < (size_t)m->n_layers; l++)
+        memcpy(r->a->evicted_at + l * n, r->evicted_at + l * room, n * sizeof *r->evicted_at);
+    return r->a->evicted_at ? KVF_OK : KVF_E_NOMEM;
 }
 
 static int run_all(struct runs *all, struct batch *batch, struct kvf_diag *d)
@@ -193,7 +194,7 @@ int rollout_run(struct engine *student, const struct rollout_options *opt, const
         const struct question *of = &q[i / (size_t)opt->samples];
         all.run[i] = (struct run){.a = &ret[i],
                                   .q = of,
-                                  .room = of->n + opt->most,
+                                  .room = of->n + opt->max_tokens,
                                   .heads = student->config.n_kv_heads,
                                   .sample = (int)(i % (size_t)opt->samples)};
     }
@@ -201,7 +202,7 @@ int rollout_run(struct engine *student, const struct rollout_options *opt, const
         err = run_all(&all, batch, d);
     for (size_t i = 0; all.run && i < n; i++) {
         session_destroy(all.run[i].session);
-        mem_free(all.run[i].gone);
+        mem_free(all.run[i].evicted_at);
     }
     batch_destroy(batch);
     mem_free(all.run);
@@ -220,7 +221,7 @@ void answers_finish(struct answer *a, int n)
     for (int i = 0; i < n; i++) {
         mem_free(a[i].ids);
         mem_free(a[i].log_p);
-        mem_free(a[i].gone);
+        mem_free(a[i].evicted_at);
         a[i] = (struct answer){0};
     }
 }

@@ -24,7 +24,7 @@ struct question {
 /* Options of sampling. */
 struct rollout_options {
     const struct session_options *session; /* cap and recorder are ignored */
-    int samples, most;                     /* answers per question; maximum tokens of an answer */
+    int samples, max_tokens;               /* answers per question; maximum tokens of an answer */
     double temperature;                    /* > 0 */
     uint64_t seed;
     struct stage *watch; /* receives progress, relative to answers of maximum length; or NULL */
@@ -34,11 +34,11 @@ struct rollout_options {
 struct answer {
     int32_t *ids; /* [prompt + n] the question and the sampled tokens */
     int prompt, n;
-    bool ended;     /* the last token ends the text or its line; else the answer was cut */
-    float *log_p;   /* [n] log-probability of each sampled token */
-    double entropy; /* entropy of the sampling distributions, summed over n tokens; nats */
-    int32_t *gone;  /* [L, prompt + n, H] evictions, as in engine/kernels/gated.h */
-    int64_t left;   /* number of evicted entries */
+    bool ended;          /* the last token ends the text or its line; else the answer was cut */
+    float *log_p;        /* [n] log-probability of each sampled token */
+    double entropy;      /* entropy of the sampling distributions, summed over n tokens; nats */
+    int32_t *evicted_at; /* [L, prompt + n, H] evictions, as in engine/kernels/gated.h */
+    int64_t n_evicted;   /* number of evicted entries */
     double reward, advantage;
 };
 

@@ -32,7 +32,7 @@ static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
     int err = compute_open(&j->c, &j->e->kernels, j->e->pool, l, d);
     if (err)
         return err;
-    j->c.teller = (struct teller){j->opt->watch, j->opt->watch_ctx};
+    j->c.progress = (struct progress_callback){j->opt->watch, j->opt->watch_ctx};
     j->first = MEM_NEW(int32_t, (size_t)j->T);
     j->held = MEM_NEW(float, n);
     j->d = MEM_NEW(float, n);

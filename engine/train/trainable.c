@@ -45,22 +45,22 @@ static void take_layer(struct trainable *t, const struct layer_weights *from, in
 }
 
 /* The packs of a layer's matrix in both directions. */
-static struct both_ways packs_of(const struct trainable *t, int layer, int role)
+static struct packed_pair packs_of(const struct trainable *t, int layer, int role)
 {
-    return (struct both_ways){t->weights.layer[layer].matrix[role],
-                              t->frozen.back[layer].matrix[role]};
+    return (struct packed_pair){t->weights.layer[layer].matrix[role],
+                                t->frozen.back[layer].matrix[role]};
 }
 
 static int create_packs(struct trainable *t, int layer)
 {
     for (int role = 0; role < LAYER_MATRICES; role++) {
-        struct both_ways packs;
-        int err = both_ways_create(tensor_rows(t->config, (enum tensor_role)role),
-                                   tensor_columns(t->config, (enum tensor_role)role), &packs);
+        struct packed_pair packs;
+        int err = packed_pair_create(tensor_rows(t->config, (enum tensor_role)role),
+                                     tensor_columns(t->config, (enum tensor_role)role), &packs);
         if (err)
             return err;
-        t->weights.layer[layer].matrix[role] = packs.to;
-        t->frozen.back[layer].matrix[role] = packs.back;
+        t->weights.layer[layer].matrix[role] = packs.forward;
+        t->frozen.back[layer].matrix[role] = packs.backward;
     }
     return KVF_OK;
 }
@@ -77,8 +77,8 @@ static void refresh_task(void *ctx, int task, int thread)
         return;
     }
     int layer = task / LAYER_MATRICES, role = task % LAYER_MATRICES;
-    struct both_ways packs = packs_of(t, layer, role);
-    both_ways_fill(&packs, t->w + t->layer[layer].at[role]);
+    struct packed_pair packs = packs_of(t, layer, role);
+    packed_pair_fill(&packs, t->w + t->layer[layer].at[role]);
 }
 
 static int refresh_tasks(const struct trainable *t)
@@ -112,7 +112,7 @@ static int build(struct trainable *t, const struct weights *from)
         if (err)
             return err;
         take_layer(t, &from->layer[l], l);
-        teller_tell(&t->c.teller, l + 1, 2 * m->n_layers);
+        progress_report(&t->c.progress, l + 1, 2 * m->n_layers);
     }
     return output_matrix_build(t->w + t->head, m->vocab, m->d_model, &t->frozen.output);
 }
@@ -137,8 +137,8 @@ static int finish(struct trainable *t)
     t->frozen.config = t->config;
     t->frozen.weights = &t->weights;
     frozen_point(&t->frozen);
-    t->there = ops(&t->c)->device_copy(&t->c, t->w, t->n);
-    return t->there ? ops(&t->c)->adopt(&t->c, t) : KVF_E_NOMEM;
+    t->w_device = ops(&t->c)->device_copy(&t->c, t->w, t->n);
+    return t->w_device ? ops(&t->c)->prepare_trainable(&t->c, t) : KVF_E_NOMEM;
 }
 
 int trainable_create(const struct compute *c, const struct model_config *config,
@@ -163,7 +163,7 @@ int trainable_create(const struct compute *c, const struct model_config *config,
         trainable_destroy(t);
         return kvf_fail(d, err, "not enough memory %sfor weights that learn", ops_where(c));
     }
-    par_run_watched(NULL, refresh_tasks(t), refresh_task, t, &t->c.teller);
+    par_run_watched(NULL, refresh_tasks(t), refresh_task, t, &t->c.progress);
     *ret = t;
     return KVF_OK;
 }
@@ -174,12 +174,12 @@ void trainable_destroy(struct trainable *t)
         return;
     for (int l = 0; t->weights.layer && t->frozen.back && l < t->config->n_layers; l++)
         for (int role = 0; role < LAYER_MATRICES; role++) {
-            struct both_ways packs = packs_of(t, l, role);
-            both_ways_finish(&packs);
+            struct packed_pair packs = packs_of(t, l, role);
+            packed_pair_finish(&packs);
         }
     output_matrix_finish(&t->frozen.output);
-    ops(&t->c)->let_go(&t->c, t);
-    ops(&t->c)->device_copy_free(&t->c, t->there);
+    ops(&t->c)->release_trainable(&t->c, t);
+    ops(&t->c)->device_copy_free(&t->c, t->w_device);
     mem_free(t->weights.layer);
     mem_free(t->frozen.back);
     mem_free(t->frozen.vector);

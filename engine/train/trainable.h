@@ -20,8 +20,8 @@ struct trainable {
     size_t out_norm;                   /* the model's divided by logit_scale */
     size_t head; /* the embedding's where the model has no output matrix of its own */
     struct compute c;
-    float *w;     /* [n] here */
-    float *there; /* [n] its twin */
+    float *w;        /* [n] here */
+    float *w_device; /* [n] its device copy */
     size_t n;
     unsigned learns; /* 1 << enum tensor_role: matrices whose derivatives are wanted, T_HEAD with
                         all that is no matrix of a layer; all of them at the start */

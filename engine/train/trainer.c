@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/stage.h"
 #include "engine/gate/safetensors_write.h"
-#include "engine/train/learnt.h"
+#include "engine/train/parameters.h"
 #include "engine/train/trainer.h"
 
 /* The state of a training run. */
@@ -17,9 +17,9 @@ struct trainer {
     struct frozen frozen;
     struct net *net;
     struct pass *pass;
-    struct learnt learnt;
+    struct parameters parameters;
     struct stage stage; /* progress of a step, pack by pack */
-    float *here;        /* [net->n] a gradient on the host, for a team */
+    float *host_grad;   /* [net->n] a gradient on the host, for a team */
     float *grad;        /* [net->n] the gradient in device memory */
     float *sum;         /* [net->n] sum of gradients in device memory; NULL: one pack per step */
     int64_t step;
@@ -28,13 +28,13 @@ struct trainer {
 static int create_gradients(struct trainer *t)
 {
     const struct ops *on = ops(&t->c);
-    t->net->there = on->device_copy(&t->c, t->net->w, t->net->n);
-    if (!t->net->there)
+    t->net->w_device = on->device_copy(&t->c, t->net->w, t->net->n);
+    if (!t->net->w_device)
         return KVF_E_NOMEM;
-    int err = learnt_create(&t->c, t->net->w, t->net->n, t->net->there, &t->learnt);
-    t->here = MEM_NEW(float, t->net->n);
-    if (t->here)
-        t->grad = on->device_copy(&t->c, t->here, t->net->n);
+    int err = parameters_create(&t->c, t->net->w, t->net->n, t->net->w_device, &t->parameters);
+    t->host_grad = MEM_NEW(float, t->net->n);
+    if (t->host_grad)
+        t->grad = on->device_copy(&t->c, t->host_grad, t->net->n);
     if (t->opt.accumulate > 1)
         t->sum = on->alloc(&t->c, t->net->n, sizeof *t->sum);
     bool good = t->grad && (t->sum || t->opt.accumulate == 1);
@@ -73,7 +73,7 @@ int trainer_create(struct engine *e, struct packs *packs, const struct trainer_o
     t->e = e;
     t->packs = packs;
     int err = compute_open(&t->c, &e->kernels, e->pool, &opt->learner, d);
-    t->c.teller = (struct teller){opt->pass.watch, opt->pass.watch_ctx};
+    t->c.progress = (struct progress_callback){opt->pass.watch, opt->pass.watch_ctx};
     if (!err)
         err = create_parts(t, d);
     if (err) {
@@ -96,13 +96,13 @@ void trainer_destroy(struct trainer *t)
         return;
     pass_destroy(t->pass);
     if (t->net)
-        ops(&t->c)->device_copy_free(&t->c, t->net->there);
+        ops(&t->c)->device_copy_free(&t->c, t->net->w_device);
     net_destroy(t->net);
     frozen_finish(&t->frozen);
-    learnt_finish(&t->learnt);
+    parameters_finish(&t->parameters);
     ops(&t->c)->device_copy_free(&t->c, t->grad);
     ops(&t->c)->free(&t->c, t->sum);
-    mem_free(t->here);
+    mem_free(t->host_grad);
     compute_close(&t->c);
     mem_free(t);
 }
@@ -144,17 +144,17 @@ static int run_pack(struct trainer *t, int a, struct pass_loss *ret, int64_t *to
     size_t bytes = t->net->n * sizeof *t->grad;
     *tokens += pack.n;
     stage_set(&t->stage, 0, 1, a, t->opt.accumulate);
-    if (!team || owner == team->me) {
+    if (!team || owner == team->rank) {
         on->zero(&t->c, t->grad, bytes);
         pass_run(t->pass, &pack, 1.0 / t->opt.accumulate, t->grad, NULL, ret);
         err = on->check(&t->c, d);
     }
     if (!team || err)
         return err;
-    on->to_host(&t->c, t->here, t->grad, bytes);
-    err = team->share(team->ctx, owner, t->here, bytes, d);
-    on->to_device(&t->c, t->grad, t->here, bytes);
-    return err ? err : team->share(team->ctx, owner, ret, sizeof *ret, d);
+    on->to_host(&t->c, t->host_grad, t->grad, bytes);
+    err = team->broadcast(team->ctx, owner, t->host_grad, bytes, d);
+    on->to_device(&t->c, t->grad, t->host_grad, bytes);
+    return err ? err : team->broadcast(team->ctx, owner, ret, sizeof *ret, d);
 }
 
 /* Sums the gradients of the packs in their order. The result does not depend on the processes that
@@ -193,7 +193,7 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
                         "step %lld: the %s is not a finite number; the last "
                         "checkpoint is as it was; --fresh starts with a lower lr or clip",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, grad);
+    parameters_step(&t->parameters, &t->opt.optimizer, t->step + 1, ret->norm, grad);
     ops(&t->c)->net_refresh(&t->c, t->net);
     t->step++;
     return KVF_OK;
@@ -202,13 +202,13 @@ int trainer_step(struct trainer *t, struct trainer_step *ret, struct kvf_diag *d
 int trainer_save(const struct trainer *t, const char *path, const char *config, const char *log,
                  struct kvf_diag *d)
 {
-    return learnt_save(&t->learnt, path, config, t->step, log, d);
+    return parameters_save(&t->parameters, path, config, t->step, log, d);
 }
 
 int trainer_resume(struct trainer *t, const char *path, const char *config, char **ret_log,
                    int *ret_found, struct kvf_diag *d)
 {
-    int err = learnt_resume(&t->learnt, path, config, &t->step, ret_log, ret_found, d);
+    int err = parameters_resume(&t->parameters, path, config, &t->step, ret_log, ret_found, d);
     if (!err)
         ops(&t->c)->net_refresh(&t->c, t->net);
     return err;
@@ -234,7 +234,7 @@ int trainer_write_gates(const struct trainer *t, const char *path, bool bf16, co
                                             n->w + p->at,
                                             bf16 ? WEIGHT_BF16 : WEIGHT_F32};
     }
-    int err = learnt_home(&t->learnt, d);
+    int err = parameters_to_host(&t->parameters, d);
     if (!err)
         err = safetensors_write(path, item, n->n_tensors, note, 4, d);
     mem_free(item);

@@ -16,8 +16,8 @@
  * step. `share` sends `data` of trainer `owner` to all, and returns KVF_OK or an error with a
  * message. */
 struct trainer_team {
-    int me, size;
-    int (*share)(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d);
+    int rank, size;
+    int (*broadcast)(void *ctx, int owner, void *data, size_t bytes, struct kvf_diag *d);
     void *ctx;
 };
 

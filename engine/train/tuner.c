@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/stage.h"
-#include "engine/train/learnt.h"
+#include "engine/train/parameters.h"
 #include "engine/train/tuner.h"
 
 /* The state of a training run. */
@@ -18,11 +18,11 @@ struct tuner {
     struct trainable *tuned;
     struct lora *lora; /* NULL: all weights are trained */
     struct pass *pass;
-    struct learnt learnt;
-    float *d_w;        /* [tuned->n] in device memory: gradient by the weights */
-    float *grad;       /* [n] in device memory: gradient by the parameters; can be d_w */
-    struct pack *pack; /* [room] packs of a step or a validation */
-    int32_t **gone;    /* [room][L, length, H] their masks */
+    struct parameters parameters;
+    float *d_w;           /* [tuned->n] in device memory: gradient by the weights */
+    float *grad;          /* [n] in device memory: gradient by the parameters; can be d_w */
+    struct pack *pack;    /* [room] packs of a step or a validation */
+    int32_t **evicted_at; /* [room][L, length, H] their masks */
     int room;
     int32_t *zero;          /* [length] zeros: an answer is one document */
     float *share, *sampled; /* [length] inputs for the tokens of an answer */
@@ -36,16 +36,16 @@ static int create_parameters(struct tuner *t, struct kvf_diag *d)
 {
     bool tied = !gguf_find(t->e->gguf, "output.weight");
     const struct ops *on = ops(&t->c);
-    struct learnt *l = &t->learnt;
+    struct parameters *l = &t->parameters;
     int err = trainable_create(&t->c, &t->e->config, t->e->weights, tied, &t->tuned, d);
     if (!err && t->opt.lora.rank > 0)
         err = lora_create(t->tuned, &t->opt.lora, &t->lora, d);
     if (err)
         return err;
     if (t->lora)
-        err = learnt_create(&t->c, t->lora->w, t->lora->n, t->lora->there, l);
+        err = parameters_create(&t->c, t->lora->w, t->lora->n, t->lora->w_device, l);
     else
-        err = learnt_create(&t->c, t->tuned->w, t->tuned->n, t->tuned->there, l);
+        err = parameters_create(&t->c, t->tuned->w, t->tuned->n, t->tuned->w_device, l);
     t->d_w = on->alloc(&t->c, t->tuned->n, sizeof *t->d_w);
     t->grad = t->lora ? on->alloc(&t->c, l->n, sizeof *t->grad) : t->d_w;
     size_t length = (size_t)t->opt.length;
@@ -67,13 +67,13 @@ static int make_room(struct tuner *t, int n)
     if (!pack)
         return KVF_E_NOMEM;
     t->pack = pack;
-    int32_t **gone = mem_grow(t->gone, (size_t)t->room, (size_t)n, sizeof *gone);
-    if (!gone)
+    int32_t **evicted_at = mem_grow(t->evicted_at, (size_t)t->room, (size_t)n, sizeof *evicted_at);
+    if (!evicted_at)
         return KVF_E_NOMEM;
-    t->gone = gone;
+    t->evicted_at = evicted_at;
     for (; t->room < n; t->room++) {
-        gone[t->room] = MEM_NEW(int32_t, one);
-        if (!gone[t->room])
+        evicted_at[t->room] = MEM_NEW(int32_t, one);
+        if (!evicted_at[t->room])
             return KVF_E_NOMEM;
     }
     return KVF_OK;
@@ -84,7 +84,7 @@ static int create_parts(struct tuner *t, struct kvf_diag *d)
     const struct model_config *m = &t->e->config;
     int err = compute_open(&t->c, &t->e->kernels, t->e->pool, &t->opt.learner, d);
     t->stage = (struct stage){.watch = t->opt.pass.watch, .ctx = t->opt.pass.watch_ctx};
-    t->c.teller = (struct teller){stage_see, &t->stage};
+    t->c.progress = (struct progress_callback){stage_see, &t->stage};
     stage_set(&t->stage, 0, 1, 0, 2); /* teacher, then student */
     if (!err)
         err = frozen_build(&t->c, m, t->e->weights, &t->teacher, d);
@@ -137,10 +137,10 @@ void tuner_destroy(struct tuner *t)
     if (t->grad != t->d_w)
         ops(&t->c)->free(&t->c, t->grad);
     ops(&t->c)->free(&t->c, t->d_w);
-    learnt_finish(&t->learnt);
+    parameters_finish(&t->parameters);
     for (int i = 0; i < t->room; i++)
-        mem_free(t->gone[i]);
-    mem_free(t->gone);
+        mem_free(t->evicted_at[i]);
+    mem_free(t->evicted_at);
     mem_free(t->pack);
     mem_free(t->zero);
     mem_free(t->share);
@@ -158,7 +158,7 @@ int64_t tuner_steps(const struct tuner *t)
 
 size_t tuner_parameters(const struct tuner *t)
 {
-    return t->learnt.n;
+    return t->parameters.n;
 }
 
 /* Counts weights, packed matrices and so on. A packed matrix in one direction is as large as the
@@ -166,7 +166,7 @@ size_t tuner_parameters(const struct tuner *t)
 size_t tuner_bytes(const struct tuner *t)
 {
     const struct model_config *m = t->tuned->config;
-    size_t copies = 6, moments = (t->lora ? 3 : 2) * t->learnt.n;
+    size_t copies = 6, moments = (t->lora ? 3 : 2) * t->parameters.n;
     size_t head = (size_t)m->vocab * (size_t)m->d_model;
     return (copies * t->tuned->n + moments + head) * sizeof(float) + pass_bytes(t->pass);
 }
@@ -200,24 +200,25 @@ static void add_loss(struct pass_loss *sum, const struct pass_loss *l, double we
 
 /* Decodes n packs to make their masks. */
 static int make_masks(struct tuner *t, const struct session_options *method,
-                      const struct pack *pack, int n, int64_t *ret_left, struct kvf_diag *d)
+                      const struct pack *pack, int n, int64_t *ret_evicted, struct kvf_diag *d)
 {
     stage_set(&t->stage, 0, OF_MASKS, 0, 1);
-    return masks_make(&t->student, method, t->opt.prompt, pack, n, t->gone, ret_left, &t->stage, d);
+    return masks_make(&t->student, method, t->opt.prompt, pack, n, t->evicted_at, ret_evicted,
+                      &t->stage, d);
 }
 
 /* Runs the pass over a pack, with its recorded mask or else `made` (NULL: none). */
 static int run_pass(struct tuner *t, const int32_t *made, const struct pack *pack, double weight,
                     float *d_w, struct pass_loss *ret, struct kvf_diag *d)
 {
-    pass_mask(t->pass, pack->gone ? pack->gone : made);
+    pass_mask(t->pass, pack->evicted_at ? pack->evicted_at : made);
     pass_tune(t->pass, t->tuned, d_w);
     pass_run(t->pass, pack, weight, NULL, NULL, ret);
     return ops(&t->c)->check(&t->c, d);
 }
 
-int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
-                int n, struct pass_loss *ret, struct kvf_diag *d)
+int tuner_evaluate(struct tuner *t, const struct session_options *method, const struct pack *pack,
+                   int n, struct pass_loss *ret, struct kvf_diag *d)
 {
     static const double divergence[QUALITY_TERMS] = {[QUALITY_FWKL] = 1};
     int err = make_room(t, n);
@@ -226,7 +227,7 @@ int tuner_judge(struct tuner *t, const struct session_options *method, const str
         err = make_masks(t, method, pack, n, NULL, d);
     for (int i = 0; !err && i < n; i++) {
         stage_set(&t->stage, OF_MASKS, 1, i, n);
-        err = run_pass(t, t->gone[i], &pack[i], 1, NULL, &ret[i], d);
+        err = run_pass(t, t->evicted_at[i], &pack[i], 1, NULL, &ret[i], d);
     }
     return err;
 }
@@ -236,8 +237,8 @@ static int64_t count_left(const struct tuner *t, const struct pack *pack)
 {
     size_t n = (size_t)pack->n * (size_t)t->e->config.n_layers * (size_t)t->e->config.n_kv_heads;
     int64_t left = 0;
-    for (size_t i = 0; pack->gone && i < n; i++)
-        left += pack->gone[i] != INT32_MAX;
+    for (size_t i = 0; pack->evicted_at && i < n; i++)
+        left += pack->evicted_at[i] != INT32_MAX;
     return left;
 }
 
@@ -252,19 +253,19 @@ static int run_packs(struct tuner *t, const struct session_options *method, stru
         ret->tokens += t->pack[a].n;
     }
     int err = KVF_OK;
-    bool masks = method && !t->pack[0].gone;
+    bool masks = method && !t->pack[0].evicted_at;
     if (masks)
-        err = make_masks(t, method, t->pack, A, &ret->left, d);
+        err = make_masks(t, method, t->pack, A, &ret->n_evicted, d);
     if (err)
         return err;
     for (int a = 0; a < A; a++)
-        ret->left += count_left(t, &t->pack[a]);
+        ret->n_evicted += count_left(t, &t->pack[a]);
     ops(&t->c)->zero(&t->c, t->d_w, t->tuned->n * sizeof *t->d_w);
     pass_weigh(t->pass, t->opt.pass.quality);
     for (int a = 0; !err && a < A; a++) {
         struct pass_loss l;
         stage_set(&t->stage, masks ? OF_MASKS : 0, 1, a, A);
-        err = run_pass(t, method ? t->gone[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
+        err = run_pass(t, method ? t->evicted_at[a] : NULL, &t->pack[a], 1.0 / A, t->d_w, &l, d);
         add_loss(&ret->loss, &l, 1.0 / A);
     }
     return err;
@@ -275,7 +276,7 @@ static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
 {
     if (t->lora)
         lora_gradient(t->lora, &t->c, t->d_w, t->grad);
-    ret->norm = ops(&t->c)->l2_norm(&t->c, t->grad, t->learnt.n);
+    ret->norm = ops(&t->c)->l2_norm(&t->c, t->grad, t->parameters.n);
     ret->rate = optimizer_rate(&t->opt.optimizer, t->step + 1);
     int err = ops(&t->c)->check(&t->c, d);
     if (err)
@@ -285,8 +286,8 @@ static int learn(struct tuner *t, struct tuner_step *ret, struct kvf_diag *d)
                         "step %lld: the %s is not a finite number; the last checkpoint is as it "
                         "was; --fresh starts with a lower --lr",
                         (long long)ret->step, isfinite(ret->loss.total) ? "gradient" : "loss");
-    learnt_step(&t->learnt, &t->opt.optimizer, t->step + 1, ret->norm, t->grad);
-    err = learnt_home(&t->learnt, d); /* the CPU decodes with the new parameters */
+    parameters_step(&t->parameters, &t->opt.optimizer, t->step + 1, ret->norm, t->grad);
+    err = parameters_to_host(&t->parameters, d); /* the CPU decodes with the new parameters */
     if (err)
         return err;
     refresh(t);
@@ -306,7 +307,7 @@ int tuner_step(struct tuner *t, const struct session_options *method, struct tun
 static int run_answer(struct tuner *t, const struct answer *a, double share, double weight,
                       float *d_w, struct pass_loss *ret, struct kvf_diag *d)
 {
-    struct pack pack = {a->ids, t->zero, a->prompt + a->n, a->gone};
+    struct pack pack = {a->ids, t->zero, a->prompt + a->n, a->evicted_at};
     memset(t->share, 0, (size_t)pack.n * sizeof *t->share);
     for (int i = 0; i < a->n; i++) {
         t->share[a->prompt - 1 + i] = (float)share;
@@ -332,7 +333,7 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
     for (int i = 0; !err && i < n_questions * samples; i++) {
         const struct answer *a = &answers[i];
         struct pass_loss l;
-        ret->left += a->left;
+        ret->n_evicted += a->n_evicted;
         ret->tokens += a->prompt + a->n;
         if (a->advantage == 0)
             continue;
@@ -344,8 +345,8 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
     return err ? err : learn(t, ret, d);
 }
 
-int tuner_drift(struct tuner *t, const struct answer *answers, int n, double *ret,
-                struct kvf_diag *d)
+int tuner_answers_kl(struct tuner *t, const struct answer *answers, int n, double *ret,
+                     struct kvf_diag *d)
 {
     int err = KVF_OK;
     static const double divergence[QUALITY_TERMS] = {[QUALITY_FWKL] = 1};
@@ -367,13 +368,13 @@ struct engine *tuner_student(struct tuner *t)
 int tuner_save(const struct tuner *t, const char *path, const char *config, const char *log,
                struct kvf_diag *d)
 {
-    return learnt_save(&t->learnt, path, config, t->step, log, d);
+    return parameters_save(&t->parameters, path, config, t->step, log, d);
 }
 
 int tuner_resume(struct tuner *t, const char *path, const char *config, char **ret_log,
                  int *ret_found, struct kvf_diag *d)
 {
-    int err = learnt_resume(&t->learnt, path, config, &t->step, ret_log, ret_found, d);
+    int err = parameters_resume(&t->parameters, path, config, &t->step, ret_log, ret_found, d);
     if (err)
         return err;
     refresh(t);

@@ -29,10 +29,10 @@ struct tuner_options {
 
 /* The result of a training step. */
 struct tuner_step {
-    int64_t step;          /* steps done, including this step */
-    struct pass_loss loss; /* averages over the packs of the step */
-    double rate, norm;     /* of the gradient before clipping */
-    int64_t tokens, left;  /* tokens in the packs; evicted entries */
+    int64_t step;              /* steps done, including this step */
+    struct pass_loss loss;     /* averages over the packs of the step */
+    double rate, norm;         /* of the gradient before clipping */
+    int64_t tokens, n_evicted; /* tokens in the packs; evicted entries */
 };
 
 struct tuner;
@@ -47,13 +47,14 @@ void tuner_destroy(struct tuner *t); /* accepts NULL */
 /* Makes one step under the evictions recorded in the packs, or else under a method that the CPU
  * decodes. method NULL: no evictions unless recorded. Returns KVF_OK, an error of decoding,
  * KVF_E_LIMIT if a loss or gradient is not finite (parameters and moments are unchanged), or
- * KVF_E_BACKEND (trainer.h). tuner_step and tuner_judge report progress to options.pass.watch. */
+ * KVF_E_BACKEND (trainer.h). tuner_step and tuner_evaluate report progress to options.pass.watch.
+ */
 int tuner_step(struct tuner *t, const struct session_options *method, struct tuner_step *ret,
                struct kvf_diag *d);
 
 /* Computes KL(teacher || student) of n packs under a method, without training. */
-int tuner_judge(struct tuner *t, const struct session_options *method, const struct pack *pack,
-                int n, struct pass_loss *ret, struct kvf_diag *d);
+int tuner_evaluate(struct tuner *t, const struct session_options *method, const struct pack *pack,
+                   int n, struct pass_loss *ret, struct kvf_diag *d);
 
 /* Makes one step of gradient ascent on G-KV's Eq. 6, the mean over questions of
  *
@@ -67,8 +68,8 @@ int tuner_reinforce(struct tuner *t, const struct answer *answers, int n_questio
 /* Computes KL(teacher || student) at the tokens of n answers, each under its evictions, at the
  * temperature of the pass. ret [n]: average over the tokens of each answer. Returns KVF_OK or
  * KVF_E_BACKEND. */
-int tuner_drift(struct tuner *t, const struct answer *answers, int n, double *ret,
-                struct kvf_diag *d);
+int tuner_answers_kl(struct tuner *t, const struct answer *answers, int n, double *ret,
+                     struct kvf_diag *d);
 /* Returns the student as a decoder. */
 struct engine *tuner_student(struct tuner *t);
 

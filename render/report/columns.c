@@ -26,7 +26,7 @@ struct source {
     int col;
     int64_t block, rows;
     const struct texts *dict; /* NULL: numbers */
-    const struct teller *watch;
+    const struct progress_callback *watch;
 };
 
 static bool same_text(const char *a, const char *b)
@@ -118,7 +118,7 @@ static int learn(const struct source *s, struct facts *f)
         for (int64_t row = 0; row < s->rows; row += s->block) {
             read_block(s, row, v);
             look_at(v, first, s->block, f);
-            teller_tell(s->watch, row + s->block, 2 * s->rows);
+            progress_report(s->watch, row + s->block, 2 * s->rows);
         }
     }
     int err = first && v ? KVF_OK : KVF_E_NOMEM;
@@ -173,7 +173,7 @@ static int pack_rows(const struct source *s, int64_t rows, enum pack_type type,
             buf_printf(&ret->json, "%s%zu", row ? "," : "", ret->text.len);
         if (large)
             err = pack_values(&ret->text, v, s->block, type);
-        teller_tell(s->watch, s->rows + row + s->block, 2 * s->rows);
+        progress_report(s->watch, s->rows + row + s->block, 2 * s->rows);
     }
     if (!err && !large)
         err = pack_values(&ret->text, v, rows, type);
@@ -300,7 +300,7 @@ static bool pack_relation(const struct table *t, int col, struct buf *out)
     return true;
 }
 
-int column_pack(const struct table *t, int col, int64_t block, const struct teller *w,
+int column_pack(const struct table *t, int col, int64_t block, const struct progress_callback *w,
                 struct page_column *ret)
 {
     static const char *const types[] = {"int", "real", "str"};

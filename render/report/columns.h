@@ -32,7 +32,7 @@ int64_t columns_block(const struct table *t);
 
 /* Packs a column into ret, which the caller zeroes; page_column_finish frees it, also after a
  * failure.  Progress is reported to w.  Returns KVF_OK, KVF_E_NOMEM or KVF_E_LIMIT. */
-int column_pack(const struct table *t, int col, int64_t block, const struct teller *w,
+int column_pack(const struct table *t, int col, int64_t block, const struct progress_callback *w,
                 struct page_column *ret);
 void page_column_finish(struct page_column *p);
 

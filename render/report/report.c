@@ -126,7 +126,7 @@ static void put_meta(struct buf *out, const struct table *t)
 }
 
 int report_table(struct report *r, const char *key, const char *command, const struct table *t,
-                 const struct teller *w)
+                 const struct progress_callback *w)
 {
     struct entry *e = add_entry(r, key);
     struct stage stage = {.watch = w ? w->fn : NULL, .ctx = w ? w->ctx : NULL};
@@ -143,7 +143,7 @@ int report_table(struct report *r, const char *key, const char *command, const s
     for (int c = 0; !err && c < table_cols(t); c++) {
         e->n_cols++;
         stage_set(&stage, 0, 1, c, table_cols(t));
-        err = column_pack(t, c, block, &(struct teller){stage_see, &stage}, &e->col[c]);
+        err = column_pack(t, c, block, &(struct progress_callback){stage_see, &stage}, &e->col[c]);
         err = err ? err : e->col[c].json.err;
         err = err ? err : e->col[c].text.err;
     }

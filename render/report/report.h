@@ -46,7 +46,7 @@ int report_trace(struct report *r, const char *name);
  * it.  Progress of packing is reported to w, which may be NULL. Returns KVF_OK, KVF_E_NOMEM or
  * KVF_E_LIMIT. */
 int report_table(struct report *r, const char *key, const char *command, const struct table *t,
-                 const struct teller *w);
+                 const struct progress_callback *w);
 
 /* Records why a table is missing.  Returns KVF_OK or KVF_E_NOMEM. */
 int report_absent(struct report *r, const char *key, const char *why);

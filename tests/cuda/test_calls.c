@@ -72,7 +72,7 @@ static void gather(struct crowd *x, const char *method)
         cr_assert(zero(int, session_create(x->e, &how, &x->s[i], &d)), "%s", d.text);
         cr_assert(zero(int, sampler_init(&x->by[i], 0.8, 0.9, 5, x->e->config.vocab)));
         cr_assert(zero(int, session_prompt(x->s[i], ids, prompt - i, NULL, NULL)));
-        session_draws(x->s[i], &x->by[i]);
+        session_set_sampler(x->s[i], &x->by[i]);
     }
 }
 

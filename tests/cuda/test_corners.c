@@ -238,7 +238,7 @@ static void expect_likelihoods(struct session *s, const float *w, const float *x
     static const int32_t ids[ROWS] = {1, VOCAB - 1, 16 * GPU_SEGMENT};
     size_t d = (size_t)s->e->config.d_model;
     float *row = MEM_NEW(float, VOCAB);
-    cr_assert(zero(int, alloc_segments(s)));
+    cr_assert(zero(int, nll_alloc(s)));
     cr_assert(device_likelihood(s, x, ids, ROWS));
     for (int t = 0; t < ROWS; t++) {
         for (size_t i = 0; i < VOCAB; i++) {

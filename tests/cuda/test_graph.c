@@ -311,7 +311,7 @@ static struct told play(const char *method, int budget, bool exact, double tempe
         ids[i] = (int32_t)((size_t)(i * i + 1) % V);
     cr_assert(zero(int, session_prompt(s, ids, PROMPT, NULL, NULL)));
     if (there)
-        session_draws(s, &by);
+        session_set_sampler(s, &by);
     for (int i = 0; i < STEPS; i++) {
         t.token[i] = there ? session_next(s) : sampler_next(&by, session_logits(s));
         t.calls = emulation_calls();

@@ -94,8 +94,8 @@ static void try_quality(struct both *b, const struct quality_case *q)
     cr_assert(eq(int, output_matrix_build(v.here, V, D, &n), KVF_OK));
     struct gpu_matrix wm = {w.there, WEIGHT_F32, V, D, D * 4}, vm = wm;
     vm.data = v.there;
-    struct output_matrix mt = {.vocab = V, .d = D, .there = &wm}, nt = mt;
-    nt.there = &vm;
+    struct output_matrix mt = {.vocab = V, .d = D, .device = &wm}, nt = mt;
+    nt.device = &vm;
     struct quality c = {.kernels = &b->cpu.k,
                         .out = &m,
                         .teacher_out = q->other ? &n : NULL,
@@ -208,7 +208,7 @@ Test(train, nets)
                                 .seed = 5};
         struct net_setting s;
         cr_assert(eq(int, net_create(&m, &o, &s.n), KVF_OK));
-        s.n->there = ops_cuda.device_copy(&b.gpu, s.n->w, s.n->n);
+        s.n->w_device = ops_cuda.device_copy(&b.gpu, s.n->w, s.n->n);
         struct pair *rows[] = {&s.k_pre, &s.k_post, &s.v, &s.dk_pre, &s.dk_post, &s.dv};
         for (int k = 0; k < 6; k++)
             *rows[k] = draw(&b, T * LD, 1);
@@ -224,7 +224,7 @@ Test(train, nets)
         static const char *const what[] = {"values", "parameters", "x", "keys", "turned", "v"};
         for (int k = 0; k < 6; k++)
             same(&b, out[k], what[k]);
-        ops_cuda.device_copy_free(&b.gpu, s.n->there);
+        ops_cuda.device_copy_free(&b.gpu, s.n->w_device);
         net_destroy(s.n);
         struct pair *all[] = {&s.x,       &s.k_pre, &s.k_post, &s.v,      &s.tape,    &s.value,
                               &s.d_value, &s.grad,  &s.dx,     &s.dk_pre, &s.dk_post, &s.dv};

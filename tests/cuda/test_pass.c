@@ -64,7 +64,7 @@ static void open_net(struct side *s, struct engine *e, const struct setting *how
     struct net_options no = {
         .layout = how->layout, .hidden = 5, .bias = 1, .deviation = 0.2, .seed = 3};
     must(net_create(&gm, &no, &s->net), &(struct kvf_diag){""});
-    s->net->there = ops(&s->c)->device_copy(&s->c, s->net->w, s->net->n);
+    s->net->w_device = ops(&s->c)->device_copy(&s->c, s->net->w, s->net->n);
     s->grad = ops(&s->c)->alloc(&s->c, s->net->n, sizeof *s->grad);
     s->n = s->net->n;
 }
@@ -79,7 +79,7 @@ static void open_tuned(struct side *s, struct engine *e)
     must(trainable_create(&s->c, &e->config, e->weights, tied, &s->tuned, &d), &d);
     must(lora_create(s->tuned, &lo, &s->lora, &d), &d);
     fill(&r, s->lora->w, s->lora->n, 0.05);
-    ops(&s->c)->to_device(&s->c, s->lora->there, s->lora->w, s->lora->n * sizeof *s->lora->w);
+    ops(&s->c)->to_device(&s->c, s->lora->w_device, s->lora->w, s->lora->n * sizeof *s->lora->w);
     lora_refresh(s->lora, &s->c);
     s->d_w = ops(&s->c)->alloc(&s->c, s->tuned->n, sizeof *s->d_w);
     s->d_lora = ops(&s->c)->alloc(&s->c, s->lora->n, sizeof *s->d_lora);
@@ -134,7 +134,7 @@ static void close_side(struct side *s)
     on->free(&s->c, s->d_w);
     on->free(&s->c, s->d_lora);
     if (s->net)
-        on->device_copy_free(&s->c, s->net->there);
+        on->device_copy_free(&s->c, s->net->w_device);
     net_destroy(s->net);
     lora_destroy(s->lora);
     trainable_destroy(s->tuned);

@@ -74,14 +74,14 @@ static void prepare_attention(struct both *b, const struct attention_case *c,
                                 .v = s->qkv.here + (c->G + c->H) * c->D,
                                 .ld = s->ld,
                                 .first = s->first,
-                                .gone = c->gone ? s->gone : NULL,
+                                .evicted_at = c->gone ? s->gone : NULL,
                                 .gate = c->gating ? s->gate.here : NULL};
     s->gpu = s->cpu;
     s->gpu.q = s->qkv.there;
     s->gpu.k = s->qkv.there + c->G * c->D;
     s->gpu.v = s->qkv.there + (c->G + c->H) * c->D;
     s->gpu.first = lend(b, s->first, T);
-    s->gpu.gone = c->gone ? lend(b, s->gone, T * H) : NULL;
+    s->gpu.evicted_at = c->gone ? lend(b, s->gone, T * H) : NULL;
     s->gpu.gate = c->gating ? s->gate.there : NULL;
 }
 
@@ -132,7 +132,7 @@ static void try_attention(struct both *b, const struct attention_case *c, double
     for (int k = 0; k < 7; k++)
         drop(b, all[k]);
     ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.first);
-    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.gone);
+    ops_cuda.free(&b->gpu, (void *)(uintptr_t)s.gpu.evicted_at);
 }
 
 Test(train, attention)

@@ -554,7 +554,7 @@ Test(tokenizer, an_unknown_kind_is_told_before_weights_are_packed)
     memcpy(at + strlen(key) + 12, "bert", 4); /* after a type and the length of a string */
     FILE *f = fopen(path, "wb");
     cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-    struct engine_options opt = {.n_threads = 1, .teller = {count_news, &news}};
+    struct engine_options opt = {.n_threads = 1, .progress = {count_news, &news}};
     int err = engine_open(path, &opt, &e, &d);
     remove(path);
     mem_free(bytes);

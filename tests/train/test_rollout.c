@@ -73,12 +73,12 @@ static void compare(struct bench *b, const char *method)
     double apart = 0;
     sample(b, method, 3, a);
     for (int i = 0; i < ALL; i++) {
-        double r = mean_ratio(b, &a[i], a[i].gone);
+        double r = mean_ratio(b, &a[i], a[i].evicted_at);
         cr_expect(a[i].n > 0 && a[i].n <= MOST && (a[i].ended || a[i].n == MOST));
         cr_expect(fabs(r - 1) <= 2e-5, "%s, answer %d: ratio %.9g", method, i, r);
         cr_expect(a[i].entropy > 0 && a[i].entropy < a[i].n * log(b->s.e->config.vocab));
         apart = fmax(apart, fabs(mean_ratio(b, &a[i], NULL) - 1));
-        left += a[i].left;
+        left += a[i].n_evicted;
     }
     cr_expect(left > 0 && apart > 1e-3, "%s: the mask makes no difference", method);
     answers_finish(a, ALL);

@@ -1,4 +1,4 @@
-/* turn.c - computes the RoPE angles. */
+/* rope.c - computes the RoPE angles. */
 #include <math.h>
 
 #include "engine/decode/session_state.h"
@@ -45,7 +45,7 @@ static void turns_task(void *ctx, int task, int thread)
         rope_fill(s, s->buf.cos_sin, s->chunk, t, s->n_past + t);
 }
 
-void fill_chunk_turns(struct session *s, int T)
+void fill_chunk_angles(struct session *s, int T)
 {
     struct entering in = {s, T};
     par_run(s->e->pool, (T + ROWS_PER_TASK - 1) / ROWS_PER_TASK, turns_task, &in);
