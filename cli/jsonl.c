@@ -87,36 +87,6 @@ static int parse_messages(struct jsonl_line *x, const char *s, size_t n, struct 
     return KVF_OK;
 }
 
-/* Joins a context, or a text, and the question that follows it. Returns KVF_OK, KVF_E_FORMAT or
- * KVF_E_NOMEM. */
-static int parse_question(struct jsonl_line *x, struct kvf_diag *d)
-{
-    const struct json *context = json_get(x->root, "context"), *join = json_get(x->root, "join");
-    const char *question = json_str(json_get(x->root, "question"), "");
-    const char *between = json_str(join, join ? NULL : "\n\n");
-    struct buf joined = {0};
-    if (!json_get(x->root, "question") && (context || join))
-        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" requires \"question\"",
-                        context ? "context" : "join");
-    if (!json_get(x->root, "question"))
-        return KVF_OK;
-    if (!question[0])
-        return kvf_fail(d, KVF_E_FORMAT, "\"question\" is no text, or an empty one");
-    if (!context && !x->text)
-        return kvf_fail(d, KVF_E_FORMAT, "\"question\" requires \"context\" or \"text\"");
-    if (!between || (join && !context))
-        return kvf_fail(d, KVF_E_FORMAT, "\"join\" %s",
-                        between ? "requires \"context\"" : "is no text");
-    if (context)
-        buf_printf(&joined, "%s%s%s", x->prompt, between, question);
-    else
-        buf_printf(&joined, "%s%s", x->text, question);
-    x->joined = joined.err ? NULL : mem_strdup(joined.data);
-    buf_finish(&joined);
-    *(context ? &x->prompt : &x->text) = x->joined;
-    return x->joined ? KVF_OK : KVF_E_NOMEM;
-}
-
 static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
     static const char *const kinds[] = {"prompt", "text", "context", "messages", "ids"};
@@ -142,8 +112,41 @@ static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kv
         return kvf_fail(d, KVF_E_FORMAT, "\"ids\" is no array of token ids, or an empty one");
     if (!found[MESSAGES] && json_get(x->root, "tools"))
         return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
-    int err = found[MESSAGES] ? parse_messages(x, s, n, d) : KVF_OK;
-    return err ? err : parse_question(x, d);
+    return found[MESSAGES] ? parse_messages(x, s, n, d) : KVF_OK;
+}
+
+/* Checks "question" and "questions", and sets the first question. */
+static int parse_question(struct jsonl_line *x, struct kvf_diag *d)
+{
+    enum { MOST_QUESTIONS = 1000 };
+    const struct json *one = json_get(x->root, "question"), *list = json_get(x->root, "questions");
+    bool context = json_get(x->root, "context") != NULL, good = !one || json_str(one, "")[0];
+    if (one && list)
+        return kvf_fail(d, KVF_E_FORMAT, "\"question\" and \"questions\" exclude each other");
+    if (context && !one && !list)
+        return kvf_fail(d, KVF_E_FORMAT, "\"context\" requires \"question\" or \"questions\"");
+    if ((one || list) && !context && !x->text)
+        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" requires \"context\" or \"text\"",
+                        one ? "question" : "questions");
+    int n = list && json_is_array(list) ? json_len(list) : 0;
+    good = good && (!list || (n > 0 && n <= MOST_QUESTIONS));
+    for (const struct json *m = n ? json_first(list) : NULL; m; m = json_next(m))
+        good = good && json_str(m, "")[0];
+    if (!good)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        list ? "\"questions\" is no array of 1 to %d texts that are "
+                               "not empty"
+                             : "\"question\" is no text, or an empty one",
+                        MOST_QUESTIONS);
+    if ((one || list) && json_get(x->root, "continuation"))
+        return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" and \"question\" exclude each other");
+    x->question = json_str(list ? json_first(list) : one, NULL);
+    const struct json *join = json_get(x->root, "join");
+    x->join = json_str(join, NULL);
+    if (join && (!x->join || !context))
+        return kvf_fail(d, KVF_E_FORMAT, "\"join\" %s",
+                        x->join ? "requires \"context\"" : "is no text");
+    return KVF_OK;
 }
 
 static int parse_answer_prefix(struct jsonl_line *x, struct kvf_diag *d)
@@ -180,7 +183,7 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
     if (x->ids ? !array : !json_str(member, "")[0])
         return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" is no %s, or an empty one",
                         x->ids ? "array of token ids" : "text");
-    if (!(x->text || x->ids) || x->joined || x->answer_prefix || x->n >= 0 || x->seed >= 0
+    if (!(x->text || x->ids) || x->question || x->answer_prefix || x->n >= 0 || x->seed >= 0
         || x->until)
         return kvf_fail(d, KVF_E_FORMAT,
                         "\"continuation\" goes with \"text\" or \"ids\" and \"id\" alone: nothing "
@@ -190,9 +193,10 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
 
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
-    static const char *const known[] = {
-        "id",    "prompt",       "messages", "tools",    "text", "ids",           "n",   "seed",
-        "until", "continuation", "context",  "question", "join", "answer_prefix", "task"};
+    static const char *const known[] = {"id",    "prompt",        "messages", "tools",
+                                        "text",  "ids",           "n",        "seed",
+                                        "until", "continuation",  "context",  "question",
+                                        "join",  "answer_prefix", "task",     "questions"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
     for (const struct json *m = json_first(root); m; m = json_next(m)) {
@@ -203,8 +207,8 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
             return kvf_fail(
                 d, KVF_E_FORMAT,
                 "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
-                "ids, n, seed, until, continuation, context, question, join, answer_prefix "
-                "and task",
+                "ids, n, seed, until, continuation, context, question, questions, join, "
+                "answer_prefix and task",
                 json_key(m));
     }
     return KVF_OK;
@@ -227,6 +231,8 @@ static int parse_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_
         err = parse_answer_prefix(x, d);
     if (!err)
         err = parse_until(x, d);
+    if (!err)
+        err = parse_question(x, d);
     return err ? err : parse_continuation(x, d);
 }
 
@@ -265,6 +271,29 @@ static int grow(struct jsonl *b)
     return KVF_OK;
 }
 
+/* Makes a line of each question of the last line. */
+static int add_questions(struct jsonl *b, struct kvf_diag *d)
+{
+    struct jsonl_line first = b->line[b->n_lines - 1];
+    const struct json *list = json_get(first.root, "questions");
+    int i = 0;
+    for (const struct json *m = json_first(list); m; m = json_next(m), i++) {
+        int err = i > 0 ? grow(b) : KVF_OK;
+        if (err)
+            return err;
+        struct jsonl_line *x = &b->line[i > 0 ? b->n_lines++ : b->n_lines - 1];
+        *x = first;
+        x->own = i == 0;
+        x->more = json_next(m) != NULL;
+        x->question = json_str(m, NULL);
+        if ((size_t)snprintf(x->id, sizeof x->id, "%.*s-%d", JSONL_ID, first.id, i + 1)
+            >= sizeof x->id)
+            return kvf_fail(d, KVF_E_FORMAT, "the id '%.120s' leaves no room for -%d", first.id,
+                            i + 1);
+    }
+    return KVF_OK;
+}
+
 /* Parses and adds a line of the file, unless it is blank. */
 static int add_line(struct jsonl *b, int number, const struct buf *line, struct kvf_diag *d)
 {
@@ -283,9 +312,11 @@ static int add_line(struct jsonl *b, int number, const struct buf *line, struct 
     if (err)
         return err;
     struct jsonl_line *x = &b->line[b->n_lines++];
-    *x = (struct jsonl_line){.number = number};
+    *x = (struct jsonl_line){.number = number, .own = true};
     err = parse_line(x, s, n, d);
-    if (err)
+    if (!err && json_get(x->root, "questions"))
+        err = add_questions(b, d);
+    if (err && d->text[0])
         kvf_diag_prefix(d, "%s: line %d", b->file, number);
     return err;
 }
@@ -382,9 +413,9 @@ int jsonl_open(struct jsonl *b, struct kvf_diag *d)
 void jsonl_close(struct jsonl *b)
 {
     for (size_t i = 0; i < b->n_lines; i++) {
-        json_free(b->line[i].root);
+        if (b->line[i].own)
+            json_free(b->line[i].root);
         mem_free(b->line[i].messages);
-        mem_free(b->line[i].joined);
     }
     mem_free(b->line);
     b->line = NULL;

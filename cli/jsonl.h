@@ -3,15 +3,17 @@
  *
  * A line has one of four members: "prompt" is a user message as with -p, "messages" (with
  * optional "tools") is a chat as with --chat, "text" is a text as with --raw -p, and "ids" is an
- * array of token ids as with --ids. Instead of "prompt", a line may have "context" and "question".
- * The text "join" is between them, by default an empty line. A "text" may have a "question" too,
- * which follows it at once.
+ * array of token ids as with --ids.
  *
  * A line may also have "id", "n" (-n), "seed" (--seed), "answer_prefix", with which the answer
  * begins, and "until", an array of texts before which the answer ends. A "text" may have a
  * "continuation", a text, and "ids" may have one that is an array of ids. Its tokens are fed
  * instead of an answer, and the result is their log-likelihood. The answer to "ids" has "ids" too.
  * "task" is an object for `kvfate score`, which has no effect here.
+ *
+ * A "question" goes with "context", which it follows as with --ask, or with "text", which it
+ * follows at once. The text "join" takes the place of the empty line between context and question.
+ * "questions", an array, makes a line of each of its texts, with -1, -2, ... behind the id.
  *
  * All lines are checked before the first one is run. The id names the answer or the trace of a
  * line. Without an id, it is the line number with at least six digits.
@@ -32,9 +34,12 @@ struct jsonl_line {
     char id[JSONL_ID + 1];
     int number;                /* line number in the file, from 1 */
     struct json *root;         /* owned; the pointers below are borrowed from it */
+    bool own;                  /* frees root; false for further questions of a line */
+    bool more;                 /* the next line is another question about the same context */
     const char *prompt, *text; /* exactly one of prompt, text, messages and ids is not NULL */
+    const char *question;      /* about prompt or text; or NULL */
     char *messages;            /* owned copy of the line if it has "messages"; otherwise NULL */
-    char *joined;              /* owned: the prompt or text with its question; or NULL */
+    const char *join;          /* text between context and question; NULL: an empty line */
     const char *answer_prefix; /* beginning of the answer; or NULL */
     const struct json *ids;    /* array of the tokens of the prompt */
     /* continuation of `text` or `ids`, a text or an array, that is scored instead of an answer; or

@@ -25,6 +25,7 @@ struct quality {
     bool log_x, log_y, more_is_better, front;
     int64_t off;     /* points that a logarithmic axis cannot show */
     int64_t unknown; /* rows without x or y, which have no point */
+    char ylabel[96]; /* names the protocol if methods do not see the question */
 };
 
 /* Columns of the y and x axes with their labels, in the order of the keys' words. */
@@ -139,7 +140,9 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT || o->y == KEPT,
                           .log_y = o->y == KL && o->scale == 0,
                           .front = o->front == 0};
-    const char *y = ys[o->y], *x = xs[o->x];
+    const char *y = ys[o->y], *x = xs[o->x], *question = table_meta(t, "question");
+    snprintf(q->ylabel, sizeof q->ylabel, "%s%s%s", y_label[o->y], question ? ", question " : "",
+             question ? question : "");
     struct chart_columns k = {.key = table_find(t, "method"),
                               .x = numeric_column(t, x),
                               .y = numeric_column(t, y),
@@ -441,7 +444,7 @@ static struct axis_box axes(const struct quality *q, const struct pareto_style *
                          .log_x = q->log_x,
                          .log_y = q->log_y,
                          .xlabel = x_label[o->x],
-                         .ylabel = y_label[o->y]};
+                         .ylabel = q->ylabel};
     double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * .05) : (a.x1 - a.x0) * .05;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;

@@ -107,7 +107,7 @@ COMMANDS = {c.name: c for c in (
                 Option("probes", "LIST", "what is made of attention rows", standard=ROWS),
                 Option("model", "NAME", "the name of the model", absent="none"),
                 Option("method", "NAME", "the name of the method", absent="none"),
-                Option("budget", "N", "entries that the method keeps in a head", type="int", min=0, max=1 << 24, absent="none"),
+                Option("budget", "N|P%", "entries that the method keeps in a head, or a fraction of the tokens of --prompt", absent="none"),
             )),
     Command("export", "exports", "traces", "a trace as arrays or tables that other programs read",
             "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(

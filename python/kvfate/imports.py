@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from . import import_files, progress
+from . import budgets, import_files, progress
 from .capture_rows import PROBES
 from .capture_trace import NARROW, chosen
 from .commands import ROWS, Usage
@@ -15,7 +15,7 @@ from .import_tables import MOST_HEADS, MOST_LAYERS, MOST_STEPS, whole
 from .import_values import bounds_of, parsed, whole_numbers
 from .writer import Writer
 
-ROLES = ("prompt", "answer", "think", "image")
+ROLES = ("prompt", "answer", "think", "image", "question")
 SHORT = {"ids": "tokens.id", "text": "tokens.text", "texts": "tokens.text", "roles": "tokens.role", "role": "tokens.role", "scores": "evict_score"}
 LISTED = ("kept", "kept_after", "attention")  # lists of these may have parts of different lengths
 MADE = ("kept", "kept_after", "attention", "retention", "tokens.text", "blob")  # fields that are no columns by themselves
@@ -37,13 +37,27 @@ def known(name):
     return fits[0] if fits else None
 
 
+def _budget(given, prompt):
+    """What the header says of a budget: entries, or a text such as "64" or "25%"."""
+    if given is None or isinstance(given, int):
+        return {"budget": given}
+    part = budgets.percent(given)
+    if part and not prompt:
+        raise Error("--budget %s is a fraction of a prompt: give --prompt N" % given)
+    if part:
+        return {"budget": budgets.entries(part, prompt), "budget_percent": float(part[:-1])}
+    if not given.isascii() or not given.isdigit() or int(given) > budgets.MOST:
+        raise Error("--budget '%s': give entries from 0 to %d, or a fraction of the prompt such as 25%%" % (given[:40], budgets.MOST))
+    return {"budget": int(given)}
+
+
 class Import:
     """What will be written.  source: fields by name; options: those of the command, by name."""
 
     def __init__(self, source, heads=None, prompt=None, probes=ROWS, model=None, method=None, budget=None):
         self.source, self.about = source, source.about
         self.parts, self.exact = {}, {}  # (name, part) -> {layer or None: value}; columns as an export knows them
-        self.prompt, self._said = prompt, {"model": {"name": model}, "method": {"name": method, "budget": budget}, "run": {"prompt_tokens": prompt}}
+        self.prompt, self._said = prompt, {"model": {"name": model}, "method": {"name": method, **_budget(budget, prompt)}, "run": {"prompt_tokens": prompt}}
         for key, value in source.fields.items():
             name, part, layer = split(key)
             self.parts.setdefault((SHORT.get(name, name), part), {})[layer] = self._usable(key, name, value)
@@ -426,7 +440,7 @@ def _write(x, out, overwrite):
 
 
 def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLike", overwrite: bool = False, *, heads: "str | None" = None,
-                 prompt: "int | None" = None, probes: str = ROWS, model: "str | None" = None, method: "str | None" = None, budget: "int | None" = None):
+                 prompt: "int | None" = None, probes: str = ROWS, model: "str | None" = None, method: "str | None" = None, budget: "int | str | None" = None):
     """Makes the trace OUT of files and folders, whose fields have the names of docs/guide/import.md, and returns OUT.
 
     files: one name or several, or a dict {name: array, tensor or list}.  heads: "2/8", KV heads / query heads of a layer; the others are as of

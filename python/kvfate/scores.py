@@ -32,7 +32,7 @@ def _key(text):
 
 class Scores:
     """model: a GGUF file or a folder (None: the default one); method, budget and further arguments are options of `kvfate generate`, with
-    _ for -: gates="file", kv_type="f32", threads=4, exact=True.  Texts may be given as lists of token ids, too (kvfate.Tokenizer)."""
+    _ for -: gates="file", kv_type="f32", threads=4, exact=True.  budget="25%" is a fraction of each prompt.  Texts may be given as lists of token ids, too (kvfate.Tokenizer)."""
 
     def __init__(self, model=None, method="full", budget=None, **options):
         self._words = program.words_of({"model": model, "method": method, "budget": budget, **options})

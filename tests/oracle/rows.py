@@ -2,6 +2,7 @@
 numbers for a budget."""
 
 import math
+from fractions import Fraction
 
 # name: (admission, score, allocation, trigger, read)
 ROWS = {
@@ -77,7 +78,7 @@ CODE = {"window": {"positions": "cache"},
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
            "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "protect": "none",
-           "channels": 0}
+           "channels": 0, "cut": "always", "of": "prompt"}
 # With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
@@ -105,6 +106,8 @@ def numbers(name, budget, given, prompt=0):
     if budget is not None:
         reduce(name, p, budget)
     p = p | code | given
+    if p["cut"] != "always":  # a single cut needs no room for the tokens until the next one
+        p["every"] = given.get("every", 1)
     if given.get("read", ROWS[name][4]) != "all" and ROWS[name][1] != "none":
         reads_of_cached(given.get("read", ROWS[name][4]), p, budget)
     if "local" in p and ROWS[name][3] != "none" and budget is None:
@@ -164,12 +167,18 @@ def derived_recent(name, p, budget):
     return p["window"] if name in WINDOW else 0
 
 
+def entries(percent, tokens):
+    """Returns the entries of a budget such as "12.5%" of a number of tokens."""
+    return max(1, int(Fraction(percent.rstrip("%")) * tokens / 100))
+
+
 class Row:
     """A method applied to some heads: name, numbers, budget, [(layer, head)], and the distributed
     shares. guard: positions that it never evicts, besides its sinks and recent entries."""
 
-    def __init__(self, name, budget, given, heads, prompt=0):
+    def __init__(self, name, budget, given, heads, prompt=0, percent=None):
         self.name, self.budget, self.heads = name, budget, heads
+        self.percent = percent if given.get("of") == "seen" else None
         self.p = numbers(name, budget, given, prompt)
         self.p["guard"] = guarded(self.p["protect"], prompt)
         self.admission, self.score, self.allocation, self.trigger, self.read = ROWS[name]
@@ -184,6 +193,10 @@ class Row:
     def kind(self):
         """Returns the name of its score function: its own, unless another one was given."""
         return self.name if self.score == ROWS[self.name][1] else self.score
+
+    def budget_at(self, tokens):
+        """Returns the budget for the query that is the last of `tokens`."""
+        return self.budget if self.percent is None else entries(self.percent, tokens)
 
     def of_layer(self, layer):
         return [h for l, h in self.heads if l == layer]

@@ -171,6 +171,9 @@ def fields():
         check("own", t["x-lab.surprise"][:].tolist() == [1] * n)
         meta = t.meta
         check("meta", meta["model"] == {"name": "mine"} and meta["method"] == {"budget": 6} and meta["run"] == {"prompt_tokens": 4}, meta)
+    kvfate.import_trace({"evict_step": left, "ids": np.arange(n)}, "f.kvf", prompt=5, method="mine", budget="50%", overwrite=True)
+    with kvfate.open("f.kvf") as t:
+        check("a budget in percent", t.meta["method"] == {"name": "mine", "budget": 2, "budget_percent": 50}, t.meta)
     class Tensor:
         """The tensor interface that import uses, with a type that NumPy lacks."""
         detach = cpu = lambda self: self
@@ -233,6 +236,8 @@ def never():
 
 def mistakes():
     one = np.full((1, 1, 8), -1)
+    refused("percent of nothing", {"evict_step": one}, "give --prompt N", budget="25%")
+    refused("no percent", {"evict_step": one}, "25%", prompt=3, budget="0%")
     refused("shape", {"evict_step": np.zeros((1, 8))}, "[1, 8]", "[layers][heads][tokens]")
     refused("tokens", {"evict_step": one, "ids": np.arange(9)}, "1 x 8", "9 tokens")
     refused("born", {"evict_step": one + 3}, "token 2", "from 3 to 8")

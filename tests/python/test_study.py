@@ -165,6 +165,22 @@ else:
     frame = pandas.read_sql("select * from study", sqlite3.connect("needles-study/study.sqlite"))
     both = frame[frame.text == "prose"].merge(frame[frame.text == "needle"], on=["model", "method", "budget", "seed"]).sort_values(["method", "budget"])
     c.check("a join in pandas", list(zip(both.method, both.budget, both.kl_x, both.right_y)) == want, both)
+# Fractions of a prompt, and questions that methods do not know.
+fractions = NEEDLES + PLAN[PLAN.index("[[text]]"):]
+fractions = fractions.replace(fractions[fractions.index("budgets = "):].split("\n")[0], 'budgets = [16, "25%"]')
+write("fractions.toml", fractions.replace('kind = "needles"', 'kind = "needles"\nquestion = "unknown"'))
+r = run("fractions.toml")
+lines = list(csv.DictReader((x for x in open("fractions-study/study.tsv", encoding="utf-8") if not x.startswith("#")), delimiter="\t")) if r.returncode == 0 else []
+c.check("fractions and unknown questions", r.returncode == 0 and {(x["text"], x["question"]) for x in lines} == {("needle", "unknown"), ("prose", "nan")}, r, lines)
+c.check("both budgets of a method", {x["budget_percent"] for x in lines if x["method"] == "window"} == {"nan", "25"} and
+        [float(x["budget"]) for x in lines if x["text"] == "prose" and x["budget_percent"] == "25"] == [20], lines)
+tasks = [f for f in os.listdir("fractions-study/tasks")]
+c.check("the tasks are those of known questions", set(tasks) <= set(os.listdir("needles-study/tasks")), tasks)
+by_hand = subprocess.run([exe, "eval", "--methods", "full,window", "--budgets", "16,25%", "--kv-type", "auto", "-m", TINY, "--question", "unknown",
+                          "--tasks", os.path.join("fractions-study/tasks", tasks[0]), "-o", "hand.tsv"], capture_output=True, text=True)
+job = [f for f in os.listdir("fractions-study/jobs") if "needle" in f and f.endswith(".tsv")][0]
+c.check("which eval does by hand", by_hand.returncode == 0 and read("hand.tsv") == read(os.path.join("fractions-study/jobs", job)), by_hand)
+c.check("the page names the protocol", "question: unknown" in open("fractions-study/index.html", encoding="utf-8").read())
 r = run("needles.toml", "--slurm", "8")
 c.check("a script for Slurm", r.returncode == 0 and "--array=1-8" in r.stdout and '--shard "$SLURM_ARRAY_TASK_ID/8"' in r.stdout, r)
 r = subprocess.run(["sh", "-n"], input=r.stdout, capture_output=True, text=True)
@@ -193,6 +209,9 @@ for what, text, said in (
         ("a budget that is none", PLAN.replace("[16, 32]", '["16"]'), "whole numbers"), ("a budget twice", PLAN.replace("[16, 32]", "[16, 16]"), "different"),
         ("no number", PLAN.replace("docs = 3", "docs = 0"), "within"), ("a truth for a number", PLAN.replace("docs = 3", "docs = true"), "whole number"),
         ("two texts of a name", PLAN + PLAN[PLAN.index("[[text]]"):], "one name"), ("a text that is no table", "text = [1]\n" + NEEDLES.split("[[")[0], "tables"),
+        ("a fraction above all", PLAN.replace("[16, 32]", '["101%"]'), "fractions"), ("a fraction twice", PLAN.replace("[16, 32]", '["25%", "25.0%"]'), "different"),
+        ("a question of documents", PLAN.replace("docs = 3", 'question = "unknown"'), "not a context and a question"),
+        ("another protocol", NEEDLES.replace('kind = "needles"', 'kind = "needles"\nquestion = "asked"'), "one of known, unknown"),
         ("no data", PLAN.replace('"texts.txt"', '"none.txt"'), "none.txt")):
     write("bad.toml", text)
     r = run("bad.toml")

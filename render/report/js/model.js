@@ -41,10 +41,10 @@ class Trace {
     return Number(this.about.get('budget')) || 0;
   }
 
-  // The method and budget, or '' if the trace names no method.
+  // The method, its budget and its protocol, or '' if the trace names no method.
   get method() {
-    const method = this.about.get('method'), budget = this.budget;
-    return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}`)) : '';
+    const method = this.about.get('method'), budget = this.budget, protocol = this.about.get('protocol');
+    return method ? isolated(tokenText(`${method}${budget ? `, budget ${budget}` : ''}${protocol ? `, ${protocol}` : ''}`)) : '';
   }
 
   table(key) {
