@@ -246,9 +246,11 @@ static int put_trace(struct table *out, const struct data *d, int k, struct kvf_
         return err;
     snprintf(key, sizeof key, "trace_%d", k + 1);
     const char *hash = json_str(json_get(json_get(root, "gates"), "hash"), NULL);
-    snprintf(value, sizeof value, "%s of %.64s%s%.16s", kvf_column(d->t[k], d->column[k])->name,
-             json_str(json_get(json_get(root, "method"), "name"), "?"), hash ? ", gates " : "",
-             hash ? hash : "");
+    char protocol[PROTOCOL_TEXT];
+    protocol_text(root, protocol);
+    snprintf(value, sizeof value, "%s of %.40s%s%s%s%.16s", kvf_column(d->t[k], d->column[k])->name,
+             json_str(json_get(json_get(root, "method"), "name"), "?"), protocol[0] ? ", " : "",
+             protocol, hash ? ", gates " : "", hash ? hash : "");
     table_meta_str(out, key, value);
     json_free(root);
     return KVF_OK;

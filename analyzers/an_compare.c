@@ -52,11 +52,11 @@ static const struct opt options[] = {
 struct side {
     struct kvf_trace *t;
     struct signature_source *source;
-    struct signature *all;                /* [heads][3]; NULL by tokens */
-    struct head_list own;                 /* by tokens */
-    const struct head_list *heads;        /* of source, or &own */
-    int column;                           /* by tokens */
-    char hash[64], model[96], method[72]; /* of the run header; "", "?" and "?" if it has none */
+    struct signature *all;                 /* [heads][3]; NULL by tokens */
+    struct head_list own;                  /* by tokens */
+    const struct head_list *heads;         /* of source, or &own */
+    int column;                            /* by tokens */
+    char hash[64], model[96], method[112]; /* of the run header; "", "?" and "?" if it has none */
 };
 
 struct job {
@@ -163,8 +163,11 @@ static int read_header(struct side *s, struct kvf_diag *d)
     const struct json *model = json_get(root, "model");
     snprintf(s->hash, sizeof s->hash, "%.63s", json_str(json_get(model, "hash"), ""));
     snprintf(s->model, sizeof s->model, "%.90s", json_str(json_get(model, "name"), "?"));
-    snprintf(s->method, sizeof s->method, "%.64s",
-             json_str(json_get(json_get(root, "method"), "name"), "?"));
+    char protocol[PROTOCOL_TEXT];
+    protocol_text(root, protocol);
+    snprintf(s->method, sizeof s->method, "%.40s%s%.50s",
+             json_str(json_get(json_get(root, "method"), "name"), "?"), protocol[0] ? ", " : "",
+             protocol);
     json_free(root);
     return KVF_OK;
 }

@@ -492,8 +492,10 @@ static void describe(const struct table *t, struct buf *out)
     double n = (double)table_rows(t), gone = table_meta_real(t, "evicted", 0);
     const char *method = table_meta(t, "method"), *budget = table_meta(t, "budget");
     bool has = budget && strcmp(budget, "0") != 0; /* 0: a method without one */
-    buf_printf(out, "method %s%s%s, %s tokens\n", method ? method : "?", has ? ", budget " : "",
-               has ? budget : "", table_meta(t, "T"));
+    const char *protocol = table_meta(t, "protocol");
+    buf_printf(out, "method %s%s%s%s%s, %s tokens\n", method ? method : "?", has ? ", budget " : "",
+               has ? budget : "", protocol ? ", " : "", protocol ? protocol : "",
+               table_meta(t, "T"));
     buf_printf(out, "%.0f of %.0f entries evicted (%.1f %%)\n", gone, n,
                n > 0 ? 100.0 * gone / n : 0.0);
     if (gone > 0) {

@@ -166,9 +166,11 @@ static double number(const struct table *t, const char *key)
 static void describe(const struct table *t, struct buf *out)
 {
     double missed = number(t, "entries_missed"), hit = number(t, "entries_hit");
-    buf_printf(out, "method %s, budget %s, %s tokens\n",
+    const char *protocol = table_meta(t, "protocol");
+    buf_printf(out, "method %s, budget %s%s%s, %s tokens\n",
                table_meta(t, "method") ? table_meta(t, "method") : "?",
-               table_meta(t, "budget") ? table_meta(t, "budget") : "?", table_meta(t, "T"));
+               table_meta(t, "budget") ? table_meta(t, "budget") : "?", protocol ? ", " : "",
+               protocol ? protocol : "", table_meta(t, "T"));
     if (!(missed > 0)) {
         buf_str(out, "no query missed an entry\n");
         return;

@@ -120,10 +120,11 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 /* ---- the groups */
 
 /* With `every`, one group for each role, otherwise the prompt and the rest.  Pictures are a group
- * where there is one. */
+ * where there is one, and so are questions. */
 static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
 {
-    static const char *const names[] = {"all", "prompt", "answer", "think", "image"};
+    static const char *const names[] = {"all", "prompt", "answer", "think"};
+    int image = 0, question = 0; /* 1 where there are such tokens */
     struct groups *g = &((struct plan *)f->state)->groups;
     double *role = FRAME_NEW(f, double, (size_t)f->T);
     int err = role ? KVF_OK : KVF_E_NOMEM;
@@ -136,13 +137,24 @@ static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
         err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)f->T, role, d);
     g->n = every ? 4 : 3;
     memcpy(g->name, names, sizeof names);
-    for (int64_t i = 0; !err && i < f->T; i++) {
-        bool own = every && (role[i] == KVF_ROLE_THINK || role[i] == KVF_ROLE_IMAGE);
-        int part = KVF_IN_PROMPT(role[i]) ? 1 : 2;
-        g->of[i] = (uint8_t)(own ? (int)role[i] + 1 : part);
-        if (own && role[i] == KVF_ROLE_IMAGE)
-            g->n = 5;
+    for (int64_t i = 0; !err && every && i < f->T; i++) {
+        image |= role[i] == KVF_ROLE_IMAGE;
+        question |= role[i] == KVF_ROLE_QUESTION;
     }
+    for (int64_t i = 0; !err && i < f->T; i++) {
+        int part = KVF_IN_PROMPT(role[i]) ? 1 : 2;
+        if (every && role[i] == KVF_ROLE_THINK)
+            part = 3;
+        else if (every && role[i] == KVF_ROLE_IMAGE)
+            part = 4;
+        else if (every && role[i] == KVF_ROLE_QUESTION)
+            part = 4 + image;
+        g->of[i] = (uint8_t)part;
+    }
+    if (image)
+        g->name[g->n++] = "image";
+    if (question)
+        g->name[g->n++] = "question";
     return err;
 }
 

@@ -85,9 +85,12 @@ static int read_method(struct source *s, struct kvf_diag *d)
         return err;
     const char *name = json_str(json_get(json_get(root, "method"), "name"), "?");
     s->cuts = strcmp(name, "full") != 0;
-    snprintf(s->name, sizeof s->name, "%.80s", name);
+    char entries[32] = "", protocol[PROTOCOL_TEXT];
+    protocol_text(root, protocol);
     if (budget > 0)
-        snprintf(s->name, sizeof s->name, "%.80s, budget %lld", name, (long long)budget);
+        snprintf(entries, sizeof entries, ", budget %lld", (long long)budget);
+    snprintf(s->name, sizeof s->name, "%.30s%s%s%s", name, entries, protocol[0] ? ", " : "",
+             protocol);
     json_free(root);
     return KVF_OK;
 }

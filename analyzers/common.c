@@ -177,6 +177,22 @@ static void copy_num(struct table *t, const char *key, const struct json *n)
         table_meta_num(t, key, v);
 }
 
+void protocol_text(const struct json *header, char out[PROTOCOL_TEXT])
+{
+    const struct json *method = json_get(header, "method"), *run = json_get(header, "run");
+    const struct {
+        const char *lead, *value, *usual;
+    } part[] = {{"cut=", json_str(json_get(method, "cut"), "always"), "always"},
+                {"budget of tokens ", json_str(json_get(method, "of"), "prompt"), "prompt"},
+                {"question ", json_str(json_get(run, "question"), "known"), "known"}};
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (strcmp(part[i].value, part[i].usual) != 0)
+            n += (size_t)snprintf(out + n, PROTOCOL_TEXT - n, "%s%s%.10s", n ? ", " : "",
+                                  part[i].lead, part[i].value);
+}
+
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d)
 {
     struct json *root = NULL;
@@ -194,6 +210,11 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
     copy_num(t, "prompt_tokens", json_get(run, "prompt_tokens"));
     copy_str(t, "method", json_get(method, "name"));
     copy_num(t, "budget", json_get(method, "budget"));
+    copy_num(t, "budget_percent", json_get(method, "budget_percent"));
+    char protocol[PROTOCOL_TEXT];
+    protocol_text(root, protocol);
+    if (protocol[0])
+        table_meta_str(t, "protocol", protocol);
     copy_str(t, "engine", json_get(json_get(root, "kvf"), "version"));
     if (!kvf_is_clean(trace))
         table_meta_str(t, "warning",
@@ -317,8 +338,8 @@ double mean_retention(double log_beta, int64_t i, int64_t T)
 
 const char *role_name(double code)
 {
-    static const char *const names[] = {"prompt", "answer", "think", "image"};
-    return code >= 0 && code < 4 ? names[(int)code] : "?";
+    static const char *const names[] = {"prompt", "answer", "think", "image", "question"};
+    return code >= 0 && code < 5 ? names[(int)code] : "?";
 }
 
 int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag *d)
@@ -362,7 +383,9 @@ int trace_head_limit(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d
     if (err)
         return err;
     const char *allocation = json_str(json_get(json_get(root, "method"), "allocation"), "uniform");
-    bool alone = strcmp(allocation, "uniform") == 0 && json_len(json_get(root, "overrides")) == 0;
+    bool alone = strcmp(allocation, "uniform") == 0 && json_len(json_get(root, "overrides")) == 0
+                 && !json_get(json_get(root, "method"), "cut")
+                 && !json_get(json_get(root, "method"), "of");
     json_free(root);
     *ret = alone && budget > 0 ? budget + slack + stride : 0;
     return KVF_OK;

@@ -39,8 +39,14 @@ void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
  * of trace_number (libtrace/run_header.h). */
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
-/* Notes the model, the method, its budget, the tokens and more from the run header.  The errors of
- * run_header (libtrace/run_header.h). */
+/* Writes how a run departs from the default protocol, such as "cut=prompt, question unknown"; "" if
+ * it does not.  header: of the run. */
+enum { PROTOCOL_TEXT = 64 };
+struct json;
+void protocol_text(const struct json *header, char out[PROTOCOL_TEXT]);
+
+/* Notes the model, the method, its budget, its protocol, the tokens and more from the run header.
+ * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
 
 /* Puts the columns head, layer and index, with one value for each block of rows. */
@@ -90,8 +96,8 @@ int step_select(const char *text, int64_t T, int64_t *ret_step, struct kvf_diag 
 const char *reason_name(double code);
 
 /* Sets *ret to the number of entries that no head exceeds after the prompt; 0 if the run header
- * bounds no single head: without a budget, with overrides, or if heads share the budget.  The
- * errors of trace_number (libtrace/run_header.h). */
+ * bounds no single head: without a budget, with overrides, if heads share the budget, or if the
+ * cache grows after a cut.  The errors of trace_number (libtrace/run_header.h). */
 int trace_head_limit(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
 /* Every how many steps a table has a row: as asked for, or where that is 0 the least number that

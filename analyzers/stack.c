@@ -37,11 +37,13 @@ static void label_parts(struct parts *p, const char *const *names)
 {
     for (int i = 0; i < p->n; i++) {
         const char *method = table_meta(p->t[i], "method");
+        const char *protocol = table_meta(p->t[i], "protocol");
         double budget = table_meta_real(p->t[i], "budget", 0);
+        char entries[24] = "";
         if (budget > 0)
-            snprintf(p->label[i], 96, "%.60s %.0f", method ? method : "", budget);
-        else
-            snprintf(p->label[i], 96, "%.60s", method ? method : "");
+            snprintf(entries, sizeof entries, " %.0f", budget);
+        snprintf(p->label[i], 96, "%.30s%s%s%.40s", method ? method : "", entries,
+                 protocol ? ", " : "", protocol ? protocol : "");
     }
     for (int way = 0; way < 3 && !distinct(p); way++)
         for (int i = 0; i < p->n; i++)

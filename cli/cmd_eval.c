@@ -42,6 +42,9 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
                                 {j->score != SCORE && tasks, "--score-tokens", why},
                                 {j->seed != 0 && tasks, "--seed", why}};
     int err = IDLE_CHECK(list, d);
+    if (!err && j->question == QUESTION_UNKNOWN && !tasks)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--question unknown needs --tasks: documents of --data have no question");
     if (!err)
         err = figure_options_check(&j->look, j->out, j->json, d);
     if (!err)
@@ -52,6 +55,7 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
                             .prompt = j->tasks_of.n ? 0 : (int)j->prompt,
                             .score = j->tasks_of.n ? 0 : (int)j->score,
                             .answers = j->tasks_of.n > 0,
+                            .apart = j->question == QUESTION_UNKNOWN,
                             .chunk = (int)j->how.chunk};
     return eval_parse_cells(j, d);
 }
@@ -84,23 +88,32 @@ static int read_data(struct eval_job *j, struct kvf_diag *d)
     if (!err && !j->input)
         err = KVF_E_NOMEM;
     for (int64_t i = 0; !err && i < j->docs; i++)
-        j->input[i] = (struct eval_input){{j->text.doc[i].ids, (int)j->prompt, (int)j->score, NULL},
-                                          j->text.doc[i].hash};
+        j->input[i] = (struct eval_input){
+            {.ids = j->text.doc[i].ids, .prompt = (int)j->prompt, .score = (int)j->score},
+            j->text.doc[i].hash};
     j->eval.tokens = j->docs * j->score;
     return err;
 }
 
-/* Sets input i from a task. The prompt ends before the reply. The words of the reply that lead to
- * the answer are fed but not scored. */
-static void set_task(struct eval_job *j, int i)
+/* Sets input i from a task. The prompt ends before the reply, or before the question if methods do
+ * not know it. The words of the reply that lead to the answer are fed but not scored. */
+static int set_task(struct eval_job *j, int i, struct kvf_diag *d)
 {
     const struct task *t = &j->tasks.task[i];
-    int score = t->causal.query + t->causal.steps + 1 - t->reply;
+    int score = t->causal.query + t->causal.steps + 1 - t->reply, prompt = t->reply;
     size_t all = (size_t)(t->reply + score);
-    j->input[i].text = (struct eval_text){t->prompt.ids, t->reply, score, t->counts};
+    int err = j->eval.apart ? task_question(t, j->eval.engine, &prompt, d) : KVF_OK;
+    if (err)
+        return err;
+    j->input[i].text = (struct eval_text){.ids = t->prompt.ids,
+                                          .prompt = prompt,
+                                          .score = t->reply - prompt + score,
+                                          .question = t->reply - prompt,
+                                          .counts = t->counts};
     j->input[i].hash = rng_hash_bytes(0, t->prompt.ids, all * sizeof *t->prompt.ids);
     for (int k = 0; k < score; k++)
         j->eval.tokens += t->counts[k];
+    return KVF_OK;
 }
 
 static int read_tasks(struct eval_job *j, struct kvf_diag *d)
@@ -113,11 +126,12 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
         fprintf(stderr, "note: %s\n", j->tasks.note);
     j->docs = j->tasks.n;
     j->input = MEM_NEW(struct eval_input, (size_t)j->docs);
-    for (int i = 0; j->input && i < j->tasks.n; i++) {
-        set_task(j, i);
+    err = j->input ? KVF_OK : KVF_E_NOMEM;
+    for (int i = 0; !err && i < j->tasks.n; i++) {
+        err = set_task(j, i, d);
         j->eval.floor += j->tasks.task[i].chance / j->tasks.n;
     }
-    return j->input ? KVF_OK : KVF_E_NOMEM;
+    return err;
 }
 
 /* Prints a mean and its CI. With too few documents there is no CI, and the columns stay blank. */
@@ -127,6 +141,17 @@ static void print_mean(double mean, double low, double high)
         printf(" %7.4f %-17s", mean, "");
     else
         printf(" %7.4f %7.4f .. %6.4f", mean, low, high);
+}
+
+/* Prints the method and the budget of a row: entries, or "25%:128" for a fraction. */
+static void print_budget(const struct table *t, int row, int wide)
+{
+    int percent = table_find(t, "budget_percent");
+    double part = percent < 0 ? NAN : table_real(t, percent, row);
+    char text[64];
+    size_t n = isnan(part) ? 0 : (size_t)snprintf(text, sizeof text, "%.8g%%:", part);
+    snprintf(text + n, sizeof text - n, "%.8g", table_real(t, table_find(t, "budget"), row));
+    printf("%-*s %7s", wide, table_str(t, table_find(t, "method"), row), text);
 }
 
 static void summary(const struct eval_job *j, const struct table *t)
@@ -143,7 +168,8 @@ static void summary(const struct eval_job *j, const struct table *t)
         if ((int)strlen(j->cell[i].label) > wide)
             wide = (int)strlen(j->cell[i].label);
     if (j->eval.answers)
-        printf("%lld task%s; nats per token of the answer%s\n", (long long)j->docs, s, intervals);
+        printf("%lld task%s%s; nats per token of the answer%s\n", (long long)j->docs, s,
+               j->eval.apart ? ", question unknown" : "", intervals);
     else
         printf("%lld document%s of %lld + %lld tokens; nats per token%s\n", (long long)j->docs, s,
                (long long)j->prompt, (long long)j->score, intervals);
@@ -154,7 +180,7 @@ static void summary(const struct eval_job *j, const struct table *t)
         double v[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
             v[c] = table_real(t, table_find(t, name[c]), i);
-        printf("%-*s %7d", wide, j->cell[i].label, j->cell[i].params.budget);
+        print_budget(t, i, wide);
         if (isnan(v[10]))
             printf(" %6s", "-");
         else
@@ -172,12 +198,15 @@ static void summary(const struct eval_job *j, const struct table *t)
 static struct table *make_table(const struct eval_job *j)
 {
     struct table *t = NULL;
-    int *fed = MEM_NEW(int, (size_t)j->docs);
-    for (int64_t i = 0; fed && i < j->docs; i++)
-        fed[i] = j->input[i].text.prompt + j->input[i].text.score;
-    if (fed)
-        t = eval_table(&j->eval, j->cell, j->n, j->result, fed, (int)j->docs);
+    int *fed = MEM_NEW(int, (size_t)j->docs), *prompt = MEM_NEW(int, (size_t)j->docs);
+    for (int64_t i = 0; fed && prompt && i < j->docs; i++) {
+        prompt[i] = j->input[i].text.prompt;
+        fed[i] = prompt[i] + j->input[i].text.score;
+    }
+    if (fed && prompt)
+        t = eval_table(&j->eval, j->cell, j->n, j->result, fed, prompt, (int)j->docs);
     mem_free(fed);
+    mem_free(prompt);
     return t;
 }
 
@@ -292,10 +321,14 @@ static const struct opt options[] = {
     {OPT_LIST, 0, "tasks", offsetof(struct eval_job, tasks_of), "FILE",
      "NAME.json of prompts whose answers are known, or a folder of them, instead of documents"},
     {OPT_FLAG, 0, "raw", offsetof(struct eval_job, raw), NULL, "tasks without the chat template"},
+    {OPT_WORD, 0, "question", offsetof(struct eval_job, question), "WHEN",
+     "of --tasks. unknown: methods cut the context before they see the question, which is fed "
+     "afterwards",
+     "known", .words = question_words},
     {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
      "cache methods, or all", "all"},
-    {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N,...",
-     "entries that each KV head may hold", EVAL_BUDGETS},
+    {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N|P%,...",
+     "entries that each KV head may hold, or fractions of the tokens of each prompt", EVAL_BUDGETS},
     {OPT_LIST, 0, "gates", offsetof(struct eval_job, gates_file), "FILE",
      "trained gates, one file of each kind, or names of shipped ones"},
     {OPT_INT, 0, "docs", offsetof(struct eval_job, docs), "N", "documents", OPT_TEXT(DOCS),

@@ -58,28 +58,90 @@ static void print_json(const struct run *u)
     buf_finish(&b);
 }
 
-static int execute_one(struct run *u, struct kvf_diag *d)
+/* Prints the answer or sends the trace, with the summary and notes. */
+static int deliver(struct run *u, struct kvf_diag *d)
 {
-    int err = runner_open(&u->r, d);
-    return err ? err : run_execute(u, d);
+    int err = KVF_OK;
+    if (u->piped.len)
+        err = stream_out_send(&u->piped, d);
+    else if (u->json)
+        print_json(u);
+    else if (u->out)
+        print_answer(u);
+    else
+        printf("\n");
+    if (!u->quiet)
+        print_summary(u);
+    if (u->stop == STOP_CONTEXT)
+        note_context(&u->r, u->n_generated);
+    return err;
+}
+
+/* ---- questions */
+
+/* Writes the name of the trace of question i from 0: OUT-1.kvf for OUT.kvf and the first one. */
+static int name_of_question(const char *out, int i, struct buf *path)
+{
+    static const char ext[] = ".kvf";
+    size_t n = strlen(out), k = sizeof ext - 1;
+    bool has = n > k && strcmp(out + n - k, ext) == 0;
+    buf_clear(path);
+    buf_add(path, out, has ? n - k : n);
+    buf_printf(path, "-%d%s", i + 1, has ? ext : "");
+    return path->err;
+}
+
+/* Checks the options of several questions and the names of their traces. */
+static int check_questions(const struct run *u, struct kvf_diag *d)
+{
+    struct buf path = {0};
+    int err = KVF_OK;
+    if (u->asks.n > 1 && (u->resume || u->piped.len))
+        return kvf_fail(d, KVF_E_ARG, "%s is for one question: give --ask once",
+                        u->resume ? "--resume" : "-o -");
+    for (int i = 0; !err && u->out && u->asks.n > 1 && i < u->asks.n; i++) {
+        err = name_of_question(u->out, i, &path);
+        if (!err)
+            err = file_vacant(path.data, u->overwrite, d);
+    }
+    buf_finish(&path);
+    return err;
+}
+
+/* Runs the prompt with each question of --ask in turn, or without one. */
+static int execute_all(struct run *u, struct kvf_diag *d)
+{
+    struct shared_cache shared = {NULL};
+    struct buf path = {0};
+    const char *out = u->out;
+    int n = u->asks.n > 1 ? u->asks.n : 1, err = check_questions(u, d);
+    for (int i = 0; !err && i < n && !signals_caught(); i++) {
+        u->r.prompt.ask = u->asks.n ? u->asks.item[i] : NULL;
+        u->r.prompt.spans_file = u->spans.file;
+        u->shared = n > 1 ? &shared : NULL;
+        if (out && n > 1) {
+            err = name_of_question(out, i, &path);
+            u->out = path.data;
+        }
+        if (!err && i > 0)
+            run_forget(u);
+        if (!err)
+            err = i > 0 ? runner_open_prompt(&u->r, d) : runner_open(&u->r, d);
+        if (!err)
+            err = run_execute(u, d);
+        if (!err)
+            err = deliver(u, d);
+        u->r.noted = true;
+    }
+    shared_cache_close(&shared);
+    u->shared = NULL;
+    u->out = out;
+    buf_finish(&path);
+    return err;
 }
 
 static int finish(const struct command *self, struct run *u, int err, struct kvf_diag *d)
 {
-    if (!err) {
-        if (u->piped.len)
-            err = stream_out_send(&u->piped, d);
-        else if (u->json)
-            print_json(u);
-        else if (u->out)
-            print_answer(u);
-        else
-            printf("\n");
-        if (!u->quiet)
-            print_summary(u);
-        if (u->stop == STOP_CONTEXT)
-            note_context(&u->r, u->n_generated);
-    }
     if (!err && signals_caught())
         fprintf(stderr, "kvfate %s: interrupted after %d tokens%s%s\n", self->name,
                 session_length(u->session), u->out ? "; they are all in " : "",
@@ -130,6 +192,8 @@ static int batch(const struct command *self, struct run *u)
                   {"-f", p->file},
                   {"--chat", p->chat},
                   {"--ids", p->ids_file},
+                  {"--ask", u->asks.n},
+                  {"--question-at", p->question_at},
                   {"--raw", p->raw},
                   {"--force", u->force.file},
                   {"--plan", u->force.plan_file},
@@ -177,7 +241,7 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--methods is of --jsonl, which is not given");
     if (u->cell_methods && u->json)
         return kvf_fail(d, KVF_E_ARG, "--json and --methods exclude each other");
-    if (u->cell_methods && (w->method || w->budget || w->override_text.n))
+    if (u->cell_methods && (w->method || w->budget_text || w->override_text.n))
         return kvf_fail(d, KVF_E_ARG,
                         "--methods and --budgets take the place of --method, --budget and "
                         "--override");
@@ -201,6 +265,9 @@ static int check_batch(const struct run *u, struct kvf_diag *d)
 
 static const struct opt run_options[] = {
     {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_LIST, 0, "ask", offsetof(struct run, asks), "TEXT",
+     "question about the context of -p or -f, which it follows; each one makes a trace OUT-1.kvf, "
+     "OUT-2.kvf, ..."},
     {OPT_STR, 0, "force", offsetof(struct run, force.file), "FILE",
      "feed these tokens: ids as text, a trace or a plan"},
     {OPT_STR, 0, "plan", offsetof(struct run, force.plan_file), "P.kvf",
@@ -261,9 +328,9 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         return batch(self, u);
     if (!err && strcmp(u->out, "-") == 0)
         err = open_pipe(u, &d);
-    else if (!err)
+    else if (!err && u->asks.n < 2)
         err = file_vacant(u->out, u->overwrite || u->resume, &d);
-    return finish(self, u, err ? err : execute_one(u, &d), &d);
+    return finish(self, u, err ? err : execute_all(u, &d), &d);
 }
 
 static const struct exit_status run_exits[] = {
@@ -288,9 +355,11 @@ const struct command command_run = {
 
 static const struct opt generate_options[] = {
     {OPT_GROUP, 0, "run", offsetof(struct run, r), .group = runner_options},
+    {OPT_LIST, 0, "ask", offsetof(struct run, asks), "TEXT",
+     "question about the context of -p or -f, which it follows; several are answered in turn"},
     {OPT_STR, 0, "methods", offsetof(struct run, cell_methods), "A,B:k=v,...",
      "with --jsonl: many methods, which share the reading of each prompt"},
-    {OPT_STR, 0, "budgets", offsetof(struct run, cell_budgets), "N,...",
+    {OPT_STR, 0, "budgets", offsetof(struct run, cell_budgets), "N|P%,...",
      "each of --methods at these budgets", .absent = "64,256"},
     {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
@@ -311,7 +380,7 @@ static int cmd_generate(const struct command *self, void *request, int n, char *
         err = check_cells(u, &d);
     if (!err && u->batch.file)
         return batch(self, u);
-    return finish(self, u, err ? err : execute_one(u, &d), &d);
+    return finish(self, u, err ? err : execute_all(u, &d), &d);
 }
 
 static const struct exit_status generate_exits[] = {

@@ -98,9 +98,19 @@ static void give_budget(struct methods *m)
     struct method row;
     struct method_params p;
     struct kvf_diag unused;
-    if (!m->budget && method_parse(m->method, BUDGET, &row, &p, &unused) == KVF_OK
+    if (!m->budget_text && method_parse(m->method, BUDGET, &row, &p, &unused) == KVF_OK
         && p.budget == BUDGET)
-        m->budget = BUDGET;
+        m->budget_text = OPT_TEXT(BUDGET);
+}
+
+/* Resolves a budget that is a fraction of the tokens before the first cut. */
+static int resolve_budget(struct tune_job *j, struct kvf_diag *d)
+{
+    if (methods_fractional(&j->methods) && j->rewards.n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "a budget in percent needs prompts of one length, and the questions of "
+                        "--reward differ; give entries");
+    return methods_resolve(&j->methods, &(struct budget_prompt){.tokens = j->opt.prompt}, d);
 }
 
 static int check_options(struct tune_job *j, struct kvf_diag *d)
@@ -134,13 +144,16 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
     set_options(j);
     err = lora_parse_targets(j->targets, &j->opt.lora.targets, d);
     if (!err)
-        err = train_budgets(j->t.budgets, j->budget, &j->n_budgets, d);
+        err = train_budgets(j->t.budgets, j->rewards.n ? 0 : j->opt.prompt, j->budget,
+                            &j->n_budgets, d);
     if (!err && j->rewards.n && j->n_budgets < TRAIN_CHECK_BUDGETS)
         j->budget[j->n_budgets++] = 0; /* checks include the full cache (budget 0) */
     if (!err)
         give_budget(&j->methods);
     if (!err)
         err = methods_parse(&j->methods, "gkv", d);
+    if (!err)
+        err = resolve_budget(j, d);
     if (!err)
         err = training_name_files(&j->t, d);
     return err;
@@ -397,9 +410,9 @@ static const struct opt options[] = {
      "questions without the chat template; a new line follows them"},
     {OPT_STR, 0, "method", offsetof(struct tune_job, methods.method), "M",
      "the cache method to live with, NAME[:key=value,...]", "gkv"},
-    {OPT_INT, 'B', "budget", offsetof(struct tune_job, methods.budget), "N",
-     "entries that each KV head may hold", .absent = "128, for methods that take one", .min = 1,
-     .max = 1 << 24},
+    {OPT_STR, 'B', "budget", offsetof(struct tune_job, methods.budget_text), "N|P%",
+     "entries that each KV head may hold, or a fraction of --prompt",
+     .absent = "128, for methods that take one"},
     {OPT_STR, 0, "gates", offsetof(struct tune_job, methods.gates_file), "FILE",
      "trained gates of the method, a file or the name of shipped ones"},
     {OPT_FLAG, 0, "control", offsetof(struct tune_job, control), NULL,

@@ -47,12 +47,12 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
     return KVF_OK;
 }
 
-/* Prints a note if the traces have different models, methods or budgets, since sums over them are
- * seldom intended. */
+/* Prints a note if the traces have different models, methods, budgets or protocols, since sums over
+ * them are seldom intended. */
 static void warn(const struct corpus *c)
 {
-    static const char *const keys[] = {"model_hash", "method", "budget"};
-    static const char *const names[] = {"model", "method", "budget"};
+    static const char *const keys[] = {"model_hash", "method", "budget", "protocol"};
+    static const char *const names[] = {"model", "method", "budget", "protocol"};
     const char *gap = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (corpus_differ(c, keys[i])) {

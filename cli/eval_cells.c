@@ -24,7 +24,7 @@ static size_t method_length(const char *s)
     return n;
 }
 
-static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag *d)
+static int parse_budgets(const char *s, struct budget *budget, int *n, struct kvf_diag *d)
 {
     for (*n = 0;; s += *s == ',') {
         char part[32];
@@ -35,12 +35,11 @@ static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag
             memcpy(part, s, len);
             part[len] = 0;
         }
-        if (len >= sizeof part || !opt_int(part, &budget[*n]) || budget[*n] < 1
-            || budget[*n] > 1 << 24)
+        if (len >= sizeof part || !budget_parse(part, &budget[*n]))
             return kvf_fail(d, KVF_E_ARG,
-                            "--budgets needs numbers from 1 to %d, separated by "
-                            "commas, not '%s'",
-                            1 << 24, s);
+                            "--budgets needs numbers from 1 to %d, or fractions such as 25%%, "
+                            "separated by commas, not '%s'",
+                            BUDGET_MOST, s);
         ++*n;
         s += len;
         if (!*s)
@@ -49,14 +48,21 @@ static int parse_budgets(const char *s, int64_t *budget, int *n, struct kvf_diag
 }
 
 /* Parses a method with a budget, or without one if the method takes none. */
-static int parse_cell(const char *label, int budget, struct eval_cell *c, struct kvf_diag *d)
+static int parse_cell(const char *label, const struct budget *budget, struct eval_cell *c,
+                      struct kvf_diag *d)
 {
     struct kvf_diag unused;
-    int err = method_parse(label, budget, &c->row, &c->params, d);
+    int err = method_parse_for(label, budget, &(struct budget_prompt){0}, &c->row, &c->params, d);
+    c->budget = *budget;
     if (err == KVF_E_ARG && method_parse(label, 0, &c->row, &c->params, &unused) == KVF_OK
         && c->row.unbudgeted)
         err = KVF_OK;
     c->label = label;
+    if (!err && c->params.cut == CUT_TURN)
+        err = kvf_fail(
+            d, KVF_E_ARG,
+            "cut=turn needs the turns of a chat, which only --method of run and generate "
+            "has; here the prompt is one turn: give cut=prompt");
     if (err)
         kvf_diag_prefix(d, "--methods '%.200s'", label);
     return err;
@@ -64,26 +70,27 @@ static int parse_cell(const char *label, int budget, struct eval_cell *c, struct
 
 /* Adds a cell for a method at each budget, without duplicates. A method without a budget gets one
  * cell. */
-static int add_method(struct eval_job *j, const char *label, const int64_t *budget, int n_budgets,
-                      struct kvf_diag *d)
+static int add_method(struct eval_job *j, const char *label, const struct budget *budget,
+                      int n_budgets, struct kvf_diag *d)
 {
     for (int i = 0; i < n_budgets; i++) {
         struct eval_cell c = {0};
-        int err = parse_cell(label, (int)budget[i], &c, d);
+        int err = parse_cell(label, &budget[i], &c, d);
         if (err)
             return err;
         bool again = false;
         for (int k = 0; k < j->n; k++)
             again |= strcmp(j->cell[k].label, label) == 0
-                     && j->cell[k].params.budget == c.params.budget;
+                     && j->cell[k].params.budget == c.params.budget
+                     && j->cell[k].params.part == c.params.part;
         if (!again)
             j->cell[j->n++] = c;
     }
     return KVF_OK;
 }
 
-static int parse_methods(struct eval_job *j, const char *list, const int64_t *budget, int n_budgets,
-                         struct kvf_diag *d)
+static int parse_methods(struct eval_job *j, const char *list, const struct budget *budget,
+                         int n_budgets, struct kvf_diag *d)
 {
     size_t most = 1, at = 0;
     for (const char *s = list; *s; s++)
@@ -108,14 +115,15 @@ static int parse_methods(struct eval_job *j, const char *list, const int64_t *bu
 
 /* Lists all presets by name. Presets that need more than a name and a budget are appended to
  * j->left_out. */
-static int all_methods(struct eval_job *j, const int64_t *budget, int n_budgets, struct buf *list)
+static int all_methods(struct eval_job *j, const struct budget *budget, int n_budgets,
+                       struct buf *list)
 {
     struct kvf_diag unused;
     struct eval_cell c;
     for (const struct method *m = method_presets; m->name; m++) {
         int err = KVF_OK;
         for (int i = 0; !err && i < n_budgets; i++)
-            err = parse_cell(m->name, (int)budget[i], &c, &unused);
+            err = parse_cell(m->name, &budget[i], &c, &unused);
         if (err)
             buf_printf(&j->left_out, " %s", m->name);
         else
@@ -126,7 +134,7 @@ static int all_methods(struct eval_job *j, const int64_t *budget, int n_budgets,
 
 int eval_parse_cells(struct eval_job *j, struct kvf_diag *d)
 {
-    int64_t budget[MOST_BUDGETS];
+    struct budget budget[MOST_BUDGETS];
     struct buf list = {0};
     int n = 0, err = parse_budgets(j->budgets, budget, &n, d);
     if (!err && strcmp(j->methods, "all") == 0)

@@ -7,14 +7,24 @@
 #include "base/mem.h"
 #include "cli/eval_job.h"
 
-/* Copies the cells of a document that are not done into cell [j->n], and returns their number. */
-static int cells_left(const struct eval_job *j, int64_t doc, struct eval_cell *cell)
+/* Copies a cell for a document, with its budget resolved. */
+static int cell_of(const struct eval_job *j, int64_t doc, int c, struct eval_cell *ret,
+                   struct kvf_diag *d)
 {
-    int n = 0;
-    for (int c = 0; c < j->n; c++)
+    *ret = j->cell[c];
+    return eval_cell_resolve(ret, j->input[doc].text.prompt, d);
+}
+
+/* Copies the cells of a document that are not done into cell [j->n], and returns their number or
+ * an error. */
+static int cells_left(const struct eval_job *j, int64_t doc, struct eval_cell *cell,
+                      struct kvf_diag *d)
+{
+    int n = 0, err = KVF_OK;
+    for (int c = 0; !err && c < j->n; c++)
         if (!j->done[doc * j->n + c])
-            cell[n++] = j->cell[c];
-    return n;
+            err = cell_of(j, doc, c, &cell[n++], d);
+    return err ? err : n;
 }
 
 /* Loads the results of the state file, and sets *ret_left to the number of tokens that must still
@@ -25,13 +35,18 @@ static int resume(struct eval_job *j, struct eval_cell *cell, int64_t *ret_left,
     for (int64_t i = 0; i < j->docs; i++) {
         for (int c = 0; c < j->n; c++) {
             int64_t at = i * j->n + c;
-            int found = eval_state_find(j->state, (int)i, j->input[i].hash, &j->cell[c],
-                                        &j->result[at], d);
+            int found = cell_of(j, i, c, cell, d);
+            if (!found)
+                found = eval_state_find(j->state, (int)i, j->input[i].hash, cell, &j->result[at],
+                                        d);
             if (found < 0)
                 return found;
             j->done[at] = found;
         }
-        *ret_left += eval_tokens(&j->eval, &j->input[i].text, cell, cells_left(j, i, cell));
+        int n = cells_left(j, i, cell, d);
+        if (n < 0)
+            return n;
+        *ret_left += eval_tokens(&j->eval, &j->input[i].text, cell, n);
     }
     return KVF_OK;
 }
@@ -48,18 +63,17 @@ static void on_progress(void *ctx, int tokens)
 static int run_document(struct eval_job *j, int64_t doc, struct eval_cell *cell,
                         struct eval_result *result, struct kvf_diag *d)
 {
-    int n = cells_left(j, doc, cell);
-    if (n == 0)
-        return KVF_OK;
+    int n = cells_left(j, doc, cell, d);
+    if (n <= 0)
+        return n;
     int err = eval_document(&j->eval, &j->input[doc].text, cell, n, result, d);
     for (int c = 0, k = 0; !err && c < j->n; c++) {
         int64_t at = doc * j->n + c;
         if (j->done[at])
             continue;
-        j->result[at] = result[k++];
+        j->result[at] = result[k];
         j->made++;
-        err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &j->cell[c], &j->result[at],
-                             d);
+        err = eval_state_add(j->state, (int)doc, j->input[doc].hash, &cell[k++], &j->result[at], d);
     }
     return err;
 }

@@ -190,6 +190,16 @@ int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, str
     return KVF_OK;
 }
 
+int force_question(const struct force *f)
+{
+    const struct plan *p = source(f);
+    int n = 0;
+    while (p && p->roles && p->n_prompt + n < p->n_tokens
+           && p->roles[p->n_prompt + n] == KVF_ROLE_QUESTION)
+        n++;
+    return n;
+}
+
 int force_follow(struct force *f, const int32_t *prompt, int n, struct kvf_diag *d)
 {
     const struct plan *p = source(f);

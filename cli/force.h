@@ -44,6 +44,9 @@ int force_inputs(struct force *f, const struct model_config *m, struct methods *
  * a sentence if the files do not record where the prompt ends. */
 int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, struct kvf_diag *d);
 
+/* Returns the number of tokens after the prompt that are its question (KVF_ROLE_QUESTION). */
+int force_question(const struct force *f);
+
 /* Sets the tokens that follow the prompt. Returns KVF_E_ARG with a sentence if the tokens of the
  * file do not begin with the prompt. */
 int force_follow(struct force *f, const int32_t *prompt, int n, struct kvf_diag *d);

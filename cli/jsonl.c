@@ -89,25 +89,56 @@ static int parse_messages(struct jsonl_line *x, const char *s, size_t n, struct 
 
 static int parse_prompt(struct jsonl_line *x, const char *s, size_t n, struct kvf_diag *d)
 {
-    static const char *const kinds[] = {"prompt", "text", "messages"};
-    const struct json *found[3];
+    static const char *const kinds[] = {"prompt", "text", "context", "messages"};
+    enum { TEXTS = 3, MESSAGES = 3, KINDS = 4 };
+    const struct json *found[KINDS];
     int some = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KINDS; i++) {
         found[i] = json_get(x->root, kinds[i]);
         some += found[i] != NULL;
     }
     if (some != 1)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "expected one of \"prompt\", \"messages\" and \"text\", and there %s",
+                        "expected one of \"prompt\", \"messages\", \"text\" and \"context\", and "
+                        "there %s",
                         some ? "are several" : "is none");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TEXTS; i++)
         if (found[i] && !json_str(found[i], NULL))
             return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no text", kinds[i]);
-    x->prompt = json_str(found[0], NULL);
+    x->prompt = json_str(found[0] ? found[0] : found[2], NULL);
     x->text = json_str(found[1], NULL);
-    if (!found[2] && json_get(x->root, "tools"))
+    if (!found[MESSAGES] && json_get(x->root, "tools"))
         return kvf_fail(d, KVF_E_FORMAT, "\"tools\" requires \"messages\"");
-    return found[2] ? parse_messages(x, s, n, d) : KVF_OK;
+    return found[MESSAGES] ? parse_messages(x, s, n, d) : KVF_OK;
+}
+
+/* Checks "question" and "questions", and sets the first question. */
+static int parse_question(struct jsonl_line *x, struct kvf_diag *d)
+{
+    enum { MOST_QUESTIONS = 1000 };
+    const struct json *one = json_get(x->root, "question"), *list = json_get(x->root, "questions");
+    bool context = json_get(x->root, "context") != NULL, good = !one || json_str(one, "")[0];
+    if (one && list)
+        return kvf_fail(d, KVF_E_FORMAT, "\"question\" and \"questions\" exclude each other");
+    if (context && !one && !list)
+        return kvf_fail(d, KVF_E_FORMAT, "\"context\" requires \"question\" or \"questions\"");
+    if ((one || list) && !context && !x->text)
+        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" requires \"context\" or \"text\"",
+                        one ? "question" : "questions");
+    int n = list && json_is_array(list) ? json_len(list) : 0;
+    good = good && (!list || (n > 0 && n <= MOST_QUESTIONS));
+    for (const struct json *m = n ? json_first(list) : NULL; m; m = json_next(m))
+        good = good && json_str(m, "")[0];
+    if (!good)
+        return kvf_fail(d, KVF_E_FORMAT,
+                        list ? "\"questions\" is no array of 1 to %d texts that are "
+                               "not empty"
+                             : "\"question\" is no text, or an empty one",
+                        MOST_QUESTIONS);
+    if ((one || list) && json_get(x->root, "continuation"))
+        return kvf_fail(d, KVF_E_FORMAT, "\"continuation\" and \"question\" exclude each other");
+    x->question = json_str(list ? json_first(list) : one, NULL);
+    return KVF_OK;
 }
 
 /* Checks the texts of "until". */
@@ -139,8 +170,9 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
 
 static int check_keys(const struct json *root, struct kvf_diag *d)
 {
-    static const char *const known[] = {"id", "prompt", "messages", "tools",       "text",
-                                        "n",  "seed",   "until",    "continuation"};
+    static const char *const known[] = {"id",           "prompt",  "messages", "tools",
+                                        "text",         "n",       "seed",     "until",
+                                        "continuation", "context", "question", "questions"};
     if (!json_is_object(root))
         return kvf_fail(d, KVF_E_FORMAT, "expected a JSON object");
     for (const struct json *m = json_first(root); m; m = json_next(m)) {
@@ -150,7 +182,7 @@ static int check_keys(const struct json *root, struct kvf_diag *d)
         if (!found)
             return kvf_fail(d, KVF_E_FORMAT,
                             "unknown key \"%.60s\"; known are id, prompt, messages, tools, text, "
-                            "n, seed, until and continuation",
+                            "n, seed, until, continuation, context, question and questions",
                             json_key(m));
     }
     return KVF_OK;
@@ -171,6 +203,8 @@ static int parse_line(struct jsonl_line *x, const char *s, size_t n, struct kvf_
         err = parse_number(x->root, "seed", MOST_SEED, &x->seed, d);
     if (!err)
         err = parse_until(x, d);
+    if (!err)
+        err = parse_question(x, d);
     return err ? err : parse_continuation(x, d);
 }
 
@@ -186,6 +220,29 @@ static int grow(struct jsonl *b)
         return KVF_E_NOMEM;
     b->line = grown;
     b->cap = cap;
+    return KVF_OK;
+}
+
+/* Makes a line of each question of the last line. */
+static int add_questions(struct jsonl *b, struct kvf_diag *d)
+{
+    struct jsonl_line first = b->line[b->n_lines - 1];
+    const struct json *list = json_get(first.root, "questions");
+    int i = 0;
+    for (const struct json *m = json_first(list); m; m = json_next(m), i++) {
+        int err = i > 0 ? grow(b) : KVF_OK;
+        if (err)
+            return err;
+        struct jsonl_line *x = &b->line[i > 0 ? b->n_lines++ : b->n_lines - 1];
+        *x = first;
+        x->own = i == 0;
+        x->more = json_next(m) != NULL;
+        x->question = json_str(m, NULL);
+        if ((size_t)snprintf(x->id, sizeof x->id, "%.*s-%d", JSONL_ID, first.id, i + 1)
+            >= sizeof x->id)
+            return kvf_fail(d, KVF_E_FORMAT, "the id '%.120s' leaves no room for -%d", first.id,
+                            i + 1);
+    }
     return KVF_OK;
 }
 
@@ -207,9 +264,11 @@ static int add_line(struct jsonl *b, int number, const struct buf *line, struct 
     if (err)
         return err;
     struct jsonl_line *x = &b->line[b->n_lines++];
-    *x = (struct jsonl_line){.number = number};
+    *x = (struct jsonl_line){.number = number, .own = true};
     err = parse_line(x, s, n, d);
-    if (err)
+    if (!err && json_get(x->root, "questions"))
+        err = add_questions(b, d);
+    if (err && d->text[0])
         kvf_diag_prefix(d, "%s: line %d", b->file, number);
     return err;
 }
@@ -306,7 +365,8 @@ int jsonl_open(struct jsonl *b, struct kvf_diag *d)
 void jsonl_close(struct jsonl *b)
 {
     for (size_t i = 0; i < b->n_lines; i++) {
-        json_free(b->line[i].root);
+        if (b->line[i].own)
+            json_free(b->line[i].root);
         mem_free(b->line[i].messages);
     }
     mem_free(b->line);

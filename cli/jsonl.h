@@ -7,6 +7,10 @@
  * answer ends. A "text" may have a "continuation". Its tokens are fed instead of an answer, and
  * the result is their log-likelihood.
  *
+ * A "question" goes with "context", which it follows as with --ask, or with "text", which it
+ * follows at once. "questions", an array, makes a line of each of its texts, with -1, -2, ...
+ * behind the id.
+ *
  * All lines are checked before the first one is run. The id names the answer or the trace of a
  * line. Without an id, it is the line number with at least six digits.
  */
@@ -26,7 +30,10 @@ struct jsonl_line {
     char id[JSONL_ID + 1];
     int number;                /* line number in the file, from 1 */
     struct json *root;         /* owned; the pointers below are borrowed from it */
+    bool own;                  /* frees root; false for further questions of a line */
+    bool more;                 /* the next line is another question about the same context */
     const char *prompt, *text; /* exactly one of prompt, text and messages is not NULL */
+    const char *question;      /* about prompt or text; or NULL */
     char *messages;            /* owned copy of the line if it has "messages"; otherwise NULL */
     /* continuation of `text` that is scored instead of an answer; or NULL */
     const char *continuation;

@@ -16,28 +16,32 @@ static bool same_cache(const struct methods *r, const struct row_override *o)
     if (r->row.admission->reason == KVF_REASON_PLAN)
         return true;
     return o->params.positions == r->params.positions && o->params.chunk == r->params.chunk
+           && (o->params.cut == CUT_TURN) == (r->params.cut == CUT_TURN)
            && method_per_query_head(&o->row, &o->params)
                   == method_per_query_head(&r->row, &r->params);
 }
 
-static int parse_override(struct methods *r, int i, struct kvf_diag *d)
+/* Parses an override for a prompt; prompt->tokens is 0 if it is not known. */
+static int parse_override(struct methods *r, int i, const struct budget_prompt *prompt,
+                          struct kvf_diag *d)
 {
     struct row_override *o = &r->override[i];
     const char *text = r->override_text.item[i], *row = strchr(text, '=');
+    const struct budget none = {0};
     if (!row || row == text)
         return kvf_fail(d, KVF_E_ARG,
                         "--override '%s': write SET=NAME[:key=value,...], as "
                         "L0-5K*=window:budget=64",
                         text);
-    int budget = method_unbudgeted(row + 1) ? 0 : (int)r->budget;
-    int err = method_parse(row + 1, budget, &o->row, &o->params, d);
+    int err = method_parse_for(row + 1, method_unbudgeted(row + 1) ? &none : &r->budget, prompt,
+                               &o->row, &o->params, d);
     if (err) {
         kvf_diag_prefix(d, "--override '%.200s'", text);
         return err;
     }
     if (!same_cache(r, o))
         return kvf_fail(d, KVF_E_ARG,
-                        "--override '%s': positions, chunk and group=none belong to "
+                        "--override '%s': positions, chunk, group=none and cut=turn belong to "
                         "the whole run; give them to --method and to every override",
                         text);
     return KVF_OK;
@@ -48,48 +52,92 @@ static int parse_override(struct methods *r, int i, struct kvf_diag *d)
 static bool takes_budget(const struct methods *r, const char *text, const struct method_params *p)
 {
     struct method row;
-    struct method_params other;
+    struct method_params changed;
     struct kvf_diag unused;
-    return p->budget == r->budget && !method_unbudgeted(text)
-           && method_parse(text, (int)r->budget + 1, &row, &other, &unused) == KVF_OK
-           && other.budget != p->budget;
+    struct budget other = r->budget;
+    if (other.part)
+        other.part += other.part < BUDGET_WHOLE ? 1 : -1;
+    else
+        other.entries++;
+    bool same = p->part == r->budget.part && (p->part || p->budget == r->budget.entries);
+    return same && !method_unbudgeted(text)
+           && method_parse_for(text, &other, &(struct budget_prompt){0}, &row, &changed, &unused)
+                  == KVF_OK
+           && (changed.budget != p->budget || changed.part != p->part);
 }
 
 /* Returns KVF_E_ARG with a sentence if --budget was given and no method takes it, otherwise
  * KVF_OK. */
 static int check_budget(const struct methods *r, bool named, struct kvf_diag *d)
 {
-    bool taken = r->budget == 0 || takes_budget(r, r->method, &r->params);
+    char budget[BUDGET_TEXT];
+    bool taken = !r->budget_text || takes_budget(r, r->method, &r->params);
     for (int i = 0; i < r->override_text.n; i++)
         taken = taken
                 || takes_budget(r, strchr(r->override_text.item[i], '=') + 1,
                                 &r->override[i].params);
     if (taken)
         return KVF_OK;
+    budget_text(&r->budget, budget);
     if (!named)
         return kvf_fail(d, KVF_E_ARG,
-                        "-B %lld needs --method: without it nothing is evicted and a budget would "
+                        "-B %s needs --method: without it nothing is evicted and a budget would "
                         "change nothing",
-                        (long long)r->budget);
+                        budget);
     return kvf_fail(d, KVF_E_ARG,
-                    "-B %lld: --method %s takes no budget from it, and it would change nothing; "
+                    "-B %s: --method %s takes no budget from it, and it would change nothing; "
                     "leave it out",
-                    (long long)r->budget, r->method);
+                    budget, r->method);
+}
+
+static int parse_method(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d)
+{
+    int err = method_parse_for(r->method, &r->budget, prompt, &r->row, &r->params, d);
+    if (err)
+        kvf_diag_prefix(d, "--method '%.200s'", r->method);
+    return err;
 }
 
 int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d)
 {
     bool named = r->method != NULL;
+    const struct budget_prompt unknown = {0};
     r->method = named ? r->method : standard;
-    int err = method_parse(r->method, (int)r->budget, &r->row, &r->params, d);
-    if (err)
-        kvf_diag_prefix(d, "--method '%.200s'", r->method);
+    r->budget = (struct budget){0};
+    if (r->budget_text && !budget_parse(r->budget_text, &r->budget))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--budget '%.40s': give entries from 1 to %d, or a fraction of the prompt "
+                        "such as 25%%",
+                        r->budget_text, BUDGET_MOST);
+    int err = parse_method(r, &unknown, d);
     r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
     if (!err && !r->override)
         err = KVF_E_NOMEM;
     for (int i = 0; !err && i < r->override_text.n; i++)
-        err = parse_override(r, i, d);
+        err = parse_override(r, i, &unknown, d);
     return err ? err : check_budget(r, named, d);
+}
+
+bool methods_cut_turns(const struct methods *r)
+{
+    return r->params.cut == CUT_TURN; /* then every override does (same_cache) */
+}
+
+bool methods_fractional(const struct methods *r)
+{
+    bool some = r->params.part > 0;
+    for (int i = 0; i < r->override_text.n; i++)
+        some |= r->override[i].params.part > 0;
+    return some;
+}
+
+int methods_resolve(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d)
+{
+    int err = r->params.part ? parse_method(r, prompt, d) : KVF_OK;
+    for (int i = 0; !err && i < r->override_text.n; i++)
+        if (r->override[i].params.part)
+            err = parse_override(r, i, prompt, d);
+    return err;
 }
 
 /* Marks the heads of a set. Returns KVF_E_ARG with a sentence if the set is malformed or matches
@@ -295,6 +343,8 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
     json_put_member_str(b, "name", m->name);
     json_put_key(b, "budget");
     json_put_num(b, p->budget);
+    if (p->part)
+        json_put_member_num(b, "budget_percent", (double)p->part * 100 / (double)BUDGET_WHOLE);
     json_put_member_str(b, "admission", m->admission->name);
     json_put_member_str(b, "score", m->score ? m->score->name : "none");
     json_put_member_str(b, "allocation", m->allocation->name);

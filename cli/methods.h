@@ -21,10 +21,11 @@ struct row_override {
 struct methods {
     /* options */
     const char *method, *gates_file;
+    const char *budget_text; /* --budget: entries, or a fraction as "25%"; NULL if not given */
     struct opt_list override_text;
-    int64_t budget;
 
     /* set by methods_parse() */
+    struct budget budget;
     struct method row;
     struct method_params params;
     struct row_override *override; /* [override_text.n] owned */
@@ -38,6 +39,13 @@ struct methods {
 /* Parses the options, without a model. `standard` is the method if --method is not given. Returns
  * KVF_OK or an error with a sentence. */
 int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d);
+/* Resolves budgets that are fractions for a prompt. Returns KVF_OK, or KVF_E_ARG with a sentence
+ * if a method cannot keep its budget there. */
+int methods_resolve(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d);
+/* Returns true if some method cuts the cache after each turn of a chat. */
+bool methods_cut_turns(const struct methods *r);
+/* Returns true if some budget is a fraction. */
+bool methods_fractional(const struct methods *r);
 /* Opens the gates for an open model, and checks that every method has its inputs. Returns KVF_OK
  * or an error with a sentence. */
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d);

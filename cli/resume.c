@@ -47,7 +47,7 @@ static int compare_prompts(struct kvf_trace *t, const struct prompt *p, const ch
                            struct kvf_diag *d)
 {
     int column = kvf_find(t, "tokens.id");
-    uint32_t n = kvf_n_steps(t) < (uint32_t)p->n_ids ? kvf_n_steps(t) : (uint32_t)p->n_ids;
+    uint32_t all = (uint32_t)prompt_all(p), n = kvf_n_steps(t) < all ? kvf_n_steps(t) : all;
     if (n == 0 || column < 0)
         return KVF_OK;
     int32_t *id = MEM_NEW(int32_t, n);

@@ -89,6 +89,10 @@ static void build_header(struct run *u, struct buf *b)
     json_put_member_str(b, "hash", hash);
     buf_str(b, "},\"run\":{");
     json_put_member_num(b, "prompt_tokens", r->prompt.n_ids);
+    if (r->prompt.n_question) {
+        json_put_member_str(b, "question", "unknown");
+        json_put_member_num(b, "question_tokens", r->prompt.n_question);
+    }
     json_put_member_num(b, "seed", (double)r->seed);
     json_put_member_num(b, "temperature", r->temperature);
     json_put_member_num(b, "top_p", r->top_p);
@@ -180,7 +184,7 @@ int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d)
 
 double run_share(const struct run *u, int fed)
 {
-    return (double)fed / (double)(u->r.prompt.n_ids + u->r.n_predict);
+    return (double)fed / (double)(prompt_all(&u->r.prompt) + u->r.n_predict);
 }
 
 static int on_progress(void *ctx, int done)
@@ -219,23 +223,91 @@ static enum kvf_role answer_role(struct run *u)
     return was || u->thinking ? KVF_ROLE_THINK : KVF_ROLE_ANSWER;
 }
 
-static int prefill(struct run *u)
+/* Records the tokens of the context and of the question. */
+static int record_prompt(struct run *u)
+{
+    const struct prompt *p = &u->r.prompt;
+    const uint8_t *roles = force_roles(&u->force);
+    int err = KVF_OK;
+    for (int i = 0; !err && i < prompt_all(p); i++) {
+        enum kvf_role own = i < p->n_ids ? KVF_ROLE_PROMPT : KVF_ROLE_QUESTION;
+        err = record_token(u, p->ids[i], roles && i < p->n_ids ? (enum kvf_role)roles[i] : own);
+    }
+    return err;
+}
+
+static int on_question(void *ctx, int done)
+{
+    struct run *u = ctx;
+    return on_progress(u, u->r.prompt.n_ids + done);
+}
+
+int run_same_context(struct run *u, struct kvf_diag *d)
+{
+    struct shared_cache *c = u->shared;
+    const struct prompt *p = &u->r.prompt;
+    int at = 0;
+    if (!c || !p->n_question)
+        return KVF_OK;
+    if (!c->ids) {
+        c->ids = MEM_NEW(int32_t, (size_t)p->n_ids);
+        if (!c->ids)
+            return KVF_E_NOMEM;
+        memcpy(c->ids, p->ids, (size_t)p->n_ids * sizeof *c->ids);
+        c->n = p->n_ids;
+    }
+    while (at < c->n && at < p->n_ids && c->ids[at] == p->ids[at])
+        at++;
+    if (at == c->n && at == p->n_ids)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "the tokens of the context depend on the question: they differ between two "
+                    "questions from token %d on; begin the questions with the same kind of "
+                    "character, or ask them in runs of their own",
+                    at);
+}
+
+void shared_cache_close(struct shared_cache *c)
+{
+    session_destroy(c->session);
+    mem_free(c->ids);
+    *c = (struct shared_cache){NULL};
+}
+
+/* Creates the session: a fork of the shared cache, if there is one that rotates keys as the run
+ * does, or a new one. */
+static int open_session(struct run *u, bool *ret_forked, struct kvf_diag *d)
+{
+    struct session_options opt = {.cap = runner_cap(&u->r), .chunk = 1};
+    struct kvf_diag unused;
+    int err = run_same_context(u, d);
+    if (err)
+        return err;
+    *ret_forked = !u->rec && u->shared && u->shared->session
+                  && session_fork(u->shared->session, &opt, &u->session, &unused) == KVF_OK;
+    return *ret_forked ? KVF_OK : runner_session(&u->r, u->rec, &u->session, d);
+}
+
+static int prefill(struct run *u, bool forked)
 {
     struct runner *r = &u->r;
-    int err = KVF_OK;
     double t0 = clock_seconds();
-    const uint8_t *roles = force_roles(&u->force);
-    for (int i = 0; !err && i < r->prompt.n_ids; i++)
-        err = record_token(u, r->prompt.ids[i], roles ? (enum kvf_role)roles[i] : KVF_ROLE_PROMPT);
+    int err = record_prompt(u);
     u->bar.on = false;
     if (!u->quiet && !u->batch.file)
-        progress_start(&u->bar, "prefill", "tok", r->prompt.n_ids);
-    if (!err)
+        progress_start(&u->bar, "prefill", "tok", prompt_all(&r->prompt));
+    if (!err && !forked)
         err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, u);
+    u->prefill_seconds = clock_seconds() - t0;
+    struct kvf_diag unused;
+    if (!err && u->shared && !u->shared->session && !u->rec && r->prompt.n_question)
+        err = session_fork(u->session, NULL, &u->shared->session, &unused);
+    if (!err && r->prompt.n_question)
+        err = session_feed(u->session, r->prompt.ids + r->prompt.n_ids, r->prompt.n_question,
+                           on_question, u);
     progress_end(&u->bar, session_length(u->session));
     if (err == KVF_E_CANCEL && u->rec)
         recorder_cut(u->rec, session_length(u->session));
-    u->prefill_seconds = clock_seconds() - t0;
     return err;
 }
 
@@ -406,11 +478,12 @@ int run_begin(struct run *u, struct kvf_diag *d)
     signals_catch(); /* from here on a signal must close the trace */
     if (!err && u->out)
         err = open_recording(u, d);
+    bool forked = false;
     if (!err)
-        err = runner_session(&u->r, u->rec, &u->session, d);
+        err = open_session(u, &forked, d);
     if (err)
         return err;
-    err = prefill(u);
+    err = prefill(u, forked);
     if (err == KVF_E_CANCEL)
         return KVF_OK; /* the completed tokens are recorded; run_next() ends the run */
     if (!err)
@@ -465,7 +538,7 @@ void run_let_go(struct run *u)
 void run_forget(struct run *u)
 {
     run_let_go(u);
-    prompt_close(&u->r.prompt);
+    runner_forget_prompt(&u->r);
     mem_free(u->r.range);
     u->r.range = NULL;
     u->r.n_ranges = 0;

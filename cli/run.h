@@ -22,6 +22,14 @@ enum answer_stop {
 /* Returns "eos", "until", "length", "context" or "interrupted"; NULL for STOP_NONE. */
 const char *answer_stop_name(enum answer_stop why);
 
+/* The context of several questions, and its cut cache. */
+struct shared_cache {
+    struct session *session; /* after the context; NULL: none yet, or traces are recorded */
+    int32_t *ids;            /* [n] tokens of the context; NULL: no question yet */
+    int n;
+};
+void shared_cache_close(struct shared_cache *c); /* accepts a zeroed struct */
+
 /* A run of one prompt, with its options. Its member r is the open model. */
 struct run {
     struct runner r;
@@ -35,6 +43,7 @@ struct run {
     struct buf piped;
     unsigned shadows; /* bits of probe_table */
     bool json, quiet, overwrite, resume;
+    struct opt_list asks; /* --ask: questions about one context, a run each */
     /* options of a batch: several methods and budgets instead of --method */
     const char *cell_methods, *cell_budgets;
     struct run_cells *cells; /* the open cells of these options (run_cells.h); or NULL */
@@ -42,6 +51,7 @@ struct run {
     int64_t n_predict, seed; /* values of the options, for lines of a batch without their own */
     struct recorder *rec;
     struct session *session;
+    struct shared_cache *shared; /* borrowed; NULL: there is one question */
     struct buf answer;
     /* texts that end the answer, borrowed from the line; NULL if there are none */
     const struct json *until;
@@ -73,6 +83,9 @@ int run_execute(struct run *u, struct kvf_diag *d);
 int run_begin(struct run *u, struct kvf_diag *d);
 bool run_next(struct run *u, int32_t *ret_id, int *ret_err);
 int run_end(struct run *u, int err, struct kvf_diag *d);
+/* Checks that the context of the open prompt is that of earlier questions about it (u->shared).
+ * Returns KVF_E_FORMAT with a sentence if its tokens differ. */
+int run_same_context(struct run *u, struct kvf_diag *d);
 /* Checks that a trace belongs to the run of an open runner, whatever its number of tokens. Returns
  * KVF_OK or an error of resume_same() (resume.h). */
 int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d);

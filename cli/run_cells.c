@@ -146,6 +146,7 @@ static int64_t count_tokens(struct run *u)
     for (int at = 0; at < u->cells->job.n; at += LANES_MOST) {
         struct lanes l = lanes_of(u, at);
         n += (int64_t)lanes_prompts(&l) * u->r.prompt.n_ids;
+        n += (int64_t)(l.n + 1) * u->r.prompt.n_question;
     }
     return n;
 }
@@ -165,6 +166,8 @@ static int run_some(struct run *u, struct kvf_diag *d)
                               .stop = stop,
                               .ctx = u};
     int err = lanes_open(&l, r->prompt.ids, r->prompt.n_ids, d);
+    if (!err && r->prompt.n_question)
+        err = lanes_feed(&l, r->prompt.ids + r->prompt.n_ids, r->prompt.n_question);
     if (!err)
         err = answers_run(&l, &a);
     for (int i = 0; !err && i < l.n; i++) {
@@ -186,12 +189,19 @@ static void put(const struct run *u, const char *id, int i, struct buf *b)
     json_put_member_str(b, "id", id);
     json_put_member_str(b, "method", c->label);
     json_put_member_num(b, "budget", c->params.budget);
+    if (c->params.part)
+        json_put_member_num(b, "budget_percent",
+                            (double)c->params.part * 100 / (double)BUDGET_WHOLE);
     json_put_key(b, "text");
     json_put_str(b, s->text.data ? s->text.data : "", s->text.len);
     json_put_member_num(b, "tokens", s->tokens);
     if (!u->scores)
         json_put_member_str(b, "stop", answer_stop_name(s->stop));
     json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
+    if (u->r.prompt.n_question) {
+        json_put_member_str(b, "question", "unknown");
+        json_put_member_num(b, "question_tokens", u->r.prompt.n_question);
+    }
     json_put_member_num(b, "entries", s->entries);
     if (u->scores) {
         json_put_member_num(b, "logprob", -s->nll);
@@ -207,11 +217,15 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     struct run_cells *c = u->cells;
     struct buf lines = {0};
     signals_catch();
-    c->fed = 0;
-    c->of = count_tokens(u);
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
+    for (int i = 0; !err && i < n; i++)
+        err = eval_cell_resolve(&c->job.cell[i], u->r.prompt.n_ids, d);
     if (!err)
         err = find_ranges(u, d);
+    if (err)
+        return err;
+    c->fed = 0;
+    c->of = count_tokens(u);
     for (int i = 0; i < n; i++)
         c->outcome[i] = (struct outcome){.greedy = true};
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)

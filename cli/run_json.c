@@ -46,7 +46,14 @@ void run_json(const struct run *u, const char *id, struct buf *b)
     json_put_member_str(b, "model", u->r.engine->config.name);
     json_put_member_str(b, "method", u->r.methods.row.name);
     json_put_member_num(b, "budget", u->r.methods.params.budget);
+    if (u->r.methods.params.part)
+        json_put_member_num(b, "budget_percent",
+                            (double)u->r.methods.params.part * 100 / (double)BUDGET_WHOLE);
     json_put_member_num(b, "prompt_tokens", u->r.prompt.n_ids);
+    if (u->r.prompt.n_question) {
+        json_put_member_str(b, "question", "unknown");
+        json_put_member_num(b, "question_tokens", u->r.prompt.n_question);
+    }
     json_put_member_num(b, "generated_tokens", u->n_generated);
     if (!u->scores)
         json_put_member_str(b, "stop", answer_stop_name(u->stop));

@@ -41,10 +41,11 @@ struct run_lines {
     struct run *u; /* options and model; borrowed */
     struct batch *batch;
     int most, n_open;
-    int64_t bytes, room;      /* memory use of the open lines, and its limit */
-    struct slot *ring;        /* [KEPT * most] */
-    int first, n;             /* start and number of lines in the ring */
-    struct session **session; /* [most] scratch of a step */
+    int64_t bytes, room;        /* memory use of the open lines, and its limit */
+    struct slot *ring;          /* [KEPT * most] */
+    int first, n;               /* start and number of lines in the ring */
+    struct shared_cache shared; /* of the context of several questions */
+    struct session **session;   /* [most] scratch of a step */
     int32_t *id;
     struct slot **of;
 };
@@ -119,6 +120,7 @@ static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag 
     p->given = x->prompt ? x->prompt : x->text;
     p->raw = x->text != NULL;
     p->messages = x->messages;
+    p->ask = x->question;
     u->until = x->until;
     u->scores = x->continuation != NULL;
     return u->scores ? open_continuation(u, x, d) : runner_open_prompt(&u->r, d);
@@ -202,6 +204,7 @@ void run_lines_close(struct run_lines *a)
     for (int i = 0; a->ring && i < a->n; i++)
         forget(slot_at(a, i));
     batch_destroy(a->batch);
+    shared_cache_close(&a->shared);
     mem_free(a->ring);
     mem_free(a->session);
     mem_free(a->id);
@@ -309,12 +312,18 @@ static bool fits_memory(const struct run_lines *a, const struct slot *x)
 static void begin(struct run_lines *a, struct slot *x)
 {
     struct run *u = &x->u;
-    x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
+    u->shared = x->line->more || a->shared.ids ? &a->shared : NULL;
+    if (u->cells)
+        x->err = run_same_context(u, &x->why);
+    if (!x->err)
+        x->err = u->cells ? run_cells_line(u, x->line->id, &x->why) : run_begin(u, &x->why);
     /* the first line printed the notes, which apply to all lines */
     a->u->quiet = a->u->r.noted = true;
     a->u->out_gram = u->out_gram;
     if (u->cells)
         a->u->batch.cut = u->batch.cut;
+    if (!x->line->more)
+        shared_cache_close(&a->shared);
     x->open = !x->err && !u->cells;
     a->n_open += x->open;
     a->bytes += x->open ? x->bytes : 0;

@@ -9,6 +9,7 @@
 #include "cli/idle.h"
 #include "cli/models.h"
 #include "engine/device/devices.h"
+#include "engine/experiment/question.h"
 
 enum { N_PREDICT = 128, MOST_TOKENS = 1 << 24 };
 
@@ -86,13 +87,21 @@ const struct opt runner_method_options[] = {
      "another method for some KV heads, as L0-5K*=window:budget=64"},
     {OPT_STR, 0, "gates", offsetof(struct runner, methods.gates_file), "FILE",
      "trained gates: a safetensors file, or the name of shipped ones"},
-    {OPT_INT, 'B', "budget", offsetof(struct runner, methods.budget), "N",
-     "entries that each KV head may hold", .min = 1, .max = 1 << 24},
+    {OPT_STR, 'B', "budget", offsetof(struct runner, methods.budget_text), "N|P%",
+     "entries that each KV head may hold, or a fraction of the tokens of the prompt"},
     {.type = OPT_END},
 };
 
+const char *const question_words[] = {"known", "unknown", NULL};
+
 const struct opt runner_options[] = {
     {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
+    {OPT_WORD, 0, "question", offsetof(struct runner, question), "WHEN",
+     "unknown: the method cuts the context before it sees the question, which is fed afterwards",
+     "known", .words = question_words},
+    {OPT_INT, 0, "question-at", offsetof(struct runner, prompt.question_at), "N",
+     "with --question unknown, the first token of the question",
+     .absent = "the text of --ask, or the last message of a user", .min = 1, .max = 1 << 24},
     {OPT_INT, 'n', "predict", offsetof(struct runner, n_predict), "N",
      "most tokens to generate; the last is in the text, not in the trace", "-1",
      .absent = "128; with --force all its tokens", .max = 1 << 24},
@@ -138,12 +147,15 @@ static int check_idle(const struct runner *r, struct kvf_diag *d)
         {p->no_think && plain, "--no-think", bare},
         {p->date && plain, "--date", bare},
         {p->raw && p->ids_file, "--raw", "with --ids, which are taken as they stand"},
+        {p->question_at && r->question == QUESTION_KNOWN, "--question-at",
+         "without --question unknown"},
     };
     return IDLE_CHECK(list, d);
 }
 
 static int check_options(struct runner *r, bool needed, struct kvf_diag *d)
 {
+    r->prompt.apart = r->question == QUESTION_UNKNOWN;
     int err = prompt_check(&r->prompt, needed, d);
     if (!err)
         err = check_idle(r, d);
@@ -159,12 +171,32 @@ static int open_force(struct runner *r, struct kvf_diag *d)
     return err ? err : force_inputs(r->force, &r->engine->config, &r->methods, d);
 }
 
+/* Takes a recorded prompt and the question that followed it, if any. */
+static int take_forced(struct prompt *p, const int32_t *ids, int n, int n_question,
+                       struct kvf_diag *d)
+{
+    int err = prompt_take(p, ids, n + n_question);
+    if (err)
+        return err;
+    if (!n_question && p->apart)
+        return question_split(p, NULL, d);
+    if (p->question_at && p->question_at != n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--question-at %d: in the recorded run the question begins at token %d",
+                        (int)p->question_at, n);
+    p->n_ids = n;
+    p->n_question = n_question;
+    return KVF_OK;
+}
+
 static int open_prompt(struct runner *r, struct kvf_diag *d)
 {
     const int32_t *ids;
     int n;
     if (!prompt_is_forced(r)) {
         int err = prompt_open(&r->prompt, r->engine, d);
+        if (!err && r->prompt.apart)
+            err = question_split(&r->prompt, r->engine, d);
         if (!err && r->prompt.note && !r->noted)
             fprintf(stderr, "note: %s\n", r->prompt.note);
         return err;
@@ -178,7 +210,7 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
     int err = IDLE_CHECK(list, d);
     if (!err)
         err = force_prompt(r->force, &ids, &n, d);
-    return err ? err : prompt_take(&r->prompt, ids, n);
+    return err ? err : take_forced(&r->prompt, ids, n, force_question(r->force), d);
 }
 
 /* Returns the maximum number of tokens of prompt and answer. */
@@ -213,26 +245,49 @@ static const char *length_advice(const struct runner *r, int limit)
     return m->turns_scaled ? "" : ", or stretch the model's positions with --rope-scale";
 }
 
+/* Finds the ends of turns if a method cuts there, and resolves budgets that are fractions, once the
+ * prompt is known. */
+static int resolve_budgets(struct runner *r, struct kvf_diag *d)
+{
+    if (r->cells || r->prompt.n_ids == 0)
+        return KVF_OK;
+    int err = methods_cut_turns(&r->methods) ? question_turn_ends(&r->prompt, r->engine->tokenizer,
+                                                                  &r->turn_end, &r->n_turns, d)
+                                             : KVF_OK;
+    if (err || !methods_fractional(&r->methods))
+        return err;
+    const struct budget_prompt x = {r->prompt.n_ids, r->n_turns ? r->turn_end[0] : 0};
+    err = methods_resolve(&r->methods, &x, d);
+    if (err)
+        return err;
+    r->outlives = methods_outlive(&r->methods, &r->engine->config);
+    return runner_check_context(r, d);
+}
+
 static int check_lengths(struct runner *r, struct kvf_diag *d)
 {
+    int err = resolve_budgets(r, d);
+    if (err)
+        return err;
     int limit = limit_of(r), most_of_prompt = prompt_limit(r);
     if (r->prompt.n_ids == 0)
         return kvf_fail(d, KVF_E_ARG, "the prompt is empty");
-    if (r->prompt.n_ids > most_of_prompt)
+    int all = prompt_all(&r->prompt);
+    if (all > most_of_prompt)
         return kvf_fail(d, KVF_E_LIMIT,
-                        "the prompt has %d tokens, over the context of %d; shorten it%s",
-                        r->prompt.n_ids, most_of_prompt, length_advice(r, most_of_prompt));
-    int err = r->force ? force_follow(r->force, r->prompt.ids, r->prompt.n_ids, d) : KVF_OK;
+                        "the prompt has %d tokens, over the context of %d; shorten it%s", all,
+                        most_of_prompt, length_advice(r, most_of_prompt));
+    err = r->force ? force_follow(r->force, r->prompt.ids, all, d) : KVF_OK;
     int forced = err || !r->force ? 0 : r->force->n_ids;
     if (r->n_predict < 0)
         r->n_predict = r->force && r->force->ids ? forced : N_PREDICT;
-    if (!err && forced > limit - r->prompt.n_ids && r->n_predict > limit - r->prompt.n_ids)
+    if (!err && forced > limit - all && r->n_predict > limit - all)
         err = kvf_fail(d, KVF_E_LIMIT,
                        "the prompt of %d tokens and %d that are forced are over "
                        "the context of %d; -n takes fewer",
-                       r->prompt.n_ids, forced, limit);
+                       all, forced, limit);
     /* the last sampled token is not fed */
-    int64_t most = runner_cap(r), fed = r->prompt.n_ids + (r->n_predict > 1 ? r->n_predict - 1 : 0);
+    int64_t most = runner_cap(r), fed = all + (r->n_predict > 1 ? r->n_predict - 1 : 0);
     fed = fed < most ? fed : most;
     if (!err && r->methods.gates && gates_positions(r->methods.gates) < fed)
         err = kvf_fail(d, KVF_E_ARG,
@@ -267,7 +322,7 @@ static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)
     if (err || r->cells)
         return err;
     r->outlives = methods_outlive(&r->methods, &r->engine->config);
-    return runner_check_context(r, d);
+    return methods_fractional(&r->methods) ? KVF_OK : runner_check_context(r, d);
 }
 
 int runner_open_model(struct runner *r, struct kvf_diag *d)
@@ -293,10 +348,18 @@ int runner_open(struct runner *r, struct kvf_diag *d)
     return err ? err : runner_open_prompt(r, d);
 }
 
+void runner_forget_prompt(struct runner *r)
+{
+    prompt_close(&r->prompt);
+    mem_free(r->turn_end);
+    r->turn_end = NULL;
+    r->n_turns = 0;
+}
+
 void runner_close(struct runner *r)
 {
     methods_close(&r->methods);
-    prompt_close(&r->prompt);
+    runner_forget_prompt(r);
     engine_close(r->engine);
     mem_free(r->range);
     r->range = NULL;
@@ -322,7 +385,7 @@ int runner_output(const struct runner *r, const char *out, struct kvf_diag *d)
 
 int runner_cap(const struct runner *r)
 {
-    int64_t limit = limit_of(r), want = r->prompt.n_ids + r->n_predict;
+    int64_t limit = limit_of(r), want = prompt_all(&r->prompt) + r->n_predict;
     return (int)(want < limit ? want : limit);
 }
 
@@ -406,6 +469,8 @@ int runner_session(struct runner *r, struct recorder *rec, struct session **ret_
                                   .kv_type = execution_kv_type(&r->how),
                                   .cap = runner_cap(r),
                                   .chunk = (int)r->how.chunk,
+                                  .turn_end = r->turn_end,
+                                  .n_turns = r->n_turns,
                                   .recorder = rec};
     int err = session_create(r->engine, &opt, ret_session, d);
     mem_free(list);

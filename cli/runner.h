@@ -33,6 +33,10 @@ extern const struct opt learner_options[];
 /* Returns the type of the KV cache that --kv-type selects. */
 enum kv_type execution_kv_type(const struct execution *x);
 
+/* The values of --question: the method may see the question when it evicts, or not. */
+enum question_time { QUESTION_KNOWN, QUESTION_UNKNOWN };
+extern const char *const question_words[];
+
 /* A model, a prompt and methods, with their options. */
 struct runner {
     /* options */
@@ -44,11 +48,14 @@ struct runner {
     bool ignore_eos;
     struct force *force; /* borrowed; NULL if every token is sampled */
     int64_t n_predict, seed, context;
+    int question; /* enum question_time */
     double temperature, top_p;
 
     struct engine *engine;      /* set by runner_open() */
     struct method_range *range; /* [n_ranges] set by runner_ranges() */
     int n_ranges;
+    int *turn_end; /* [n_turns] ends of turns in the prompt, with cut=turn; owned */
+    int n_turns;
     bool outlives; /* the methods can run beyond the model's context (method_outlives) */
     /* several methods replace these; the caller sets `outlives` and calls runner_check_context() */
     bool cells;
@@ -77,8 +84,11 @@ void runner_close(struct runner *r); /* accepts a zeroed struct */
  * otherwise KVF_OK. */
 int runner_output(const struct runner *r, const char *out, struct kvf_diag *d);
 
-/* Returns the maximum number of tokens that the run can feed, prompt and answer, within the
- * context. */
+/* Frees the prompt, so that another one can be opened. */
+void runner_forget_prompt(struct runner *r);
+
+/* Returns the maximum number of tokens that the run can feed, prompt, question and answer, within
+ * the context. */
 int runner_cap(const struct runner *r);
 
 /* Sets r->range to the spans of --spans (NULL: none), and if `system` is set to the system messages

@@ -18,20 +18,26 @@ struct train_check {
     struct train_check_result shape;
 };
 
-int train_budgets(const char *s, int budget[TRAIN_CHECK_BUDGETS], int *ret_n, struct kvf_diag *d)
+int train_budgets(const char *s, int prompt, int budget[TRAIN_CHECK_BUDGETS], int *ret_n,
+                  struct kvf_diag *d)
 {
     for (*ret_n = 0;; s++) {
-        char part[16] = "";
+        char part[BUDGET_TEXT] = "";
         size_t len = strcspn(s, ",");
-        int64_t v = 0;
+        struct budget b;
         if (len < sizeof part)
             memcpy(part, s, len);
-        if (!opt_int(part, &v) || v < 1 || v > 1 << 24 || *ret_n == TRAIN_CHECK_BUDGETS)
+        if (!budget_parse(part, &b) || *ret_n == TRAIN_CHECK_BUDGETS)
             return kvf_fail(d, KVF_E_ARG,
                             "--budgets needs up to %d numbers from 1 on, separated "
                             "by commas",
                             TRAIN_CHECK_BUDGETS);
-        budget[(*ret_n)++] = (int)v;
+        if (b.part && !prompt)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--budgets %s: the questions of --reward differ in length, and checks "
+                            "are named by their entries; give entries",
+                            part);
+        budget[(*ret_n)++] = b.part ? budget_entries(b.part, prompt) : b.entries;
         s += len;
         if (!*s)
             return KVF_OK;
@@ -49,7 +55,7 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
         return KVF_E_NOMEM;
     const struct execution how = {.threads = o->threads, .pre = o->pre};
     c->opt = *o;
-    int err = train_budgets(o->budgets, c->shape.budget, &c->shape.n, d);
+    int err = train_budgets(o->budgets, TRAIN_CHECK_PROMPT, c->shape.budget, &c->shape.n, d);
     if (!err)
         err = model_open(o->model, &how, &c->engine, d);
     if (!err && c->engine->config.n_ctx_most < source.length)
@@ -111,7 +117,8 @@ static int evaluate(struct train_check *c, const struct eval_cell *cell,
     int err = KVF_OK;
     for (int k = 0; !err && k < c->opt.docs; k++) {
         struct pack doc = packs_get(c->packs, c->opt.seed, 0, k);
-        struct eval_text x = {doc.ids, TRAIN_CHECK_PROMPT, TRAIN_CHECK_SCORE, NULL};
+        struct eval_text x = {
+            .ids = doc.ids, .prompt = TRAIN_CHECK_PROMPT, .score = TRAIN_CHECK_SCORE};
         t.of = (uint64_t)(c->opt.docs * eval_tokens(&e, &x, cell, ret->n));
         err = eval_document(&e, &x, cell, ret->n, result, d);
         for (int i = 0; !err && i < ret->n; i++)

@@ -26,9 +26,11 @@ struct train_check_result {
     double kl[TRAIN_CHECK_BUDGETS], mean_kl; /* nats per token */
 };
 
-/* Parses up to TRAIN_CHECK_BUDGETS budgets, separated by commas.  KVF_OK, or KVF_E_ARG with a
- * sentence. */
-int train_budgets(const char *s, int budget[TRAIN_CHECK_BUDGETS], int *ret_n, struct kvf_diag *d);
+/* Parses up to TRAIN_CHECK_BUDGETS budgets, separated by commas, as numbers of entries.  A fraction
+ * is taken of `prompt` tokens; 0: prompts differ, and fractions are rejected.  KVF_OK, or KVF_E_ARG
+ * with a sentence. */
+int train_budgets(const char *s, int prompt, int budget[TRAIN_CHECK_BUDGETS], int *ret_n,
+                  struct kvf_diag *d);
 
 struct train_check;
 

@@ -108,6 +108,11 @@ int figure_about(struct canvas *c, const struct figure *f, const struct table *t
     const char *budget = table_meta(t, "budget");
     if (budget && !s->title && strcmp(budget, "0") != 0)
         buf_printf(&title, ", budget %s", budget);
+    const char *protocol = table_meta(t, "protocol"), *question = table_meta(t, "question");
+    if (protocol && !s->title)
+        buf_printf(&title, ", %s", protocol);
+    if (question && !s->title)
+        buf_printf(&title, ", question %s", question);
     for (size_t i = 0; i < title.len; i++)
         if ((unsigned char)title.data[i] < 32 || strchr("\\{}$&#^_~%", title.data[i]))
             title.data[i] = ' ';

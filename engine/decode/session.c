@@ -134,6 +134,15 @@ static int check_protection(const struct session_options *opt, struct kvf_diag *
     return KVF_OK;
 }
 
+/* Returns true if a fraction was not resolved for a prompt. */
+static bool has_open_budget(const struct session_options *opt)
+{
+    bool open = opt->params && opt->params->open;
+    for (int i = 0; i < opt->n_overrides; i++)
+        open |= opt->overrides[i].params->open;
+    return open;
+}
+
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
@@ -151,6 +160,8 @@ int session_prepare(struct engine *e, const struct session_options *opt,
         return kvf_fail(d, KVF_E_ARG,
                         "--shadow entries: with positions=cache an entry that has "
                         "left has no position at which it could be scored");
+    if (has_open_budget(opt))
+        return kvf_fail(d, KVF_E_ARG, "a budget in percent needs a prompt that it is a part of");
     int err = check_protection(opt, d);
     if (err)
         return err;
@@ -159,6 +170,8 @@ int session_prepare(struct engine *e, const struct session_options *opt,
         return KVF_E_NOMEM;
     s->e = e;
     s->cap = opt->cap;
+    s->turn_end = opt->turn_end;
+    s->n_turns = opt->n_turns;
     s->kv_type = opt->kv_type;
     s->chunk = session_chunk(opt->chunk, e->backend->rows, opt->cap);
     s->observers.recorder = opt->recorder;
@@ -311,17 +324,29 @@ static void last_logits(struct session *s)
     cap_logits(s, s->buf.logits, s->e->config.vocab);
 }
 
+/* Returns the tokens until the method next evicts: of n tokens of a prompt, `done` have been fed.
+ */
+static int to_next_cut(const struct session *s, int done, int n)
+{
+    int every = method_params_of(s->method)->chunk, T = n - done;
+    if (every && T > every - done % every)
+        T = every - done % every;
+    for (int i = 0; i < s->n_turns && method_cuts_turns(s->method); i++)
+        if (s->turn_end[i] > s->n_past && T > s->turn_end[i] - s->n_past)
+            T = s->turn_end[i] - s->n_past;
+    return T;
+}
+
 /* Returns the number of tokens in the next chunk of a prompt. Chunks end at the recorder's
  * boundaries, so that their size does not change results, and where the method evicts. */
 static int next_part(const struct session *s, int done, int n)
 {
-    int T = n - done < s->chunk ? n - done : s->chunk;
+    int T = to_next_cut(s, done, n);
     int room = recorder_boundary(s->observers.recorder, s->n_past) - s->n_past;
-    int every = method_params_of(s->method)->chunk;
+    if (T > s->chunk)
+        T = s->chunk;
     if (T > room)
         T = room;
-    if (every && T > every - done % every)
-        T = every - done % every;
     if (method_expires(s->method) && T > EXPIRE_EVERY - s->n_past % EXPIRE_EVERY)
         T = EXPIRE_EVERY - s->n_past % EXPIRE_EVERY;
     return T;
@@ -367,10 +392,9 @@ static int run_part(struct session *s, struct prompt_progress *w, const int32_t 
 static int run_prompt(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                       void *ctx)
 {
-    int every = method_params_of(s->method)->chunk, start = s->n_past;
     for (int done = 0; done < n;) {
-        int T = next_part(s, done, n), to_cut = every ? every - done % every : n;
-        int32_t next_cut = start + (to_cut < n - done ? done + to_cut : n);
+        int T = next_part(s, done, n);
+        int32_t next_cut = s->n_past + to_next_cut(s, done, n);
         struct prompt_progress w = {progress, ctx, done, T, s->compare.full_cache ? 2 : 1, 0};
         int err = run_part(s, &w, ids + done, done + T < n ? T : T - 1, next_cut);
         done += T;
@@ -461,6 +485,21 @@ int session_step(struct session *s, int32_t id)
         return err;
     last_logits(s);
     return session_end_step(s);
+}
+
+int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                 void *ctx)
+{
+    bool without = s->compare.no_logits, skip = !wants_nll(s);
+    int err = KVF_OK;
+    for (int i = 0; !err && i < n; i++) {
+        s->compare.no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
+        err = session_step(s, ids[i]);
+        if (!err && progress && progress(ctx, i + 1) != 0)
+            err = KVF_E_CANCEL;
+    }
+    s->compare.no_logits = without;
+    return err;
 }
 
 int session_peak(const struct session *s, const unsigned char *heads)

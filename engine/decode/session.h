@@ -32,6 +32,10 @@ struct session_options {
                 (method_outlives) */
     int chunk; /* tokens of a prefill chunk; 0 = the backend's default; execution only */
     struct recorder *recorder; /* borrowed; NULL: no recording */
+    /* [n_turns] for cut=turn: the numbers of tokens, increasing, at which turns of the prompt end;
+     * borrowed while prompts run. The end of the prompt is always such an end. */
+    const int *turn_end;
+    int n_turns;
     bool as_twin; /* entries outside a layer's window stay in the cache, unseen: slots are positions
                      in a full cache */
     bool unstocked; /* do not preallocate entries */
@@ -76,6 +80,12 @@ double session_reads(const struct session *s);
  * the recorder's error. After KVF_E_NOMEM the token was not fed, and the call can be repeated. If
  * session_length has grown, the token was fed and only the eviction after its query is missing. */
 int session_step(struct session *s, int32_t id);
+
+/* Feeds n tokens that are known, such as a question after its context, as session_step does, and
+ * computes the logits of the last one. progress may be NULL; it receives the number of tokens fed
+ * so far, and a nonzero return value stops. Returns an error of session_step, or KVF_E_CANCEL. */
+int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
+                 void *ctx);
 
 /* Passes the evidence of everything that s runs from now on to further method states. They evict
  * nothing. The states and the list are borrowed until the session ends or the next call (n = 0: no

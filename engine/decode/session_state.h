@@ -160,7 +160,9 @@ struct session {
     struct method_state *method;
     const struct gates *gates;
     enum kv_type kv_type;
-    int cap, chunk;          /* as in struct session_options, with the default filled in */
+    int cap, chunk;      /* as in struct session_options, with the default filled in */
+    const int *turn_end; /* [n_turns] as in struct session_options */
+    int n_turns;
     int cache_heads;         /* n_kv_heads, or n_heads if query heads have caches of their own */
     bool positions_in_cache; /* positions=cache: the cache has unrotated keys */
     int n_past;              /* tokens fed */

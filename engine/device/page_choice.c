@@ -133,6 +133,8 @@ void device_reads_begin(struct session *s)
     struct device_decode *r = ((struct device_session *)s->device_state)->decode;
     struct device_reads *x = &r->reads;
     struct gate_blocks gate;
+    if (s->reading.chosen)
+        x->how.budget = method_budget_at(method_params_of(s->method), s->n_past + 1);
     if (!s->reading.chosen || !x->key)
         return;
     const struct device_evidence e = device_evidence(s->method, s->cache);

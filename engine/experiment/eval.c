@@ -43,13 +43,19 @@ static void count_entries(struct trial *t, int i)
     sum->triggers = session_cuts(s);
 }
 
+/* Returns true if the token after the prompt is scored. */
+static bool counts(const struct eval_text *x, int step)
+{
+    return step >= x->question && (!x->counts || x->counts[step - x->question]);
+}
+
 /* Scores the next token in all cells if it counts, then feeds it. */
 static int advance(struct trial *t, int step)
 {
     struct lanes *l = &t->lanes;
     int32_t id = t->x->ids[t->x->prompt + step];
     t->target = id;
-    if (!t->x->counts || t->x->counts[step]) {
+    if (counts(t->x, step)) {
         reference_set(&t->p, session_logits(l->full));
         par_run(t->e->engine->pool, l->n, score_task, t);
     }
@@ -62,7 +68,7 @@ static int advance(struct trial *t, int step)
     int err = batch_step(t->batch, s, l->n + 1, ids);
     if (err)
         return err;
-    for (int i = 0; i < l->n; i++)
+    for (int i = 0; i < l->n && step >= t->x->question; i++)
         count_entries(t, i);
     return KVF_OK;
 }
@@ -94,12 +100,12 @@ static struct eval_result mean_of(const struct eval_result *sum, const struct ev
     struct eval_result r = *sum;
     int n = 0;
     for (int i = 0; i < x->score; i++)
-        n += !x->counts || x->counts[i];
+        n += counts(x, i);
     r.nll /= n;
     r.kl /= n;
     r.agree /= n;
     r.right = r.right == n;
-    r.kv_mean /= x->score;
+    r.kv_mean /= x->score - x->question;
     return r;
 }
 

@@ -16,8 +16,9 @@
 /* A text to feed: the P tokens of a prompt, and the S tokens after them; borrowed. */
 struct eval_text {
     const int32_t *ids; /* P and S, both at least 1; P + S is at most the model's context */
-    int prompt, score;  /* [S] nonzero if the token is scored; NULL if all are */
-    const unsigned char *counts; /* [S] not 0: the token is scored; NULL: all are */
+    int prompt, score;
+    int question; /* the first of the S tokens, which are a question: fed, but not measured */
+    const unsigned char *counts; /* [S - question] not 0: the token is scored; NULL: all are */
 };
 
 /* The result of a cell on one text: means over the scored tokens. */
@@ -39,6 +40,7 @@ struct eval {
     int prompt, score; /* P and S of all texts; 0 if they differ */
     int64_t tokens;    /* scored tokens of all texts */
     bool answers;      /* texts are tasks with right or wrong answers */
+    bool apart;        /* methods cut the context of a task before they see its question */
     double floor;      /* probability of a right answer by guessing */
     int chunk;         /* chunk size of prefills; 0 for the default */
     /* receives the number of additional tokens fed; may be NULL */
@@ -62,10 +64,13 @@ int64_t eval_tokens(const struct eval *e, const struct eval_text *x, const struc
 /* Makes the table "eval" with a row per cell, from result[doc * n + cell]. CI are 95 % percentile
  * bootstraps over documents (EVAL_REPLICATES, the same documents for every cell), NaN for a single
  * document. The CI of `right` is Wilson's. fed [docs] is the number of tokens P + S of each text,
- * which the entries of right tasks are divided by. The metadata entry unequal_memory lists rows
- * with one budget that cache different numbers of entries. Returns NULL if memory is exhausted. */
+ * which the entries of right tasks are divided by; prompt [docs] is P. A budget that is a fraction
+ * gives the mean of its entries, and settings that differ between texts are NaN. The metadata entry
+ * unequal_memory lists rows with one budget that cache different numbers of entries. Returns NULL
+ * if memory is exhausted. */
 enum { EVAL_REPLICATES = 2000 };
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
-                         const struct eval_result *result, const int *fed, int docs);
+                         const struct eval_result *result, const int *fed, const int *prompt,
+                         int docs);
 
 #endif

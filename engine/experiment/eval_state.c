@@ -37,6 +37,8 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
     buf_printf(b, EVAL_BEGINNING " %s\n# model_hash: %s\n", version, e->engine->hash);
     buf_printf(b, "# texts: %s\n# seed: %" PRIu64 "\n# prompt_tokens: %d\n# score_tokens: %d\n",
                e->answers ? "tasks" : "documents", seed, e->prompt, e->score);
+    if (e->apart)
+        buf_str(b, "# question: unknown\n");
     buf_printf(b, "# precision: %s\n# kv_type: %s\n", precision_of(e->engine),
                kv_type_name(e->kv_type));
     char scale[32];
@@ -49,6 +51,9 @@ static void build_header(const struct eval *e, uint64_t seed, const char *versio
 /* Appends "method\toptions\tbudget" with the effective value of every option. */
 static void build_key(const struct eval_cell *cell, struct buf *b)
 {
+    char budget[BUDGET_TEXT];
+    const struct budget as_given = {cell->params.budget, cell->params.part};
+    budget_text(&as_given, budget);
     buf_printf(b, "%s\t", cell->label);
     for (const struct method_option *o = method_options; o->key; o++) {
         const char *word = method_option_word(o, &cell->params);
@@ -62,7 +67,7 @@ static void build_key(const struct eval_cell *cell, struct buf *b)
     }
     if (cell->gates)
         buf_printf(b, ",gates=%s", gates_hash(cell->gates));
-    buf_printf(b, "\t%d", cell->params.budget);
+    buf_printf(b, "\t%s", budget);
 }
 
 static int io_error(const struct eval_state *s, const char *what, struct kvf_diag *d)

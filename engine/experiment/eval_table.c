@@ -142,6 +142,8 @@ static void add_meta(struct table *t, const struct eval *e)
         table_meta_num(t, "prompt_tokens", e->prompt);
         table_meta_num(t, "score_tokens", e->score);
     }
+    if (e->apart)
+        table_meta_str(t, "question", "unknown");
     table_meta_str(t, "precision", engine_precision(e->engine));
     table_meta_str(t, "kv_type", kv_type_name(e->kv_type));
     engine_put_scale(e->engine, t);
@@ -152,23 +154,86 @@ static void add_meta(struct table *t, const struct eval *e)
                                 "9, bootstrap for more");
 }
 
-static void add_names(struct table *t, const struct eval *e, const struct eval_cell *cell, int n,
-                      int docs, const char **label, int64_t *number)
+/* Returns the entries of a cell's budget, for a fraction the mean over the texts. */
+static double mean_entries(const struct eval_cell *c, const int *prompt, int docs)
 {
-    for (int i = 0; i < n; i++) {
-        label[i] = cell[i].label;
+    double sum = 0;
+    if (!c->params.part)
+        return c->params.budget;
+    for (int i = 0; i < docs; i++)
+        sum += budget_entries(c->params.part, prompt[i]);
+    return sum / docs;
+}
+
+/* Adds "budget", in whole numbers unless there are fractions, and "budget_percent" if there are. */
+static int add_budgets(struct table *t, const struct eval_cell *cell, int n, const int *prompt,
+                       int docs)
+{
+    int64_t *number = MEM_NEW(int64_t, (size_t)n);
+    double *mean = MEM_NEW(double, (size_t)n), *percent = MEM_NEW(double, (size_t)n);
+    bool some = false, all = number && mean && percent;
+    for (int i = 0; all && i < n; i++) {
+        some |= cell[i].params.part > 0;
         number[i] = cell[i].params.budget;
+        mean[i] = mean_entries(&cell[i], prompt, docs);
+        percent[i] = cell[i].params.part ? (double)cell[i].params.part * 100 / (double)BUDGET_WHOLE
+                                         : NAN;
     }
+    if (all && some) {
+        table_dense_real(t, "budget", "entries", mean);
+        table_dense_real(t, "budget_percent", "%", percent);
+    } else if (all) {
+        table_dense_int(t, "budget", "entries", number);
+    }
+    mem_free(number);
+    mem_free(mean);
+    mem_free(percent);
+    return all ? KVF_OK : KVF_E_NOMEM;
+}
+
+static int add_names(struct table *t, const struct eval *e, const struct eval_cell *cell, int n,
+                     const int *prompt, int docs, const char **label)
+{
+    for (int i = 0; i < n; i++)
+        label[i] = cell[i].label;
     table_dense_str(t, "method", "", label);
-    table_dense_int(t, "budget", "entries", number);
+    int err = add_budgets(t, cell, n, prompt, docs);
     table_affine(t, "docs", "", docs, 0, 0);
     table_affine(t, "tokens", "", e->tokens, 0, 0);
+    return err;
+}
+
+/* Sets *ret_least and *ret_most to the lengths of the shortest and the longest prompt. */
+static void prompt_range(const int *prompt, int docs, int *ret_least, int *ret_most)
+{
+    *ret_least = *ret_most = prompt[0];
+    for (int i = 0; i < docs; i++) {
+        *ret_least = prompt[i] < *ret_least ? prompt[i] : *ret_least;
+        *ret_most = prompt[i] > *ret_most ? prompt[i] : *ret_most;
+    }
+}
+
+/* Returns an option of a cell; NaN if the method does not use it, or if it differs between texts,
+ * whose budgets are between those of the shortest and the longest prompt. */
+static double setting(const struct eval_cell *cell, const struct method_option *o, int least,
+                      int most)
+{
+    struct eval_cell low = *cell, high = *cell;
+    struct kvf_diag unused;
+    if (!method_option_counts(o, &cell->row) || eval_cell_resolve(&low, least, &unused) != KVF_OK
+        || eval_cell_resolve(&high, most, &unused) != KVF_OK)
+        return NAN;
+    double v = method_option_value(o, &low.params);
+    return v == method_option_value(o, &high.params) ? v : NAN;
 }
 
 /* Adds the parameters of each row that have defaults derived from the budget; NaN if the method
  * does not use the parameter. */
-static int add_settings(struct table *t, const struct eval_cell *cell, int n)
+static int add_settings(struct table *t, const struct eval_cell *cell, int n, const int *prompt,
+                        int docs)
 {
+    int least, most;
+    prompt_range(prompt, docs, &least, &most);
     static const char *const name[] = {"sinks", "recent", "window", "every", "local"};
     double *v = MEM_NEW(double, (size_t)n);
     for (size_t k = 0; v && k < sizeof name / sizeof *name; k++) {
@@ -176,8 +241,7 @@ static int add_settings(struct table *t, const struct eval_cell *cell, int n)
         while (strcmp(o->key, name[k]) != 0)
             o++;
         for (int i = 0; i < n; i++)
-            v[i] = method_option_counts(o, &cell[i].row) ? method_option_value(o, &cell[i].params)
-                                                         : NAN;
+            v[i] = setting(&cell[i], o, least, most);
         table_dense_real(t, name[k], "", v);
     }
     mem_free(v);
@@ -190,10 +254,14 @@ static void put_difference(struct buf *b, const struct eval_cell *cell, int n, c
                            const double *held)
 {
     for (int i = 0; i < n; i++) {
-        int least = i, most = i, budget = cell[i].params.budget;
-        bool first = budget > 0;
+        int least = i, most = i;
+        const struct method_params *p = &cell[i].params;
+        const struct budget budget = {p->budget, p->part};
+        char text[BUDGET_TEXT];
+        bool first = p->budget > 0;
+        budget_text(&budget, text);
         for (int k = 0; k < n; k++) {
-            if (cell[k].params.budget != budget)
+            if (cell[k].params.budget != p->budget || cell[k].params.part != p->part)
                 continue;
             first &= k >= i;
             least = held[k] < held[least] ? k : least;
@@ -202,8 +270,8 @@ static void put_difference(struct buf *b, const struct eval_cell *cell, int n, c
         if (!first || held[most] <= (1 + EVAL_EQUAL_MEMORY) * held[least])
             continue;
         buf_str(b, b->len ? "; " : "");
-        buf_printf(b, "budget %d: %s %s %.1f, %s %.1f", budget, what, cell[least].label,
-                   held[least], cell[most].label, held[most]);
+        buf_printf(b, "budget %s: %s %s %.1f, %s %.1f", text, what, cell[least].label, held[least],
+                   cell[most].label, held[most]);
     }
 }
 
@@ -220,14 +288,14 @@ static int add_memory(struct table *t, const struct eval_cell *cell, int n, cons
 }
 
 struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int n,
-                         const struct eval_result *result, const int *fed, int docs)
+                         const struct eval_result *result, const int *fed, const int *prompt,
+                         int docs)
 {
     struct table *t = table_create("eval", n);
     double *v = MEM_NEW(double, (size_t)docs), *out = MEM_NEW(double, N_COLUMNS *(size_t)n);
     const char **label = MEM_NEW(const char *, (size_t)n);
-    int64_t *number = MEM_NEW(int64_t, (size_t)n);
     int err = KVF_E_NOMEM;
-    if (!t || !v || !out || !label || !number)
+    if (!t || !v || !out || !label)
         goto done;
     for (int i = 0; i < n; i++)
         for (int c = 0; c < N_COLUMNS; c++) {
@@ -250,10 +318,11 @@ struct table *eval_table(const struct eval *e, const struct eval_cell *cell, int
     add_meta(t, e);
     if (e->answers)
         add_ranking(t, out + (size_t)RIGHT_LOW * (size_t)n, e->floor, full);
-    add_names(t, e, cell, n, docs, label, number);
+    err = add_names(t, e, cell, n, prompt, docs, label);
     for (int c = 0; c < (e->answers ? (int)N_COLUMNS : (int)RIGHT); c++)
         table_dense_real(t, column[c].name, column[c].unit, out + (size_t)c * (size_t)n);
-    err = add_settings(t, cell, n);
+    if (!err)
+        err = add_settings(t, cell, n, prompt, docs);
     if (!err)
         err = add_memory(t, cell, n, out);
     if (err)
@@ -267,7 +336,6 @@ done:
     mem_free(v);
     mem_free(out);
     mem_free(label);
-    mem_free(number);
     if (!err)
         return t;
     table_destroy(t);

@@ -6,6 +6,17 @@
 #include "base/mem.h"
 #include "engine/experiment/feed.h"
 
+int eval_cell_resolve(struct eval_cell *c, int tokens, struct kvf_diag *d)
+{
+    if (!c->params.part)
+        return KVF_OK;
+    int err = method_parse_for(c->label, &c->budget, &(struct budget_prompt){.tokens = tokens},
+                               &c->row, &c->params, d);
+    if (err)
+        kvf_diag_prefix(d, "--methods '%.200s', in a prompt of %d tokens", c->label, tokens);
+    return err;
+}
+
 int lanes_cap(const struct lanes *l, int i)
 {
     const struct model_config *m = &l->engine->config;
@@ -29,7 +40,7 @@ static bool can_watch(const struct lanes *l, const struct eval_cell *c)
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
     int most = lanes_cap(l, -1);
-    bool reads_all = c->row.read->all || method_reads_most(&c->row, &c->params) >= most;
+    bool reads_all = c->row.read->all || method_reads_most(&c->row, &c->params, 0) >= most;
     return strcmp(c->label, "full") == 0
            || (can_watch(l, c) && c->params.budget >= most && reads_all);
 }
@@ -166,6 +177,26 @@ int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d)
             err = start(l, i, ids, n, watching[i], d);
         method_state_destroy(watching[i]);
     }
+    return err;
+}
+
+int lanes_feed(struct lanes *l, const int32_t *ids, int n)
+{
+    struct session *s[LANES_MOST + 1] = {l->full};
+    int32_t id[LANES_MOST + 1];
+    struct batch *batch = NULL;
+    int some = 1, err = batch_create(l->engine, l->n + 1, &batch);
+    for (int i = 0; i < l->n; i++)
+        if (l->lane[i])
+            s[some++] = l->lane[i];
+    for (int t = 0; !err && t < n; t++) {
+        for (int i = 0; i < some; i++)
+            id[i] = ids[t];
+        err = batch_step(batch, s, some, id);
+        if (l->progress)
+            l->progress(l->ctx, some);
+    }
+    batch_destroy(batch);
     return err;
 }
 

@@ -16,7 +16,12 @@ struct eval_cell {
     struct method row;
     struct method_params params; /* budget 0 if it has no budget */
     const struct gates *gates;   /* borrowed; NULL if it has no gates */
+    struct budget budget;        /* as given; its fraction is resolved for each text */
 };
+
+/* Resolves a budget that is a fraction for a prompt of `tokens`. Returns KVF_OK, or KVF_E_ARG with
+ * a sentence if the method cannot keep its budget there. */
+int eval_cell_resolve(struct eval_cell *c, int tokens, struct kvf_diag *d);
 
 enum { LANES_MOST = 64 }; /* maximum cells at a time; limits the memory of their evidence */
 
@@ -44,6 +49,10 @@ struct lanes {
  * session_prompt(). Call lanes_close() in either case. */
 int lanes_open(struct lanes *l, const int32_t *ids, int n, struct kvf_diag *d);
 void lanes_close(struct lanes *l); /* accepts a zeroed struct */
+
+/* Feeds n known tokens after the prompt, such as a question, to all sessions. Returns KVF_OK, or an
+ * error of session_step(). */
+int lanes_feed(struct lanes *l, const int32_t *ids, int n);
 
 /* Returns the maximum tokens of the session of cell i. It is cap, or the model's context if that
  * is smaller and the method cannot exceed it. i = -1 is the full cache. */

@@ -160,7 +160,7 @@ static int read_tokens(const struct input *in, struct kvf_diag *d)
         return err;
     p->roles = v;
     for (int32_t i = 0; i < p->n_tokens; i++)
-        if (p->roles[i] > KVF_ROLE_IMAGE)
+        if (p->roles[i] > KVF_ROLE_QUESTION)
             return kvf_fail(d, KVF_E_FORMAT, "%s: token %d has the role %d, which there is not",
                             in->path, i, p->roles[i]);
     return KVF_OK;

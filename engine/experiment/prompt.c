@@ -24,6 +24,10 @@ int prompt_check(const struct prompt *p, bool needed, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "give one of -p, -f, --chat and --ids, not several");
     if (p->chat && p->raw)
         return kvf_fail(d, KVF_E_ARG, "--raw and --chat exclude each other");
+    if (p->ask && (p->chat || p->ids_file))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--ask follows a context of -p or -f; %s has its question in it",
+                        p->chat ? "--chat" : "--ids");
     if (p->think && p->no_think)
         return kvf_fail(d, KVF_E_ARG, "--think and --no-think exclude each other");
     return KVF_OK;
@@ -88,8 +92,8 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
 }
 
 /* Fills the text that is tokenized. */
-static int render(struct prompt *p, const struct engine *e, const char *text, size_t n,
-                  struct kvf_diag *d)
+static int render_plain(struct prompt *p, const struct engine *e, const char *text, size_t n,
+                        struct kvf_diag *d)
 {
     if (p->chat)
         return render_json(p, e, text, n, false, d);
@@ -99,6 +103,24 @@ static int render(struct prompt *p, const struct engine *e, const char *text, si
         p->note = "the model has no chat template: the prompt is taken as it stands, as with --raw";
     buf_add(&p->text, text, n);
     return KVF_OK;
+}
+
+/* Fills the text from a context, with the question of `ask` behind it. */
+static int render(struct prompt *p, const struct engine *e, const char *text, size_t n,
+                  struct kvf_diag *d)
+{
+    struct buf all = {0};
+    if (!p->ask)
+        return render_plain(p, e, text, n, d);
+    buf_add(&all, text, n);
+    buf_str(&all, p->raw ? "" : "\n\n");
+    size_t at = all.len;
+    buf_str(&all, p->ask);
+    int err = all.err ? all.err : render_plain(p, e, all.data, all.len, d);
+    p->question_from = p->at + at;
+    p->question_to = p->at + all.len;
+    buf_finish(&all);
+    return err;
 }
 
 static int read_text(struct prompt *p, const struct engine *e, struct kvf_diag *d)
@@ -182,10 +204,10 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
                 struct kvf_diag *d)
 {
-    int64_t *end = MEM_NEW(int64_t, (size_t)p->n_ids), at = 0;
+    int64_t *end = MEM_NEW(int64_t, (size_t)prompt_all(p)), at = 0;
     if (!end)
         return KVF_E_NOMEM;
-    for (int i = 0; i < p->n_ids; i++) {
+    for (int i = 0; i < prompt_all(p); i++) {
         size_t len;
         tokenizer_bytes(t, p->ids[i], &len);
         if (at < (int64_t)p->text.len)
@@ -220,8 +242,8 @@ void prompt_turn(const struct prompt *p, const int64_t *end, int i, int32_t *ret
                  int32_t *ret_end)
 {
     const struct chat_span *s = &p->chat_text.span[i];
-    *ret_first = prompt_token_at(end, p->n_ids, (int64_t)s->from);
-    *ret_end = prompt_token_at(end, p->n_ids, (int64_t)s->to - 1) + 1;
+    *ret_first = prompt_token_at(end, prompt_all(p), (int64_t)s->from);
+    *ret_end = prompt_token_at(end, prompt_all(p), (int64_t)s->to - 1) + 1;
 }
 
 void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b)
@@ -260,7 +282,8 @@ void prompt_close(struct prompt *p)
     chat_text_free(&p->chat_text);
     mem_free(p->ids);
     p->ids = NULL;
-    p->n_ids = 0;
+    p->n_ids = p->n_question = 0;
+    p->question_from = p->question_to = 0;
     p->at = p->bytes = p->reply_at = 0;
     p->changed = false;
 }

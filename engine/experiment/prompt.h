@@ -24,6 +24,13 @@ struct prompt {
         /* beginning of the answer, which follows the prompt; NULL if not given. Not with
          * ids_file */
         *reply;
+    /* question about `given` or `file`, which follows it after an empty line, with raw at once;
+     * NULL if not given */
+    const char *ask;
+    bool apart;          /* the question is fed after the context (question_split) */
+    int64_t question_at; /* first token of the question; 0 if the text says it */
+    const char
+        *spans_file; /* file of spans (spans.h), whose span "question" is the question; NULL */
 
     /* set by prompt_open() */
     /* a sentence about the model's template for the user; NULL if there is none */
@@ -32,11 +39,19 @@ struct prompt {
     size_t at, bytes; /* range of the given prompt in the text; 0 bytes: the complete text */
     bool changed;     /* the template changes the prompt, for example strips its spaces */
     size_t reply_at;  /* start of the reply in the text; the end of the text without a reply */
-    int32_t *ids;     /* [n_ids] */
-    int n_ids;
+    size_t question_from, question_to; /* bytes of `ask` in the text; 0 without it */
+    int32_t *ids;                      /* [n_ids + n_question] */
+    int n_ids;      /* tokens of the prompt, which is the context if the question is apart */
+    int n_question; /* tokens of the question and of the template after it, from ids[n_ids] on */
     /* spans of the rendered template, without its text; zeroed without a template */
     struct chat_text chat_text;
 };
+
+/* Returns the number of tokens with those of the question. */
+static inline int prompt_all(const struct prompt *p)
+{
+    return p->n_ids + p->n_question;
+}
 
 /* Returns true if one of the options names a prompt. */
 bool prompt_named(const struct prompt *p);
@@ -53,8 +68,9 @@ int prompt_take(struct prompt *p, const int32_t *ids, int n);
 /* Frees the text and tokens, so that another prompt can be opened. Accepts a zeroed struct. */
 void prompt_close(struct prompt *p);
 
-/* Sets *ret_end [n_ids] to the byte of the text at which each token ends. Free it with mem_free().
- * Returns KVF_E_FORMAT with a sentence if the bytes of the tokens differ from the text. */
+/* Sets *ret_end [prompt_all()] to the byte of the text at which each token ends. Free it with
+ * mem_free(). Returns KVF_E_FORMAT with a sentence if the bytes of the tokens differ from the text.
+ */
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
                 struct kvf_diag *d);
 /* Returns the first of n tokens that ends after a byte; n if there is none. */

@@ -98,7 +98,7 @@ static int take_item(struct spans *s, const struct item *x, int32_t a, int32_t b
 static int take_items(struct spans *s, const struct json *list, const struct prompt *p,
                       const int64_t *end, struct kvf_diag *d)
 {
-    int64_t from = (int64_t)p->at, all = p->n_ids ? end[p->n_ids - 1] : 0;
+    int64_t from = (int64_t)p->at, all = p->n_ids ? end[prompt_all(p) - 1] : 0;
     int64_t bytes = p->bytes ? (int64_t)p->bytes : all;
     int err = KVF_OK, i = 0;
     for (const struct json *x = json_first(list); !err && x; x = json_next(x), i++) {
@@ -110,8 +110,8 @@ static int take_items(struct spans *s, const struct json *list, const struct pro
                            "has %lld",
                            s->file, i + 1, item.name, (long long)item.end, (long long)bytes);
         if (!err)
-            err = take_item(s, &item, prompt_token_at(end, p->n_ids, from + item.start),
-                            prompt_token_at(end, p->n_ids, from + item.end - 1) + 1, d);
+            err = take_item(s, &item, prompt_token_at(end, prompt_all(p), from + item.start),
+                            prompt_token_at(end, prompt_all(p), from + item.end - 1) + 1, d);
     }
     return err;
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/table_seal.h"
 #include "base/files.h"
+#include "engine/experiment/question.h"
 #include "engine/experiment/spans.h"
 #include "engine/experiment/task.h"
 
@@ -138,6 +139,14 @@ static int find_answer(struct task *t, const struct reply *r, const int64_t *end
     return err;
 }
 
+int task_question(const struct task *t, const struct engine *e, int *ret_token, struct kvf_diag *d)
+{
+    int err = question_token(&t->prompt, e, t->question_from, t->question_to, ret_token, d);
+    if (err)
+        kvf_diag_prefix(d, "%s.json", t->name);
+    return err;
+}
+
 static const struct span_name *span_of(const struct spans *s, const char *name)
 {
     for (int k = 0; k < s->n; k++)
@@ -203,6 +212,8 @@ int task_open(struct task *t, const char *path, const struct engine *e, bool raw
         err = find_answer(t, &reply, end, path, d);
     if (!err)
         err = find_kinds(t, &spans, end, sinks, path, d);
+    if (!err) /* find_kinds() has checked that there is one */
+        question_span(&t->prompt, reply.root, &t->question_from, &t->question_to);
 
 done:
     t->prompt.file = t->prompt.reply = NULL;

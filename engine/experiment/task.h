@@ -24,6 +24,7 @@ struct task {
     unsigned char *kind, *scored;
     double chance; /* probability of a right answer without the text; 0 if not given */
     int reply;     /* first token that contains bytes of the reply */
+    size_t question_from, question_to; /* bytes of the question in the text of the prompt */
     /* [tokens from `reply` to the last token of the answer] nonzero if it belongs to the answer */
     unsigned char *counts;
     struct causal_task causal; /* refers to the members above */
@@ -51,6 +52,8 @@ void tasks_close(struct tasks *t); /* accepts a zeroed struct */
  * raw: without the chat template. Returns KVF_OK or an error with a sentence. */
 int task_open(struct task *t, const char *path, const struct engine *e, bool raw, int sinks,
               struct kvf_diag *d);
+/* Finds the first token of the question, as question_token() does. */
+int task_question(const struct task *t, const struct engine *e, int *ret_token, struct kvf_diag *d);
 void task_close(struct task *t); /* accepts a zeroed struct */
 
 #endif

@@ -165,7 +165,8 @@ bool choose_due(const struct round *r)
 bool choose_over(const struct round *r)
 {
     const struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads, most = s->params.budget - r->incoming + s->params.slack;
+    int H = s->shape.n_kv_heads,
+        most = method_budget_at(&s->params, r->t + r->incoming) - r->incoming + s->params.slack;
     for (int at = 0; at < s->shape.n_layers * H; at++)
         if (method_owns(s, at / H, at % H) && cache_view(r->cache, at / H, at % H).n > most)
             return true;

@@ -211,8 +211,8 @@ bool decide_shares(const struct round *r)
     if (!known && !choose_over(r))
         return false;
     s->shares_known = true;
-    for (int l = 0; l < s->shape.n_layers && !known; l++)
-        s->share[l] = s->params.budget;
+    for (int l = 0; l < s->shape.n_layers && (!known || s->params.of == BUDGET_OF_SEEN); l++)
+        s->share[l] = method_budget_at(&s->params, reach);
     if (!a->weights)
         return true;
     if (!known || !a->evidence)
@@ -446,8 +446,10 @@ bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
 {
     if (!s->method->score || s->params.budget == 0)
         return false;
-    if (phase == PHASE_PROMPT || s->method->trigger->once)
-        return phase == PHASE_PROMPT;
+    if (phase == PHASE_PROMPT)
+        return true;
+    if (s->params.cut != CUT_ALWAYS)
+        return false;
     if (s->params.stride && t % s->params.stride != 1 % s->params.stride)
         return false;
     return (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);

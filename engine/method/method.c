@@ -43,6 +43,14 @@ bool method_unbudgeted(const char *text)
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d)
 {
+    return method_parse_for(text, &(struct budget){.entries = budget}, &(struct budget_prompt){0},
+                            ret_method, ret_params, d);
+}
+
+int method_parse_for(const char *text, const struct budget *budget,
+                     const struct budget_prompt *prompt, struct method *ret_method,
+                     struct method_params *ret_params, struct kvf_diag *d)
+{
     char name[64];
     size_t n = strcspn(text, ":");
     if (n == 0 || n >= sizeof name)
@@ -53,7 +61,8 @@ int method_parse(const char *text, int budget, struct method *ret_method,
     if (!m)
         return unknown_preset(name, d);
     struct method row = *m;
-    int err = method_options_parse(&row, text[n] ? text + n + 1 : text + n, budget, ret_params, d);
+    int err = method_options_parse(&row, text[n] ? text + n + 1 : text + n, budget, prompt,
+                                   ret_params, d);
     if (err)
         return err;
     *ret_method = row;
@@ -325,6 +334,14 @@ unsigned method_evidence(const struct method_state *s)
     for (; s; s = s->next)
         all |= s->evidence.kinds;
     return all;
+}
+
+bool method_cuts_turns(const struct method_state *s)
+{
+    for (; s; s = s->next)
+        if (s->params.cut == CUT_TURN)
+            return true;
+    return false;
 }
 
 bool method_uses_gates(const struct method_state *s)

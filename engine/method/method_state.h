@@ -85,6 +85,9 @@ const struct method *method_of(const struct method_state *s);
 const struct method_params *method_params_of(const struct method_state *s);
 const struct method_shape *method_shape_of(const struct method_state *s);
 
+/* budget.c: returns the entries of the budget for a query at position reach - 1. */
+int method_budget_at(const struct method_params *p, int32_t reach);
+
 /* Reserves evidence for `slots` entries per head.  No decision may be taken before query
  * next_decision, so that earlier attention rows can be skipped.  KVF_OK or KVF_E_NOMEM. */
 int method_prepare(struct method_state *s, int slots, int32_t next_decision);
@@ -92,6 +95,8 @@ int method_prepare(struct method_state *s, int slots, int32_t next_decision);
 /* Returns the EVIDENCE_* bits of the chain, admissions included: the data that the decoder must
  * pass to the functions below. */
 unsigned method_evidence(const struct method_state *s);
+/* Returns true if a preset of the chain evicts after each turn of a prompt (cut=turn). */
+bool method_cuts_turns(const struct method_state *s);
 /* Returns true if the decoder must pass gate values to method_until() and method_appended(). */
 bool method_uses_gates(const struct method_state *s);
 

@@ -20,6 +20,8 @@ static const char *const compare_names[] = {"ge", "gt", NULL};
 static const char *const slot_names[] = {"time", "score", NULL};
 static const char *const divide_names[] = {"none", "queries", NULL};
 static const char *const protect_forms[] = {"none", "prompt", "system", "sinks:N", "spans", NULL};
+static const char *const of_names[] = {"prompt", "seen", NULL};
+static const char *const cut_names[] = {"always", "prompt", "turn", NULL};
 
 /* Entries of the table: a whole number, a real number, or a word of a list. */
 #define OPTION(field, type, ...)                                                                   \
@@ -27,7 +29,7 @@ static const char *const protect_forms[] = {"none", "prompt", "system", "sinks:N
 #define WHOLE(field, least, most) OPTION(field, OPTION_WHOLE, .min = least, .max = most)
 #define REAL(field, least, most) OPTION(field, OPTION_REAL, .min = least, .max = most)
 #define WORD(field, list) OPTION(field, OPTION_WORD, .words = list)
-enum { MOST = 1 << 24 };
+enum { MOST = BUDGET_MOST };
 
 const struct method_option method_options[] = {
     {WHOLE(sinks, 0, MOST), .also = USES_SPANS, .help = "first positions kept"},
@@ -95,6 +97,11 @@ const struct method_option method_options[] = {
     {REAL(sparsity, 0, 1), .uses = USES_SPARSITY, .help = "share of heads that stream"},
     {OPTION(seed, OPTION_LARGE, .min = 0, .max = 9007199254740992.0), .uses = USES_SEED,
      .help = "of the random choice"},
+    {WORD(of, of_names), .also = USES_PAGE, .tacit = true, .late = true,
+     .help = "tokens that a budget in % is a fraction of: the prompt, or all that were fed so far"},
+    {WORD(cut, cut_names), .tacit = true, .late = true,
+     .help = "when entries are evicted: after the prompt and at every later token, only after the "
+             "prompt, or only after each turn of a chat"},
     {.key = NULL},
 };
 enum { N_OPTIONS = sizeof method_options / sizeof *method_options - 1 };
@@ -154,7 +161,7 @@ static int no_part(const char *key, const char *value, struct kvf_diag *d)
 /* A preset while its options are applied. */
 struct edit {
     struct method m;
-    int budget;
+    struct budget budget;
     bool budgeted;    /* the text has the key `budget` */
     const char *code; /* the options of variant=code; NULL: variant=paper */
 };
@@ -206,10 +213,8 @@ static int set_variant(struct edit *e, const char *value, struct kvf_diag *d)
 
 static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
 {
-    int64_t n;
-    if (!opt_int(value, &n) || n < 1 || n > MOST)
+    if (!budget_parse(value, &e->budget))
         return bad_value("budget", value, d);
-    e->budget = (int)n;
     e->budgeted = true;
     return KVF_OK;
 }
@@ -365,16 +370,34 @@ static int take_pairs(struct edit *e, struct method_params *p, const char *text,
     return KVF_OK;
 }
 
-int method_options_parse(struct method *m, const char *text, int budget,
-                         struct method_params *ret_params, struct kvf_diag *d)
+/* Sets the entries of a fraction, or a placeholder if the prompt is not known.  chunk, cut and `of`
+ * are set. */
+static void set_entries(struct method_params *p, const struct budget *b,
+                        const struct budget_prompt *prompt)
 {
-    struct edit e = {.m = *m, .budget = budget};
+    int tokens = prompt->tokens, first = tokens;
+    p->budget = b->entries;
+    p->part = b->part;
+    if (!b->part)
+        return;
+    if (p->of == BUDGET_OF_SEEN && p->cut == CUT_TURN && prompt->turn)
+        first = prompt->turn;
+    if (p->of == BUDGET_OF_SEEN && p->chunk && p->chunk < first)
+        first = p->chunk;
+    p->open = tokens == 0;
+    p->budget = p->open ? BUDGET_MOST : budget_entries(b->part, first);
+}
+
+int method_options_parse(struct method *m, const char *text, const struct budget *budget,
+                         const struct budget_prompt *prompt, struct method_params *ret_params,
+                         struct kvf_diag *d)
+{
+    struct edit e = {.m = *m, .budget = *budget};
     int err = take_pairs(&e, NULL, text, d);
     if (err)
         return err;
     fill_defaults(&e.m);
     struct method_params p = e.m.params;
-    p.budget = e.budget;
     p.sinks = p.recent = p.window = p.every = p.local = p.reads = METHOD_DERIVED;
     if (e.code) {
         err = take_pairs(&e, &p, e.code, d);
@@ -384,6 +407,7 @@ int method_options_parse(struct method *m, const char *text, int budget,
     err = take_pairs(&e, &p, text, d);
     if (err)
         return err;
+    set_entries(&p, &e.budget, prompt);
     err = method_resolve(&e.m, &p, d);
     if (!err && e.budgeted && p.budget == 0)
         err = kvf_fail(d, KVF_E_ARG, "method %s: budget would change nothing", e.m.name);

@@ -51,6 +51,8 @@ enum { PROTECT_MOST = 64 }; /* bytes of the option `protect` */
  * has a line in the table of options. */
 struct method_params {
     int budget;    /* B, entries per head; 0: unlimited */
+    int of;        /* enum budget_base: the tokens that `part` is a fraction of */
+    int cut;       /* enum cut_time: when entries are evicted for the budget */
     int sinks;     /* first positions, which are never evicted */
     int recent;    /* newest positions, which are never evicted, the new one included; in a preset
                       also enum method_recent */
@@ -81,9 +83,17 @@ struct method_params {
     double history, lambda, gamma, floor, beta; /* docs/reference/methods.md */
     double tau, fraction, epsilon, sparsity;
     int64_t seed;
+    int64_t part; /* B as a fraction, in units of 1 / BUDGET_WHOLE; 0: B was given in entries */
+    bool open;    /* `part` is given and no prompt is known: `budget` is a placeholder */
     char protect[PROTECT_MOST]; /* tokens that are never evicted, as "system+sinks:4"; "": none */
     int n_protected;            /* protected tokens after the sinks; -1: not known yet */
     unsigned derived;           /* DERIVED_* */
+};
+enum budget_base { BUDGET_OF_PROMPT, BUDGET_OF_SEEN }; /* all its tokens; all tokens fed so far */
+enum cut_time {
+    CUT_ALWAYS, /* after the prompt and before or after each later token */
+    CUT_PROMPT, /* after the prompt only */
+    CUT_TURN    /* after each turn of a chat, where the model begins to answer */
 };
 enum { /* numbers that follow from the budget and from the protected tokens; bits */
        DERIVED_RECENT = 1u << 0,
@@ -227,7 +237,6 @@ struct trigger {
     const char *name, *summary;
     unsigned uses;
     bool rounds; /* each head drops a fraction of its candidates, until the total fits */
-    bool once;   /* entries are evicted only in and after the prompt; the cache grows afterwards */
     /* Returns how many entries of a head may stay, with n entries now.  n or more: no eviction.
      * share: the head's budget.  incoming: 1 before a token, 0 after the prompt.  If heads share a
      * budget, n and the result are means per head, rounded up. */
@@ -287,6 +296,35 @@ extern const struct trigger *const trigger_table[];
 extern const struct read *const read_table[];
 extern const struct method method_presets[];
 
+/* A budget as the user gives it. */
+struct budget {
+    int entries;  /* 0: none, or a fraction */
+    int64_t part; /* fraction in units of 1 / BUDGET_WHOLE; 0: entries */
+};
+#define BUDGET_WHOLE ((int64_t)100000000) /* 100 %, in millionths of a percent */
+enum { BUDGET_MOST = 1 << 24 };           /* maximum entries */
+
+/* Parses "N" entries, 1 .. BUDGET_MOST, or "X%" with 0 < X <= 100 and at most 6 decimal places.
+ * Returns false if the text is neither. */
+bool budget_parse(const char *text, struct budget *ret);
+/* Writes the budget as budget_parse() reads it. */
+enum { BUDGET_TEXT = 24 };
+void budget_text(const struct budget *b, char out[BUDGET_TEXT]);
+/* Returns the entries of a fraction of `tokens`, rounded down, at least 1. */
+int budget_entries(int64_t part, int64_t tokens);
+
+/* The prompt that a fraction is resolved for. */
+struct budget_prompt {
+    int tokens; /* of the prompt; 0: not known, and params.open is set for a fraction */
+    int turn;   /* tokens up to the end of the first turn; 0: the prompt is one turn */
+};
+/* Parses as method_parse() does.  A fraction becomes entries: budget_entries() of the prompt or,
+ * with of=seen, of the tokens at the first eviction.  Numbers that are derived from the budget
+ * follow from these entries. */
+int method_parse_for(const char *text, const struct budget *b, const struct budget_prompt *prompt,
+                     struct method *ret_method, struct method_params *ret_params,
+                     struct kvf_diag *d);
+
 /* Parses "NAME" or "NAME:key=value,..." (keys: docs/reference/methods.md).  budget: 0 = none given.
  * Returns KVF_E_ARG with a sentence for unknown names, keys and values, and for combinations that
  * cannot keep the budget. */
@@ -302,8 +340,9 @@ unsigned method_gates(const struct method *m);
 bool method_per_query_head(const struct method *m, const struct method_params *p);
 /* Returns false if the preset can run without a budget. */
 bool method_needs_budget(const struct method *m);
-/* Returns the maximum number of entries that a query reads, in a preset that reads pages. */
-int method_reads_most(const struct method *m, const struct method_params *p);
+/* Returns the maximum number of entries that the query at position t reads, in a preset that reads
+ * pages. */
+int method_reads_most(const struct method *m, const struct method_params *p, int32_t t);
 /* Returns true if all query heads of a KV head read the same pages. */
 bool method_reads_together(const struct method *m, const struct method_params *p);
 

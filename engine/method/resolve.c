@@ -58,6 +58,27 @@ static int default_every(const struct method *m, int B)
     return m->params.every ? shrink(m->params.every, B) : 1;
 }
 
+static int no_room(const struct method *m, const struct method_params *p, struct kvf_diag *d)
+{
+    char part[BUDGET_TEXT];
+    budget_text(&(struct budget){.part = p->part}, part);
+    if (protected_tokens(m, p))
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: %d tokens of protect=%s, %d sinks, %d recent entries and cuts "
+                        "every %d do not fit into --budget %d; give %lld or more",
+                        m->name, p->n_protected, p->protect, p->sinks, p->recent, p->every,
+                        p->budget, (long long)(p->budget + excess(m, p)));
+    if (p->part)
+        return kvf_fail(d, KVF_E_ARG,
+                        "method: %d sinks, %d recent entries and cuts every %d do not fit into "
+                        "--budget %s, which is %d entries here",
+                        p->sinks, p->recent, p->every, part, p->budget);
+    return kvf_fail(d, KVF_E_ARG,
+                    "method: %d sinks, %d recent entries and cuts every %d do "
+                    "not fit into --budget %d",
+                    p->sinks, p->recent, p->every, p->budget);
+}
+
 int method_fit(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     int B = p->budget;
@@ -72,7 +93,7 @@ int method_fit(const struct method *m, struct method_params *p, struct kvf_diag 
     bool every_given = !(p->derived & DERIVED_EVERY);
     bool recent_given = !(p->derived & DERIVED_RECENT);
     if (!every_given)
-        p->every = default_every(m, B);
+        p->every = p->cut == CUT_ALWAYS ? default_every(m, B) : 1;
     if (!recent_given)
         p->recent = derived_recent(m, p);
     if (B == 0)
@@ -81,23 +102,30 @@ int method_fit(const struct method *m, struct method_params *p, struct kvf_diag 
         p->recent = p->recent > excess(m, p) ? p->recent - (int)excess(m, p) : 0;
     if (!every_given && excess(m, p) > 0)
         p->every = p->every > excess(m, p) ? p->every - (int)excess(m, p) : 1;
-    if (excess(m, p) > 0 && protected_tokens(m, p))
-        return kvf_fail(d, KVF_E_ARG,
-                        "method %s: %d tokens of protect=%s, %d sinks, %d recent entries and cuts "
-                        "every %d do not fit into --budget %d; give %lld or more",
-                        m->name, p->n_protected, p->protect, p->sinks, p->recent, p->every, B,
-                        (long long)(B + excess(m, p)));
-    if (excess(m, p) > 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "method: %d sinks, %d recent entries and cuts every %d do "
-                        "not fit into --budget %d",
-                        p->sinks, p->recent, p->every, B);
-    return KVF_OK;
+    return excess(m, p) > 0 ? no_room(m, p, d) : KVF_OK;
 }
 
 static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
 {
     return kvf_fail(d, KVF_E_ARG, "method %s: %s", m->name, why);
+}
+
+/* Rejects options of the budget and of the time of cuts that cannot be combined. */
+static int check_cut(const struct method *m, const struct method_params *p, struct kvf_diag *d)
+{
+    bool later = p->every > 1 || p->order || p->slack || p->stride;
+    if (p->of == BUDGET_OF_SEEN && !p->part)
+        return refuse(m, "of=seen needs a budget in percent, such as budget=25%", d);
+    if (p->of == BUDGET_OF_SEEN && p->cut == CUT_PROMPT && !p->chunk)
+        return refuse(m, "of=seen would change nothing with cut=prompt, which cuts once", d);
+    if (p->cut != CUT_ALWAYS && p->budget == 0)
+        return refuse(m, "cut needs a budget: without one no entry is evicted for it", d);
+    if (p->cut != CUT_ALWAYS && later)
+        return refuse(m,
+                      "every, order=after, slack and stride say when cuts follow each other in "
+                      "decoding; leave them out, or give cut=always",
+                      d);
+    return KVF_OK;
 }
 
 /* Rejects parts that cannot be combined. */
@@ -129,11 +157,6 @@ static int check_parts(const struct method *m, const struct method_params *p, st
         return refuse(m,
                       "gated blocks must keep all their entries: their gates are trained on whole "
                       "blocks; use read=quest or read=seer-oracle",
-                      d);
-    if (m->trigger->once && (p->every > 1 || p->slack || p->stride || p->order != ORDER_BEFORE))
-        return refuse(m,
-                      "entries are evicted only after the prompt: every, slack, stride and order "
-                      "would change nothing; leave them out",
                       d);
     if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
         return refuse(m,
@@ -172,9 +195,9 @@ static bool is_limited(const struct method *m)
     return m->score || !m->read->all || m->params.recent == RECENT_REST;
 }
 
-int method_reads_most(const struct method *m, const struct method_params *p)
+int method_reads_most(const struct method *m, const struct method_params *p, int32_t t)
 {
-    return m->score ? p->reads : p->budget;
+    return m->score ? p->reads : method_budget_at(p, t + 1);
 }
 
 bool method_reads_together(const struct method *m, const struct method_params *p)
@@ -213,8 +236,10 @@ bool method_outlives(const struct method *m, const struct method_params *p,
     int64_t most = (int64_t)p->budget + p->slack + p->stride + 1;
     int64_t L = shape->n_layers, H = shape->n_kv_heads;
     bool uniform = !m->allocation->weights && m->allocation->pool == POOL_HEAD;
+    if (p->cut != CUT_ALWAYS || p->of != BUDGET_OF_PROMPT) /* the cache grows with the text */
+        return false;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
-        || m->score->evidence & EVIDENCE_TWIN || m->trigger->once)
+        || m->score->evidence & EVIDENCE_TWIN)
         return false;
     if (p->order == ORDER_BEFORE)
         most--;
@@ -235,9 +260,14 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
                         "method %s needs --budget N with N >= 1: entries that each "
                         "KV head may %s",
                         m->name, m->score || m->read->all ? "hold" : "read");
-    if (!is_limited(m))
+    if (!is_limited(m)) {
         p->budget = 0;
-    int err = check_parts(m, p, d);
+        p->part = 0;
+        p->open = false;
+    }
+    int err = check_cut(m, p, d);
+    if (!err)
+        err = check_parts(m, p, d);
     if (!err)
         err = fit_reads(m, p, d);
     if (err)

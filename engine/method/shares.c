@@ -61,7 +61,7 @@ static struct sum sum_places(const struct method_state *m, int32_t reach)
 {
     const struct method_params *p = method_params_of(m);
     struct sum s = {.equal = equal_layers(m)};
-    int even = p->budget - shares_protected(p);
+    int even = method_budget_at(p, reach) - shares_protected(p);
     for (int l = 0; l < method_shape_of(m)->n_layers; l++) {
         int n = counted(m, l, s.equal), fits = n ? room(m, l, reach) : 0;
         s.n += n;

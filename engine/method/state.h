@@ -133,9 +133,10 @@ static inline enum tie_rule tie_of(const struct method_state *s)
     return (enum tie_rule)s->params.tie;
 }
 
-/* options.c: parses the options of a preset.  Errors: as for method_parse(). */
-int method_options_parse(struct method *m, const char *text, int budget,
-                         struct method_params *ret_params, struct kvf_diag *d);
+/* options.c: parses the options of a preset.  Errors: as for method_parse_for(). */
+int method_options_parse(struct method *m, const char *text, const struct budget *budget,
+                         const struct budget_prompt *prompt, struct method_params *ret_params,
+                         struct kvf_diag *d);
 
 /* resolve.c: computes the parameters that are METHOD_DERIVED from the preset and the budget, and
  * checks that they are possible together. */

@@ -15,7 +15,7 @@ from .import_tables import MOST_HEADS, MOST_LAYERS, MOST_STEPS, whole
 from .import_values import bounds_of, parsed, whole_numbers
 from .writer import Writer
 
-ROLES = ("prompt", "answer", "think", "image")
+ROLES = ("prompt", "answer", "think", "image", "question")
 SHORT = {"ids": "tokens.id", "text": "tokens.text", "texts": "tokens.text", "roles": "tokens.role", "role": "tokens.role", "scores": "evict_score"}
 LISTED = ("kept", "kept_after", "attention")  # lists of these may have parts of different lengths
 MADE = ("kept", "kept_after", "attention", "retention", "tokens.text", "blob")  # fields that are no columns by themselves

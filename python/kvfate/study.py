@@ -16,7 +16,7 @@ from .study_page import write_page
 
 
 SUM = "sha256"  # the name of a file in a folder of tasks
-PROVENANCE = ("model_hash", "precision", "kv_type", "kind", "interval", "ranking", "truncated")  # what study.tsv tells of each job
+PROVENANCE = ("model_hash", "question", "precision", "kv_type", "kind", "interval", "ranking", "truncated")  # what study.tsv tells of each job
 
 
 def _call(words, ranks=1):
@@ -64,13 +64,14 @@ class Study:
         words += ["-m", job.model.path] if job.model.path else []
         words += ["-t", p.threads] if p.threads else []
         if job.text.kind == "needles":
-            return words + ["--tasks", self.tasks(job)]
+            unknown = ["--question", "unknown"] if x["question"] == "unknown" else []
+            return words + ["--tasks", self.tasks(job), *unknown]
         return words + ["--data", *x["data"], "--docs", x["docs"], "--prompt-tokens", x["prompt_tokens"], "--score-tokens", x["score_tokens"],
                         "--seed", job.seed]
 
     def tasks(self, job):
         """A folder for what the file says now: other values are other prompts."""
-        said = repr((job.model.path, sorted(job.text.values.items()))).encode()
+        said = repr((job.model.path, sorted(x for x in job.text.values.items() if x[0] != "question"))).encode()
         return os.path.join(self.plan.out, "tasks", "%s-%08x" % (job.name, zlib.crc32(said)))
 
     def make_tasks(self, job):
@@ -84,7 +85,7 @@ class Study:
             words = ["needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(made, "n")]
             words += ["-m", job.model.path] if job.model.path else []
             for key, value in job.text.values.items():
-                words += ["--" + key, value] if key != "count" and value is not None else []
+                words += ["--" + key, value] if key not in ("count", "question") and value is not None else []
             _call(words)
             with files.new(os.path.join(made, SUM), text=True) as f:
                 f.write(_sum_of(made) + "\n")
@@ -124,9 +125,11 @@ def _join(study):
         head, names, body = _rows(study.at(job, ".tsv"))
         meta += [("%s.%s" % (job.name, key), value) for key, _, value in (line[2:].partition(": ") for line in head) if key in PROVENANCE]
         columns += [c for c in names if c not in columns]
-        rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **dict(zip(names, r))} for r in body]
+        asked = {"question": job.text.values["question"]} if "question" in job.text.values else {}
+        rows += [{"model": job.model.name, "text": job.text.name, "seed": str(job.seed), **asked, **dict(zip(names, r))} for r in body]
     path = os.path.join(study.plan.out, "study.tsv")
-    columns = ["model", "text", "seed"] + columns
+    unknown = any(r.get("question") == "unknown" for r in rows)  # a study in the default protocol has no column for it
+    columns = ["model", "text", "seed", *(["question"] if unknown else [])] + columns
     text = "# table: study\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(columns) + "\n"
     files.write(path, files.sealed(text + "".join("\t".join(r.get(c, "nan") for c in columns) + "\n" for r in rows)))
     write_parquet(os.path.join(study.plan.out, "study.parquet"), columns, rows, meta)

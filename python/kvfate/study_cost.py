@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 
-from . import files, program, study_claims
+from . import files, program, study_claims, study_plan
 
 LINE, TASK, PICTURES = 330, 5, 60000  # bytes: of a result, of a token of a task's text, of the figures and tables of a job
 SAMPLE, STEPS = 256, 16  # tokens of the prompt and of the answer of the short run
@@ -72,7 +72,7 @@ def costs(plan, speeds, memory, remembered):
         x, n = job.text, plan.rows
         texts = x.count * (study_claims.sources(x) if x.kind == "claims" else 1)
         seconds = texts * (x.prompt * x.readings / prefill + x.steps * n / step)
-        entries = x.prompt + sum(min(b + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
+        entries = x.prompt + sum(min(study_plan.entries(b, x.prompt) + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)
         rows.append((job, seconds, weights + token * entries + remembered * heads * (x.prompt + x.steps), disk))
     return rows

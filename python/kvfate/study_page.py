@@ -4,7 +4,7 @@ import os
 
 from . import files
 
-SHOWN = ("id", "verdict", "value", "low", "high", "units", "null_check", "difference", "difference_low", "difference_high", "i2", "method", "budget", "window", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean", "kv_peak", "answer_tokens", "kept", "answers", "answers_cut")
+SHOWN = ("id", "verdict", "value", "low", "high", "units", "null_check", "difference", "difference_low", "difference_high", "i2", "method", "budget", "budget_percent", "window", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean", "kv_peak", "answer_tokens", "kept", "answers", "answers_cut")
 STYLE = """body{font:15px/1.5 Lato,"Helvetica Neue",Arial,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}figure{margin:1em 0;display:inline-block}img{max-width:100%}.note{color:#8a3b00}nav a{margin-right:1em}"""
@@ -27,7 +27,7 @@ def _table(names, rows):
 
 def _facts(head):
     known = dict(line[2:].split(": ", 1) for line in head if ": " in line)
-    return "; ".join("%s: %s" % (k, known[k]) for k in ("model", "model_hash", "precision", "kv_type", "interval", "ranking") if k in known), known
+    return "; ".join("%s: %s" % (k, known[k]) for k in ("model", "model_hash", "question", "precision", "kv_type", "interval", "ranking") if k in known), known
 
 
 def _section(study, job, rows_of):

@@ -14,7 +14,7 @@ MOST_JOBS = 100000
 TEXTS = {
     "documents": {"data": (list, ...), "docs": (int, 24), "prompt_tokens": (int, 512), "score_tokens": (int, 128)},
     "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
-                "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None)},
+                "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None), "question": (str, "known")},
     "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0)},
     "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
     "claims": {"data": (list, ...), "docs": (int, 2), "tokens": (int, 1024), "budget": (int, 64), "needles": (int, 8), "short": (int, None),
@@ -22,6 +22,8 @@ TEXTS = {
                "trainings": (str, None)},
 }
 FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings")  # keys that name a file or a folder
+QUESTIONS = ("known", "unknown")  # whether methods see the question of a needle before they cut the cache
+PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{0,6}))?%")
 SHARED = ("documents", "needles")  # their rows share the prompts
 FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
@@ -68,6 +70,21 @@ class Text(NamedTuple):
         if self.kind == "claims":
             return self.values["tokens"] // 2
         return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
+
+
+def percent(text):
+    """A fraction such as "25%" as the program writes it; None if it is no fraction above 0 % and at most 100 %."""
+    found = PERCENT.fullmatch(text)
+    if not found:
+        return None
+    whole, places = int(found[1]), (found[2] or "").rstrip("0")
+    part = whole * 10**6 + int(places.ljust(6, "0"))
+    return "%d%s%%" % (whole, "." + places if places else "") if 0 < part <= 10**8 else None
+
+
+def entries(budget, tokens):
+    """The entries of a budget for a prompt of so many tokens."""
+    return max(1, int(float(budget[:-1]) * tokens / 100)) if isinstance(budget, str) else budget
 
 
 class Job(NamedTuple):
@@ -185,6 +202,15 @@ def _list_of(path, key, values, kind):
     return tuple(values)
 
 
+def _budgets(path, values):
+    """Whole numbers of entries, and fractions of prompts as texts."""
+    found = tuple(percent(v) if isinstance(v, str) else v for v in values)
+    if not values or None in found or any(type(v) not in (int, str) for v in found) or len(set(found)) < len(found):
+        raise Error('%s: \'budgets\' must be a list of different whole numbers, or fractions of a prompt such as "25%%"' % path)
+    whole = [v for v in found if type(v) is int]
+    return found if not whole or _list_of(path, "budgets", whole, int) else ()
+
+
 def _models(path, values, near):
     models = []
     for word in _list_of(path, "models", values, str):
@@ -212,7 +238,11 @@ def _text(path, given, near):
     name, kind = _named(path, "a text", given.pop("name", None)), given.pop("kind", None)
     if not isinstance(kind, str) or kind not in TEXTS:
         raise Error("%s: the text %s has %s; it is one of %s" % (path, name, "no kind" if kind is None else "no kind that is known: %r" % (kind,), ", ".join(TEXTS)))
+    if "question" in given and "question" not in TEXTS[kind]:
+        raise Error("%s: 'question' of %s: texts of the kind %s are not a context and a question about it; needles are" % (path, name, kind))
     values = _checked(path, "the text " + name, given, TEXTS[kind])
+    if values.get("question", QUESTIONS[0]) not in QUESTIONS:
+        raise Error("%s: 'question' of %s is one of %s" % (path, name, ", ".join(QUESTIONS)))
     if "data" in values:
         values["data"] = [near(f) for f in _list_of(path, "data of " + name, values["data"], str)]
     values.update({key: near(values[key]) for key in FILES if values.get(key)})
@@ -256,7 +286,7 @@ def read(path, data=()):
                 raise Error("%s: the file has no '%s'" % (path, key))
     out = v["out"] or os.path.splitext(os.path.basename(path))[0] + "-study"
     plan = Plan(path, near(out), _models(path, v["models"], near), _list_of(path, "methods", v["methods"], str) if v["methods"] else (),
-                _list_of(path, "budgets", v["budgets"], int) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in (_list_of(path, "gates", v["gates"], str) if v["gates"] else ())), texts,
+                _budgets(path, v["budgets"]) if v["budgets"] else (), tuple(near(g) if os.sep in g else g for g in (_list_of(path, "gates", v["gates"], str) if v["gates"] else ())), texts,
                 _list_of(path, "seeds", v["seeds"], int), v["kv_type"], v["activations"], v["threads"])
     if len(plan.models) * len(plan.texts) * len(plan.seeds) > MOST_JOBS:
         raise Error("%s: more than %d jobs" % (path, MOST_JOBS))

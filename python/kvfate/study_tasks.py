@@ -13,6 +13,7 @@ import sys
 from . import files, program, scorers
 from .errors import Error, regular
 from .study_cost import file_of
+from .study_plan import percent
 
 MARK = b', "checksum": "'
 MOST_BYTES, MOST_CHOICES = 1 << 28, 26
@@ -90,6 +91,11 @@ def _options(job, plan):
     return words + (["--temp", repr(job.text.values["temperature"])] if job.text.kind == "mathematics" else [])
 
 
+def _budget(line):
+    """The budget of an answer as the study file has it: a fraction is the same for prompts of all lengths, its entries are not."""
+    return line["budget"] if "budget_percent" not in line else percent("%.6f%%" % line["budget_percent"])
+
+
 class State:
     """What was said, in a file: a first line that names the job, then one line for each answer, with a checksum of both.  A line that a kill cut
     off is dropped."""
@@ -112,7 +118,7 @@ class State:
             if line != self._signed(line.rpartition(MARK)[0]):
                 raise Error("%s: line %d is damaged (its checksum differs); delete this line, and its answer is made again" % (self.path, number))
             x = json.loads(line)
-            self.said[x["method"], x["budget"], x["id"]] = x
+            self.said[x["method"], _budget(x), x["id"]] = x
         if lines != [self.name] and not self.said:  # nothing was said yet
             self.file.clear()
             self.file.add(self.name)
@@ -123,10 +129,10 @@ class State:
 
     def add(self, line):
         x = {"method": line["method"], "budget": line["budget"], **line}
-        if (x["method"], x["budget"], x["id"]) in self.said:
+        if (x["method"], _budget(x), x["id"]) in self.said:
             return
         x.pop("checksum", None)  # of a line of another file
-        self.said[x["method"], x["budget"], x["id"]] = x
+        self.said[x["method"], _budget(x), x["id"]] = x
         self.file.add(self._signed(json.dumps(x)[:-1].encode()))
 
 
@@ -210,7 +216,7 @@ def rows(job, plan, found, said):
     ks = [1 << e for e in range(n.bit_length())] if n > 1 else []
     least, done = floor(found), {cell: _right(job, found, said, cell) for cell in cells(plan)}
     full = next((c for c in done if c[0] == "full"), None)
-    out = []
+    out, percents = [], []
     for cell, rights in done.items():
         share = sum(rights) / (n * len(found))
         low, high = scorers.wilson(share * len(found), len(found))
@@ -221,7 +227,10 @@ def rows(job, plan, found, said):
         answers = [x for k, x in said.items() if k[:2] == cell]
         tokens = [x["tokens"] for x in answers]
         kept = held(job, found, said, cell)
-        out.append([cell[0], cell[1], len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept, len(answers), cut(answers)]
+        fraction = isinstance(cell[1], str)
+        budget = sum(x["budget"] for x in answers) / len(answers) if fraction else cell[1]
+        percents.append(float(cell[1][:-1]) if fraction else math.nan)
+        out.append([cell[0], budget, len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept, len(answers), cut(answers)]
                    + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
     if full:
         lowest = scorers.wilson(sum(done[full]) / n, len(found))[0]
@@ -229,6 +238,10 @@ def rows(job, plan, found, said):
     else:
         ranking = "not known: there is no full cache to tell the floor by"
     names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept", "answers", "answers_cut"]
+    if any(p == p for p in percents):
+        names.insert(2, "budget_percent")
+        for x, p in zip(out, percents):
+            x.insert(2, p)
     cuts = [(x[names.index("answers")], x[names.index("answers_cut")]) for x in out]
     total = sum(c for _, c in cuts if c == c)
     told = [("truncated", "%d of %d answers reached the length limit" % (total, sum(n for n, c in cuts if c == c)))] if total else []

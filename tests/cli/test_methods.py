@@ -10,7 +10,7 @@ s = Suite()
 PROMISED = ["name", "admission", "score", "allocation", "trigger", "selection", "summary", "source"]
 MORE = ["gates", "code", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
 BUDGET = 40
-TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none", "channels": 0, "protect": "none"}  # not recorded in a trace
+TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none", "channels": 0, "protect": "none", "of": "prompt", "cut": "always"}  # not recorded in a trace
 
 
 def ask(*args):
@@ -55,7 +55,7 @@ for r in rows:
 
 # Listed options are accepted within their range and not beyond; unlisted options are rejected.
 keys = sorted({o["key"] for r in rows for o in r["options"]})
-s.check("38 options in all", len(keys) == 38, keys)
+s.check("40 options in all", len(keys) == 40, keys)
 for n, key in enumerate(keys):
     have = [r for r in rows if any(o["key"] == key for o in r["options"])]
     lack = [r for r in rows if r not in have]
@@ -100,7 +100,7 @@ s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o
 # docs/reference/methods.md: the overview, and the lines of options and cost below each method.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "methods.md")) as f:
     page = f.read()
-COMMON = {"sinks", "recent", "protect", "every", "order", "slack", "stride", "chunk", "positions", "tie"}
+COMMON = {"sinks", "recent", "protect", "every", "order", "slack", "stride", "chunk", "positions", "tie", "of", "cut"}
 overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 7)}
 for r in by.values():
     name, own = r["name"], {o["key"]: o["value"] for o in r["options"]}
@@ -127,7 +127,7 @@ s.check("no other option in the table", set(listed) - set(options) <= {"option",
 # The sources of the defaults: all defaults that are not neutral, with the program's values and a
 # source each.
 NEUTRAL = {"order": "before", "positions": "original", "tie": "newer", "pool_kind": "max", "group": "mean", "across": "mean", "support": "all", "fold": "max",
-           "divide": "none", "slots": "time", "compare": "ge", "protect": "none", "every": 1, "pool": 1, "lookahead": 1}
+           "divide": "none", "slots": "time", "of": "prompt", "cut": "always", "compare": "ge", "protect": "none", "every": 1, "pool": 1, "lookahead": 1}
 B = 100000
 wanted = {}
 for r in json.loads(ask("--json", "-B", B)):

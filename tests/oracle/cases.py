@@ -1,6 +1,6 @@
 """Random cases for check_decisions.py."""
-from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, fits, guarded,
-                  numbers)
+from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, entries, fits,
+                  guarded, numbers)
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",
@@ -299,3 +299,46 @@ def overrides_case(rng, long):
     if len(heads_of) == 2 and all(b in ("*", a) for a, b in zip(*heads_of)):  # an override that later ones hide is rejected
         c["overrides"] = c["overrides"][::-1] if heads_of[0] != heads_of[1] else c["overrides"][1:]
     return name, c
+
+
+# ---- protocols: when the cache is cut, and what its budget is a part of
+
+CUT_ONCE = "snapkv", "adakv", "pyramidkv", "window", "h2o", "tova", "keydiff", "knorm", "cake", "ada-pyramidkv", "expected-attention", "dbtrimkv"
+FRACTIONS = *CUT_ONCE, "scissorhands", "rkv", "gkv", "morphkv", "trimkv", "wgkv-snapkv", "locret", "quest", "seer-oracle", "local"
+
+
+def protocol_case(rng, long, i=None):
+    """Returns (name, case): cut=prompt, a budget in percent of the prompt or of all tokens so far, a
+    question that is fed after the cut, or several of these. The first cases cut each method of
+    CUT_ONCE once."""
+    first = i is not None and i < len(CUT_ONCE)
+    once = first or rng.random() < 0.5
+    name = CUT_ONCE[i] if first else rng.choice(CUT_ONCE if once else FRACTIONS)
+    while True:
+        c = case_of(rng, name, long, shared=not once)
+        if c["prompt"] > 3 and c["n"]:
+            break
+    c["n"] = max(c["n"], 4)
+    if once:
+        c["given"] = {k: v for k, v in c["given"].items() if k not in ("every", "variant", "slack", "stride", "order")} | {"cut": "prompt"}
+        if rng.random() < 0.3 and "chunk" not in c["given"]:
+            c["given"]["chunk"] = rng.choice([2, 7, 16, 30])
+    if not once or rng.random() < 0.5:
+        give_fraction(rng, name, c, once)
+    if rng.random() < 0.6:
+        c["question"] = rng.randint(1, 12)
+    return name, c
+
+
+def give_fraction(rng, name, c, once):
+    """Replaces the budget by a fraction of the case's prompt, or of all tokens so far."""
+    seen = name != "local" and (not once or "chunk" in c["given"]) and rng.random() < 0.5
+    given = {k: v for k, v in c["given"].items() if k not in ("sinks", "recent", "every", "local", "window")}
+    c["given"] = given | {"of": "seen"} if seen else given
+    chunk = given.get("chunk", 0) or numbers(name, 8, given).get("chunk", 0)
+    first = min(chunk, c["prompt"]) if seen and chunk else c["prompt"]
+    while True:
+        c["percent"] = rng.choice(["25%", "50%", "75%", "12.5%", "33.333333%", "100%", "%d%%" % rng.randint(1, 99)])
+        c["budget"] = entries(c["percent"], first)
+        if fits(numbers(name, c["budget"], c["given"]), c["budget"]):
+            return

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares every decision in the program's traces with an oracle that shares no code with it.
 
-usage: check_decisions.py KVFATE METHOD|parts|evict-read|protect|overrides|fixed|properties|
+usage: check_decisions.py KVFATE METHOD|parts|evict-read|protect|overrides|fixed|protocols|properties|
        contract|refusals|planted|planted-gates [--cases N] [--seed S] [-v]
 
 The oracle is a float64 model with a ragged cache (tiny_llama.py). Its methods are written from
@@ -53,14 +53,16 @@ def same(a, b):
 
 def tokens_of(c, vocab):
     rng = np.random.RandomState(c["seed"])
-    return rng.randint(3, vocab, c["prompt"]), rng.randint(3, vocab, max(0, c["n"] - 1))
+    return rng.randint(3, vocab, c["prompt"] + c.get("question", 0)), rng.randint(3, vocab, max(0, c["n"] - 1))
 
 
 def options_of(engine, name, c, path, llama):
     """Returns (further options of the command line, the value of Session.gates)."""
     more, known = ["--probes", "lean,nll", "-t", 1 + c["seed"] % 2], None
+    if "question" in c:
+        more += ["--question", "unknown", "--question-at", c["prompt"]]
     if "gates" in c:
-        known = gates.make(engine.path("gates.safetensors"), c["gates"], c["seed"], llama, c["prompt"] + c["n"])
+        known = gates.make(engine.path("gates.safetensors"), c["gates"], c["seed"], llama, c["prompt"] + c.get("question", 0) + c["n"])
         more += ["--gates", engine.path("gates.safetensors")]
     for text, other, given in c.get("overrides", []):
         more += ["--override", f"{text}={method_text(other, given)}"]
@@ -74,15 +76,20 @@ def record_case(engine, models, name, c):
     """Returns (trace, model, gates, effective numbers)."""
     path, llama = models.get(c["model"])
     more, known = options_of(engine, name, c, path, llama)
-    out = engine.run(path, tokens_of(c, llama.vocab)[0], c["n"], method_text(name, c["given"]), c["budget"], *more)
+    out = engine.run(path, tokens_of(c, llama.vocab)[0], c["n"], method_text(name, c["given"]), c.get("percent", c["budget"]), *more)
     return Trace(engine, out), llama, known, engine.numbers(out)
 
 
 def compare_recorded(tally, name, c, trace, llama, known, effective):
     """Returns the faults found, as lines."""
     case = Case(tally, name, c, trace, llama, known)
-    if trace.T != c["prompt"] + max(0, c["n"] - 1):
+    question = c.get("question", 0)
+    if trace.T != c["prompt"] + question + max(0, c["n"] - 1):
         case.fault(f"T is {trace.T}")
+    if "percent" in c and (effective["budget"], effective["budget-percent"]) != (c["budget"], float(c["percent"][:-1])):
+        case.fault(f"the budget is {effective['budget']}, {effective['budget-percent']} %")
+    if question and list(np.flatnonzero(trace.roles == "question")) != list(range(c["prompt"], c["prompt"] + question)):
+        case.fault("other tokens have the role of the question")
     if trace.evict_step.shape[1] != case.run.m.kv_heads:
         case.fault(f"the trace has {trace.evict_step.shape[1]} KV heads")
     other = {k: (effective.get(k), v) for k, v in case.p.items()
@@ -109,6 +116,8 @@ def draw_case(rng, part, long, shared=True, i=None):
         return cases.protect_case(rng, long)
     if part == "overrides":
         return cases.overrides_case(rng, long)
+    if part == "protocols":
+        return cases.protocol_case(rng, long, i)
     return part, case_of(rng, part, long, shared)
 
 
@@ -139,7 +148,7 @@ def check_method(engine, models, part, a):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("program")
-    ap.add_argument("part", choices=(*methods.METHODS, "parts", "evict-read", "protect", "overrides", "fixed", "properties", "contract", "refusals", "planted", "planted-gates"))
+    ap.add_argument("part", choices=(*methods.METHODS, "parts", "evict-read", "protect", "overrides", "fixed", "protocols", "properties", "contract", "refusals", "planted", "planted-gates"))
     ap.add_argument("--cases", type=int, default=60)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("-v", action="store_true")

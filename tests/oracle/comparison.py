@@ -50,7 +50,7 @@ def rows_of(name, c, llama):
         wanted.append((other, budget, given))
         l, h = text[1:].split("K")
         owner |= {x: len(wanted) - 1 for x in owner if l in ("*", str(x[0])) and h in ("*", str(x[1]))}
-    rows = [Row(*w, [x for x in sorted(owner) if owner[x] == i], c["prompt"]) for i, w in enumerate(wanted)]
+    rows = [Row(*w, [x for x in sorted(owner) if owner[x] == i], c["prompt"], c.get("percent")) for i, w in enumerate(wanted)]
     return [row for row in rows if row.heads]
 
 
@@ -105,7 +105,7 @@ class Case:
     def check_token(self, step, logits):
         """Checks the program's greedy choice and its NLL, which depend on the last query."""
         token = self.trace.ids[step]
-        free = step >= self.c["prompt"] and not self.c.get("force")
+        free = step >= self.c["prompt"] + self.c.get("question", 0) and not self.c.get("force")
         if free and logits.max() - logits[token] > NLL_BOUND:
             self.fault(f"token {step}: {token} is not the greedy choice {logits.argmax()}")
         error = abs(nll(logits, token) - self.trace.nll[step])

@@ -164,10 +164,10 @@ def layer_shares(row, p, run, newest, budget):
 def by_layer(row, p, run, newest):
     """Returns {(layer, head): Cut}, each layer separately."""
     if not row.begun:
-        if max(len(run.alive[l][h]) for l, h in row.heads) <= row.budget + p["slack"] - (newest + 1 - run.t):
+        if max(len(run.alive[l][h]) for l, h in row.heads) <= row.budget_at(newest + 1) + p["slack"] - (newest + 1 - run.t):
             return {}
         row.begun = True
-    shares, gap = layer_shares(row, p, run, newest, row.budget)
+    shares, gap = layer_shares(row, p, run, newest, row.budget_at(newest + 1))
     run.unsure |= gap < tolerance.SHARE
     cuts = {}
     for layer in sorted({l for l, _ in row.heads}):
@@ -184,14 +184,13 @@ def by_layer(row, p, run, newest):
 def apply(row, p, run, newest, prompt):
     """Evicts and returns {(layer, head): Cut} over the heads of a method. newest: the last token,
     or the one about to be appended; prompt: its length."""
-    at_end = newest + 1 == run.t and is_prompt_cut(p, run.t, prompt)
-    if row.trigger == "none" or row.trigger == "prompt" and not at_end or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
+    if row.trigger == "none" or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
         return {}
     run.coming = newest + 1 - run.t
     if row.trigger == "fraction":
-        cuts = decide_rounds(row.kind, p, run, row.heads, newest, row.budget)
+        cuts = decide_rounds(row.kind, p, run, row.heads, newest, row.budget_at(newest + 1))
     elif row.allocation == "global":
-        cuts = decide_together(row.kind, p, run, row.heads, newest, row.budget)
+        cuts = decide_together(row.kind, p, run, row.heads, newest, row.budget_at(newest + 1))
     else:
         cuts = by_layer(row, p, run, newest)
     for (layer, head), cut in cuts.items():
@@ -228,13 +227,14 @@ def due(rows, run, prompt, last):
     Cut}]. last: there is no query run.t."""
     step, events = run.t, []
     for row in rows:
-        after = row.p["order"] == "after" and step > prompt
+        each = row.p["cut"] == "always"
+        after = each and row.p["order"] == "after" and step > prompt
         if after:  # the eviction of step - 1: these entries were still present
             events.append(apply(row, row.p, run, step - 1, prompt))
         if not last or step == prompt:
             events += methods_gates.expire(row, row.p, run)
         if is_prompt_cut(row.p, step, prompt):
             events.append(apply(row, row.p, run, step - 1, prompt))
-        if step >= prompt and row.p["order"] == "before" and not last:
+        if each and step >= prompt and row.p["order"] == "before" and not last:
             events.append(apply(row, row.p, run, step, prompt))
     return events

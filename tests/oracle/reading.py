@@ -82,21 +82,20 @@ class Reader:
 
     def __init__(self, row, prompt):
         self.row, self.p, self.prompt, self.unsure, self.choices = row, row.p, prompt, False, 0
-        self.most = row.budget if row.score == "none" else row.p["reads"]
-        self.count = max(1, self.most // row.p["page"])
 
     def __call__(self, run, layer, weights):
         if run.t < self.prompt or layer < self.p["dense"]:
             return {}
-        chosen = {}
+        chosen, most = {}, self.row.budget_at(run.t + 1) if self.row.score == "none" else self.p["reads"]
+        count = max(1, most // self.p["page"])
         for _, head in (x for x in self.row.heads if x[0] == layer):
             entries = sorted(run.alive[layer][head])
             held = pages(entries, self.p["page"])
-            if len(entries) <= self.most or self.row.read != "rocket" and len(held) <= self.count:
+            if len(entries) <= most or self.row.read != "rocket" and len(held) <= count:
                 continue
             heads = list(methods_window.query_heads(run, head))
             if self.row.read == "rocket":
-                read, unsure = best_entries(held, *self.rocket(run, layer, head, heads, held), self.most)
+                read, unsure = best_entries(held, *self.rocket(run, layer, head, heads, held), most)
                 self.unsure |= unsure
                 self.choices += 1
                 chosen |= {g: read for g in heads}
@@ -106,7 +105,7 @@ class Reader:
             apart = self.row.read == "quest" and (self.p["group"] == "none" or self.row.score != "none")
             for group in [[g] for g in heads] if apart else [heads]:
                 bound, error = self.bounds(run, layer, head, group, held, weights)
-                read, unsure = best(bound, error, must, self.count)
+                read, unsure = best(bound, error, must, count)
                 self.unsure |= unsure
                 self.choices += 1
                 chosen |= {g: sum((held[b] for b in read), []) for g in group}
@@ -115,7 +114,7 @@ class Reader:
     def rocket(self, run, layer, head, heads, held):
         """Returns the weight of a token of each page, and its possible error in f32."""
         D = run.m.head_dim
-        ratio = max(1, (self.row.budget or 0) / (2 * self.most))
+        ratio = max(1, (self.row.budget or 0) / (2 * self.p.get("reads", 1)))
         share = D * self.p["page"] / ratio if self.row.score != "none" else D
         count = self.p["channels"] or min(D, max(1, int(share)))
         q = run.m.rope(run.queries[layer, heads, run.t], run.t)

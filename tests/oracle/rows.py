@@ -2,6 +2,7 @@
 numbers for a budget."""
 
 import math
+from fractions import Fraction
 
 # name: (admission, score, allocation, trigger, read)
 ROWS = {
@@ -29,7 +30,7 @@ ROWS = {
     "wgkv-snapkv": ("write-gate", "window-attention", "global", "fraction", "all"),
     "wgkv-quest": ("write-gate", "none", "uniform", "none", "quest"),
     "quest": ("all", "none", "uniform", "none", "quest"),
-    "rocketkv": ("all", "window-attention", "uniform", "prompt", "rocket"),
+    "rocketkv": ("all", "window-attention", "uniform", "overflow", "rocket"),
     "seer": ("all", "none", "uniform", "none", "seer"),
     "seer-oracle": ("all", "none", "uniform", "none", "seer-oracle"),
     "duo": ("duo", "none", "uniform", "none", "all"),
@@ -45,8 +46,7 @@ NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-
 READS_ONLY = "quest", "seer", "seer-oracle", "wgkv-quest"
 NO_BUDGET = "full", "duo"
 ORACLES = "mass-greedy", "next-topk"
-ONCE = [m for m, parts in ROWS.items() if parts[3] == "prompt"]  # evict only after the prompt
-LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] not in ("none", "prompt")]
+LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] != "none" and m != "rocketkv"]  # which grows after the prompt
 PYRAMID = "pyramid", "adaptive-pyramid"
 ADAPTIVE = "adaptive", "adaptive-pyramid"
 
@@ -65,7 +65,7 @@ PUBLISHED = {
     "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
     "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
-    "rocketkv": {"pool": 63, "group": "sum", "dense": 0, "channels": 0},
+    "rocketkv": {"pool": 63, "group": "sum", "dense": 0, "channels": 0, "cut": "prompt"},
     "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
     "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0.01, "floor": 0.2},
@@ -76,7 +76,7 @@ CODE = {"window": {"positions": "cache"},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
-           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "protect": "none",
+           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "cut": "always", "of": "prompt", "protect": "none",
            "channels": 0}
 SHARED_OPTIONS = "order", "slack", "chunk", "positions", "tie"
 # With `score=`: numbers of that score that the method does not define.
@@ -108,6 +108,8 @@ def numbers(name, budget, given, prompt=0):
     p = p | code | given
     if given.get("read", ROWS[name][4]) != "all" and ROWS[name][1] != "none":
         reads_of_cached(given.get("read", ROWS[name][4]), p, budget)
+    if p["cut"] != "always":  # a single cut needs no room for the tokens until the next one
+        p["every"] = given.get("every", 1)
     if "local" in p and ROWS[name][3] != "none" and budget is None:
         p["recent"] = p["local"]
     if budget is None or ROWS[name][3] == "none" and name != "local":
@@ -165,12 +167,18 @@ def derived_recent(name, p, budget):
     return p["window"] if name in WINDOW else 0
 
 
+def entries(percent, tokens):
+    """Returns the entries of a budget such as "12.5%" of a number of tokens."""
+    return max(1, int(Fraction(percent.rstrip("%")) * tokens / 100))
+
+
 class Row:
     """A method applied to some heads: name, numbers, budget, [(layer, head)], and the distributed
     shares. guard: positions that it never evicts, besides its sinks and recent entries."""
 
-    def __init__(self, name, budget, given, heads, prompt=0):
+    def __init__(self, name, budget, given, heads, prompt=0, percent=None):
         self.name, self.budget, self.heads = name, budget, heads
+        self.percent = percent if given.get("of") == "seen" else None
         self.p = numbers(name, budget, given, prompt)
         self.p["guard"] = guarded(self.p["protect"], prompt)
         self.admission, self.score, self.allocation, self.trigger, self.read = ROWS[name]
@@ -185,6 +193,10 @@ class Row:
     def kind(self):
         """Returns the name of its score function: its own, unless another one was given."""
         return self.name if self.score == ROWS[self.name][1] else self.score
+
+    def budget_at(self, tokens):
+        """Returns the budget for the query that is the last of `tokens`."""
+        return self.budget if self.percent is None else entries(self.percent, tokens)
 
     def of_layer(self, layer):
         return [h for l, h in self.heads if l == layer]

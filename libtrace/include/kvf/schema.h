@@ -95,8 +95,15 @@
 #define KVF_ALIVE 0xffffffffu
 #define KVF_NEVER 0xffffffffu /* no step */
 
-/* A patch of a picture is a part of the prompt that is no text. */
-enum kvf_role { KVF_ROLE_PROMPT = 0, KVF_ROLE_ANSWER = 1, KVF_ROLE_THINK = 2, KVF_ROLE_IMAGE = 3 };
+/* A patch of a picture is a part of the prompt that is no text.  A question that was fed after its
+ * context, to the cache that the method had left of it, is not a part of the prompt. */
+enum kvf_role {
+    KVF_ROLE_PROMPT = 0,
+    KVF_ROLE_ANSWER = 1,
+    KVF_ROLE_THINK = 2,
+    KVF_ROLE_IMAGE = 3,
+    KVF_ROLE_QUESTION = 4
+};
 #define KVF_IN_PROMPT(role) ((role) == KVF_ROLE_PROMPT || (role) == KVF_ROLE_IMAGE)
 
 enum kvf_reason {
