@@ -222,11 +222,12 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
     for (int i = 0; !err && i < n; i++)
         err = eval_cell_resolve(&c->job.cell[i], u->r.prompt.n_ids, d);
+    if (!err)
+        err = find_ranges(u, d);
     if (err)
         return err;
     c->fed = 0;
     c->of = count_tokens(u);
-    err = find_ranges(u, d);
     for (int i = 0; i < n; i++)
         c->outcome[i] = (struct outcome){.greedy = true};
     for (c->at = 0; !err && c->at < n && u->r.n_predict > 0; c->at += LANES_MOST)

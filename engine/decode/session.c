@@ -160,11 +160,11 @@ int session_prepare(struct engine *e, const struct session_options *opt,
         return kvf_fail(d, KVF_E_ARG,
                         "--shadow entries: with positions=cache an entry that has "
                         "left has no position at which it could be scored");
+    if (has_open_budget(opt))
+        return kvf_fail(d, KVF_E_ARG, "a budget in percent needs a prompt that it is a part of");
     int err = check_protection(opt, d);
     if (err)
         return err;
-    if (has_open_budget(opt))
-        return kvf_fail(d, KVF_E_ARG, "a budget in percent needs a prompt that it is a part of");
     struct session *s = MEM_NEW(struct session, 1);
     if (!s)
         return KVF_E_NOMEM;

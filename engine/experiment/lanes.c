@@ -40,7 +40,7 @@ static bool can_watch(const struct lanes *l, const struct eval_cell *c)
 static bool stays_full(const struct lanes *l, const struct eval_cell *c)
 {
     int most = lanes_cap(l, -1);
-    bool reads_all = c->row.read->all || method_reads_most(&c->row, &c->params) >= most;
+    bool reads_all = c->row.read->all || method_reads_most(&c->row, &c->params, 0) >= most;
     return strcmp(c->label, "full") == 0
            || (can_watch(l, c) && c->params.budget >= most && reads_all
                && !c->row.allocation->heads);

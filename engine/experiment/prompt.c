@@ -245,8 +245,8 @@ void prompt_turn(const struct prompt *p, const int64_t *end, int i, int32_t *ret
                  int32_t *ret_end)
 {
     const struct chat_span *s = &p->chat_text.span[i];
-    *ret_first = prompt_token_at(end, p->n_ids, (int64_t)s->from);
-    *ret_end = prompt_token_at(end, p->n_ids, (int64_t)s->to - 1) + 1;
+    *ret_first = prompt_token_at(end, prompt_all(p), (int64_t)s->from);
+    *ret_end = prompt_token_at(end, prompt_all(p), (int64_t)s->to - 1) + 1;
 }
 
 void prompt_put_turns(const struct prompt *p, const struct tokenizer *t, struct buf *b)

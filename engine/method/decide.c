@@ -454,7 +454,7 @@ bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
         return false;
     if (phase == PHASE_PROMPT)
         return true;
-    if (s->params.cut != CUT_ALWAYS || s->method->trigger->once)
+    if (s->params.cut != CUT_ALWAYS)
         return false;
     if (s->params.stride && t % s->params.stride != 1 % s->params.stride)
         return false;

@@ -84,11 +84,11 @@ struct method_params {
     double tau, fraction, epsilon, sparsity;
     double temp; /* exponent of HeadKV's scores; 0: not given, as beta of allocation=file */
     int64_t seed;
+    int64_t part; /* B as a fraction, in units of 1 / BUDGET_WHOLE; 0: B was given in entries */
+    bool open;    /* `part` is given and no prompt is known: `budget` is a placeholder */
     char protect[PROTECT_MOST]; /* tokens that are never evicted, as "system+sinks:4"; "": none */
     int n_protected;            /* protected tokens after the sinks; -1: not known yet */
     unsigned derived;           /* DERIVED_* */
-    int64_t part; /* B as a fraction, in units of 1 / BUDGET_WHOLE; 0: B was given in entries */
-    bool open;    /* `part` is given and no prompt is known: `budget` is a placeholder */
 };
 enum { /* numbers that follow from the budget and from the protected tokens; bits */
        DERIVED_RECENT = 1u << 0,
@@ -243,7 +243,6 @@ struct trigger {
     const char *name, *summary;
     unsigned uses;
     bool rounds; /* each head drops a fraction of its candidates, until the total fits */
-    bool once;   /* entries are evicted only in and after the prompt; the cache grows afterwards */
     /* Returns how many entries of a head may stay, with n entries now.  n or more: no eviction.
      * share: the head's budget.  incoming: 1 before a token, 0 after the prompt.  If heads share a
      * budget, n and the result are means per head, rounded up. */
@@ -347,8 +346,9 @@ unsigned method_gates(const struct method *m);
 bool method_per_query_head(const struct method *m, const struct method_params *p);
 /* Returns false if the preset can run without a budget. */
 bool method_needs_budget(const struct method *m);
-/* Returns the maximum number of entries that a query reads, in a preset that reads pages. */
-int method_reads_most(const struct method *m, const struct method_params *p);
+/* Returns the maximum number of entries that the query at position t reads, in a preset that reads
+ * pages. */
+int method_reads_most(const struct method *m, const struct method_params *p, int32_t t);
 /* Returns true if all query heads of a KV head read the same pages. */
 bool method_reads_together(const struct method *m, const struct method_params *p);
 

@@ -84,8 +84,7 @@ int method_read(const struct read_input *given, unsigned char *chosen, size_t ld
     in.m = reader(given->m, in.layer, in.head);
     const struct method *m = in.m->method;
     const struct method_params *p = &in.m->params;
-    int n = in.view.n, page = p->page;
-    int most = m->score ? p->reads : method_budget_at(p, in.t + 1);
+    int n = in.view.n, page = p->page, most = method_reads_most(m, p, in.t);
     int k = most / page > 1 ? most / page : 1;
     in.n_pages = (n + page - 1) / page;
     if (n <= most || (!m->read->entries && n <= (int64_t)k * page))

@@ -58,10 +58,16 @@ static int default_every(const struct method *m, int B)
     return m->params.every ? shrink(m->params.every, B) : 1;
 }
 
-static int no_room(const struct method_params *p, struct kvf_diag *d)
+static int no_room(const struct method *m, const struct method_params *p, struct kvf_diag *d)
 {
     char part[BUDGET_TEXT];
     budget_text(&(struct budget){.part = p->part}, part);
+    if (protected_tokens(m, p))
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: %d tokens of protect=%s, %d sinks, %d recent entries and cuts "
+                        "every %d do not fit into --budget %d; give %lld or more",
+                        m->name, p->n_protected, p->protect, p->sinks, p->recent, p->every,
+                        p->budget, (long long)(p->budget + excess(m, p)));
     if (p->part)
         return kvf_fail(d, KVF_E_ARG,
                         "method: %d sinks, %d recent entries and cuts every %d do not fit into "
@@ -96,13 +102,7 @@ int method_fit(const struct method *m, struct method_params *p, struct kvf_diag 
         p->recent = p->recent > excess(m, p) ? p->recent - (int)excess(m, p) : 0;
     if (!every_given && excess(m, p) > 0)
         p->every = p->every > excess(m, p) ? p->every - (int)excess(m, p) : 1;
-    if (excess(m, p) > 0 && protected_tokens(m, p))
-        return kvf_fail(d, KVF_E_ARG,
-                        "method %s: %d tokens of protect=%s, %d sinks, %d recent entries and cuts "
-                        "every %d do not fit into --budget %d; give %lld or more",
-                        m->name, p->n_protected, p->protect, p->sinks, p->recent, p->every, B,
-                        (long long)(B + excess(m, p)));
-    return excess(m, p) > 0 ? no_room(p, d) : KVF_OK;
+    return excess(m, p) > 0 ? no_room(m, p, d) : KVF_OK;
 }
 
 static int refuse(const struct method *m, const char *why, struct kvf_diag *d)
@@ -144,6 +144,9 @@ static int check_parts(const struct method *m, const struct method_params *p, st
     if (m->allocation->heads && !m->score)
         return refuse(m, "allocation=file gives budgets to heads, and nothing is evicted for one",
                       d);
+    if (m->allocation->heads && p->of == BUDGET_OF_SEEN)
+        return refuse(
+            m, "of=seen changes the budget at each token, and allocation=file reads it once", d);
     if (m->scope == SCOPE_LAYER && (m->allocation->pool != POOL_HEAD || m->allocation->heads))
         return refuse(m,
                       "one set of entries per layer leaves nothing to share out; use "
@@ -160,11 +163,6 @@ static int check_parts(const struct method *m, const struct method_params *p, st
         return refuse(m,
                       "gated blocks must keep all their entries: their gates are trained on whole "
                       "blocks; use read=quest or read=seer-oracle",
-                      d);
-    if (m->trigger->once && (p->every > 1 || p->slack || p->stride || p->order != ORDER_BEFORE))
-        return refuse(m,
-                      "entries are evicted only after the prompt: every, slack, stride and order "
-                      "would change nothing; leave them out",
                       d);
     if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
         return refuse(m,
@@ -203,9 +201,9 @@ static bool is_limited(const struct method *m)
     return m->score || !m->read->all || m->params.recent == RECENT_REST;
 }
 
-int method_reads_most(const struct method *m, const struct method_params *p)
+int method_reads_most(const struct method *m, const struct method_params *p, int32_t t)
 {
-    return m->score ? p->reads : p->budget;
+    return m->score ? p->reads : method_budget_at(p, t + 1);
 }
 
 bool method_reads_together(const struct method *m, const struct method_params *p)
@@ -249,7 +247,7 @@ bool method_outlives(const struct method *m, const struct method_params *p,
     if (p->cut != CUT_ALWAYS || p->of != BUDGET_OF_PROMPT) /* the cache grows with the text */
         return false;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
-        || m->score->evidence & EVIDENCE_TWIN || m->trigger->once)
+        || m->score->evidence & EVIDENCE_TWIN)
         return false;
     if (p->order == ORDER_BEFORE)
         most--;

@@ -283,7 +283,7 @@ class Case:
         first = self.P
         if p["chunk"]:
             first, more = p["chunk"], more
-        for t in range(first, self.P if p["trigger"] == "prompt" else T):
+        for t in range(first, self.P if p.get("cut", "always") != "always" else T):
             most = p["budget"] + more + (p["chunk"] if t < self.P else 0)
             if not shares(p) and any(s[t] > most for s in sums):
                 return f"query {t} sees {max(s[t] for s in sums)} entries of a head, over {most}"

@@ -1,6 +1,6 @@
 """Random cases for check_decisions.py."""
-from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, entries, fits, guarded,
-                  numbers)
+from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, entries, fits,
+                  guarded, numbers)
 
 MODELS = [
     "--layers 1 --heads 1 --kv-heads 1 --head-dim 16 --dim 32 --ffn 32 --seed 11",

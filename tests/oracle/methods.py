@@ -184,8 +184,7 @@ def by_layer(row, p, run, newest):
 def apply(row, p, run, newest, prompt):
     """Evicts and returns {(layer, head): Cut} over the heads of a method. newest: the last token,
     or the one about to be appended; prompt: its length."""
-    at_end = newest + 1 == run.t and is_prompt_cut(p, run.t, prompt)
-    if row.trigger == "none" or row.trigger == "prompt" and not at_end or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
+    if row.trigger == "none" or p["stride"] and run.t > prompt and run.t % p["stride"] != 1 % p["stride"]:
         return {}
     run.coming = newest + 1 - run.t
     if row.trigger == "fraction":

@@ -86,16 +86,16 @@ class Reader:
     def __call__(self, run, layer, weights):
         if run.t < self.prompt or layer < self.p["dense"]:
             return {}
-        chosen, budget = {}, self.row.budget_at(run.t + 1) if self.row.score == "none" else self.p["reads"]
-        count = max(1, budget // self.p["page"])
+        chosen, most = {}, self.row.budget_at(run.t + 1) if self.row.score == "none" else self.p["reads"]
+        count = max(1, most // self.p["page"])
         for _, head in (x for x in self.row.heads if x[0] == layer):
             entries = sorted(run.alive[layer][head])
             held = pages(entries, self.p["page"])
-            if len(entries) <= budget or self.row.read != "rocket" and len(held) <= count:
+            if len(entries) <= most or self.row.read != "rocket" and len(held) <= count:
                 continue
             heads = list(methods_window.query_heads(run, head))
             if self.row.read == "rocket":
-                read, unsure = best_entries(held, *self.rocket(run, layer, head, heads, held), budget)
+                read, unsure = best_entries(held, *self.rocket(run, layer, head, heads, held), most)
                 self.unsure |= unsure
                 self.choices += 1
                 chosen |= {g: read for g in heads}
@@ -114,7 +114,7 @@ class Reader:
     def rocket(self, run, layer, head, heads, held):
         """Returns the weight of a token of each page, and its possible error in f32."""
         D = run.m.head_dim
-        ratio = max(1, (self.row.budget or 0) / (2 * self.most))
+        ratio = max(1, (self.row.budget or 0) / (2 * self.p.get("reads", 1)))
         share = D * self.p["page"] / ratio if self.row.score != "none" else D
         count = self.p["channels"] or min(D, max(1, int(share)))
         q = run.m.rope(run.queries[layer, heads, run.t], run.t)

@@ -30,7 +30,7 @@ ROWS = {
     "wgkv-snapkv": ("write-gate", "window-attention", "global", "fraction", "all"),
     "wgkv-quest": ("write-gate", "none", "uniform", "none", "quest"),
     "quest": ("all", "none", "uniform", "none", "quest"),
-    "rocketkv": ("all", "window-attention", "uniform", "prompt", "rocket"),
+    "rocketkv": ("all", "window-attention", "uniform", "overflow", "rocket"),
     "seer": ("all", "none", "uniform", "none", "seer"),
     "seer-oracle": ("all", "none", "uniform", "none", "seer-oracle"),
     "duo": ("duo", "none", "uniform", "none", "all"),
@@ -46,8 +46,7 @@ NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-
 READS_ONLY = "quest", "seer", "seer-oracle", "wgkv-quest"
 NO_BUDGET = "full", "duo"
 ORACLES = "mass-greedy", "next-topk"
-ONCE = [m for m, parts in ROWS.items() if parts[3] == "prompt"]  # evict only after the prompt
-LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] not in ("none", "prompt")]
+LIMITED_BY_BUDGET = [m for m, parts in ROWS.items() if parts[3] != "none" and m != "rocketkv"]  # which grows after the prompt
 PYRAMID = "pyramid", "adaptive-pyramid"
 ADAPTIVE = "adaptive", "adaptive-pyramid"
 
@@ -66,7 +65,7 @@ PUBLISHED = {
     "trimkv": {"offset": 0, "lookahead": 1}, "dbtrimkv": {"offset": 1, "lookahead": 2, "floor": 0},
     "wgkv": {"tau": 0.1, "compare": "ge"}, "wgkv-quest": {"tau": 0.1, "compare": "ge", "page": 16, "dense": 0, "group": "max"},
     "wgkv-snapkv": {"tau": 0.1, "compare": "ge", "group": "max", "pool": 5, "support": "candidates", "fraction": 0.1},
-    "rocketkv": {"pool": 63, "group": "sum", "dense": 0, "channels": 0},
+    "rocketkv": {"pool": 63, "group": "sum", "dense": 0, "channels": 0, "cut": "prompt"},
     "quest": {"page": 16, "dense": 2, "group": "none"}, "seer": {"page": 64, "dense": 0},
     "seer-oracle": {"page": 64, "dense": 0}, "duo": {"sparsity": 0.5, "sinks": 64, "recent": 256},
     "locret": {"positions": "cache", "chunk": 3072}, "expected-attention": {"horizon": 512, "epsilon": 0.01, "floor": 0.2},
@@ -77,8 +76,8 @@ CODE = {"window": {"positions": "cache"},
         "dbtrimkv": {"offset": 3, "order": "after", "slack": 127}, "wgkv": {"compare": "gt"}}
 NEUTRAL = {"sinks": 0, "recent": 0, "window": 0, "pool": 1, "pool-kind": "max", "group": "mean", "seed": 0, "every": 1,
            "across": "mean", "support": "all", "fold": "max", "order": "before", "slack": 0, "chunk": 0, "positions": "original",
-           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "protect": "none",
-           "channels": 0, "cut": "always", "of": "prompt"}
+           "tie": "newer", "stride": 0, "slots": "time", "divide": "none", "cut": "always", "of": "prompt", "protect": "none",
+           "channels": 0}
 # With `score=`: numbers of that score that the method does not define.
 SCORE_NUMBERS = {"retention": {"offset": 0, "lookahead": 1}}
 
@@ -106,10 +105,10 @@ def numbers(name, budget, given, prompt=0):
     if budget is not None:
         reduce(name, p, budget)
     p = p | code | given
-    if p["cut"] != "always":  # a single cut needs no room for the tokens until the next one
-        p["every"] = given.get("every", 1)
     if given.get("read", ROWS[name][4]) != "all" and ROWS[name][1] != "none":
         reads_of_cached(given.get("read", ROWS[name][4]), p, budget)
+    if p["cut"] != "always":  # a single cut needs no room for the tokens until the next one
+        p["every"] = given.get("every", 1)
     if "local" in p and ROWS[name][3] != "none" and budget is None:
         p["recent"] = p["local"]
     if budget is None or ROWS[name][3] == "none" and name != "local":
