@@ -1,12 +1,7 @@
 /* test_turns.c - a prompt that is cut after each turn equals a chain of prompts with one turn each,
  * and a question that is fed to a cut cache equals its tokens as decode steps. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
 #include "golden.h"
+#include "tests/suite.h"
 
 enum { T = 90, CAP = 120, MOST = 4000 };
 static const int ends[] = {22, 51, 70};
@@ -109,7 +104,7 @@ Test(turns, equal_a_chain_of_prompts, .timeout = 120)
             from = to;
         }
         same_log(&a, &b, text);
-        cr_assert((int)session_cuts(s) == TURNS + 1, "%s", text);
+        cr_assert(eq(int, (int)session_cuts(s), TURNS + 1), "%s", text);
         same_from(s, chain, text);
         same_log(&a, &b, text); /* the cache grows after the last turn */
         session_destroy(s);
@@ -175,5 +170,5 @@ Test(turns, a_budget_in_percent_needs_a_prompt)
               == KVF_OK);
     struct session_options opt = {.method = &c.row, .params = &c.params, .cap = CAP};
     cr_assert(session_create(model, &opt, &s, &d) == KVF_E_ARG);
-    cr_assert(strstr(d.text, "percent"), "%s", d.text);
+    cr_assert(strstr(d.text, "percent") != NULL, "%s", d.text);
 }
