@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A filter.  how: what distinguishes filters that share a function, or 0. */
+/* A filter.  how: distinguishes filters that share a function; 0 for others. */
 typedef struct jinja_value filter_fn(struct jinja *j, const struct jinja_value *of,
                                      const struct jinja_args *args, int how);
 enum { FIRST, LAST, BY_ATTRIBUTE = 1, REJECT = 2 };

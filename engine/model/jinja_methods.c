@@ -56,7 +56,7 @@ static bool ends(const struct jinja_text *t, const struct jinja_text *with)
     return with->n <= t->n && memcmp(t->s + t->n - with->n, with->s, with->n) == 0;
 }
 
-/* A method of a text.  how: what distinguishes methods that share a function, or 0. */
+/* A method of a text.  how: distinguishes methods that share a function; 0 for others. */
 typedef struct jinja_value method_fn(struct jinja *j, const struct jinja_text *of,
                                      const struct jinja_args *args, int how);
 enum { AT_BEGIN, AT_END, LEFT = -1, BOTH, RIGHT };

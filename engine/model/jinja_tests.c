@@ -1,7 +1,7 @@
 /* jinja_tests.c - tests, the right operands of `is`. */
 #include "engine/model/jinja_words.h"
 
-/* A test that depends on the type alone. */
+/* A test that depends only on the type. */
 #define TYPE(name) (1u << JINJA_##name)
 static const struct {
     const char *name;
