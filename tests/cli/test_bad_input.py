@@ -30,7 +30,7 @@ s.refused("two prompts", run("-f", "x"), 2, "one of")
 s.refused("no output", run(out=None), 2, "-o", "generate")
 s.refused("operand", run("left", "over"), 2, "operands")
 for option, value, word in (("-n", "-1", "0"), ("-n", "many", "whole number"), ("-n", "99999999999999999999", "-n"), ("-B", "0", "1"),
-                            ("-B", "-4", "1"), ("-B", "1.5", "whole"), ("-t", "0", "1"), ("-t", "257", "256"), ("--chunk", "0", "1"),
+                            ("-B", "-4", "1"), ("-B", "1.5", "entries"), ("-t", "0", "1"), ("-t", "257", "256"), ("--chunk", "0", "1"),
                             ("--temp", "-1", "0"), ("--temp", "nan", "number"), ("--temp", "inf", "number"), ("--top-p", "0", "top-p"),
                             ("--top-p", "1.1", "1"), ("-c", "0", "1"), ("--kv-type", "q4", "f16"), ("--activations", "4", "8"), ("--activations", "8.0", "16"), ("-s", "-1", "0"), ("-s", "1e99", "whole")):
     s.refused(f"{option} {value}", run(option, value), 2, option, word)

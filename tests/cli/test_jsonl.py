@@ -287,7 +287,7 @@ for name, line, *words in (
         ("a question without a context", b'{"prompt":"x","question":"y"}', '"question" requires'), ("a join of a text", b'{"text":"x","question":"y","join":""}', '"join" requires'),
         ("a join without a question", b'{"prompt":"x","join":""}', '"join" requires'), ("a join that is none", b'{"context":"x","question":"y","join":3}', '"join" is no text'),
         ("a prefix that is none", b'{"prompt":"x","answer_prefix":3}', '"answer_prefix" is no text'), ("a task that is none", b'{"prompt":"x","task":"y"}', '"task" is no object'),
-        ("a continuation of a question", b'{"text":"x","question":"y","continuation":"z"}', '"continuation" goes with'),
+        ("a continuation of a question", b'{"text":"x","question":"y","continuation":"z"}', '"continuation" and "question" exclude'),
         ("NUL", b'{"text":"a\\u0000b"}', "NUL"), ("bad UTF-8", b'{"text":"\xff"}', "line 2"), ("over 16 MiB", b'{"text":"' + b"x" * (16 << 20) + b'"}', "16 MiB")):
     bad = s.file("bad.jsonl", GOOD + line + b"\n" + GOOD.replace(b'"a"', b'"z"'))
     s.refused(name, ["run", "--jsonl", bad, *HOW, "-o", s.path("none")], 1, "bad.jsonl: line 2", *words)
