@@ -111,8 +111,10 @@ def fetch(model):
     folder = cache()
     path, parts = os.path.join(folder, model.file), os.path.join(folder, "." + model.file + ".parts")
     os.makedirs(folder, exist_ok=True)
-    if os.path.exists(path) and sha256(path) == model.sha256:
-        return path
+    if os.path.exists(path):
+        if sha256(path) == model.sha256:
+            return path
+        print("note: %s has another SHA-256 than the list says; it is fetched again" % path, file=sys.stderr)
     free = shutil.disk_usage(folder).free + _size(parts)
     if free < 2 * model.bytes:
         raise Error("%s: %d MB are free, and fetching %s takes %d MB; set KVFATE_CACHE to another folder" % (

@@ -189,7 +189,7 @@ def misfits():
     refused("an infinite count", {"selected_at.top64": np.full((1, 1, 4), np.inf)}, "selected_at.top64 of token 0", "inf")
     refused("a negative step", {"evict_step": np.array([[[-2, -1, -1, -1]]])}, "evict_step of token 0", "-2", "from 1 to 4")
     refused("a role over 4", {"evict_step": one, "roles": [0, 1, 5, 0]}, "tokens.role of token 2 is 5", "0 to 4")
-    refused("a role of 54 bits", {"evict_step": one, "roles": ["prompt", 2**53, "prompt", "prompt"]}, "tokens.role of token 1", "0 to 3")
+    refused("a role of 54 bits", {"evict_step": one, "roles": ["prompt", 2**53, "prompt", "prompt"]}, "tokens.role of token 1", "0 to 4")
     refused("too large for single precision", {"evict_step": one, "scores": np.full((1, 1, 4), 1e39)}, "evict_score", "1e+39", "float32")
     refused("ids of 33 bits", {"tokens.id": np.full(4, 2**32)}, "tokens.id of token 0", "4294967296", prompt=2)
     refused("65536 heads", {"evict_step": one}, "--heads", heads="1/65536")
