@@ -39,26 +39,40 @@ def tasks(path):
     return {row["id"]: row["task"] for row in lines((path,))}
 
 
+def _named(cell):
+    """Returns " of METHOD at BUDGET" for a message."""
+    method, budget = cell
+    return (" of " + method + (" at %d" % budget if budget >= 0 else "")) if method else ""
+
+
+def _mean_budget(found):
+    return round(sum(row.get("budget") or 0 for row in found.values()) / len(found))
+
+
 def answers(paths, known):
-    """Returns {(method, budget): {id: answer}} of files of answers; every task needs one answer of each method and budget."""
+    """Returns {(method, budget): {id: answer}} of files of answers; every task needs one answer of each method, budget and protocol.  A method is
+    named with a budget in percent and with a question that was unknown; its budget is then the mean number of entries."""
     said = {}
     for path in paths:
         for place, row in published.records(path):
-            name, cell = row.get("id"), (str(row.get("method", "")), row.get("budget") or 0)
+            name, percent = row.get("id"), row.get("budget_percent")
+            method = str(row.get("method", "")) + (" %g%%" % percent if isinstance(percent, (int, float)) else "")
+            method += ", question unknown" if row.get("question") == "unknown" else ""
+            cell = method, -1 if percent else row.get("budget") or 0
             if name not in known:
                 raise Error("%s: no task has the id %r" % (place, name))
             if not isinstance(row.get("text"), str) or type(cell[1]) is not int:
                 raise Error('%s: an answer needs "text", and "budget" is an integer' % place)
             if name in said.setdefault(cell, {}):
-                raise Error("%s: a second answer to %s%s" % (place, name, " of %s at %d" % cell if cell[0] else ""))
+                raise Error("%s: a second answer to %s%s" % (place, name, _named(cell)))
             said[cell][name] = row
     for cell, found in said.items():
         missing = [name for name in known if name not in found]
         if missing:
-            raise Error("%d of %d tasks have no answer%s; the first is %s" % (len(missing), len(known), " of %s at %d" % cell if cell[0] else "", missing[0]))
+            raise Error("%d of %d tasks have no answer%s; the first is %s" % (len(missing), len(known), _named(cell), missing[0]))
     if not said:
         raise Error("%s: there are no answers" % paths[0])
-    return said
+    return {(method, _mean_budget(found) if budget < 0 else budget): found for (method, budget), found in said.items()}
 
 
 def of(answer, task):

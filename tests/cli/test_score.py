@@ -39,6 +39,11 @@ s.check("items", [(x["id"], float(x["score"]), x["answer_cut"]) for x in rows] =
 two = lines("two.jsonl", [{**x, "method": m, "budget": n} for m, n in (("full", None), ("h2o", 8)) for x in SAID])
 rows = table(tasks, two)
 s.check("methods and budgets", [(x["method"], x["budget"]) for x in rows] == [("full", "0"), ("h2o", "8")] * 2, rows)
+parts = [{**x, "method": "h2o", "budget": n, "budget_percent": 50} for n, x in zip((9, 8, 4), SAID)]
+unknown = [{**x, "method": "h2o", "budget": 7, "question": "unknown", "text": "none"} for x in SAID]
+rows = table(tasks, lines("parts.jsonl", parts + [{**x, "method": "h2o", "budget": 7} for x in SAID] + unknown))
+s.check("percent and protocols are apart", [(x["method"], x["budget"], float(x["score"])) for x in rows[:3]] == [("h2o 50%", "7", .25), ("h2o", "7", .25), ("h2o, question unknown", "7", 0)], rows)
+s.refused("half known, half unknown", ["score", tasks, lines("half.jsonl", unknown[:1] + [{**x, "method": "h2o", "budget": 7} for x in SAID[1:]])], 1, "have no answer of h2o")
 r = s.accepted("for people", ["score", tasks, said])
 s.check("it tells of cut answers and prompts", b"1 of 2 answers reached the length limit" in r.stdout and b"1 of 2 prompts lost their middle" in r.stdout, r.stdout)
 old = table(tasks, lines("old.jsonl", [{"id": x["id"], "text": x["text"]} for x in SAID]))
