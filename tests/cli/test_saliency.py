@@ -332,7 +332,7 @@ def chosen_heads():
             s.check(f"{pre} pooled over {text}", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
     argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
     s.accepted("as a figure", [*argv, "--head", "L1K0", "-o", s.path("one.png")])
-    pixels = png(Path(s.path("one.png")).read_bytes(), b"table saliency")[3]
+    pixels = png(Path(s.path("one.png")).read_bytes(), "table saliency")[3]
     s.check("nothing of a low figure is cut off", (pixels[[0, -1]] == 255).all() and (pixels[:, -3:] == 255).all())
     s.accepted("evictions of some heads", ["saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
     t = kvfate.open(s.path("trim.kvf"))
