@@ -1,4 +1,4 @@
-/* files.h - the files that a command reads, and those that it must not overwrite. */
+/* files.h - reads the input files of a command and protects them from its output. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,32 +6,33 @@
 #include "base/buf.h"
 #include "base/opt.h"
 
-/* The bytes of a file, - is stdin, appended to out; at most 64 MiB.  KVF_OK or an error with
- * a sentence. */
+/* Appends the bytes of a file to `out`, at most 64 MiB. The path "-" is the standard input. Returns
+ * KVF_OK or an error with a sentence. */
 int file_read(const char *path, struct buf *out, struct kvf_diag *d);
 
-/* Whether two paths lead to the same file. */
+/* Returns true if two paths lead to the same file. */
 bool file_same(const char *a, const char *b);
 
-/* KVF_E_ARG with a sentence when out is the input.  An input NULL is none, and an output NULL or
- * "-" overwrites nothing. */
+/* Returns KVF_E_ARG with a sentence if the output is the input, otherwise KVF_OK. Either may be
+ * NULL, and an output "-" never replaces a file. */
 int file_keep(const char *out, const char *in, struct kvf_diag *d);
-/* The same for n inputs. */
+/* Checks n inputs with file_keep(). */
 int files_keep(const char *out, char *const *in, int n, struct kvf_diag *d);
 
-/* KVF_E_IO with a sentence when something is at `out` and may not be replaced: for what is told
- * before work that takes long.  NULL and "-" are no files. */
+/* Returns KVF_E_IO with a sentence if `out` exists and `overwrite` is false. Call it before long
+ * work. NULL and "-" are not files. */
 int file_vacant(const char *out, bool overwrite, struct kvf_diag *d);
 
-/* Calls each(ctx, path) for an operand that stands for several files: for those of a folder whose
- * names have this ending and do not begin with a dot, in the order of their names; with "@LIST" for
- * the names that a file has one a line, but for lines that begin with '#'; else for the operand
- * itself.  KVF_OK, the first error of `each`, KVF_E_NOMEM, or KVF_E_IO with a sentence. */
+/* Calls each(ctx, path) for every file of an operand. A folder gives its files with this ending, in
+ * the order of their names, without names that begin with a dot. "@LIST" gives the names in the
+ * file LIST, one a line; lines that begin with '#' are comments. Any other operand is one file.
+ * Returns KVF_OK, the first error of `each`, KVF_E_NOMEM, or KVF_E_IO with a sentence. */
 int files_each(const char *operand, const char *ending, int (*each)(void *ctx, const char *path),
                void *ctx, struct kvf_diag *d);
 
-/* The n operands are further files of --data.  KVF_OK, KVF_E_ARG or KVF_E_NOMEM. */
+/* Appends the n operands to the files of --data. Returns KVF_OK, KVF_E_ARG or KVF_E_NOMEM. */
 int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf_diag *d);
 
-/* Whether the standard output is a file, so that nothing of it meets a line of progress. */
+/* Returns true if the standard output is a regular file, so that output and the line of progress
+ * cannot mix. */
 bool stdout_is_file(void);
