@@ -91,6 +91,7 @@ static void put_row(struct buf *b, const struct row *r)
     put(b, "source", m->source);
     put(b, "gates", r->gates);
     put(b, "code", m->code);
+    put(b, "aliases", m->aliases);
     put(b, "needs", needs);
     put(b, "scope", method_one_set_for(m, &r->p));
     put(b, "cost", method_cost(m, &r->p));
@@ -195,6 +196,8 @@ static void print_row(const struct row *r)
     method_needs(&r->m, needs, sizeof needs);
     printf("%s: %s\n", m->name, m->summary);
     print_part("source", m->source, NULL);
+    if (m->aliases)
+        print_part("aliases", m->aliases, NULL);
     print_part("admission", m->admission->name, m->admission->summary);
     print_part("score", m->score ? m->score->name : "none", m->score ? m->score->summary : NULL);
     print_part("allocation", m->allocation->name, m->allocation->summary);

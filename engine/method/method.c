@@ -2,42 +2,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "base/par.h"
 #include "engine/method/head_budgets.h"
 #include "engine/method/lows.h"
 #include "engine/method/peaks.h"
 
-static const struct method *find_preset(const char *name)
-{
-    for (const struct method *m = method_presets; m->name; m++)
-        if (strcmp(m->name, name) == 0)
-            return m;
-    return NULL;
-}
-
-static int unknown_preset(const char *name, struct kvf_diag *d)
-{
-    enum { MOST = 64 };
-    const char *known[MOST + 1] = {NULL};
-    char list[400] = "";
-    size_t n = 0;
-    for (int i = 0; i < MOST && method_presets[i].name && n < sizeof list - 32; i++) {
-        known[i] = method_presets[i].name;
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", known[i]);
-    }
-    const char *near = opt_near(known, name);
-    return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; there are %s", name,
-                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", list);
-}
-
 bool method_unbudgeted(const char *text)
 {
-    char name[64] = "";
-    size_t n = strcspn(text, ":");
-    memcpy(name, text, n < sizeof name ? n : 0);
-    const struct method *m = find_preset(name);
+    struct method_alias unused;
+    const struct method *m = method_find(text, strcspn(text, ":"), &unused);
     return m && m->unbudgeted;
 }
 
@@ -54,16 +29,19 @@ int method_parse_for(const char *text, const struct budget *budget,
 {
     char name[64];
     size_t n = strcspn(text, ":");
-    if (n == 0 || n >= sizeof name)
-        return unknown_preset(text, d);
-    memcpy(name, text, n);
-    name[n] = 0;
-    const struct method *m = find_preset(name);
-    if (!m)
-        return unknown_preset(name, d);
+    struct method_alias alias;
+    const struct method *m = method_find(text, n, &alias);
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), text);
+    if (n == 0 || n >= sizeof name || !m)
+        return method_unknown(n == 0 || n >= sizeof name ? text : name, d);
     struct method row = *m;
-    int err = method_options_parse(&row, text[n] ? text + n + 1 : text + n, budget, prompt,
-                                   ret_params, d);
+    struct buf options = {0};
+    buf_printf(&options, "%.*s%s%s", (int)alias.n_options, alias.options,
+               alias.n_options && text[n] && text[n + 1] ? "," : "", text[n] ? text + n + 1 : "");
+    int err = options.err;
+    if (!err)
+        err = method_options_parse(&row, options.data, budget, prompt, ret_params, d);
+    buf_finish(&options);
     if (err)
         return err;
     *ret_method = row;

@@ -280,7 +280,9 @@ struct read {
 /* A preset: one published method. */
 struct method {
     const char *name, *summary, *source;
-    const char *code; /* options of variant=code; NULL: paper and code agree */
+    const char *code;    /* options of variant=code; NULL: paper and code agree */
+    const char *aliases; /* other names, separated by "; ", each NAME or NAME:key=value,...; NULL:
+                            none */
     const struct admission *admission;
     const struct score *score; /* NULL: no entry is evicted for the budget */
     const struct allocation *allocation;
@@ -301,6 +303,17 @@ extern const struct allocation *const allocation_table[];
 extern const struct trigger *const trigger_table[];
 extern const struct read *const read_table[];
 extern const struct method method_presets[];
+
+/* Another name of a preset, with the options that it stands for. Neither text ends with a zero. */
+struct method_alias {
+    const char *name;
+    size_t n_name;
+    const char *options; /* key=value,... */
+    size_t n_options;
+};
+/* Writes the first name of a list of aliases and moves the list behind it. Returns false at the end
+ * of the list. */
+bool method_next_alias(const char **list, struct method_alias *ret);
 
 /* A budget as the user gives it. */
 struct budget {
@@ -332,8 +345,9 @@ int method_parse_for(const char *text, const struct budget *b, const struct budg
                      struct kvf_diag *d);
 
 /* Parses "NAME" or "NAME:key=value,..." (keys: docs/reference/methods.md).  budget: 0 = none given.
- * Returns KVF_E_ARG with a sentence for unknown names, keys and values, and for combinations that
- * cannot keep the budget. */
+ * NAME is the name of a preset or an alias, in capital or small letters, with or without hyphens
+ * and underscores.  The options of an alias come before those of the text. Returns KVF_E_ARG with a
+ * sentence for unknown names, keys and values, and for combinations that cannot keep the budget. */
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
 

@@ -134,6 +134,12 @@ static inline enum tie_rule tie_of(const struct method_state *s)
     return (enum tie_rule)s->params.tie;
 }
 
+/* names.c: finds a preset by the n bytes of a name.  ret has the alias that was found, without
+ * options if it is the preset's own name.  Returns NULL if there is none. */
+const struct method *method_find(const char *name, size_t n, struct method_alias *ret);
+/* Returns KVF_E_ARG with the sentence for an unknown name. */
+int method_unknown(const char *name, struct kvf_diag *d);
+
 /* options.c: parses the options of a preset.  Errors: as for method_parse_for(). */
 int method_options_parse(struct method *m, const char *text, const struct budget *budget,
                          const struct budget_prompt *prompt, struct method_params *ret_params,

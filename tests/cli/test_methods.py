@@ -8,7 +8,7 @@ from harness import Suite
 
 s = Suite()
 PROMISED = ["name", "admission", "score", "allocation", "trigger", "selection", "summary", "source"]
-MORE = ["gates", "code", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
+MORE = ["gates", "code", "aliases", "needs", "scope", "cost", "protects", "state_formula", "state_bytes", "budget", "options"]
 BUDGET = 40
 TACIT = {"fold": "max", "stride": 0, "slots": "time", "divide": "none", "channels": 0, "protect": "none", "of": "prompt", "cut": "always"}  # not recorded in a trace
 
@@ -142,7 +142,7 @@ for r in json.loads(ask("--json", "-B", B)):
     for key, value in own.items():
         s.check(f"{r['name']}: {key} has a source", value == NEUTRAL.get(key, 0) or (r["name"], key) in wanted, value)
 
-s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "random")
+s.refused("no such row", ["methods", "nope"], 2, "no method 'nope'", "lists them")
 s.refused("two rows", ["methods", "h2o", "tova"], 2, "too many operands")
 s.refused("no such option", ["methods", "h2o:x=1"], 2, "unknown option 'x'")
 s.refused("budget 0", ["methods", "-B", "0"], 2, "-B must be between 1")

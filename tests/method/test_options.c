@@ -1,5 +1,7 @@
 /* test_options.c - --method NAME:key=value: rejected options, and the parameters from accepted
  * ones. */
+#include <ctype.h>
+
 #include "engine/method/state.h"
 #include "tests/suite.h"
 
@@ -19,7 +21,7 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-    {"", 8, "no method ''; there are full"},
+    {"", 8, "no method ''; 'kvfate methods' lists them"},
     {"nothing", 8, "no method 'nothing'"},
     {":sinks=1", 8, "no method"},
     {"h2o", 0, "needs --budget N with N >= 1: entries that each KV head may hold"},
@@ -93,6 +95,43 @@ Test(options, refusals_say_why)
         cr_expect(zero(int, strcmp(m.name, "untouched")), "'%s'", r->text);
         cr_expect(eq(int, p.budget, -7));
     }
+}
+
+/* Returns true if a text names a preset, and the options that come with the name. */
+static bool names(const char *text, const char *preset, int sinks, int positions)
+{
+    struct kvf_diag d = {""};
+    struct method_params p;
+    return method_parse(text, 200, &row, &p, &d) == KVF_OK && strcmp(row.name, preset) == 0
+           && p.sinks == sinks && p.positions == positions;
+}
+
+Test(options, names_of_papers_and_libraries)
+{
+    cr_expect(names("H2O", "h2o", 0, POSITIONS_ORIGINAL));
+    cr_expect(names("Scissor-Hands", "scissorhands", 0, POSITIONS_ORIGINAL));
+    cr_expect(names("StreamingLLM", "window", 4, POSITIONS_CACHE));
+    cr_expect(names("streaming_llm:sinks=8", "window", 8, POSITIONS_CACHE));
+    cr_expect(names("streaming-llm:positions=original", "window", 4, POSITIONS_ORIGINAL));
+    cr_expect(names("StreamingLLMPress", "window", 4, POSITIONS_ORIGINAL));
+    cr_expect(names("Ada-SnapKV", "adakv", 0, POSITIONS_ORIGINAL));
+    for (const struct method *m = method_presets; m->name; m++)
+        for (const char *list = m->aliases, *at = list; at && *at;) {
+            char text[200], upper[200];
+            struct method_alias a;
+            struct kvf_diag d = {""};
+            struct method_params p;
+            cr_assert(method_next_alias(&at, &a));
+            snprintf(text, sizeof text, "%.*s", (int)a.n_name, a.name);
+            for (size_t i = 0; i <= a.n_name; i++)
+                upper[i] = (char)toupper((unsigned char)text[i]);
+            int err = method_parse(upper, m->unbudgeted ? 0 : 200, &row, &p, &d);
+            bool gated = err == KVF_OK && method_gates(m);
+            cr_expect(err == KVF_OK || gated, "%s: %s", upper, d.text);
+            cr_expect(zero(int, strcmp(row.name, m->name)), "%s is %s", upper, row.name);
+            for (const struct method *o = method_presets; o->name; o++)
+                cr_expect(strcmp(o->name, text) != 0, "%s is an alias and a preset", text);
+        }
 }
 
 Test(options, every_row_with_any_budget)

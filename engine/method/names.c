@@ -1,0 +1,67 @@
+/* names.c - finds a preset by its name or by a name that the field uses for it. */
+#include <string.h>
+
+#include "base/opt.h"
+#include "engine/method/state.h"
+
+/* Returns the next letter or digit of a name in lower case, and 0 at its end. Hyphens, underscores,
+ * dots and spaces do not count. */
+static int next_letter(const char **at, const char *end)
+{
+    while (*at < end && strchr("-_. ", **at))
+        ++*at;
+    if (*at == end)
+        return 0;
+    int c = (unsigned char)*(*at)++;
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
+static bool same_name(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    const char *end_a = a + n_a, *end_b = b + n_b;
+    for (;;) {
+        int x = next_letter(&a, end_a), y = next_letter(&b, end_b);
+        if (x != y || x == 0)
+            return x == y;
+    }
+}
+
+bool method_next_alias(const char **list, struct method_alias *ret)
+{
+    const char *at = *list;
+    if (!at || !*at)
+        return false;
+    size_t n = strcspn(at, ";"), name = strcspn(at, ":;");
+    *ret = (struct method_alias){at, name, at + name, n - name};
+    if (n > name) {
+        ret->options++;
+        ret->n_options--;
+    }
+    at += n;
+    *list = at + strspn(at, "; ");
+    return true;
+}
+
+const struct method *method_find(const char *name, size_t n, struct method_alias *ret)
+{
+    *ret = (struct method_alias){name, n, "", 0};
+    for (const struct method *m = method_presets; m->name; m++)
+        if (same_name(m->name, strlen(m->name), name, n))
+            return m;
+    for (const struct method *m = method_presets; m->name; m++)
+        for (const char *list = m->aliases; method_next_alias(&list, ret);)
+            if (same_name(ret->name, ret->n_name, name, n))
+                return m;
+    return NULL;
+}
+
+int method_unknown(const char *name, struct kvf_diag *d)
+{
+    enum { MOST = 64 };
+    const char *known[MOST + 1] = {NULL};
+    for (int i = 0; i < MOST && method_presets[i].name; i++)
+        known[i] = method_presets[i].name;
+    const char *near = opt_near(known, name);
+    return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; 'kvfate methods' lists them", name,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
