@@ -480,7 +480,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_agreement = {
     .name = "agreement",
-    .summary = "whether different gates say the same of the same tokens",
+    .summary = "agreement between the retention scores of different gates",
     .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
     OPTIONS({OPT_REAL, 0, "top", offsetof(struct options, top), "P",
              "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},

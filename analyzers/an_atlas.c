@@ -422,7 +422,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_atlas = {
     .name = "atlas",
-    .summary = "clusters of heads over many texts, and how stable they are",
+    .summary = "cluster heads over many texts, and test how stable the clusters are",
     .example = "kvfate atlas text1.kvf text2.kvf -o atlas.tsv",
     OPTIONS({OPT_STR, 0, "k", offsetof(struct options, k), "N",
              "clusters; auto: of 2 to 12 those of the largest mean silhouette", "auto"},

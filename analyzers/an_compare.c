@@ -480,7 +480,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_compare = {
     .name = "compare",
-    .summary = "how far apart heads of several runs are, and which is which",
+    .summary = "compare and match heads across runs or models",
     .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
     OPTIONS(
         {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",

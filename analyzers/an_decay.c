@@ -241,7 +241,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_decay = {
     .name = "decay",
-    .summary = "whether the use of tokens decays geometrically or by another law",
+    .summary = "fit laws to the decay of token use: geometric, power law or others",
     .example = "kvfate decay run.kvf",
     OPTIONS({OPT_GROUP, .offset = 0, .group = life_event_options},
             {OPT_INT, 0, "from", offsetof(struct options, from), "A",

@@ -718,7 +718,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_dilution = {
     .name = "dilution",
-    .summary = "attention that goes to entries which are of no use",
+    .summary = "attention dilution: attention to irrelevant entries",
     .example = "kvfate dilution run.kvf --useful topk:64 --mean -o dilution.tsv",
     OPTIONS({OPT_STR, 0, "useful", offsetof(struct options, useful), "U",
              "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D", .absent = "span, else topk:64"},

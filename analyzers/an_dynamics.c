@@ -408,7 +408,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_dynamics = {
     .name = "dynamics",
-    .summary = "whether the queries of a head come from a stable process",
+    .summary = "test whether the queries of a head are a stationary process",
     .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
     OPTIONS(
         {OPT_INT, 0, "components", offsetof(struct options, components), "M",

@@ -490,7 +490,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_eviction = {
     .name = "eviction",
-    .summary = "when each entry was evicted, and why",
+    .summary = "heatmap of evictions: when and why each entry was evicted",
     .example = "kvfate eviction run.kvf -o eviction.png",
     COLUMNS([STEP] = COLUMN_EVICT_STEP,
             [REASON] = {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,

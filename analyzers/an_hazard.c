@@ -193,7 +193,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_hazard = {
     .name = "hazard",
-    .summary = "risk that a selection at an age is the token's last",
+    .summary = "hazard: probability that a selection at a given age is the last one",
     .example = "kvfate hazard run.kvf --criterion top64",
     OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
             {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",

@@ -174,7 +174,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_heads = {
     .name = "heads",
-    .summary = "what kind of head each is, by rules, and the evidence",
+    .summary = "classify heads: sink, sliding window, A-shape and others",
     .example = "kvfate heads run.kvf -o heads.tsv",
     OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
              "of query heads by attention, or of KV heads by the retention that gates give",

@@ -337,7 +337,7 @@ static void thread(struct frame *f, void *scratch)
 
 const struct analyzer an_intermittency = {
     .name = "intermittency",
-    .summary = "how attention to tokens comes and goes: returns, gaps, first exits",
+    .summary = "how attention to tokens stops and returns: gaps, returns, first exits",
     .example = "kvfate intermittency run.kvf -o intermittency.png",
     OPTIONS(LIFE_OPTION_CRITERION("top64, mass.95 or both", "top64,mass.95"),
             {OPT_STR, 0, "above", offsetof(struct options, above), "LIST",

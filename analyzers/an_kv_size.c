@@ -336,7 +336,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_kv_size = {
     .name = "kv-size",
-    .summary = "how large the cache of each head is",
+    .summary = "cache size of each head",
     .example = "kvfate kv-size run.kvf -o sizes.tsv",
     OPTIONS({OPT_STR, 0, "window", offsetof(struct options, window), "W",
              "in, out (less the method's local window), or less the N newest", "in"}),

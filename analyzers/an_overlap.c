@@ -510,7 +510,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_overlap = {
     .name = "overlap",
-    .summary = "whether observation windows agree about the tokens that matter",
+    .summary = "overlap of the important tokens between observation windows",
     .example = "kvfate overlap run.kvf -o overlap.png",
     OPTIONS({OPT_STR, 0, "p", offsetof(struct options, p), "LIST",
              "sizes of the sets, percent of the candidates",

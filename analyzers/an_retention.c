@@ -364,7 +364,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_retention = {
     .name = "retention",
-    .summary = "what gates say tokens are worth, or how long they were used",
+    .summary = "heatmap of the retention of each token: gate scores, or observed use",
     .example = "kvfate retention run.kvf -o retention.png",
     OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
              "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},

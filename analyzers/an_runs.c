@@ -187,7 +187,7 @@ static const struct record_member members[] = {
 
 const struct analyzer an_runs = {
     .name = "runs",
-    .summary = "whether what is held lies in blocks or scattered",
+    .summary = "test whether cached entries are contiguous or scattered",
     .example = "kvfate runs run.kvf -o runs.tsv",
     OPTIONS({OPT_STR, 0, "step", offsetof(struct options, step), "N",
              "what query N sees, or what is left at the end", "end"}),

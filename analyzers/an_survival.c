@@ -451,7 +451,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_survival = {
     .name = "survival",
-    .summary = "share of tokens still selected at a horizon",
+    .summary = "survival curves: how long tokens stay in use",
     .example = "kvfate survival run.kvf -o survival.png",
     OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
             {OPT_STR, 0, "horizons", offsetof(struct options, horizons), "LIST",

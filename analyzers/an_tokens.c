@@ -466,7 +466,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_tokens = {
     .name = "tokens",
-    .summary = "tokens with how long they were kept",
+    .summary = "highlight each token of the text by how long heads cached it",
     .example = "kvfate tokens run.kvf -o tokens.png",
     OPTIONS(CLASSES_OPTION(struct options, classes),
             {OPT_FLAG, 0, "by-head", offsetof(struct options, by_head), NULL,

@@ -460,7 +460,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_variance = {
     .name = "variance",
-    .summary = "what the numbers of gates follow: heads, tokens, positions or keys",
+    .summary = "variance of gate scores explained by head, token, position or key",
     .example = "kvfate variance run.kvf -o variance.png",
     OPTIONS({OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
              "y; auto: rate, or rank where gates are of another kind than retention", "auto",

@@ -359,7 +359,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_words = {
     .name = "words",
-    .summary = "words that caches hold, against those of the text",
+    .summary = "which words are cached more often than chance",
     .example = "kvfate words run.kvf -o words.tsv",
     OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
              .words = by_words},

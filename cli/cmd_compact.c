@@ -43,7 +43,7 @@ static int cmd_compact(const struct command *self, void *request, int n, char **
 const struct command command_compact = {
     .name = "compact",
     .group = "traces",
-    .summary = "the same trace in fewer bytes",
+    .summary = "recompress a trace",
     .example = "kvfate compact run.kvf -o small.kvf",
     .needs = "-o OUT.kvf",
     .operands = {"X.kvf", "trace", 1, 1},

@@ -609,7 +609,7 @@ done:
 const struct command command_corpus = {
     .name = "corpus",
     .group = "analyses",
-    .summary = "an analysis of many traces, added up over documents, with intervals",
+    .summary = "pool an analysis over many documents, with confidence intervals",
     .example = "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv",
     .operands = {"ANALYSIS X.kvf|FOLDER|@LIST...", "trace", 2, -1},
     .options = options,

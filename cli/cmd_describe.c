@@ -249,7 +249,7 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
 const struct command command_describe = {
     .name = "describe",
     .group = "analyses",
-    .summary = "all commands, options, analyses, figures, probes, methods and models as JSON",
+    .summary = "print all commands, options, analyses, figures, probes and methods as JSON",
     .example = "kvfate describe --json",
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -107,7 +107,7 @@ static int cmd_devices(const struct command *self, void *request, int n, char **
 const struct command command_devices = {
     .name = "devices",
     .group = "running models",
-    .summary = "what this machine has to compute with, and why a device cannot be used",
+    .summary = "list compute devices, and why a device cannot be used",
     .example = "kvfate devices",
     .options = options,
     .request_bytes = sizeof(struct request),

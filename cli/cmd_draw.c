@@ -198,7 +198,7 @@ static const struct exit_status exits[] = {
 const struct command command_draw = {
     .name = "draw",
     .group = "analyses",
-    .summary = "figures of tables that were written before, and of their differences",
+    .summary = "draw figures from saved tables, or from the difference of two tables",
     .example = "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf",
     .needs = "-o OUT.{png,svg,pdf}",
     .operands = {"TABLE[@FIGURE[:KEY=VALUE,...]] [TABLE...]", "table", 1, LAYOUT_PANELS},

@@ -272,7 +272,7 @@ static const struct exit_status exits[] = {
 const struct command command_ls = {
     .name = "ls",
     .group = "traces",
-    .summary = "the traces of folders, or those that conditions choose",
+    .summary = "list traces in folders, with filters",
     .example = "kvfate ls --where 'method=full tokens>=8'",
     .operands = {"[TRACE|FOLDER|@LIST...]", "trace", 0, -1},
     .options = options,

@@ -206,7 +206,7 @@ static void print_row(const struct row *r)
     print_part("scope", method_one_set_for(m, &r->p), NULL);
     print_part("needs", needs, NULL);
     print_part("gates", r->gates ? r->gates : "none", NULL);
-    print_part("code", m->code ? m->code : "variant=code changes nothing", NULL);
+    print_part("code", m->code ? m->code : "paper and code agree", NULL);
     printf("%-11s O(%s) per %s of a KV head\n", "cost", method_cost(m, &r->p),
            m->score || m->read->all ? "decision" : "query");
     printf("%-11s %.0f bytes per entry of a KV head, with %d query heads of %d channels\n", "state",
@@ -255,7 +255,7 @@ static int cmd_methods(const struct command *self, void *request, int n, char **
 const struct command command_methods = {
     .name = "methods",
     .group = "running models",
-    .summary = "list the cache methods and their parts",
+    .summary = "list the cache methods, or describe one",
     .example = "kvfate methods snapkv -B 128",
     .operands = {"[NAME[:key=value,...]]", "method", 0, 1},
     .options = options,

@@ -263,7 +263,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
 const struct command command_report = {
     .name = "report",
     .group = "analyses",
-    .summary = "one interactive page of what traces hold, to be opened in a browser",
+    .summary = "write one interactive HTML page about one or more traces",
     .example = "kvfate report run.kvf -o report.html",
     .needs = "-o FILE.html",
     .operands = {"X.kvf [Y.kvf ...]", "trace", 1, MAX_TRACES},

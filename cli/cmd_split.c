@@ -128,7 +128,7 @@ static int cmd_split(const struct command *self, void *request, int n, char **op
 const struct command command_split = {
     .name = "split",
     .group = "traces",
-    .summary = "a trace in parts of consecutive tokens, each a trace of its own",
+    .summary = "split a trace into consecutive parts",
     .example = "kvfate split run.kvf --parts 2 -o part-%d.kvf",
     .needs = "-o PATTERN",
     .operands = {"X.kvf", "trace", 1, 1},

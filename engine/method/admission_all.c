@@ -1,4 +1,4 @@
 /* admission_all.c - every newcomer stays until the budget cuts it. */
 #include "engine/method/parts.h"
 
-const struct admission admission_all = {.name = "all", .summary = "every newcomer stays"};
+const struct admission admission_all = {.name = "all", .summary = "every new entry is cached"};

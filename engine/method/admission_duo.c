@@ -41,7 +41,7 @@ static int32_t until(const struct method_state *m, int layer, int head, int32_t 
 
 const struct admission admission_duo = {
     .name = "duo",
-    .summary = "heads with a large alpha keep everything, the others stream",
+    .summary = "heads with a large alpha keep every entry, others keep sinks and a window",
     .uses = USES_SPANS | USES_SPARSITY,
     .gates = 1u << GATE_HEADS,
     .reason = KVF_REASON_WINDOW,

@@ -12,6 +12,6 @@ static int32_t until(const struct method_state *m, int layer, int head, int32_t 
 }
 
 const struct admission admission_plan = {.name = "plan",
-                                         .summary = "entries leave at the steps of a plan",
+                                         .summary = "evicts entries at the steps of a plan file",
                                          .reason = KVF_REASON_PLAN,
                                          .until = until};

@@ -11,7 +11,7 @@ int32_t admission_until_streaming(const struct method_state *m, int layer, int h
 
 const struct admission admission_streaming = {
     .name = "streaming",
-    .summary = "sinks, and a window that slides in the prompt as well",
+    .summary = "sinks and a sliding window, also during the prefill",
     .uses = USES_SPANS,
     .reason = KVF_REASON_WINDOW,
     .until = admission_until_streaming};

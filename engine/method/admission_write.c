@@ -18,7 +18,7 @@ static void judge(const struct method_state *m, float gate, float *ret_score, fl
 
 const struct admission admission_write = {
     .name = "write-gate",
-    .summary = "the write gate admits, or the entry leaves after W queries",
+    .summary = "the write gate admits the entry, or it is evicted after W queries",
     .uses = USES_LOCAL | USES_TAU,
     .gates = 1u << GATE_WRITE,
     .reason = KVF_REASON_REFUSED,

@@ -3,6 +3,6 @@
 
 const struct allocation allocation_adaptive = {
     .name = "adaptive",
-    .summary = "the heads of a layer share H B places, the best entries win",
+    .summary = "the heads of a layer share H B entries; the largest scores win",
     .uses = USES_FLOOR,
     .pool = POOL_LAYER};

@@ -3,7 +3,7 @@
 
 const struct allocation allocation_adaptive_pyramid = {
     .name = "adaptive-pyramid",
-    .summary = "pyramid over the layers, adaptive within each",
+    .summary = "layer budgets decrease linearly; heads of a layer share them",
     .uses = USES_BETA | USES_FLOOR,
     .pool = POOL_LAYER,
     .weights = shares_pyramid};

@@ -52,6 +52,6 @@ static void weights(const struct method_state *m, const struct cache *c, int32_t
 
 const struct allocation allocation_cake = {
     .name = "cake",
-    .summary = "layers by entropy times variance of their attention",
+    .summary = "layer budgets by entropy and variance of attention",
     .evidence = EVIDENCE_WINDOW,
     .weights = weights};

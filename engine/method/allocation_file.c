@@ -9,6 +9,6 @@ static void heads(const struct method_state *m, int32_t reach, int *ret_share)
 }
 
 const struct allocation allocation_file = {.name = "file",
-                                           .summary = "every head gets its budget of a table",
+                                           .summary = "each head gets its budget from a table",
                                            .uses = USES_HEADKV,
                                            .heads = heads};

@@ -3,6 +3,6 @@
 
 const struct allocation allocation_global = {
     .name = "global",
-    .summary = "all heads of all layers share L H B places, the best entries win",
+    .summary = "all heads of all layers share L H B entries; the largest scores win",
     .uses = USES_FLOOR,
     .pool = POOL_ALL};

@@ -3,6 +3,6 @@
 
 const struct allocation allocation_pyramid = {
     .name = "pyramid",
-    .summary = "lower layers get more, in a straight line",
+    .summary = "layer budgets decrease linearly with depth",
     .uses = USES_BETA,
     .weights = shares_pyramid};

@@ -2,4 +2,4 @@
 #include "engine/method/parts.h"
 
 const struct allocation allocation_uniform = {.name = "uniform",
-                                              .summary = "every KV head gets the budget B"};
+                                              .summary = "every KV head gets B entries"};

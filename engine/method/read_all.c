@@ -2,4 +2,4 @@
 #include "engine/method/parts.h"
 
 const struct read read_all = {
-    .name = "all", .summary = "every query reads every kept entry", .all = true};
+    .name = "all", .summary = "every query reads every cached entry", .all = true};

@@ -28,7 +28,7 @@ static void eval(const struct read_input *in, float *out, float *scratch)
 
 const struct read read_quest = {.name = "quest",
                                 .cost = "g D n / p",
-                                .summary = "pages whose keys could have the largest logits",
+                                .summary = "pages with the largest upper bound of the logits",
                                 .uses = USES_PAGE | USES_GROUP,
                                 .evidence = EVIDENCE_PAGES,
                                 .eval = eval};

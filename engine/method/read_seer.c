@@ -19,7 +19,7 @@ static void eval(const struct read_input *in, float *out, float *scratch)
 
 const struct read read_seer = {.name = "seer",
                                .cost = "d n / p",
-                               .summary = "blocks that the block gates choose",
+                               .summary = "blocks that trained gates select",
                                .shared = true,
                                .uses = USES_PAGE,
                                .evidence = EVIDENCE_BLOCKS,

@@ -32,7 +32,7 @@ static void eval(const struct read_input *in, float *out, float *scratch)
 
 const struct read read_seer_oracle = {.name = "seer-oracle",
                                       .cost = "g D n",
-                                      .summary = "blocks that hold the largest weights",
+                                      .summary = "blocks with the largest attention weights",
                                       .shared = true,
                                       .uses = USES_PAGE,
                                       .eval = eval};

@@ -34,7 +34,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_below = {
     .name = "below-even",
     .cost = "g w n",
-    .summary = "how rarely the attention fell below an even share in the last w queries",
+    .summary = "how rarely the attention was below uniform in the last w queries",
     .evidence = EVIDENCE_WINDOW,
     .uses = USES_WINDOW,
     .eval = eval,

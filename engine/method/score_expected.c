@@ -142,7 +142,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_expected = {
     .name = "expected-attention",
     .cost = "g (n D^2 + D horizon)",
-    .summary = "attention that Gaussian future queries would give, times the value's length",
+    .summary = "expected attention of Gaussian future queries, times the norm of the value",
     .evidence = EVIDENCE_MOMENTS | EVIDENCE_VALUES,
     .uses = USES_EXPECTED,
     .scratch_rows = MOMENTS_AS_ROWS,

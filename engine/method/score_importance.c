@@ -4,7 +4,7 @@
 const struct score score_importance = {
     .name = "importance",
     .cost = "n",
-    .summary = "the importance that a trained head gave the entry",
+    .summary = "importance of the entry by a trained head",
     .evidence = EVIDENCE_GATE,
     .gates = 1u << GATE_IMPORTANCE,
     .calibrated = true,

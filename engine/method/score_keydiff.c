@@ -63,7 +63,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_keydiff = {
     .name = "keydiff",
     .cost = "n D",
-    .summary = "distance of the key from the mean direction of all keys",
+    .summary = "cosine distance of the key from the mean key",
     .evidence = EVIDENCE_KEYS | EVIDENCE_NORMS | EVIDENCE_ANCHOR,
     .eval = eval,
 };

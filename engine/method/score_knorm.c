@@ -17,7 +17,7 @@ static float one(const struct score_input *in, int slot)
 const struct score score_knorm = {
     .name = "key-norm",
     .cost = "n",
-    .summary = "shortness of the key",
+    .summary = "negative norm of the key",
     .evidence = EVIDENCE_NORMS,
     .eval = eval,
     .one = one,

@@ -15,9 +15,10 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     }
 }
 
-const struct score score_next = {.name = "next-attention",
-                                 .cost = "g n",
-                                 .summary = "attention that a full-cache twin's newest query gives",
-                                 .evidence = EVIDENCE_TWIN,
-                                 .calibrated = true,
-                                 .eval = eval};
+const struct score score_next = {
+    .name = "next-attention",
+    .cost = "g n",
+    .summary = "attention of the newest query in a run with a full cache (oracle)",
+    .evidence = EVIDENCE_TWIN,
+    .calibrated = true,
+    .eval = eval};

@@ -226,7 +226,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
 const struct score score_redundancy = {
     .name = "redundancy",
     .cost = "g w n + n^2 D",
-    .summary = "attention from the last w queries against the redundancy of the key",
+    .summary = "attention from the last w queries, minus redundancy of the key",
     .evidence = EVIDENCE_WINDOW | EVIDENCE_KEYS | EVIDENCE_HISTORY,
     .uses = USES_WINDOW | USES_POOL | USES_GROUP | USES_ACROSS | USES_HISTORY | USES_LAMBDA
             | USES_SLOTS,

@@ -22,10 +22,11 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     }
 }
 
-const struct score score_remaining = {.name = "remaining-mass",
-                                      .cost = "g n",
-                                      .summary = "attention that a full-cache twin will still give",
-                                      .evidence = EVIDENCE_TWIN,
-                                      .calibrated = true,
-                                      .needs_mass = true,
-                                      .eval = eval};
+const struct score score_remaining = {
+    .name = "remaining-mass",
+    .cost = "g n",
+    .summary = "future attention in a run with a full cache (oracle)",
+    .evidence = EVIDENCE_TWIN,
+    .calibrated = true,
+    .needs_mass = true,
+    .eval = eval};

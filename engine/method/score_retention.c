@@ -31,7 +31,7 @@ static float one(const struct score_input *in, int slot)
 const struct score score_retention = {
     .name = "retention",
     .cost = "n",
-    .summary = "log of the retention beta^age that the next queries would see",
+    .summary = "log of the retention beta^age at the next queries",
     .evidence = EVIDENCE_GATE | EVIDENCE_NOTE,
     .uses = USES_RETENTION,
     .gates = 1u << GATE_RETENTION,

@@ -16,7 +16,7 @@ float score_gate_one(const struct score_input *in, int slot)
 
 const struct score score_write_gate = {
     .name = "write-gate",
-    .summary = "the write gate of the entry",
+    .summary = "write gate of the entry",
     .cost = "n",
     .evidence = EVIDENCE_GATE,
     .gates = 1u << GATE_WRITE,

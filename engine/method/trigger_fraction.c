@@ -3,7 +3,7 @@
 
 const struct trigger trigger_fraction = {
     .name = "fraction",
-    .summary = "when all heads together exceed their places, each drops a fraction",
+    .summary = "each head evicts a fraction when all heads together exceed the budget",
     .uses = USES_FRACTION,
     .rounds = true,
     .target = trigger_target_overflow};

@@ -7,4 +7,4 @@ static int target(const struct method_state *m, int share, int n, int incoming)
     return n;
 }
 
-const struct trigger trigger_none = {.name = "none", .summary = "never", .target = target};
+const struct trigger trigger_none = {.name = "none", .summary = "never evicts", .target = target};

@@ -14,5 +14,5 @@ int trigger_target_overflow(const struct method_state *m, int share, int n, int 
 
 const struct trigger trigger_overflow = {
     .name = "overflow",
-    .summary = "after the prompt and before every token that would exceed the share",
+    .summary = "after the prefill, and before each token that would exceed the budget",
     .target = trigger_target_overflow};

@@ -74,7 +74,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 
 const struct probe probe_contrib = {
     .name = "contrib",
-    .summary = "length of every value behind the output projection, and its top-64 sets",
+    .summary = "norm of every value after the output projection, and its top-64 sets",
     .wants = PROBE_ROWS | PROBE_VALUE,
     .full_only = true,
     PROBE_ARRAYS(arrays),

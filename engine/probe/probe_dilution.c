@@ -526,7 +526,7 @@ static void on_missed(struct probe_state *run, const struct probe_missed *m)
 
 const struct probe probe_dilution = {
     .name = "dilution",
-    .summary = "attention that useful entries get, with and without retention",
+    .summary = "attention dilution: attention to useful entries, with and without retention",
     .wants = PROBE_ROWS | PROBE_GATE,
     .full_only = true,
     .arrays = arrays,

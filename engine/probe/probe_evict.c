@@ -33,7 +33,7 @@ static void evict(struct probe_state *s, const struct eviction *e)
 
 const struct probe probe_evict = {
     .name = "evict",
-    .summary = "evict_step of every entry, with reason, score, margin and tie",
+    .summary = "eviction step of every entry, with reason, score, margin and tie",
     .wants = PROBE_EVICT,
     .lean = true,
     PROBE_ARRAYS(arrays),

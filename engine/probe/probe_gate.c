@@ -24,7 +24,7 @@ static void on_gate(struct probe_state *s, int layer, int head, int32_t pos, flo
 
 const struct probe probe_gate = {
     .name = "gate",
-    .summary = "retention, write gate or importance of every entry, where the run has gates",
+    .summary = "gate value of every entry: retention, write gate or importance",
     .wants = PROBE_GATE,
     .lean = true,
     .arrays = arrays,

@@ -19,7 +19,7 @@ static void on_key(struct probe_state *s, int layer, int head, int32_t pos, cons
 
 const struct probe probe_keys = {
     .name = "keys",
-    .summary = "length of every key as the cache holds it",
+    .summary = "norm of every cached key",
     .wants = PROBE_KEY,
     .full_only = true,
     PROBE_ARRAYS(arrays),

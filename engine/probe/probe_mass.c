@@ -34,7 +34,7 @@ static void on_rows(struct probe_state *s, const struct probe_rows *rows)
 
 const struct probe probe_mass = {
     .name = "mass",
-    .summary = "attention that each token received, sum and maximum",
+    .summary = "attention received by each token: sum and maximum",
     .wants = PROBE_ROWS,
     PROBE_ARRAYS(arrays),
     .row = on_row,

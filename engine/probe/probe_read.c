@@ -21,7 +21,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 
 const struct probe probe_read = {
     .name = "read",
-    .summary = "queries after the prompt that read the entry, where they read a choice of pages",
+    .summary = "number of queries that read the entry, for methods that read pages",
     .wants = PROBE_ROWS,
     .arrays = arrays,
     .row = on_row,

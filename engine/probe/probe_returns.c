@@ -66,7 +66,7 @@ static void values(const struct probe_state *s, int array, int layer, int head, 
 
 const struct probe probe_returns = {
     .name = "returns",
-    .summary = "how often each token was selected and came back, and its longest gap",
+    .summary = "per token: number of selections and returns, and the longest gap",
     .wants = PROBE_ROWS,
     .full_only = true,
     PROBE_ARRAYS(arrays),

@@ -44,7 +44,7 @@ static void on_missed(struct probe_state *s, const struct probe_missed *m)
 
 const struct probe probe_shadow_entries = {
     .name = "shadow-entries",
-    .summary = "what queries miss: evicted entries are kept aside and scored",
+    .summary = "attention that queries would give to evicted entries (keeps copies of them)",
     .shadow = "entries",
     .wants = PROBE_SHADOW_ENTRIES,
     PROBE_ARRAYS(arrays),

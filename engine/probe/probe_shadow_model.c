@@ -35,7 +35,7 @@ static void on_twin(struct probe_state *s, enum probe_twin what, int layer, int3
 
 const struct probe probe_shadow_model = {
     .name = "shadow-model",
-    .summary = "NLL, KL and residual error against a full-cache twin",
+    .summary = "NLL, KL and residual error compared with a run with a full cache",
     .shadow = "model",
     .wants = PROBE_SHADOW_MODEL,
     .arrays = arrays,

@@ -113,7 +113,7 @@ static void on_rows(struct probe_state *s, const struct probe_rows *rows)
 
 const struct probe probe_survival = {
     .name = "survival",
-    .summary = "largest age at which each token was in a query's top-K or tau-mass set",
+    .summary = "per token: the last query with the token in its top-K or tau-mass set",
     .wants = PROBE_ROWS,
     PROBE_ARRAYS(arrays),
     .row = on_row,

@@ -52,7 +52,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 
 const struct probe probe_under = {
     .name = "under",
-    .summary = "per query the weights under p times its largest, for four p",
+    .summary = "per query: number of weights below p times the largest, for four p",
     .wants = PROBE_ROWS,
     .full_only = true,
     PROBE_ARRAYS(arrays),

@@ -141,7 +141,7 @@ static void values(const struct probe_state *s, int array, int layer, int head, 
 
 const struct probe probe_window = {
     .name = "window",
-    .summary = "what the last four observation windows gave each entry of a KV head",
+    .summary = "attention of the last four observation windows to each entry",
     .wants = PROBE_ROWS | PROBE_GROUPS,
     .full_only = true,
     PROBE_ARRAYS(arrays),

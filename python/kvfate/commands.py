@@ -57,7 +57,7 @@ FIGURE = tuple(Option(name, arg, "") for name, arg in (
 
 
 COMMANDS = {c.name: c for c in (
-    Command("study", "study", "running models", "a whole study from one file: models, methods, budgets, texts, seeds",
+    Command("study", "study", "running models", "run a study from one file: models, methods, budgets, texts, seeds",
             "kvfate study plan.toml --plan", "PLAN.toml", "file", 1, 1, options=(
                 Option("plan", None, "tell what it would do and take, and stop"),
                 Option("data", "TEXT=FILE", "the data of a text of the file, in the place of what it says; several files of one text may follow", type="list"),
@@ -65,7 +65,7 @@ COMMANDS = {c.name: c for c in (
                 Option("shard", "I/N", "do part I of N of each job, and make no tables"),
                 Option("slurm", "N", "print a script that runs N such parts as a Slurm array", type="int", min=1, max=1 << 16),
             )),
-    Command("tasks", "benchmarks", "running models", "prompts of a public benchmark, for run, study and score",
+    Command("tasks", "benchmarks", "running models", "write the prompts of a public benchmark",
             "kvfate tasks gsm8k gsm8k.jsonl -n 2 -o gsm8k-tasks.jsonl", "BENCHMARK[:TASK] [DATA...]", "file", 1, -1, needs="-o OUT.jsonl", options=(
                 Option("output", "OUT.jsonl", "the prompts, one JSON object a line", "o"),
                 Option("repository", "DIR", "checkout of the benchmark's public repository, with its templates", absent="none"),
@@ -83,14 +83,14 @@ COMMANDS = {c.name: c for c in (
                 Option("shots", "N", "solved examples before each question of gsm8k", type="int", min=1, max=64, absent="none"),
                 Option("train", "FILE", "training part of gsm8k, for --shots", absent="none"),
             )),
-    Command("score", "score", "running models", "scores of answers by the published rules of benchmarks",
+    Command("score", "score", "running models", "score answers by the published rules of a benchmark",
             "kvfate score gsm8k-tasks.jsonl gsm8k-answers.jsonl", "TASKS.jsonl ANSWERS.jsonl...", "file", 2, -1, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON to stdout"),
                 Option("by", "KEY", "a row for each value of this member of the tasks, such as turn, length or difficulty", absent="none"),
                 Option("items", None, "a row for each answer"),
             )),
-    Command("gates", "gates", "running models", "convert published gates and tables of heads into a safetensors file",
+    Command("gates", "gates", "running models", "convert published gates or head tables to safetensors",
             "kvfate gates convert trimkv_weights.pth --overwrite", "convert FILE.pt|FILE.tsv|FILE.npy", "gates", 2, 2, options=(
                 Option("output", "OUT.safetensors", "the converted file", "o", absent="the name of the input, ending in .safetensors"),
                 Option("overwrite", None, "replace a file that is there"),
@@ -98,7 +98,7 @@ COMMANDS = {c.name: c for c in (
     Command("models get", "models_get", "running models", "fetch a model", "", "NAME", "name", 1, 1, listed=False, options=(
                 Option("accept", None, "accept the terms of the model's licence"),
             )),
-    Command("import", "imports", "traces", "a trace from arrays and tables that another program wrote",
+    Command("import", "imports", "traces", "import a trace from arrays and tables",
             "kvfate import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
                 Option("output", "OUT.kvf", "the trace", "o"),
                 Option("overwrite", None, "replace a trace that is there"),
@@ -109,13 +109,13 @@ COMMANDS = {c.name: c for c in (
                 Option("method", "NAME", "the name of the method", absent="none"),
                 Option("budget", "N|P%", "entries that the method keeps in a head, or a fraction of the tokens of --prompt", absent="none"),
             )),
-    Command("export", "exports", "traces", "a trace as arrays or tables that other programs read",
+    Command("export", "exports", "traces", "export a trace as arrays or tables",
             "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
                 Option("output", "NAME.npz|NAME.jsonl", "one file of arrays, one of lines, or a folder of any other name", "o"),
                 Option("form", "FORM", "of a folder", type="word", words=("npy", "tsv", "parquet", "feather"), absent="npy"),
                 Option("overwrite", None, "replace what is there"),
             )),
-    Command("predict", "predict", "analyses", "whether statistics of a trace tell which memory matters",
+    Command("predict", "predict", "analyses", "test how well trace statistics predict ablation effects",
             "kvfate predict effect.tsv run.kvf saliency.kvf -o predict.tsv", "EFFECT.{tsv,json} X.kvf... [TABLE...]", "table", 2, 256, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON to stdout"),
@@ -131,7 +131,7 @@ COMMANDS = {c.name: c for c in (
                 ("2", "The command line was wrong, or the files do not go together."),
                 ("3", None),
             )),
-    Command("claims", "claims", "analyses", "what tables say of the claims of the papers",
+    Command("claims", "claims", "analyses", "judge claims of papers by the tables of your runs",
             "kvfate claims results", "RESULTS_FOLDER", "folder", 0, 1, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON on the standard output"),
