@@ -30,7 +30,7 @@
  *    tests/figures/golden/NAME.png: look at it. The tests `contract`, `boxes`, `places` and
  *    `style` then try the figure with every table, size, key and colour map.
  * 6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
- * 7. `meson test -C build --suite figures --suite lint`.
+ * 7. `meson test -C build --setup quick --suite figures --suite lint --no-suite slow`.
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */

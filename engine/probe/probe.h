@@ -4,15 +4,16 @@
  * allocates these arrays and writes them into the trace. Probes only observe: the decoder computes
  * the same bits with and without them. Memory is O(T).
  *
- * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these): 1. probe_NAME.c ends
- * with `const struct probe probe_NAME`. `array` declares its columns,
+ * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these):
+ * 1. probe_NAME.c ends with `const struct probe probe_NAME`. `array` declares its columns,
  *    `wants` the hooks that it needs. Rows of different heads arrive concurrently.
  *    `lean` makes it part of --probes lean, `full_only` excludes it from paper.
- * 2. X(NAME), at the end of probes.list. 3. docs/reference/probes.md: `## NAME`; its columns also
- * in libtrace/include/kvf/schema.h and
+ * 2. X(NAME), at the end of probes.list.
+ * 3. docs/reference/probes.md: `## NAME`; its columns also in libtrace/include/kvf/schema.h and
  *    libtrace/schema_rules.h, otherwise no trace can have them.
  * 4. tests/analyze/test_probe_NAME.py, or another: its columns against dense attention; the run is
  *    the same with and without it.
+ * 5. `meson test -C build --setup quick --suite analyze --suite lint --no-suite slow`.
  * Its line under --probes in docs/man/kvfate-run.1 is generated from the struct. */
 #pragma once
 
