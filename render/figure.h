@@ -47,7 +47,7 @@ struct plot;
 struct plot_shared;
 struct opt;
 
-enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
+enum { FIGURE_MIN_WIDTH = 40, FIGURE_MIN_HEIGHT = 25 }; /* mm */
 
 /* The options of drawing that callers set. */
 struct figure_style {

@@ -68,7 +68,7 @@ KINDS = {
 }
 PAGES = 'analyzer', 'command'  # kinds with a manual page
 # Evidence that needs other members of struct score or of a row; the example to copy instead of the scaffold.
-NEEDS_MORE = {'gate': 'engine/method/score_write_gate.c', 'twin': 'engine/method/score_next.c', 'window': 'engine/method/score_window.c',
+NEEDS_MORE = {'gate': 'engine/method/score_write_gate.c', 'full': 'engine/method/score_next.c', 'window': 'engine/method/score_window.c',
               'spread': 'engine/method/score_variance.c', 'pages': 'engine/method/read_quest.c', 'blocks': 'engine/method/read_seer.c'}
 # Scores and allocations for presets with numbers that a scaffold cannot choose; the preset to copy.
 COPY = {'position': 'window', 'variance-attention': 'cake', 'global-attention': 'snapkv-global', 'redundancy': 'rkv', 'retention': 'trimkv',

@@ -24,7 +24,8 @@
  *    cases.  SCORES, ERRORS, UNEQUAL and PART_OPTIONS of the oracle are tables of parts, so that a
  *    preset needs a line there only if its equation differs from its part's.  contract.py and
  *    properties.py run over all presets.
- * 4. `meson test -C build --setup quick --suite method --suite oracle --suite lint --no-suite slow`.
+ * 4. `meson test -C build --setup quick --suite method --suite oracle --suite lint --no-suite
+ * slow`.
  *
  * To add an option:
  * 1. Add a member to struct method_params and a line to the table in options.c.  Add a USES_ bit
@@ -133,7 +134,7 @@ enum {                             /* evidence: the data that a part reads; bits
        EVIDENCE_MOMENTS = 1u << 7, /* mean and covariance of the queries before RoPE */
        EVIDENCE_PAGES = 1u << 8,   /* minimum and maximum of each key channel in each page */
        EVIDENCE_BLOCKS = 1u << 9,  /* block vectors of a block gate, from keys before RoPE */
-       EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache run, by position */
+       EVIDENCE_FULL = 1u << 10,   /* attention of a full-cache run, by position */
        EVIDENCE_NOTE = 1u << 12,   /* one number per entry that the score computes once */
        EVIDENCE_SPREAD = 1u << 13, /* sums of the window's weights and of their squares; needs
                                       EVIDENCE_WINDOW */

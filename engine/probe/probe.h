@@ -125,7 +125,7 @@ struct probe_missed {
 };
 
 /* Values that compare the run with the full-cache copy of the model. */
-enum probe_twin { TWIN_NLL, TWIN_KL, TWIN_RESIDUAL };
+enum probe_full { FULL_NLL, FULL_KL, FULL_RESIDUAL };
 
 /* Initial value of an array. PROBE_ONES: all bits set (KVF_ALIVE, KVF_NEVER). */
 enum probe_start { PROBE_ZEROS, PROBE_NAN, PROBE_ONES };
@@ -200,7 +200,7 @@ struct probe {
     void (*queries)(struct probe_state *s, const struct probe_block *b); /* one thread */
     void (*missed)(struct probe_state *s, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
-    void (*twin)(struct probe_state *s, enum probe_twin what, int layer, int32_t t, float value);
+    void (*full)(struct probe_state *s, enum probe_full what, int layer, int32_t t, float value);
     /* Converts values [0, t1) of a head to the type of an array's column, for arrays of kind
      * PROBE_BY_VALUES and PROBE_NOT_KEPT. */
     void (*values)(const struct probe_state *s, int array, int layer, int head, int32_t t1,
