@@ -19,9 +19,9 @@
  *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one;
  *      the texts of --head, --tokens and others that all have are made (docs/man/common.mdoc).
  *   5. tests/analyze/test_NAME.py: the table against dense attention, computed by brute force;
- *      on an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.  The
- *      test `pools` adds up every pool on recorded runs; made-up traces lack columns that `corpus`
- *      needs.
+ *      on an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.
+ *      The test `pools` adds up every pool on recorded runs; made-up traces lack columns that
+ *      `corpus` needs.
  *   6. `docs/derive.py build/cli/kvfate` writes the overviews.  Run it again if a summary, an
  *      option or a pool changes.  Then `meson test -C build --setup quick --suite analyze --suite
  *      lint --no-suite slow`.
