@@ -7,21 +7,24 @@
  *   1. analyzers/an_NAME.c: a struct of option values, the functions of the frame (frame.h) or,
  *      for a table of another shape, `run`; `describe`; and at the end `const struct analyzer
  *      an_NAME = {...}` with its OPTIONS (base/opt.h), COLUMNS (columns.h), HEADS (frame.h) and,
- * for `kvfate corpus`, its POOL (docs/reference/corpus.md).  common.h has heads, token ranges and
+ *      for `kvfate corpus`, its POOL (docs/reference/corpus.md).  table_meta_num() and
+ *      table_meta_str() of base/table.h write metadata.  common.h has heads, token ranges and
  *      provenance, selected.h the common part of analyses of selected sets, classes.h the classes
  *      of tokens.
- *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last: move it to
- *      where users shall see it, and the paragraph of step 3 likewise.
+ *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last, or with
+ *      --after OTHER after the analyzer OTHER, and the paragraph of step 3 likewise.  Users see
+ *      the analyzers in this order.
  *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
  *   4. docs/man/kvfate-NAME.1: the description, the options at length, examples.  Lines of at most
  *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one;
  *      the texts of --head, --tokens and others that all have are made (docs/man/common.mdoc).
- *   5. tests/analyze/test_NAME.py: the table against dense attention, computed the long way; on
- *      an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.  The
- *      test `pools` adds up every pool on recorded runs; made-up traces lack columns that `corpus`
- *      needs.
- *   6. `docs/derive.py build/cli/kvfate` again, whenever a summary, an option or a pool changed:
- *      it writes the overviews.  Then `meson test -C build --suite analyze --suite lint`.
+ *   5. tests/analyze/test_NAME.py: the table against dense attention, computed by brute force;
+ *      on an empty trace; and each way to fail.  Run it with /usr/bin/python3, which has NumPy.
+ *      The test `pools` adds up every pool on recorded runs; made-up traces lack columns that
+ *      `corpus` needs.
+ *   6. `docs/derive.py build/cli/kvfate` writes the overviews.  Run it again if a summary, an
+ *      option or a pool changes.  Then `meson test -C build --setup quick --suite analyze --suite
+ *      lint --no-suite slow`.
  * an_sparsity.c is a short analyzer to read first: options, state of a thread, rows, a pool.  The
  * command, its `-h` and usage, its place in `kvfate corpus` and in the overviews are made from the
  * struct.  Without a figure that draws the table (render/figure.h), `-o` takes tables only. */

@@ -87,7 +87,7 @@ static void start_all(char *list)
     for (char *p = list ? strtok(list, ",") : NULL; p; p = strtok(NULL, ","))
         start(p);
     for (const struct method *m = method_presets; !list && m->name; m++) {
-        unsigned other = EVIDENCE_MOMENTS | EVIDENCE_TWIN | EVIDENCE_BLOCKS;
+        unsigned other = EVIDENCE_MOMENTS | EVIDENCE_FULL | EVIDENCE_BLOCKS;
         if (m->score && !m->score->needs_mass && !(m->score->evidence & other) && !method_gates(m)
             && m->params.every == 0)
             start(m->name);

@@ -182,7 +182,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     j->effect.engine = j->r.engine;
-    int64_t need = j->effect.prompt + j->score, limit = j->r.engine->config.n_ctx_most;
+    int64_t need = j->effect.prompt + j->score, limit = j->r.engine->config.n_ctx_max;
     if (need > limit)
         return kvf_fail(d, KVF_E_LIMIT,
                         "a prompt of %d tokens and %d steps do not fit into the "

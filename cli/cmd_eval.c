@@ -77,11 +77,11 @@ static int read_data(struct eval_job *j, struct kvf_diag *d)
     const struct model_config *m = &j->eval.engine->config;
     struct documents_source from = {j->data.item, j->data.n, (int)j->docs, (uint64_t)j->seed};
     int length = (int)(j->prompt + j->score);
-    if (length > m->n_ctx_most)
+    if (length > m->n_ctx_max)
         return kvf_fail(d, KVF_E_LIMIT,
                         "documents of %d tokens do not fit into the model's "
                         "context of %d",
-                        length, m->n_ctx_most);
+                        length, m->n_ctx_max);
     j->text.length = length;
     int err = documents_choose(j->eval.engine->tokenizer, &from, &j->text, d);
     j->input = err ? NULL : MEM_NEW(struct eval_input, (size_t)j->docs);

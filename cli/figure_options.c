@@ -118,8 +118,8 @@ bool figure_size_parse(const char *s, double *ret_w_mm, double *ret_h_mm)
         w_unit = h_unit = 1;
     w *= w_unit > 0 ? w_unit : h_unit; /* a single unit applies to both lengths */
     h *= h_unit > 0 ? h_unit : w_unit;
-    if (*s || !(w >= FIGURE_LEAST_WIDTH && w <= 5000)
-        || (both && !(h >= FIGURE_LEAST_HEIGHT && h <= 5000)))
+    if (*s || !(w >= FIGURE_MIN_WIDTH && w <= 5000)
+        || (both && !(h >= FIGURE_MIN_HEIGHT && h <= 5000)))
         return false;
     *ret_w_mm = w;
     *ret_h_mm = h;
@@ -183,7 +183,7 @@ int figure_options_check(struct figure_options *f, const char *out, bool json, s
     return kvf_fail(d, KVF_E_ARG,
                     "--size needs WxH from %dx%d to 5000x5000 (units mm, cm, in, "
                     "pt), a width alone, " SIZE_NAMES ", not '%.60s'",
-                    FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT, f->size);
+                    FIGURE_MIN_WIDTH, FIGURE_MIN_HEIGHT, f->size);
 }
 
 enum { MOST_FIGURES = 128 };

@@ -27,7 +27,7 @@ static bool is_trace(const char *path)
 struct plan_model force_model(const struct engine *e)
 {
     const struct model_config *c = &e->config;
-    struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx_most, "", ""};
+    struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx_max, "", ""};
     memcpy(m.hash, e->hash, sizeof m.hash);
     tokenizer_hash(e->tokenizer, m.tokenizer_hash);
     return m;

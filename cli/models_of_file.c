@@ -48,9 +48,9 @@ static void count_tensors(struct found *f)
  * four up to the context, and the context. */
 static int choose_lengths(struct found *f, int asked, struct kvf_diag *d)
 {
-    if (asked > f->m.n_ctx_most)
+    if (asked > f->m.n_ctx_max)
         return kvf_fail(d, KVF_E_ARG, "--length %d is over the model's context of %d", asked,
-                        f->m.n_ctx_most);
+                        f->m.n_ctx_max);
     if (asked)
         f->length[f->n_lengths++] = asked;
     for (int n = 1024; !asked && n < f->m.n_ctx && f->n_lengths < MOST_LENGTHS - 1; n *= 4)

@@ -219,7 +219,7 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
 static int limit_of(const struct runner *r)
 {
     const struct model_config *m = &r->engine->config;
-    int limit = r->outlives ? MOST_TOKENS : m->n_ctx_most;
+    int limit = r->outlives ? MOST_TOKENS : m->n_ctx_max;
     if (!r->context)
         return r->outlives ? MOST_TOKENS : m->n_ctx;
     return r->context < limit ? (int)r->context : limit;
@@ -230,7 +230,7 @@ static int limit_of(const struct runner *r)
 static int prompt_limit(const struct runner *r)
 {
     const struct model_config *m = &r->engine->config;
-    int limit = limit_of(r), reach = r->context > m->n_ctx ? m->n_ctx_most : m->n_ctx;
+    int limit = limit_of(r), reach = r->context > m->n_ctx ? m->n_ctx_max : m->n_ctx;
     bool cut = r->outlives && !r->cells && r->methods.params.chunk > 0;
     return cut || limit < reach ? limit : reach;
 }
@@ -240,7 +240,7 @@ static int prompt_limit(const struct runner *r)
 static const char *length_advice(const struct runner *r, int limit)
 {
     const struct model_config *m = &r->engine->config;
-    if (limit != m->n_ctx_most)
+    if (limit != m->n_ctx_max)
         return " or raise -c";
     if (m->rope_scale.kind)
         return " or raise the factor of --rope-scale";
@@ -303,7 +303,7 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
 
 int runner_check_context(const struct runner *r, struct kvf_diag *d)
 {
-    int n_ctx = r->engine->config.n_ctx_most;
+    int n_ctx = r->engine->config.n_ctx_max;
     if (r->outlives || r->context <= n_ctx)
         return KVF_OK;
     return kvf_fail(

@@ -91,7 +91,7 @@ int saliency_of_open(struct saliency_of *of, const char *path, const struct engi
                      struct kvf_diag *d)
 {
     const struct model_config *c = &e->config;
-    struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx_most, "", ""};
+    struct plan_model m = {c->n_layers, c->n_heads, c->n_kv_heads, c->vocab, c->n_ctx_max, "", ""};
     struct kvf_trace *t = NULL;
     memcpy(m.hash, e->hash, sizeof m.hash);
     tokenizer_hash(e->tokenizer, m.tokenizer_hash);

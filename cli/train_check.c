@@ -58,11 +58,11 @@ int train_check_open(const struct train_check_options *o, struct train_check **r
     int err = train_budgets(o->budgets, TRAIN_CHECK_PROMPT, c->shape.budget, &c->shape.n, d);
     if (!err)
         err = model_open(o->model, &how, &c->engine, d);
-    if (!err && c->engine->config.n_ctx_most < source.length)
+    if (!err && c->engine->config.n_ctx_max < source.length)
         err = kvf_fail(d, KVF_E_ARG,
                        "checks need documents of %d tokens, and the model's context "
                        "has %d; --check-every 0 does without",
-                       source.length, c->engine->config.n_ctx_most);
+                       source.length, c->engine->config.n_ctx_max);
     if (!err) {
         err = packs_open(c->engine->tokenizer, &source, &c->packs, d);
         if (err == KVF_E_LIMIT)

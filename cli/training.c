@@ -71,9 +71,9 @@ int training_open(struct training *t, struct learner *ret_learner, struct kvf_di
         err = model_open(t->model, &t->how, &t->engine, d);
     if (!err)
         err = train_files_keep(&t->files, gguf_path(t->engine->gguf), d);
-    if (!err && t->length > t->engine->config.n_ctx_most)
+    if (!err && t->length > t->engine->config.n_ctx_max)
         err = kvf_fail(d, KVF_E_ARG, "--length %" PRId64 " is more than the model's context of %d",
-                       t->length, t->engine->config.n_ctx_most);
+                       t->length, t->engine->config.n_ctx_max);
     if (!err && folder_cache_make("tokens", &t->tokens_name) != KVF_OK)
         buf_finish(&t->tokens_name);
     return err;

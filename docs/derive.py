@@ -42,6 +42,12 @@ def methods(program):
     return f'{len(program["methods"])} rows: {quoted(m["name"] for m in program["methods"])}.\n'
 
 
+def overview(program):
+    """Returns the needs, sizes and costs of all methods."""
+    return table(('row', 'looks at', 'one set for', 'protects', 'state, bytes per entry', 'cost'),
+                 [[m[k] for k in ('name', 'needs', 'scope', 'protects', 'state_formula', 'cost')] for m in program['methods']])
+
+
 def probes(program):
     def asked(p):
         if 'shadow' in p:
@@ -121,9 +127,10 @@ def supplies(program):
                   for c in program['columns']])
 
 
-MADE = {f.__name__: f for f in (commands, methods, probes, analyzers, pools, figures,
+MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools, figures,
                                    published_gates, columns, supplies)}
-PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/probes.md': ['probes'],
+PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/methods.md': ['overview'],
+         'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
          'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
          'docs/guide/own-model.md': ['published_gates']}

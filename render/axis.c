@@ -11,7 +11,7 @@
 #include "render/palette.h"
 
 const struct rgb ink = {0.12, 0.12, 0.12}, quiet = {0.38, 0.38, 0.38};
-static const double WIDTH = 0.18, TICK = 0.9, LEAST_LINE = 2.3;
+static const double WIDTH = 0.18, TICK = 0.9, MIN_LINE = 2.3;
 
 /* Returns true if the digits at p are the zeros of a number that is 0: "0.00" but not "0.001". */
 static bool is_zero(const char *p)
@@ -89,9 +89,9 @@ static bool digits_short(const double *v, int i, int digits)
 
 void tick_texts(const double *v, int n, char (*name)[24])
 {
-    enum { MOST_DIGITS = 9 };
+    enum { MAX_DIGITS = 9 };
     bool equal = true;
-    for (int digits = 4; equal && digits <= MOST_DIGITS; digits++) {
+    for (int digits = 4; equal && digits <= MAX_DIGITS; digits++) {
         equal = false;
         for (int i = 0; i < n; i++) {
             number_text(v[i], digits, name[i]);
@@ -314,7 +314,7 @@ void axis_ticks_y(struct canvas *c, const struct axis_box *a)
         double xy[] = {a->x - length, y, a->x, y};
         canvas_line(c, xy, 2, WIDTH, ink);
         /* otherwise it would overlap the last number */
-        if (name[i][0] && fabs(y - last) >= LEAST_LINE) {
+        if (name[i][0] && fabs(y - last) >= MIN_LINE) {
             canvas_text(c, a->x - 1.5, y, name[i], PT_TICK, ALIGN_RIGHT, ink, 0);
             last = y;
         }

@@ -10,8 +10,8 @@ int canvas_room(const struct canvas *c, const char *figure, double w, double h, 
     if (canvas_width(c) >= w - 1e-9 && canvas_height(c) >= h - 1e-9)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG, "--size: figure %s needs at least %.0f x %.0f mm here", figure,
-                    ceil(fmax(w, FIGURE_LEAST_WIDTH) - 1e-9),
-                    ceil(fmax(h, FIGURE_LEAST_HEIGHT) - 1e-9));
+                    ceil(fmax(w, FIGURE_MIN_WIDTH) - 1e-9),
+                    ceil(fmax(h, FIGURE_MIN_HEIGHT) - 1e-9));
 }
 
 const char *cell_text(const struct table *t, int col, int64_t row, char out[24])

@@ -16,12 +16,12 @@
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
-static const double PANEL = 42, DOT_LEAST = 0.5, DOT_MOST = 2.2; /* mm */
+static const double PANEL = 42, DOT_MIN = 0.5, DOT_MAX = 2.2; /* mm */
 /* Minimum size of a panel, including its name and axes; line pitch of the key and the gap between
  * its two parts. */
-static const double LEAST_WIDTH = 22, LEAST_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
+static const double MIN_WIDTH = 22, MIN_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
 static const double SCORE_LINE = 2.7; /* line pitch of the scores below */
-static const double KEY_MOST = 48;
+static const double KEY_MAX = 48;
 
 struct calibration_style {
     int64_t horizon; /* 0: all; for several traces, one */
@@ -156,7 +156,7 @@ static struct layout layout_of(const struct table *t, int64_t only)
         l.only = one_horizon(&l);
     collect(&l);
     for (int k = 0; k < l.n_series && l.trace >= 0; k++) /* letters of 1.35 mm */
-        l.key = fmax(l.key, fmin(KEY_MOST, 7 + 1.35 * (double)strlen(series_name(&l, k, name))));
+        l.key = fmax(l.key, fmin(KEY_MAX, 7 + 1.35 * (double)strlen(series_name(&l, k, name))));
     l.brier = numeric_column(t, "brier");
     l.base = numeric_column(t, "brier_base");
     l.auroc = numeric_column(t, "auroc");
@@ -206,8 +206,8 @@ static int check_room(const struct layout *l, const struct canvas *c, const char
                       struct kvf_diag *d)
 {
     int n = l->n_panels ? l->n_panels : 1;
-    double w = ceil(LEFT + n * LEAST_WIDTH + (n - 1) * GAP + l->key);
-    double h = ceil(fmax(TOP + LEAST_HEIGHT + BOTTOM, key_bottom(l)));
+    double w = ceil(LEFT + n * MIN_WIDTH + (n - 1) * GAP + l->key);
+    double h = ceil(fmax(TOP + MIN_HEIGHT + BOTTOM, key_bottom(l)));
     if (canvas_width(c) >= w && canvas_height(c) >= h)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -219,7 +219,7 @@ static int check_room(const struct layout *l, const struct canvas *c, const char
 
 static double dot_size(const struct layout *l, double n)
 {
-    return l->most > 0 ? fmax(DOT_LEAST, DOT_MOST * sqrt(n / l->most)) : DOT_LEAST;
+    return l->most > 0 ? fmax(DOT_MIN, DOT_MAX * sqrt(n / l->most)) : DOT_MIN;
 }
 
 static void square(struct canvas *c, double x, double y, double d, struct rgb colour)
@@ -377,7 +377,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct layout l = layout_of(t, only);
     int n = l.n_panels ? l.n_panels : 1;
     double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
-    double least = fmax(LEAST_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
+    double least = fmax(MIN_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
     if (canvas_height(c) < TOP + least + BOTTOM + l.below || width < 26)
         l.below = 0; /* no space for the scores */
     double height = canvas_height(c) - TOP - BOTTOM - l.below;

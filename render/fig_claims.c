@@ -13,7 +13,7 @@
 #include "render/cells.h"
 
 enum { TOP = 9, BOTTOM = 6, VERDICTS = 5, CLAIM = 40 };
-static const double ROW = 4.2, LEAST_ROW = 3.2, RIM = 1.08;
+static const double ROW = 4.2, MIN_ROW = 3.2, RIM = 1.08;
 static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided",
                                                "unspecific", "unguarded"};
 
@@ -264,7 +264,7 @@ static void draw_register(struct canvas *c, const struct register_view *x)
 {
     char more[48];
     double h = canvas_height(c) - TOP - BOTTOM, claims = claims_width(c, x);
-    int fit = (int)fmax(1, h / LEAST_ROW);
+    int fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->row, x->n < fit ? x->n : fit, 0, 0, 0, 0};
     forest_measure(c, &f, canvas_width(c) * .31);
     f.notes = fmax(f.notes, canvas_text_width(c, "value (95 %)", PT_TICK, 0));
@@ -297,7 +297,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct register_view x = {.n = 0};
     int err = read_register(t, &x);
     if (!err)
-        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * LEAST_ROW, d);
+        err = canvas_room(c, "claims", 130, TOP + BOTTOM + 4 * MIN_ROW, d);
     if (!err)
         draw_register(c, &x);
     free_register(&x);

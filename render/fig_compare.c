@@ -22,7 +22,7 @@ enum {
     BAR = 18,
     RIGHT = 3,
     Y_ROOM = 12,
-    MOST_SIDE = 16384,
+    MAX_SIDE = 16384,
     CELLS_OF_ANY = 1 << 24,
     SINGLE_CELLS = 64 * 64 /* more pairs of heads are averaged by pairs of layers */
 };
@@ -124,9 +124,9 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
     extend(p, &p->b);
     const struct side *side[] = {&p->a, &p->b};
     for (int k = 0; k < 2; k++)
-        if (side[k]->layers < 1 || side[k]->heads < 1 || side[k]->layers > MOST_SIDE
-            || side[k]->heads > MOST_SIDE / side[k]->layers)
-            return kvf_fail(d, KVF_E_ARG, "figure compare: heads from 1 to %d a run", MOST_SIDE);
+        if (side[k]->layers < 1 || side[k]->heads < 1 || side[k]->layers > MAX_SIDE
+            || side[k]->heads > MAX_SIDE / side[k]->layers)
+            return kvf_fail(d, KVF_E_ARG, "figure compare: heads from 1 to %d a run", MAX_SIDE);
     int64_t cells = length(&p->a) * length(&p->b);
     if (cells > CELLS_OF_ANY && cells > table_rows(p->t))
         return kvf_fail(d, KVF_E_LIMIT,

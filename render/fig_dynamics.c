@@ -23,7 +23,7 @@ enum {
     ONE_ROW = 148, /* width of the key on one line, mm */
     RUNS = 512
 };
-static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, LEAST_PANEL = 14;
+static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, MIN_PANEL = 14;
 static const struct rgb grey = {.55, .55, .55};
 
 struct dynamics_style {
@@ -231,7 +231,7 @@ static struct rgb tail_colour(int i)
 }
 
 /* Returns the smallest fraction of any tail, because all heads share one axis. */
-static double least_share(const struct dynamics_view *v)
+static double min_share(const struct dynamics_view *v)
 {
     const struct columns *k = &v->k;
     double least = .1;
@@ -249,7 +249,7 @@ static void innovations(struct canvas *c, const struct dynamics_view *v, const s
                         struct axis_box *a)
 {
     const struct columns *k = &v->k;
-    double least = least_share(v);
+    double least = min_share(v);
     *a = (struct axis_box){.x = a->x,
                            .y = a->y,
                            .w = a->w,
@@ -409,10 +409,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     read_view(t, s, &v);
     double w = (canvas_width(c) - LEFT - RIGHT - (PANELS - 1) * GAP_X) / PANELS;
     double h = (canvas_height(c) - TOP - BOTTOM - (v.n - 1) * GAP_Y) / v.n;
-    if (w < LEAST_PANEL || h < LEAST_PANEL)
+    if (w < MIN_PANEL || h < MIN_PANEL)
         return kvf_fail(d, KVF_E_ARG, "--size: %d heads need at least %.0f x %.0f mm", v.n,
-                        ceil(LEFT + RIGHT + (PANELS - 1) * GAP_X + PANELS * LEAST_PANEL),
-                        ceil(TOP + BOTTOM + v.n * LEAST_PANEL + (v.n - 1) * GAP_Y));
+                        ceil(LEFT + RIGHT + (PANELS - 1) * GAP_X + PANELS * MIN_PANEL),
+                        ceil(TOP + BOTTOM + v.n * MIN_PANEL + (v.n - 1) * GAP_Y));
     canvas_text(c, LEFT - 9.4, TOP + (v.n * (h + GAP_Y) - GAP_Y) / 2, "imaginary part", PT_TICK,
                 ALIGN_CENTER, ink, 1);
     for (int i = 0; i < v.n; i++)

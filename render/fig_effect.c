@@ -14,8 +14,8 @@
 #include "render/forest.h"
 #include "render/cells.h"
 
-enum { TOP = 3, BOTTOM = 13, ALL = -1, MOST_DECIMALS = 5 };
-static const double ROW = 3.4, LEAST_ROW = 2.5;
+enum { TOP = 3, BOTTOM = 13, ALL = -1, MAX_DECIMALS = 5 };
+static const double ROW = 3.4, MIN_ROW = 2.5;
 
 struct effect_style {
     int scale; /* 0: log, 1: linear */
@@ -197,7 +197,7 @@ static void notes(struct forest_row *row, int n)
             most = fmax(most, fabs(row[i].value));
         }
     int decimals = isinf(least) ? 0 : (int)fmax(0, 1 - floor(log10(least)));
-    bool power = decimals > MOST_DECIMALS || most >= 1e6;
+    bool power = decimals > MAX_DECIMALS || most >= 1e6;
     for (int i = 0; i < n; i++) {
         snprintf(row[i].note, sizeof row[i].note, power ? "%.*e" : "%.*f", power ? 1 : decimals,
                  row[i].value);
@@ -230,7 +230,7 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
 {
     struct forest f = {.null_low = NAN, .null_high = NAN};
     struct forest_row *row = NULL;
-    int n, err = read_bars(v, &row, &n), fit = (int)((canvas_height(c) - TOP - BOTTOM) / LEAST_ROW);
+    int n, err = read_bars(v, &row, &n), fit = (int)((canvas_height(c) - TOP - BOTTOM) / MIN_ROW);
     if (!err) {
         f.row = row;
         f.n = n < fit ? n : (int)fmax(fit, 1);
@@ -262,7 +262,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct effect_view v;
     int err = read_view(t, s, &v, d);
     if (!err && v.form)
-        err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * LEAST_ROW, d);
+        err = canvas_room(c, "effect", 70, TOP + BOTTOM + 3 * MIN_ROW, d);
     if (err)
         return err;
     return v.form ? draw_bars(c, &v) : draw_map(c, &v, s);

@@ -8,7 +8,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { MOST_CROSSES = 4000, MOST_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
+enum { MAX_CROSSES = 4000, MOST_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
 /* Counts the entries of a head that were evicted at each step shown.  Returns the largest count. */
@@ -80,7 +80,7 @@ static void crosses(struct canvas *c, const struct table *t, int64_t row0, const
     int64_t n = rows_per_head(t);
     double cell = fmin(a->w / (double)n, a->h / (a->y0 - a->y1));
     double half = fmin(fmax(0.4 * cell, 0.3), 1.1), width = fmin(0.22, 0.6 * half);
-    for (int64_t i = 0; i < n && n <= MOST_CROSSES; i++) {
+    for (int64_t i = 0; i < n && n <= MAX_CROSSES; i++) {
         double step = table_real(t, col, row0 + i);
         if (step < a->y1 || step >= a->y0)
             continue;
@@ -149,7 +149,7 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
     bool prompt = prompt_border(c, t, a);
     canvas_unclip(c);
     if (row0 == 0) {
-        legend(c, a, prompt, rows_per_head(t) <= MOST_CROSSES);
+        legend(c, a, prompt, rows_per_head(t) <= MAX_CROSSES);
         canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL,
                     ALIGN_CENTER, ink, 0);
     }

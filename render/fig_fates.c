@@ -11,7 +11,7 @@
 #include "render/identity.h"
 #include "render/text_flow.h"
 
-enum { RIBBONS = 16, POINTS = 256, MOST_MM = 240 };
+enum { RIBBONS = 16, POINTS = 256, MAX_MM = 240 };
 static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
 static const double SEAM = 0.01, LEAST = 2, KEY_MM = 3.8, COARSE = 0.5;
 static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
@@ -167,7 +167,7 @@ static void draw_coarse(struct canvas *c, const struct cell *cell, double x, dou
 static void draw_cell(struct canvas *c, const struct cell *cell, double x, double w, double y,
                       double high, struct rgb colour)
 {
-    double a[POINTS], b[POINTS], pitch = high / cell->n, needed_most = 0, held_most = 0;
+    double a[POINTS], b[POINTS], pitch = high / cell->n, needed_max = 0, held_max = 0;
     int n = cell->n - cell->born;
     if (n > 0 && canvas_pixel(c) > COARSE)
         draw_coarse(c, cell, x, w, y, high, colour);
@@ -176,24 +176,24 @@ static void draw_cell(struct canvas *c, const struct cell *cell, double x, doubl
     y += pitch * cell->born;
     canvas_rect(c, x, y, w, pitch * n, gone);
     for (int k = 0; k < n; k++) {
-        needed_most = fmax(needed_most, cell->needed[cell->born + k]);
-        held_most = fmax(held_most, cell->held[cell->born + k]);
+        needed_max = fmax(needed_max, cell->needed[cell->born + k]);
+        held_max = fmax(held_max, cell->held[cell->born + k]);
         a[k] = x;
         b[k] = x + w * fmin(cell->needed[cell->born + k] / 2, 0.5) + SEAM;
     }
-    if (needed_most > 0)
+    if (needed_max > 0)
         draw_between(c, a, b, n, y, pitch, black);
     for (int k = 0; k < n; k++) {
         a[k] = x + w - w * cell->needed[cell->born + k] / 2;
         b[k] = x + w;
     }
-    if (needed_most > 0)
+    if (needed_max > 0)
         draw_between(c, a, b, n, y, pitch, black);
     for (int k = 0; k < n; k++) {
         a[k] = x + w / 2 * (1 - cell->held[cell->born + k]);
         b[k] = x + w / 2 * (1 + cell->held[cell->born + k]);
     }
-    if (held_most > 0)
+    if (held_max > 0)
         draw_between(c, a, b, n, y, pitch, colour);
 }
 
@@ -346,9 +346,9 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
         && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, NULL) == KVF_OK)
         *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN;
     canvas_destroy(ruler);
-    if (*h > MOST_MM) {
+    if (*h > MAX_MM) {
         double line = line_mm(&x, own_height(&x, s));
-        *h = x.top + fmax(1, floor((MOST_MM - x.top) / line)) * line + MARGIN;
+        *h = x.top + fmax(1, floor((MAX_MM - x.top) / line)) * line + MARGIN;
     }
 }
 

@@ -11,7 +11,7 @@
 #include "render/kindmap.h"
 #include "render/cells.h"
 
-enum { TOP = 3, BOTTOM = 2, KEY = 35, MOST_OTHER = 5, MOST_RULES = 32, LEFT = 27 };
+enum { TOP = 3, BOTTOM = 2, KEY = 35, MAX_OTHER = 5, MAX_RULES = 32, LEFT = 27 };
 static const double LINE = 3.8, BAR = 4.2;
 static const struct rgb white = {1, 1, 1};
 
@@ -23,9 +23,9 @@ struct view {
     struct kind_cell *cell;
     int *kind; /* [n]: of each cell; KINDS_OF_HEADS + i: other types */
     int64_t n;
-    const char *other[MOST_OTHER];
+    const char *other[MAX_OTHER];
     int n_other;
-    int64_t count[KINDS_OF_HEADS + MOST_OTHER];
+    int64_t count[KINDS_OF_HEADS + MAX_OTHER];
     bool query;
 };
 
@@ -47,7 +47,7 @@ static int kind_of(struct view *v, const char *name)
     for (int k = 0; k < v->n_other; k++)
         if (strcmp(v->other[k], name) == 0)
             return KINDS_OF_HEADS + k;
-    if (v->n_other == MOST_OTHER)
+    if (v->n_other == MAX_OTHER)
         return KINDS_OF_HEADS - 1;
     v->other[v->n_other] = name;
     return KINDS_OF_HEADS + v->n_other++;
@@ -170,10 +170,10 @@ static int is_score(const struct table *t, int col)
 
 /* Finds the score columns of row r, the largest score first and undefined ones last.  Returns their
  * number. */
-static int sorted_scores(const struct table *t, int64_t r, int col[MOST_RULES])
+static int sorted_scores(const struct table *t, int64_t r, int col[MAX_RULES])
 {
     int n = 0;
-    for (int k = 0; k < table_cols(t) && n < MOST_RULES; k++) {
+    for (int k = 0; k < table_cols(t) && n < MAX_RULES; k++) {
         if (!is_score(t, k))
             continue;
         double v = table_real(t, k, r);
@@ -193,7 +193,7 @@ static void score_bars(struct canvas *c, const struct table *t, int64_t r, struc
 {
     double y = a->y + pitch / 2, half = axis_x(a, .5), thick = fmin(2.6, .7 * pitch);
     char name[64], number[24];
-    int col[MOST_RULES], n = sorted_scores(t, r, col);
+    int col[MAX_RULES], n = sorted_scores(t, r, col);
     const double line[] = {half, a->y, half, a->y + a->h};
     canvas_dash(c, .8, .6);
     canvas_line(c, line, 2, 0.2, (struct rgb){.4, .4, .4});

@@ -12,7 +12,7 @@
 
 enum { LIVES = 12 };
 static const double LEFT = 15, RIGHT = 3, TOP = 6, BOTTOM = 10, HELD = 2.2, GAP = 1.6, APART = 6,
-                    LEAST_W = 22, LEAST_H = 14, PANEL = 46;
+                    MIN_W = 22, MIN_H = 14, PANEL = 46;
 static const struct rgb blue = {0, .447, .698}, orange = {.835, .369, 0}, gone = {.9, .9, .92};
 
 struct life {
@@ -197,8 +197,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int cols = columns_of(x.n), rows = (x.n + cols - 1) / cols;
     double w = (canvas_width(c) - LEFT - RIGHT - (cols - 1) * APART) / cols;
     double h = (canvas_height(c) - BOTTOM) / rows - TOP;
-    int err = canvas_room(c, "life", LEFT + RIGHT + cols * LEAST_W + (cols - 1) * APART,
-                          BOTTOM + rows * (TOP + LEAST_H), d);
+    int err = canvas_room(c, "life", LEFT + RIGHT + cols * MIN_W + (cols - 1) * APART,
+                          BOTTOM + rows * (TOP + MIN_H), d);
     struct axis_box a = {.w = w, .h = h, .x0 = x.first, .x1 = x.last, .log_y = 1, .whole_x = 1};
     a.x1 = a.x1 > a.x0 ? a.x1 : a.x0 + 1;
     a.y0 = isfinite(x.low) ? x.low : .1;

@@ -18,8 +18,8 @@ enum {
     BOTTOM = 10,
     GAP_X = 4,
     GAP_Y = 5,
-    NAMED_MOST = 14,
-    MOST_MAPS = 16
+    NAMED_MAX = 14,
+    MAX_MAPS = 16
 };
 
 enum scale { SCALE_AUTO, SCALE_LINEAR, SCALE_ROOT, SCALE_LOG };
@@ -36,8 +36,8 @@ struct occupancy {
     int scale;                                       /* enum scale except SCALE_AUTO */
     bool named;                                      /* draw the names of classes or traces */
     int n; /* maps, each with its first row and its name */
-    int64_t row[MOST_MAPS];
-    char name[MOST_MAPS][96];
+    int64_t row[MAX_MAPS];
+    char name[MAX_MAPS][96];
     int cols, rows;
     double top, w, h; /* of a map */
     double lo, span;  /* colour of v: (f(v) - lo) / span, with f = v, its root or log(1 + v) */
@@ -88,7 +88,7 @@ static void add_maps(struct occupancy *x, int64_t trace, const char *classes)
 {
     int class = table_find(x->t, "class"), name = table_find(x->t, "trace");
     int64_t each = x->per_head / x->per_class, at = trace * x->per_trace;
-    for (int64_t k = 0; k < each && x->n < MOST_MAPS; k++) {
+    for (int64_t k = 0; k < each && x->n < MAX_MAPS; k++) {
         int64_t row = at + k * x->per_class;
         const char *of = class < 0 ? "all" : table_str(x->t, class, row);
         if (!is_requested(classes, of))
@@ -172,7 +172,7 @@ static void head_names(struct canvas *c, const struct occupancy *x, const struct
 {
     int head = table_find(x->t, "head"), layer = table_find(x->t, "layer");
     double each = a->h / (double)x->heads, last = -INFINITY;
-    bool named = x->heads <= NAMED_MOST;
+    bool named = x->heads <= NAMED_MAX;
     int64_t every = layers_of(x, layer) <= 10 ? 1 : 5;
     char text[24];
     for (int64_t i = 0; i < x->heads; i++) {
@@ -326,7 +326,7 @@ static void names(struct canvas *c, const struct occupancy *x, const struct colo
     double bottom = x->top + x->rows * (x->h + GAP_Y) - GAP_Y, h = fmin(bottom - x->top, 60);
     canvas_text(c, (LEFT + right) / 2, bottom + 6, "query step t", PT_LABEL, ALIGN_CENTER, ink, 0);
     canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
-                x->heads <= NAMED_MOST ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
+                x->heads <= NAMED_MAX ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
     if (x->scale != SCALE_LINEAR)
         curved_bar(c, x, k, right + 2.5, h);

@@ -13,7 +13,7 @@
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
 static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,
-                    LEADER = 5, LEAST_AXES = 37; /* mm, including adjacent text */
+                    LEADER = 5, MIN_AXES = 37; /* mm, including adjacent text */
 static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
 
 struct quality {
@@ -527,8 +527,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (err)
         goto done;
     double names = widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
-    double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEADER + LEAST_AXES));
-    err = canvas_room(c, "pareto", LEFT + LEADER + least + LEAST_AXES, 55, d);
+    double least = fmin(names, KEY_SHARE / (1 - KEY_SHARE) * (LEFT + LEADER + MIN_AXES));
+    err = canvas_room(c, "pareto", LEFT + LEADER + least + MIN_AXES, 55, d);
     if (err)
         goto done;
     q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;

@@ -11,7 +11,7 @@
 #include "render/cells.h"
 
 enum { TOP = 3, BOTTOM = 15 };
-static const double ROW = 3.4, LEAST_ROW = 2.5, EDGE = 0.5;
+static const double ROW = 3.4, MIN_ROW = 2.5, EDGE = 0.5;
 
 enum { SORT_SIZE, SORT_RHO, SORT_TABLE };
 
@@ -115,7 +115,7 @@ static void footnote(struct canvas *c, const struct candidates *x, int n, double
 static void draw_rows(struct canvas *c, const struct candidates *x)
 {
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
-    int n = shown(x), fit = (int)fmax(1, h / LEAST_ROW);
+    int n = shown(x), fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->row, n < fit ? n : fit, 0, 0, 0, 0};
     forest_measure(c, &f, canvas_width(c) * .4);
     f.names = fmax(f.names, 8); /* axis numbers extend beyond both ends */
@@ -151,7 +151,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     struct candidates x;
-    int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * LEAST_ROW, d);
+    int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * MIN_ROW, d);
     if (!err)
         err = read_candidates(t, s, &x);
     if (err)

@@ -13,7 +13,7 @@
 #include "render/identity.h"
 
 enum { SETS = 8, MASKS = 1 << SETS, NAME_BYTES = 64 };
-static const double ROW = 4.2, COLUMN = 6, LEAST_COLUMN = 3.4, NAMES = 24, SIZES = 18, TOP = 5,
+static const double ROW = 4.2, COLUMN = 6, MIN_COLUMN = 3.4, NAMES = 24, SIZES = 18, TOP = 5,
                     BARS = 26, BOTTOM = 6, LEFT = 12;
 
 struct sets_style {
@@ -199,7 +199,7 @@ static void draw_note(struct canvas *c, const struct sets *x)
 static int draw_all(struct canvas *c, const struct sets *x, struct kvf_diag *d)
 {
     double W = canvas_width(c), H = canvas_height(c), most = 1;
-    int err = canvas_room(c, "tokens-sets", NAMES + SIZES + LEFT + LEAST_COLUMN * x->shown + 3,
+    int err = canvas_room(c, "tokens-sets", NAMES + SIZES + LEFT + MIN_COLUMN * x->shown + 3,
                           TOP + 12 + 2 + 3 * x->n + BOTTOM, d);
     if (err)
         return err;

@@ -13,7 +13,7 @@
 #include "render/marks.h"
 
 enum { TOP = 8, BOTTOM = 11, HALVES = 2 };
-static const double ROW = 4, LEAST_ROW = 3, NAMES = 24;
+static const double ROW = 4, MIN_ROW = 3, NAMES = 24;
 
 static const char *const by_words[] = {"auto",      "beta", "retention", "kept",
                                        "residency", "nll",  NULL};
@@ -104,7 +104,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = 120;
     *h = 60;
     if (rank(t, s, &x) == KVF_OK)
-        *h = fmax(FIGURE_LEAST_HEIGHT, TOP + BOTTOM + ROW * (double)side_of(&x, s));
+        *h = fmax(FIGURE_MIN_HEIGHT, TOP + BOTTOM + ROW * (double)side_of(&x, s));
     mem_free(x.word);
 }
 
@@ -155,7 +155,7 @@ static int draw_sides(struct canvas *c, const struct ranking *x, const struct fi
 {
     int64_t n = side_of(x, s);
     double W = canvas_width(c), H = canvas_height(c), half = W / HALVES;
-    int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + BOTTOM + LEAST_ROW * (double)n, d);
+    int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + BOTTOM + MIN_ROW * (double)n, d);
     if (err)
         return err;
     struct axis_box a = {.x = NAMES, .y = TOP, .w = half - NAMES - 4, .h = H - TOP - BOTTOM};

@@ -9,7 +9,7 @@
 #include "render/marks.h"
 
 enum { MAX_BARS = 24, LEFT = 20, TOP = 3, RIGHT = 9, BOTTOM = 15 };
-static const double ROW = 5.2, LEAST_ROW = 4.6, THICK = 1.9, THIN = 1.3, KEY = 3.5;
+static const double ROW = 5.2, MIN_ROW = 4.6, THICK = 1.9, THIN = 1.3, KEY = 3.5;
 
 struct bars {
     int n;
@@ -123,7 +123,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
     double key = 2 * KEY + 7 + canvas_text_width(c, "all values", PT_SMALL, 0)
                  + canvas_text_width(c, within_text(intervals), PT_SMALL, 0);
-    int err = canvas_room(c, "variance", LEFT + key, TOP + BOTTOM + LEAST_ROW * b.n, d);
+    int err = canvas_room(c, "variance", LEFT + key, TOP + BOTTOM + MIN_ROW * b.n, d);
     if (err)
         return err;
     for (int i = 0; i < b.n; i++) {

@@ -10,8 +10,8 @@
 #include "render/cells.h"
 #include "render/words_list.h"
 
-enum { TOP = 7, BOTTOM = 14, LEAST_BARS = 3 };
-static const double ROW = 3.4, LEAST_ROW = 2.5;
+enum { TOP = 7, BOTTOM = 14, MIN_BARS = 3 };
+static const double ROW = 3.4, MIN_ROW = 2.5;
 static const struct rgb base_grey = {.35, .35, .35}, lighter = {.62, .74, .84};
 
 enum { VALUE_AUTO, VALUE_SHARE, VALUE_KEPT };
@@ -49,7 +49,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     int n = read_bars(t, s, &b, &unused) == KVF_OK ? b.n : 1;
     words_free(&b.list);
     *w = 88;
-    *h = fmin(240, TOP + BOTTOM + ROW * fmax(n, LEAST_BARS));
+    *h = fmin(240, TOP + BOTTOM + ROW * fmax(n, MIN_BARS));
 }
 
 static double value_of(const struct bars *b, const struct word_row *r)
@@ -120,7 +120,7 @@ static void notes(struct canvas *c, const struct axis_box *a, const struct bars 
 
 static void prepare(struct canvas *c, struct bars *b, double h)
 {
-    b->n = b->n < (int)(h / LEAST_ROW) ? b->n : (int)fmax(1, h / LEAST_ROW);
+    b->n = b->n < (int)(h / MIN_ROW) ? b->n : (int)fmax(1, h / MIN_ROW);
     for (int k = 0; k < b->n; k++) {
         const struct word_row *r = &b->list.row[k];
         b->names = fmax(b->names, canvas_text_width(c, r->word, PT_TICK, 0));
@@ -136,7 +136,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct bars b;
     int err = read_bars(t, s, &b, d);
     if (!err)
-        err = canvas_room(c, "words", 64, TOP + BOTTOM + LEAST_BARS * LEAST_ROW, d);
+        err = canvas_room(c, "words", 64, TOP + BOTTOM + MIN_BARS * MIN_ROW, d);
     if (!err) {
         double h = canvas_height(c) - TOP - BOTTOM;
         prepare(c, &b, h);

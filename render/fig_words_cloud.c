@@ -14,7 +14,7 @@
 #include "render/words_list.h"
 
 enum { MOST = 200, TURNS = 3000 };
-static const double MARGIN = 1.5, BOTTOM = 6, LEAST_PT = 5, MOST_PT = 46, PAD = 0.5, MM = 25.4 / 72;
+static const double MARGIN = 1.5, BOTTOM = 6, MIN_PT = 5, MAX_PT = 46, PAD = 0.5, MM = 25.4 / 72;
 
 struct cloud_style {
     int64_t top;
@@ -77,9 +77,9 @@ static struct rgb colour_of(const struct word_row *r)
     return r->lift > 1 ? palette_line(0) : quiet;
 }
 
-/* Places the words, the largest with most_pt.  With `draw` it draws all that fit; without, it stops
+/* Places the words, the largest with max_pt.  With `draw` it draws all that fit; without, it stops
  * at the first word that does not.  Returns the number of placed words. */
-static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
+static int pack(struct canvas *c, struct cloud *k, double max_pt, bool draw)
 {
     double top = 0, w = canvas_width(c), h = canvas_height(c) - BOTTOM;
     k->placed = 0;
@@ -87,7 +87,7 @@ static int pack(struct canvas *c, struct cloud *k, double most_pt, bool draw)
         top = fmax(top, weight(k, i));
     for (int i = 0; i < k->n; i++) {
         const char *word = k->list.row[i].word;
-        double pt = fmax(LEAST_PT, most_pt * sqrt(weight(k, i) / top));
+        double pt = fmax(MIN_PT, max_pt * sqrt(weight(k, i) / top));
         struct place p = {.w = canvas_text_width(c, word, pt, 0) + 2 * PAD, .h = pt * MM * 1.12};
         if (!*word || !(top > 0) || !find_place(k, &p, w, h)) {
             if (!draw)
@@ -127,8 +127,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     k.place = MEM_NEW(struct place, MOST);
     if (!err && !k.place)
         err = KVF_E_NOMEM;
-    double pt = MOST_PT;
-    while (!err && pt > 1.3 * LEAST_PT && pack(c, &k, pt, false) < k.n)
+    double pt = MAX_PT;
+    while (!err && pt > 1.3 * MIN_PT && pack(c, &k, pt, false) < k.n)
         pt *= .88; /* smaller until all words fit */
     if (!err) {
         pack(c, &k, pt, true);

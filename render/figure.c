@@ -13,8 +13,8 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { TITLE_PT = 9, SCALED_LEAST = 45 }; /* mm */
-enum { MOST_PIXELS = 64000000 };          /* maximum for a PNG: 256 MB before compression */
+enum { TITLE_PT = 9, SCALED_MIN = 45 }; /* mm */
+enum { MAX_PIXELS = 64000000 };         /* maximum for a PNG: 256 MB before compression */
 
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
@@ -236,14 +236,14 @@ static int size_of(const struct figure *f, const struct table *t, const struct f
     if (isnan(w))
         return KVF_E_NOMEM;
     if (s->width_mm != 0) { /* letters and legends do not shrink with the width */
-        h = fmax(h * s->width_mm / w, fmin(h, SCALED_LEAST));
+        h = fmax(h * s->width_mm / w, fmin(h, SCALED_MIN));
         w = s->width_mm;
     }
     h += s->title ? FIGURE_TITLE : 0;
     h = s->height_mm != 0 ? s->height_mm : h;
-    if (!(w >= FIGURE_LEAST_WIDTH && h >= FIGURE_LEAST_HEIGHT))
-        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm",
-                        FIGURE_LEAST_WIDTH, FIGURE_LEAST_HEIGHT);
+    if (!(w >= FIGURE_MIN_WIDTH && h >= FIGURE_MIN_HEIGHT))
+        return kvf_fail(d, KVF_E_ARG, "--size: a figure has at least %d x %d mm", FIGURE_MIN_WIDTH,
+                        FIGURE_MIN_HEIGHT);
     *ret_w = w;
     *ret_h = h;
     return KVF_OK;
@@ -292,12 +292,12 @@ void figure_prepare(void)
 static int check_pixels(double w, double h, int dpi, struct kvf_diag *d)
 {
     double pixels = w / 25.4 * dpi * h / 25.4 * dpi;
-    if (pixels <= MOST_PIXELS)
+    if (pixels <= MAX_PIXELS)
         return KVF_OK;
     return kvf_fail(d, KVF_E_LIMIT,
                     "the figure would have %.0f x %.0f mm and %.0f million pixels at %d dpi, of at "
                     "most %.0f; choose --size, a smaller --dpi, SVG or PDF, or show less",
-                    w, h, pixels / 1e6, dpi, MOST_PIXELS / 1e6);
+                    w, h, pixels / 1e6, dpi, MAX_PIXELS / 1e6);
 }
 
 int figure_canvas(const char *path, double w, double h, const struct figure_style *s,
@@ -378,8 +378,8 @@ static void shrink(const struct figure *f, const struct table *t, const struct f
 /* Finds a minimum size between (*w, *h), which does not fit, and the figure's own size.  It keeps
  * the requested width if the style leaves the height open and that works.  Returns false if the
  * figure's own size does not fit either, because the table has long texts. */
-static bool least_size(const struct figure *f, const struct table *t, const struct figure_style *s,
-                       double *w, double *h)
+static bool min_size(const struct figure *f, const struct table *t, const struct figure_style *s,
+                     double *w, double *h)
 {
     struct figure_style own = *s;
     double W, H, w0 = *w, h0 = *h, low = 0, high = 1;
@@ -418,7 +418,7 @@ static int make(const struct figure *f, const struct table *t, const struct figu
     if (!err)
         err = make_at(f, t, s, path, w, h, out, &cut, d);
     double asked_w = w;
-    if (!asked || !(cut || err == KVF_E_ARG) || !least_size(f, t, s, &w, &h))
+    if (!asked || !(cut || err == KVF_E_ARG) || !min_size(f, t, s, &w, &h))
         return err;
     if (w > asked_w || s->height_mm != 0)
         return kvf_fail(d, KVF_E_ARG, "--size: figure %s needs at least %.0f x %.0f mm here",
@@ -462,12 +462,12 @@ static int screen_size(const struct figure *f, const struct table *t, struct fig
 {
     double most = screen->rows * 2 * ANSI_PIXEL;
     if (!(s->width_mm > 0)) {
-        s->width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_LEAST_WIDTH);
+        s->width_mm = fmax(screen->cols * ANSI_PIXEL, FIGURE_MIN_WIDTH);
         s->height_mm = 0;
     }
     int err = size_of(f, t, s, w, h, d);
     if (!err && screen->rows > 0 && *h > most)
-        *h = fmax(most, FIGURE_LEAST_HEIGHT);
+        *h = fmax(most, FIGURE_MIN_HEIGHT);
     return err;
 }
 

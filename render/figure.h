@@ -30,7 +30,7 @@
  *    tests/figures/golden/NAME.png: look at it. The tests `contract`, `boxes`, `places` and
  *    `style` then try the figure with every table, size, key and colour map.
  * 6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
- * 7. `meson test -C build --suite figures --suite lint`.
+ * 7. `meson test -C build --setup quick --suite figures --suite lint --no-suite slow`.
  *
  * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
  * --figure NAME draws another. */
@@ -47,7 +47,7 @@ struct plot;
 struct plot_shared;
 struct opt;
 
-enum { FIGURE_LEAST_WIDTH = 40, FIGURE_LEAST_HEIGHT = 25 }; /* mm */
+enum { FIGURE_MIN_WIDTH = 40, FIGURE_MIN_HEIGHT = 25 }; /* mm */
 
 /* The options of drawing that callers set. */
 struct figure_style {

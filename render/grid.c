@@ -35,7 +35,7 @@ struct grid_plan {
 
 enum { GRID_RIGHT = 20, GRID_BOTTOM = 10 }; /* mm */
 
-enum { TOP = 5, TRACE = 4, LEAST_HEIGHT = 40, NAMED_MOST = 12, STRETCH = 3 };
+enum { TOP = 5, TRACE = 4, MIN_HEIGHT = 40, NAMED_MAX = 12, STRETCH = 3 };
 
 /* Returns true if every layer shows the same heads. *heads receives their number. */
 static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
@@ -166,7 +166,7 @@ static struct grid_plan grid_plan_of(const struct grid *g, const struct grid_win
     l.n = table_rows(t) / l.per_head;
     l.traces = l.n / each;
     bool product = is_product(t, each, l.per_head, &heads);
-    l.named = !product || each <= NAMED_MOST;
+    l.named = !product || each <= NAMED_MAX;
     l.matrix = l.named && l.traces > 1 && each > 1;
     l.top = TOP + (l.traces > 1 && each > 1 ? TRACE : 0);
     l.left = l.named ? 13 : 6;
@@ -285,11 +285,11 @@ void grid_size(const struct grid *g, const struct figure_style *s, double *ret_w
         l = grid_plan_of(g, &win, w, h);
     }
     *ret_w = grid_plan_width(&l);
-    *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);
+    *ret_h = fmax(grid_plan_height(&l), MIN_HEIGHT);
     if (s->width_mm > 0) { /* margins do not shrink: limit the height to the maps of that width */
         l = grid_plan_of(g, &win, s->width_mm, *ret_h * s->width_mm / *ret_w);
         *ret_w = s->width_mm;
-        *ret_h = fmax(grid_plan_height(&l), LEAST_HEIGHT);
+        *ret_h = fmax(grid_plan_height(&l), MIN_HEIGHT);
     }
 }
 
@@ -312,11 +312,11 @@ static void grid_plan_place(const struct grid_plan *l, int64_t h, double *x, dou
 
 enum {
     TICKS_FROM = 18,
-    LEAST_PIXELS = 4,
-    MOST_PIXELS = 8000, /* boxes per side; more pixels share a box */
+    MIN_PIXELS = 4,
+    MAX_PIXELS = 8000, /* boxes per side; more pixels share a box */
     STRIPE = 64,
     MOST_THREADS = 16,
-    MOST_BATCH = 1 << 24, /* pixels in memory at once */
+    MAX_BATCH = 1 << 24, /* pixels in memory at once */
 };
 
 struct painter {
@@ -359,7 +359,7 @@ static void stripe(void *ctx, int task, int thread)
     for (int c = c0; c < w && c < c0 + STRIPE; c++) {
         p->g->raster(&p->heat, p->number + map * p->l.per_head, c, mean, cover, rest);
         for (int r = 0; r < h; r++) {
-            bool seen = cover[r] > HEAT_LEAST;
+            bool seen = cover[r] > HEAT_MIN;
             boxes += seen;
             out[(size_t)r * (size_t)w + (size_t)c] = seen ? colour_of(p, &k, mean[r], cover[r]) : 0;
         }
@@ -537,7 +537,7 @@ static int paint(struct painter *p, int asked)
     if (err)
         return err;
     p->batch = (int)fmax(
-        1, fmin(fmin(4.0 * threads, (double)p->l.n), (double)MOST_BATCH / (double)area));
+        1, fmin(fmin(4.0 * threads, (double)p->l.n), (double)MAX_BATCH / (double)area));
     p->stripes = (p->heat.w + STRIPE - 1) / STRIPE;
     p->span = (heat_scratch(p->heat.h) + 2 * p->heat.h + 8) / 4 * 4;
     p->number = MEM_NEW(double, (size_t)p->batch *(size_t)p->l.per_head);
@@ -556,12 +556,12 @@ done:
 }
 
 /* Returns the number of boxes along a side of *mm, and rounds *mm to whole boxes.  A box is one
- * device pixel, or several if the side has more than MOST_PIXELS. */
+ * device pixel, or several if the side has more than MAX_PIXELS. */
 static int boxes_in(double pixel, double *mm)
 {
-    double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MOST_PIXELS);
-    if (pixels < LEAST_PIXELS)
-        return LEAST_PIXELS;
+    double pixels = floor(*mm / pixel + 1e-6), each = ceil(pixels / MAX_PIXELS);
+    if (pixels < MIN_PIXELS)
+        return MIN_PIXELS;
     *mm = floor(pixels / each) * each * pixel;
     return (int)(pixels / each);
 }

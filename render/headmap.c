@@ -12,7 +12,7 @@
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { CELLS_OF_ANY = 1 << 20 };
-static const double LEAST_CELL = 1.4; /* mm per layer of maps side by side */
+static const double MIN_CELL = 1.4; /* mm per layer of maps side by side */
 
 struct plan {
     const struct figure *figure;
@@ -322,7 +322,7 @@ static struct layout layout_in(const struct plan *p, double width, double height
     bool named = p->panel >= 0;
     struct layout l = {.cols = n};
     double gap = LEFT - 6, room = width - LEFT - RIGHT;
-    while (l.cols > 1 && (room - (l.cols - 1) * gap) / l.cols < LEAST_CELL * (double)p->layers)
+    while (l.cols > 1 && (room - (l.cols - 1) * gap) / l.cols < MIN_CELL * (double)p->layers)
         l.cols--;
     l.rows = (n + l.cols - 1) / l.cols;
     l.cols = (n + l.rows - 1) / l.rows;
@@ -345,7 +345,7 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
         return;
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
-    double two = LEFT + RIGHT + LEFT + 2 * LEAST_CELL * (double)p.layers;
+    double two = LEFT + RIGHT + LEFT + 2 * MIN_CELL * (double)p.layers;
     *ret_w = fmax(88, fmin(180, one));
     if (n > 1 && two <= 180)
         *ret_w = fmax(140, fmin(180, two + 20));

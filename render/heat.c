@@ -10,7 +10,7 @@
 enum {
     LANES = 2,
     PACES = 4, /* decay: numbers side by side; groups of tokens by lifetime */
-    MOST_AREAS = 1 << 20
+    MAX_AREAS = 1 << 20
 }; /* areas stored for all maps of a window */
 
 long heat_scratch(int h)
@@ -105,7 +105,7 @@ int heat_init(struct heat *m, long n, long from, long to, int w, int h)
 
 int heat_share(struct heat *m)
 {
-    if ((int64_t)m->w * m->h > MOST_AREAS)
+    if ((int64_t)m->w * m->h > MAX_AREAS)
         return KVF_OK;
     m->area = MEM_NEW(double, (size_t)m->w *(size_t)m->h);
     double *whole = MEM_NEW(double, (size_t)m->h + 2);
@@ -126,8 +126,8 @@ static void finish(const struct heat *m, double *mean, double *cover)
 {
     double box = (double)m->n / m->w * ((double)(m->to - m->from) / m->h);
     for (int r = 0; r < m->h; r++) {
-        mean[r] = cover[r] > HEAT_LEAST * box ? mean[r] / cover[r] : NAN;
-        cover[r] = cover[r] < box * (1 - HEAT_LEAST) ? cover[r] / box : 1;
+        mean[r] = cover[r] > HEAT_MIN * box ? mean[r] / cover[r] : NAN;
+        cover[r] = cover[r] < box * (1 - HEAT_MIN) ? cover[r] / box : 1;
     }
 }
 

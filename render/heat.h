@@ -16,7 +16,7 @@ struct heat {
     double *area; /* [w][h] area of each box with t >= i; NULL until heat_share */
 };
 
-#define HEAT_LEAST 1e-9 /* smaller areas count as 0: rounding makes sums differ from 0 */
+#define HEAT_MIN 1e-9 /* smaller areas count as 0: rounding makes sums differ from 0 */
 
 /* Divides a window of tokens and steps into boxes.  Returns KVF_OK or KVF_E_NOMEM. heat_finish
  * accepts a zeroed struct. */
@@ -27,7 +27,7 @@ void heat_finish(struct heat *m);
  * more than one map.  Returns KVF_OK or KVF_E_NOMEM. */
 int heat_share(struct heat *m);
 
-/* Computes the boxes of column c from the top.  mean[r] is NaN if cover[r] is at most HEAT_LEAST;
+/* Computes the boxes of column c from the top.  mean[r] is NaN if cover[r] is at most HEAT_MIN;
  * cover[r] is the fraction of the box with t >= i.  number: [n]. scratch: heat_scratch(h) doubles,
  * aligned to 16 bytes. */
 typedef void heat_column_fn(const struct heat *m, const double *number, int c, double *mean,

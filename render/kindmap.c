@@ -25,12 +25,11 @@ static struct extent extent_of(const struct kindmap *m)
     return m->n ? (struct extent){l0, l1 - l0 + 1, h0, h1 - h0 + 1} : (struct extent){0, 1, 0, 1};
 }
 
-void kindmap_size(const struct kindmap *m, double most_w, double most_h, double *ret_w,
-                  double *ret_h)
+void kindmap_size(const struct kindmap *m, double max_w, double max_h, double *ret_w, double *ret_h)
 {
     struct extent e = extent_of(m);
-    *ret_w = fmin(most_w, fmax(40, LEFT + CELL_W * (double)e.layers));
-    *ret_h = fmin(most_h, fmax(20, BELOW + CELL_H * (double)e.heads));
+    *ret_w = fmin(max_w, fmax(40, LEFT + CELL_W * (double)e.layers));
+    *ret_h = fmin(max_h, fmax(20, BELOW + CELL_H * (double)e.heads));
 }
 
 static void cell(struct canvas *c, const struct kind_cell *k, double x, double y, double w,

@@ -23,8 +23,8 @@ struct kindmap {
 };
 
 /* Computes the size in mm of the map with its axes.  Cells are 2.7 x 3.2 mm unless the map would
- * exceed most_w x most_h. */
-void kindmap_size(const struct kindmap *m, double most_w, double most_h, double *ret_w,
+ * exceed max_w x max_h. */
+void kindmap_size(const struct kindmap *m, double max_w, double max_h, double *ret_w,
                   double *ret_h);
 /* Draws the map with its axes and their names into the rectangle. */
 void kindmap_draw(struct canvas *c, const struct kindmap *m, double x, double y, double w,

@@ -232,8 +232,8 @@ static int find_heights(struct page *p, struct kvf_diag *d)
                 continue;
             at->w = at->fit.style.width_mm = across(p, at->cols);
             at->fit.style.height_mm = 0;
-            err = at->w < FIGURE_LEAST_WIDTH
-                      ? too_small(k, at->w, "wide", FIGURE_LEAST_WIDTH, d)
+            err = at->w < FIGURE_MIN_WIDTH
+                      ? too_small(k, at->w, "wide", FIGURE_MIN_WIDTH, d)
                       : figure_fit_size(&at->fit, p->l->panel[k].t, &at->w, &h, d);
             double *last = &p->row_h[at->row0 + at->rows - 1];
             *last += fmax(0, h + p->letter - down(p, at->row0, at->rows));
@@ -256,8 +256,8 @@ static int find_sizes(struct page *p, struct kvf_diag *d)
         at->x = at->col0 ? across(p, at->col0) + GAP : 0;
         at->y = at->row0 ? down(p, 0, at->row0) + GAP : y;
         at->h = down(p, at->row0, at->rows);
-        if (!err && at->h - p->letter < FIGURE_LEAST_HEIGHT)
-            err = too_small(k, at->h - p->letter, "high", FIGURE_LEAST_HEIGHT, d);
+        if (!err && at->h - p->letter < FIGURE_MIN_HEIGHT)
+            err = too_small(k, at->h - p->letter, "high", FIGURE_MIN_HEIGHT, d);
     }
     return err;
 }

@@ -11,8 +11,8 @@
 #include "render/plot.h"
 
 static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4, NOTE = 3,
-                    KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MOST = 62, RAMP = 15,
-                    LEAST_W = 10, LEAST_H = 8; /* mm */
+                    KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MAX = 62, RAMP = 15,
+                    MIN_W = 10, MIN_H = 8; /* mm */
 static const struct rgb pale = {0.55, 0.55, 0.55}, white = {1, 1, 1}, note_ink = {0.35, 0.35, 0.35};
 
 struct layout {
@@ -61,14 +61,14 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
         if (!p->line[i].hidden)
             longest = fmax(longest, (double)strlen(p->line[i].name));
     *ret_w = width[cols < 3 ? cols - 1 : 2];
-    double wide = fmin(KEY_SAMPLE + 1.4 * longest, KEY_MOST);
+    double wide = fmin(KEY_SAMPLE + 1.4 * longest, KEY_MAX);
     double fit = fmax(1, floor((*ret_w - 2 * EDGE + KEY_GAP) / (wide + KEY_GAP)));
     bool beside = p->n_panels <= 1 && wide < .33 * *ret_w && n * KEY_LINE < each;
     *ret_h = EDGE + rows * each + (rows - 1) * GAP_Y + (headed(p) ? rows * HEAD : 1.5) + TICKS
              + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-enum { NOTES = 5, MOST_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
+enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
 
 /* Breaks a note into lines of at most room mm, after semicolons, or at spaces if a part is too
  * long.  Returns the number of lines.  If `most` lines are not enough, it cuts the last one and
@@ -241,7 +241,7 @@ static double key_width(struct canvas *c, const struct plot *p)
         if (!p->line[i].hidden)
             widest = fmax(widest, canvas_text_width(c, p->line[i].name, PT_TICK, 0)
                                       + ring_of(c, p, i, ring));
-    return KEY_SAMPLE + fmin(widest + .2, fmin(KEY_MOST, canvas_width(c) - 2 * EDGE) - KEY_SAMPLE);
+    return KEY_SAMPLE + fmin(widest + .2, fmin(KEY_MAX, canvas_width(c) - 2 * EDGE) - KEY_SAMPLE);
 }
 
 static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
@@ -249,7 +249,7 @@ static void place_key(struct canvas *c, const struct plot *p, struct layout *l)
     double W = canvas_width(c);
     l->n_keys = keys_of(p);
     l->key_w = l->n_keys ? key_width(c, p) : 0;
-    l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->n_keys <= MOST_BESIDE
+    l->beside = p->n_panels <= 1 && !l->ramp && l->n_keys && l->n_keys <= MAX_BESIDE
                 && l->key_w < .36 * W
                 && l->n_keys * KEY_LINE + 2 < canvas_height(c) - 2 * EDGE - TICKS - LABEL;
     l->key_cols = (int)floor((W - 2 * EDGE + KEY_GAP) / (l->key_w + KEY_GAP));
@@ -273,7 +273,7 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
                              .whole_y = p->whole_y};
 }
 
-static int arrange(struct canvas *c, const struct plot *p, int most_notes, struct layout *l,
+static int arrange(struct canvas *c, const struct plot *p, int max_notes, struct layout *l,
                    struct kvf_diag *d)
 {
     double W = canvas_width(c), H = canvas_height(c), head = headed(p) ? HEAD : 1.5;
@@ -283,14 +283,14 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     place_key(c, p, l);
     char line[NOTES][256];
     bool cut = false;
-    l->notes = note_lines(c, p->note, W - 2 * EDGE, most_notes, line, &cut);
+    l->notes = note_lines(c, p->note, W - 2 * EDGE, max_notes, line, &cut);
     double margin = l->ramp ? RAMP : 1.5, right = EDGE + (l->beside ? l->key_w + 2 : margin);
     double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
     l->y = EDGE + head;
     l->h = (H - EDGE - below - l->rows * head - (l->rows - 1) * GAP_Y) / l->rows;
     struct axis_box a = axis_of(p, l, 0);
-    a.h = fmax(l->h, LEAST_H); /* a lower panel is an error, which reports the space needed */
+    a.h = fmax(l->h, MIN_H); /* a lower panel is an error, which reports the space needed */
     l->x = EDGE + (p->ylabel ? 3.6 : 0) + axis_width_y(c, &a) + 1.6;
     l->w = (W - l->x - right - (l->cols - 1) * GAP_X) / l->cols;
     l->step_x = l->w + GAP_X;
@@ -300,14 +300,14 @@ static int arrange(struct canvas *c, const struct plot *p, int most_notes, struc
     l->key_x = l->beside ? W - right + 2 : fmax(EDGE, fmin(middle - keys / 2, W - EDGE - keys));
     double under = l->foot + (p->xlabel ? LABEL : 0) + l->notes * NOTE + 1 + KEY_LINE / 2;
     l->key_y = l->beside ? l->y + 2 : under;
-    if (l->w >= LEAST_W && l->h >= LEAST_H)
+    if (l->w >= MIN_W && l->h >= MIN_H)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
                     "--size: %d panel%s and a key of %d line%s need at least %.0f x "
                     "%.0f mm",
                     n, n > 1 ? "s" : "", l->n_keys, l->n_keys == 1 ? "" : "s",
-                    ceil(W + fmax(0, LEAST_W - l->w) * l->cols),
-                    ceil(H + fmax(0, LEAST_H - l->h) * l->rows));
+                    ceil(W + fmax(0, MIN_W - l->w) * l->cols),
+                    ceil(H + fmax(0, MIN_H - l->h) * l->rows));
 }
 
 /* Draws a cross or a ring.  A ring covers the line and signs below it. */
@@ -437,8 +437,8 @@ static double end_of_line(const struct plot *p, const struct axis_box *a, int li
 static void draw_names(struct canvas *c, const struct plot *p, const struct layout *l)
 {
     struct axis_box a = axis_of(p, l, 0);
-    double at[MOST_BESIDE];
-    int line[MOST_BESIDE], n = 0;
+    double at[MAX_BESIDE];
+    int line[MAX_BESIDE], n = 0;
     char text[256], ring[24];
     for (int k = 0; k < p->n_lines; k++) {
         if (p->line[k].hidden || !p->line[k].name[0])
@@ -488,7 +488,7 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
     for (int i = 0; i < p->n_lines; i++)
         if (!p->line[i].hidden)
             longest = fmax(longest, (double)strlen(p->line[i].name));
-    l.key_w = fmin(KEY_SAMPLE + 1.4 * longest, fmin(KEY_MOST, w));
+    l.key_w = fmin(KEY_SAMPLE + 1.4 * longest, fmin(KEY_MAX, w));
     l.key_cols = (int)clamp_whole((int)floor((w + KEY_GAP) / (l.key_w + KEY_GAP)), 1, l.n_keys);
     l.key_x += fmax(0, (w - l.key_cols * (l.key_w + KEY_GAP) + KEY_GAP) / 2);
     if (c)

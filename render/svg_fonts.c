@@ -9,11 +9,11 @@
 
 #include "base/mem.h"
 
-enum { MOST_FACES = 16 };
+enum { MAX_FACES = 16 };
 
 struct svg_fonts {
     int n;
-    struct svg_face face[MOST_FACES];
+    struct svg_face face[MAX_FACES];
 };
 
 void svg_fonts_destroy(struct svg_fonts *f)
@@ -76,7 +76,7 @@ struct svg_face *svg_font_of(struct svg_fonts **fonts, struct _PangoFont *font)
     for (int i = 0; i < (*fonts)->n; i++)
         if ((*fonts)->face[i].face == face)
             return &(*fonts)->face[i];
-    if ((*fonts)->n == MOST_FACES)
+    if ((*fonts)->n == MAX_FACES)
         return NULL;
     struct svg_face *f = &(*fonts)->face[(*fonts)->n++];
     PangoFontDescription *about = pango_font_describe(font);

@@ -9,7 +9,7 @@
 #include "base/room.h"
 #include "render/axis.h"
 
-enum { NAME_MM = 4, BAND_GAP = 3, LEAST_LINES = 3, LEAST_FOLDED = 5, LEAST_COLUMN = 42 };
+enum { NAME_MM = 4, BAND_GAP = 3, MIN_LINES = 3, MIN_FOLDED = 5, MIN_COLUMN = 42 };
 static const struct rgb note_ink = {0.68, 0.28, 0};
 
 /* ---- panels */
@@ -79,7 +79,7 @@ void text_sheet_finish(struct text_sheet *s)
 void text_sheet_columns(struct text_sheet *s, double width, int columns)
 {
     double w = width - 2 * MARGIN_MM;
-    int fit = (int)fmax(1, (w + 4) / (LEAST_COLUMN + 4)), most = columns ? columns : fit;
+    int fit = (int)fmax(1, (w + 4) / (MIN_COLUMN + 4)), most = columns ? columns : fit;
     int bands = (s->n + most - 1) / most;
     s->columns = columns ? columns : (s->n + bands - 1) / bands; /* as even as possible */
     s->bands = (s->n + s->columns - 1) / s->columns;
@@ -161,7 +161,7 @@ int text_slices_pages(struct text_sheet *s, struct text_slices *ret)
         err = band_lines(s, b, INT64_MAX, &lines);
         while (!err && at < lines) {
             int64_t room = lines_in(s, s->bottom - y - name_of(s)), left = lines - at;
-            if (room < (left < LEAST_LINES ? left : LEAST_LINES) && y > s->top) {
+            if (room < (left < MIN_LINES ? left : MIN_LINES) && y > s->top) {
                 page++;
                 y = s->top;
                 continue;
@@ -197,7 +197,7 @@ static int fold_band(struct text_sheet *s, int band, int64_t lines, int64_t rows
     return err;
 }
 
-/* Finds how many bands fit in h mm with their lines, or with LEAST_FOLDED of more lines; at least
+/* Finds how many bands fit in h mm with their lines, or with MIN_FOLDED of more lines; at least
  * 1. */
 static int bands_within(struct text_sheet *s, double h, int *ret)
 {
@@ -205,8 +205,8 @@ static int bands_within(struct text_sheet *s, double h, int *ret)
     int fit = 0, err = KVF_OK;
     for (; !err && fit < s->bands; fit++) {
         int64_t lines = 0;
-        err = band_lines(s, fit, LEAST_FOLDED, &lines);
-        need += name_of(s) + BAND_GAP + fmin((double)lines, LEAST_FOLDED) * s->pitch;
+        err = band_lines(s, fit, MIN_FOLDED, &lines);
+        need += name_of(s) + BAND_GAP + fmin((double)lines, MIN_FOLDED) * s->pitch;
         if (need > h + 1e-6)
             break;
     }

@@ -148,7 +148,7 @@ static void count_states(struct text_style *x)
 }
 
 /* Returns the reach around 0 that covers 19/20 of n sorted values. */
-static double reach_of_most(const double *v, int64_t n)
+static double reach_of_max(const double *v, int64_t n)
 {
     int64_t a = 0, b = n - 1;
     for (int64_t k = n / 20; k > 0; k--)
@@ -169,7 +169,7 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
     bool share = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_FRACTION;
     bool age = kind_of(x) == KIND_AGE, far = kind_of(x) == KIND_SKEWED;
     if (kind_of(x) == KIND_SIGNED) {
-        double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_most(v, n) : reach;
+        double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_max(v, n) : reach;
         x->open = most > 0 && most < reach / 2 && isnan(s->vmax) && isnan(s->vmin);
         hi = x->open ? most : reach;
         lo = -hi;

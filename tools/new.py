@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Begins a new analyzer, figure, probe, score, CUDA kernel or command: writes all that the recipe of its kind asks for.
+"""Begins a new analyzer, figure, probe, score, preset, CUDA kernel or command.
 
-    tools/new.py KIND NAME "summary" [--table T] [--column C] [--group G] [--evidence E]... [--dry-run]
+    tools/new.py KIND NAME "summary" [--score S] [--allocation A] [--evidence E]... [--table T]
+                 [--column C] [--group G] [--no-build] [--dry-run]
 
     tools/new.py analyzer tail-share "share of the entries that are held at the end"
 
-A kind is what the head of its header says: analyzers/analyzer.h, render/figure.h, engine/probe/probe.h,
-engine/method/parts.h, cli/commands.h, and HACKING.md for a kernel.  Written are the source, its line in the list of the kind, a manual page
-(analyzer, command), a paragraph of the reference (not of commands and kernels) and a test, from the templates in
-tools/templates.  A score gets its definition in the oracle too.  All of it compiles and its test passes, for the source
-computes something simple; each file has one place to fill in, which the lint check `words` names until that is done.
-Where there is a folder `build`, kvfate is built and the overviews of the documentation are made from it."""
+It writes the files and lines that the recipe of the kind names: the source, its line in a list, the
+manual page, a paragraph of the reference, the test, and the definition in the oracle. The recipes
+are in analyzers/analyzer.h, render/figure.h, engine/probe/probe.h, engine/method/parts.h,
+engine/method/preset.h, cli/commands.h and, for a kernel, HACKING.md.
+
+All of it compiles and its tests pass, because the source computes something simple. Each file has
+one place to fill in. The lint check `words` names this place until you fill it. The last lines of
+the output are the commands that build and test the new part.
+
+If the folder `build` is configured, new.py also builds kvfate there and runs docs/derive.py. Do not
+use it while another build of this folder runs, or give --no-build. A kernel needs neither."""
 import argparse
 import difflib
 import os
@@ -26,46 +32,56 @@ LONGEST_NAME, LONGEST_SUMMARY = 20, 76  # so that no line of a template gets lon
 
 
 class Kind(NamedTuple):
-    """Where the parts of a kind are; %s is the name as in C."""
-    source: str
+    """Where the files of a kind are. %s stands for the name in C."""
+    source: str  # of a preset: the file that gets the new row
     list: str
     test: str
-    reference: str  # the page that has a paragraph on it; '': none
-    before: str  # the heading that its paragraph goes before; '': it goes to the end
-    rooms: tuple  # folders in which no other may have its name
-    then: str  # what is left to do beside the places to fill in
+    reference: str  # the page that gets a paragraph, or ''
+    before: str  # the heading before which the paragraph is inserted; '': at the end
+    rooms: tuple  # no other part in these folders may have the name
+    suites: str  # the suites that test it
+    then: str  # the work that remains
 
 
 KINDS = {
     'analyzer': Kind('analyzers/an_%s.c', 'analyzers/analyzers.list', 'tests/analyze/test_%s.py',
-                     'docs/reference/analyzers.md', '## part\n', ('analyzers', 'cli'),
-                     'a figure, unless one draws its table: tools/new.py figure NAME "summary"'),
+                     'docs/reference/analyzers.md', '## part\n', ('analyzers', 'cli'), 'analyze lint',
+                     'its place in the list (or --after NAME); a figure, unless one draws its table: tools/new.py figure'),
     'figure': Kind('render/fig_%s.c', 'render/figures.list', 'tests/figures/test_fig_%s.py',
-                   'docs/reference/gallery.md', '## report\n', ('render',),
+                   'docs/reference/gallery.md', '## report\n', ('render',), 'figures lint',
                    'a table in tests/figures/tables and the two pictures: render/figure.h, steps 3 to 5'),
     'probe': Kind('engine/probe/probe_%s.c', 'engine/probe/probes.list', 'tests/analyze/test_probe_%s.py',
-                  'docs/reference/probes.md', '## received\n', ('engine/probe',),
-                  'the set of --probes that it is part of: .lean, .full_only'),
+                  'docs/reference/probes.md', '## received\n', ('engine/probe',), 'analyze lint',
+                  'the set of --probes that includes it: .lean, .full_only'),
     'score': Kind('engine/method/score_%s.c', 'engine/method/scores.list', 'tests/method/test_score_%s.c',
-                  'docs/reference/methods.md', '', ('engine/method',),
-                  'its definition in tests/oracle/methods_keys.py is written from the document alone, not from the C file'),
-    'kernel': Kind('engine/cuda/%s.cu', 'engine/cuda/kernels.list', 'tests/cuda/test_%s.c', '', '', (),
-                   'the call in engine/device: HACKING.md, "A CUDA kernel"'),
-    'command': Kind('cli/cmd_%s.c', 'cli/commands.list', 'tests/cli/test_%s.py', '', '', ('analyzers', 'cli'),
-                    'its place in the list, where another than the last of its group suits better'),
+                  'docs/reference/methods.md', '', ('engine/method',), 'method oracle lint',
+                  'write its definition in tests/oracle/methods_keys.py only from the document, not from the C file; '
+                  'UNEQUAL and LENGTHS of tests/oracle/tolerance.py if equal scores may differ by rounding'),
+    'preset': Kind('engine/method/presets.c', '', '', 'docs/reference/methods.md', '## Budgets per head\n',
+                   ('engine/method',), 'method oracle lint',
+                   'published numbers go into .params and .code of presets.c, PUBLISHED, WINDOW, EVERY, SINKS and CODE of '
+                   'tests/oracle/rows.py, and, with their sources, into "Sources of the defaults" of methods.md'),
+    'kernel': Kind('engine/cuda/%s.cu', 'engine/cuda/kernels.list', 'tests/cuda/test_%s.c', '', '', (), 'cuda lint',
+                   'a call in engine/device, now or later: HACKING.md, "A CUDA kernel"'),
+    'command': Kind('cli/cmd_%s.c', 'cli/commands.list', 'tests/cli/test_%s.py', '', '', ('analyzers', 'cli'), 'cli lint',
+                    'its place in the list, if another place in its group suits better'),
 }
 PAGES = 'analyzer', 'command'  # kinds with a manual page
 # Evidence that needs other members of struct score or of a row; the example to copy instead of the scaffold.
-NEEDS_MORE = {'gate': 'engine/method/score_write_gate.c', 'twin': 'engine/method/score_next.c', 'window': 'engine/method/score_window.c',
+NEEDS_MORE = {'gate': 'engine/method/score_write_gate.c', 'full': 'engine/method/score_next.c', 'window': 'engine/method/score_window.c',
               'spread': 'engine/method/score_variance.c', 'pages': 'engine/method/read_quest.c', 'blocks': 'engine/method/read_seer.c'}
+# Scores and allocations for presets with numbers that a scaffold cannot choose; the preset to copy.
+COPY = {'position': 'window', 'variance-attention': 'cake', 'global-attention': 'snapkv-global', 'redundancy': 'rkv', 'retention': 'trimkv',
+        'write-gate': 'wgkv', 'importance': 'locret', 'expected-attention': 'expected-attention', 'remaining-mass': 'mass-greedy',
+        'next-attention': 'next-topk', 'pyramid': 'pyramidkv', 'adaptive-pyramid': 'ada-pyramidkv', 'cake': 'cake', 'global': 'dbtrimkv'}
 
 
 class Refused(Exception):
-    """Why nothing is written, as one sentence."""
+    """The reason why no file is written, as one sentence."""
 
 
 class Change:
-    """Files as they will be: nothing is written before all of them are known."""
+    """The new contents of all files. No file is written before all of them are known."""
 
     def __init__(self, root):
         self.root, self.text, self.old = root, {}, {}
@@ -82,15 +98,15 @@ class Change:
         self.text[path] = text
 
     def insert(self, path, before, text):
-        """text before the only place of `before`, or at the end for ''."""
+        """Inserts text before the only occurrence of `before`, or at the end for ''."""
         old = self.read(path)
         if before and old.count(before) != 1:
             raise Refused(f'{path} has {before.strip()!r} {old.count(before)} times, not once: '
-                          'the place where this belongs is not known')
+                          'the place for the new text is not known')
         self.text[path] = old.replace(before, text + before) if before else old + text
 
     def write(self):
-        """All files; none when one cannot be written."""
+        """Writes all files, or restores them if one of them cannot be written."""
         done = []
         try:
             for path, text in self.text.items():
@@ -108,18 +124,23 @@ class Change:
 
 
 def arguments():
-    about, example = __doc__.split('\n\n')[0], __doc__.split('\n\n')[2].strip()
-    p = argparse.ArgumentParser(description=about, epilog='example:\n  ' + example,
+    about, _, example = __doc__.split('\n\n')[:3]
+    p = argparse.ArgumentParser(description=about, epilog='example:\n  ' + example.strip(),
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('kind', choices=KINDS)
     p.add_argument('name', help='as users type it: lower case, digits and dashes')
     p.add_argument('summary', help='one line without a full stop')
+    p.add_argument('--score', help='of a preset: the score part that it uses')
+    p.add_argument('--allocation', help='of a preset: the allocation part (default: uniform)')
+    p.add_argument('--after', help='of an analyzer: the analyzer after which it is listed, in `kvfate -h` and on the pages '
+                   '(default: the last one)')
     p.add_argument('--table', help='the table that a figure draws (default: that of its name)')
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
     p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
-    p.add_argument('--evidence', action='append', default=[], help='what a score has to know, an EVIDENCE_... of '
+    p.add_argument('--evidence', action='append', default=[], help='data that a score reads, an EVIDENCE_... of '
                    'engine/method/preset.h in lower case (values: lengths of the values); may be given again')
-    p.add_argument('--dry-run', action='store_true', help='say what would be written')
+    p.add_argument('--no-build', action='store_true', help='do not build kvfate and do not run docs/derive.py')
+    p.add_argument('--dry-run', action='store_true', help='print the files that would be written')
     p.add_argument('--root', default=os.path.dirname(HERE), help=argparse.SUPPRESS)
     return p.parse_args()
 
@@ -139,28 +160,32 @@ def symbols(text):
 
 
 def check(args, kind):
-    """Refuses names and words that cannot be, before anything is read for good."""
+    """Rejects invalid names and options."""
     if not re.fullmatch(r'[a-z][a-z0-9]*(-[a-z0-9]+)*', args.name) or len(args.name) > LONGEST_NAME:
-        raise Refused(f'{args.name!r} is no name: a letter first, then lower case, digits and single dashes, '
+        raise Refused(f'{args.name!r} is no valid name: use a letter, then lower-case letters, digits and single dashes, '
                       f'{LONGEST_NAME} at most')
     if not re.fullmatch(r'[^"\\%|`$\x00-\x1f]+', args.summary) or args.summary[-1] in '. ' \
             or len(args.summary) > LONGEST_SUMMARY:
-        raise Refused(f'the summary is one line of at most {LONGEST_SUMMARY} characters without a full stop, '
-                      'quotes, backslashes and signs of markup')
+        raise Refused(f'the summary must be one line of at most {LONGEST_SUMMARY} characters without a full stop, '
+                      'quotes, backslashes and characters of markup')
     for path, text in sources(args.root, kind.rooms):
         if f'.name = "{args.name}"' in text or args.name == 'help':
-            raise Refused(f'{path} has the name {args.name} already')
+            raise Refused(f'{path} already has the name {args.name}')
     if args.evidence and args.kind != 'score':
         raise Refused('--evidence is an option of scores')
+    if (args.score or args.allocation) and args.kind != 'preset':
+        raise Refused('--score and --allocation are options of presets')
+    if args.after and args.kind != 'analyzer':
+        raise Refused('--after is an option of analyzers')
     if args.kind == 'figure' and not re.fullmatch(r'[a-z][a-z0-9_]*', args.column):
         raise Refused(f'{args.column!r} is no column')
     known = '\n'.join(text for _, text in sources(args.root, ('analyzers', 'render')))
     if args.kind == 'figure' and not re.search(rf'\.(name|table) = "{re.escape(args.table)}"', known):
-        raise Refused(f'no analysis makes a table {args.table} and no figure draws one; --table names another')
+        raise Refused(f'no analyzer makes a table {args.table}; name another one with --table')
 
 
 def evidence(args):
-    """The line of struct score that declares the evidence, and a comment on where its functions stand."""
+    """Returns the line of struct score that declares the evidence, and a comment on its functions."""
     with open(os.path.join(args.root, 'engine/method/preset.h'), encoding='utf-8') as f:
         known = {name.lower(): re.findall(r'needs\s+EVIDENCE_(\w+)', about)
                  for name, about in re.findall(r'^\s*EVIDENCE_(\w+) = 1u << \d+,\s*/\*(.*?)\*/', f.read(), re.M | re.S)}
@@ -179,30 +204,82 @@ def evidence(args):
 
 
 def oracle(change, args, symbol, mark):
-    """Puts a score into the oracle: its definition, its error in f32, and the cases that give it to other rows."""
+    """Adds a score to the tests: its definition, its error in f32, and cases in other presets."""
     change.insert('tests/oracle/methods_keys.py', '', f'''
 
 def score_{symbol}(run, p, layer, head, alive, C):
-    """{mark} the equation of the document, from run.keys, run.values or attention rows.  Until then: the position."""
+    """{mark} the equation of the document, from run.keys, run.values or attention rows. Until then: the position."""
     return np.array(C, float)
 ''')
     change.insert('tests/oracle/methods.py', '    "remaining-mass": ', f'    "{args.name}": methods_keys.score_{symbol},\n')
-    change.insert('tests/oracle/tolerance.py', '\n\nUNEQUAL = ', f'''
+    change.insert('tests/oracle/tolerance.py', '\n\n# Score parts whose equal values', f'''
 
 def score_{symbol}(run, p, layer, head, alive, C, score):
-    """{mark} the largest error of each score in f32.  Until then: none, as for integers."""
+    """{mark} the largest error of each score in f32. Until then: 0, as for integers."""
     return np.zeros(len(C))
 ''')
-    change.insert('tests/oracle/tolerance.py', '          "random": none, ', f'          "{args.name}": score_{symbol},\n')
+    change.insert('tests/oracle/tolerance.py', '          "remaining-mass": remaining_mass}', f'          "{args.name}": score_{symbol},\n')
     change.insert('tests/oracle/cases.py', ')\n\n\ndef value(rng, key, budget):', f'    "{args.name}",\n')
+    change.insert('tests/cli/random_methods.py', '").split()\nALLOCATIONS', f' {args.name}')
+
+
+def part_of(args, kind, name):
+    """Returns (the name in C, the options) of a score or an allocation."""
+    known = {}
+    for path, text in sources(args.root, ('engine/method',)):
+        for symbol, body in re.findall(rf'^const struct {kind} {kind}_(\w+) = \{{(.*?)\}};', text, re.M | re.S):
+            known[re.search(r'\.name = "([^"]+)"', body)[1]] = symbol, re.findall(r'USES_(\w+)', body)
+    if name not in known:
+        near = difflib.get_close_matches(name or '', known, 1)
+        raise Refused(f'--{kind} must name a part' + (f' (did you mean {near[0]!r}?)' if near else '')
+                      + f': choose from {", ".join(sorted(set(known) - set(COPY)))}')
+    if name in COPY or name == 'file':
+        raise Refused(f'{name} needs numbers that a scaffold cannot choose: copy the row {COPY.get(name, "window")!r} of '
+                      'engine/method/presets.c and follow preset.h')
+    with open(os.path.join(args.root, 'engine/method/preset.h'), encoding='utf-8') as f:
+        options = dict(re.findall(r'^\s*USES_(\w+) = 1u << \d+,\s*/\* ([\w, ]+)', f.read(), re.M))
+    symbol, uses = known[name]
+    return symbol, [o.strip() for u in uses for o in options[u].split(',')]
+
+
+def preset(change, args, kind, made):
+    """Adds a preset: its row, its section, and its row in the oracle."""
+    allocation = args.allocation or 'uniform'
+    (score, own), (spread, more) = part_of(args, 'score', args.score), part_of(args, 'allocation', allocation)
+    windowed = 'window' in own
+    words = {'score_symbol': score, 'allocation_symbol': spread, 'score': args.score, 'allocation': allocation,
+             'own': ''.join(f'; `{o}`' if i == 0 else f', `{o}`' for i, o in enumerate(own + more)),
+             'params': ',\n     .params = {.recent = RECENT_WINDOW, .window = 32}' if windowed else ''}
+    change.insert(kind.source, '    {.name = NULL},', made('c', words))
+    change.insert(kind.reference, kind.before, made('md', words) + '\n')
+    row = f'    "{args.name}": ("all", "{args.score}", "{allocation}", "overflow", "all"),\n'
+    change.insert('tests/oracle/rows.py', '}\nMETHODS = ', row)
+    if windowed:
+        change.insert(kind.reference, '\nPresets that are not in the table', f'| {args.name} | window | 32 | as in snapkv |\n'
+                      f'| {args.name} | recent | window | as in snapkv |\n')
+        change.insert('tests/oracle/rows.py', '}\nEVERY = ', f', "{args.name}": 32')
+    if 'group' in own:
+        change.insert('tests/oracle/rows.py', ')\nSHARES = ', f', "{args.name}"')
+    change.insert('tests/oracle/meson.build', "  'random': 20,", f"  '{args.name}': 20,\n")
+
+
+def heading_after(page, name):
+    """Returns the heading after that of `name`, or ''."""
+    found = re.search(rf'^## {re.escape(name or "-")}\n.*?^(## [^\n]+\n)', page, re.M | re.S)
+    return found[1] if found else ''
 
 
 def list_line(change, args, kind, symbol):
-    """Puts the line into the list: figures and kernels by their names, commands last in their group, others last."""
+    """Adds the line to the list: figures and kernels by name, commands last in their group, others last or --after."""
     text = change.read(kind.list)
     if symbol in symbols(text):
-        raise Refused(f'{kind.list} has {symbol} already')
+        raise Refused(f'{kind.list} already has {symbol}')
     after = ''
+    if args.after:
+        name = args.after.replace('-', '_')
+        if name not in symbols(text):
+            raise Refused(f'{kind.list} has no {name} for --after')
+        after = (symbols(text) + [''])[symbols(text).index(name) + 1]
     if args.kind in ('figure', 'kernel'):
         after = next((s for s in symbols(text) if s > symbol), '')
     if args.kind == 'command':
@@ -210,7 +287,7 @@ def list_line(change, args, kind, symbol):
                     for name, group in re.findall(r'struct command command_(\w+) = \{.*?\.group = "(.*?)"', body, re.S)
                     if group == args.group}
         if not of_group:
-            raise Refused(f'no command is of the group {args.group!r}')
+            raise Refused(f'no command has the group {args.group!r}')
         last = max(i for i, s in enumerate(symbols(text)) if s in of_group)
         after = (symbols(text) + [''])[last + 1]
     line = re.search(rf'^(X|MAP)\({after}\)\n', text, re.M) if after else None
@@ -218,7 +295,7 @@ def list_line(change, args, kind, symbol):
 
 
 def plan(args):
-    """All that is to be written, or Refused."""
+    """Returns all that is to be written, or raises Refused."""
     kind, symbol = KINDS[args.kind], args.name.replace('-', '_')
     args.table = args.table or args.name
     check(args, kind)
@@ -226,26 +303,30 @@ def plan(args):
              'table': args.table, 'column': args.column, 'group': args.group,
              'choice': '' if args.table == args.name else f' --figure {args.name}', **evidence(args)}
 
-    def made(part):
+    def made(part, more={}):
         with open(os.path.join(HERE, 'templates', f'{args.kind}.{part}.in'), encoding='utf-8') as f:
-            return string.Template(f.read()).substitute(words)
+            return string.Template(f.read()).substitute(words | more)
 
     change = Change(args.root)
+    if args.kind == 'preset':
+        preset(change, args, kind, made)
+        return change
     change.create(kind.source % symbol, made('c'))
     list_line(change, args, kind, symbol)
     if args.kind in PAGES:
         change.create(f'docs/man/kvfate-{args.name}.1', made('1'))
     if kind.reference:
         paragraph = made('md')
-        change.insert(kind.reference, kind.before, paragraph + '\n' if kind.before else '\n' + paragraph)
+        before = heading_after(change.read(kind.reference), args.after) or kind.before
+        change.insert(kind.reference, before, paragraph + '\n' if before else '\n' + paragraph)
     change.create(kind.test % symbol, made('test'))
     if args.kind == 'probe':
         change.insert('libtrace/include/kvf/schema.h', ' * mass.sum ',
-                      f' * {symbol + ".count":<16} u32 query token  {words["mark"]} what it is (snapshot)\n')
+                      f' * {symbol + ".count":<16} u32 query token  {words["mark"]} its meaning (snapshot)\n')
         rule = f'    X("{symbol}.count", RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_ANY, 0, 0)'
         change.insert('libtrace/schema_rules.h', '    X("mass.sum", ', f'{rule:<99}\\\n')
     if args.kind == 'kernel':
-        change.insert('engine/cuda/gpu.h', '#ifdef __cplusplus\n}', f'''/* {words["mark"]} what it computes, with shapes and ranges.  Until then: out = 2 x.
+        change.insert('engine/cuda/gpu.h', '#ifdef __cplusplus\n}', f'''/* {words["mark"]} its equation, shapes and ranges.  Until then: out = 2 x.
  * x and out: [rows][n], n at least 1. */
 void gpu_{symbol}(struct gpu *g, float *out, const float *x, int rows, int n);
 
@@ -256,15 +337,30 @@ void gpu_{symbol}(struct gpu *g, float *out, const float *x, int rows, int n);
     return change
 
 
+BUILD = ['ninja', '-C', 'build', 'cli/kvfate'], ['docs/derive.py', 'build/cli/kvfate']
+
+
+def shown(steps):
+    return ' && '.join(' '.join(s) for s in steps)
+
+
 def derive(root):
-    """Builds kvfate and writes what the documentation has from it; says how where there is no build."""
-    steps = ['ninja', '-C', 'build', 'cli/kvfate'], ['docs/derive.py', 'build/cli/kvfate']
-    if not os.path.exists(os.path.join(root, 'build', 'build.ninja')):
-        print('then: meson setup build && ' + ' && '.join(' '.join(s) for s in steps))
-        return
-    for step in steps:
+    """Builds kvfate and writes the derived tables of the documentation. Returns False after a failure."""
+    for step in BUILD:
         if subprocess.run(step, cwd=root, stdout=subprocess.DEVNULL).returncode:
-            raise Refused(f'all is written, but this failed: {" ".join(step)}')
+            print(f'tools/new.py: all files are written, but this command failed: {" ".join(step)}\nCorrect the cause, then go on '
+                  f'with: {shown(BUILD)}', file=sys.stderr)
+            return False
+    return True
+
+
+def tests(args, symbol):
+    """Returns the commands that test the new part, without the slow tests of its suites."""
+    suites = ' '.join('--suite ' + s for s in KINDS[args.kind].suites.split())
+    if args.kind == 'kernel':
+        return (f'meson test -C build --suite cuda cuda_{symbol}',
+                'meson test -C build --setup quick --suite lint --no-suite slow')
+    return f'meson test -C build --setup quick {suites} --no-suite slow',
 
 
 def main():
@@ -273,17 +369,22 @@ def main():
         change = plan(args)
         if not args.dry_run:
             change.write()
-        for path, text in change.text.items():
-            places = [n for n, line in enumerate(text.split('\n'), 1) if f'{MARK}({args.name})' in line]
-            print(f'{"changes" if path in change.old else "writes "} {path}'
-                  + ''.join(f', to be filled in: line {n}' for n in places))
-        print('beside these:', KINDS[args.kind].then)
-        if not args.dry_run:
-            derive(args.root)
     except Refused as why:
         print(f'tools/new.py: {why}', file=sys.stderr)
         return 2
-    return 0
+    for path, text in change.text.items():
+        places = [n for n, line in enumerate(text.split('\n'), 1) if f'{MARK}({args.name})' in line]
+        print(f'{"changes" if path in change.old else "writes "} {path}'
+              + ''.join(f', to be filled in: line {n}' for n in places))
+    print('also:', KINDS[args.kind].then)
+    there, code = os.path.exists(os.path.join(args.root, 'build', 'build.ninja')), 0
+    steps = [] if there else [['meson', 'setup', 'build']]
+    if args.kind != 'kernel':
+        steps += BUILD
+    if not args.dry_run and there and not args.no_build and args.kind != 'kernel':
+        code = 0 if derive(args.root) else 1
+    print('after each change:', '\n'.join([*([shown(steps)] if steps else []), *tests(args, args.name.replace('-', '_'))]), sep='\n')
+    return code
 
 
 if __name__ == '__main__':

@@ -71,7 +71,7 @@ DEVICE unsigned find_bin(int mine, long long *k)
 }
 
 /* Returns the smallest of the lanes' keys in every lane. */
-DEVICE struct rank_key least_key(struct rank_key mine)
+DEVICE struct rank_key min_key(struct rank_key mine)
 {
     SHARED(unsigned, part, LANES / WARP * RANK_WORDS);
     for (int d = WARP / 2; d > 0; d /= 2) {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(LANES)
     int total = block_sum(mine);
     k = k < total ? k : total;
     if (k == 1)
-        last = least_key(last);
+        last = min_key(last);
     else if (k > 1)
         last = find_key(c, first, end, k);
     for (int h = first; h < end; h++)

@@ -74,7 +74,7 @@ struct gpu_call {
     int n_args;
     bool early; /* LAUNCH_EARLY */
 };
-enum { GPU_MOST_ARGS = 16, GPU_MOST_ARG_BYTES = 4096 /* supported by every device */ };
+enum { GPU_MAX_ARGS = 16, GPU_MAX_ARG_BYTES = 4096 /* supported by every device */ };
 void gpu_launch_kernel(struct gpu *g, const struct gpu_call *call);
 void gpu_graph_break(struct gpu *g); /* replays recorded work on the stream, call by call */
 
@@ -85,8 +85,8 @@ template <class... P>
 static void launch(struct gpu *g, bool early, const char *name, void (*kernel)(P...), dim3 grid,
                    dim3 block, size_t shared, typename as_declared<P>::type... p)
 {
-    static_assert(sizeof...(P) <= GPU_MOST_ARGS, "a node has no room for more arguments");
-    static_assert((0 + ... + ((sizeof(P) + 15) / 16 * 16)) <= GPU_MOST_ARG_BYTES,
+    static_assert(sizeof...(P) <= GPU_MAX_ARGS, "a node has no room for more arguments");
+    static_assert((0 + ... + ((sizeof(P) + 15) / 16 * 16)) <= GPU_MAX_ARG_BYTES,
                   "a device takes no more bytes of arguments");
     void *arg[] = {(void *)&p...};
     const size_t size[] = {sizeof p...};

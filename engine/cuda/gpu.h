@@ -74,12 +74,12 @@ void gpu_fetch(struct gpu *g, void *pinned, const void *device, size_t bytes);
 void gpu_send(struct gpu *g, void *device, const void *pinned, size_t bytes); /* pinned to device */
 /* Several short copies in one launch. The kernel reads pinned memory directly. Lengths are
  * multiples of 4 bytes. gpu_part adds a copy if there is space for it. */
-enum { GPU_MOST_PARTS = 48 };
+enum { GPU_MAX_PARTS = 48 };
 struct gpu_parts {
     int n;
-    void *to[GPU_MOST_PARTS];
-    const void *from[GPU_MOST_PARTS];
-    size_t bytes[GPU_MOST_PARTS];
+    void *to[GPU_MAX_PARTS];
+    const void *from[GPU_MAX_PARTS];
+    size_t bytes[GPU_MAX_PARTS];
 };
 void gpu_part(struct gpu_parts *p, void *device, const void *pinned, size_t bytes);
 void gpu_send_parts(struct gpu *g, const struct gpu_parts *p);
@@ -222,7 +222,7 @@ bool gpu_gemm(struct gpu *g, float *out, size_t ld_out, const float *x, size_t l
               const struct gpu_matrix *part, int n);
 
 /* Maximum head dimension of the attention kernels for inference and training. */
-enum { GPU_MOST_CHANNELS = 256 };
+enum { GPU_MAX_CHANNELS = 256 };
 
 /* The cached entries of one layer. Page p of head h is page table[h * ld_table + p] of the pool:
  * keys [D][PAGE_SLOTS], then values [PAGE_SLOTS][D], as in kernels.h. */
@@ -296,7 +296,7 @@ struct gpu_new_entries {
     const int32_t *slot;  /* [heads] slot of the first token; the others follow */
     const int32_t *until; /* [T][heads]; NULL: no entry expires */
 };
-/* Applies gpu_rmsnorm to each head of queries and keys (at most GPU_MOST_CHANNELS channels),
+/* Applies gpu_rmsnorm to each head of queries and keys (at most GPU_MAX_CHANNELS channels),
  * gpu_rope to both, and gpu_append with positions already set. It is one launch, with the same bits
  * in qkv and in the cache. Handles n sequences that differ only in pointers and lengths,
  * GPU_TOGETHER of them per launch. */

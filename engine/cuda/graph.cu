@@ -8,7 +8,7 @@
 #include "engine/cuda/device.cuh"
 
 enum node_kind { NODE_KERNEL, NODE_COPY, NODE_ZERO, NODE_MARK };
-enum { MOST_ARGS = GPU_MOST_ARGS, ALIGN = 16, TRUNK = -1, MOST_BEFORE = 2 * GPU_BRANCHES + 1 };
+enum { MAX_ARGS = GPU_MAX_ARGS, ALIGN = 16, TRUNK = -1, MAX_BEFORE = 2 * GPU_BRANCHES + 1 };
 
 struct node {
     int kind, n_args;
@@ -18,9 +18,9 @@ struct node {
     const void *kernel;
     dim3 grid, block;
     size_t shared;
-    size_t at[MOST_ARGS], size[MOST_ARGS]; /* offsets and sizes of its arguments in `byte` */
-    size_t end;                            /* end of the arguments */
-    void *to;                              /* target of a copy or of zeros */
+    size_t at[MAX_ARGS], size[MAX_ARGS]; /* offsets and sizes of its arguments in `byte` */
+    size_t end;                          /* end of the arguments */
+    void *to;                            /* target of a copy or of zeros */
     const void *from;
     size_t bytes;
     cudaMemcpyKind way;
@@ -96,7 +96,7 @@ static void run_node(struct gpu *g, const struct node *d, void **arg)
 
 static void run_all(struct gpu *g, const struct gpu_graph *x)
 {
-    void *arg[MOST_ARGS];
+    void *arg[MAX_ARGS];
     for (size_t i = 0; i < x->n; i++) {
         list_args(x, &x->node[i], arg);
         run_node(g, &x->node[i], arg);
@@ -206,7 +206,7 @@ static cudaError_t put_before_asides(const struct node *d)
 static cudaError_t add_kernel(struct gpu_graph *x, struct node *d, const struct node *const *before,
                               const cudaGraphNode_t *made, int n)
 {
-    void *arg[MOST_ARGS];
+    void *arg[MAX_ARGS];
     list_args(x, d, arg);
     cudaKernelNodeParams p = kernel_params(d, arg);
     bool early = d->early && n == 1 && before[0]->kind == NODE_KERNEL && waits_itself(d->kernel);
@@ -217,8 +217,8 @@ static cudaError_t add_kernel(struct gpu_graph *x, struct node *d, const struct 
 
 static cudaError_t add_node(struct gpu_graph *x, struct node *d, struct ends *ends)
 {
-    const struct node *before[MOST_BEFORE];
-    cudaGraphNode_t made[MOST_BEFORE];
+    const struct node *before[MAX_BEFORE];
+    cudaGraphNode_t made[MAX_BEFORE];
     int n = d->aside ? before_aside(ends, d, before) : before_node(ends, d->branch, before);
     if (d->kind == NODE_MARK)
         n = before_mark(ends, before);
@@ -260,7 +260,7 @@ static bool build(struct gpu_graph *x)
 
 static cudaError_t update_node(const struct gpu_graph *x, const struct node *d)
 {
-    void *arg[MOST_ARGS];
+    void *arg[MAX_ARGS];
     list_args(x, d, arg);
     cudaKernelNodeParams kernel = kernel_params(d, arg);
     cudaMemsetParams zero = zero_params(d);

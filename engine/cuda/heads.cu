@@ -66,7 +66,7 @@ DEVICE unsigned long long key_of(float score, int32_t pos, bool older)
     return (unsigned long long)rank_of_score(score) << 32 | low;
 }
 
-DEVICE unsigned long long block_least(unsigned long long v)
+DEVICE unsigned long long block_min(unsigned long long v)
 {
     SHARED(unsigned long long, part, WARP);
     for (int d = WARP / 2; d > 0; d /= 2) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(LANES)
         least = key < least ? key : least;
     }
     count = block_sum(count);
-    unsigned long long worst = block_least(least);
+    unsigned long long worst = block_min(least);
     if (threadIdx.x == 0) {
         next[0] = atomicAdd(cursor, count);
         chosen[at] = {count, next[0], -1, 0};
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(KEEPERS) cut_kernel(struct gpu_heads h, struct
             victim += i;
         }
     if (h.valid) /* slots change from the first evicted entry on */
-        least = (int)block_least((unsigned long long)least);
+        least = (int)block_min((unsigned long long)least);
     n_cut = block_sum(n_cut);
     victim = block_sum(victim); /* if exactly one entry is evicted, the sum is its slot */
     if (n_cut > 0)

@@ -29,7 +29,7 @@ struct gpu_column {
     int size, rows; /* 4 or 8 bytes */
     int start;      /* initial value for a newcomer, enum gpu_start */
 };
-enum { GPU_MOST_COLUMNS = 6 };
+enum { GPU_MAX_COLUMNS = 6 };
 /* later: another kernel writes it */
 enum gpu_start { GPU_STARTS_LATER, GPU_STARTS_0, GPU_STARTS_NAN };
 
@@ -44,7 +44,7 @@ struct gpu_heads {
     int32_t *order;         /* [heads][ld_slot] slots by rising position; NULL: not kept */
     int32_t *renamed;       /* [heads][ld_slot] scratch of gpu_cut */
     unsigned char *mark;    /* [heads][ld_slot] state of an entry in this round, enum gpu_mark_of */
-    struct gpu_column column[GPU_MOST_COLUMNS];
+    struct gpu_column column[GPU_MAX_COLUMNS];
     int n_columns;
     bool closes; /* compact after every eviction: no slot stays open */
     /* [heads] leading slots unchanged since it was set; NULL: not tracked */
@@ -143,12 +143,12 @@ void gpu_take_numbers(struct gpu *g, const struct gpu_numbers *of, int n, int he
 /* Copies n concatenated runs of `count` floats for each of n_units units, T tokens and n_rows <=
  * GPU_TOGETHER rows, from from[row][i] + t * ld[i] + unit * step[i]. With norms, each run is
  * normalised as gpu_rmsnorm does. */
-enum { GPU_MOST_RUNS = 3 };
+enum { GPU_MAX_RUNS = 3 };
 struct gpu_runs {
-    const float *from[GPU_TOGETHER][GPU_MOST_RUNS];
-    size_t ld[GPU_MOST_RUNS];
-    int step[GPU_MOST_RUNS], count[GPU_MOST_RUNS], n, n_units, T, n_rows;
-    const float *norm[GPU_MOST_RUNS]; /* + t * ld_norm: [count] per run; NULL: no run has a norm */
+    const float *from[GPU_TOGETHER][GPU_MAX_RUNS];
+    size_t ld[GPU_MAX_RUNS];
+    int step[GPU_MAX_RUNS], count[GPU_MAX_RUNS], n, n_units, T, n_rows;
+    const float *norm[GPU_MAX_RUNS]; /* + t * ld_norm: [count] per run; NULL: no run has a norm */
     size_t ld_norm;
     float eps;
 };

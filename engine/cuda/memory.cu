@@ -4,7 +4,7 @@
 
 #include "engine/cuda/blas.cuh"
 
-enum { LEAST_MAJOR = 8 }; /* compute capability of the oldest kernels */
+enum { MIN_MAJOR = 8 }; /* compute capability of the oldest kernels */
 
 void gpu_versions(int *ret_driver, int *ret_built)
 {
@@ -71,11 +71,11 @@ int gpu_look(int which, struct gpu_facts *ret_facts, struct kvf_diag *d)
         ret_facts->memory = ret_facts->free = p.totalGlobalMem;
         ret_facts->major = p.major;
         ret_facts->minor = p.minor;
-        if (p.major < LEAST_MAJOR)
+        if (p.major < MIN_MAJOR)
             return kvf_fail(d, KVF_E_BACKEND,
                             "CUDA device %d, %s, has compute capability %d.%d, which lacks bf16: "
                             "the kernels need %d.0",
-                            which, p.name, p.major, p.minor, LEAST_MAJOR);
+                            which, p.name, p.major, p.minor, MIN_MAJOR);
         e = cudaSetDevice(which);
         if (e == cudaSuccess && find_kernels(which, &p, d))
             return KVF_E_BACKEND;
@@ -261,7 +261,7 @@ void gpu_leave(struct gpu *g, void *host)
 
 void gpu_part(struct gpu_parts *p, void *device, const void *pinned, size_t bytes)
 {
-    if (p->n == GPU_MOST_PARTS || bytes == 0)
+    if (p->n == GPU_MAX_PARTS || bytes == 0)
         return;
     p->to[p->n] = device;
     p->from[p->n] = pinned;

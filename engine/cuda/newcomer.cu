@@ -2,7 +2,7 @@
  * attention, in one launch. */
 #include "engine/cuda/device.cuh"
 
-enum { LANES = GPU_MOST_CHANNELS };
+enum { LANES = GPU_MAX_CHANNELS };
 
 /* Returns the scale of the RMS norm of a row, with the summation order of rmsnorm_kernel. */
 DEVICE float norm_of(const float *row, int D, float eps)

@@ -3,11 +3,11 @@
 #include "engine/cuda/blocks.cuh"
 
 enum {
-    FEW_ROWS = 4,      /* rows of W per block */
-    MORE_ROWS = 8,     /* rows of W per block where that is faster (dense_of_rows) */
-    MOST_WARPS = 8,    /* maximum warps that divide the channels of a row */
-    MOST_TOGETHER = 8, /* rows of x that share loaded weights */
-    SMALL = 1 << 22,   /* weights of a small matrix */
+    FEW_ROWS = 4,     /* rows of W per block */
+    MORE_ROWS = 8,    /* rows of W per block where that is faster (dense_of_rows) */
+    MAX_WARPS = 8,    /* maximum warps that divide the channels of a row */
+    MAX_TOGETHER = 8, /* rows of x that share loaded weights */
+    SMALL = 1 << 22,  /* weights of a small matrix */
 };
 
 /* Loads the octet of x for octet o of W; 0 from K on. */
@@ -160,10 +160,10 @@ DEVICE void dense_end(const struct dense_in &in, in_shared<float> part, int rows
  * weights of two octets are in flight at a time. The first ones are loaded before x is available.
  */
 template <int TYPE, int ROWS, int M, int KIND>
-__global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in in)
+__global__ void __launch_bounds__(MAX_WARPS *WARP) dense_kernel(struct dense_in in)
 {
-    SHARED(float, part, MOST_WARPS *ROWS *(M + 1));
-    const bool twice = ROWS * M < FEW_ROWS * MOST_TOGETHER && KIND != DENSE_ANY;
+    SHARED(float, part, MAX_WARPS *ROWS *(M + 1));
+    const bool twice = ROWS * M < FEW_ROWS * MAX_TOGETHER && KIND != DENSE_ANY;
     int last = (in.K + OCTET - 1) / OCTET - 1, o = (int)threadIdx.x, step = (int)blockDim.x;
     float sum[ROWS][M + 1] = {{0}}, a[M][OCTET], b[M][OCTET];
     const uint8_t *w[M];
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(MOST_WARPS *WARP) dense_kernel(struct dense_in
  * depends only on the matrix, and so does the summation order. */
 static unsigned dense_warps(int N, int K)
 {
-    unsigned n = MOST_WARPS, rounds = (size_t)N * (size_t)K < SMALL ? 1 : 3;
+    unsigned n = MAX_WARPS, rounds = (size_t)N * (size_t)K < SMALL ? 1 : 3;
     while (n > 1 && blocks_for((size_t)K, OCTET) < rounds * WARP * n)
         n /= 2;
     return n;
@@ -231,9 +231,9 @@ static void dense_launch(struct gpu *g, const struct dense_in &in)
 template <int TYPE, int ROWS, int KIND>
 static void dense_of_rows(struct gpu *g, const struct dense_in &in)
 {
-    size_t large = (size_t)SMALL * (ROWS == MOST_TOGETHER ? 4 : 2);
+    size_t large = (size_t)SMALL * (ROWS == MAX_TOGETHER ? 4 : 2);
     if constexpr (TYPE == WEIGHT_BF16 && ROWS > 1
-                  && (KIND == DENSE_NORMED || (ROWS == MOST_TOGETHER && KIND != DENSE_ANY)))
+                  && (KIND == DENSE_NORMED || (ROWS == MAX_TOGETHER && KIND != DENSE_ANY)))
         if ((size_t)in.N * (size_t)in.K >= large) {
             dense_launch<TYPE, ROWS, MORE_ROWS, KIND>(g, in);
             return;
@@ -244,9 +244,9 @@ static void dense_of_rows(struct gpu *g, const struct dense_in &in)
 template <int TYPE, int KIND> static void dense_of_kind(struct gpu *g, const struct dense_in &in)
 {
     if constexpr (KIND == DENSE_ANY)
-        dense_of_rows<TYPE, MOST_TOGETHER, KIND>(g, in);
+        dense_of_rows<TYPE, MAX_TOGETHER, KIND>(g, in);
     else if (in.T > 4)
-        dense_of_rows<TYPE, MOST_TOGETHER, KIND>(g, in);
+        dense_of_rows<TYPE, MAX_TOGETHER, KIND>(g, in);
     else if (in.T > 1)
         dense_of_rows<TYPE, 4, KIND>(g, in);
     else
@@ -268,8 +268,8 @@ template <int TYPE> static void dense(struct gpu *g, const struct dense_in &in)
 /* Processes the rows of x in groups. */
 static void dense_rows(struct gpu *g, struct dense_in in, int T)
 {
-    for (int t = 0; t < T; t += MOST_TOGETHER) {
-        in.T = T - t < MOST_TOGETHER ? T - t : MOST_TOGETHER;
+    for (int t = 0; t < T; t += MAX_TOGETHER) {
+        in.T = T - t < MAX_TOGETHER ? T - t : MAX_TOGETHER;
         FOR_WEIGHT_TYPE(in.how.part[0].type, dense, g, in)
         in.x += (size_t)in.T * in.ld_x;
         in.out += (size_t)in.T * in.ld_out;

@@ -14,7 +14,7 @@ enum {
     PIECES = 1024, /* pieces of 16 bytes of a tile */
     MOST_ROWS = 16,
     ROWS_OF_WARP = MOST_ROWS / WARPS,
-    MOST_SPLITS = 128,
+    MAX_SPLITS = 128,
     FILL = 3 * 132, /* concurrent blocks of a launch on a device */
     PART = LANES * FOUR * FOUR,
 };
@@ -65,7 +65,7 @@ static void cut_pages(struct cut *c, const struct gpu_attention *a)
 {
     int pages = (int)blocks_for((size_t)a->cache.most, PAGE_SLOTS);
     c->splits = FILL / (a->cache.heads * c->passes);
-    c->splits = c->splits < MOST_SPLITS ? c->splits : MOST_SPLITS;
+    c->splits = c->splits < MAX_SPLITS ? c->splits : MAX_SPLITS;
     c->splits = c->splits < pages ? c->splits : pages;
     c->splits = c->splits > 1 ? c->splits : 1;
     c->pages = (pages + c->splits - 1) / c->splits;
@@ -171,7 +171,7 @@ DEVICE bool is_last(int *ended, int splits, in_shared<int32_t> told)
 DEVICE void part_weights(const struct gpu_attention &a, const struct place &b, const float *state,
                          in_shared<float> share)
 {
-    enum { MINE = MOST_SPLITS / WARP };
+    enum { MINE = MAX_SPLITS / WARP };
     for (int r = warp_of_block(); r < b.n_rows; r += WARPS) {
         const float *row = state + 2 * (size_t)(b.g0 + r) * (size_t)b.c.splits;
         float top[MINE], sum[MINE], most = -INFINITY, all = 0;
@@ -219,7 +219,7 @@ DEVICE void sum_parts(const struct place &b, const float *values, int r, int fou
 DEVICE void join_parts(const struct gpu_attention &a, const struct place &b, struct parts from,
                        in_shared<float> share)
 {
-    in_shared<float> sums = share + MOST_ROWS * MOST_SPLITS;
+    in_shared<float> sums = share + MOST_ROWS * MAX_SPLITS;
     int id = (int)threadIdx.x, all = b.n_rows * b.c.fours;
     part_weights(a, b, from.state, share);
     __syncthreads();

@@ -44,7 +44,7 @@ void gpu_turn_keys(struct gpu *g, const struct gpu_cache *c, const struct gpu_ra
 }
 
 /* Block (head, query); a lane has one channel. */
-__global__ void __launch_bounds__(GPU_MOST_CHANNELS)
+__global__ void __launch_bounds__(GPU_MAX_CHANNELS)
     turn_queries_kernel(struct gpu_cache c, struct gpu_ranks r, float *q, size_t ld, int T)
 {
     int g = (int)blockIdx.x, t = (int)blockIdx.y, d = (int)threadIdx.x;

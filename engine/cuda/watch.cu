@@ -3,7 +3,7 @@
 #include "engine/cuda/tensor.cuh"
 #include "engine/cuda/watch.cuh"
 
-enum { LANES = 256, CUTS = GPU_MOST_CUTS };
+enum { LANES = 256, CUTS = GPU_MAX_CUTS };
 
 DEVICE uint32_t get_step(const void *cells, bool wide, size_t i)
 {

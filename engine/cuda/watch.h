@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 /* cuts: [n_heads][T][n_top + n_tau], same bits as row_cuts of kernels.h, but first_tie is a
- * position. top_k and tau are host arrays of at most GPU_MOST_CUTS. */
-enum { GPU_MOST_CUTS = 8, GPU_MOST_VISITS = 2 };
+ * position. top_k and tau are host arrays of at most GPU_MAX_CUTS. */
+enum { GPU_MAX_CUTS = 8, GPU_MAX_VISITS = 2 };
 /* Selected sets: the top_k[i] largest entries, and the largest entries with a fraction tau[i] of
  * the mass. */
 struct gpu_criteria {
@@ -40,25 +40,25 @@ struct gpu_entry_cells {
     bool wide;
     double *sum; /* sum of the weights in query order, and their maximum */
     float *max;
-    uint32_t *read;              /* number of queries that saw it */
-    void *last[GPU_MOST_CUTS];   /* last query with the entry in the cut */
-    uint32_t *at[GPU_MOST_CUTS]; /* bit k: it was in the cut at age 2^k */
-    void *first[GPU_MOST_CUTS];  /* number of queries from its birth on with the entry in the cut */
-    struct gpu_visits *visits;   /* [n_heads][n_visits][cap], for the cuts visits_cut */
-    int n_visits, visits_cut[GPU_MOST_VISITS];
+    uint32_t *read;             /* number of queries that saw it */
+    void *last[GPU_MAX_CUTS];   /* last query with the entry in the cut */
+    uint32_t *at[GPU_MAX_CUTS]; /* bit k: it was in the cut at age 2^k */
+    void *first[GPU_MAX_CUTS];  /* number of queries from its birth on with the entry in the cut */
+    struct gpu_visits *visits;  /* [n_heads][n_visits][cap], for the cuts visits_cut */
+    int n_visits, visits_cut[GPU_MAX_VISITS];
 };
 /* Processes the queries in order. */
 void gpu_watch_entries(struct gpu *g, const struct gpu_seen_rows *r, const struct row_cut *cuts,
                        const struct gpu_entry_cells *cells);
 
 /* Requested results per query. */
-enum { GPU_MOST_SHARES = 8 };
+enum { GPU_MAX_SHARES = 8 };
 struct gpu_query_cells {
     int cap;
     bool wide;
     float *lse, *entropy;
-    void *under[GPU_MOST_SHARES], *seen; /* weights below share[i] of the maximum; entries */
-    double share[GPU_MOST_SHARES];
+    void *under[GPU_MAX_SHARES], *seen; /* weights below share[i] of the maximum; entries */
+    double share[GPU_MAX_SHARES];
     int n_shares;
     /* Pairs first[g] .. first[g + 1] - 1 of query head g. received[i][cap] is the weight that each
      * query gave to token[i] (rising); -1 if it was not visible. */
@@ -89,17 +89,17 @@ enum {
     GPU_USEFUL_CUTS = 7,
     GPU_SLACKS = 3,
     GPU_PREFIXES = GPU_USEFUL_CUTS + GPU_SLACKS, /* prefixes of the order of weights */
-    GPU_MOST_SPANS = 5,
-    GPU_MOST_FIXED = GPU_MOST_SPANS + 1, /* spans and the plan */
-    GPU_MOST_SETS = GPU_PREFIXES + GPU_MOST_FIXED,
+    GPU_MAX_SPANS = 5,
+    GPU_MAX_FIXED = GPU_MAX_SPANS + 1, /* spans and the plan */
+    GPU_MAX_SETS = GPU_PREFIXES + GPU_MAX_FIXED,
     GPU_NEAR = 16,
 };
 /* Columns [query heads of all layers][cap], NULL if not requested. `near` counts entries: all of
  * them, then those outside each fixed set. */
 struct gpu_useful_columns {
-    float *useful[GPU_MOST_SETS], *dilution[GPU_MOST_SETS], *kept[GPU_MOST_SETS];
-    float *aged_kept[GPU_MOST_SETS], *aged_in[GPU_MOST_SETS], *aged_out[GPU_MOST_SETS];
-    void *size[GPU_MOST_SETS], *near[1 + GPU_MOST_FIXED][GPU_NEAR];
+    float *useful[GPU_MAX_SETS], *dilution[GPU_MAX_SETS], *kept[GPU_MAX_SETS];
+    float *aged_kept[GPU_MAX_SETS], *aged_in[GPU_MAX_SETS], *aged_out[GPU_MAX_SETS];
+    void *size[GPU_MAX_SETS], *near[1 + GPU_MAX_FIXED][GPU_NEAR];
 };
 /* Inputs of gpu_watch_useful. */
 struct gpu_useful {
@@ -108,8 +108,8 @@ struct gpu_useful {
     const struct gpu_useful_columns *columns; /* in device memory */
     double slack[GPU_SLACKS], near[GPU_NEAR]; /* of a cut's minimum, of the maximum */
     int n_spans;
-    const unsigned char *spans;    /* [cap] bit k: the token is in set k */
-    int32_t first[GPU_MOST_SPANS]; /* first token of each span */
+    const unsigned char *spans;   /* [cap] bit k: the token is in set k */
+    int32_t first[GPU_MAX_SPANS]; /* first token of each span */
     /* [heads of all layers][plan_tokens] first query that does not see the token; later tokens are
      * kept. NULL: no plan. */
     const uint32_t *plan;

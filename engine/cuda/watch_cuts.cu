@@ -32,7 +32,7 @@ enum {
     APART = 8,                /* one of APART pieces is sampled */
     LONG = 2048,              /* in rows of at least this many weights */
     BATCH = 4,                /* groups of four that a lane loads at once */
-    CUTS = GPU_MOST_CUTS,
+    CUTS = GPU_MAX_CUTS,
 };
 
 /* A requested cut: the `most` largest, or if most is 0, the largest with tau of the mass. */

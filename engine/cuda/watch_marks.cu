@@ -14,7 +14,7 @@ enum {
     QUERIES = 128, /* queries with cuts in shared memory at the same time */
     EACH = QUERIES / WARPS,
     BATCH = 4, /* queries of which weights are loaded before one is used */
-    CUTS = GPU_MOST_CUTS,
+    CUTS = GPU_MAX_CUTS,
 };
 
 /* The queries of a lane's entries: from begin on, before end. */

@@ -11,7 +11,7 @@ enum {
     LANES = ROWS * WARP,
     PARTS = GPU_PREFIXES + 1, /* lanes from 0 on; then two lanes per fixed set, inside and
                                * outside */
-    NEARS = 1 + GPU_MOST_FIXED,
+    NEARS = 1 + GPU_MAX_FIXED,
     SORTERS = 256,
 };
 
@@ -80,7 +80,7 @@ DEVICE row_facts facts_of(const struct gpu_seen_rows &in, const struct gpu_usefu
         unsigned sets = w >= 0 && row.all ? fixed_of(x, row, position_at(row.v, slot)) : 0;
         f.top[0] = fmaxf(f.top[0], w);
 #pragma unroll
-        for (int k = 0; k < GPU_MOST_FIXED; k++)
+        for (int k = 0; k < GPU_MAX_FIXED; k++)
             f.top[1 + k] = fmaxf(f.top[1 + k], sets >> k & 1 ? w : HIDDEN);
 #pragma unroll
         for (int j = 0; j < GPU_SLACKS; j++)

@@ -115,7 +115,7 @@ void notify_row(struct session *s, const struct attn_row *row, const struct cach
                 float entropy, int thread)
 {
     if (s->compare.oracle)
-        method_twin_row(s->compare.oracle, row);
+        method_full_row(s->compare.oracle, row);
     watch_row(s, row);
     if (recorder_wants(s->observers.recorder) & PROBE_ROWS)
         recorder_row(s->observers.recorder, row, view, row->lse, entropy, thread);

@@ -101,7 +101,7 @@ bool records_nll(const struct session *s)
 static void report(struct session *s, int32_t t, float nll)
 {
     if (s->compare.compared)
-        recorder_twin(s->compare.compared->observers.recorder, TWIN_NLL, 0, t, nll);
+        recorder_full(s->compare.compared->observers.recorder, FULL_NLL, 0, t, nll);
     else
         recorder_nll(s->observers.recorder, t, nll);
 }

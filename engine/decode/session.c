@@ -24,7 +24,7 @@ static int create_methods(struct session *s, const struct session_options *opt)
     in.kernels = &s->e->kernels;
     in.model = m;
     in.length = s->cap;
-    in.as_twin = opt->as_twin;
+    in.keeps_all = opt->keeps_all;
     int err = method_state_create(opt->method ? opt->method : &method_presets[0],
                                   opt->method ? opt->params : &no_params, &shape, &in, &s->method);
     if (err)
@@ -46,12 +46,12 @@ static int create_methods(struct session *s, const struct session_options *opt)
 
 /* Creates a session with a full cache that is fed the same tokens just before this session, chunk
  * by chunk. Oracles use it to look one query ahead, and --shadow model compares with it. */
-static int create_twin(struct session *s)
+static int create_full(struct session *s)
 {
     struct session_options opt = {
-        .kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk, .as_twin = true};
+        .kv_type = s->kv_type, .cap = s->cap, .chunk = s->chunk, .keeps_all = true};
     struct kvf_diag unused;
-    bool oracle = method_evidence(s->method) & EVIDENCE_TWIN;
+    bool oracle = method_evidence(s->method) & EVIDENCE_FULL;
     bool compared = recorder_wants(s->observers.recorder) & PROBE_SHADOW_MODEL;
     if (!oracle && !compared)
         return KVF_OK;
@@ -93,7 +93,7 @@ static int alloc_parts(struct session *s, const struct session_options *opt)
         if (err)
             return err;
     }
-    return create_twin(s);
+    return create_full(s);
 }
 
 /* Creates everything except the data of the backend. */
@@ -146,15 +146,15 @@ static bool has_open_budget(const struct session_options *opt)
 int session_prepare(struct engine *e, const struct session_options *opt,
                     struct session **ret_session, struct kvf_diag *d)
 {
-    bool longer = opt->cap > e->config.n_ctx_most;
+    bool longer = opt->cap > e->config.n_ctx_max;
     if (longer && recorder_wants(opt->recorder) & PROBE_SHADOW_MODEL)
         return kvf_fail(d, KVF_E_ARG,
                         "--shadow model runs the full cache too, which ends at the model's context "
                         "of %d tokens; give a smaller -n or -c",
-                        e->config.n_ctx_most);
+                        e->config.n_ctx_max);
     if (opt->cap < 1 || (longer && !outlives(&e->config, opt)))
         return kvf_fail(d, KVF_E_LIMIT, "%d tokens do not fit into the model's context of %d",
-                        opt->cap, e->config.n_ctx_most);
+                        opt->cap, e->config.n_ctx_max);
     if (opt->params && opt->params->positions == POSITIONS_CACHE
         && recorder_wants(opt->recorder) & PROBE_SHADOW_ENTRIES)
         return kvf_fail(d, KVF_E_ARG,
@@ -352,7 +352,7 @@ static int next_part(const struct session *s, int done, int n)
     return T;
 }
 
-/* Runs a chunk through the session or its full-cache twin. */
+/* Runs a chunk through the session or its full-cache run. */
 static int watched_forward(struct session *s, struct prompt_progress *w, const int32_t *ids,
                            int n_next)
 {

@@ -36,8 +36,8 @@ struct session_options {
      * borrowed while prompts run. The end of the prompt is always such an end. */
     const int *turn_end;
     int n_turns;
-    bool as_twin; /* entries outside a layer's window stay in the cache, unseen: slots are positions
-                     in a full cache */
+    bool keeps_all;        /* entries outside a layer's window stay in the cache, unseen: slots are
+                            positions        in a full cache */
     bool no_preallocation; /* do not preallocate entries */
 };
 

@@ -1,7 +1,7 @@
 /* shadow.c - compares a run with a full-cache run.
  *
- * Let x be the residual streams and z the logits of the twin (full) and the session, and p the
- * twin's distribution:
+ * Let x be the residual streams and z the logits of the full-cache run (full) and the session, and
+ * p the distribution of the full-cache run:
  *
  *     residual error = |x - x_full| / |x_full|,
  *     KL(full || session) = sum_v p_v (z_full,v - z_v) - (lse_full - lse).
@@ -21,7 +21,7 @@ struct part { /* one row over one segment; exponentials relative to the maxima *
 };
 
 struct shadow {
-    float *x;          /* [L][C][d_model] residual stream of the twin after each layer */
+    float *x;          /* [L][C][d_model] residual stream of the full-cache run after each layer */
     struct part *part; /* [segments][C] */
     int first, n;      /* the compared rows */
     const float *normed_full, *normed;
@@ -75,7 +75,7 @@ void shadow_layer(struct session *s, int layer, int T)
         return;
     }
     for (int t = 0; t < T; t++)
-        recorder_twin(s->observers.recorder, TWIN_RESIDUAL, layer, s->n_past + t,
+        recorder_full(s->observers.recorder, FULL_RESIDUAL, layer, s->n_past + t,
                       distance(s->buf.x + (size_t)t * d, full + (size_t)t * d, (int)d));
 }
 
@@ -150,7 +150,7 @@ void shadow_tokens(struct session *s, int T)
            && memcmp(s->buf.x + (size_t)first * d, s->compare.full_cache->buf.x + (size_t)first * d,
                      d * sizeof *s->buf.x)
                   == 0)
-        recorder_twin(s->observers.recorder, TWIN_KL, 0, s->n_past + first++, 0);
+        recorder_full(s->observers.recorder, FULL_KL, 0, s->n_past + first++, 0);
     w->n = T - first;
     if (w->n == 0)
         return;
@@ -158,5 +158,5 @@ void shadow_tokens(struct session *s, int T)
     w->normed = normed_rows(s, first, w->n);
     par_run(s->e->pool, n_segments(s), segment_task, s);
     for (int t = 0; t < w->n; t++)
-        recorder_twin(s->observers.recorder, TWIN_KL, 0, s->n_past + first + t, divergence(s, t));
+        recorder_full(s->observers.recorder, FULL_KL, 0, s->n_past + first + t, divergence(s, t));
 }

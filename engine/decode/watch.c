@@ -19,7 +19,7 @@ void session_on_row(struct session *s, attn_row_fn fn, void *ctx)
 static int slots_for(const struct session *s, int more)
 {
     int n = cache_longest(s->cache), stride = 64;
-    /* The method also receives rows of the twin, which is one token ahead. */
+    /* The method also receives rows of the full-cache run, which is one token ahead. */
     int beside = s->compare.full_cache ? cache_longest(s->compare.full_cache->cache) + 1 : 0;
     n = (n > beside ? n : beside) + more;
     while (stride < n / 8)

@@ -178,7 +178,7 @@ static void enter(struct session *shared, struct row *row, int n, bool rounds)
     struct gpu_parts parts = {.n = 0};
     for (int i = 0; i < n; i++) {
         step_parts(row[i].s, &parts);
-        if (i == n - 1 || parts.n + MOST_STEP_PARTS > GPU_MOST_PARTS) {
+        if (i == n - 1 || parts.n + MOST_STEP_PARTS > GPU_MAX_PARTS) {
             gpu_send_parts(m->gpu, &parts);
             parts.n = 0;
         }

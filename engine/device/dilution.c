@@ -9,8 +9,8 @@
 
 _Static_assert((int)KVF_N_CRITERIA == (int)GPU_USEFUL_CUTS
                    && (int)DILUTION_PREFIX == (int)GPU_PREFIXES
-                   && (int)PROBE_SPAN_SETS == (int)GPU_MOST_SPANS
-                   && (int)DILUTION_SETS == (int)GPU_MOST_SETS
+                   && (int)PROBE_SPAN_SETS == (int)GPU_MAX_SPANS
+                   && (int)DILUTION_SETS == (int)GPU_MAX_SETS
                    && (int)DILUTION_NEAR == (int)GPU_NEAR,
                "what kernels have places for");
 
@@ -32,12 +32,12 @@ bool device_dilution_supported(const struct session *s, const struct probe_state
     return !p->cfg->shadow_entries && !(given && probe_dilution_view(p).log_beta);
 }
 
-static void *device_of(const struct twin_array *a, int array)
+static void *device_of(const struct probe_copy *a, int array)
 {
     return array == DILUTION_NONE ? NULL : a[array].device;
 }
 
-static void list_columns(const struct dilution_layout *at, const struct twin_array *a,
+static void list_columns(const struct dilution_layout *at, const struct probe_copy *a,
                          struct gpu_useful_columns *to)
 {
     for (int u = 0; u < DILUTION_SETS; u++) {
@@ -75,7 +75,7 @@ static bool hold_order(struct gpu *g, const struct session *s, struct gpu_useful
     return how->order && how->bits;
 }
 
-static bool put_all(struct session *s, struct device_dilution *x, const struct twin_array *arrays)
+static bool put_all(struct session *s, struct device_dilution *x, const struct probe_copy *arrays)
 {
     struct gpu *g = ((struct device_session *)s->device_state)->gpu;
     const struct probe_config *c = x->s->cfg;
@@ -114,7 +114,7 @@ static void describe(struct device_dilution *x)
 }
 
 struct device_dilution *device_dilution_open(struct session *s, const struct probe_state *p,
-                                             const struct twin_array *arrays)
+                                             const struct probe_copy *arrays)
 {
     struct device_dilution *x = MEM_NEW(struct device_dilution, 1);
     if (!x)

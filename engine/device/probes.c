@@ -12,7 +12,7 @@
 struct moved {
     struct probe_state *s;
     const struct device_probe *how;
-    struct twin_array *array;
+    struct probe_copy *array;
     int n;
     char *memory;
 };
@@ -45,7 +45,7 @@ struct device_probe {
     /* Adds the probe's requests for a layer to w. */
     void (*ask)(const struct device_probes *d, const struct moved *m, int layer, struct wishes *w);
     /* Returns a state that the probe keeps outside its arrays. NULL: rows change no such state. */
-    struct twin_array (*own)(const struct probe_state *s);
+    struct probe_copy (*own)(const struct probe_state *s);
     /* Returns true if the probe has kernels for this run. NULL: always. */
     bool (*can)(const struct session *s, const struct probe_state *p);
     /* Uploads further inputs. Returns false if memory is exhausted. NULL: no further inputs. */
@@ -54,7 +54,7 @@ struct device_probe {
 
 static void *cells(const struct device_probes *d, const struct moved *m, int array, int layer)
 {
-    const struct twin_array *a = &m->array[array];
+    const struct probe_copy *a = &m->array[array];
     size_t of_layer = a->rows / (size_t)d->e->config.n_layers;
     return a->device + (size_t)layer * of_layer * (size_t)m->s->cfg->cap * a->size;
 }
@@ -118,15 +118,14 @@ static void ask_calibration(const struct device_probes *d, const struct moved *m
 _Static_assert(sizeof(struct gpu_visits) == sizeof(struct probe_visits)
                    && offsetof(struct gpu_visits, count) == offsetof(struct probe_visits, count),
                "what a kernel writes");
-_Static_assert((int)PROBE_RETURNS <= (int)GPU_MOST_VISITS
-                   && (int)KVF_N_CRITERIA <= (int)GPU_MOST_CUTS
-                   && (int)KVF_N_UNDER <= (int)GPU_MOST_SHARES,
+_Static_assert((int)PROBE_RETURNS <= (int)GPU_MAX_VISITS && (int)KVF_N_CRITERIA <= (int)GPU_MAX_CUTS
+                   && (int)KVF_N_UNDER <= (int)GPU_MAX_SHARES,
                "what kernels have places for");
 
-static struct twin_array own_returns(const struct probe_state *s)
+static struct probe_copy own_returns(const struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
-    return (struct twin_array){
+    return (struct probe_copy){
         .host = s->own, .rows = heads * PROBE_RETURNS, .size = sizeof(struct gpu_visits)};
 }
 
@@ -167,10 +166,10 @@ static void ask_received(const struct device_probes *d, const struct moved *m, i
     w->any_queries = true;
 }
 
-static struct twin_array own_window(const struct probe_state *s)
+static struct probe_copy own_window(const struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_kv_heads;
-    return (struct twin_array){.host = (char *)probe_window_sums(s),
+    return (struct probe_copy){.host = (char *)probe_window_sums(s),
                                .rows = heads * PROBE_WINDOW_RING,
                                .size = sizeof(float)};
 }
@@ -243,7 +242,7 @@ static const struct device_probe *kernels_of(const struct session *s, const stru
 
 /* ---- arrays of the probes */
 
-static size_t bytes_of(const struct probe_state *s, const struct twin_array *a)
+static size_t bytes_of(const struct probe_state *s, const struct probe_copy *a)
 {
     return a->rows * (size_t)s->cfg->cap * a->size;
 }
@@ -254,12 +253,12 @@ static int list_arrays(struct device_probes *d, struct moved *m)
 {
     size_t all = 0;
     int n = 0;
-    m->array = MEM_NEW(struct twin_array, (size_t)m->s->n_arrays + 1);
+    m->array = MEM_NEW(struct probe_copy, (size_t)m->s->n_arrays + 1);
     if (!m->array)
         return KVF_E_NOMEM;
     for (int i = 0; i < m->s->n_arrays; i++)
         if (m->s->data[i])
-            m->array[n++] = (struct twin_array){.host = m->s->data[i],
+            m->array[n++] = (struct probe_copy){.host = m->s->data[i],
                                                 .rows = probe_rows(m->s, i),
                                                 .size = probe_cell_size(m->s, i),
                                                 .snapshot = m->s->array[i].column.flags
@@ -273,7 +272,7 @@ static int list_arrays(struct device_probes *d, struct moved *m)
     m->memory = gpu_alloc(d->gpu, all, 1);
     size_t at = 0;
     for (int i = 0; m->memory && i < n; i++) {
-        struct twin_array *a = &m->array[i];
+        struct probe_copy *a = &m->array[i];
         at = (at + a->size - 1) / a->size * a->size;
         a->device = m->memory + at;
         gpu_put(d->gpu, a->device, a->host, bytes_of(m->s, a));
@@ -314,7 +313,7 @@ static void bring(void *ctx, bool snapshots, int32_t t0, int32_t t1)
     struct device_probes *d = ctx;
     for (int i = 0; i < d->n; i++)
         for (int k = 0; k < d->moved[i].n; k++) {
-            const struct twin_array *a = &d->moved[i].array[k];
+            const struct probe_copy *a = &d->moved[i].array[k];
             size_t ld = (size_t)d->moved[i].s->cfg->cap * a->size, from = (size_t)t0 * a->size;
             if (a->snapshot == snapshots && t1 > t0)
                 gpu_fetch_rows(d->gpu, a->host + from, ld, a->device + from, ld,

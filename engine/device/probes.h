@@ -24,7 +24,7 @@ float *device_probes_numbers(const struct session *s, int *ret_cap);
 void device_probes_put_numbers(struct session *s, int layer, int T, int pos0);
 
 /* An array [rows][cap] of the host and its device copy. */
-struct twin_array {
+struct probe_copy {
     char *host, *device;
     size_t rows, size; /* bytes of a cell */
     bool snapshot;
@@ -36,7 +36,7 @@ bool device_dilution_supported(const struct session *s, const struct probe_state
 /* Uploads the further inputs of probe_dilution, with columns in `arrays`. Returns NULL if memory is
  * exhausted. */
 struct device_dilution *device_dilution_open(struct session *s, const struct probe_state *p,
-                                             const struct twin_array *arrays);
+                                             const struct probe_copy *arrays);
 void device_dilution_close(struct gpu *g, struct device_dilution *x); /* accepts NULL */
 /* Updates the arrays with the rows of a layer. `cuts` has the sets of attended entries of each
  * row. */

@@ -118,11 +118,11 @@ int device_session_begin(struct session *s, const struct session_options *opt, s
                         "a cache of %s is held on the processor alone: take f16, or "
                         "--device cpu",
                         kv_type_name(s->kv_type));
-    if (s->e->config.head_dim > GPU_MOST_CHANNELS)
+    if (s->e->config.head_dim > GPU_MAX_CHANNELS)
         return kvf_fail(d, KVF_E_ARG,
                         "heads of %d channels are computed on the processor alone, a device has "
                         "kernels for %d at most: take --device cpu",
-                        s->e->config.head_dim, GPU_MOST_CHANNELS);
+                        s->e->config.head_dim, GPU_MAX_CHANNELS);
     (void)opt;
     struct device_session *m = MEM_NEW(struct device_session, 1);
     if (!m)

@@ -49,7 +49,7 @@ static void drop(const struct compute *c, void *device)
         gpu_free(gpu_of(c), device);
 }
 
-static float *twin(const struct compute *c, float *host, size_t n)
+static float *device_copy(const struct compute *c, float *host, size_t n)
 {
     float *p = gpu_alloc(gpu_of(c), n, sizeof *p);
     if (p)
@@ -323,13 +323,13 @@ static void step(const struct compute *c, const struct optimizer *o, int64_t t, 
 const struct ops ops_cuda = {
     .name = "cuda",
     .precision = "bf16",
-    .most_channels = GPU_MOST_CHANNELS,
+    .max_channels = GPU_MAX_CHANNELS,
     .open = open_device,
     .close = close_device,
     .check = check,
     .alloc = alloc,
     .free = drop,
-    .device_copy = twin,
+    .device_copy = device_copy,
     .device_copy_free = part,
     .to_device = put,
     .to_host = bring,

@@ -119,7 +119,7 @@ void device_leave(const struct compute *c, struct frozen *f)
 }
 
 /* Returns the device address of a vector of the host's copy; NULL for NULL. */
-static const float *in_twin(const struct trainable *t, const float *here)
+static const float *on_device(const struct trainable *t, const float *here)
 {
     return here ? t->w_device + (here - t->w) : NULL;
 }
@@ -142,10 +142,10 @@ int device_adopt(const struct compute *c, struct trainable *t)
                                                        tensor_columns(k, role));
         }
         for (int role = LAYER_MATRICES; role < LAYER_TENSORS; role++)
-            v[role] = in_twin(t, v[role]);
+            v[role] = on_device(t, v[role]);
     }
     m->head = matrix(t->w_device + t->head, WEIGHT_F32, k->vocab, k->d_model);
-    f->out_norm = in_twin(t, f->out_norm);
+    f->out_norm = on_device(t, f->out_norm);
     f->output.device = &m->head;
     return KVF_OK;
 }

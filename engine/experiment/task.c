@@ -254,7 +254,7 @@ static int add(void *ctx, const char *path)
     }
     struct task *x = &t->task[t->n++];
     int err = task_open(x, path, t->e, t->raw, t->sinks, t->d);
-    int need = x->causal.query + x->causal.steps + 1, limit = t->e->config.n_ctx_most;
+    int need = x->causal.query + x->causal.steps + 1, limit = t->e->config.n_ctx_max;
     if (!err && need > limit)
         err = kvf_fail(t->d, KVF_E_LIMIT,
                        "%s: the prompt and its answer have %d tokens, and the model's context is "

@@ -122,14 +122,14 @@ int64_t evidence_moments(const struct method_state *s, int layer, int query_head
     return s->evidence.n_queries[layer];
 }
 
-const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head)
+const double *evidence_full_sum(const struct method_state *s, int layer, int query_head)
 {
-    return s->evidence.twin_sum + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
+    return s->evidence.full_sum + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
 }
 
-const float *evidence_twin_row(const struct method_state *s, int layer, int query_head)
+const float *evidence_full_row(const struct method_state *s, int layer, int query_head)
 {
-    return s->evidence.twin_row + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
+    return s->evidence.full_row + query_index(s, layer, query_head) * (size_t)s->evidence.cap;
 }
 
 void method_group(const struct method_state *s, int head, int *ret_first, int *ret_n)

@@ -368,7 +368,7 @@ static bool windowed(const struct method_state *s)
 bool method_expires(const struct method_state *s)
 {
     for (; s; s = s->next)
-        if (s->method->admission->until || (windowed(s) && !s->inputs.as_twin))
+        if (s->method->admission->until || (windowed(s) && !s->inputs.keeps_all))
             return true;
     return false;
 }
@@ -416,7 +416,7 @@ static int expire_row(const struct expiry *x, struct par *pool, eviction_fn fn, 
 {
     struct method_state *s = x->s;
     int H = s->shape.n_kv_heads, heads = s->shape.n_layers * H, some;
-    if (!s->method->admission->until && (!windowed(s) || s->inputs.as_twin))
+    if (!s->method->admission->until && (!windowed(s) || s->inputs.keeps_all))
         return KVF_OK;
     par_run(pool, heads, list_task, (void *)x);
     int err = own_expired(x, par_threads(pool), &some);

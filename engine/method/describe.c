@@ -31,7 +31,7 @@ void method_needs(const struct method *m, char *out, size_t cap)
          "keys"},
         {e & EVIDENCE_VALUES, "values"},
         {e & EVIDENCE_MOMENTS || !m->read->all, "queries"},
-        {e & EVIDENCE_TWIN, "twin"},
+        {e & EVIDENCE_FULL, "twin"},
         {follows_plan(m) || (m->score && m->score->needs_mass), "plan"},
         {method_gates(m), "gates"},
     };

@@ -30,7 +30,7 @@ struct evidence_terms evidence_terms_of(unsigned kinds)
         {EVIDENCE_VALUES, {.one = 4}},
         {EVIDENCE_ANCHOR, {.one = 1}},
         {EVIDENCE_NOTE, {.one = 8}},
-        {EVIDENCE_TWIN, {.g = 8 + 4}},
+        {EVIDENCE_FULL, {.g = 8 + 4}},
         {EVIDENCE_SPREAD, {.g = 16}},
         {EVIDENCE_PAGES, {.D_p = 2 * 4}},
         {EVIDENCE_BLOCKS, {.d_p = 4}},
@@ -137,9 +137,9 @@ int evidence_reserve(struct evidence *e, int slots)
         {EVIDENCE_ANCHOR, {&e->counted, H, 1, sizeof *e->counted}},
         {EVIDENCE_GATE, {&e->gate, H, 1, sizeof *e->gate}},
         {EVIDENCE_VALUES, {&e->values, H, 1, sizeof *e->values}},
-        {EVIDENCE_TWIN, {&e->twin_row, Q, 1, sizeof *e->twin_row}},
+        {EVIDENCE_FULL, {&e->full_row, Q, 1, sizeof *e->full_row}},
         {EVIDENCE_NOTE, {&e->note, H, 1, sizeof *e->note}},
-        {EVIDENCE_TWIN, {&e->twin_sum, Q, 1, sizeof *e->twin_sum}},
+        {EVIDENCE_FULL, {&e->full_sum, Q, 1, sizeof *e->full_sum}},
     };
     struct mem_rows kept[sizeof all / sizeof *all];
     int n = 0;

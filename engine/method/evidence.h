@@ -52,8 +52,8 @@ struct evidence {
     int64_t *n_queries;  /* [L]               EVIDENCE_MOMENTS */
     double *query_sum;   /* [L * G][D] */
     double *query_outer; /* [L * G][D][D], the lower triangle */
-    double *twin_sum;    /* [L * G][cap] by position  EVIDENCE_TWIN */
-    float *twin_row;     /* [L * G][cap] by position */
+    double *full_sum;    /* [L * G][cap] by position  EVIDENCE_FULL */
+    float *full_row;     /* [L * G][cap] by position */
 };
 
 /* Bytes per entry as multiples of g w, g, D, D / p, d / p and 1.  g: query heads, w: rows of the
@@ -128,6 +128,6 @@ int evidence_query_init(struct evidence *e);
 void evidence_query_finish(struct evidence *e);
 void evidence_take_queries(struct evidence *e, int layer, int first_head, int n_heads,
                            const float *q, size_t ld, int n); /* n rows of queries */
-void evidence_take_twin(struct evidence *e, const struct attn_row *row);
+void evidence_take_full(struct evidence *e, const struct attn_row *row);
 
 #endif

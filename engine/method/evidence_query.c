@@ -26,8 +26,8 @@ void evidence_query_finish(struct evidence *e)
     mem_free(e->n_queries);
     mem_free(e->query_sum);
     mem_free(e->query_outer);
-    mem_free(e->twin_sum);
-    mem_free(e->twin_row);
+    mem_free(e->full_sum);
+    mem_free(e->full_row);
 }
 
 /* sum += q, outer += q q^T (lower triangle) for one query head. */
@@ -57,11 +57,11 @@ void evidence_take_queries(struct evidence *e, int layer, int first_head, int n_
         take_head(e, layer, g, q, ld, n);
 }
 
-void evidence_take_twin(struct evidence *e, const struct attn_row *row)
+void evidence_take_full(struct evidence *e, const struct attn_row *row)
 {
     size_t at = ((size_t)row->layer * (size_t)e->shape.n_heads + (size_t)row->head)
                 * (size_t)e->cap;
-    memcpy(e->twin_row + at, row->p, (size_t)row->n * sizeof *row->p);
+    memcpy(e->full_row + at, row->p, (size_t)row->n * sizeof *row->p);
     for (int i = 0; i < row->n; i++)
-        e->twin_sum[at + (size_t)i] += (double)row->p[i];
+        e->full_sum[at + (size_t)i] += (double)row->p[i];
 }

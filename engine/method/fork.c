@@ -64,8 +64,8 @@ static int own_evidence(struct evidence *e)
     err |= own(&e->n_queries, (size_t)shape->n_layers, sizeof *e->n_queries);
     err |= own(&e->query_sum, Q * D, sizeof *e->query_sum);
     err |= own(&e->query_outer, Q * D * D, sizeof *e->query_outer);
-    err |= own(&e->twin_sum, Q * cap, sizeof *e->twin_sum);
-    err |= own(&e->twin_row, Q * cap, sizeof *e->twin_row);
+    err |= own(&e->full_sum, Q * cap, sizeof *e->full_sum);
+    err |= own(&e->full_row, Q * cap, sizeof *e->full_row);
     err |= own_pages(&e->pages);
     return err ? KVF_E_NOMEM : KVF_OK;
 }

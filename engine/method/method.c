@@ -431,9 +431,9 @@ void method_row(struct method_state *s, const struct attn_row *row)
         evidence_take(&s->evidence, &s->kernels, row);
 }
 
-void method_twin_row(struct method_state *s, const struct attn_row *row)
+void method_full_row(struct method_state *s, const struct attn_row *row)
 {
     for (; s; s = s->next)
-        if (s->evidence.kinds & EVIDENCE_TWIN)
-            evidence_take_twin(&s->evidence, row);
+        if (s->evidence.kinds & EVIDENCE_FULL)
+            evidence_take_full(&s->evidence, row);
 }

@@ -43,7 +43,7 @@ struct method_inputs {
     const double *plan_mass;           /* [L][G][plan_len] attention of the whole run */
     const struct model_config *model;  /* its windows and RoPE; NULL: no windows and no RoPE */
     int length;                        /* maximum tokens of the session */
-    bool as_twin;                      /* a full-cache run: sliding windows evict no entries */
+    bool keeps_all;                    /* a full-cache run: sliding windows evict no entries */
     const struct kernels *kernels;     /* of the scores; NULL: the C reference */
     int prompt;                        /* tokens of the prompt, for `protect` */
     const struct method_range *ranges; /* [n_ranges] within the prompt, for `protect` */
@@ -119,8 +119,8 @@ bool method_wants_row(const struct method_state *s, int32_t t);
 /* Passes one attention row.  Threads: see struct attn_row. */
 void method_row(struct method_state *s, const struct attn_row *row);
 /* Passes the attention row of a full-cache run for query t over positions 0 .. n-1, for
- * EVIDENCE_TWIN.  Threads: see struct attn_row. */
-void method_twin_row(struct method_state *s, const struct attn_row *row);
+ * EVIDENCE_FULL.  Threads: see struct attn_row. */
+void method_full_row(struct method_state *s, const struct attn_row *row);
 
 /* Returns true if queries after the prompt read a selection of pages in this layer and head. */
 bool method_reads_pages(const struct method_state *s, int layer, int head);

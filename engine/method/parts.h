@@ -10,12 +10,16 @@
  *    preset that uses it.
  * 4. Add hand-computed values to tests/method/, and its definition, written only from the document,
  *    to tests/oracle/:
- *      score       test_score_NAME.c; methods_*.py, SCORES of methods.py, ERRORS of tolerance.py
- *                  (the error of f32); PART_SCORES of cases.py to test it in other presets too
+ *      score       test_score_NAME.c; methods_*.py, SCORES of methods.py; in tolerance.py ERRORS
+ *                  (the error of f32), UNEQUAL if equal scores may differ by rounding, LENGTHS if
+ *                  they depend on lengths only; in cases.py PART_SCORES (tested in other presets)
+ *                  and PART_OPTIONS (its options); SCORES of tests/cli/random_methods.py
  *      admission   test_admission.c; `until` in methods_gates.py
  *      allocation  allocation.py
  *      trigger     methods.py
  *      read        test_pages.c; reading.py
+ * 5. `meson test -C build --setup quick --suite method --suite oracle --suite lint --no-suite
+ * slow`.
  *
  * A score keeps no private state, since heads run in parallel.  It sums in the order of time
  * (in->view.order), not of slots, or in whole units: a sum must not depend on evicted entries.
@@ -76,8 +80,8 @@ const float *evidence_gate(const struct method_state *s, int layer, int head);
 int64_t evidence_moments(const struct method_state *s, int layer, int query_head,
                          const double **ret_sum, const double **ret_outer);
 /* Return attention of the full-cache run by position: accumulated, and of its newest query. */
-const double *evidence_twin_sum(const struct method_state *s, int layer, int query_head);
-const float *evidence_twin_row(const struct method_state *s, int layer, int query_head);
+const double *evidence_full_sum(const struct method_state *s, int layer, int query_head);
+const float *evidence_full_row(const struct method_state *s, int layer, int query_head);
 /* Returns one number per entry that the score part computes once and writes here; NaN = not yet.
  * [slots] */
 double *evidence_note(const struct method_state *s, int layer, int head);

@@ -11,15 +11,21 @@
  * Budget.  After the prompt, every query of a head sees at most B entries, its own included.  The
  * prompt is cut to B entries.  Before each later token the cache is cut to B - 1 entries.
  *
- * To add a preset NAME:
- * 1. Add one entry to method_presets in presets.c, before the last: its parts, its published
- *    parameters, and in .code the options of variant=code.
- * 2. docs/reference/methods.md: add `## NAME` with equation, source, differences between paper and
- *    published code, Options and Cost, and a line in the overview.  tests/cli/test_methods.py
- *    compares them with the program.
- * 3. tests/oracle/: add its parts and parameters to rows.py, its definition, written from the
- *    document alone, to methods*.py, and its name to meson.build.  contract.py and properties.py
- *    run over all presets.
+ * To add a preset NAME (tools/new.py preset NAME "summary" --score S --allocation A writes all of
+ * these for parts that need no other numbers than a window):
+ * 1. presets.c: one entry of method_presets, before {.name = NULL}: its parts, its published
+ *    parameters in .params, and in .code the options of variant=code.
+ * 2. docs/reference/methods.md: `## NAME` with equation, source, differences between paper and
+ *    published code, Options and Cost; "Sources of the defaults" has a line for each parameter that
+ *    is not neutral.  docs/derive.py writes the overview.  tests/cli/test_methods.py compares the
+ *    page with the program.
+ * 3. tests/oracle/rows.py: its parts in ROWS and its numbers in PUBLISHED, WINDOW, EVERY, SINKS and
+ *    CODE; GROUPED if it has the option group.  tests/oracle/meson.build: its name and a number of
+ *    cases.  SCORES, ERRORS, UNEQUAL and PART_OPTIONS of the oracle are tables of parts, so that a
+ *    preset needs a line there only if its equation differs from its part's.  contract.py and
+ *    properties.py run over all presets.
+ * 4. `meson test -C build --setup quick --suite method --suite oracle --suite lint --no-suite
+ * slow`.
  *
  * To add an option:
  * 1. Add a member to struct method_params and a line to the table in options.c.  Add a USES_ bit
@@ -128,7 +134,7 @@ enum {                             /* evidence: the data that a part reads; bits
        EVIDENCE_MOMENTS = 1u << 7, /* mean and covariance of the queries before RoPE */
        EVIDENCE_PAGES = 1u << 8,   /* minimum and maximum of each key channel in each page */
        EVIDENCE_BLOCKS = 1u << 9,  /* block vectors of a block gate, from keys before RoPE */
-       EVIDENCE_TWIN = 1u << 10,   /* attention of a full-cache run, by position */
+       EVIDENCE_FULL = 1u << 10,   /* attention of a full-cache run, by position */
        EVIDENCE_NOTE = 1u << 12,   /* one number per entry that the score computes once */
        EVIDENCE_SPREAD = 1u << 13, /* sums of the window's weights and of their squares; needs
                                       EVIDENCE_WINDOW */

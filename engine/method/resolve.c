@@ -190,7 +190,7 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "positions=cache needs a row that keeps what it is given, reads all of "
                       "it and does not score rotated keys",
                       d);
-    if (m->score && m->score->evidence & EVIDENCE_TWIN && p->chunk)
+    if (m->score && m->score->evidence & EVIDENCE_FULL && p->chunk)
         return refuse(m, "an oracle's twin runs the whole prompt at once; leave chunk out", d);
     return KVF_OK;
 }
@@ -247,7 +247,7 @@ bool method_outlives(const struct method *m, const struct method_params *p,
     if (p->cut != CUT_ALWAYS || p->of != BUDGET_OF_PROMPT) /* the cache grows with the text */
         return false;
     if (p->positions != POSITIONS_CACHE || !m->score || p->budget < 1 || m->score->needs_mass
-        || m->score->evidence & EVIDENCE_TWIN)
+        || m->score->evidence & EVIDENCE_FULL)
         return false;
     if (p->order == ORDER_BEFORE)
         most--;

@@ -1,5 +1,5 @@
-/* score_next.c - an oracle: the attention that the newest query of a full-cache twin gives; the
- * twin is fed the same tokens and runs one query ahead. */
+/* score_next.c - an oracle: the attention that the newest query of a full-cache run gives; that
+ * run is fed the same tokens and is one query ahead. */
 #include "engine/method/parts.h"
 
 static void eval(const struct score_input *in, float *out, float *scratch)
@@ -10,7 +10,7 @@ static void eval(const struct score_input *in, float *out, float *scratch)
     for (int i = 0; i < in->view.n; i++) {
         float sum = 0;
         for (int g = g0; g < g0 + n_group; g++)
-            sum += evidence_twin_row(in->m, in->layer, g)[in->view.pos[i]];
+            sum += evidence_full_row(in->m, in->layer, g)[in->view.pos[i]];
         out[i] = sum / (float)n_group;
     }
 }
@@ -19,6 +19,6 @@ const struct score score_next = {
     .name = "next-attention",
     .cost = "g n",
     .summary = "attention of the newest query in a run with a full cache (oracle)",
-    .evidence = EVIDENCE_TWIN,
+    .evidence = EVIDENCE_FULL,
     .calibrated = true,
     .eval = eval};

@@ -1,4 +1,4 @@
-/* score_remaining.c - an oracle: the attention that a full-cache twin, which is fed the same
+/* score_remaining.c - an oracle: the attention that a full-cache run, which is fed the same
  * tokens and runs one query ahead, will still give. */
 #include "engine/method/parts.h"
 
@@ -15,8 +15,8 @@ static void eval(const struct score_input *in, float *out, float *scratch)
         for (int g = g0; g < g0 + n_group; g++) {
             size_t at = ((size_t)in->layer * (size_t)G + (size_t)g) * (size_t)given->plan_len;
             double total = pos < given->plan_len ? given->plan_mass[at + (size_t)pos] : 0;
-            double last = in->incoming ? (double)evidence_twin_row(in->m, in->layer, g)[pos] : 0;
-            left += total - (evidence_twin_sum(in->m, in->layer, g)[pos] - last);
+            double last = in->incoming ? (double)evidence_full_row(in->m, in->layer, g)[pos] : 0;
+            left += total - (evidence_full_sum(in->m, in->layer, g)[pos] - last);
         }
         out[i] = (float)left;
     }
@@ -26,7 +26,7 @@ const struct score score_remaining = {
     .name = "remaining-mass",
     .cost = "g n",
     .summary = "future attention in a run with a full cache (oracle)",
-    .evidence = EVIDENCE_TWIN,
+    .evidence = EVIDENCE_FULL,
     .calibrated = true,
     .needs_mass = true,
     .eval = eval};

@@ -182,7 +182,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
         err = read_scales(g, &m, d);
     if (err)
         return err;
-    m.n_ctx_most = m.n_ctx;
+    m.n_ctx_max = m.n_ctx;
     err = rope_read(g, &m, d);
     if (!err)
         err = keys_check_values(g, &m, d);

@@ -35,8 +35,8 @@ struct model_config {
     bool turns_scaled;                     /* by the file: factors, linear or YaRN scaling */
     bool yarn;                             /* by the file: YaRN */
     struct rope_scale rope_scale;          /* asked for beyond the file */
-    int n_ctx_most;                        /* tokens that a longer context may be given: n_ctx, or
-                                              the factor of linear scaling times it */
+    int n_ctx_max;                         /* tokens that a longer context may be given: n_ctx, or
+                                               the factor of linear scaling times it */
     int n_ctx_orig;                        /* sessions of more tokens turn by ROPE_LONG */
     int window;                            /* entries that a query of a local layer sees; 0: all */
     bool local[MODEL_LAYERS];              /* [n_layers] the layer has the window */

@@ -168,7 +168,7 @@ static int read_yarn(const struct gguf *g, struct model_config *m, struct kvf_di
     rope_yarn(m, &y);
     m->rope_attn_factor[ROPE_PLAIN] = m->rope_attn_factor[ROPE_LONG] *= (float)gain;
     if (y.original * y.factor > m->n_ctx && y.original * y.factor <= 1 << 24)
-        m->n_ctx_orig = m->n_ctx = m->n_ctx_most = (int)(y.original * y.factor);
+        m->n_ctx_orig = m->n_ctx = m->n_ctx_max = (int)(y.original * y.factor);
     return KVF_OK;
 }
 
@@ -181,7 +181,7 @@ static void widen(const struct gguf *g, struct model_config *m, double factor)
     double most = factor * (given ? (double)original(g, m) : m->n_ctx);
     if (!(most > m->n_ctx && most <= 1 << 24))
         return;
-    m->n_ctx_most = (int)most;
+    m->n_ctx_max = (int)most;
     if (given)
         m->n_ctx = m->n_ctx_orig = (int)most;
 }

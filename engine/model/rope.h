@@ -3,7 +3,7 @@
 
 #include "engine/model/config.h"
 
-/* Sets theta, turn_gain, turns_scaled and n_ctx_plain of a config with known sizes, base and
+/* Sets theta, rope_attn_factor, turns_scaled and n_ctx_orig of a config with known sizes, base and
  * windows:
  *     theta_j = base^(-2 j / rope_dim) / factor_j
  * The factors are the tensors rope_freqs, or rope_factors_short and rope_factors_long, or one

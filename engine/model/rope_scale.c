@@ -85,7 +85,7 @@ int rope_scale_apply(const struct rope_scale *scale, struct model_config *m, str
         m->theta[ROPE_PLAIN][j] *= by;
         m->theta[ROPE_LONG][j] *= by;
     }
-    m->n_ctx = m->n_ctx_orig = m->n_ctx_most = (int)n;
+    m->n_ctx = m->n_ctx_orig = m->n_ctx_max = (int)n;
     m->rope_scale = *scale;
     return KVF_OK;
 }

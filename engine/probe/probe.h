@@ -4,15 +4,16 @@
  * allocates these arrays and writes them into the trace. Probes only observe: the decoder computes
  * the same bits with and without them. Memory is O(T).
  *
- * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these): 1. probe_NAME.c ends
- * with `const struct probe probe_NAME`. `array` declares its columns,
+ * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these):
+ * 1. probe_NAME.c ends with `const struct probe probe_NAME`. `array` declares its columns,
  *    `wants` the hooks that it needs. Rows of different heads arrive concurrently.
  *    `lean` makes it part of --probes lean, `full_only` excludes it from paper.
- * 2. X(NAME), at the end of probes.list. 3. docs/reference/probes.md: `## NAME`; its columns also
- * in libtrace/include/kvf/schema.h and
+ * 2. X(NAME), at the end of probes.list.
+ * 3. docs/reference/probes.md: `## NAME`; its columns also in libtrace/include/kvf/schema.h and
  *    libtrace/schema_rules.h, otherwise no trace can have them.
  * 4. tests/analyze/test_probe_NAME.py, or another: its columns against dense attention; the run is
  *    the same with and without it.
+ * 5. `meson test -C build --setup quick --suite analyze --suite lint --no-suite slow`.
  * Its line under --probes in docs/man/kvfate-run.1 is generated from the struct. */
 #pragma once
 
@@ -124,7 +125,7 @@ struct probe_missed {
 };
 
 /* Values that compare the run with the full-cache copy of the model. */
-enum probe_twin { TWIN_NLL, TWIN_KL, TWIN_RESIDUAL };
+enum probe_full { FULL_NLL, FULL_KL, FULL_RESIDUAL };
 
 /* Initial value of an array. PROBE_ONES: all bits set (KVF_ALIVE, KVF_NEVER). */
 enum probe_start { PROBE_ZEROS, PROBE_NAN, PROBE_ONES };
@@ -199,7 +200,7 @@ struct probe {
     void (*queries)(struct probe_state *s, const struct probe_block *b); /* one thread */
     void (*missed)(struct probe_state *s, const struct probe_missed *m);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
-    void (*twin)(struct probe_state *s, enum probe_twin what, int layer, int32_t t, float value);
+    void (*full)(struct probe_state *s, enum probe_full what, int layer, int32_t t, float value);
     /* Converts values [0, t1) of a head to the type of an array's column, for arrays of kind
      * PROBE_BY_VALUES and PROBE_NOT_KEPT. */
     void (*values)(const struct probe_state *s, int array, int layer, int head, int32_t t1,

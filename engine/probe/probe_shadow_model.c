@@ -25,10 +25,10 @@ static int arrays(const struct probe_config *cfg, struct probe_array *out)
     return n;
 }
 
-static void on_twin(struct probe_state *s, enum probe_twin what, int layer, int32_t t, float value)
+static void on_full(struct probe_state *s, enum probe_full what, int layer, int32_t t, float value)
 {
-    static const int first[] = {[TWIN_NLL] = NLL, [TWIN_KL] = KL, [TWIN_RESIDUAL] = RESIDUAL};
-    float *out = probe_cells(s, first[what] + (what == TWIN_RESIDUAL ? layer : 0), 0, 0);
+    static const int first[] = {[FULL_NLL] = NLL, [FULL_KL] = KL, [FULL_RESIDUAL] = RESIDUAL};
+    float *out = probe_cells(s, first[what] + (what == FULL_RESIDUAL ? layer : 0), 0, 0);
     if (t < s->cfg->cap)
         out[t] = value;
 }
@@ -39,5 +39,5 @@ const struct probe probe_shadow_model = {
     .shadow = "model",
     .wants = PROBE_SHADOW_MODEL,
     .arrays = arrays,
-    .twin = on_twin,
+    .full = on_full,
 };

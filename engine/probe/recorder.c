@@ -338,11 +338,11 @@ void recorder_missed(struct recorder *r, const struct probe_missed *m)
             r->active[i].probe->missed(&r->active[i], m);
 }
 
-void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value)
+void recorder_full(struct recorder *r, enum probe_full what, int layer, int32_t t, float value)
 {
     for (int i = 0; i < r->n_active; i++)
-        if (r->active[i].probe->twin)
-            r->active[i].probe->twin(&r->active[i], what, layer, t, value);
+        if (r->active[i].probe->full)
+            r->active[i].probe->full(&r->active[i], what, layer, t, value);
 }
 
 int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const char *text, size_t len)

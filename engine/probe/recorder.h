@@ -82,7 +82,7 @@ void recorder_queries(struct recorder *r, const struct probe_block *b);
  * full-cache copy. */
 void recorder_nll(struct recorder *r, int32_t t, float nll);
 void recorder_missed(struct recorder *r, const struct probe_missed *m);
-void recorder_twin(struct recorder *r, enum probe_twin what, int layer, int32_t t, float value);
+void recorder_full(struct recorder *r, enum probe_full what, int layer, int32_t t, float value);
 
 /* recorder_token announces the next token; text: its bytes. recorder_advance reports that all rows
  * of steps < n_steps are recorded. Complete data are then written by another thread. The caller

@@ -19,7 +19,7 @@ int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d)
 {
     int err = ops_of_device(c) ? frozen_check(config, FEATURES_OF_DEVICES, d) : KVF_OK,
-        most = ops(c)->most_channels;
+        most = ops(c)->max_channels;
     *ret = (struct frozen){0};
     if (!err && most && config->head_dim > most)
         err = kvf_fail(d, KVF_E_ARG,

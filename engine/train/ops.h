@@ -42,7 +42,7 @@ struct ops {
     const char *name; /* "cpu" */
     /* precision of matrix multiplications, for records: "f32" if sums equal those of the CPU */
     const char *precision;
-    int most_channels; /* maximum head dimension; 0: no limit */
+    int max_channels; /* maximum head dimension; 0: no limit */
 
     /* Opens device `which` as c->device. Returns KVF_OK or an error with a message. */
     int (*open)(struct compute *c, int which, struct kvf_diag *d);
@@ -56,7 +56,7 @@ struct ops {
     /* Returns a device copy of n host floats; on the CPU, the array itself. Returns NULL if memory
      * is exhausted. */
     float *(*device_copy)(const struct compute *c, float *host, size_t n);
-    void (*device_copy_free)(const struct compute *c, float *twin); /* accepts NULL */
+    void (*device_copy_free)(const struct compute *c, float *copy); /* accepts NULL */
     void (*to_device)(const struct compute *c, void *device, const void *host, size_t bytes);
     void (*to_host)(const struct compute *c, void *host, const void *device, size_t bytes);
     void (*copy)(const struct compute *c, void *to, const void *from, size_t bytes);

@@ -46,7 +46,7 @@ static void drop(const struct compute *c, void *device)
     mem_free(device);
 }
 
-static float *twin(const struct compute *c, float *host, size_t n)
+static float *device_copy(const struct compute *c, float *host, size_t n)
 {
     (void)c;
     (void)n;
@@ -500,7 +500,7 @@ const struct ops ops_cpu = {
     .check = nothing_failed,
     .alloc = alloc,
     .free = drop,
-    .device_copy = twin,
+    .device_copy = device_copy,
     .device_copy_free = part,
     .to_device = copy,
     .to_host = copy,

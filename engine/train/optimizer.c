@@ -8,7 +8,7 @@ static double cosine(const struct optimizer *o, int64_t t)
     int64_t rest = o->steps - o->warmup;
     double p = rest > 0 ? (double)(t - o->warmup) / (double)rest : 1;
     p = p < 1 ? p : 1;
-    return o->least_lr + (o->lr - o->least_lr) * 0.5 * (1 + cos(acos(-1.0) * p));
+    return o->min_lr + (o->lr - o->min_lr) * 0.5 * (1 + cos(acos(-1.0) * p));
 }
 
 static double stable_then_linear(const struct optimizer *o, int64_t t)
@@ -17,7 +17,7 @@ static double stable_then_linear(const struct optimizer *o, int64_t t)
     double left = (double)(o->steps - t); /* 0 at the last step: minimum rate */
     if (left >= length && t < o->steps)
         return o->lr;
-    return left > 0 ? o->least_lr + (o->lr - o->least_lr) * left / length : o->least_lr;
+    return left > 0 ? o->min_lr + (o->lr - o->min_lr) * left / length : o->min_lr;
 }
 
 double optimizer_rate(const struct optimizer *o, int64_t t)

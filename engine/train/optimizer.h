@@ -18,7 +18,7 @@ enum schedule {
 
 /* Options of the optimizer. */
 struct optimizer {
-    double lr, least_lr, beta1, beta2, eps, decay, clip;
+    double lr, min_lr, beta1, beta2, eps, decay, clip;
     enum schedule schedule;
     int64_t warmup, steps; /* steps: length of the run */
     double decay_share;    /* fraction of `steps`, SCHEDULE_WSD */

@@ -31,19 +31,19 @@ struct pieces {
     size_t cap, cap_owned;
 };
 
-enum { MOST_PIECES = 1 << 29 };
+enum { MAX_PIECES = 1 << 29 };
 
 /* Splits a document into pieces. Ownership of ids passes to x, also after an error. */
 static int add_document(struct pieces *x, int32_t *ids, int n, int length)
 {
-    if (x->n_owned == MOST_PIECES
+    if (x->n_owned == MAX_PIECES
         || !mem_room(&x->owned, (size_t)x->n_owned, &x->cap_owned, 256, sizeof *x->owned)) {
         mem_free(ids);
         return KVF_E_NOMEM;
     }
     x->owned[x->n_owned++] = ids;
     for (int at = 0; n - at >= 2; at += length) {
-        if (x->n == MOST_PIECES
+        if (x->n == MAX_PIECES
             || !mem_room(&x->piece, (size_t)x->n, &x->cap, 256, sizeof *x->piece))
             return KVF_E_NOMEM;
         int32_t k = n - at < length ? n - at : length;

@@ -20,7 +20,7 @@ struct bed {
     float *number; /* [HEADS][ld] */
 };
 
-static inline void *twin(struct bed *b, const void *host, size_t bytes)
+static inline void *uploaded(struct bed *b, const void *host, size_t bytes)
 {
     return device_copy(b->g, host, bytes);
 }
@@ -58,18 +58,18 @@ static inline struct bed bed_of(struct gpu *g, struct rng *r, const int *n, enum
         b.rows[i] = (float)rng_uniform(r);
     fill(r, b.number, all, 1);
     gpu_put(g, b.k.c.pos, b.k.pos, all * 4);
-    b.h = (struct gpu_heads){.cache = b.k.c, .n = twin(&b, b.n, HEADS * 4)};
+    b.h = (struct gpu_heads){.cache = b.k.c, .n = uploaded(&b, b.n, HEADS * 4)};
     b.h.cache.n = b.h.n;
     b.h.cache.until = NULL;
-    b.h.gap = twin(&b, b.gap, HEADS * 4);
-    b.h.hole = twin(&b, b.hole, HEADS * 4);
-    b.h.slot = twin(&b, b.hole, HEADS * 4);
-    b.h.order = twin(&b, b.order, all * 4);
-    b.h.renamed = twin(&b, b.order, all * 4);
-    b.h.mark = twin(&b, b.mark, all);
-    b.h.column[0] = (struct gpu_column){twin(&b, b.sum, all * PER * 8), 8, PER, true};
-    b.h.column[1] = (struct gpu_column){twin(&b, b.rows, all * ROWS * 4), 4, ROWS, false};
-    b.h.column[2] = (struct gpu_column){twin(&b, b.number, all * 4), 4, 1, false};
+    b.h.gap = uploaded(&b, b.gap, HEADS * 4);
+    b.h.hole = uploaded(&b, b.hole, HEADS * 4);
+    b.h.slot = uploaded(&b, b.hole, HEADS * 4);
+    b.h.order = uploaded(&b, b.order, all * 4);
+    b.h.renamed = uploaded(&b, b.order, all * 4);
+    b.h.mark = uploaded(&b, b.mark, all);
+    b.h.column[0] = (struct gpu_column){uploaded(&b, b.sum, all * PER * 8), 8, PER, true};
+    b.h.column[1] = (struct gpu_column){uploaded(&b, b.rows, all * ROWS * 4), 4, ROWS, false};
+    b.h.column[2] = (struct gpu_column){uploaded(&b, b.number, all * 4), 4, 1, false};
     b.h.n_columns = 3;
     return b;
 }

@@ -273,7 +273,7 @@ static bool same_value(float a, float b)
 static void check_keys(const struct cache_of *k, const float *pages, const int32_t *rank,
                        const float *turns, int n_rot)
 {
-    float key[GPU_MOST_CHANNELS];
+    float key[GPU_MAX_CHANNELS];
     for (int h = 0; h < k->heads; h++)
         for (int s = 0; s < k->n[h]; s++) {
             const float *page = pages + (size_t)(h * k->c.ld_table + s / PAGE_SLOTS) * 2 * k->half;
@@ -293,7 +293,7 @@ static void check_keys(const struct cache_of *k, const float *pages, const int32
 static void check_queries(const struct cache_of *k, const float *got, const float *q, size_t ld,
                           const float *turns, int n_rot)
 {
-    float want[GPU_MOST_CHANNELS];
+    float want[GPU_MAX_CHANNELS];
     for (int t = 0; t < TURNED; t++)
         for (int g = 0; g < k->heads * PER; g++) {
             size_t at = (size_t)t * ld + (size_t)(g * k->D);

@@ -504,21 +504,21 @@ Test(graph, parts_are_sent_together)
     enum { LONGEST = 700 };
     OWNED(device_close) struct gpu *g = device_open();
     struct gpu_parts p = {.n = 0};
-    uint32_t *pinned = gpu_pin(g, GPU_MOST_PARTS * LONGEST, sizeof *pinned), *to[GPU_MOST_PARTS];
+    uint32_t *pinned = gpu_pin(g, GPU_MAX_PARTS * LONGEST, sizeof *pinned), *to[GPU_MAX_PARTS];
     gpu_send_parts(g, &p);
     gpu_part(&p, NULL, pinned, 0);
-    for (uint32_t i = 0; i < GPU_MOST_PARTS * LONGEST; i++)
+    for (uint32_t i = 0; i < GPU_MAX_PARTS * LONGEST; i++)
         pinned[i] = i + 1;
-    for (int i = 0; i < GPU_MOST_PARTS; i++) {
+    for (int i = 0; i < GPU_MAX_PARTS; i++) {
         to[i] = gpu_alloc(g, LONGEST, sizeof *pinned);
         gpu_zero(g, to[i], LONGEST * sizeof *pinned);
         size_t n = (size_t)(1 + i * 997 % LONGEST);
         gpu_part(&p, to[i], pinned + i * LONGEST, n * sizeof *pinned);
     }
     gpu_part(&p, to[0], pinned, 4);
-    cr_assert(eq(int, p.n, GPU_MOST_PARTS));
+    cr_assert(eq(int, p.n, GPU_MAX_PARTS));
     gpu_send_parts(g, &p);
-    for (int i = 0; i < GPU_MOST_PARTS; i++) {
+    for (int i = 0; i < GPU_MAX_PARTS; i++) {
         uint32_t got[LONGEST];
         gpu_get(g, got, to[i], sizeof got);
         for (int k = 0; k < LONGEST; k++)

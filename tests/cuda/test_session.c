@@ -527,7 +527,7 @@ Test(session, refuses_heads_that_are_too_wide, .timeout = 60)
     struct session *s = NULL;
     struct kvf_diag d = {""};
     int own = e->config.head_dim;
-    e->config.head_dim = GPU_MOST_CHANNELS + 2;
+    e->config.head_dim = GPU_MAX_CHANNELS + 2;
     cr_expect(eq(int, session_create(e, &opt, &s, &d), KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "258 channels"), NULL), "%s", d.text);
     e->config.head_dim = own;

@@ -214,36 +214,36 @@ static struct gpu_seen_rows rows_there(struct gpu *gpu, const struct useful_scen
     return in;
 }
 
-static void *cell(void *const *twin, int array)
+static void *cell(void *const *copy, int array)
 {
-    return array < 0 ? NULL : twin[array];
+    return array < 0 ? NULL : copy[array];
 }
 
-static struct gpu_useful_columns columns_of(const struct dilution_layout *at, void *const *twin)
+static struct gpu_useful_columns columns_of(const struct dilution_layout *at, void *const *copy)
 {
     struct gpu_useful_columns to = {.useful = {NULL}};
     for (int u = 0; u < DILUTION_SETS; u++) {
-        to.useful[u] = cell(twin, at->real[DILUTION_USEFUL][u]);
-        to.dilution[u] = cell(twin, at->real[DILUTION_DILUTION][u]);
-        to.kept[u] = cell(twin, at->real[DILUTION_KEPT][u]);
-        to.aged_kept[u] = cell(twin, at->real[DILUTION_BETA_KEPT][u]);
-        to.aged_in[u] = cell(twin, at->real[DILUTION_BETA_RHO_U][u]);
-        to.aged_out[u] = cell(twin, at->real[DILUTION_BETA_RHO_D][u]);
-        to.size[u] = cell(twin, at->size[u]);
+        to.useful[u] = cell(copy, at->real[DILUTION_USEFUL][u]);
+        to.dilution[u] = cell(copy, at->real[DILUTION_DILUTION][u]);
+        to.kept[u] = cell(copy, at->real[DILUTION_KEPT][u]);
+        to.aged_kept[u] = cell(copy, at->real[DILUTION_BETA_KEPT][u]);
+        to.aged_in[u] = cell(copy, at->real[DILUTION_BETA_RHO_U][u]);
+        to.aged_out[u] = cell(copy, at->real[DILUTION_BETA_RHO_D][u]);
+        to.size[u] = cell(copy, at->size[u]);
     }
     for (int i = 0; i < (2 + PROBE_SPAN_SETS) * DILUTION_NEAR; i++)
         to.near[i / DILUTION_NEAR][i % DILUTION_NEAR] =
             at->near[i / DILUTION_NEAR] < 0 ? NULL
-                                            : twin[at->near[i / DILUTION_NEAR] + i % DILUTION_NEAR];
+                                            : copy[at->near[i / DILUTION_NEAR] + i % DILUTION_NEAR];
     return to;
 }
 
 static struct gpu_useful useful_there(struct gpu *gpu, const struct useful_scene *s,
-                                      const struct probe_state *probe, void *const *twin)
+                                      const struct probe_state *probe, void *const *copy)
 {
     const struct probe_config *cfg = probe->cfg;
     struct dilution_view v = probe_dilution_view(probe);
-    struct gpu_useful_columns columns = columns_of(v.at, twin);
+    struct gpu_useful_columns columns = columns_of(v.at, copy);
     size_t plan = (size_t)(LAYERS * PLAN_HEADS * s->plan_tokens) * sizeof *s->plan;
     struct gpu_useful how = {.cap = s->cap, .wide = !probe->narrow, .head = s->layer * G};
     how.columns = device_copy(gpu, &columns, sizeof columns);
@@ -266,10 +266,10 @@ static struct gpu_useful useful_there(struct gpu *gpu, const struct useful_scene
 }
 
 static void take_there(struct gpu *gpu, const struct useful_scene *s, struct probe_state *probe,
-                       void *const *twin)
+                       void *const *copy)
 {
     struct gpu_seen_rows in = rows_there(gpu, s);
-    struct gpu_useful how = useful_there(gpu, s, probe, twin);
+    struct gpu_useful how = useful_there(gpu, s, probe, copy);
     const struct gpu_criteria criteria = {PROBE_N_TOP, PROBE_N_TAU, probe_top_k, probe_tau};
     int heads = LAYERS * HEADS, half = s->cap / 2;
     struct row_cut *cuts = device_alloc(
@@ -304,15 +304,15 @@ static bool same_cell(const char *a, const char *b, size_t size, const struct pr
 static void expect_same(struct gpu *gpu, const struct useful_scene *s, struct probe_state *probe)
 {
     int n = probe->n_arrays;
-    void **twin = NEW(void *, (size_t)n);
+    void **copy = NEW(void *, (size_t)n);
     size_t cells = (size_t)(LAYERS * G) * (size_t)s->cap;
     for (int i = 0; i < n; i++)
-        twin[i] = device_copy(gpu, probe->data[i], cells * probe_cell_size(probe, i));
-    take_there(gpu, s, probe, twin);
+        copy[i] = device_copy(gpu, probe->data[i], cells * probe_cell_size(probe, i));
+    take_there(gpu, s, probe, copy);
     take_here(s, probe);
     for (int i = 0; i < n; i++) {
         size_t size = probe_cell_size(probe, i), wrong = 0, at = 0;
-        char *got = host_copy(gpu, twin[i], cells * size), *want = probe->data[i];
+        char *got = host_copy(gpu, copy[i], cells * size), *want = probe->data[i];
         for (size_t k = 0; k < cells; k++)
             if (!same_cell(got + k * size, want + k * size, size, &probe->array[i])) {
                 wrong++;

@@ -11,7 +11,7 @@ enum { LD = 320, BLOCK = 2, RING = 12 };
 static const int top_k[2][N_TOP] = {{1, 8, 230}, {200, 230, 280}}; /* the latter: whole rows */
 static const double tau[N_TAU] = {.5, .9, .99, 1};
 static const double share[N_SHARES] = {.3, 1.00000001}; /* the second one rounds to 1 in float */
-static const int visits_cut[GPU_MOST_VISITS] = {1, 5};
+static const int visits_cut[GPU_MAX_VISITS] = {1, 5};
 static const int lengths[HEADS] = {301, 131};
 static const int32_t first_pair[G + 1] = {0, 3, 3, 6, 7};
 static const int32_t pair_token[N_PAIRS] = {3, 200, POS0 + 2, 7, POS0, POS0 + 1, 390};
@@ -21,7 +21,7 @@ struct all_cells {
     double sum[G * CAP];
     float max[G * CAP], lse[G * CAP], entropy[G * CAP];
     uint32_t read[G * CAP], last[N_CUTS][G * CAP], at[N_CUTS][G * CAP], first[N_CUTS][G * CAP];
-    struct gpu_visits visits[G * GPU_MOST_VISITS * CAP];
+    struct gpu_visits visits[G * GPU_MAX_VISITS * CAP];
     uint32_t under[N_SHARES][G * CAP], seen[G * CAP];
     float received[N_PAIRS * CAP], window[HEADS * RING * CAP];
     struct row_cut cuts[G * T * N_CUTS];
@@ -109,8 +109,8 @@ static void take_set(struct all_cells *x, int c, int g, int32_t pos, int t)
     for (int k = 0; k < 31; k++)
         x->at[c][cell] |= age == 1 << k ? 1u << k : 0;
     x->first[c][cell] += x->first[c][cell] == (uint32_t)age;
-    for (int k = 0; k < GPU_MOST_VISITS; k++) {
-        struct gpu_visits *v = &x->visits[(g * GPU_MOST_VISITS + k) * CAP + pos];
+    for (int k = 0; k < GPU_MAX_VISITS; k++) {
+        struct gpu_visits *v = &x->visits[(g * GPU_MAX_VISITS + k) * CAP + pos];
         int gap = v->last < 0 ? 0 : t - v->last - 1;
         if (visits_cut[k] != c)
             continue;
@@ -179,7 +179,7 @@ static void take_window(const struct scene *s, struct all_cells *x, int h, int r
 
 static void begin(struct all_cells *x)
 {
-    for (int i = 0; i < G * GPU_MOST_VISITS * CAP; i++)
+    for (int i = 0; i < G * GPU_MAX_VISITS * CAP; i++)
         x->visits[i].last = i % 3 - 1; /* some entries were selected before */
     for (int i = 0; i < N_PAIRS * CAP; i++)
         x->received[i] = NAN;
@@ -207,8 +207,8 @@ static void take_there(struct gpu *gpu, const struct scene *s, struct all_cells 
     entries.max = x->max;
     entries.read = x->read;
     entries.visits = x->visits;
-    entries.n_visits = GPU_MOST_VISITS;
-    for (int k = 0; k < GPU_MOST_VISITS; k++)
+    entries.n_visits = GPU_MAX_VISITS;
+    for (int k = 0; k < GPU_MAX_VISITS; k++)
         entries.visits_cut[k] = visits_cut[k];
     for (int c = 0; c < N_CUTS; c++) {
         entries.last[c] = x->last[c];

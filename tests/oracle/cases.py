@@ -1,5 +1,5 @@
 """Random cases for check_decisions.py."""
-from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, SHARES, entries, fits,
+from rows import (CODE, GROUPED, LIMITED_BY_BUDGET, METHODS, NEEDS, NO_BUDGET, OLD, ORACLES, READS_ONLY, ROWS, SHARES, entries, fits,
                   guarded, numbers)
 
 MODELS = [
@@ -18,24 +18,33 @@ MODELS = [
 LAYERS_AND_HEADS = [tuple(int(m.split(f"--{key} ")[1].split()[0]) for key in ("layers", "kv-heads")) for m in MODELS]
 
 
-# Options that are tried with each method, besides sinks, recent and the options of all methods.
-TRIED = {
-    "window": ["every"], "h2o": ["every", "group", "divide"], "tova": ["every", "group", "window", "pool"],
-    "snapkv": ["every", "group", "window", "pool"], "keydiff": ["every"], "knorm": ["every"],
-    "scissorhands": ["every", "window"], "pyramidkv": ["every", "group", "window", "pool", "beta"],
-    "adakv": ["every", "group", "window", "pool", "floor"],
-    "ada-pyramidkv": ["every", "group", "window", "pool", "floor", "beta"],
-    "cake": ["every", "window", "pool", "gamma"], "rkv": ["every", "group", "window", "pool", "lambda", "slots"],
-    "morphkv": ["every", "group", "window", "pool"], "gkv": ["every", "group", "window", "pool", "history", "fold", "lambda"],
-    "snapkv-global": ["every", "group", "window", "pool", "history", "fold"],
-    "random": ["every", "seed"], "full": [], "local": [], "trimkv": ["every", "offset", "lookahead"],
+# Options to try for each part, besides sinks, recent and the options of all methods.
+PART_OPTIONS = {
+    "overflow": ["every"], "received": ["group"], "window-attention": ["group", "window", "pool"], "below-even": ["window"],
+    "variance-attention": ["window", "pool", "gamma"], "global-attention": ["group", "window", "pool", "history", "fold"],
+    "redundancy": ["group", "window", "pool", "lambda"], "random": ["seed"], "retention": ["offset", "lookahead"],
+    "expected-attention": ["horizon", "epsilon"], "adaptive": ["floor"], "pyramid": ["beta"], "adaptive-pyramid": ["floor", "beta"],
+    "duo": ["sparsity"], "seer": ["page"], "quest": ["page", "dense"], "seer-oracle": ["page", "dense"],
+    "rocket": ["page", "dense", "reads", "channels"],
+}
+TRIED = {  # methods with other options to try than those of their parts
+    "h2o": ["every", "group", "divide"],
+    "rkv": ["every", "group", "window", "pool", "lambda", "slots"],
+    "gkv": ["every", "group", "window", "pool", "history", "fold", "lambda"],
     "dbtrimkv": ["every", "offset", "lookahead", "floor"], "wgkv": ["every", "local", "tau", "compare"],
     "wgkv-snapkv": ["group", "window", "pool", "local", "tau", "compare", "fraction"],
     "wgkv-quest": ["local", "tau", "compare", "page", "dense"], "quest": ["page", "dense", "choice"],
-    "seer": ["page"], "seer-oracle": ["page", "dense"], "duo": ["sparsity"], "locret": ["every"],
     "rocketkv": ["group", "window", "pool", "page", "dense", "reads", "channels"],
-    "expected-attention": ["every", "horizon", "epsilon", "floor"], "mass-greedy": ["every"], "next-topk": ["every"],
 }
+
+
+def tried(name):
+    """Returns the options to try with a method."""
+    admission, score, allocation, trigger, read = ROWS[name]
+    parts = trigger, score, admission, allocation, read
+    return TRIED.get(name) or [key for part in parts for key in PART_OPTIONS.get(part, [])]
+
+
 NO_PROTECTION = "wgkv", "wgkv-snapkv", "full", *READS_ONLY  # sinks and recent are no options, or have another meaning
 NOT_BY_RANK = "expected-attention", "full", "wgkv", "wgkv-snapkv", "rocketkv", *READS_ONLY
 GATE_SCORES = {"retention": "retention", "write-gate": "write", "importance": "importance"}
@@ -93,7 +102,7 @@ def options(rng, name, budget):
     if given.get("variant") == "code" and name == "rkv":
         given["stride"] = rng.choice([0, 1, 4, 9])
     room = budget or 12
-    for key in TRIED[name]:
+    for key in tried(name):
         if rng.random() >= (0.8 if key == "page" else 0.4):
             continue
         if key == "pool":

@@ -5,8 +5,9 @@ import numpy as np
 
 import gates
 import methods
+import tolerance
 from reading import Reader
-from rows import NO_BUDGET, READS_ONLY, Row
+from rows import NO_BUDGET, READS_ONLY, Row, part_of
 from tiny_llama import Session, nll
 
 NLL_BOUND = 2e-4  # logits of these models have errors of up to 5.4e-5 (tests/data/golden/README.md)
@@ -31,11 +32,12 @@ def is_level(cut, ranked=False):
     in f32. Two unit vectors have equal angles to their mean and equal similarity to each other, so
     this happens with two entries in a head. In layer 0, keys of equal tokens have equal lengths,
     since rotation does not change them, and are equal without rotation."""
-    if cut.kind in ("knorm", "key-norm") or ranked and cut.kind in ("rkv", "gkv"):
+    part = part_of(cut.kind)
+    if part in tolerance.LENGTHS or ranked and part == "redundancy":
         return cut.gap < 1e-9
-    if cut.kind == "mass-greedy" and cut.gap == 0:
+    if part == "remaining-mass" and cut.gap == 0:
         return cut.least_kept == 0  # no query is left: the true value is zero, except for rounding
-    return cut.alive == 2 and (cut.kind == "keydiff" or cut.kind in ("rkv", "gkv") and cut.gap < 1e-9)
+    return cut.alive == 2 and (part == "keydiff" or part == "redundancy" and cut.gap < 1e-9)
 
 
 def rows_of(name, c, llama):
@@ -162,7 +164,7 @@ class Case:
                     self.fault(f"{where} entry {j}: {what} {x}, oracle {want}")
 
     def compare_cut(self, where, layer, head, cut):
-        t, plain = self.trace, cut.kind in ("window", "position")
+        t, plain = self.trace, part_of(cut.kind) == "position"
         for j, score in cut.score.items():
             reason = t.reason[layer, head, j]
             if reason != ("window" if plain else "budget"):
@@ -183,14 +185,14 @@ class Case:
         margin, error = cut.least_kept - score, cut.error[j] + max(cut.error[k] for k in cut.kept)
         self.close_to(cut.kind, f"{where} entry {j}: margin", t.margin[layer, head, j], margin, cut.least_kept, error)
         open_ = is_level(cut, (layer, head) in self.run.ranked) or 0 < margin <= error or margin == 0 and cut.open or \
-            cut.kind in ("scissorhands", "below-even", "mass-greedy") and error
+            part_of(cut.kind) in ("below-even", "remaining-mass") and error
         if t.tie[layer, head, j] != (margin == 0) and not open_:
             self.fault(f"{where} entry {j}: tie {t.tie[layer, head, j]}, margin {margin}")
 
     def close_to(self, kind, what, got, want, size, error):
         """the program records f32"""
         off = abs(got - want)
-        if kind not in ("keydiff", "knorm", "rkv", "gkv") and size:
+        if part_of(kind) not in ("keydiff", "key-norm", "redundancy") and size:
             self.tally.score_error = max(self.tally.score_error, off / abs(size))
         else:
             self.tally.score_error = max(self.tally.score_error, off)

@@ -12,24 +12,18 @@ import methods_gates
 import methods_keys
 import methods_window
 import tolerance
-from rows import ADAPTIVE, METHODS, NEUTRAL, PYRAMID, Row, fits, numbers  # other files use these names from here
+from rows import ADAPTIVE, METHODS, NEUTRAL, PYRAMID, Row, fits, numbers, part_of  # other files use these names from here
 
+# The definitions of the score parts, and of the methods whose score is another one than its part's.
 SCORES = {
-    "window": methods_keys.position, "h2o": methods_window.received, "snapkv": methods_window.snapkv,
-    "tova": methods_window.tova, "keydiff": methods_keys.keydiff, "knorm": methods_keys.knorm,
-    "scissorhands": methods_window.scissorhands, "pyramidkv": methods_window.snapkv,
-    "adakv": methods_window.snapkv, "ada-pyramidkv": methods_window.snapkv, "cake": methods_window.cake,
-    "rkv": methods_keys.rkv, "morphkv": methods_window.morphkv, "gkv": methods_keys.gkv,
-    "snapkv-global": methods_window.snapkv_global,
-    "random": methods_keys.random_hash, "trimkv": methods_gates.retention, "dbtrimkv": methods_gates.retention,
-    "wgkv": methods_gates.given, "wgkv-snapkv": methods_window.snapkv, "locret": methods_gates.given,
-    "expected-attention": methods_gates.expected_attention, "mass-greedy": methods_gates.remaining_mass,
-    "next-topk": methods_gates.next_attention, "rocketkv": methods_window.snapkv,
-    # Parts that a method may exchange.
     "position": methods_keys.position, "received": methods_window.received,
-    "window-attention": methods_window.snapkv, "key-norm": methods_keys.knorm,
-    "below-even": methods_window.scissorhands, "retention": methods_gates.retention,
+    "window-attention": methods_window.snapkv, "tova": methods_window.tova, "morphkv": methods_window.morphkv,
+    "variance-attention": methods_window.cake, "global-attention": methods_window.snapkv_global,
+    "below-even": methods_window.scissorhands, "keydiff": methods_keys.keydiff,
+    "key-norm": methods_keys.knorm, "redundancy": methods_keys.rkv, "gkv": methods_keys.gkv,
+    "random": methods_keys.random_hash, "retention": methods_gates.retention,
     "write-gate": methods_gates.given, "importance": methods_gates.given,
+    "expected-attention": methods_gates.expected_attention,
     "remaining-mass": methods_gates.remaining_mass, "next-attention": methods_gates.next_attention,
 }
 
@@ -60,7 +54,7 @@ def scored(name, p, run, layer, head, C):
     alive = sorted(run.alive[layer][head])
     if not C:
         return {}, {}
-    score = SCORES[name](run, p, layer, head, alive, C)
+    score = (SCORES.get(name) or SCORES[part_of(name)])(run, p, layer, head, alive, C)
     error = tolerance.of(name, run, p, layer, head, alive, C, score)
     return dict(zip(C, score)), dict(zip(C, error))
 

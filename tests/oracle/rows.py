@@ -40,6 +40,13 @@ ROWS = {
     "next-topk": ("all", "next-attention", "uniform", "overflow", "all"),
 }
 METHODS = tuple(ROWS)
+
+
+def part_of(kind):
+    """Returns the score part of a method, or a part itself."""
+    return ROWS[kind][1] if kind in ROWS else kind
+
+
 OLD = METHODS[: METHODS.index("random") + 1]
 NEEDS = {"trimkv": "retention", "dbtrimkv": "retention", "wgkv": "write", "wgkv-snapkv": "write", "wgkv-quest": "write",
          "locret": "importance", "duo": "heads", "seer": "blocks"}  # the kind of gates

@@ -11,6 +11,7 @@ import gates
 import methods_gates
 import methods_keys
 import methods_window
+from rows import part_of
 
 WEIGHT = 3e-5  # relative
 COSINE = 3e-6
@@ -125,17 +126,21 @@ def expected_attention(run, p, layer, head, alive, C, score):
     return np.abs(score) * (WEIGHT + MOMENTS * worst)
 
 
-UNEQUAL = "scissorhands", "below-even", "knorm", "key-norm", "mass-greedy", "keydiff", "locret", "importance"  # equal scores may differ by rounding
-ERRORS = {"window": none, "trimkv": retention, "dbtrimkv": retention, "retention": retention, "wgkv": given,
-          "locret": given, "write-gate": given, "importance": given, "position": none, "key-norm": knorm,
-          "expected-attention": expected_attention, "mass-greedy": remaining_mass, "below-even": scissorhands,
-          "random": none, "keydiff": keydiff, "knorm": knorm, "scissorhands": scissorhands, "cake": cake, "rkv": rkv,
-          "gkv": gkv, "snapkv-global": snapkv_global}
+# Score parts whose equal values may differ by rounding; of these, the parts that depend only on
+# lengths, which are equal for equal tokens in layer 0.
+UNEQUAL = "below-even", "key-norm", "remaining-mass", "keydiff", "importance"
+LENGTHS = "key-norm",
+# As SCORES of methods.py; other scores have the error of sums of weights, received().
+ERRORS = {"position": none, "retention": retention, "write-gate": given, "importance": given,
+          "key-norm": knorm, "keydiff": keydiff, "random": none, "below-even": scissorhands,
+          "variance-attention": cake, "redundancy": rkv, "gkv": gkv,
+          "global-attention": snapkv_global, "expected-attention": expected_attention,
+          "remaining-mass": remaining_mass}
 
 
 def of(name, *args):
     """Returns a bound of the error of each score."""
-    return ERRORS.get(name, received)(*args)
+    return (ERRORS.get(name) or ERRORS.get(part_of(name), received))(*args)
 
 
 def exchangeable(name, p, cut, error_cut, kept, error_kept):
@@ -145,7 +150,7 @@ def exchangeable(name, p, cut, error_cut, kept, error_kept):
     only before rounding."""
     if not cut or not kept:
         return False
-    unequal = name in UNEQUAL or p.get("pool", 1) > 1 and p.get("pool-kind") == "avg"
+    unequal = part_of(name) in UNEQUAL or p.get("pool", 1) > 1 and p.get("pool-kind") == "avg"
     gap = np.array(list(kept.values()))[:, None] - np.array(list(cut.values()))
     both = np.array([error_kept[j] for j in kept])[:, None] + np.array([error_cut[j] for j in cut])
     return bool(((gap <= both) & ((gap != 0) | unequal & (both > 0))).any())

@@ -68,7 +68,7 @@ Test(optimizer, as_written_out_in_double)
     compare(&o, 3);
     o.schedule = SCHEDULE_COSINE;
     o.warmup = 20;
-    o.least_lr = 1e-3;
+    o.min_lr = 1e-3;
     o.beta1 = 0.8;
     o.beta2 = 0.95;
     compare(&o, 4);
@@ -129,7 +129,7 @@ static void rate(const struct optimizer *o, int64_t t, double expect)
 
 Test(optimizer, rates)
 {
-    struct optimizer o = {.lr = 1, .least_lr = 0.1, .warmup = 10, .steps = 110, .decay_share = 0.2};
+    struct optimizer o = {.lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 110, .decay_share = 0.2};
     for (int s = 0; s < 3; s++) {
         o.schedule = (enum schedule)s;
         rate(&o, 1, 0.1);
@@ -153,7 +153,7 @@ Test(optimizer, rates)
 
 Test(optimizer, rates_without_warmup_or_rest)
 {
-    struct optimizer o = {.lr = 2, .least_lr = 0.5, .steps = 8};
+    struct optimizer o = {.lr = 2, .min_lr = 0.5, .steps = 8};
     for (int s = 0; s < 3; s++) {
         o.schedule = (enum schedule)s;
         o.decay_share = 0;

@@ -162,7 +162,7 @@ static void refresh(struct run *r)
 static void steps(struct run *r, int n)
 {
     const struct optimizer o = {.lr = 1e-3,
-                                .least_lr = 1e-3,
+                                .min_lr = 1e-3,
                                 .beta1 = 0.9,
                                 .beta2 = 0.999,
                                 .eps = 1e-8,
