@@ -278,7 +278,9 @@ void shared_cache_close(struct shared_cache *c)
  * does, or a new one. */
 static int open_session(struct run *u, bool *ret_forked, struct kvf_diag *d)
 {
-    struct session_options opt = {.cap = runner_cap(&u->r), .chunk = 1};
+    bool host = u->r.engine->backend->host_memory; /* the question runs in chunks */
+    struct session_options opt = {.cap = runner_cap(&u->r),
+                                  .chunk = host ? (int)u->r.how.chunk : 1};
     struct kvf_diag unused;
     int err = run_same_context(u, d);
     if (err)

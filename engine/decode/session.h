@@ -82,8 +82,10 @@ double session_reads(const struct session *s);
 int session_step(struct session *s, int32_t id);
 
 /* Feeds n tokens that are known, such as a question after its context, as session_step does, and
- * computes the logits of the last one. progress may be NULL; it receives the number of tokens fed
- * so far, and a nonzero return value stops. Returns an error of session_step, or KVF_E_CANCEL. */
+ * computes the logits of the last one. On the CPU, tokens whose steps evict nothing and read all
+ * entries run together, in chunks; the result has the same bits. progress may be NULL; it receives
+ * the number of tokens fed so far, and a nonzero return value stops. Returns an error of
+ * session_step, or KVF_E_CANCEL. */
 int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                  void *ctx);
 

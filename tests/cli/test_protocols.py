@@ -145,6 +145,19 @@ for method in ("snapkv:window=6", "keydiff:cut=prompt", "tova:cut=prompt", "adak
     again = record("again", "--force", traces[1], "--method", method, "-B", "30%")
     s.check(f"{method}: a recorded run again", same_values(again, traces[1]) and header(again)["run"] == header(traces[1])["run"], header(again)["run"])
 
+# A question runs in chunks where its steps evict nothing. With --chunk 1 its tokens run one by one.
+LONG = context(90, 4)
+for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:every=7", "h2o", "rkv:cut=prompt", "cake:window=6,cut=prompt",
+               "tova:cut=prompt,positions=cache", "expected-attention:cut=prompt", "quest:page=4,dense=0", "local:window=9"):
+    budget = [] if method.split(":")[0] in ("full", "local") else ["-B", "30%"]
+    for probes in (["--probes", "full"], ["--probes", "paper", "--shadow", "entries,model"]):
+        if "positions=cache" in method and "--shadow" in probes:
+            continue
+        words = ["-p", context(70), "--ask", LONG, "--question", "unknown", "-n", "9", "--method", method, *budget, *probes]
+        a, b = record("chunks", *words), record("single", *words, "--chunk", "1")
+        s.check(f"{method} {probes[-1]}: a question in chunks", body(a) == body(b))
+        s.check(f"{method}: that is long", header(a)["run"]["question_tokens"] > 64, header(a)["run"])
+
 at = header(record("asked", "-p", context(70), "-n", "6", "--method", "h2o", "-B", "20", "--question", "unknown", "--ask", QUESTIONS[0]))["run"]["prompt_tokens"]
 ids = s.file("ids.txt", " ".join(map(str, columns(s.path("asked.kvf"), "tokens")["id"][: at + 40])).encode())
 by_number = record("number", "--ids", ids, "-n", "1", "--method", "h2o", "-B", "20", "--question", "unknown", "--question-at", str(at))
