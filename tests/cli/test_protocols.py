@@ -146,14 +146,14 @@ for method in ("snapkv:window=6", "keydiff:cut=prompt", "tova:cut=prompt", "adak
     s.check(f"{method}: a recorded run again", same_values(again, traces[1]) and header(again)["run"] == header(traces[1])["run"], header(again)["run"])
 
 # A question runs in chunks where its steps evict nothing. With --chunk 1 its tokens run one by one.
-LONG = context(90, 4)
+LONG = context(45, 4)
 for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:every=7", "h2o", "rkv:cut=prompt", "cake:window=6,cut=prompt",
                "tova:cut=prompt,positions=cache", "expected-attention:cut=prompt", "quest:page=4,dense=0", "local:window=9"):
     budget = [] if method.split(":")[0] in ("full", "local") else ["-B", "30%"]
     for probes in (["--probes", "full"], ["--probes", "paper", "--shadow", "entries,model"]):
         if "positions=cache" in method and "--shadow" in probes:
             continue
-        words = ["-p", context(70), "--ask", LONG, "--question", "unknown", "-n", "9", "--method", method, *budget, *probes]
+        words = ["-p", context(50), "--ask", LONG, "--question", "unknown", "-n", "9", "--method", method, *budget, *probes]
         a, b = record("chunks", *words), record("single", *words, "--chunk", "1")
         s.check(f"{method} {probes[-1]}: a question in chunks", body(a) == body(b))
         s.check(f"{method}: that is long", header(a)["run"]["question_tokens"] > 64, header(a)["run"])
