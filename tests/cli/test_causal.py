@@ -217,7 +217,7 @@ def bad():
     refused("a useful question", {**good, "spans": [*good["spans"][:2], {**good["spans"][2], "useful": True}]}, "question")
     refused("evidence behind the question", {**good, "spans": [{"name": "question", "useful": False, "start": 0, "end": 3}, *good["spans"][:2]]}, "before the question")
     refused("no JSON", b"{", "bad.json")
-    spans = [{**x, "start": x["start"] + 1, "end": x["end"]} if x["name"] == "question" else x for x in good["spans"]]
+    spans = [{**x, "start": x["start"] + 2, "end": x["end"]} if x["name"] == "question" else x for x in good["spans"]]
     s.file("bad.json", json.dumps({**good, "spans": spans}).encode())
     s.refused("a token of context and question", ["causal", s.path("bad.json"), "-m", s.model(), "--raw", "--question", "unknown"], 1, "bad.json", "question")
     s.refused("no such file", ["causal", s.path("none.json"), "-m", s.model()], 1, "none.json")

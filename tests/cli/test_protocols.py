@@ -148,8 +148,8 @@ for method in ("snapkv:window=6", "keydiff:cut=prompt", "tova:cut=prompt", "adak
 # A question runs in chunks where its steps evict nothing. With --chunk 1 its tokens run one by one.
 LONG = context(45, 4)
 for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:every=7", "h2o", "rkv:cut=prompt", "cake:window=6,cut=prompt",
-               "tova:cut=prompt,positions=cache", "expected-attention:cut=prompt", "quest:page=4,dense=0", "local:window=9"):
-    budget = [] if method.split(":")[0] in ("full", "local") else ["-B", "30%"]
+               "tova:cut=prompt,positions=cache", "expected-attention:cut=prompt", "quest:page=4,dense=0", "local:recent=9"):
+    budget = [] if method == "full" else ["-B", "30%"]
     for probes in (["--probes", "full"], ["--probes", "paper", "--shadow", "entries,model"]):
         if "positions=cache" in method and "--shadow" in probes:
             continue
@@ -157,6 +157,24 @@ for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:ever
         a, b = record("chunks", *words), record("single", *words, "--chunk", "1")
         s.check(f"{method} {probes[-1]}: a question in chunks", body(a) == body(b))
         s.check(f"{method}: that is long", header(a)["run"]["question_tokens"] > 64, header(a)["run"])
+
+# The traces of several questions share the prefill of their context, also beyond the blocks of a trace.
+DEEP = Gguf(context=4096).set("tokenizer.chat_template", chat_templates.TURNS).write(s.path("deep.gguf"))
+for method, probes in (("snapkv:window=6,cut=prompt", "full"), ("h2o", "full"), ("rkv:cut=prompt,chunk=300", "paper"), ("full", "full")):
+    words = ["-p", context(800), "-n", "6", "--method", method, *(["-B", "10%"] if method != "full" else []), "--question", "unknown", "--probes", probes]
+    r = s.accepted("several", ["run", "--overwrite", "-m", DEEP, *words, *[w for q in QUESTIONS for w in ("--ask", q)], *END, "--json", "-o", s.path("deep.kvf")])
+    seconds = [json.loads(x)["prefill_seconds"] for x in r.stdout.splitlines()]
+    s.check(f"{method}: one prefill", len(seconds) == 3 and max(seconds[1:]) < seconds[0] / 5, seconds)
+    for i, q in enumerate(QUESTIONS):
+        one = record("one", *words, "--ask", q, model=DEEP)
+        s.check(f"{method} {probes}: the trace of question {i + 1}", body(one) == body(s.path(f"deep-{i + 1}.kvf")))
+    s.check("beyond two blocks", header(one)["run"]["prompt_tokens"] > 2048, header(one)["run"])
+# These depend on tokens or on a second model, and prefill the context again.
+for more in (["--shadow", "entries,model"], ["--watch", "3@L0H0"]):
+    words = ["-p", context(30), "-n", "4", "--method", "snapkv:window=6,cut=prompt", "-B", "30%", "--question", "unknown", *more]
+    s.accepted("several", ["run", "--overwrite", "-m", MODEL, *words, *[w for q in QUESTIONS for w in ("--ask", q)], *END, "-o", s.path("again.kvf")])
+    for i, q in enumerate(QUESTIONS):
+        s.check(f"{more[0]}: question {i + 1}", body(record("one", *words, "--ask", q)) == body(s.path(f"again-{i + 1}.kvf")))
 
 at = header(record("asked", "-p", context(70), "-n", "6", "--method", "h2o", "-B", "20", "--question", "unknown", "--ask", QUESTIONS[0]))["run"]["prompt_tokens"]
 ids = s.file("ids.txt", " ".join(map(str, columns(s.path("asked.kvf"), "tokens")["id"][: at + 40])).encode())
