@@ -3,6 +3,7 @@
 a cache that was cut before."""
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -160,8 +161,12 @@ for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:ever
 
 # The traces of several questions share the prefill of their context, also beyond the blocks of a trace.
 DEEP = Gguf(context=4096).set("tokenizer.chat_template", chat_templates.TURNS).write(s.path("deep.gguf"))
-for method, probes in (("snapkv:window=6,cut=prompt", "full"), ("h2o", "full"), ("rkv:cut=prompt,chunk=300", "paper"), ("full", "full")):
-    words = ["-p", context(800), "-n", "6", "--method", method, *(["-B", "10%"] if method != "full" else []), "--question", "unknown", "--probes", probes]
+GATES = s.path("deep.safetensors")
+maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
+subprocess.run([sys.executable, maker, "--layout", "rg", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64",
+                "--seed", "3", "--model-hash", header(record("hash", "-p", "x", "-n", "1", model=DEEP))["model"]["hash"], "-o", GATES], check=True)
+for method, probes in (("snapkv:window=6,cut=prompt", "full"), ("h2o", "full"), ("rkv:cut=prompt,chunk=300", "paper"), ("full", "full"), ("trimkv:budget=4000", "full")):
+    words = [*(["--gates", GATES] if "trimkv" in method else []), "-p", context(800), "-n", "6", "--method", method, *(["-B", "10%"] if method[:6] not in ("full", "trimkv") else []), "--question", "unknown", "--probes", probes]
     r = s.accepted("several", ["run", "--overwrite", "-m", DEEP, *words, *[w for q in QUESTIONS for w in ("--ask", q)], *END, "--json", "-o", s.path("deep.kvf")])
     seconds = [json.loads(x)["prefill_seconds"] for x in r.stdout.splitlines()]
     s.check(f"{method}: one prefill", len(seconds) == 3 and max(seconds[1:]) < seconds[0] / 5, seconds)

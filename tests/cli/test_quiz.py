@@ -62,6 +62,16 @@ with open(s.path("whole.jsonl")) as f, open(s.path("apart.jsonl")) as g:
         s.check("the same question", y["context"] + y["join"] + y["question"] == x["question"] and y["task"]["answers"] == [x["value"]]
                 and y["task"]["chance"] == x["chance"] and y["task"]["level"] == 3, x, y)
         s.check("it follows the facts", y["context"].endswith(".") and y["context"].count(".") == 3 and y["question"].startswith(" What does ") and y["join"] == "", y)
+for word in ("known", "unknown"):
+    r = s.accepted("the lines run", ["generate", "-m", s.model(), "--jsonl", s.path("apart.jsonl"), "--question", word, "--methods", "h2o:cut=prompt", "--budgets", "20", "-q"])
+    with open(s.path("apart.jsonl")) as f, open(s.path(word + ".answers"), "w") as g:
+        for i, (task, said) in enumerate(zip(map(json.loads, f), r.stdout.decode("utf-8", "replace").splitlines())):
+            said = {**json.loads(said), "text": "It is %s." % task["task"]["answers"][0] if i % 4 else "It is a bird."}
+            g.write(json.dumps(said) + "\n")
+    r = s.accepted("and are scored", ["score", s.path("apart.jsonl"), s.path(word + ".answers"), "-o", "-"])
+    names, row = [x.split("\t") for x in r.stdout.decode().splitlines() if not x.startswith("#")]
+    s.check("the protocol", ("question unknown" in row[names.index("method")]) == (word == "unknown"), row)
+    s.check("three of four are right", abs(float(row[names.index("score")]) - .75) < 1e-9, names, row)
 for kind in ("copy", "sums"):
     s.refused("no context", ["quiz", "--kind", kind, "--question", "unknown", "-o", s.path("x")], 2, "questions of kind " + kind, "--kind facts")
 s.refused("no output", ["quiz"], 2, "-o")
