@@ -199,10 +199,7 @@ bool choose_over(const struct round *r)
     return room_of(r) < 0;
 }
 
-/* Returns the number of steps, up to n, in which no head of a preset can exceed its share if
- * nothing is evicted.  Each step adds one entry to each head.  Returns 0 if the shares can change.
- */
-static int free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
+int choose_free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
 {
     const struct allocation *a = s->method->allocation;
     int k = 0;
@@ -224,16 +221,6 @@ static int free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
         n = k;
     }
     return n;
-}
-
-int method_free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
-{
-    if (method_expires(s))
-        return 0;
-    for (; s && n > 0; s = s->next)
-        if (s->method->score && s->params.budget > 0 && s->params.cut == CUT_ALWAYS)
-            n = free_steps(s, c, t, n);
-    return n > 0 ? n : 0;
 }
 
 static void list_all(const struct round *r, int at, float *score)
