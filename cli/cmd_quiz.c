@@ -26,7 +26,7 @@ static void put_text(struct buf *line, const char *key, const struct buf *text)
     json_put_str(line, text->data ? text->data : "", text->len);
 }
 
-/* Appends the members of a line whose facts are the first `end` bytes of the question. */
+/* Appends the members of a line. The first `end` bytes of the question are the facts. */
 static void put_apart(const struct quiz *q, uint64_t i, const struct buf *question, size_t end,
                       const struct buf *value, struct buf *out)
 {

@@ -487,8 +487,8 @@ int session_step(struct session *s, int32_t id)
     return session_end_step(s, 1);
 }
 
-/* Returns how many of the next n known tokens run together as a chunk: those whose steps evict
- * nothing and read all entries.  The result is that of single steps, bit for bit. */
+/* Returns how many of the next n known tokens run together as a chunk. Their steps cannot evict an
+ * entry, and read all entries. The result has the bits of single steps. */
 static int next_block(const struct session *s, int n)
 {
     const struct session *full = s->compare.full_cache;
