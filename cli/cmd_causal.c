@@ -23,6 +23,7 @@ struct job {
     const char *model, *heads, *out;
     struct execution how;
     bool raw, json, per_task;
+    int question; /* enum task_question */
     int64_t sinks, seed;
     double looking;
     struct figure_options look;
@@ -30,6 +31,7 @@ struct job {
     struct engine *engine;
     struct effect effect;
     struct tasks tasks;
+    bool apart;          /* entries are removed before the question */
     unsigned char *take; /* [L * KV heads] nonzero for heads of --head */
     double *share;       /* [n][L * KV heads] attention mass of each head on the distractors */
     struct causal_outcome *outcome; /* [n][PER_TASK] */
@@ -54,6 +56,10 @@ static int open_all(struct job *j, char **operand, int n, struct kvf_diag *d)
         err = tasks_open(&j->tasks, (const char *const *)operand, n, d);
     if (!err)
         err = tasks_keep(&j->tasks, j->out, d);
+    if (!err)
+        err = tasks_question(&j->tasks, (enum task_question)j->question, &j->apart, d);
+    for (int i = 0; !err && j->apart && i < j->tasks.n; i++)
+        err = task_question(&j->tasks.task[i], j->engine, &j->tasks.task[i].causal.cut, d);
     if (err)
         return err;
     if (j->tasks.note)
@@ -155,8 +161,8 @@ static void print_verdict(const struct table *t, int row, int n)
 
 static void summary(const struct job *j, const struct table *t)
 {
-    printf("%d task%s; nats per answer, against the full cache\n", j->tasks.n,
-           j->tasks.n > 1 ? "s" : "");
+    printf("%d task%s%s; nats per answer, against the full cache\n", j->tasks.n,
+           j->tasks.n > 1 ? "s" : "", j->apart ? ", question unknown" : "");
     printf("%-8s %-11s %9s  %7s  %7s  %8s  %-20s  %7s  %8s  %s\n", "heads", "removed", "dose",
            "mass", "entries", "log p", "    95 %", "right", "contrast", "p");
     for (int i = 0; i < PER_TASK; i++)
@@ -170,6 +176,8 @@ static void add_meta(const struct job *j, struct table *t)
     table_meta_str(t, "heads", j->heads ? j->heads : "all");
     table_meta_num(t, "looking", j->looking);
     table_meta_num(t, "sinks", (double)j->sinks);
+    if (j->apart)
+        table_meta_str(t, "question", "unknown");
     table_meta_num(t, "seed", (double)j->seed);
 }
 
@@ -215,6 +223,11 @@ static const struct opt options[] = {
      "share of the heads that make the group looking", "0.1", .max = 1},
     {OPT_INT, 0, "sinks", offsetof(struct job, sinks), "K", "first tokens of the text that stay",
      "4", .max = 1 << 24},
+    {OPT_WORD, 0, "question", offsetof(struct job, question), "WHEN",
+     "known: entries are removed at the query of the answer. unknown: before the question. file: "
+     "as "
+     "the tasks say",
+     "file", .words = task_question_words},
     {OPT_FLAG, 0, "per-task", offsetof(struct job, per_task), NULL, "a row for every task, too"},
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of what is drawn at random", "0",
      .max = 9e15},

@@ -42,7 +42,7 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
                                 {j->score != SCORE && tasks, "--score-tokens", why},
                                 {j->seed != 0 && tasks, "--seed", why}};
     int err = IDLE_CHECK(list, d);
-    if (!err && j->question == QUESTION_UNKNOWN && !tasks)
+    if (!err && j->question == TASK_UNKNOWN && !tasks)
         err = kvf_fail(d, KVF_E_ARG,
                        "--question unknown needs --tasks: documents of --data have no question");
     if (!err)
@@ -55,7 +55,6 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
                             .prompt = j->tasks_of.n ? 0 : (int)j->prompt,
                             .score = j->tasks_of.n ? 0 : (int)j->score,
                             .answers = j->tasks_of.n > 0,
-                            .apart = j->question == QUESTION_UNKNOWN,
                             .chunk = (int)j->how.chunk};
     return eval_parse_cells(j, d);
 }
@@ -120,6 +119,8 @@ static int read_tasks(struct eval_job *j, struct kvf_diag *d)
 {
     j->tasks = (struct tasks){.e = j->eval.engine, .raw = j->raw};
     int err = tasks_open(&j->tasks, j->tasks_of.item, j->tasks_of.n, d);
+    if (!err)
+        err = tasks_question(&j->tasks, (enum task_question)j->question, &j->eval.apart, d);
     if (err)
         return err;
     if (j->tasks.note)
@@ -323,8 +324,8 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "raw", offsetof(struct eval_job, raw), NULL, "tasks without the chat template"},
     {OPT_WORD, 0, "question", offsetof(struct eval_job, question), "WHEN",
      "of --tasks. unknown: methods cut the context before they see the question, which is fed "
-     "afterwards",
-     "known", .words = question_words},
+     "afterwards. file: as the tasks say",
+     "file", .words = task_question_words},
     {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
      "cache methods, or all", "all"},
     {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N|P%,...",

@@ -11,6 +11,7 @@
 #include "base/table_seal.h"
 #include "cli/commands.h"
 #include "cli/models.h"
+#include "cli/runner.h"
 #include "engine/experiment/needle.h"
 #include "cli/watcher.h"
 #include "engine/model/tokenizer.h"
@@ -24,6 +25,7 @@ struct request {
     struct needle_task task;
     const char *model, *pre, *out;
     int haystack; /* index into haystack_words */
+    int question; /* enum question_time */
     int64_t tokens, words, count, seed;
     struct watcher watcher; /* counts prompts */
     struct gguf *gguf;
@@ -144,6 +146,8 @@ static int write_prompt(struct request *q, int64_t i, struct kvf_diag *d)
         json_put_member_num(&json, "hops", (double)t->hops);
     json_put_member_num(&json, "depth", t->depth);
     json_put_member_num(&json, "chance", needle_chance(t));
+    if (q->question == QUESTION_UNKNOWN)
+        json_put_member_str(&json, "question", "unknown");
     json_put_member_num(&json, q->tokens ? "tokens" : "words", (double)length_with(q, sentences));
     buf_char(&json, ',');
     write_text(t, sentences, &text, &json);
@@ -201,6 +205,9 @@ static const struct opt options[] = {
      "place of what is asked for, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
     {OPT_WORD, 0, "haystack", offsetof(struct request, haystack), "KIND",
      "what surrounds the needles", "prose", .words = haystack_words},
+    {OPT_WORD, 0, "question", offsetof(struct request, question), "WHEN",
+     "protocol of the task for eval and causal. unknown: they cut the cache before the question",
+     "known", .words = question_words},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N",
      "prompts, NAME-0 and on, each of its own seed", "1", .min = 1, .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "seed of the first", "0",

@@ -1,10 +1,14 @@
-/* cmd_quiz.c - `kvfate quiz` writes short questions with known answers as JSONL. */
+/* cmd_quiz.c - `kvfate quiz` writes short questions with known answers as JSONL.
+ *
+ * With --question unknown, a line has the members of a line of `kvfate tasks`: the context and the
+ * question are separate, and the answer and its scorer are in "task". */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/replace.h"
 #include "cli/commands.h"
+#include "cli/runner.h"
 #include "engine/experiment/quiz.h"
 
 static const char *const part_words[] = {"train", "test", NULL};
@@ -12,6 +16,7 @@ static const char *const part_words[] = {"train", "test", NULL};
 struct request {
     const char *out;
     int kind, part; /* indices into the words of --kind and part_words */
+    int question;   /* enum question_time */
     int64_t level, count, seed;
 };
 
@@ -21,18 +26,53 @@ static void put_text(struct buf *line, const char *key, const struct buf *text)
     json_put_str(line, text->data ? text->data : "", text->len);
 }
 
-static void put_question(const struct quiz *q, uint64_t i, struct buf *out)
+/* Appends the members of a line. The first `end` bytes of the question are the facts. */
+static void put_apart(const struct quiz *q, uint64_t i, const struct buf *question, size_t end,
+                      const struct buf *value, struct buf *out)
 {
-    struct buf question = {0}, answer = {0}, value = {0};
-    quiz_make(q, i, &question, &answer, &value);
+    enum { ANSWER_TOKENS = 32 };
+    buf_printf(out, "{\"id\":\"quiz-%s-%05llu\"", quiz_kind_words[q->kind], (unsigned long long)i);
+    json_put_key(out, "context");
+    json_put_str(out, question->data ? question->data : "", end);
+    json_put_member_str(out, "join", "");
+    json_put_key(out, "question");
+    json_put_str(out, question->data ? question->data + end : "", question->len - end);
+    json_put_member_num(out, "n", ANSWER_TOKENS);
+    json_put_key(out, "task");
     buf_char(out, '{');
-    put_text(out, "question", &question);
-    put_text(out, "answer", &answer);
-    put_text(out, "value", &value);
+    json_put_member_str(out, "benchmark", "quiz");
+    json_put_member_str(out, "name", quiz_kind_words[q->kind]);
+    json_put_member_str(out, "scorer", "ruler-all");
+    json_put_key(out, "answers");
+    buf_char(out, '[');
+    json_put_str(out, value->data ? value->data : "", value->len);
+    buf_char(out, ']');
+    json_put_member_num(out, "level", (double)q->level);
+    json_put_member_num(out, "chance", quiz_chance(q));
+    buf_str(out, "}}\n");
+}
+
+static void put_whole(const struct quiz *q, const struct buf *question, const struct buf *answer,
+                      const struct buf *value, struct buf *out)
+{
+    buf_char(out, '{');
+    put_text(out, "question", question);
+    put_text(out, "answer", answer);
+    put_text(out, "value", value);
     json_put_member_str(out, "kind", quiz_kind_words[q->kind]);
     json_put_member_num(out, "level", (double)q->level);
     json_put_member_num(out, "chance", quiz_chance(q));
     buf_str(out, "}\n");
+}
+
+static void put_question(const struct quiz *q, uint64_t i, struct buf *out)
+{
+    struct buf question = {0}, answer = {0}, value = {0};
+    size_t end = quiz_make(q, i, &question, &answer, &value);
+    if (q->apart)
+        put_apart(q, i, &question, end, &value, out);
+    else
+        put_whole(q, &question, &answer, &value, out);
     if (question.err || answer.err || value.err)
         out->err = KVF_E_NOMEM;
     buf_finish(&question);
@@ -42,7 +82,8 @@ static void put_question(const struct quiz *q, uint64_t i, struct buf *out)
 
 static int write_all(const struct request *q, struct kvf_diag *d)
 {
-    struct quiz quiz = {(enum quiz_kind)q->kind, q->level, (uint64_t)q->seed, q->part == 1};
+    struct quiz quiz = {(enum quiz_kind)q->kind, q->level, (uint64_t)q->seed, q->part == 1,
+                        q->question == QUESTION_UNKNOWN};
     struct buf out = {0};
     struct replace r;
     int err = quiz_check(&quiz, d);
@@ -71,6 +112,9 @@ static const struct opt options[] = {
      "how hard: so many facts, so many words, or the largest number", "4", .min = 1, .max = 64},
     {OPT_WORD, 0, "part", offsetof(struct request, part), "PART",
      "questions of the two parts are never the same", "train", .words = part_words},
+    {OPT_WORD, 0, "question", offsetof(struct request, question), "WHEN",
+     "unknown: write the facts as a context that a method cuts before it sees the question",
+     "known", .words = question_words},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N", "questions", "100", .min = 1,
      .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "other questions", "0",

@@ -27,7 +27,7 @@ struct eval_job {
     struct execution how;
     int64_t docs, prompt, score, seed;
     bool json, raw;
-    int question; /* enum question_time */
+    int question; /* enum task_question */
     struct figure_options look;
 
     /* names of methods that --methods all leaves out because they cannot run */

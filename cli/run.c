@@ -121,6 +121,15 @@ static bool keeps_entries(unsigned shadows)
     return some;
 }
 
+/* Returns true if the trace can begin with the recording of the context of an earlier question.
+ * Settings that depend on the tokens of a prompt prevent it. */
+static bool shares_trace(const struct run *u)
+{
+    return u->shared && u->r.prompt.n_question && !u->shadows && !u->spans.n_sets
+           && !force_given(&u->force) && !u->watch_text.n && !u->watch_queries
+           && u->r.engine->backend->host_memory;
+}
+
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
@@ -157,6 +166,7 @@ static int open_recording(struct run *u, struct kvf_diag *d)
                                .prompt = u->r.prompt.ids,
                                .n_prompt = (size_t)u->r.prompt.n_ids,
                                .existing = u->overwrite ? KVF_OVERWRITE : KVF_REFUSE};
+    run.kept = shares_trace(u) && !u->shared->session;
     if (u->resume)
         run.existing = u->overwrite ? KVF_RESUME_OVERWRITE : KVF_RESUME;
     err = header.err;
@@ -270,22 +280,52 @@ int run_same_context(struct run *u, struct kvf_diag *d)
 void shared_cache_close(struct shared_cache *c)
 {
     session_destroy(c->session);
+    recorder_forget(c->past);
     mem_free(c->ids);
     *c = (struct shared_cache){NULL};
+}
+
+/* Forks the shared cache for a question, with the recording of the context. Returns false if they
+ * cannot be shared. A recording that failed later reports its own error. */
+static bool fork_shared(struct run *u)
+{
+    const struct shared_cache *c = u->shared;
+    bool host = u->r.engine->backend->host_memory; /* the question runs in chunks */
+    struct session_options opt = {
+        .cap = runner_cap(&u->r), .chunk = host ? (int)u->r.how.chunk : 1, .recorder = u->rec};
+    struct kvf_diag unused;
+    if (!c || !c->session || (u->rec && (!c->past || !shares_trace(u)))
+        || session_fork(c->session, &opt, &u->session, &unused) != KVF_OK)
+        return false;
+    if (!u->rec || recorder_continue(u->rec, c->past) != KVF_E_LIMIT)
+        return true;
+    session_destroy(u->session);
+    u->session = NULL;
+    return false;
 }
 
 /* Creates the session: a fork of the shared cache, if there is one that rotates keys as the run
  * does, or a new one. */
 static int open_session(struct run *u, bool *ret_forked, struct kvf_diag *d)
 {
-    struct session_options opt = {.cap = runner_cap(&u->r), .chunk = 1};
-    struct kvf_diag unused;
     int err = run_same_context(u, d);
     if (err)
         return err;
-    *ret_forked = !u->rec && u->shared && u->shared->session
-                  && session_fork(u->shared->session, &opt, &u->session, &unused) == KVF_OK;
-    return *ret_forked ? KVF_OK : runner_session(&u->r, u->rec, &u->session, d);
+    *ret_forked = fork_shared(u);
+    return *ret_forked ? recorder_err(u->rec) : runner_session(&u->r, u->rec, &u->session, d);
+}
+
+/* Keeps the cache, and the recording if there is one, for the next question about the context. A
+ * failure only means that the next question prefills the context again. */
+static void share(struct run *u)
+{
+    struct shared_cache *c = u->shared;
+    struct kvf_diag unused;
+    if (!c || c->session || !u->r.prompt.n_question || (u->rec && !shares_trace(u)))
+        return;
+    if (u->rec && recorder_keep(u->rec, u->r.prompt.n_ids, &c->past) != KVF_OK)
+        return;
+    (void)session_fork(u->session, NULL, &c->session, &unused);
 }
 
 static int prefill(struct run *u, bool forked)
@@ -299,9 +339,8 @@ static int prefill(struct run *u, bool forked)
     if (!err && !forked)
         err = session_prompt(u->session, r->prompt.ids, r->prompt.n_ids, on_progress, u);
     u->prefill_seconds = clock_seconds() - t0;
-    struct kvf_diag unused;
-    if (!err && u->shared && !u->shared->session && !u->rec && r->prompt.n_question)
-        err = session_fork(u->session, NULL, &u->shared->session, &unused);
+    if (!err)
+        share(u);
     if (!err && r->prompt.n_question)
         err = session_feed(u->session, r->prompt.ids + r->prompt.n_ids, r->prompt.n_question,
                            on_question, u);

@@ -24,8 +24,10 @@ const char *answer_stop_name(enum answer_stop why);
 
 /* The context of several questions, and its cut cache. */
 struct shared_cache {
-    struct session *session; /* after the context; NULL: none yet, or traces are recorded */
-    int32_t *ids;            /* [n] tokens of the context; NULL: no question yet */
+    struct session *session; /* after the context; NULL: none yet */
+    struct recorder_past
+        *past;    /* recording of the context; NULL: none, and traces are not shared */
+    int32_t *ids; /* [n] tokens of the context; NULL: no question yet */
     int n;
 };
 void shared_cache_close(struct shared_cache *c); /* accepts a zeroed struct */

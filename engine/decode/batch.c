@@ -96,7 +96,7 @@ static void begin_task(void *ctx, int i, int thread)
     struct batch *b = ctx;
     struct session *s = b->s[i];
     (void)thread;
-    b->err[i] = s->n_past < s->cap ? session_begin_step(s) : KVF_E_LIMIT;
+    b->err[i] = s->n_past < s->cap ? session_begin_step(s, 1) : KVF_E_LIMIT;
     if (b->err[i])
         return;
     if (records_nll(s) && s->run.has_logits)
@@ -133,7 +133,7 @@ static void end_task(void *ctx, int i, int thread)
     s->n_past++;
     if (s->observers.recorder) /* a write error of a trace ends only its session */
         (void)recorder_advance(s->observers.recorder, s->n_past);
-    b->err[i] = session_end_step(s);
+    b->err[i] = session_end_step(s, 1);
 }
 
 static int first_error(const struct batch *b, int n)

@@ -81,6 +81,7 @@ int session_fork(const struct session *from, const struct session_options *opt,
     struct session_options own = {.kv_type = from->kv_type,
                                   .cap = opt ? opt->cap : from->cap,
                                   .chunk = opt ? opt->chunk : from->chunk,
+                                  .recorder = opt ? opt->recorder : NULL,
                                   .no_preallocation = true};
     struct session *s = NULL;
     if (own.cap < from->n_past)
@@ -98,6 +99,7 @@ int session_fork(const struct session *from, const struct session_options *opt,
     if (err)
         return err;
     if (from->compare.full_cache) {
+        own.recorder = NULL;
         err = fork_one(from->compare.full_cache, &own, &s->compare.full_cache, d);
         if (err) {
             session_destroy(s);

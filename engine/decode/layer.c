@@ -247,7 +247,7 @@ void layer_import_token(struct session *s, int layer, const struct imported_toke
         record_queries(s, &j, true);
     }
     par_run(session_pool(s), s->cache_heads, store_task, &j);
-    count_reads(s, layer);
+    count_reads(s, layer, 1);
 }
 
 void layer_import_serial(struct session *s, int layer, const struct imported_token *x, int thread)
@@ -284,6 +284,6 @@ int step_store(struct layer_run *r, int i)
     if (s->run.stepping && s->reading.chosen)
         choose_pages(s, r->layer);
     if (s->run.stepping)
-        count_reads(s, r->layer);
+        count_reads(s, r->layer, r->T);
     return steps_before(r->b, i, OP_ATTEND);
 }

@@ -115,7 +115,7 @@ static int64_t read_of(const unsigned char *chosen, int page, int n)
     return sum;
 }
 
-void count_reads(struct session *s, int layer)
+void count_reads(struct session *s, int layer, int T)
 {
     int per = s->e->config.n_heads / s->cache_heads;
     for (int h = 0; h < s->cache_heads; h++) {
@@ -124,6 +124,6 @@ void count_reads(struct session *s, int layer)
         for (int g = h * per; g < (h + 1) * per; g++)
             s->count.reads += page ? read_of(s->reading.chosen + (size_t)g * s->reading.ld_chosen,
                                              page, n)
-                                   : n;
+                                   : (int64_t)T * n - (int64_t)T * (T - 1) / 2;
     }
 }

@@ -423,27 +423,27 @@ int session_prompt(struct session *s, const int32_t *ids, int n, session_progres
     return err;
 }
 
-int session_reserve(struct session *s)
+int session_reserve(struct session *s, int T)
 {
     for (int i = 0; i < s->e->config.n_layers * s->cache_heads; i++) {
-        int err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, 1);
+        int err = cache_reserve(s->cache, i / s->cache_heads, i % s->cache_heads, T);
         if (err)
             return err;
     }
     return KVF_OK;
 }
 
-int session_begin_step(struct session *s)
+int session_begin_step(struct session *s, int T)
 {
     int after = method_params_of(s->method)->order == ORDER_AFTER;
     s->run.stepping = true;
-    int err = watch_prepare(s, 1, s->n_past + after);
+    int err = watch_prepare(s, T, s->n_past + after);
     if (err)
         goto fail;
     err = session_decide(s, PHASE_BEFORE);
     if (err)
         goto fail;
-    err = session_reserve(s);
+    err = session_reserve(s, T);
     if (err)
         goto fail;
     return KVF_OK;
@@ -453,15 +453,15 @@ fail:
     return err;
 }
 
-void session_count_step(struct session *s)
+void session_count_steps(struct session *s, int T)
 {
     note_peak(s);
-    s->count.n_steps++;
+    s->count.n_steps += T;
 }
 
-int session_end_step(struct session *s)
+int session_end_step(struct session *s, int T)
 {
-    session_count_step(s);
+    session_count_steps(s, T);
     return session_decide(s, PHASE_AFTER);
 }
 
@@ -477,28 +477,62 @@ int session_step(struct session *s, int32_t id)
         if (err)
             return err;
     }
-    int err = session_begin_step(s);
+    int err = session_begin_step(s, 1);
     if (err)
         return err;
     err = forward(s, &id, 1, NULL, 0);
     if (err)
         return err;
     last_logits(s);
-    return session_end_step(s);
+    return session_end_step(s, 1);
+}
+
+/* Returns how many of the next n known tokens run together as a chunk. Their steps cannot evict an
+ * entry, and read all entries. The result has the bits of single steps. */
+static int next_block(const struct session *s, int n)
+{
+    const struct session *full = s->compare.full_cache;
+    int room = recorder_boundary(s->observers.recorder, s->n_past) - s->n_past;
+    if (!s->e->backend->host_memory || s->reading.chosen || (full && full->compare.oracle))
+        return 1;
+    n = n < s->chunk ? n : s->chunk;
+    n = n < room ? n : room;
+    return n > 1 ? method_free_steps(s->method, s->cache, s->n_past, n) : 1;
+}
+
+/* Feeds T known tokens together.  The successors of the first n_next are known. */
+static int feed_block(struct session *s, const int32_t *ids, int T, int n_next)
+{
+    struct session *full = s->compare.full_cache;
+    int err = full ? feed_block(full, ids, T, n_next) : KVF_OK;
+    if (!err)
+        err = session_begin_step(s, T);
+    if (!err)
+        err = forward(s, ids, T, ids + 1, n_next);
+    return err ? err : session_end_step(s, T);
 }
 
 int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                  void *ctx)
 {
     bool without = s->compare.no_logits, skip = !records_nll(s);
-    int err = KVF_OK;
-    for (int i = 0; !err && i < n; i++) {
-        s->compare.no_logits = without || (skip && i + 1 < n); /* only the last logits are read */
-        err = session_step(s, ids[i]);
-        if (!err && progress && progress(ctx, i + 1) != 0)
+    int err = n > s->cap - s->n_past ? KVF_E_LIMIT : KVF_OK;
+    for (int done = 0, T; !err && done < n; done += T) {
+        T = next_block(s, n - done);
+        bool last = done + T >= n;
+        if (T > 1) {
+            err = feed_block(s, ids + done, T, last ? T - 1 : T);
+            if (!err && last)
+                last_logits(s);
+        } else {
+            T = 1;
+            s->compare.no_logits = without || (skip && !last); /* only the last logits are read */
+            err = session_step(s, ids[done]);
+            s->compare.no_logits = without;
+        }
+        if (!err && progress && progress(ctx, done + T) != 0)
             err = KVF_E_CANCEL;
     }
-    s->compare.no_logits = without;
     return err;
 }
 

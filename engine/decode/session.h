@@ -82,8 +82,10 @@ double session_reads(const struct session *s);
 int session_step(struct session *s, int32_t id);
 
 /* Feeds n tokens that are known, such as a question after its context, as session_step does, and
- * computes the logits of the last one. progress may be NULL; it receives the number of tokens fed
- * so far, and a nonzero return value stops. Returns an error of session_step, or KVF_E_CANCEL. */
+ * computes the logits of the last one. On the CPU, tokens whose steps evict nothing and read all
+ * entries run together, in chunks; the result has the same bits. progress may be NULL; it receives
+ * the number of tokens fed so far, and a nonzero return value stops. Returns an error of
+ * session_step, or KVF_E_CANCEL. */
 int session_feed(struct session *s, const int32_t *ids, int n, session_progress_fn progress,
                  void *ctx);
 
@@ -93,8 +95,9 @@ int session_feed(struct session *s, const int32_t *ids, int n, session_progress_
 void session_watch(struct session *s, struct method_state *const *state, int n);
 
 /* Creates a second session with the same past and methods. Cache pages are shared until one of the
- * two writes to them (fork.c). Of opt, only cap (at least the tokens fed) and chunk are used; NULL:
- * those of `from`. Forks have no recorder and no observers. Returns KVF_OK, KVF_E_NOMEM, or
+ * two writes to them (fork.c). Of opt, only cap (at least the tokens fed), chunk and recorder are
+ * used; NULL: those of `from`, without a recorder. The recorder has the past (recorder_continue),
+ * and does not record --shadow. Forks have no observers. Returns KVF_OK, KVF_E_NOMEM, or
  * KVF_E_LIMIT if cap is out of range. */
 int session_fork(const struct session *from, const struct session_options *opt,
                  struct session **ret_session, struct kvf_diag *d);

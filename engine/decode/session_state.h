@@ -324,9 +324,9 @@ void cap_logits(const struct session *s, float *row, int n);
 void rotate_by_rank(struct session *s, int layer);
 /* Chooses the pages that the queries of a decode step read, before attention. */
 void choose_pages(struct session *s, int layer);
-/* Adds the entries that a step's queries read in a layer to count.reads. Call it after the pages
- * are chosen. */
-void count_reads(struct session *s, int layer);
+/* Adds the entries that the queries of T steps read in a layer to count.reads. T > 1: they read all
+ * entries. Call it after the pages are chosen. */
+void count_reads(struct session *s, int layer, int T);
 /* Allocates the buffers of reading.c except rotated_keys. pages: queries can read a choice of
  * pages. Returns KVF_OK or KVF_E_NOMEM. */
 int reading_alloc(struct session *s, bool pages);
@@ -374,18 +374,18 @@ static inline bool slot_seen(const struct cache_head *view, int page, const unsi
     return view->expires_at[slot] > t && (page == 0 || chosen[slot / page]);
 }
 
-/* Runs the evictions before the token of a decode step, and reserves memory for it (session.c).
- * Returns KVF_OK or KVF_E_NOMEM. */
-int session_begin_step(struct session *s);
-/* Counts the step and runs the evictions after its query. */
-int session_end_step(struct session *s);
+/* Runs the evictions before the token of a decode step, or of T steps that run together, and
+ * reserves memory for it (session.c). Returns KVF_OK or KVF_E_NOMEM. */
+int session_begin_step(struct session *s, int T);
+/* Counts T steps and runs the evictions after the last query. */
+int session_end_step(struct session *s, int T);
 /* Runs a decision of the method at the current position. */
 int session_decide(struct session *s, enum phase phase);
-/* Reserves memory for one entry in every head. A step that fails here has changed nothing and can
+/* Reserves memory for T entries in every head. A step that fails here has changed nothing and can
  * be repeated. Returns KVF_OK or KVF_E_NOMEM. */
-int session_reserve(struct session *s);
-/* Updates the counters after the token of a step has run. */
-void session_count_step(struct session *s);
+int session_reserve(struct session *s, int T);
+/* Updates the counters after the tokens of T steps have run. */
+void session_count_steps(struct session *s, int T);
 /* Passes an eviction to all observers. */
 void session_notify_eviction(struct session *s, const struct eviction *e);
 

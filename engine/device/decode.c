@@ -410,7 +410,7 @@ int step_import(struct session *s, const struct device_eviction *round)
 {
     int err = eviction_finish(s, round);
     if (!err)
-        err = session_reserve(s);
+        err = session_reserve(s, 1);
     for (int l = 0; !err && !step_imports_in_parallel(s) && l < s->e->config.n_layers; l++)
         learn_layer(s, l);
     return err;
@@ -426,7 +426,7 @@ void step_import_end(struct session *s)
 {
     const struct model_config *c = &s->e->config;
     for (int l = 0; step_imports_in_parallel(s) && l < c->n_layers; l++)
-        count_reads(s, l);
+        count_reads(s, l, 1);
     cache_account(s->cache);
     memcpy(s->buf.normed, device_decode_of(s)->out.host.normed,
            (size_t)c->d_model * sizeof *s->buf.normed);
@@ -442,7 +442,7 @@ void step_end(struct session *s)
         memcpy(s->buf.logits, r->out.host.logits, (size_t)c->vocab * sizeof *s->buf.logits);
         cap_logits(s, s->buf.logits, c->vocab);
     }
-    session_count_step(s);
+    session_count_steps(s, 1);
 }
 
 int step_after_begin(struct session *s, struct device_eviction *ret_round)
@@ -487,7 +487,7 @@ int step_begin(struct session *s)
 
 int step_decide(struct session *s, int32_t id, struct device_eviction *ret_round)
 {
-    int err = session_reserve(s);
+    int err = session_reserve(s, 1);
     if (!err)
         err = eviction_begin(s, PHASE_BEFORE, ret_round);
     if (err)

@@ -36,18 +36,18 @@ static void take_row(void *ctx, const struct attn_row *row, const struct cache *
             out[view.pos[i]] = row->p[i];
 }
 
-/* Sets weight [L * KV heads][query] to the attention weights, averaged over the query heads of
- * each KV head. */
-static int look(struct effect_run *r, const struct effect *e, int query, double *weight,
-                struct kvf_diag *d)
+/* Sets weight [L * KV heads][cut] to the attention weights of the answer's query, averaged over the
+ * query heads of each KV head. */
+static int look(struct effect_run *r, const struct effect *e, const struct causal_task *t,
+                double *weight, struct kvf_diag *d)
 {
     const struct model_config *m = &e->engine->config;
-    struct query_weights k = {m->n_kv_heads, m->n_heads / m->n_kv_heads, query, NULL};
-    size_t n = (size_t)query, heads = (size_t)m->n_layers * (size_t)m->n_kv_heads;
+    struct query_weights k = {m->n_kv_heads, m->n_heads / m->n_kv_heads, t->cut, NULL};
+    size_t n = (size_t)t->cut, heads = (size_t)m->n_layers * (size_t)m->n_kv_heads;
     k.weight = mem_alloc((size_t)m->n_layers * (size_t)m->n_heads, n * sizeof *k.weight);
     if (!k.weight)
         return KVF_E_NOMEM;
-    int err = effect_look(r, take_row, &k, d);
+    int err = effect_look(r, t->query, take_row, &k, d);
     for (size_t h = 0; !err && h < heads; h++)
         for (size_t i = 0; i < n; i++) {
             double sum = 0;
@@ -59,18 +59,24 @@ static int look(struct effect_run *r, const struct effect *e, int query, double 
     return err;
 }
 
+/* Returns the number of queries from the first one after the removal to the last one. */
+static int fed_steps(const struct causal_task *t)
+{
+    return t->query - t->cut + t->steps;
+}
+
 static int open_task(struct effect *e, const struct causal_task *t, struct effect_run **ret_run,
                      struct kvf_diag *d)
 {
-    e->prompt = t->query;
-    e->steps = t->steps;
+    e->prompt = t->cut;
+    e->steps = fed_steps(t);
     return effect_open(e, t->ids, ret_run, d);
 }
 
 static double mass_of(const double *weight, const struct causal_task *t, enum causal_kind kind)
 {
     double sum = 0;
-    for (int i = 0; i < t->query; i++)
+    for (int i = 0; i < t->cut; i++)
         sum += t->kind[i] == kind ? weight[i] : 0;
     return sum;
 }
@@ -84,11 +90,11 @@ int causal_look(struct effect *e, const struct causal_task *t, double *ret_share
                 struct kvf_diag *d)
 {
     struct effect_run *r = NULL;
-    size_t n = (size_t)t->query;
+    size_t n = (size_t)t->cut;
     double *weight = mem_alloc(all_heads(e), n * sizeof *weight);
     int err = weight ? open_task(e, t, &r, d) : KVF_E_NOMEM;
     if (!err)
-        err = look(r, e, t->query, weight, d);
+        err = look(r, e, t, weight, d);
     for (size_t h = 0; !err && h < all_heads(e); h++)
         ret_share[h] = mass_of(weight + h * n, t, CAUSAL_EVIDENCE);
     effect_close(r);
@@ -141,7 +147,7 @@ int causal_groups(const double *share, int n_tasks, int task, int n,
 static int list(const struct causal_task *t, enum causal_kind kind, int *order)
 {
     int n = 0;
-    for (int i = 0; i < t->query; i++)
+    for (int i = 0; i < t->cut; i++)
         if (t->kind[i] == kind)
             order[n++] = i;
     return n;
@@ -196,11 +202,11 @@ static void choose(const struct causal_task *t, const double *weight, int row, u
     const struct causal_row *c = &causal_rows[row];
     bool sham = c->what == CAUSAL_SHAM_OUT;
     enum causal_kind kind = kinds[c->what];
-    memset(lost, 0, (size_t)t->query);
+    memset(lost, 0, (size_t)t->cut);
     if (c->what == CAUSAL_NOTHING)
         return;
     if (c->dose == 1 && c->what != CAUSAL_RANDOM_OUT) {
-        for (int i = 0; i < t->query; i++)
+        for (int i = 0; i < t->cut; i++)
             lost[i] = t->kind[i] == kind;
         return;
     }
@@ -216,7 +222,7 @@ static void choose(const struct causal_task *t, const double *weight, int row, u
         first = (int)rng_below(&r, (uint64_t)n);
     else
         shuffle(&r, order, n);
-    memset(lost, 0, (size_t)t->query);
+    memset(lost, 0, (size_t)t->cut);
     mark_until(weight, order, n, first, mass, lost);
 }
 
@@ -226,7 +232,7 @@ static void describe(const struct causal_task *t, const double *weight, size_t h
                      const unsigned char *group, const unsigned char *lost,
                      struct causal_outcome *o)
 {
-    size_t n = (size_t)t->query;
+    size_t n = (size_t)t->cut;
     int count = 0;
     o->mass = o->entries = o->share = 0;
     for (size_t h = 0; h < heads; h++) {
@@ -256,23 +262,23 @@ enum { CELLS = (int)CAUSAL_N_GROUPS * (int)CAUSAL_N_ROWS };
 
 /* The cells of a task and their scratch memory. */
 struct plan {
-    double *weight;      /* [L * KV heads][query] */
-    int *order;          /* [query] */
-    unsigned char *lost; /* [CAUSAL_N_ROWS][L * KV heads][query] */
+    double *weight;      /* [L * KV heads][cut] */
+    int *order;          /* [cut] */
+    unsigned char *lost; /* [CAUSAL_N_ROWS][L * KV heads][cut] */
     struct effect_cell cell[CELLS];
-    struct effect_step *step; /* [CELLS][steps] */
+    struct effect_step *step; /* [CELLS][fed_steps()] */
 };
 
 static int make_plan(struct plan *p, struct effect_run *r, const struct effect *e,
                      const struct causal_task *t, const unsigned char *group, uint64_t seed,
                      struct causal_outcome *ret, struct kvf_diag *d)
 {
-    size_t heads = all_heads(e), n = (size_t)t->query;
+    size_t heads = all_heads(e), n = (size_t)t->cut;
     p->weight = mem_alloc(heads, n * sizeof *p->weight);
     p->order = MEM_NEW(int, n);
     p->lost = mem_alloc(CAUSAL_N_ROWS * heads, n);
-    p->step = mem_alloc(CELLS, (size_t)t->steps * sizeof *p->step);
-    int err = p->weight && p->order && p->lost && p->step ? look(r, e, t->query, p->weight, d)
+    p->step = mem_alloc(CELLS, (size_t)fed_steps(t) * sizeof *p->step);
+    int err = p->weight && p->order && p->lost && p->step ? look(r, e, t, p->weight, d)
                                                           : KVF_E_NOMEM;
     if (err)
         return err;
@@ -305,7 +311,7 @@ static void score(const struct causal_task *t, const struct effect_step *step,
 
 int64_t causal_tokens(const struct causal_task *t)
 {
-    return 2 * ((int64_t)t->query + 1) + effect_tokens(CELLS, t->steps);
+    return 2 * ((int64_t)t->query + 1) + effect_tokens(CELLS, fed_steps(t));
 }
 
 int causal_measure(struct effect *e, const struct causal_task *t, const unsigned char *group,
@@ -320,9 +326,9 @@ int causal_measure(struct effect *e, const struct causal_task *t, const unsigned
     if (!err)
         err = make_plan(p, r, e, t, group, seed, ret, d);
     if (!err)
-        err = effect_measure(r, t->steps, p->cell, CELLS, p->step, ret_memory, d);
+        err = effect_measure(r, fed_steps(t), p->cell, CELLS, p->step, ret_memory, d);
     for (int i = 0; !err && i < CELLS; i++)
-        score(t, p->step + (size_t)i * (size_t)t->steps, &ret[i]);
+        score(t, p->step + (i + 1) * fed_steps(t) - t->steps, &ret[i]);
     effect_close(r);
     mem_free(p->weight);
     mem_free(p->order);

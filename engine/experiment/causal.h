@@ -1,8 +1,9 @@
 /* causal.h - measures how evidence and distractors change the probability of the answer.
  *
  * A prompt contains evidence and distractors, and is prefilled with the full cache. Just before
- * the query that predicts the first token of the answer, entries are removed from the cache. The
- * known answer is then fed (teacher forcing). Only the removal can change log p(answer). If
+ * the query that predicts the first token of the answer, entries are removed from the cache. If the
+ * question is unknown, they are removed before the question instead. The known answer is then fed
+ * (teacher forcing). Only the removal can change log p(answer). If
  * attention to distractors degrades the answer, removing distractors increases log p(answer).
  * Removing equal attention mass of entries that are neither evidence nor distractors does not.
  * docs/reference/causal.md defines all terms.
@@ -23,8 +24,9 @@ struct causal_task {
     const int32_t *ids; /* [query + steps + 1] */
     int query;          /* position of the query that predicts the first token of the answer */
     int steps; /* number of queries from that one to the query that predicts the last token */
+    int cut;   /* first query that does not see removed entries, 1 .. query; they are before it */
     const unsigned char *scored; /* [steps] nonzero if ids[query + s + 1] belongs to the answer */
-    const unsigned char *kind;   /* [query] enum causal_kind */
+    const unsigned char *kind;   /* [cut] enum causal_kind */
 };
 
 /* The heads whose entries are removed: all KV heads of the experiment, the heads with the highest

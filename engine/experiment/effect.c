@@ -243,7 +243,7 @@ static void on_row(void *ctx, const struct attn_row *row)
     k->fn(k->ctx, row, k->cache);
 }
 
-int effect_look(struct effect_run *r,
+int effect_look(struct effect_run *r, int query,
                 void (*fn)(void *ctx, const struct attn_row *row, const struct cache *c), void *ctx,
                 struct kvf_diag *d)
 {
@@ -252,10 +252,12 @@ int effect_look(struct effect_run *r,
     if (err)
         return err;
     struct looker k = {fn, ctx, session_cache(s)};
+    err = session_feed(s, r->ids + r->e->prompt, query - r->e->prompt, NULL, NULL);
     session_on_row(s, on_row, &k);
-    err = session_step(s, r->ids[r->e->prompt]);
+    if (!err)
+        err = session_step(s, r->ids[query]);
     if (r->e->progress)
-        r->e->progress(r->e->ctx, 1);
+        r->e->progress(r->e->ctx, query + 1 - r->e->prompt);
     session_destroy(s);
     return err;
 }

@@ -72,10 +72,10 @@ int effect_measure(struct effect_run *r, int steps, const struct effect_cell *ce
                    struct effect_step *ret_step, struct effect_memory *ret_memory,
                    struct kvf_diag *d);
 
-/* Passes the attention rows of query P, the query of ids[P], with the full cache to fn, together
+/* Passes the attention rows of a query at or after position P, with the full cache, to fn, together
  * with that cache. fn may be called from several threads at once, for different query heads.
  * Returns KVF_OK, or an error of session_fork() or session_step(). */
-int effect_look(struct effect_run *r,
+int effect_look(struct effect_run *r, int query,
                 void (*fn)(void *ctx, const struct attn_row *row, const struct cache *c), void *ctx,
                 struct kvf_diag *d);
 

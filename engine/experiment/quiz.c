@@ -24,6 +24,11 @@ static const int64_t most_level[QUIZ_KINDS] = {NAMES, 64, 10};
 
 int quiz_check(const struct quiz *q, struct kvf_diag *d)
 {
+    if (q->apart && q->kind != QUIZ_FACTS)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--question unknown: questions of kind %s have no context that can be cut "
+                        "before them; give --kind facts",
+                        quiz_kind_words[q->kind]);
     if (q->level >= 1 && q->level <= most_level[q->kind])
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG, "--level %lld: questions of kind %s have 1 to %lld",
@@ -35,8 +40,10 @@ static int below(struct rng *r, int n)
     return (int)rng_below(r, (uint64_t)n);
 }
 
-/* Writes n facts with different names, and asks for one of them. */
-static void facts(struct rng *r, int n, struct buf *question, struct buf *answer, struct buf *value)
+/* Writes n facts with different names, and asks for one of them. Returns the length of the facts.
+ */
+static size_t facts(struct rng *r, int n, struct buf *question, struct buf *answer,
+                    struct buf *value)
 {
     int name[NAMES], asked = below(r, n);
     for (int i = 0; i < NAMES; i++)
@@ -52,7 +59,9 @@ static void facts(struct rng *r, int n, struct buf *question, struct buf *answer
         buf_printf(value, "a %s %s", colour, thing);
         buf_printf(answer, "%s has a %s %s.", names[name[i]], colour, thing);
     }
+    size_t end = question->len - (question->len > 0); /* without the white space */
     buf_printf(question, "What does %s have?", names[name[asked]]);
+    return end;
 }
 
 static void copy(struct rng *r, int n, struct buf *question, struct buf *answer, struct buf *value)
@@ -84,9 +93,10 @@ static void sums(struct rng *r, int n, struct buf *question, struct buf *answer,
 }
 
 /* Repeats the draw until its hash assigns it to the requested part. */
-void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
-               struct buf *value)
+size_t quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
+                 struct buf *value)
 {
+    size_t end = 0;
     bool test = !q->test;
     for (uint64_t draw = 0; test != q->test && !question->err; draw++) {
         struct rng r;
@@ -95,7 +105,7 @@ void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct bu
         buf_clear(answer);
         buf_clear(value);
         if (q->kind == QUIZ_FACTS)
-            facts(&r, (int)q->level, question, answer, value);
+            end = facts(&r, (int)q->level, question, answer, value);
         else if (q->kind == QUIZ_COPY)
             copy(&r, (int)q->level, question, answer, value);
         else
@@ -103,6 +113,7 @@ void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct bu
         test = rng_hash_bytes(1, question->data ? question->data : "", question->len) % TEST_SHARE
                == 0;
     }
+    return end;
 }
 
 double quiz_chance(const struct quiz *q)

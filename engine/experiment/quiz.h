@@ -25,14 +25,17 @@ struct quiz {
     /* questions for tests. A hash of its bytes assigns a question to tests (a fifth) or to
      * training */
     bool test;
+    bool apart; /* the facts and the question about them are separate */
 };
 
-/* Returns KVF_OK, or KVF_E_ARG with a sentence if the kind does not have this level. */
+/* Returns KVF_OK, or KVF_E_ARG with a sentence if the kind does not have this level, or has no
+ * facts that are separate from the question. */
 int quiz_check(const struct quiz *q, struct kvf_diag *d);
 
-/* Makes question number i and sets the buffers. value is the end of a right answer. */
-void quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
-               struct buf *value);
+/* Makes question number i and sets the buffers. value is the end of a right answer. Returns the
+ * length of the facts that the question begins with, 0 for other kinds than facts. */
+size_t quiz_make(const struct quiz *q, uint64_t i, struct buf *question, struct buf *answer,
+                 struct buf *value);
 
 /* Returns the probability of a right answer by guessing the value, given the form of the answer. */
 double quiz_chance(const struct quiz *q);

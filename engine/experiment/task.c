@@ -18,6 +18,7 @@ struct reply {
     const char *text;
     const struct json *values;
     double chance;
+    bool unknown;
 };
 
 /* Sets t->name to NAME and *ret_text to NAME.txt, given NAME.json. */
@@ -81,6 +82,11 @@ static int read_reply(const char *path, struct reply *r, struct kvf_diag *d)
     r->chance = json_num(json_get(r->root, "chance"), 0);
     if (!(r->chance >= 0 && r->chance < 1))
         return kvf_fail(d, KVF_E_FORMAT, "%s: \"chance\" must be a number from 0 to below 1", path);
+    const struct json *question = json_get(r->root, "question");
+    const char *word = json_str(question, "");
+    r->unknown = strcmp(word, "unknown") == 0;
+    if (question && !r->unknown && strcmp(word, "known") != 0)
+        return kvf_fail(d, KVF_E_FORMAT, "%s: \"question\" must be \"known\" or \"unknown\"", path);
     return KVF_OK;
 }
 
@@ -121,7 +127,7 @@ static int find_answer(struct task *t, const struct reply *r, const int64_t *end
         err = kvf_fail(d, KVF_E_FORMAT, "%s: there is no prompt before the answer", path);
     if (!err) {
         t->causal.ids = t->prompt.ids;
-        t->causal.query = first - 1;
+        t->causal.query = t->causal.cut = first - 1;
         t->causal.steps = last - first + 1;
         t->scored = MEM_NEW(unsigned char, (size_t)t->causal.steps);
         t->causal.scored = t->scored;
@@ -203,6 +209,7 @@ int task_open(struct task *t, const char *path, const struct engine *e, bool raw
     t->prompt.raw = raw;
     t->prompt.reply = reply.text;
     t->chance = reply.chance;
+    t->unknown = reply.unknown;
     err = prompt_open(&t->prompt, e, d);
     if (!err)
         err = spans_open(&spans, &t->prompt, e->tokenizer, d);
@@ -274,6 +281,23 @@ int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_di
         err = kvf_fail(d, KVF_E_ARG, "%s: there is no task, NAME.json with NAME.txt beside it",
                        operand[0]);
     return err;
+}
+
+const char *const task_question_words[] = {"known", "unknown", "file", NULL};
+
+int tasks_question(const struct tasks *t, enum task_question how, bool *ret_unknown,
+                   struct kvf_diag *d)
+{
+    bool unknown = how == TASK_FILE ? t->task[0].unknown : how == TASK_UNKNOWN;
+    for (int i = 1; how == TASK_FILE && i < t->n; i++)
+        if (t->task[i].unknown != unknown)
+            return kvf_fail(d, KVF_E_ARG,
+                            "the question of %s.json is %s and that of %s.json is %s: give "
+                            "--question known or unknown",
+                            t->task[0].name, task_question_words[unknown], t->task[i].name,
+                            task_question_words[!unknown]);
+    *ret_unknown = unknown;
+    return KVF_OK;
 }
 
 int tasks_keep(const struct tasks *t, const char *out, struct kvf_diag *d)

@@ -7,7 +7,7 @@
  * required span "question" are distractors, except the first tokens of the text.
  *
  * NAME.json may have "chance", the probability of a right answer without the text, 0 <= chance <
- * 1.
+ * 1, and "question", "known" or "unknown": the protocol of the task. The default is "known".
  *
  * An operand that is a folder means all its .json files. @LIST means the files that LIST names.
  */
@@ -23,6 +23,7 @@ struct task {
     struct prompt prompt; /* with the reply */
     unsigned char *kind, *scored;
     double chance; /* probability of a right answer without the text; 0 if not given */
+    bool unknown;  /* the file says that methods do not see the question when they cut */
     int reply;     /* first token that contains bytes of the reply */
     size_t question_from, question_to; /* bytes of the question in the text of the prompt */
     /* [tokens from `reply` to the last token of the answer] nonzero if it belongs to the answer */
@@ -44,6 +45,13 @@ struct tasks {
 /* Opens the tasks of n operands. The caller has set t->e, raw and sinks. Returns KVF_OK or an
  * error with a sentence; KVF_E_LIMIT if a task exceeds the model's context. */
 int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_diag *d);
+/* The values of --question for tasks: the protocol, or that of the files. */
+enum task_question { TASK_KNOWN, TASK_UNKNOWN, TASK_FILE };
+extern const char *const task_question_words[];
+/* Sets *ret_unknown to true if the cache is cut before the question. Returns KVF_E_ARG with a
+ * sentence if the tasks decide and do not agree. */
+int tasks_question(const struct tasks *t, enum task_question how, bool *ret_unknown,
+                   struct kvf_diag *d);
 /* Returns KVF_E_ARG with a sentence if `out` would overwrite a file of a task, otherwise KVF_OK. */
 int tasks_keep(const struct tasks *t, const char *out, struct kvf_diag *d);
 void tasks_close(struct tasks *t); /* accepts a zeroed struct */

@@ -54,25 +54,42 @@ static bool decides(const struct method_state *s, int at)
     return method_owns(s, at / H, at % H);
 }
 
-/* Sets target, the entries that the pool may keep with protected ones (-1: no eviction), and over,
- * the entries to evict. */
-static void set_target(const struct round *r, int pool)
+/* Returns the number of heads of a pool that decide, and the sum of their entries. */
+static int count_pool(const struct method_state *s, const struct cache *c, int pool,
+                      int64_t *ret_total)
 {
-    struct method_state *s = r->s;
     int H = s->shape.n_kv_heads, first, end, heads = 0;
     int64_t total = 0;
     pool_heads(s, pool, &first, &end);
     for (int at = first; at < end; at++)
         if (decides(s, at)) {
-            total += cache_view(r->cache, at / H, at % H).n;
+            total += cache_view(c, at / H, at % H).n;
             heads++;
         }
+    *ret_total = total;
+    return heads;
+}
+
+/* Returns the entries that a head of the pool may keep, if its heads have n on average. */
+static int target_of(const struct method_state *s, int pool, int n, int incoming)
+{
+    int first = pool * heads_of_pool(s);
+    int share = s->head_share ? s->head_share[first] : s->share[first / s->shape.n_kv_heads];
+    return s->method->trigger->target(s, share, n, incoming);
+}
+
+/* Sets target, the entries that the pool may keep with protected ones (-1: no eviction), and over,
+ * the entries to evict. */
+static void set_target(const struct round *r, int pool)
+{
+    struct method_state *s = r->s;
+    int64_t total;
+    int heads = count_pool(s, r->cache, pool, &total);
     s->target[pool] = -1;
     if (heads == 0)
         return;
     int mean = (int)((total + heads - 1) / heads);
-    int share = s->head_share ? s->head_share[first] : s->share[first / H];
-    int target = s->method->trigger->target(s, share, mean, r->incoming);
+    int target = target_of(s, pool, mean, r->incoming);
     if (target >= mean)
         return;
     s->target[pool] = (int64_t)target * heads;
@@ -163,15 +180,47 @@ bool choose_due(const struct round *r)
     return n_due > 0;
 }
 
-bool choose_over(const struct round *r)
+/* Returns the number of entries that the longest head can still take: negative if it is over the
+ * budget. */
+static int room_of(const struct round *r)
 {
     const struct method_state *s = r->s;
-    int H = s->shape.n_kv_heads,
-        most = method_budget_at(&s->params, r->t + r->incoming) - r->incoming + s->params.slack;
-    for (int at = 0; at < s->shape.n_layers * H; at++)
-        if (method_owns(s, at / H, at % H) && cache_view(r->cache, at / H, at % H).n > most)
-            return true;
-    return false;
+    int H = s->shape.n_kv_heads, longest = 0;
+    for (int at = 0; at < s->shape.n_layers * H; at++) {
+        int n = method_owns(s, at / H, at % H) ? cache_view(r->cache, at / H, at % H).n : 0;
+        longest = n > longest ? n : longest;
+    }
+    return method_budget_at(&s->params, r->t + r->incoming) - r->incoming + s->params.slack
+           - longest;
+}
+
+bool choose_over(const struct round *r)
+{
+    return room_of(r) < 0;
+}
+
+int choose_free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
+{
+    const struct allocation *a = s->method->allocation;
+    int k = 0;
+    if (!s->shares_known && !a->heads) {
+        const struct round now = {s, c, t, 1};
+        int room = room_of(&now) + 1;
+        return room < n ? room : n;
+    }
+    if (!s->shares_known || a->weights || s->params.of == BUDGET_OF_SEEN)
+        return 0;
+    for (int p = 0; p < choose_pools(s); p++) {
+        int64_t total;
+        int heads = count_pool(s, c, p, &total);
+        if (heads == 0)
+            continue;
+        int mean = (int)((total + heads - 1) / heads);
+        for (k = 0; k < n && target_of(s, p, mean + k, 1) >= mean + k; k++)
+            ;
+        n = k;
+    }
+    return n;
 }
 
 static void list_all(const struct round *r, int at, float *score)

@@ -461,6 +461,16 @@ bool decide_acts(const struct method_state *s, enum phase phase, int32_t t)
     return (phase == PHASE_AFTER) == (s->params.order == ORDER_AFTER);
 }
 
+int method_free_steps(struct method_state *s, struct cache *c, int32_t t, int n)
+{
+    if (method_expires(s))
+        return 0;
+    for (; s && n > 0; s = s->next)
+        if (s->method->score && s->params.budget > 0 && s->params.cut == CUT_ALWAYS)
+            n = choose_free_steps(s, c, t, n);
+    return n > 0 ? n : 0;
+}
+
 /* Evicts entries for all presets of the chain.  Before a new entry, also reopens slots. */
 static int decide_rows(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                        struct par *pool, eviction_fn fn, void *ctx, int64_t *cuts)

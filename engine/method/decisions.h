@@ -39,6 +39,10 @@ enum phase {
 int method_decide(struct method_state *s, struct cache *c, int32_t t, enum phase phase,
                   struct par *pool, eviction_fn fn, void *ctx, int64_t *ret_cut);
 
+/* Returns the number of decode steps, up to n and from step t on, in which no preset can evict an
+ * entry.  A result below the true number is possible. */
+int method_free_steps(struct method_state *s, struct cache *c, int32_t t, int n);
+
 /* Fills each open slot with the last entry of its head.  For use when no new entry follows. */
 void method_settle(struct method_state *s, struct cache *c);
 

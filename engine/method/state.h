@@ -62,6 +62,10 @@ struct round {
 bool choose_over(const struct round *r);
 /* Returns true if any pool is over its share.  Sets due, target and over. */
 bool choose_due(const struct round *r);
+/* Returns the number of steps, up to n and from step t on, in which no head of a preset with
+ * cut=always can exceed its share if nothing is evicted.  Each step adds one entry to each head.  0
+ * or less: the next step can, or the shares can change. */
+int choose_free_steps(struct method_state *s, struct cache *c, int32_t t, int n);
 /* Returns the number of pools: sets of heads that share one budget. */
 int choose_pools(const struct method_state *s);
 /* Prefetches the positions that limit the candidates of head `at`, if there is such a head. */

@@ -76,6 +76,24 @@ int probe_state_open(struct probe_state *s, const struct probe *p, const struct 
     return p->open ? p->open(s) : KVF_OK;
 }
 
+void probe_copy_rows(const struct probe_state *s, void *to, const struct probe_state *from,
+                     const void *source, size_t rows, size_t size, int32_t n)
+{
+    size_t ld = (size_t)s->cfg->cap * size, ld_from = (size_t)from->cfg->cap * size;
+    for (size_t row = 0; row < rows; row++)
+        memcpy((char *)to + row * ld, (const char *)source + row * ld_from, (size_t)n * size);
+}
+
+void probe_state_copy(struct probe_state *s, const struct probe_state *from, int32_t n)
+{
+    for (int i = 0; i < s->n_arrays; i++)
+        if (s->data[i])
+            probe_copy_rows(s, s->data[i], from, from->data[i], probe_rows(s, i),
+                            kept_size(&s->array[i]), n);
+    if (s->probe->copy)
+        s->probe->copy(s, from, n);
+}
+
 void probe_state_close(struct probe_state *s)
 {
     if (s->own && s->probe->close)

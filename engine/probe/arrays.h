@@ -19,6 +19,8 @@ int probe_columns(const struct probe *p, const struct probe_config *cfg, struct 
 /* Creates the arrays and the private state of a probe, before any value is recorded. cfg is
  * borrowed. Returns KVF_OK or KVF_E_NOMEM; call probe_state_close in either case. */
 int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg);
+/* Copies the first n tokens and steps of a state to a new state of the same probe. */
+void probe_state_copy(struct probe_state *s, const struct probe_state *from, int32_t n);
 void probe_state_close(struct probe_state *s); /* accepts a zeroed struct */
 
 /* Returns true if the probe has columns that are not snapshots. Their values are written as steps

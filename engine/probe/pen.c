@@ -1,6 +1,7 @@
 /* pen.c - the writer thread of a trace. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/progress.h"
@@ -15,7 +16,8 @@ struct pen {
     int n_tasks, n_ready; /* tasks in the list; leading tasks that may start */
     int n_readers;        /* unfinished tasks with a state */
     size_t bytes;         /* data of unfinished tasks */
-    bool held, busy, quit;
+    bool held, busy, quit, logs;
+    struct pen_task *log, **log_end; /* finished tasks of pen_log() */
     _Atomic int err;
     /* Used by the thread, and by the owner while no task is pending: */
     struct kvf_writer *tail; /* the open tail */
@@ -100,11 +102,18 @@ static struct pen_task *next_task(struct pen *p)
     return t;
 }
 
-static void forget(struct pen *p, struct pen_task *t)
+/* Removes a task from the counters. kept: it moves to the log. */
+static void forget(struct pen *p, struct pen_task *t, bool kept)
 {
     p->bytes -= t->bytes;
     p->n_readers -= t->state != NULL;
-    mem_free(t);
+    if (!kept) {
+        mem_free(t);
+        return;
+    }
+    t->next = NULL;
+    *p->log_end = t;
+    p->log_end = &t->next;
 }
 
 static void *work(void *arg)
@@ -120,11 +129,12 @@ static void *work(void *arg)
             continue;
         }
         p->busy = true;
+        bool kept = p->logs && !p->in_tail && t->run != tail_begins;
         pthread_mutex_unlock(&p->lock);
         do_task(p, t);
         pthread_mutex_lock(&p->lock);
         p->busy = false;
-        forget(p, t);
+        forget(p, t, kept);
         pthread_cond_broadcast(&p->changed);
     }
     pthread_mutex_unlock(&p->lock);
@@ -138,6 +148,7 @@ int pen_create(struct kvf_writer *w, struct pen **ret_pen, struct kvf_diag *d)
         return KVF_E_NOMEM;
     p->writer = w;
     p->end = &p->first;
+    p->log_end = &p->log;
     bool lock = pthread_mutex_init(&p->lock, NULL) == 0;
     bool changed = lock && pthread_cond_init(&p->changed, NULL) == 0;
     if (changed && pthread_create(&p->thread, NULL, work, p) == 0) {
@@ -169,6 +180,7 @@ void pen_destroy(struct pen *p)
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->thread, NULL);
     kvf_writer_abandon(p->tail);
+    pen_tasks_free(p->log);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
     mem_free(p);
@@ -187,6 +199,46 @@ void pen_put(struct pen *p, struct pen_task *t)
     p->n_ready += !p->held;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
+}
+
+void pen_log(struct pen *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->logs = true;
+    pthread_mutex_unlock(&p->lock);
+}
+
+struct pen_task *pen_take_log(struct pen *p)
+{
+    (void)pen_settle(p);
+    pthread_mutex_lock(&p->lock);
+    struct pen_task *list = p->log;
+    p->log = NULL;
+    p->log_end = &p->log;
+    p->logs = false;
+    pthread_mutex_unlock(&p->lock);
+    return list;
+}
+
+int pen_put_copies(struct pen *p, const struct pen_task *list)
+{
+    for (; list; list = list->next) {
+        struct pen_task *t = pen_task(list->bytes, list->run);
+        if (!t)
+            return KVF_E_NOMEM;
+        memcpy(t, list, sizeof *t + list->bytes);
+        t->next = NULL;
+        pen_put(p, t);
+    }
+    return KVF_OK;
+}
+
+void pen_tasks_free(struct pen_task *list)
+{
+    for (struct pen_task *next; list; list = next) {
+        next = list->next;
+        mem_free(list);
+    }
 }
 
 static int put_mark(struct pen *p, int (*mark)(const struct pen_task *, struct kvf_writer *))
@@ -232,7 +284,7 @@ void pen_discard(struct pen *p)
         at = &(*at)->next;
     for (struct pen_task *t = *at, *next; t; t = next) {
         next = t->next;
-        forget(p, t);
+        forget(p, t, false);
     }
     *at = NULL;
     p->end = at;

@@ -49,6 +49,14 @@ void pen_put(struct pen *p, struct pen_task *t);
 int pen_begin_tail(struct pen *p);
 int pen_end_tail(struct pen *p);
 
+/* Keeps the tasks of the trace from now on, without those of tails. No task may have a state. */
+void pen_log(struct pen *p);
+/* Waits until all tasks are done, ends pen_log(), and returns the kept tasks in order. */
+struct pen_task *pen_take_log(struct pen *p);
+/* Queues copies of a list of tasks. Returns KVF_OK or KVF_E_NOMEM. */
+int pen_put_copies(struct pen *p, const struct pen_task *list);
+void pen_tasks_free(struct pen_task *list); /* accepts NULL */
+
 /* Holds tasks that are queued from now on until pen_release, because their data are not yet
  * available. */
 void pen_hold(struct pen *p);

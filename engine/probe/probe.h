@@ -184,6 +184,9 @@ struct probe {
     /* Creates s->own. Returns KVF_OK or KVF_E_NOMEM; close is called in either case. */
     int (*open)(struct probe_state *s);
     void (*close)(struct probe_state *s); /* frees s->own, if any; NULL: mem_free is used */
+    /* Copies the first n tokens of s->own from another state to a new one. NULL: s->own follows
+     * from the configuration. */
+    void (*copy)(struct probe_state *s, const struct probe_state *from, int32_t n);
     void (*row)(struct probe_state *s, const struct probe_row *row);
     /* Processes rows that `row` received with `gathered` set, before a later row of the head
      * without it. Reads and writes of an entry then serve several rows. NULL: `row` processes all
@@ -217,3 +220,7 @@ void *probe_cells(const struct probe_state *s, int array, int layer, int head);
 /* Return the size of an array: [rows][cap] values of probe_cell_size bytes. */
 size_t probe_rows(const struct probe_state *s, int array);
 size_t probe_cell_size(const struct probe_state *s, int array);
+/* Copies the first n values of each of `rows` rows, each [cap] values of `size` bytes, between
+ * buffers whose states have their own cap. */
+void probe_copy_rows(const struct probe_state *s, void *to, const struct probe_state *from,
+                     const void *source, size_t rows, size_t size, int32_t n);

@@ -184,6 +184,14 @@ static int open_state(struct probe_state *s)
     return KVF_OK;
 }
 
+static void copy(struct probe_state *s, const struct probe_state *from, int32_t n)
+{
+    size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_kv_heads;
+    const struct state *to = s->own, *source = from->own;
+    if (has_beta(s->cfg))
+        probe_copy_rows(s, to->log_beta, from, source->log_beta, heads, sizeof *to->log_beta, n);
+}
+
 struct dilution_view probe_dilution_view(const struct probe_state *run)
 {
     const struct state *s = run->own;
@@ -532,6 +540,7 @@ const struct probe probe_dilution = {
     .arrays = arrays,
     .by_column = true,
     .open = open_state,
+    .copy = copy,
     .close = close_state,
     .gate = on_gate,
     .row = on_row,

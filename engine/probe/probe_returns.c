@@ -29,6 +29,12 @@ static int open_state(struct probe_state *s)
     return e ? KVF_OK : KVF_E_NOMEM;
 }
 
+static void copy(struct probe_state *s, const struct probe_state *from, int32_t n)
+{
+    size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
+    probe_copy_rows(s, s->own, from, from->own, heads * N_CRITERIA, sizeof(struct probe_visits), n);
+}
+
 static struct probe_visits *entries_of(const struct probe_state *s, int layer, int head,
                                        int criterion)
 {
@@ -71,6 +77,7 @@ const struct probe probe_returns = {
     .full_only = true,
     PROBE_ARRAYS(arrays),
     .open = open_state,
+    .copy = copy,
     .row = on_row,
     .values = values,
 };

@@ -52,6 +52,14 @@ static int open_state(struct probe_state *s)
     return own->most && own->ring ? KVF_OK : KVF_E_NOMEM;
 }
 
+/* Copies the sums. `most` is complete between two steps. */
+static void copy(struct probe_state *s, const struct probe_state *from, int32_t n)
+{
+    size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_kv_heads;
+    const struct state *to = s->own, *source = from->own;
+    probe_copy_rows(s, to->ring, from, source->ring, heads * RING, sizeof *to->ring, n);
+}
+
 float *probe_window_sums(const struct probe_state *s)
 {
     return ((const struct state *)s->own)->ring;
@@ -146,6 +154,7 @@ const struct probe probe_window = {
     .full_only = true,
     PROBE_ARRAYS(arrays),
     .open = open_state,
+    .copy = copy,
     .close = close_state,
     .row = on_row,
     .values = values,

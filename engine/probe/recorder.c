@@ -163,6 +163,8 @@ int recorder_create(const char *path, const struct recorder_run *run, unsigned s
         err = pen_create(r->writer, &r->sink.pen, d);
     if (err)
         goto fail;
+    if (run->kept)
+        pen_log(r->sink.pen);
     r->tail.at = clock_seconds();
     r->tail.wait = run->without_tail ? INFINITY : 1;
     r->tail.rest = run->without_tail ? INFINITY : 0;
@@ -544,6 +546,64 @@ void recorder_cut(struct recorder *r, int32_t n_tokens)
 {
     if (n_tokens < r->n_tokens && n_tokens >= r->streamed)
         r->n_tokens = n_tokens;
+}
+
+struct recorder_past {
+    struct probe_config cfg; /* its cap is that of the states */
+    struct probe_state state[MAX_PROBES];
+    int n_states;
+    int32_t n_steps, streamed;
+    uint32_t epoch;
+    struct pen_task *written; /* the tasks of the trace so far */
+};
+
+void recorder_forget(struct recorder_past *past)
+{
+    for (int i = 0; past && i < past->n_states; i++)
+        probe_state_close(&past->state[i]);
+    if (past)
+        pen_tasks_free(past->written);
+    mem_free(past);
+}
+
+int recorder_keep(struct recorder *r, int32_t n_steps, struct recorder_past **ret_past)
+{
+    struct recorder_past *p = r->elsewhere.bring ? NULL : MEM_NEW(struct recorder_past, 1);
+    if (!p)
+        return r->elsewhere.bring ? KVF_E_LIMIT : KVF_E_NOMEM;
+    gather_settle(r->gather);
+    p->cfg = r->cfg;
+    p->n_steps = n_steps;
+    p->streamed = r->streamed;
+    p->epoch = r->sink.epoch;
+    for (int i = 0; i < r->n_active; i++) {
+        struct probe_state *s = &p->state[p->n_states++];
+        int err = probe_state_open(s, r->active[i].probe, &p->cfg);
+        if (err) {
+            recorder_forget(p);
+            return err;
+        }
+        probe_state_copy(s, &r->active[i], n_steps);
+    }
+    p->written = pen_take_log(r->sink.pen);
+    *ret_past = p;
+    return KVF_OK;
+}
+
+int recorder_continue(struct recorder *r, const struct recorder_past *p)
+{
+    bool same = r->n_active == p->n_states && !r->elsewhere.bring && p->n_steps <= r->cfg.cap;
+    for (int i = 0; same && i < p->n_states; i++) {
+        const struct probe_state *a = &r->active[i], *b = &p->state[i];
+        same = a->probe == b->probe && a->n_arrays == b->n_arrays && a->narrow == b->narrow;
+    }
+    if (!same)
+        return KVF_E_LIMIT;
+    for (int i = 0; i < p->n_states; i++)
+        probe_state_copy(&r->active[i], &p->state[i], p->n_steps);
+    r->streamed = p->streamed;
+    r->sink.epoch = p->epoch;
+    return r->err = pen_put_copies(r->sink.pen, p->written);
 }
 
 static int write_note(const struct pen_task *t, struct kvf_writer *w)

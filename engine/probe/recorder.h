@@ -30,6 +30,7 @@ struct recorder_run {
     size_t n_prompt;
     enum kvf_existing existing; /* how to treat an existing trace */
     bool without_tail;          /* no periodic tail with the newest state */
+    bool kept;                  /* recorder_keep() will be called */
     int32_t block;              /* steps between writes of complete data; 0: 1,024 */
 };
 
@@ -98,6 +99,17 @@ void recorder_cut(struct recorder *r, int32_t n_tokens);
 /* Returns the smallest step above t at which recorder_advance must be called. Prompts are divided
  * at these steps, also if r is NULL. */
 int32_t recorder_boundary(const struct recorder *r, int32_t t);
+
+/* The state of a recording after its first steps, which recordings of other tokens can share. */
+struct recorder_past;
+/* Copies the state of a recording after n_steps steps (struct recorder_run, kept). Returns KVF_OK,
+ * KVF_E_NOMEM, or KVF_E_LIMIT if a device has a part of the state. */
+int recorder_keep(struct recorder *r, int32_t n_steps, struct recorder_past **ret_past);
+/* Lets a new recording of the same probes begin with a state, as if it had recorded the steps
+ * itself. The tokens are announced separately. Returns KVF_OK, KVF_E_NOMEM, or KVF_E_LIMIT if the
+ * columns differ; r is then unchanged. */
+int recorder_continue(struct recorder *r, const struct recorder_past *past);
+void recorder_forget(struct recorder_past *past); /* accepts NULL */
 
 /* Writes the final snapshot, the result (a JSON object for the key "result"; may be NULL), index
  * and footer, and frees r. Returns the first error of the recording. */

@@ -58,5 +58,6 @@ def prepare(s, t, path, sinks=0):
     t["evidence"] = sorted({i for x in spans if x["useful"] for i in tokens(x["start"], x["end"])})
     t["reply_at"] = min(tokens(len(t["text"]), len(t["text"]) + 1))
     question = min(i for x in spans if not x["useful"] for i in tokens(x["start"], x["end"]))
+    t["question"] = question
     t["distractors"] = [i for i in range(sinks, question) if i not in t["evidence"]]
     return t

@@ -60,7 +60,7 @@ def lost_by(t, w, row, seed, head):
     if what == "sham":
         first = draws.below(len(d))
         return fill(d[first:] + d[:first], mass)[0]
-    neither = sorted(set(range(t["query"])) - set(t["evidence"]) - set(t["distractors"]))
+    neither = sorted(set(range(t["cut"])) - set(t["evidence"]) - set(t["distractors"]))
     return fill(draws.shuffled(d if what == "distractors" else neither), mass)[0]
 
 
@@ -72,11 +72,13 @@ def log_softmax(z):
 def answer(model, t, lost):
     """Returns (ln p of the answer, True if all of it is right) when head (layer, KV head) loses
     lost[layer][head]."""
-    run, logp, right = tiny_llama.prompted(model, t["ids"][: t["query"]], len(t["ids"]))[0], 0, True
+    run, logp, right = tiny_llama.prompted(model, t["ids"][: t["cut"]], len(t["ids"]))[0], 0, True
     for layer in range(model.layers):
         for head in range(model.kv_heads):
             for p in lost[layer][head]:
                 run.evict(layer, head, p)
+    for i in t["ids"][t["cut"] : t["query"]]:
+        run.feed(i)
     for k in range(t["steps"]):
         z = log_softmax(run.feed(t["ids"][t["query"] + k]))
         if t["scored"][k]:
@@ -109,13 +111,15 @@ def number(x):
 T_975 = {4: 3.182446305284263}  # quantile 0.975 of Student's t for each number of tasks, from tables; fewer tasks have no interval
 
 
-def brute_force(model_number, looking, seed, n_tasks=3):
+def brute_force(model_number, looking, seed, n_tasks=3, question="known"):
     model = tiny_llama.Llama(s.model(model_number))
     tasks = [prepare(s, make_task(s, f"m{model_number}t{i}", 10 * model_number + i), s.model(model_number), SINKS) for i in range(n_tasks)]
+    for t in tasks:
+        t["cut"] = t["question"] if question == "unknown" else t["query"]
     w = [weights_of(model, t).reshape(model.layers * model.kv_heads, -1) for t in tasks]
     shares = [x[:, t["evidence"]].sum(axis=1) for x, t in zip(w, tasks)]
     argv = ["causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
-            "--looking", str(looking), "--seed", str(seed)]
+            "--looking", str(looking), "--seed", str(seed), "--question", question]
     s.accepted("the table", [*argv, "-o", s.path("t.tsv")])
     s.accepted("the table of tasks", [*argv, "--per-task", "-o", s.path("p.tsv")])
     rows, each = read(s.path("t.tsv")), read(s.path("p.tsv"))
@@ -213,6 +217,9 @@ def bad():
     refused("a useful question", {**good, "spans": [*good["spans"][:2], {**good["spans"][2], "useful": True}]}, "question")
     refused("evidence behind the question", {**good, "spans": [{"name": "question", "useful": False, "start": 0, "end": 3}, *good["spans"][:2]]}, "before the question")
     refused("no JSON", b"{", "bad.json")
+    spans = [{**x, "start": x["start"] + 2, "end": x["end"]} if x["name"] == "question" else x for x in good["spans"]]
+    s.file("bad.json", json.dumps({**good, "spans": spans}).encode())
+    s.refused("a token of context and question", ["causal", s.path("bad.json"), "-m", s.model(), "--raw", "--question", "unknown"], 1, "bad.json", "question")
     s.refused("no such file", ["causal", s.path("none.json"), "-m", s.model()], 1, "none.json")
     s.refused("another name", ["causal", s.path("bad.txt"), "-m", s.model()], 2, "NAME.json")
     s.refused("no operand", ["causal"], 2)
@@ -225,6 +232,7 @@ def bad():
     s.refused("no heads", ["causal", s.path("bad.json"), "-m", s.model(), "--head", "L9K9"], 2, "L9K9")
 
 
+brute_force(0, .3, 5, question="unknown")
 argv = brute_force(0, .3, 5)
 brute_force(1, 1, 0, 4)
 invariants(argv)

@@ -105,7 +105,42 @@ def of_floor():
         s.refused(f"a chance of {bad}", argv, 1, "chance")
 
 
+def of_question():
+    """--question unknown changes only the protocol in the file, which eval and causal follow."""
+    files = {}
+    for word in ("known", "unknown"):
+        s.accepted(word, ["needle", "--words", "90", "--keys", "3", "-n", "2", "--question", word, "-o", s.path(word)])
+        files[word] = [json.load(open(s.path(f"{word}-{i}.json"))) for i in range(2)]
+        s.check("the same text", [open(s.path(f"{word}-{i}.txt")).read() for i in range(2)] == [open(s.path(f"known-{i}.txt")).read() for i in range(2)])
+    for a, b in zip(files["known"], files["unknown"]):
+        s.check("the protocol", b.pop("question") == "unknown" and "question" not in a and b.pop("checksum", 0) != a.pop("checksum", 1) and a == b, a, b)
+    t = [make_task(s, f"q{i}", 30 + i) for i in range(2)]
+
+    def write(*protocols):
+        for i, x in enumerate(protocols):
+            s.file(f"q{i}.json", json.dumps({**t[i]["task"], **x}).encode())
+    tasks = [s.path("q0.json"), s.path("q1.json")]
+    evaluate = ["eval", "--tasks", *tasks, "-m", s.model(), "--raw", "--methods", "snapkv:window=3,cut=prompt", "--budgets", "12"]
+    for name, argv in (("eval", evaluate), ("causal", ["causal", *tasks, "-m", s.model(), "--raw"])):
+        def table(*words):
+            return s.accepted(name, [*argv, *words, "-o", "-"]).stdout
+        write({}, {"question": "known"})
+        known, unknown = table(), table("--question", "unknown")
+        s.check(f"{name}: known is the default", table("--question", "known") == known and b"# question" not in known and known != unknown)
+        s.check(f"{name}: the table names the protocol", b"# question: unknown\n" in unknown)
+        write({"question": "unknown"}, {"question": "unknown"})
+        s.check(f"{name}: the files decide", table() == unknown and table("--question", "file") == unknown and table("--question", "known") == known)
+        write({}, {"question": "unknown"})
+        s.refused(f"{name}: two protocols", argv, 2, "q0.json is known", "q1.json is unknown", "--question")
+        s.check(f"{name}: the option decides", table("--question", "unknown") == unknown)
+        write({"question": "later"}, {})
+        s.refused(f"{name}: no protocol", argv, 1, "q0.json", '"question"')
+    write({}, {})
+    s.refused("no task", ["eval", "--data", tasks[0], "-m", s.model(), "--question", "unknown"], 2, "needs --tasks")
+
+
 of_chains()
 of_chance()
+of_question()
 of_floor()
 s.finish()

@@ -3,6 +3,7 @@
 a cache that was cut before."""
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -144,6 +145,41 @@ for method in ("snapkv:window=6", "keydiff:cut=prompt", "tova:cut=prompt", "adak
     s.check(f"{method}: traces of a line", [body(os.path.join(s.path("folder"), f"x-{i + 1}.kvf")) == body(t) for i, t in enumerate(traces)] == [True] * 3)
     again = record("again", "--force", traces[1], "--method", method, "-B", "30%")
     s.check(f"{method}: a recorded run again", same_values(again, traces[1]) and header(again)["run"] == header(traces[1])["run"], header(again)["run"])
+
+# A question runs in chunks where its steps evict nothing. With --chunk 1 its tokens run one by one.
+LONG = context(45, 4)
+for method in ("full", "snapkv:window=6,cut=prompt", "h2o:cut=prompt", "h2o:every=7", "h2o", "rkv:cut=prompt", "cake:window=6,cut=prompt",
+               "tova:cut=prompt,positions=cache", "expected-attention:cut=prompt", "quest:page=4,dense=0", "local:recent=9"):
+    budget = [] if method == "full" else ["-B", "30%"]
+    for probes in (["--probes", "full"], ["--probes", "paper", "--shadow", "entries,model"]):
+        if "positions=cache" in method and "--shadow" in probes:
+            continue
+        words = ["-p", context(50), "--ask", LONG, "--question", "unknown", "-n", "9", "--method", method, *budget, *probes]
+        a, b = record("chunks", *words), record("single", *words, "--chunk", "1")
+        s.check(f"{method} {probes[-1]}: a question in chunks", body(a) == body(b))
+        s.check(f"{method}: that is long", header(a)["run"]["question_tokens"] > 64, header(a)["run"])
+
+# The traces of several questions share the prefill of their context, also beyond the blocks of a trace.
+DEEP = Gguf(context=4096).set("tokenizer.chat_template", chat_templates.TURNS).write(s.path("deep.gguf"))
+GATES = s.path("deep.safetensors")
+maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
+subprocess.run([sys.executable, maker, "--layout", "rg", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--d-model", "64",
+                "--seed", "3", "--model-hash", header(record("hash", "-p", "x", "-n", "1", model=DEEP))["model"]["hash"], "-o", GATES], check=True)
+for method, probes in (("snapkv:window=6,cut=prompt", "full"), ("h2o", "full"), ("rkv:cut=prompt,chunk=300", "paper"), ("full", "full"), ("trimkv:budget=4000", "full")):
+    words = [*(["--gates", GATES] if "trimkv" in method else []), "-p", context(800), "-n", "6", "--method", method, *(["-B", "10%"] if method[:6] not in ("full", "trimkv") else []), "--question", "unknown", "--probes", probes]
+    r = s.accepted("several", ["run", "--overwrite", "-m", DEEP, *words, *[w for q in QUESTIONS for w in ("--ask", q)], *END, "--json", "-o", s.path("deep.kvf")])
+    seconds = [json.loads(x)["prefill_seconds"] for x in r.stdout.splitlines()]
+    s.check(f"{method}: one prefill", len(seconds) == 3 and max(seconds[1:]) < seconds[0] / 5, seconds)
+    for i, q in enumerate(QUESTIONS):
+        one = record("one", *words, "--ask", q, model=DEEP)
+        s.check(f"{method} {probes}: the trace of question {i + 1}", body(one) == body(s.path(f"deep-{i + 1}.kvf")))
+    s.check("beyond two blocks", header(one)["run"]["prompt_tokens"] > 2048, header(one)["run"])
+# These depend on tokens or on a second model, and prefill the context again.
+for more in (["--shadow", "entries,model"], ["--watch", "3@L0H0"]):
+    words = ["-p", context(30), "-n", "4", "--method", "snapkv:window=6,cut=prompt", "-B", "30%", "--question", "unknown", *more]
+    s.accepted("several", ["run", "--overwrite", "-m", MODEL, *words, *[w for q in QUESTIONS for w in ("--ask", q)], *END, "-o", s.path("again.kvf")])
+    for i, q in enumerate(QUESTIONS):
+        s.check(f"{more[0]}: question {i + 1}", body(record("one", *words, "--ask", q)) == body(s.path(f"again-{i + 1}.kvf")))
 
 at = header(record("asked", "-p", context(70), "-n", "6", "--method", "h2o", "-B", "20", "--question", "unknown", "--ask", QUESTIONS[0]))["run"]["prompt_tokens"]
 ids = s.file("ids.txt", " ".join(map(str, columns(s.path("asked.kvf"), "tokens")["id"][: at + 40])).encode())

@@ -53,6 +53,27 @@ s.check("seeds differ", train[0][:20] != train[1][:20])
 make("again.jsonl", "--kind", "sums", "--level", "3", "-n", "3000", "-s", "1")
 with open(s.path("again.jsonl"), "rb") as f, open(s.path("train1.jsonl"), "rb") as g:
     s.check("the same bytes", f.read() == g.read())
+# The facts and the question apart are the parts of the same text; a line can run.
+args = ["quiz", "--kind", "facts", "--level", "3", "-n", "20", "-s", "4", "--part", "test"]
+s.accepted("whole", [*args, "-o", s.path("whole.jsonl")])
+s.accepted("apart", [*args, "--question", "unknown", "-o", s.path("apart.jsonl")])
+with open(s.path("whole.jsonl")) as f, open(s.path("apart.jsonl")) as g:
+    for x, y in zip(map(json.loads, f), map(json.loads, g)):
+        s.check("the same question", y["context"] + y["join"] + y["question"] == x["question"] and y["task"]["answers"] == [x["value"]]
+                and y["task"]["chance"] == x["chance"] and y["task"]["level"] == 3, x, y)
+        s.check("it follows the facts", y["context"].endswith(".") and y["context"].count(".") == 3 and y["question"].startswith(" What does ") and y["join"] == "", y)
+for word in ("known", "unknown"):
+    r = s.accepted("the lines run", ["generate", "-m", s.model(), "--jsonl", s.path("apart.jsonl"), "--question", word, "--methods", "h2o:cut=prompt", "--budgets", "20", "-q"])
+    with open(s.path("apart.jsonl")) as f, open(s.path(word + ".answers"), "w") as g:
+        for i, (task, said) in enumerate(zip(map(json.loads, f), r.stdout.decode("utf-8", "replace").splitlines())):
+            said = {**json.loads(said), "text": "It is %s." % task["task"]["answers"][0] if i % 4 else "It is a bird."}
+            g.write(json.dumps(said) + "\n")
+    r = s.accepted("and are scored", ["score", s.path("apart.jsonl"), s.path(word + ".answers"), "-o", "-"])
+    names, row = [x.split("\t") for x in r.stdout.decode().splitlines() if not x.startswith("#")]
+    s.check("the protocol", ("question unknown" in row[names.index("method")]) == (word == "unknown"), row)
+    s.check("three of four are right", abs(float(row[names.index("score")]) - .75) < 1e-9, names, row)
+for kind in ("copy", "sums"):
+    s.refused("no context", ["quiz", "--kind", kind, "--question", "unknown", "-o", s.path("x")], 2, "questions of kind " + kind, "--kind facts")
 s.refused("no output", ["quiz"], 2, "-o")
 s.refused("no such level", ["quiz", "--kind", "sums", "--level", "11", "-o", s.path("x")], 2, "--level 11", "1 to 10")
 s.refused("no such level", ["quiz", "--level", "17", "-o", s.path("x")], 2, "--level 17", "1 to 16")

@@ -160,6 +160,121 @@ Test(turns, a_question_is_fed_as_decode_steps, .timeout = 120)
     }
 }
 
+/* Hashes of the attention rows of a session, and the numbers of tokens that were fed together. */
+struct rows {
+    uint64_t of[16][16][CAP];
+    int most, blocks;
+    int fed;
+};
+
+static void on_row(void *ctx, const struct attn_row *row)
+{
+    struct rows *r = ctx;
+    uint64_t h = rng_hash_bytes((uint64_t)row->n, row->p, (size_t)row->n * sizeof *row->p);
+    r->of[row->layer][row->head][row->t] = rng_hash_bytes(h, &row->lse, sizeof row->lse);
+}
+
+static int on_block(void *ctx, int done)
+{
+    struct rows *r = ctx;
+    r->most = done - r->fed > r->most ? done - r->fed : r->most;
+    r->blocks++;
+    r->fed = done;
+    return 0;
+}
+
+/* Feeds a question in blocks and in single steps, and compares all that follows from it: attention
+ * rows, counters, evictions with their scores, and the decision after a further prompt, which reads
+ * the evidence of the question. */
+static void compare_blocks(const char *text, int budget, enum kv_type kv, int least, int most)
+{
+    static struct log a, b;
+    static struct rows x, y;
+    struct choice c = choose(text, budget);
+    struct session_options opt = {
+        .method = &c.row, .params = &c.params, .kv_type = kv, .cap = CAP, .chunk = 16};
+    struct session *s = NULL, *steps = NULL;
+    succeeds(session_create(model, &opt, &s, &d));
+    succeeds(session_create(model, &opt, &steps, &d));
+    a.n = b.n = 0;
+    x = y = (struct rows){.most = 0};
+    session_on_evict(s, on_evict, &a);
+    session_on_evict(steps, on_evict, &b);
+    cr_assert(session_prompt(s, ids, ends[1], NULL, NULL) == KVF_OK);
+    cr_assert(session_prompt(steps, ids, ends[1], NULL, NULL) == KVF_OK);
+    session_on_row(s, on_row, &x);
+    session_on_row(steps, on_row, &y);
+    cr_assert(session_feed(s, ids + ends[1], T - ends[1], on_block, &x) == KVF_OK);
+    for (int t = ends[1]; t < T; t++)
+        cr_assert(session_step(steps, ids[t]) == KVF_OK);
+    cr_assert(memcmp(x.of, y.of, sizeof x.of) == 0, "%s: attention rows", text);
+    cr_assert(least <= x.most && x.most <= most, "%s: blocks of up to %d", text, x.most);
+    cr_assert(x.fed == T - ends[1]);
+    cr_assert(session_peak(s, NULL) == session_peak(steps, NULL), "%s", text);
+    cr_assert(session_cuts(s) == session_cuts(steps), "%s", text);
+    cr_assert(eq(dbl, session_reads(s), session_reads(steps)), "%s", text);
+    cr_assert(memcmp(session_logits(s), session_logits(steps),
+                     (size_t)model->config.vocab * sizeof(float))
+                  == 0,
+              "%s: logits", text);
+    cr_assert(session_prompt(s, ids + T, 9, NULL, NULL) == KVF_OK);
+    cr_assert(session_prompt(steps, ids + T, 9, NULL, NULL) == KVF_OK);
+    cr_assert(a.n == b.n && (a.n > 0 || budget > CAP || !c.row.score), "%s", text);
+    cr_assert(memcmp(a.e, b.e, (size_t)a.n * sizeof *a.e) == 0, "%s: evictions", text);
+    same_from(s, steps, text);
+    session_destroy(s);
+    session_destroy(steps);
+}
+
+/* Methods, the length of the longest block that the question is fed in, and the budget. */
+static const struct {
+    const char *text;
+    int least, most, budget;
+} fed[] = {
+    {"full", 16, 16, 24},
+    {"snapkv:cut=prompt", 16, 16, 24},
+    {"snapkv:window=6,cut=prompt", 16, 16, 50}, /* one entry is evicted: its slot is open */
+    {"h2o:cut=turn", 16, 16, 24},
+    {"tova:cut=prompt", 16, 16, 24},
+    {"adakv:window=6,cut=prompt", 16, 16, 24},
+    {"pyramidkv:cut=prompt", 16, 16, 24},
+    {"keydiff:cut=prompt", 16, 16, 24},
+    {"cake:window=6,cut=prompt", 16, 16, 24},
+    {"expected-attention:cut=prompt", 16, 16, 24},
+    {"h2o:cut=prompt,positions=cache", 16, 16, 24},
+    {"rkv:cut=prompt", 16, 16, 24},
+    {"h2o", 1, 1, 24},         /* each step evicts */
+    {"h2o:every=9", 8, 8, 24}, /* a cut makes room for its own token and eight more */
+    {"h2o:slack=5", 5, 6, 24}, /* entries above the budget */
+    {"h2o:order=after", 1, 1, 24},
+    {"h2o:every=9,order=after", 8, 8, 24},
+    {"snapkv:stride=8,order=after", 1, 16, 24},
+    {"adakv:window=6", 1, 1, 24},
+    {"h2o", 10, 16, 61},                /* the first ten steps fill the budget */
+    {"h2o", 16, 16, CAP + 9},           /* nothing is ever evicted */
+    {"quest:page=4,dense=0", 1, 1, 24}, /* each step reads other pages */
+    {"window", 1, 1, 24},
+    {"local", 1, 1, 24}, /* entries expire */
+};
+
+Test(turns, a_question_is_fed_in_blocks, .timeout = 120)
+{
+    static const enum kv_type types[] = {KV_F32, KV_F16, KV_Q8_0, KV_I16};
+    for (size_t i = 0; i < sizeof fed / sizeof *fed; i++)
+        compare_blocks(fed[i].text, fed[i].budget, types[i % 4], fed[i].least, fed[i].most);
+    for (size_t k = 0; k < 4; k++)
+        compare_blocks("snapkv:window=6,cut=prompt", 24, types[k], 16, 16);
+}
+
+/* The same with weights and activations as integers. */
+Test(turns, a_question_is_fed_in_blocks_of_integers, .timeout = 120)
+{
+    engine_close(model);
+    model = open_words(tiny_path(1), 2);
+    for (size_t i = 0; i < sizeof fed / sizeof *fed; i++)
+        compare_blocks(fed[i].text, fed[i].budget, KV_I16, fed[i].least, fed[i].most);
+}
+
 Test(turns, a_budget_in_percent_needs_a_prompt)
 {
     struct choice c = choose("h2o", 24);
