@@ -184,6 +184,13 @@ static int read_document(struct job *x, int k, struct kvf_trace *t,
 
 /* ---- the table */
 
+/* Fractions and depths lie in 0 .. 1. NaN stays. */
+static void cut_to_unit(double *low, double *high)
+{
+    *low = *low < 0 ? 0 : *low;
+    *high = *high > 1 ? 1 : *high;
+}
+
 /* Fills a row with the means and intervals over documents. v: [n_documents] scratch. */
 static int fill_row(const struct job *x, int model, int type, double *v, struct row *r)
 {
@@ -202,8 +209,7 @@ static int fill_row(const struct job *x, int model, int type, double *v, struct 
     r->heads = n ? r->heads / (double)n : NAN;
     r->fraction = stats_mean(v, n);
     int err = stats_mean_interval(v, n, REPLICATES, 0, &r->low, &r->high);
-    r->low = r->low < 0 ? 0 : r->low; /* a fraction; NaN stays */
-    r->high = r->high > 1 ? 1 : r->high;
+    cut_to_unit(&r->low, &r->high);
     for (int k = 0; !err && k < x->n_documents; k++) {
         const struct document *doc = &x->document[k];
         if (doc->model == model && doc->n[type] > 0)
@@ -212,6 +218,7 @@ static int fill_row(const struct job *x, int model, int type, double *v, struct 
     r->depth = stats_mean(v, deep);
     if (!err)
         err = stats_mean_interval(v, deep, REPLICATES, 0, &r->depth_low, &r->depth_high);
+    cut_to_unit(&r->depth_low, &r->depth_high);
     return err;
 }
 

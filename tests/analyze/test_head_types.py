@@ -82,7 +82,8 @@ def judge(name, got, model, kind, masks, depth, known):
     fraction = interval([m.sum() / k for m, k in zip(masks, known) if k])
     low, high = np.clip(fraction[1], 0, None), np.clip(fraction[2], None, 1)
     same(name, row, ("fraction", "low", "high"), (fraction[0], low, high))
-    same(name, row, ("depth", "depth_low", "depth_high"), interval([depth[m].mean() for m in masks if m.any()]))
+    deep = interval([depth[m].mean() for m in masks if m.any()])
+    same(name, row, ("depth", "depth_low", "depth_high"), (deep[0], np.clip(deep[1], 0, None), np.clip(deep[2], None, 1)))
     check(f"{name}: counts", (row["documents"], row["occurs"], row["of"]) == (sum(k > 0 for k in known), sum(m.any() for m in masks), len(depth)), row)
     same(name, row, ("heads",), [np.mean([m.sum() for m, k in zip(masks, known) if k]) if any(known) else np.nan])
     return low
