@@ -19,6 +19,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_copies  # noqa: E402
+from gguf_copies import files  # noqa: E402
 from heads import KVFATE, cut, judged, once, read_table, sources  # noqa: E402
 
 MODELS = ("smollm2-135m", "gemma-3-270m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
@@ -54,19 +55,16 @@ def needle_text(out, k):
     """A prompt with three hidden numbers, which ends where the number that is asked for follows: all models can complete it, also
     without a chat template.  The span `value` is the number in the prompt."""
     def write(part):
-        run("needle", "--tokens", NEEDLE_TOKENS, "--keys", 3, "-s", k, "-o", part)
-        with open(part + ".txt", encoding="utf-8") as f, open(part + ".json", encoding="utf-8") as g:
+        run("needle", "--tokens", NEEDLE_TOKENS, "--keys", 3, "-s", k, "-o", f"{out}/text/hay-{k}")
+        with open(f"{out}/text/hay-{k}.txt", encoding="utf-8") as f, open(f"{out}/text/hay-{k}.json", encoding="utf-8") as g:
             prompt, reply = f.read(), json.load(g)["reply"]
-        with open(part, "w", encoding="utf-8") as f:
-            f.write(prompt + "\n\n" + reply["text"][:reply["values"][0][0]].rstrip())
-        os.replace(part + ".json", f"{out}/text/needle-{k}.json")
-        os.remove(part + ".txt")
+        files.write(part, prompt + "\n\n" + reply["text"][:reply["values"][0][0]].rstrip())
     return once(f"{out}/text/needle-{k}.txt", write)
 
 
 def needle(out, model, k):
     return once(f"{out}/needle/{model}.{k}.kvf", lambda part: run(
-        "run", "-m", model, "-f", needle_text(out, k), "--spans", f"{out}/text/needle-{k}.json", "--raw", "-n", 12, "-t", 1, "--probes", "paper,copies", "-q", "--overwrite", "-o", part))
+        "run", "-m", model, "-f", needle_text(out, k), "--spans", f"{out}/text/hay-{k}.json", "--raw", "-n", 12, "-t", 1, "--probes", "paper,copies", "-q", "--overwrite", "-o", part))
 
 
 def repeated(out, model, k):
@@ -75,8 +73,7 @@ def repeated(out, model, k):
     start, size = START[model]
     ids = random.Random(k).sample(range(size // 25, size - size // 25), 25)
     path = f"{out}/text/repeated-{model}-{k}.ids"
-    with open(path, "w", encoding="ascii") as f:
-        f.write(" ".join(map(str, [start, *ids * 4])))
+    files.write(path, " ".join(map(str, [start, *ids * 4])))
     return once(f"{out}/repeated/{model}.{k}.kvf", lambda part: run("run", "-m", model, "--ids", path, "-n", 0, "-t", 1, "--probes", "paper,copies", "-q", "--overwrite", "-o", part))
 
 
