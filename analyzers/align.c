@@ -1,5 +1,6 @@
 /* align.c - aligns the tokens of two traces of one text by their bytes (align.h). */
 #include <math.h>
+#include <string.h>
 
 #include "analyzers/align.h"
 #include "analyzers/classes.h"
@@ -8,7 +9,9 @@
 #include "base/ranks.h"
 
 struct text {
-    struct buf bytes;
+    struct kvf_trace *t;
+    struct buf bytes; /* of all tokens but special ones, without the first `skip` bytes */
+    size_t skip;
     size_t *end;            /* [T] in bytes */
     unsigned char *special; /* [T] */
     int64_t T;
@@ -26,26 +29,93 @@ static int mark_special(struct kvf_trace *t, struct text *x, struct kvf_diag *d)
     return err;
 }
 
-static int read_text(struct kvf_trace *t, struct text *x, struct kvf_diag *d)
+static int open_text(struct kvf_trace *t, struct text *x, struct kvf_diag *d)
 {
+    x->t = t;
     x->T = kvf_n_steps(t);
     x->end = MEM_NEW(size_t, (size_t)x->T);
     x->special = MEM_NEW(unsigned char, (size_t)x->T);
     if (!x->end || !x->special)
         return KVF_E_NOMEM;
     int err = kvf_texts(t);
-    if (!err && x->T)
-        err = mark_special(t, x, d);
-    for (int64_t i = 0; !err && i < x->T; i++) {
-        size_t n = 0;
-        const char *s = kvf_token(t, (uint32_t)i, &n);
+    return !err && x->T ? mark_special(t, x, d) : err;
+}
+
+static int fill_text(struct text *x, struct kvf_diag *d)
+{
+    size_t skip = x->skip;
+    buf_finish(&x->bytes);
+    x->bytes = (struct buf){0};
+    for (int64_t i = 0; i < x->T; i++) {
+        size_t n = 0, drop;
+        const char *s = kvf_token(x->t, (uint32_t)i, &n);
         if (!s)
             return kvf_fail(d, KVF_E_NOTFOUND, "--by tokens: a trace lacks the text of token %lld",
                             (long long)i);
-        if (!x->special[i])
-            buf_add(&x->bytes, s, n);
+        drop = skip < n ? skip : n;
+        if (!x->special[i]) {
+            buf_add(&x->bytes, s + drop, n - drop);
+            skip -= drop;
+        }
         x->end[i] = x->bytes.len;
-        err = x->bytes.err;
+    }
+    return x->bytes.err;
+}
+
+/* Returns the number of bytes that both texts begin with. */
+static size_t common_bytes(const struct text x[2])
+{
+    size_t n = 0;
+    while (n < x[0].bytes.len && n < x[1].bytes.len && x[0].bytes.data[n] == x[1].bytes.data[n])
+        n++;
+    return n;
+}
+
+/* Returns the number of blanks that a text begins with. */
+static size_t blanks(const struct buf *b)
+{
+    size_t n = 0;
+    while (n < b->len && b->data[n] == ' ')
+        n++;
+    return n;
+}
+
+/* Removes a reason why the texts differ from byte `at` on that lies in a tokenizer. Returns false
+ * if there is none. SentencePiece puts a blank before the text. A vocabulary can have a special
+ * token for characters that are ordinary text in the other one, such as <unk>. */
+static bool mend(struct text x[2], size_t at)
+{
+    for (int k = 0; k < 2; k++) {
+        const struct buf *own = &x[k].bytes, *other = &x[1 - k].bytes;
+        if (blanks(own) > at && !x[0].skip && !x[1].skip && at < other->len) {
+            x[k].skip = 1;
+            return true;
+        }
+        for (int64_t i = 0; i < x[k].T && x[k].end[i] <= at; i++) {
+            size_t n = 0;
+            const char *s = x[k].special[i] && x[k].end[i] == at
+                                ? kvf_token(x[k].t, (uint32_t)i, &n)
+                                : NULL;
+            if (s && n && n <= other->len - at && memcmp(s, other->data + at, n) == 0) {
+                x[k].special[i] = 0;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Fills both texts so that they have as many bytes in common as possible. */
+static int fill_texts(struct text x[2], size_t *ret_common, struct kvf_diag *d)
+{
+    bool again = true;
+    int err = KVF_OK;
+    while (!err && again) {
+        err = fill_text(&x[0], d);
+        if (!err)
+            err = fill_text(&x[1], d);
+        *ret_common = err ? 0 : common_bytes(x);
+        again = !err && mend(x, *ret_common);
     }
     return err;
 }
@@ -83,16 +153,15 @@ int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1
     struct text x[2] = {{.T = 0}, {.T = 0}};
     size_t common = 0;
     *ret = (struct alignment){.n = 0};
-    int err = read_text(a, &x[0], d);
+    int err = open_text(a, &x[0], d);
     if (!err)
-        err = read_text(b, &x[1], d);
+        err = open_text(b, &x[1], d);
+    if (!err)
+        err = fill_texts(x, &common, d);
     if (!err) {
         ret->end = mem_alloc((size_t)x[0].T, sizeof *ret->end);
         err = ret->end ? KVF_OK : KVF_E_NOMEM;
     }
-    while (!err && common < x[0].bytes.len && common < x[1].bytes.len
-           && x[0].bytes.data[common] == x[1].bytes.data[common])
-        common++;
     if (!err) {
         pieces(x, common, t0, t1, ret);
         for (int k = 0; k < 2; k++) {

@@ -16,7 +16,9 @@ struct alignment {
 };
 
 /* Cuts the bytes that both texts begin with into pieces.  Special tokens (analyzers/classes.h) are
- * left out, and so are pieces with a first token in a outside of [t0, t1).  KVF_E_NOTFOUND with a
+ * left out, and so are pieces with a first token in a outside of [t0, t1).  A special token of one
+ * trace whose characters are ordinary text in the other counts as text, and the blank that
+ * SentencePiece puts before a text does not count.  KVF_E_NOTFOUND with a
  * sentence when a trace lacks the text of a token, or fewer than two pieces are left. */
 int align_texts(struct kvf_trace *a, struct kvf_trace *b, int64_t t0, int64_t t1,
                 struct alignment *ret, struct kvf_diag *d);

@@ -49,7 +49,7 @@ static int same_heads(const struct head_list *a, const struct head_list *b, int 
     return same ? KVF_OK
                 : kvf_fail(d, KVF_E_ARG,
                            "trace %d has other heads than trace 1: an atlas "
-                           "is of one model ('kvfate compare' compares two)",
+                           "is of one model (kvfate head-types and kvfate compare take several)",
                            k + 1);
 }
 

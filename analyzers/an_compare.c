@@ -274,6 +274,7 @@ static const struct {
     {{"q", "", TABLE_REAL, AT(q)}, MATCH},
     {{"own", "", TABLE_INT, AT(own)}, MATCH},
     {{"joined", "", TABLE_INT, AT(joined)}, MATCH},
+    {{"nearer_wrong", "", TABLE_REAL, AT(nearer_wrong)}, MATCH},
 };
 
 static int put_columns(struct table *out, const struct job *x)
@@ -298,6 +299,17 @@ static void put_trace(struct table *out, const struct job *x, int k)
     table_meta_str(out, key, value);
 }
 
+/* Notes the model of a group. */
+static void put_group(struct table *out, const struct job *x, int g)
+{
+    char key[24];
+    int k = 0;
+    while (k < x->n - 1 && x->of[k] != g)
+        k++;
+    snprintf(key, sizeof key, "group_%d", g + 1);
+    table_meta_str(out, key, x->side[k].model);
+}
+
 static int put_table(const struct job *x, const struct analyzer_args *args, struct table **ret,
                      struct kvf_diag *d)
 {
@@ -311,6 +323,8 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
         table_meta_num(out, "groups", x->n_groups);
     for (int k = 0; k < x->n; k++)
         put_trace(out, x, k);
+    for (int g = 0; x->group && g < x->n_groups; g++)
+        put_group(out, x, g);
     table_meta_str(out, "by", x->by_tokens ? "tokens" : "signature");
     if (x->by_tokens) {
         table_meta_str(out, "value", o->value);
@@ -471,11 +485,47 @@ static void describe_space(const struct table *t, const char *space, struct buf 
     buf_str(out, "\n");
 }
 
+/* Writes how near the matches of two groups are, compared with the best wrong pairs. */
+static void describe_nearness(const struct table *t, int64_t a, int64_t b, const char *space,
+                              struct buf *out)
+{
+    int near = table_find(t, "nearer"), wrong = table_find(t, "nearer_wrong");
+    char key[2][32];
+    double sum[2] = {0};
+    int64_t n[2] = {0};
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (table_int(t, table_find(t, "a"), r) != a || table_int(t, table_find(t, "b"), r) != b
+            || strcmp(table_str(t, table_find(t, "space"), r), space) != 0)
+            continue;
+        const double v[2] = {table_real(t, near, r), table_real(t, wrong, r)};
+        for (int k = 0; k < 2; k++)
+            if (!isnan(v[k])) {
+                sum[k] += 1 - v[k];
+                n[k]++;
+            }
+    }
+    if (!n[0] || !n[1])
+        return;
+    snprintf(key[0], sizeof key[0], "group_%lld", (long long)a);
+    snprintf(key[1], sizeof key[1], "group_%lld", (long long)b);
+    buf_printf(out,
+               "%s and %s: matched %s heads are nearer than %.1f %% of the other pairs of their "
+               "heads, the best wrong pairs than %.1f %%\n",
+               table_meta(t, key[0]), table_meta(t, key[1]),
+               strcmp(space, "kv") == 0 ? "KV" : "query", 100 * sum[0] / (double)n[0],
+               100 * sum[1] / (double)n[1]);
+}
+
 static void describe(const struct table *t, struct buf *out)
 {
     describe_space(t, "", out);
     describe_space(t, "query", out);
     describe_space(t, "kv", out);
+    for (int64_t a = 1; a <= table_meta_int(t, "groups", 0); a++)
+        for (int64_t b = a + 1; b <= table_meta_int(t, "groups", 0); b++) {
+            describe_nearness(t, a, b, "query", out);
+            describe_nearness(t, a, b, "kv", out);
+        }
 }
 
 const struct analyzer an_compare = {

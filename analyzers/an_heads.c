@@ -1,10 +1,12 @@
 /* an_heads.c - the kind of each head by stated rules, with the evidence.  TRIM-KV names kinds of
  * heads by looking at maps (section 5.3, figures 4 and 11 to 19); this analysis uses rules on sums
  * of the trace (signature.h, head_kind.h). */
+#include <math.h>
 #include <string.h>
 
 #include "analyzers/analyzer.h"
 #include "analyzers/classes.h"
+#include "analyzers/copies.h"
 #include "analyzers/head_kind.h"
 #include "base/mem.h"
 
@@ -12,13 +14,15 @@
 
 struct options {
     int by; /* a place in by_words */
-    const char *criterion, *classes;
+    const char *criterion, *classes, *needle;
 };
 static const char *const by_words[] = {"attention", "beta", NULL};
 struct row {
     struct signature s;
     enum head_kind kind;
     double score, rule[N_RULES];
+    struct copies copies;
+    double retrieval_kv, induction_kv; /* maxima over the query heads of its KV head */
 };
 
 static void put_real(struct table *out, const char *name, const char *unit, const void *rows,
@@ -68,7 +72,32 @@ static void put_numbers(struct table *out, const struct row *rows, double *v, in
         put_real(out, rule_names[k], "", rows, AT(rule) + k * sizeof(double), v);
 }
 
-static int put_columns(struct table *out, const struct head_list *heads, const struct row *rows)
+static void put_copies(struct table *out, const struct copies_text *x, const struct row *rows,
+                       double *v, int64_t *n)
+{
+    put_real(out, "previous", "", rows, AT(copies.previous), v);
+    put_real(out, "duplicate", "", rows, AT(copies.duplicate), v);
+    put_real(out, "induction", "", rows, AT(copies.induction), v);
+    put_real(out, "induction_sum", "", rows, AT(copies.induction_sum), v);
+    put_real(out, "induction_kv", "", rows, AT(induction_kv), v);
+    table_meta_num(out, "previous_uniform", x->uniform.previous);
+    table_meta_num(out, "duplicate_uniform", x->uniform.duplicate);
+    table_meta_num(out, "induction_uniform", x->uniform.induction);
+    table_meta_num(out, "induction_sum_uniform", x->uniform.induction_sum);
+    if (!x->needle)
+        return;
+    put_int(out, "copied", rows, AT(copies.copied), n);
+    put_real(out, "retrieval", "", rows, AT(copies.retrieval), v);
+    put_real(out, "retrieval_kv", "", rows, AT(retrieval_kv), v);
+    table_meta_str(out, "needle", x->needle);
+    table_meta_num(out, "needle_tokens", (double)x->needle_tokens);
+    table_meta_num(out, "answer_tokens", (double)x->answer_tokens);
+    table_meta_num(out, "needle_recall", x->recall);
+}
+
+/* copies: NULL if the trace has no such evidence. */
+static int put_columns(struct table *out, const struct head_list *heads, const struct row *rows,
+                       const struct copies_source *copies)
 {
     size_t n = (size_t)heads->n;
     const char **kind = MEM_NEW(const char *, n);
@@ -84,6 +113,8 @@ static int put_columns(struct table *out, const struct head_list *heads, const s
         put_heads(out, heads);
         table_dense_str(out, "kind", "", kind);
         put_numbers(out, rows, v, w);
+        if (copies)
+            put_copies(out, copies_text(copies), rows, v, w);
     }
     int err = kind && v && w ? table_err(out) : KVF_E_NOMEM;
     mem_free_all((void *)kind, v, w);
@@ -104,12 +135,48 @@ static int fill(struct signature_source *s, int n, struct row *rows, struct kvf_
     return err;
 }
 
+static double larger(double a, double b)
+{
+    return isnan(a) || b > a ? b : a;
+}
+
+/* Gives each query head the largest scores of the query heads that read the same KV head. Only
+ * chosen heads count. */
+static void find_maxima(const struct kvf_trace *t, const struct head_list *heads, struct row *rows)
+{
+    for (int h = 0; h < heads->n; h++) {
+        const struct head *own = &heads->head[h];
+        int G = kvf_n_heads(t, own->layer, KVF_SPACE_QUERY);
+        int H = kvf_n_heads(t, own->layer, KVF_SPACE_KV), each = H && G >= H ? G / H : 1;
+        rows[h].retrieval_kv = rows[h].induction_kv = NAN;
+        for (int k = 0; k < heads->n; k++)
+            if (heads->head[k].layer == own->layer
+                && heads->head[k].index / each == own->index / each) {
+                const struct copies *c = &rows[k].copies;
+                rows[h].retrieval_kv = larger(rows[h].retrieval_kv, c->retrieval);
+                rows[h].induction_kv = larger(rows[h].induction_kv, c->induction);
+            }
+    }
+}
+
+static int fill_copies(struct kvf_trace *t, struct copies_source *copies,
+                       const struct head_list *heads, struct row *rows, struct kvf_diag *d)
+{
+    int err = KVF_OK;
+    for (int h = 0; !err && copies && h < heads->n; h++)
+        err = copies_read(copies, &heads->head[h], &rows[h].copies, d);
+    if (!err && copies)
+        find_maxima(t, heads, rows);
+    return err;
+}
+
 static int run(struct kvf_trace *const *traces, int n_traces, const struct analyzer_args *args,
                struct table **ret_table, struct kvf_diag *d)
 {
     const struct options *o = args->options;
     const struct head_list none = {0}, *heads = &none;
     struct signature_source *s = NULL;
+    struct copies_source *copies = NULL;
     struct row *rows = NULL;
     struct table *out = NULL;
     int64_t a, b, T = kvf_n_steps(traces[0]);
@@ -117,9 +184,13 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     bool beta = o->by == 1;
     if (beta && strcmp(o->criterion, CRITERION) != 0)
         return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by beta");
+    if (beta && o->needle)
+        return kvf_fail(d, KVF_E_ARG, "--needle would change nothing with --by beta");
     int err = signature_open(traces[0], args, beta ? NULL : o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
+    if (!err && !beta)
+        err = copies_open(traces[0], o->needle, a, b, &copies, d);
     if (err)
         goto done;
     if (T)
@@ -127,6 +198,8 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     rows = MEM_NEW(struct row, (size_t)heads->n);
     out = table_create("heads", heads->n);
     err = rows && out ? fill(s, heads->n, rows, d) : KVF_E_NOMEM;
+    if (!err)
+        err = fill_copies(traces[0], copies, heads, rows, d);
     if (!err)
         err = put_provenance(out, traces[0], d);
     if (err)
@@ -140,12 +213,48 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         table_meta_str(out, "note",
                        "the run evicts, and heads are classified by their attention to the entries "
                        "that were still cached; a run of --method full shows what they attend to");
-    err = put_columns(out, heads, rows);
+    err = put_columns(out, heads, rows, copies);
 
 done:
     mem_free(rows);
+    copies_close(copies);
     signature_close(s);
     return table_deliver(out, err, ret_table);
+}
+
+/* Writes how many heads reach a published limit, and the head with the largest score. */
+static void describe_score(const struct table *t, const char *name, const char *kind, double limit,
+                           struct buf *out)
+{
+    int column = table_find(t, name), head = table_find(t, "head");
+    int64_t n = 0, best = -1;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double score = column < 0 ? NAN : table_real(t, column, r);
+        if (isnan(score))
+            continue;
+        n += score >= limit;
+        if (best < 0 || score > table_real(t, column, best))
+            best = r;
+    }
+    if (best >= 0)
+        buf_printf(out, "%lld %s heads (%s >= %g), largest %s with %.3f\n", (long long)n, kind,
+                   name, limit, table_str(t, head, best), table_real(t, column, best));
+}
+
+static void describe_copies(const struct table *t, struct buf *out)
+{
+    if (table_find(t, "induction") >= 0)
+        buf_printf(out, "copies of tokens: uniform attention would give induction %.4f\n",
+                   table_meta_real(t, "induction_uniform", NAN));
+    describe_score(t, "induction", "induction", COPIES_INDUCTION, out);
+    if (table_meta(t, "needle"))
+        buf_printf(out, "needle '%s': %s tokens; the answer has %.0f %% of its words%s\n",
+                   table_meta(t, "needle"), table_meta(t, "needle_tokens"),
+                   100 * table_meta_real(t, "needle_recall", 0),
+                   table_meta_real(t, "needle_recall", 0) > COPIES_SUCCESS
+                       ? ""
+                       : ": no retrieval score, which needs more than half");
+    describe_score(t, "retrieval", "retrieval", COPIES_RETRIEVAL, out);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -170,6 +279,7 @@ static void describe(const struct table *t, struct buf *out)
             buf_printf(out, "%-16s %5lld  mean window %8.1f steps, mean sink mass %.3f\n", name,
                        (long long)n, windows / (double)n, sinks / (double)n);
     }
+    describe_copies(t, out);
 }
 
 const struct analyzer an_heads = {
@@ -181,9 +291,14 @@ const struct analyzer an_heads = {
              "attention", .words = by_words},
             {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
              "selected set behind last uses: top64 ... mass.99", CRITERION},
-            CLASSES_OPTION(struct options, classes)),
-    COLUMNS(SIGNATURE_COLUMNS("always"), {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
-                                          "--by beta, in place of all others"}),
+            CLASSES_OPTION(struct options, classes),
+            {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
+             "span of the prompt whose copies in the answer give retrieval scores",
+             .absent = "needle"}),
+    COLUMNS(SIGNATURE_COLUMNS("always"),
+            COPIES_COLUMNS("the scores of retrieval and induction heads"),
+            {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
+             "--by beta, in place of all others"}),
     .run = run,
     .describe = describe,
     POOL(KEYS("head", "layer", "index"), {"window"}, {"sink_mass"}, {"recent"}, {"spread"},
@@ -191,5 +306,8 @@ const struct analyzer an_heads = {
          {"never", "never_tokens", "tokens"}, {"survival_64th", "alive_64th", "at_risk_64th"},
          {"survival_16th", "alive_16th", "at_risk_16th"},
          {"survival_4th", "alive_4th", "at_risk_4th"},
-         {"survival_half", "alive_half", "at_risk_half"}),
+         {"survival_half", "alive_half", "at_risk_half"}, {"previous", .optional = true},
+         {"duplicate", .optional = true}, {"induction", .optional = true},
+         {"induction_kv", .optional = true}, {"retrieval", .optional = true},
+         {"retrieval_kv", .optional = true}),
 };

@@ -81,6 +81,8 @@ struct analyzer_measure {
     /* Of a product: the last two keys are the ends of a bin [low, high), the counts are of the ages
      * in it, and the value is the product over the bins before: survival at the low end. */
     bool bins;
+    /* The result has no columns for the measure if no document has a value. */
+    bool optional;
 };
 struct analyzer_pool {
     const char *const *keys; /* columns that name a row across documents; ends with NULL */

@@ -31,6 +31,7 @@ static const struct column_supply supplies[] = {
     {"under.*", "--probes under", ROWS},
     {"entropy", "--probes steps", ROWS},
     {"lse", "--probes steps", NULL},
+    {"copy.*", "--probes copies", NULL},
     {"received.*", "--watch TOKENS@HEADS", NULL},
     {"query.*", "--watch-queries HEADS", NULL},
     {"useful.plan", "--probes dilution --plan PLAN.kvf", NULL},

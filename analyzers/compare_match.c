@@ -26,6 +26,7 @@ struct compare_row compare_row_of(int a, int b, const struct head *p, const stru
                                 .value_b = NAN,
                                 .rival = NAN,
                                 .nearer = NAN,
+                                .nearer_wrong = NAN,
                                 .p = NAN,
                                 .q = NAN};
 }
@@ -229,6 +230,7 @@ static void put_matches(const struct contest *c, int ga, int gb, double level,
         r->space = c->a->space == KVF_SPACE_QUERY ? "query" : "kv";
         r->rival = isfinite(m->rival) ? m->rival : NAN;
         r->nearer = m->nearer;
+        r->nearer_wrong = m->nearer_wrong;
         r->p = m->p;
         r->q = m->q;
         r->own = isnan(r->q) ? -1 : r->q < level;

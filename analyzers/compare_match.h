@@ -8,7 +8,7 @@
 struct compare_row {
     int64_t a, b, layer_a, index_a, layer_b, index_b, matched, own, joined;
     const char *head_a, *head_b, *space, *changed;
-    double distance, value_a, value_b, rival, nearer, p, q;
+    double distance, value_a, value_b, rival, nearer, nearer_wrong, p, q;
     char feature[FINGERPRINT_NAME]; /* the text of `changed` */
 };
 

@@ -253,6 +253,28 @@ static int wrong_scores(struct problem *x, int *second, double *null)
     return err ? err : n;
 }
 
+/* Finds how near the best wrong pairs are: of the assignment that gives no head the partner of its
+ * match. It has the costs of the matches, with beside. */
+static int find_nearer_wrong(const struct problem *x, struct head_match *ret, int n)
+{
+    size_t n_b = (size_t)x->n_b, cells = (size_t)x->n_a * n_b;
+    double *cost = MEM_NEW(double, cells);
+    int *second = MEM_NEW(int, (size_t)x->n_a);
+    int err = cost && second ? KVF_OK : KVF_E_NOMEM;
+    for (size_t k = 0; !err && k < cells; k++)
+        cost[k] = sqrt(x->D[k] * x->D[k] + (x->beside ? x->beside[k] : 0));
+    for (int k = 0; !err && k < n; k++)
+        cost[(size_t)ret[k].a * n_b + (size_t)ret[k].b] = INFINITY;
+    if (!err)
+        err = best_partners(cost, x->n_a, x->n_b, second);
+    for (int k = 0; !err && k < n; k++) {
+        int a = ret[k].a, b = second[a];
+        ret[k].nearer_wrong = b < 0 ? NAN : share_nearer(x->D, x->n_a, x->n_b, a, b);
+    }
+    mem_free_all(cost, second);
+    return err;
+}
+
 static int judge(struct problem *x, struct head_match *ret, int n)
 {
     double *null = MEM_NEW(double, (size_t)x->n_a), *p = MEM_NEW(double, (size_t)n);
@@ -297,6 +319,8 @@ static int solve(struct problem *x, double *distance, struct head_match *ret, in
                                            .rival = rival_of(x->D, x->n_a, x->n_b, i, j),
                                            .nearer = share_nearer(x->D, x->n_a, x->n_b, i, j)};
     }
+    if (!err)
+        err = find_nearer_wrong(x, ret, n);
     if (!err)
         err = judge(x, ret, n);
     if (!err)

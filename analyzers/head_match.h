@@ -21,6 +21,9 @@ struct head_match {
     double distance, rival; /* of the pair; the least of either head with another */
     double nearer; /* share of the remaining pairs of either head that are at most this far */
     double p, q;   /* NaN if there are no such pairs */
+    /* The same as nearer, of the pair of head a in the best assignment without the matches. NaN if
+     * it has none. */
+    double nearer_wrong;
 };
 
 /* The heads of two models: scores as above or means of them over texts, a [n_a][n_f] and b

@@ -115,6 +115,8 @@ static void put_measures(struct buf *b, const struct analyzer_measure *m)
             put_flag(b, "product", true);
         if (m[i].bins)
             put_flag(b, "bins", true);
+        if (m[i].optional)
+            put_flag(b, "optional", true);
         if (m[i].half_life)
             json_put_member_str(b, "half_life", m[i].half_life);
         buf_char(b, '}');

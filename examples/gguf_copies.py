@@ -1,5 +1,5 @@
 """Copies of a GGUF model with changes whose effect on its heads is known (heads.py): other quantisation, heads in another
-order, layers in another order, one head without queries, random weights.  numpy.
+order, layers in another order, one head without queries, random weights.  numpy; the package gguf for types of weights that are not below.
 
 A tensor is bytes of rows; a row of n numbers is n / 32 blocks: Q4_1 = f16 d, f16 m, 16 bytes (d q + m; low halves of the bytes are
 the first 16 numbers), Q4_0 = f16 d, 16 bytes (d (q - 8)), Q8_0 = f16 d, 32 signed bytes (d q).
@@ -15,6 +15,7 @@ from kvfate import files  # noqa: E402
 
 F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
 BLOCK = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q4_1: (32, 20), Q8_0: (32, 34)}
+OTHER = {6: (32, 22), 7: (32, 24), 10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210)}  # Q5_0 .. Q6_K, only read
 COPIES = ("q8", "f16", "q4_0", "permuted", "random", "ablated", "shuffled")
 ABLATED = (15, 4)  # the query head of layer 15 that asks nothing
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -42,9 +43,16 @@ class Gguf:
         data = -(-self.at // self.align()) * self.align()
         self.tensors = {}
         for name, dims, kind, offset in infos:
-            per, size = BLOCK[kind]
+            per, size = {**BLOCK, **OTHER}[kind]
             rows, width = int(np.prod(dims[1:])), dims[0] // per * size
             self.tensors[name] = (dims, kind, self.raw[data + offset:data + offset + rows * width].reshape(rows, width))
+
+    def config(self, name):
+        """A number of the model, such as block_count"""
+        return self.keys[f"{self.keys['general.architecture'].decode()}.{name}"]
+
+    def head_size(self):
+        return self.config("embedding_length") // self.config("attention.head_count")
 
     def align(self):
         return self.keys.get("general.alignment", 32)
@@ -85,6 +93,9 @@ def numbers(kind, data):
     """Rows of bytes as f32 [rows][n]"""
     if kind in (F32, F16):
         return np.ascontiguousarray(data).view("<f4" if kind == F32 else "<f2").astype(np.float32)
+    if kind in OTHER:
+        import gguf
+        return gguf.quants.dequantize(np.ascontiguousarray(data), gguf.GGMLQuantizationType(kind))
     b = np.ascontiguousarray(data).reshape(len(data), -1, BLOCK[kind][1])
     d = np.ascontiguousarray(b[..., :2]).view("<f2").astype(np.float32)
     if kind == Q8_0:
@@ -124,14 +135,14 @@ WRITERS = {"f16": (F16, to_f16), "q4_0": (Q4_0, to_q4_0)}
 
 def head_order(g, layer):
     """Which query head, and which KV head, of the model the heads of the permuted copy are: groups stay together."""
-    H, KV = g.keys["llama.attention.head_count"], g.keys["llama.attention.head_count_kv"]
+    H, KV = g.config("attention.head_count"), g.config("attention.head_count_kv")
     rng = np.random.default_rng(1000 + layer)
     kv = rng.permutation(KV)
     return np.concatenate([k * (H // KV) + rng.permutation(H // KV) for k in kv]), kv
 
 
 def layer_order(g):
-    return np.random.default_rng(7).permutation(g.keys["llama.block_count"])
+    return np.random.default_rng(7).permutation(g.config("block_count"))
 
 
 def rows_of(heads, size):
@@ -139,12 +150,16 @@ def rows_of(heads, size):
 
 
 def permute(g):
-    D = g.keys["llama.embedding_length"] // g.keys["llama.attention.head_count"]
-    for layer in range(g.keys["llama.block_count"]):
+    D = g.head_size()
+    for layer in range(g.config("block_count")):
         q, kv = head_order(g, layer)
         for name, heads in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
             dims, kind, data = g.tensors[f"blk.{layer}.{name}.weight"]
             g.tensors[f"blk.{layer}.{name}.weight"] = dims, kind, data[rows_of(heads, D)]
+            bias = f"blk.{layer}.{name}.bias"
+            if bias in g.tensors:  # one row of f32
+                dims, kind, data = g.tensors[bias]
+                g.tensors[bias] = dims, kind, data.view("<f4")[:, rows_of(heads, D)].view(np.uint8)
         dims, kind, data = g.tensors[f"blk.{layer}.attn_output.weight"]
         per, size = BLOCK[kind]
         g.tensors[f"blk.{layer}.attn_output.weight"] = dims, kind, data[:, rows_of(q, D // per * size)]
@@ -159,7 +174,7 @@ def shuffle(g):
 
 
 def ablate(g):
-    D = g.keys["llama.embedding_length"] // g.keys["llama.attention.head_count"]
+    D = g.head_size()
     name = f"blk.{ABLATED[0]}.attn_q.weight"
     dims, kind, data = g.tensors[name]
     data = data.copy()

@@ -148,7 +148,7 @@ def same_head(model, copy):
     """(layer, index, space) of a head of the model -> its head of the copy, None for none"""
     g = gguf_copies.Gguf(model) if copy in ("permuted", "shuffled") else None
     if copy == "permuted":
-        order = [[list(x) for x in gguf_copies.head_order(g, layer)] for layer in range(g.keys["llama.block_count"])]
+        order = [[list(x) for x in gguf_copies.head_order(g, layer)] for layer in range(g.config("block_count"))]
         return lambda layer, index, space: (layer, order[layer][space == "kv"].index(index))
     if copy == "shuffled":
         layers = list(gguf_copies.layer_order(g))
@@ -218,8 +218,8 @@ PARTS = (
 
 def overlap(model, out):
     """Models that share some of their heads, or none: which matches are proven that are wrong."""
-    keys = gguf_copies.Gguf(model).keys
-    group = keys["llama.attention.head_count"] // keys["llama.attention.head_count_kv"]
+    g = gguf_copies.Gguf(model)
+    group = g.config("attention.head_count") // g.config("attention.head_count_kv")
     os.makedirs(f"{out}/part", exist_ok=True)
     print("\n| parts of the two copies | query heads right | proven | wrong of these | KV heads right | proven | wrong of these |\n|---|---|---|---|---|---|---|")
     for k, (row, *sides) in enumerate(PARTS):
@@ -249,9 +249,9 @@ def nearest_by_weights(model, copy):
     for name, count in (("attn_q", "head_count"), ("attn_k", "head_count_kv")):
         flat = []
         for g in map(gguf_copies.Gguf, (model, copy)):
-            H, D = g.keys["llama.attention." + count], g.keys["llama.embedding_length"] // g.keys["llama.attention.head_count"]
+            H, D = g.config("attention." + count), g.head_size()
             rows = []
-            for layer in range(g.keys["llama.block_count"]):
+            for layer in range(g.config("block_count")):
                 _, kind, data = g.tensors[f"blk.{layer}.{name}.weight"]
                 for w in gguf_copies.numbers(kind, data).reshape(H, D, -1):
                     u = np.linalg.qr(w.T)[0]

@@ -78,6 +78,8 @@ struct rule {
     X("under.*", RULE_QUERY, RULE_STEP, RULE_IS(0), RULE_SEEN, 0, 0)                               \
     X("lse", RULE_QUERY, RULE_STEP, {-3.5e38, 0, 0}, RULE_LARGEST, 0, 0)                           \
     X("entropy", RULE_QUERY, RULE_STEP, RULE_ROUNDED, RULE_LARGEST, 0, 0)                          \
+    X("copy.top", RULE_QUERY, RULE_STEP, RULE_IS(0), RULE_OWN, 0, 1)                               \
+    X("copy.*", RULE_QUERY, RULE_STEP, RULE_IS(0), RULE_SHARE, 0, 0)                               \
     X("received.*", RULE_RUN, RULE_STEP, RULE_IS(-1), RULE_SHARE, 1, 0)                            \
     X("query.*", RULE_RUN, RULE_STEP, {-3.5e38, 0, 0}, RULE_LARGEST, 0, 0)                         \
     X("useful.*", RULE_QUERY, RULE_STEP, RULE_IS(0), RULE_SHARE, 1, 0)                             \

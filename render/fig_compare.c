@@ -287,11 +287,28 @@ static void layer_ticks(struct canvas *c, const struct side *s, const struct axi
     }
 }
 
+/* Writes the name of an axis of the matrix: the model of a group of traces, or the number of a
+ * run. */
+static void side_name(struct canvas *c, const struct pairs *p, int64_t run, double limit,
+                      char out[96])
+{
+    char key[32], full[160];
+    snprintf(key, sizeof key, "group_%lld", (long long)run);
+    const char *model = table_meta(p->t, key);
+    if (model) {
+        snprintf(full, sizeof full, "%s, by layer", model);
+        snprintf(out, 96, "%s", text_fit(c, full, PT_LABEL, limit, full, sizeof full));
+    } else {
+        snprintf(out, 96, limit < NAME ? "run %lld" : "heads of run %lld, by layer",
+                 (long long)run);
+    }
+}
+
 static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box *a,
                   const struct figure_style *s)
 {
     struct colours k;
-    char text[64];
+    char text[96];
     bool layers = !p->only && by_layers(p);
     int err = layers ? raster_of_layers(c, p, a, s, &k) : KVF_OK;
     if (!layers)
@@ -305,11 +322,9 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     layer_ticks(c, &p->b, a, false);
     layer_ticks(c, &p->a, a, true);
-    snprintf(text, sizeof text, a->w < NAME ? "run %lld" : "heads of run %lld, by layer",
-             (long long)p->run_b);
+    side_name(c, p, p->run_b, a->w, text);
     canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, text, PT_LABEL, ALIGN_CENTER, ink, 0);
-    snprintf(text, sizeof text, a->h < NAME ? "run %lld" : "heads of run %lld, by layer",
-             (long long)p->run_a);
+    side_name(c, p, p->run_a, a->h, text);
     canvas_text(c, a->x - 9, a->y + a->h / 2, text, PT_LABEL, ALIGN_CENTER, ink, 1);
     colours_bar(c, &k, a->x + a->w + 2.5, a->y, a->h,
                 layers ? "mean distance of two layers" : "distance");

@@ -24,7 +24,7 @@ enum {
     CORPUS_MOST_DOCUMENTS = 1 << 20,
     CORPUS_MOST_REPLICATES = 10000,
     CORPUS_MOST_KEYS = 16,
-    CORPUS_MOST_MEASURES = 16,
+    CORPUS_MOST_MEASURES = 24,
     CORPUS_FRACTION_BITS = 40,
     CORPUS_WORD_BITS = 41 /* a document's counts and values are below 2^41 */
 };

@@ -195,6 +195,8 @@ static int find_columns(struct corpus_document *x, const struct table *t, struct
         const struct analyzer_measure *p = &pool->measures[m];
         /* a quotient is made of its counts: the table need not have it */
         const char *value = measure_kind(p) == MEASURE_QUOTIENT ? NULL : p->value;
+        if (value && p->optional && table_find(t, value) < 0)
+            value = NULL;
         int err = find(t, value, true, &c->value[m], d);
         if (!err)
             err = find(t, p->numerator, true, &c->numerator[m], d);
@@ -328,7 +330,9 @@ static int take_row(struct corpus_document *x, const struct table *t, const stru
     }
     int64_t *sum = rows_sum(&x->rows, row);
     for (int m = 0; m < x->c->n_measures; m++, sum += N_WORDS, v += 3 * BLOCK) {
-        err = add_value(x, sum, &x->c->a->pool->measures[m], v[0], v[BLOCK], v[2 * BLOCK], d);
+        const struct analyzer_measure *p = &x->c->a->pool->measures[m];
+        if (!p->optional || c->value[m] >= 0)
+            err = add_value(x, sum, p, v[0], v[BLOCK], v[2 * BLOCK], d);
         if (err)
             return err;
     }

@@ -158,9 +158,20 @@ static void find_values(struct build *b, int m)
     }
 }
 
+/* Returns true if a document has a value of the measure. */
+static bool has_values(const struct build *b, int m)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < b->c->rows.n; i++)
+        n += corpus_view(b->c, b->order[i], m).sum[WORD_N];
+    return n > 0;
+}
+
 static int put_measure(struct build *b, int m)
 {
     const struct analyzer_measure *p = &b->c->a->pool->measures[m];
+    if (p->optional && !has_values(b, m))
+        return KVF_OK;
     static const char *const ends[] = {"low", "high", "documents", "sum"};
     char name[4][96];
     for (int k = 0; k < 4; k++) { /* the first measure's are plain, unless a key has the name */

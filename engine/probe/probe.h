@@ -172,7 +172,7 @@ struct probe {
     unsigned wants;
     bool lean;                       /* part of --probes lean */
     bool full_only;                  /* part of --probes full, not of paper */
-    bool by_name;                    /* not part of any set: needs a selection of heads (watch.h) */
+    bool by_name;                    /* not part of any set: its name asks for it */
     const char *shadow;              /* name under --shadow; NULL: the probe belongs to --probes */
     const struct probe_array *array; /* [n_arrays] its columns, in trace order */
     int n_arrays;
@@ -187,6 +187,9 @@ struct probe {
     /* Copies the first n tokens of s->own from another state to a new one. NULL: s->own follows
      * from the configuration. */
     void (*copy)(struct probe_state *s, const struct probe_state *from, int32_t n);
+    /* Announces the token at position t, in rising order and before its query. t can go back, if a
+     * prompt was announced but not processed completely. One thread. */
+    void (*token)(struct probe_state *s, int32_t t, int32_t id);
     void (*row)(struct probe_state *s, const struct probe_row *row);
     /* Processes rows that `row` received with `gathered` set, before a later row of the head
      * without it. Reads and writes of an entry then serve several rows. NULL: `row` processes all

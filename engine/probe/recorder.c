@@ -351,6 +351,9 @@ int recorder_token(struct recorder *r, int32_t id, enum kvf_role role, const cha
 {
     if (r->n_tokens >= r->cfg.cap)
         return r->err = KVF_E_LIMIT;
+    for (int i = 0; i < r->n_active; i++)
+        if (r->active[i].probe->token)
+            r->active[i].probe->token(&r->active[i], r->n_tokens, id);
     r->id[r->n_tokens] = id;
     r->role[r->n_tokens] = (uint8_t)role;
     buf_add(&r->text, text, len);

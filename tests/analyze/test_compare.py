@@ -149,6 +149,10 @@ def held(label, got, a, b):
             beside = np.repeat(np.repeat(done["kv"][3][0] ** 2, a.shape[2] // a.shape[1], axis=0), b.shape[2] // b.shape[1], axis=1)
     for space in ("query", "kv"):
         features, x, y, (D, partner, rival, p, q) = done[space]
+        wrong = np.sqrt(D ** 2 + (beside if space == "query" else 0))
+        matched = np.flatnonzero(partner >= 0)
+        wrong[matched, partner[matched]] = np.inf
+        second = fingerprints.assign(wrong)  # the best wrong pairs
         rows, names = np.flatnonzero(partner >= 0), (a.names(space), b.names(space))
         part = {c: v[at:at + len(rows)] for c, v in got.items()}
         check(f"{label}: rows of {space}", part["space"] == [space] * len(rows) and part["head_a"] == [names[0][i] for i in rows]
@@ -164,6 +168,9 @@ def held(label, got, a, b):
             f = features.index(part["changed"][r])
             check(f"{label}: its values", np.allclose([part["value_a"][r], part["value_b"][r]], [values[0][i, f], values[1][j, f]], rtol=1e-6), part["changed"][r])
             near = [*np.delete(D[i], j), *np.delete(D[:, j], i)]
+            w = second[i]
+            near_w = np.array([*np.delete(D[i], w), *np.delete(D[:, w], i)]) if w >= 0 else []
+            check(f"{label}: nearness of the wrong pair", np.isclose(real([part["nearer_wrong"][r]])[0], np.mean(near_w <= D[i, w]) if len(near_w) else np.nan, equal_nan=True), part["nearer_wrong"][r])
             check(f"{label}: share that is nearer", np.isclose(real([part["nearer"][r]])[0], np.mean(np.array(near) <= D[i, j]) if near else np.nan, equal_nan=True))
         at += len(rows)
     check(f"{label}: all rows", at == len(got["a"]))
@@ -204,7 +211,14 @@ def small_matches(folder):
         refused("no such groups", 2, ["compare", *a.paths, b.paths[0], "--match", "--groups", how], "--groups")
     refused("groups without matches", 2, ["compare", *a.paths, b.paths[0], "--groups", "2"], "--match")
     lines = said("compare", *a.paths, *b.paths, "--match", "--groups", "2").splitlines()
-    check("a line for each kind of heads", [line.split(" by ")[0] for line in lines] == ["4 matches of query heads", "2 matches of KV heads"], lines)
+    check("a line for each kind of heads", [line.split(" by ")[0] for line in lines[:2]] == ["4 matches of query heads", "2 matches of KV heads"], lines)
+    got, _ = table(kvfate, "compare", *a.paths, *b.paths, "--match", "--groups", "2")
+    for line, space in zip(lines[2:], ("query", "kv")):
+        of = [k for k, s in enumerate(got["space"]) if s == space]
+        near, wrong = (100 * (1 - np.nanmean(real(got[c])[of])) for c in ("nearer", "nearer_wrong"))
+        want = f"sa and sb: matched {'KV' if space == 'kv' else 'query'} heads are nearer than {near:.1f} % of the other pairs of their heads, the best wrong pairs than {wrong:.1f} %"
+        check("one sentence for each pair of models", line == want, line, want)
+    check("two sentences", len(lines) == 4, lines)
     lines = said("compare", a.paths[0], b.paths[0]).splitlines()
     check("one line for all pairs", [line.split(" by ")[0] for line in lines] == ["24 pairs of heads"], lines)
 
@@ -289,6 +303,20 @@ def tokens(folder):
     refused("other texts", 1, ["compare", paths[0], other, "--by", "tokens"], "in common")
     parts = make(write_kvf, f"{folder}/parts.kvf", [Column("mass.sum", "f32", "query", np.zeros((1, 1, 3)))], (1, 1, 1, 3), texts=["P", "q", "q"])
     refused("texts that part at their first byte", 1, ["compare", other, parts, "--by", "tokens"], "in common")
+    # Two tokenizers of one text: a blank before it (SentencePiece), and a special token that is ordinary text for the other
+    for begin, name in ((["", " "], "no blank"), ([" ", " "], "a blank of its own")):
+        sides = [[begin[0], "a", "b", "<", "unk", ">", "c", "d"], ["<s>", begin[1], *[" "] * (begin[0] == " "), "ab", "<unk>", "c", "d"]]
+        sides = [[x for x in side if x] for side in sides]
+        v = [rng.random((1, 2, len(side))) for side in sides]
+        two = [make(write_kvf, f"{folder}/sp{k}.kvf", [Column("mass.sum", "f32", "query", v[k], flags=SNAPSHOT)], (1, 2, 2, len(sides[k])), texts=sides[k]) for k in range(2)]
+        for order in ((0, 1), (1, 0)):
+            got, meta = table(kvfate, "compare", two[order[0]], two[order[1]], "--by", "tokens")
+            check(f"{name}: the whole text is compared", meta["bytes"] == str(9 + (begin[0] == " ")) and meta["pieces"] == str(4 + (begin[0] == " ")), meta)
+        cut = [[0, 2, 5, 6, 7], [1, 3, 4, 5, 6]] if begin[0] != " " else [[0, 1, 3, 6, 7, 8], [1, 3, 4, 5, 6, 7]]
+        piece = [[[h[x:y].sum() for x, y in zip(c, c[1:])] for h in np.float32(w[0]).astype(float)] for c, w in zip(cut, v)]
+        want = [1 - np.corrcoef(ranks(np.array(x)), ranks(np.array(y)))[0, 1] for x in piece[0] for y in piece[1]]
+        got, meta = table(kvfate, "compare", *two, "--by", "tokens")
+        check(f"{name}: distances of its pieces", np.allclose(real(got["distance"]), want, rtol=0, atol=1e-6), got["distance"], want)
     bare = make(write_kvf, f"{folder}/bare.kvf", [Column("mass.sum", "f32", "query", np.zeros((1, 1, 3)))], (1, 1, 1, 3))
     refused("no texts", 1, ["compare", paths[0], bare, "--by", "tokens"], "lacks the text")
 

@@ -49,6 +49,10 @@
  * under.seen       u16|u32 query step   entries that the query saw
  * lse              f32 query step   log-sum-exp of the scaled logits  [nat]
  * entropy          f32 query step   of the attention weights          [nat]
+ * copy.top         u16|u32 query step   position of the query's largest weight; KVF_NEVER: no entry
+ * copy.previous    f32 query step   weight of the token before the query's own
+ * copy.duplicate   f32 query step   weight of the earlier copies of the query's token
+ * copy.follower    f32 query step   weight of the tokens that directly follow these copies
  *
  * Raw blocks of chosen heads and tokens: a column of the run for each.
  * received.LxHy.i      f32 run  step  attention of query t of head y of layer x to token i;
