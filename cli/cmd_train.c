@@ -30,7 +30,7 @@ struct job {
     /* options */
     const char *method;
     int64_t patience, teacher_limit;
-    bool f32, settings, keep_teacher;
+    bool f32, settings, keep_teacher, check_files;
 
     struct trainer_team team;
     struct recipe recipe;
@@ -85,6 +85,7 @@ static int check_idle(const struct job *j, struct kvf_diag *d)
     const struct idle list[] = {
         {j->t.check_every && j->t.check_every != CHECK_EVERY && !checks, "--check-every", why},
         {j->t.check_docs != CHECK_DOCS && !checks, "--check-docs", why},
+        {j->check_files && !checks, "--check-files", why},
         {strcmp(j->t.budgets, TRAINING_BUDGETS) != 0 && !checks, "--budgets", why},
         {j->patience && !checks, "--patience", why},
         {j->teacher_limit != TEACHER_LIMIT && !j->keep_teacher, "--teacher-limit",
@@ -171,10 +172,17 @@ static int open_all(struct job *j, struct kvf_diag *d)
         err = put_config(j);
     j->t.checks = j->t.check_every > 0 && j->t.share < 1 && crew_is_first(j->t.crew);
     if (!err && j->t.checks) {
-        struct train_check_options o = {
-            j->t.model,          j->t.how.pre,         &j->t.data,           j->t.share,
-            j->t.budgets,        j->recipe.name,       (int)j->t.check_docs, (int)j->t.how.threads,
-            (uint64_t)j->t.seed, j->t.tokens_name.data};
+        struct train_check_options o = {.model = j->t.model,
+                                        .pre = j->t.how.pre,
+                                        .data = &j->t.data,
+                                        .from = j->t.share,
+                                        .budgets = j->t.budgets,
+                                        .method = j->recipe.name,
+                                        .docs = (int)j->t.check_docs,
+                                        .threads = (int)j->t.how.threads,
+                                        .by_file = j->check_files,
+                                        .seed = (uint64_t)j->t.seed,
+                                        .cache = j->t.tokens_name.data};
         err = train_check_open(&o, &j->check, d);
     }
     return err;
@@ -279,6 +287,12 @@ static int check(void *job, struct kvf_diag *d)
     for (int i = 0; i < r.n; i++) {
         buf_printf(&j->t.log, ", \"kl_%d\": ", r.budget[i]);
         json_put_num(&j->t.log, r.kl[i]);
+    }
+    for (int i = 0; i < r.n_files; i++) {
+        buf_str(&j->t.log, ", ");
+        json_put_str(&j->t.log, r.file[i].key, strlen(r.file[i].key));
+        buf_str(&j->t.log, ": ");
+        json_put_num(&j->t.log, r.file[i].kl);
     }
     buf_str(&j->t.log, ", \"mean_kl\": ");
     json_put_num(&j->t.log, r.mean_kl);
@@ -411,6 +425,8 @@ static const struct opt options[] = {
      "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
     {OPT_INT, 0, "check-docs", offsetof(struct job, t.check_docs), "N", "documents of a check",
      OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
+    {OPT_FLAG, 0, "check-files", offsetof(struct job, check_files), NULL,
+     "check --check-docs documents of each file, and record the KL of each file"},
     {OPT_INT, 0, "patience", offsetof(struct job, patience), "N",
      "stop after N checks without a better one; 0: never", "0", .max = 1 << 30},
     {OPT_FLAG, 0, "keep-teacher", offsetof(struct job, keep_teacher), NULL,

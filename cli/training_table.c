@@ -8,15 +8,17 @@
 #include "base/mem.h"
 #include "cli/training_table.h"
 
-enum { MOST_BYTES = 256 << 20, MOST_ROWS = 1 << 24, MOST_NUMBERS = 48, NAME = 32 };
+enum { MOST_BYTES = 256 << 20, MOST_ROWS = 1 << 24, MOST_NUMBERS = 48, NAME = 64 };
 
 /* Numbers that every table has, in this order. Columns of budgets are appended as they occur. */
 static const char *const fixed[] = {"loss",    "fwkl",   "rvkl", "ntp",    "mse",
                                     "limit",   "value",  "lr",   "norm",   "reward",
                                     "entropy", "answer", "cut",  "mean_kl"};
 enum { FIXED = sizeof fixed / sizeof *fixed };
-/* Prefixes of the results of a check at a budget: NAME_64, or NAME_full. */
+/* Prefixes of the results of a check at a budget: NAME_64, or NAME_full. The results of a check in
+ * a file are kl_in_FILE. */
 static const char *const by_budget[] = {"kl_", "pass_", "entropy_"};
+static const char in_file[] = "kl_in_";
 
 struct row {
     int file;
@@ -53,6 +55,8 @@ static int read_file(const char *path, struct buf *b, struct kvf_diag *d)
 
 static bool of_budget(const char *key)
 {
+    if (strncmp(key, in_file, sizeof in_file - 1) == 0)
+        return key[sizeof in_file - 1];
     for (size_t i = 0; i < sizeof by_budget / sizeof *by_budget; i++) {
         size_t n = strlen(by_budget[i]);
         if (strncmp(key, by_budget[i], n) != 0)

@@ -1,66 +1,65 @@
 #!/bin/sh
-# Make the shipped gates again: trimkv, dbtrimkv and wgkv for SmolLM2-135M-Instruct.
+# Train gates for a model of `kvfate models`, or train the shipped gates again.
 #
-# usage: train.sh wikitext2-valid.txt gsm8k-train.jsonl [OUT_FOLDER [METHOD...]]
+# usage: train.sh MODEL OUT_FOLDER METHOD[,METHOD...] FILE...
 #
-# Without METHOD all three, one after the other, into OUT_FOLDER (default: .).  A run that was
-# stopped goes on when the same command is given again.  KVFATE names the program, KVFATE_MODEL
-# the model (default: the one in the cache folder).  Test sets are refused: the share of each file
-# that trains is its first nine tenths, the rest checks, and what gates are judged on is in neither.
+# Example: gates/train.sh gemma-3-270m gates trimkv,dbtrimkv,wgkv TEXTS/mathematics.jsonl TEXTS/encyclopedia.txt \
+#              TEXTS/code.jsonl TEXTS/dialogue.jsonl      (gates/texts.py makes these files)
+#
+# OUT_FOLDER receives for each method MODEL-METHOD.safetensors, its record MODEL-METHOD.log.jsonl and, during the
+# training, its state.  A training that was stopped continues when the same command is given again; one that is
+# finished returns at once.  The first nine tenths of each file train, the rest checks.  Test sets are rejected.
+# KVFATE names the program, KVFATE_MODEL a model file (default: MODEL), THREADS the threads (default: 1),
+# STEPS the steps (default: the table below).
 set -eu
 
-# ---- settings: those of each method, its steps and the documents of its checks; then what all share.
-# docs/reference/gates.md explains them, docs/studies/gates.md says why they are these.
-trimkv='trimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0' trimkv_steps=600 trimkv_docs=4
-dbtrimkv='dbtrimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0' dbtrimkv_steps=300 dbtrimkv_docs=8
-wgkv='wgkv:variant=code,lr=1e-2,lambda=0.16,window=16' wgkv_steps=150 wgkv_docs=4
-length=512
-packing=run
-share=0.9
-seed=0
-check_every=50
-budgets=64,128
-patience=0
-save_every=10
+# ---- the settings of each method; docs/reference/gates.md explains them, docs/studies/gates.md gives the reasons
+trimkv='trimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0'
+dbtrimkv='dbtrimkv:variant=code,bias=10,M=32,lr=3e-3,fwkl=1,ntp=0'
+wgkv='wgkv:variant=code,lr=1e-2,lambda=0.16,window=16'
 
-[ $# -ge 2 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
-out=${3:-.}
-kvfate=${KVFATE:-kvfate}
+# set_steps MODEL-METHOD: sets the steps of 512 tokens and the documents of a check.  The gates of SmolLM2 were checked on
+# documents of all files together, those of other models are checked on documents of each file.
+set_steps() {
+    case $1 in
+    smollm2-135m-trimkv) steps=600 check='--check-docs 4' ;;
+    smollm2-135m-dbtrimkv) steps=300 check='--check-docs 8' ;;
+    smollm2-135m-wgkv) steps=150 check='--check-docs 4' ;;
+    *-wgkv) steps=150 check='--check-docs 2 --check-files' ;;
+    *) steps=300 check='--check-docs 2 --check-files' ;;
+    esac
+}
 
-# refuse FILE: whether its name, or that of what it links to, is one of a test set
+[ $# -ge 4 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
+kvfate=${KVFATE:-kvfate} model=$1 out=$2 methods=$(echo "$3" | tr , ' ')
+shift 3
+
+# refuse FILE: ends the script if the file is missing, or if its name or the name of its target is that of a test set
 refuse() {
     [ -f "$1" ] || { echo "train.sh: $1: no such file" >&2; exit 1; }
     for name in "$1" "$(readlink -f -- "$1")"; do
         case $(basename -- "$name" | tr '[:upper:]' '[:lower:]') in
-        *test*) echo "train.sh: $1: a test set; gates must not see what they are judged on" >&2
+        *test*) echo "train.sh: $1: a test set; gates must not see the texts that they are judged on" >&2
                 exit 2 ;;
         esac
     done
 }
-
-# train METHOD SETTINGS STEPS DOCUMENTS; the text three times, so that it weighs as much as the questions
-train() {
-    "$kvfate" train ${KVFATE_MODEL:+-m "$KVFATE_MODEL"} --data "$text" "$text" "$text" "$questions" --method "$2" \
-        --steps "$3" --length "$length" --packing "$packing" --share "$share" --seed "$seed" \
-        --check-every "$check_every" --check-docs "$4" --budgets "$budgets" \
-        --patience "$patience" --save-every "$save_every" \
-        -o "$out/smollm2-135m-$1.safetensors"
-}
-
-text=$1 questions=$2
-refuse "$text"
-refuse "$questions"
-mkdir -p "$out"
-if [ $# -gt 3 ]; then
-    shift 3
-else
-    set -- trimkv dbtrimkv wgkv
-fi
-for method; do
+for file; do
+    refuse "$file"
+done
+for method in $methods; do
     case $method in
-    trimkv) train trimkv "$trimkv" "$trimkv_steps" "$trimkv_docs" ;;
-    dbtrimkv) train dbtrimkv "$dbtrimkv" "$dbtrimkv_steps" "$dbtrimkv_docs" ;;
-    wgkv) train wgkv "$wgkv" "$wgkv_steps" "$wgkv_docs" ;;
+    trimkv | dbtrimkv | wgkv) ;;
     *) echo "train.sh: '$method' is none of trimkv, dbtrimkv and wgkv" >&2; exit 2 ;;
     esac
+done
+mkdir -p "$out"
+for method in $methods; do
+    gates=$out/$model-$method.safetensors
+    settings=$(eval "echo \$$method")
+    set_steps "$model-$method"
+    "$kvfate" train -m "${KVFATE_MODEL:-$model}" --data "$@" --method "$settings" --steps "${STEPS:-$steps}" --length 512 \
+        --packing run --share 0.9 --seed 0 --check-every 50 $check --budgets 64,128 --patience 0 \
+        --save-every 10 -t "${THREADS:-1}" -o "$gates"
+    cp "$gates.log.jsonl" "$out/$model-$method.log.jsonl"
 done

@@ -18,7 +18,7 @@ enum {
     BOTTOM = 15,
     LEFT = 17,
     RIGHT = 2,
-    MOST_HEADS = 24,
+    MAX_HEADS = 24,
     PROMPTS = 7,
     ONE_ROW = 148, /* width of the key on one line, mm */
     RUNS = 512
@@ -43,7 +43,7 @@ struct one {
 
 struct dynamics_view {
     struct columns k;
-    struct one one[MOST_HEADS];
+    struct one one[MAX_HEADS];
     int n, more;
 };
 
@@ -426,7 +426,7 @@ const struct figure fig_dynamics = {
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
     .needs = "head:text prompt rollout surrogate quantity:text index x value",
-    STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MOST_HEADS,
+    STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MAX_HEADS,
                                            "most heads that are drawn", .standard = "6")),
     .size = size,
     .draw = draw,

@@ -8,7 +8,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { MAX_CROSSES = 4000, MOST_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
+enum { MAX_CROSSES = 4000, MAX_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
 /* Counts the entries of a head that were evicted at each step shown.  Returns the largest count. */
@@ -165,7 +165,7 @@ static struct grid grid_of(const struct table *t)
                          .label = "share still in the cache, \xce\xb1",
                          .over = over,
                          .margin = BARS + 4.5,
-                         .most = MOST_HEADS};
+                         .most = MAX_HEADS};
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)

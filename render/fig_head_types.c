@@ -10,7 +10,7 @@
 #include "render/forest.h"
 
 enum { TOP = 7, BOTTOM = 11, GAP = 5 };
-static const double ROW = 3.8, LEAST_ROW = 3.1;
+static const double ROW = 3.8, MIN_ROW = 3.1;
 
 struct types {
     struct forest_row *fraction, *depth; /* [n] */
@@ -125,7 +125,7 @@ static void panel(struct canvas *c, const struct forest *f, struct axis_box *a, 
 static void draw_types(struct canvas *c, const struct types *x)
 {
     double h = canvas_height(c) - TOP - BOTTOM;
-    int fit = (int)fmax(1, h / LEAST_ROW);
+    int fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->fraction, x->n < fit ? x->n : fit, NAN, NAN, 0, 0};
     struct forest g = {x->depth, f.n, NAN, NAN, 0, 0};
     char more[64];
@@ -154,7 +154,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     (void)s;
     int err = read_types(t, &x);
     if (!err)
-        err = canvas_room(c, "head-types", 130, TOP + BOTTOM + 3 * LEAST_ROW, d);
+        err = canvas_room(c, "head-types", 130, TOP + BOTTOM + 3 * MIN_ROW, d);
     if (!err)
         draw_types(c, &x);
     free_types(&x);

@@ -315,7 +315,7 @@ enum {
     MIN_PIXELS = 4,
     MAX_PIXELS = 8000, /* boxes per side; more pixels share a box */
     STRIPE = 64,
-    MOST_THREADS = 16,
+    MAX_THREADS = 16,
     MAX_BATCH = 1 << 24, /* pixels in memory at once */
 };
 
@@ -334,7 +334,7 @@ struct painter {
     double *scratch;    /* [threads][span] */
     long span;
     uint32_t colour[PALETTE_STEPS + 1];
-    int64_t clipped[MOST_THREADS], boxes[MOST_THREADS];
+    int64_t clipped[MAX_THREADS], boxes[MAX_THREADS];
 };
 
 static uint32_t colour_of(const struct painter *p, struct colours *k, double v, double cover)
@@ -516,7 +516,7 @@ static void paint_all(struct painter *p)
                 margin_names(p, h + i);
         }
     }
-    for (int i = 0; i < MOST_THREADS; i++) {
+    for (int i = 0; i < MAX_THREADS; i++) {
         p->k.clipped += p->clipped[i];
         p->k.of += p->boxes[i];
     }
@@ -527,7 +527,7 @@ static int threads_for(const struct painter *p, int asked)
 {
     int64_t work = p->l.n * (p->l.per_head + (int64_t)p->heat.w * p->heat.h);
     long n = work < 1 << 18 ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    return (int)clamp_whole(asked > 0 ? asked : n, 1, MOST_THREADS);
+    return (int)clamp_whole(asked > 0 ? asked : n, 1, MAX_THREADS);
 }
 
 static int paint(struct painter *p, int asked)

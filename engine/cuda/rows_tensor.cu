@@ -17,7 +17,7 @@ enum {
     LANES = WARPS * WARP,
     ROWS = WARPS * 16,
     MINE = 2, /* rows of a lane */
-    MOST_D = 128,
+    MAX_D = 128,
     KEY_LD = PAGE_SLOTS / 8 + 1, /* pieces of a channel, an odd number: see attention_tensor.cu */
     COLUMNS = PAGE_SLOTS / 8,    /* tiles of eight entries */
     PAGES = 8,                   /* pages of a split */
@@ -368,7 +368,7 @@ void gpu_rows_approx(struct gpu *g, const struct gpu_attention *a, float *p, siz
     int D = a->cache.D;
     size_t splits = blocks_for((size_t)a->cache.most, PAGES * PAGE_SLOTS);
     size_t rows = (size_t)(a->T * a->n_heads), parts = rows * splits * sizeof(struct part);
-    if (a->T == 1 || a->layer_heads || a->cache.type != KV_F16 || D % 16 != 0 || D > MOST_D
+    if (a->T == 1 || a->layer_heads || a->cache.type != KV_F16 || D % 16 != 0 || D > MAX_D
         || !gpu_hold(g, &g->rows, &g->rows_bytes, parts + rows * sizeof(struct row_unit))) {
         gpu_rows(g, a, p, ld, lse, entropy, seen);
         return;
@@ -376,8 +376,8 @@ void gpu_rows_approx(struct gpu *g, const struct gpu_attention *a, float *p, siz
     struct row_room room = {(struct part *)g->rows,
                             (struct row_unit *)(void *)((char *)g->rows + parts), (int)splits};
     struct row_numbers out = {lse, entropy, seen};
-    if (D <= MOST_D / 2)
-        rows_by_tensor<MOST_D / 2>(g, a, p, ld, room, out);
+    if (D <= MAX_D / 2)
+        rows_by_tensor<MAX_D / 2>(g, a, p, ld, room, out);
     else
-        rows_by_tensor<MOST_D>(g, a, p, ld, room, out);
+        rows_by_tensor<MAX_D>(g, a, p, ld, room, out);
 }

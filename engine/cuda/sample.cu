@@ -45,7 +45,7 @@ static struct desk desk_of(void *scratch, int n)
     return x;
 }
 
-DEVICE unsigned long long warp_most(unsigned long long v)
+DEVICE unsigned long long warp_max(unsigned long long v)
 {
     for (int d = WARP / 2; d > 0; d /= 2) {
         unsigned long long o = __shfl_xor_sync(ALL_LANES, v, d);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(LANES) best_kernel(struct desk x, const float 
     unsigned long long key = 0;
     if (i < x.n)
         key = (unsigned long long)rank_of_score(logits[i]) << 32 | ~(unsigned)i;
-    key = warp_most(key);
+    key = warp_max(key);
     if (lane_of_warp() == 0)
         atomicMax(&x.d->best, key);
 }

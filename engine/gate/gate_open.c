@@ -140,6 +140,24 @@ static int read_options(struct gates *g, const struct tensor_file *f, struct kvf
     return read_block(g, f, d);
 }
 
+/* Rejects gates of another model, with the name that a record of `kvfate train` gives it. */
+static int fail_model(const struct gates *g, const struct tensor_file *f, const char *hash,
+                      const char *model_hash, struct kvf_diag *d)
+{
+    const char *record = tensor_file_meta(f, "training");
+    struct json *training = NULL;
+    struct kvf_diag unused;
+    if (record && json_parse(record, strlen(record), &training, &unused) != KVF_OK)
+        training = NULL;
+    const char *name = json_str(json_get(training, "model"), "");
+    int err = kvf_fail(d, KVF_E_ARG,
+                       "%s: these gates were made for the model %s%.80s%swith hash %.40s, "
+                       "this one has %.40s; give the gates of this model",
+                       g->path, *name ? "'" : "", name, *name ? "' " : "", hash, model_hash);
+    json_free(training);
+    return err;
+}
+
 static int read_meta(struct gates *g, const struct tensor_file *f, const char *model_hash,
                      struct kvf_diag *d)
 {
@@ -148,10 +166,7 @@ static int read_meta(struct gates *g, const struct tensor_file *f, const char *m
         return err;
     const char *hash = tensor_file_meta(f, "kvfate.model_hash");
     if (hash && model_hash && strcmp(hash, model_hash) != 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "%s: these gates were made for the model with hash %.40s, "
-                        "this one has %.40s; give the gates of this model",
-                        g->path, hash, model_hash);
+        return fail_model(g, f, hash, model_hash, d);
     return read_options(g, f, d);
 }
 

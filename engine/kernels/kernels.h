@@ -395,6 +395,7 @@ struct kernels {
     /* Gradients of swiglu with respect to its inputs (overwritten), from d_out. d_gate may be
      * d_out. */
     swiglu_back_fn swiglu_back;
+    swiglu_back_fn geglu_back; /* those of geglu */
 
     /* dx += gradient of rmsnorm with respect to x, from the output gradient dy. x, dy, dx: [T,
      * C]. */

@@ -13,6 +13,20 @@ void swiglu_back_ref(float *d_gate, float *d_up, const float *gate, const float 
     }
 }
 
+/* gelu(g) = g s with s = (1 + th) / 2 and th = tanh(a (g + b g^3)), so its slope is
+ * s + g (1 - th^2) a (1 + 3 b g^2) / 2. */
+void geglu_back_ref(float *d_gate, float *d_up, const float *gate, const float *up,
+                    const float *d_out, int n)
+{
+    const float a = 0.7978845608f, b = 0.044715f;
+    for (int i = 0; i < n; i++) {
+        float g = gate[i], d = d_out[i], th = tanhf(a * (g + b * g * g * g));
+        float slope = (1 + th) / 2 + g / 2 * (1 - th * th) * a * (1 + 3 * b * g * g);
+        d_gate[i] = d * up[i] * slope;
+        d_up[i] = d * g * (1 + th) / 2;
+    }
+}
+
 /* With r = 1 / sqrt(mean x^2 + eps), y_c = x_c r w_c:
  *   dL/dx_c = r w_c dy_c - x_c r^3 / C sum_k dy_k w_k x_k. */
 void rmsnorm_back_ref(float *dx, const float *x, const float *w, const float *dy, int T, int C,

@@ -67,7 +67,8 @@ static inline const struct block *block_of(const struct block_plan *p, int layer
 enum block_feature {
     FEATURE_WINDOW,      /* layers with an attention window */
     FEATURE_CAP,         /* capped attention scores or logits */
-    FEATURE_NORMS,       /* other norms than those before branches and of each head */
+    FEATURE_NORMS,       /* norms behind branches, and those before them */
+    FEATURE_LATE_NORMS,  /* norms only behind branches, or norms over all heads */
     FEATURE_GELU,        /* a GELU gate */
     FEATURE_NOPE,        /* layers without rotations */
     FEATURE_MULTIPLIERS, /* of the embedding, of branches, of logits */

@@ -28,6 +28,34 @@ static int document_end(const int32_t *first, int T, int from)
     return end;
 }
 
+/* Returns the attention window of a head that is shorter than n tokens; 0: there is none. */
+static int short_reach(const int32_t *reach, int head, int n)
+{
+    return reach && reach[head] < n ? reach[head] : 0;
+}
+
+/* Does what the kernel capacity_sums does, with the last `reach` tokens. */
+static void reach_sums(float *sums, const float *lb, int n, int reach)
+{
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = i < reach ? 0 : i - reach + 1; j <= i; j++)
+            sum += exp((double)(i - j) * (double)lb[j]);
+        sums[i] = (float)sum;
+    }
+}
+
+/* Does what the kernel capacity_back does, with the last `reach` tokens. */
+static void reach_back(float *d_lb, const float *lb, const float *d_sums, int n, int reach)
+{
+    for (int j = 0; j < n; j++) { /* rising: d_lb may be d_sums */
+        double sum = 0;
+        for (int i = j; i < n && i < j + reach; i++)
+            sum += (double)d_sums[i] * (i - j) * exp((double)(i - j) * (double)lb[j]);
+        d_lb[j] = (float)sum;
+    }
+}
+
 static void sum_head(void *ctx, int head, int thread)
 {
     struct job *b = ctx;
@@ -36,7 +64,13 @@ static void sum_head(void *ctx, int head, int thread)
     (void)thread;
     for (int from = 0, end; from < c->T; from = end) {
         end = document_end(c->first, c->T, from);
-        c->kernels->capacity_sums(b->sums + at + from, c->log_beta + at + from, end - from);
+        float *sums = b->sums + at + from;
+        const float *lb = c->log_beta + at + from;
+        int n = end - from, reach = short_reach(c->reach, head, n);
+        if (reach)
+            reach_sums(sums, lb, n, reach);
+        else
+            c->kernels->capacity_sums(sums, lb, n);
     }
 }
 
@@ -111,7 +145,12 @@ static void head_back(void *ctx, int head, int thread)
     }
     for (int from = 0, end; from < c->T; from = end) {
         end = document_end(c->first, c->T, from);
-        c->kernels->capacity_back(d + from, c->log_beta + at + from, d + from, end - from);
+        const float *lb = c->log_beta + at + from;
+        int n = end - from, reach = short_reach(c->reach, head, n);
+        if (reach)
+            reach_back(d + from, lb, d + from, n, reach);
+        else
+            c->kernels->capacity_back(d + from, lb, d + from, n);
     }
 }
 
@@ -185,10 +224,12 @@ struct sparsity_job {
     double part[GROUP];
 };
 
-/* Returns o of token i in a document that ends at `end`; end - i is n - p. */
-static double offset_of(const struct sparsity *s, int i, int end)
+/* Returns o of token i in a document that ends at `end`; end - i is n - p. reach: the attention
+ * window of the layer, or 0. */
+static double offset_of(const struct sparsity *s, int i, int end, int reach)
 {
-    return s->offset ? fmin(1, (double)s->window / (end - i)) : 0;
+    int left = reach && reach < end - i ? reach : end - i;
+    return s->offset ? fmin(1, (double)s->window / left) : 0;
 }
 
 void sparsity_offsets(const struct sparsity *s, double *o)
@@ -196,7 +237,7 @@ void sparsity_offsets(const struct sparsity *s, double *o)
     for (int from = 0, end; from < s->T; from = end) {
         end = document_end(s->first, s->T, from);
         for (int i = from; i < end; i++)
-            o[i] = offset_of(s, i, end);
+            o[i] = offset_of(s, i, end, 0);
     }
 }
 
@@ -204,13 +245,14 @@ static void sparsity_head(void *ctx, int task, int thread)
 {
     struct sparsity_job *b = ctx;
     const struct sparsity *s = b->s;
-    size_t at = (size_t)(b->head0 + task) * (size_t)s->T;
+    int head = b->head0 + task, reach = s->reach ? s->reach[head] : 0;
+    size_t at = (size_t)head * (size_t)s->T;
     double sum = 0;
     (void)thread;
     for (int from = 0, end; from < s->T; from = end) {
         end = document_end(s->first, s->T, from);
         for (int i = from; i < end; i++) {
-            double left = 1 - (double)s->g[at + (size_t)i], o = offset_of(s, i, end);
+            double left = 1 - (double)s->g[at + (size_t)i], o = offset_of(s, i, end, reach);
             sum += o + (1 - o) * (1 - left * left);
             b->d_g[at + (size_t)i] = (float)(b->scale * (1 - o) * 2 * left);
         }

@@ -12,7 +12,8 @@
  *     CAPACITY_FLAT  w = 1 / max(1, T - M), mean over tokens (TRIM-KV v1), then over heads
  *                    (global: T * heads - M * heads)
  *     CAPACITY_SUM   w = 1, sum over tokens (DBTrimKV, global), then mean over heads
- * Global counts as one head. */
+ * Global counts as one head. A layer with an attention window of `reach` tokens holds only the last
+ * `reach` tokens: R_i of its heads adds j > i - reach. M and n stay as they are. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,6 +34,8 @@ struct capacity {
     double M;              /* entries per head, >= 0 */
     bool global;
     enum capacity_norm norm;
+    const int32_t *reach; /* [heads] in host memory: the window of the layer, 0: none; NULL: no
+                             head has one. Only on the CPU */
 };
 
 /* Returns the loss. Sets d_log_beta [heads, T] to weight times its gradient. sums: [heads, T]
@@ -46,16 +49,18 @@ double capacity_weight(const struct capacity *c, int i);
 double capacity_scale(const struct capacity *c, int64_t active);
 
 /* Inputs of the WG-KV loss: the mean over heads and tokens of o + (1 - o)(1 - (1 - g)^2). With
- * `offset`, o = min(1, window / (n - p)) for n tokens in the document; else o = 0. g: [heads,
- * T]. */
+ * `offset`, o = min(1, window / (n - p)) for n tokens in the document; else o = 0. An entry of a
+ * layer with an attention window is seen for `reach` tokens at most, which replace n - p if they
+ * are fewer. g: [heads, T]. */
 struct sparsity {
     int T, heads;
     const float *g;
     const int32_t *first;
     bool offset;
     int window;
+    const int32_t *reach; /* as in struct capacity */
 };
 /* Returns the loss. Sets d_g [heads, T] to weight times its gradient. */
 double sparsity_loss(const struct sparsity *s, double weight, float *d_g, struct par *pool);
-/* Computes o of each token. */
+/* Computes o of each token in layers without an attention window. */
 void sparsity_offsets(const struct sparsity *s, double *o); /* [T] */

@@ -18,9 +18,14 @@ int frozen_check(const struct model_config *config, unsigned features, struct kv
 int frozen_build(const struct compute *c, const struct model_config *config,
                  const struct weights *w, struct frozen *ret, struct kvf_diag *d)
 {
-    int err = ops_of_device(c) ? frozen_check(config, FEATURES_OF_DEVICES, d) : KVF_OK,
-        most = ops(c)->max_channels;
+    const char *beyond = ops_of_device(c) ? executor_lacks(config, FEATURES_OF_DEVICES) : NULL;
+    int err = KVF_OK, most = ops(c)->max_channels;
     *ret = (struct frozen){0};
+    if (beyond)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "a model of architecture '%s' has %s, and derivatives through these are "
+                       "computed only on the CPU: use --device cpu",
+                       config->arch, beyond);
     if (!err && most && config->head_dim > most)
         err = kvf_fail(d, KVF_E_ARG,
                        "derivatives of heads of %d channels are computed on the processor alone, a "

@@ -27,9 +27,14 @@ struct frozen {
     void *device;              /* matrices of a device (ops.h) */
 };
 
-/* What models that are trained on may have beyond the block of Llama and Qwen (enum
- * block_feature): for gates and saliency, and on devices. */
-enum { FEATURES_OF_GATES = 1 << FEATURE_SINKS | 1 << FEATURE_BIASES, FEATURES_OF_DEVICES = 0 };
+/* The features (enum block_feature) that a model may have beyond the block of Llama and Qwen: for
+ * saliency, for gates, and on devices. */
+enum {
+    FEATURES_OF_SALIENCY = 1 << FEATURE_SINKS | 1 << FEATURE_BIASES,
+    FEATURES_OF_GATES = FEATURES_OF_SALIENCY | 1 << FEATURE_WINDOW | 1 << FEATURE_NORMS
+                        | 1 << FEATURE_GELU,
+    FEATURES_OF_DEVICES = 0
+};
 /* Checks that a model has no other features.  KVF_OK, or KVF_E_ARG with a sentence. */
 int frozen_check(const struct model_config *config, unsigned features, struct kvf_diag *d);
 /* weights: loaded with exact = true.  KVF_OK, KVF_E_NOMEM, or KVF_E_ARG of a device, with a

@@ -321,18 +321,10 @@ static void geglu(const struct compute *c, float *out, size_t ld_out, const floa
     rows(c, T, (struct rows_job){gated_row, out, x, NULL, ld_out, ld_x, 0, F, .pair = c->k.geglu});
 }
 
-/* gelu(x) = x (1 + th) / 2, th = tanh(a (x + b x^3)) */
 static void geglu_back_row(const struct rows_job *j, int t, float *d, const float *gate)
 {
-    const float a = 0.79788456f, b = 0.044715f;
     (void)t;
-    for (int i = 0; i < j->n; i++) {
-        float by = d[i], x = gate[i], up = gate[j->n + i];
-        float th = tanhf(a * (x + b * x * x * x));
-        float slope = (1 + th) / 2 + x / 2 * (1 - th * th) * a * (1 + 3 * b * x * x);
-        d[i] = by * up * slope;
-        d[j->n + i] = by * x * (1 + th) / 2;
-    }
+    j->c->k.geglu_back(d, d + j->n, gate, gate + j->n, d, j->n);
 }
 
 static void geglu_back(const struct compute *c, float *d, size_t ld_d, const float *x, size_t ld_x,

@@ -23,6 +23,7 @@ struct pass {
     struct block_scratch scratch;
     float *host;         /* [most, d], and no less than [L * H, T] */
     int32_t *host_local; /* [most] where the window of a token begins, or its document */
+    int32_t *reach;      /* [L * H] windows of the layers, or NULL; here */
 
     /* There: */
     float *x;                        /* [L + 1][most, d]: the student's inputs of layers */
@@ -127,6 +128,18 @@ static int allocate(struct pass *p)
     return good && p->host && p->host_local && p->tape ? send_turns(p) : KVF_E_NOMEM;
 }
 
+/* Fills the window of each head if some layers have one. */
+static int find_windows(struct pass *p)
+{
+    const struct model_config *m = p->f->config;
+    if (!m->window)
+        return KVF_OK;
+    p->reach = MEM_NEW(int32_t, (size_t)(p->L * p->H));
+    for (int i = 0; p->reach && i < p->L * p->H; i++)
+        p->reach[i] = model_window(m, i / p->H);
+    return p->reach ? KVF_OK : KVF_E_NOMEM;
+}
+
 /* The product with the vocabulary and its way back, in layers there or back. */
 static uint64_t count_head(const struct model_config *m)
 {
@@ -151,6 +164,8 @@ int pass_create(const struct compute *c, const struct frozen *f, const struct ne
     p->n_tapes = opt->recompute ? 1 : p->L;
     p->head_layers = count_head(f->config);
     int err = allocate(p);
+    if (!err)
+        err = find_windows(p);
     if (err)
         goto fail;
     for (int i = 0; i < p->n_tapes; i++) {
@@ -182,7 +197,7 @@ void pass_destroy(struct pass *p)
         p->d_more, p->entry,    p->first,   p->d_evicted_at, p->quality, p->local};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         ops(&p->c)->free(&p->c, device[i]);
-    mem_free_all(p->host, p->host_local, p->tape, p);
+    mem_free_all(p->host, p->host_local, p->reach, p->tape, p);
 }
 
 size_t pass_bytes(const struct pass *p)
@@ -192,6 +207,8 @@ size_t pass_bytes(const struct pass *p)
     size_t row = 2 * (size_t)m->d_model + (2 * heads + 3 * kv) * D + 2 * (size_t)m->d_ffn;
     if (m->family->qk_norm)
         row += (heads + kv) * D;
+    if (m->family->post_norm)
+        row += 2 * (size_t)m->d_model;
     return p->bytes + (size_t)p->n_tapes * (size_t)p->most * row * sizeof(float);
 }
 
@@ -400,11 +417,12 @@ static double limit_loss(struct pass *p, const struct pack *pack, double weight)
 {
     int heads = p->L * p->H;
     if (p->opt.gating == GATING_WRITE) {
-        struct sparsity s = {pack->n, heads, p->values, p->first, p->opt.offset, p->opt.window};
+        struct sparsity s = {pack->n,       heads,         p->values, p->first,
+                             p->opt.offset, p->opt.window, p->reach};
         return ops(&p->c)->sparsity(&p->c, &s, weight * p->opt.lambda, p->d_values);
     }
-    struct capacity c = {&p->c.k,  pack->n,  heads,         p->values,
-                         p->first, p->opt.M, p->opt.global, p->opt.norm};
+    struct capacity c = {&p->c.k,  pack->n,       heads,       p->values, p->first,
+                         p->opt.M, p->opt.global, p->opt.norm, p->reach};
     return ops(&p->c)->capacity(&p->c, &c, weight * p->opt.lambda, p->sums, p->d_values);
 }
 

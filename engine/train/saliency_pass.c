@@ -41,7 +41,7 @@ static int open_job(struct job *j, const struct learner *l, struct kvf_diag *d)
         return KVF_E_NOMEM;
     for (int t = j->opt->from; t < j->T; t++)
         j->share[t] = 1;
-    err = frozen_check(m, FEATURES_OF_GATES, d);
+    err = frozen_check(m, FEATURES_OF_SALIENCY, d);
     if (!err)
         err = frozen_build(&j->c, m, j->e->weights, &j->frozen, d);
     if (err)

@@ -68,9 +68,9 @@ idle("--sinks", [*EFFECT, "--entries", "span=0:2"], "3", words=("span",))
 
 # ---- training
 TRAIN = ["train", *MODEL, "--data", DATA, "-o", s.path("g.safetensors"), "--steps", "1"]
-for option, value in (("--check-docs", "2"), ("--budgets", "9"), ("--patience", "2")):
-    idle(option, [*TRAIN, "--check-every", "0"], value, words=("--check-every 0",))
-    idle(option, [*TRAIN, "--share", "1"], value, words=("--share 1",))
+for option, *value in (("--check-docs", "2"), ("--check-files",), ("--budgets", "9"), ("--patience", "2")):
+    idle(option, [*TRAIN, "--check-every", "0"], *value, words=("--check-every 0",))
+    idle(option, [*TRAIN, "--share", "1"], *value, words=("--share 1",))
 idle("--check-every", [*TRAIN, "--share", "1"], "7", words=("--share 1",))
 idle("--teacher-limit", TRAIN, "99", words=("--keep-teacher",))
 TUNE = ["tune", *MODEL, "--data", DATA, "-o", s.path("t.gguf"), "--steps", "1"]

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -470,6 +471,7 @@ def shipped():
     s.check("of several the first by name", b"/alpha-trimkv." in s.accepted("two", [*run, "--method", "trimkv"]).stderr)
     s.file("shipped/aa-trimkv.safetensors", b"damaged")
     s.check("damaged ones are passed over", b"/alpha-trimkv." in s.accepted("three", [*run, "--method", "trimkv"]).stderr)
+    s.refused("gates of another model", [*run[:2], other, *run[3:], "--method", "trimkv", "--gates", "tiny-trimkv"], 2, "tiny-trimkv", "made for the model 'tiny random llama' with")
     r = s.accepted("eval", ["eval", "-m", MODEL, "-t", "1", "--data", TEXT, "--methods", "trimkv,dbtrimkv,wgkv,window", "--budgets", "16,20", "--docs", "2",
                             "--prompt-tokens", "40", "--score-tokens", "8", "-o", "-"])
     s.check("eval: rows of all", [sum(line.startswith(m + "\t") for line in r.stdout.decode().splitlines()) for m in ("trimkv", "dbtrimkv", "wgkv")] == [2, 2, 2], r.stdout)
@@ -487,18 +489,28 @@ def recipe():
     s.file("wikitext2-test.txt", read("text.txt"))
     s.file("GSM8K-Test.jsonl", read("lines.jsonl"))
     os.symlink(s.path("wikitext2-test.txt"), s.path("innocent.txt"))
+    to = ("smollm2-135m", s.path("recipe"))
     for what, args in (("test text", (s.path("wikitext2-test.txt"), questions)), ("test questions", (valid, s.path("GSM8K-Test.jsonl"))), ("a link", (s.path("innocent.txt"), questions))):
-        r = script(*args, s.path("recipe"))
+        r = script(*to, "trimkv", *args)
         s.check(f"refuses {what}", r.returncode == 2 and b"test set" in r.stderr and r.stderr.count(b"\n") == 1 and not os.path.exists(s.path("recipe")), r.returncode, r.stderr)
-    s.check("usage", script(valid).returncode == 2 and b"usage" in script(valid).stderr)
-    s.check("missing file", script(valid, s.path("none.jsonl")).returncode == 1)
-    s.check("unknown method", script(valid, questions, s.path("recipe"), "h2o").returncode == 2)
+    s.check("usage", script(*to, "trimkv").returncode == 2 and b"usage" in script(*to, "trimkv").stderr)
+    s.check("missing file", script(*to, "trimkv", valid, s.path("none.jsonl")).returncode == 1)
+    s.check("unknown method", script(*to, "trimkv,h2o", valid, questions).returncode == 2)
+    texts = subprocess.run([sys.executable, os.path.join(os.path.dirname(SCRIPT), "texts.py"), questions, valid, s.path("texts")],
+                           env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    s.check("texts.py rejects other files by their hash", texts.returncode == 1 and b"gsm8k-train.jsonl" in texts.stderr and b"SHA-256" in texts.stderr
+            and texts.stderr.count(b"\n") == 1 and not os.path.exists(s.path("texts")), texts.stderr)
     # The arguments that it passes to the program, method by method.
-    fake = s.file("fake", b'#!/bin/sh\nprintf "%s\\n" "$*" >> "$FAKE_LOG"\n')
+    fake = s.file("fake", b'#!/bin/sh\nprintf "%s\\n" "$*" >> "$FAKE_LOG"\nfor last; do :; done\necho record > "$last.log.jsonl"\n')
     os.chmod(fake, 0o755)
-    r = script(valid, questions, s.path("recipe"), KVFATE=fake, FAKE_LOG=s.path("fake.log"))
-    calls = read("fake.log").decode().splitlines()
-    s.check("three trainings", r.returncode == 0 and [c.split(" --method ")[1].split(":")[0] for c in calls] == ["trimkv", "dbtrimkv", "wgkv"], r.stderr, calls)
+    calls = []
+    for model in ("smollm2-135m", "gemma-3-270m"):
+        log = s.path(model + ".log")
+        r = script(model, s.path("recipe"), "trimkv,dbtrimkv,wgkv", valid, valid, questions, KVFATE=fake, FAKE_LOG=log)
+        calls += read(model + ".log").decode().splitlines()
+        s.check(f"{model}: records", r.returncode == 0 and all(read(f"recipe/{model}-{m}.log.jsonl") == b"record\n" for m in ("trimkv", "dbtrimkv", "wgkv")), r.stderr)
+    s.check("trainings", [c.split(" --method ")[1].split(":")[0] for c in calls] == 2 * ["trimkv", "dbtrimkv", "wgkv"], calls)
+    s.check("checks in each file", ["--check-files" in c for c in calls] == [False] * 3 + [True] * 3, calls)
     for call in calls:
         data = call.split(" --data ")[1].split(" --method ")[0]
         s.check("these files alone, in nine tenths", set(data.split()) == {valid, questions} and " --share 0.9 " in call, call)
@@ -510,7 +522,28 @@ def recipe():
         for option in ("--check-docs", "--budgets", "--patience"):  # options of checks, which are omitted here
             if option in words:
                 del words[words.index(option):words.index(option) + 2]
+        words = [w for w in words if w != "--check-files"]
         s.accepted("its settings are known", words)
+
+
+def checked_files():
+    """--check-files: the KL of each file is that of a training which is checked on this file only."""
+    lines = s.file("lines-2.jsonl", read("lines.jsonl") * 20)
+    how = dict(data=(TEXT, lines, TEXT), method="trimkv:hidden=4,lr=0,min-lr=0", steps=2, check=1)
+    more = ("--check-docs", "1", "--budgets", "16,32", "--share", "0.6")
+    train("each.st", "--check-files", *more, **how)
+    found = [x for x in record("each.st") if "check" in x]
+    alone = []
+    for i, path in enumerate((TEXT, lines)):
+        train(f"alone{i}.st", *more, **(how | {"data": (path,)}))
+        alone.append([x["mean_kl"] for x in record(f"alone{i}.st") if "check" in x])
+    s.check("the KL of each file", len(found) == 2 and [[x["kl_in_text"] for x in found], [x["kl_in_lines-2"] for x in found]] == alone, found, alone)
+    s.check("the mean of both", all(abs(x["mean_kl"] - (x["kl_in_text"] + x["kl_in_lines-2"]) / 2) < 1e-7 for x in found), found)
+    table = s.accepted("its table", ["curves", s.path("each.st.log.jsonl"), "-o", "-"]).stdout.decode()
+    s.check("a column of each file", all(name in table for name in ("kl_in_text", "kl_in_lines-2")), table[:300])
+    os.mkdir(s.path("second"))
+    shutil.copy(TEXT, s.path("second/text.txt"))
+    s.refused("one name twice", argv("twice.st", "--check-files", data=(TEXT, s.path("second/text.txt")), check=1), 2, "--check-files", "second/text.txt", "same name")
 
 
 def accumulated():
@@ -560,7 +593,7 @@ def curves():
     nothing_left("curves", "d.")
 
 
-for part in (no_negative_divergence, any_threads, any_stop, left_behind, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, accumulated, curves):
+for part in (no_negative_divergence, any_threads, any_stop, left_behind, kept_ids, kept_teacher, teacher_limit, learns, every_method, every_net, options, bad_data, bad_settings, bad_checkpoints, no_numbers, full_disk, shipped, recipe, checked_files, accumulated, curves):
     begin = time.monotonic()
     part()
     print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -159,6 +159,7 @@ static void show_channels(void)
     SHOW(rope, k.rope(out, x, ROWS, D, D - 6));
     SHOW(swiglu, k.swiglu(out, x, y, N));
     SHOW(geglu, k.geglu(out, x, y, N));
+    SHOW(geglu_back, k.geglu_back(out, out + N, x, y, z, N));
     SHOW(swiglu_back, k.swiglu_back(out, out + N, x, y, z, N));
     SHOW(add, k.add(out, x, N));
     SHOW(mul, k.mul(out, x, N));

@@ -136,6 +136,45 @@ Test(geglu, equals_double_and_works_in_place)
         }
 }
 
+/* The slope is a difference quotient of gelu in double precision. */
+static double gelu(double x)
+{
+    return x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))) / 2;
+}
+
+Test(geglu, gradients_equal_differences_and_work_in_place)
+{
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(9);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MAX_C; len += 1 + len / 7) {
+            float gate[MAX_C], up[MAX_C], d[MAX_C], by_up[MAX_C];
+            fill_normal(&r, gate, (size_t)len, len % 2 ? 2 : 10);
+            fill_normal(&r, up, (size_t)len, 2);
+            fill_normal(&r, d, (size_t)len, 1);
+            if (len > 4) {
+                gate[0] = 1000;
+                gate[1] = -1000;
+                gate[2] = 0;
+            }
+            float *out = guard((size_t)len * sizeof *out);
+            v[i].k.geglu_back(out, by_up, gate, up, d, len);
+            double bad = 0;
+            for (int j = 0; j < len; j++) {
+                double x = (double)gate[j], u = (double)up[j], by = (double)d[j], h = 1e-5;
+                double slope = (gelu(x + h) - gelu(x - h)) / (2 * h);
+                double bound = 4e-6 * fabs(by) * (1 + fabs(u)) + 1e-30, wide = fmax(1, fabs(x));
+                bad = worst(fabs((double)out[j] - by * u * slope) / bound, bad);
+                bad = worst(fabs((double)by_up[j] - by * gelu(x)) / (bound * wide), bad);
+            }
+            cr_expect(bad <= 1, "%s: n %d: %g times the bound", v[i].name, len, bad);
+            v[i].k.geglu_back(d, by_up, gate, up, d, len);
+            cr_expect(zero(int, memcmp(d, out, (size_t)len * sizeof *out)), "%s: in place",
+                      v[i].name);
+            cr_expect(intact(out), "%s wrote outside", v[i].name);
+        }
+}
+
 /* The error is at most a few roundings of the cap. */
 Test(soft_cap, equals_double)
 {

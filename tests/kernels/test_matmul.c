@@ -247,6 +247,27 @@ Test(matmul, float_weights_need_no_block_of_32)
         }
 }
 
+/* Many rows may be multiplied by spans of channels; one row is not, and has the same bits. */
+Test(matmul, long_float_rows_have_the_bits_of_one_row)
+{
+    enum { ROWS = 17, LONG = 11003 };
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(12);
+    SCOPED(free_matrix) struct matrix m = make_matrix(&r, WEIGHT_F32, 70, LONG);
+    SCOPED(packed_finish) struct packed w = pack(&m, 0);
+    OWNED(mem_free) float *x = integer_rows(&r, ROWS, LONG, false);
+    for (int i = 0; i < n; i++) {
+        float all[ROWS * 80], one[80];
+        check_product(&v[i], &m, &w, x, ROWS, false);
+        v[i].k.matmul_f(all, 80, x, LONG, ROWS, &w, 0, w.n_panels);
+        for (int t = 0; t < ROWS; t++) {
+            v[i].k.matmul_f(one, 80, x + (size_t)t * LONG, LONG, 1, &w, 0, w.n_panels);
+            cr_expect(zero(int, memcmp(one, all + (size_t)t * 80, sizeof one)), "%s, row %d",
+                      v[i].name, t);
+        }
+    }
+}
+
 Test(matmul, exact_packing_keeps_every_value)
 {
     struct rng r = rng_seeded(3);

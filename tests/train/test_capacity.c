@@ -5,9 +5,16 @@
 
 enum { MAX_T = 700, MAX_HEADS = 3, MAX_CELLS = MAX_T * MAX_HEADS };
 
-static int32_t first[MAX_T];
+static int32_t first[MAX_T], reach[MAX_HEADS];
 static float lb[MAX_CELLS], sums[MAX_CELLS], d_lb[MAX_CELLS];
 static double wide[MAX_CELLS], want[MAX_CELLS];
+
+/* Returns the first token that query i of a head sees. */
+static int sees_from(const struct capacity *c, int head, int i)
+{
+    int window = c->reach ? c->reach[head] : 0, from = i - window + 1;
+    return window && from > c->first[i] ? from : c->first[i];
+}
 
 /* Computes the loss by the equations in its header, in double precision, from log beta in double
  * precision. */
@@ -19,7 +26,7 @@ static double brute(const struct capacity *c, const double *log_beta)
     memset(R, 0, sizeof R);
     for (int h = 0; h < c->heads; h++)
         for (int i = 0; i < c->T; i++)
-            for (int j = c->first[i]; j <= i; j++)
+            for (int j = sees_from(c, h, i); j <= i; j++)
                 R[(c->global ? 0 : h) * c->T + i] += exp((i - j) * log_beta[h * c->T + j]);
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < c->T; i++) {
@@ -56,7 +63,7 @@ static void brute_back(const struct capacity *c, const float *R, double weight)
     memset(want, 0, sizeof want);
     for (int h = 0; h < c->heads; h++)
         for (int i = 0; i < c->T; i++)
-            for (int j = c->first[i]; j <= i && d_R[h * c->T + i] > 0; j++)
+            for (int j = sees_from(c, h, i); j <= i && d_R[h * c->T + i] > 0; j++)
                 want[h * c->T + j] += weight * d_R[h * c->T + i] / norm * (i - j)
                                       * exp((i - j) * (double)lb[h * c->T + j]);
 }
@@ -75,6 +82,7 @@ static void fill_rates(int cells, uint64_t seed)
 struct shape {
     int T, heads, length[4], n_lengths;
     double M;
+    int reach; /* window of the layers of heads 1, 2, ...; 0: none */
 };
 
 static const struct shape shapes[] = {
@@ -88,6 +96,9 @@ static const struct shape shapes[] = {
     {300, 2, {300}, 1, 1000}, /* capacity for all keys */
     {700, 2, {700}, 1, 40},
     {700, 3, {130, 512, 58}, 3, 20},
+    {300, 3, {17, 256, 27}, 3, 9, 40}, /* a window shorter than one of the documents */
+    {300, 2, {300}, 1, 5, 299},
+    {40, 2, {40}, 1, .5, 1},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -95,6 +106,8 @@ static struct capacity set_up(const struct shape *s, const struct kernels *k, in
 {
     make_documents(first, s->T, s->length, s->n_lengths);
     fill_rates(s->T * s->heads, (uint64_t)(s->T + s->heads));
+    for (int h = 1; h < s->heads; h++)
+        reach[h] = s->reach;
     return (struct capacity){.kernels = k,
                              .T = s->T,
                              .heads = s->heads,
@@ -102,7 +115,8 @@ static struct capacity set_up(const struct shape *s, const struct kernels *k, in
                              .first = first,
                              .M = s->M,
                              .global = global,
-                             .norm = (enum capacity_norm)norm};
+                             .norm = (enum capacity_norm)norm,
+                             .reach = s->reach ? reach : NULL};
 }
 
 Test(capacity, values_and_derivatives_follow_the_definition)
@@ -146,8 +160,8 @@ Test(capacity, derivatives_are_those_of_the_loss)
 {
     VARIANTS(v, n);
     for (int a = 0; a < n; a++)
-        for (int i = 0; i < 4 * 8; i++) {
-            static const int which[] = {2, 3, 5, 6};
+        for (int i = 0; i < 5 * 8; i++) {
+            static const int which[] = {2, 3, 5, 6, 10};
             const struct shape *s = &shapes[which[i / 8]];
             struct capacity c = set_up(s, &v[a].k, i % 4, i / 4 % 2);
             struct rng r = rng_seeded(5);
@@ -263,7 +277,8 @@ static double brute_sparsity(const struct sparsity *s, const double *g)
     for (int h = 0; h < s->heads; h++)
         for (int i = 0; i < s->T; i++) {
             int n = end_of(s->first, s->T, i) - s->first[i], p = i - s->first[i];
-            double o = s->offset ? fmin(1, (double)s->window / (n - p)) : 0;
+            int seen = s->reach && s->reach[h] && s->reach[h] < n - p ? s->reach[h] : n - p;
+            double o = s->offset ? fmin(1, (double)s->window / seen) : 0;
             double x = g[h * s->T + i];
             sum += o + (1 - o) * (1 - (1 - x) * (1 - x));
         }
@@ -273,6 +288,7 @@ static double brute_sparsity(const struct sparsity *s, const double *g)
 Test(sparsity, values_and_derivatives_follow_the_definition)
 {
     static float g[MAX_CELLS], d_g[MAX_CELLS], again[MAX_CELLS];
+    static const int32_t reaches[13] = {0, 9, 3};
     const int length[] = {1, 7, 30};
     for (int i = 0; i < 8; i++) {
         struct sparsity s = {.T = i % 4 ? 50 : 1,
@@ -280,7 +296,8 @@ Test(sparsity, values_and_derivatives_follow_the_definition)
                              .g = g,
                              .first = first,
                              .offset = i / 2 % 2,
-                             .window = i < 4 ? 4 : 100};
+                             .window = i < 4 ? 4 : 100,
+                             .reach = i % 4 == 3 ? reaches : NULL};
         int cells = s.T * s.heads;
         struct rng r = rng_seeded((uint64_t)i);
         make_documents(first, s.T, length, 3);

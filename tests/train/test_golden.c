@@ -192,7 +192,7 @@ static void check_steps(const struct json *c)
     int packs = json_len(json_get(c, "packs")), done = (int)json_int(json_get(s, "done"), 0);
     OWNED(mem_free) float *grad = MEM_NEW(float, n), *m = MEM_NEW(float, n), *v = MEM_NEW(float, n);
     struct optimizer o = {.lr = json_num(json_get(s, "lr"), NAN),
-                          .min_lr = json_num(json_get(s, "least_lr"), NAN),
+                          .min_lr = json_num(json_get(s, "min_lr"), NAN),
                           .beta1 = 0.9,
                           .beta2 = 0.999,
                           .eps = 1e-8,

@@ -18,6 +18,24 @@ void ISA(swiglu_back)(float *d_gate, float *d_up, const float *gate, const float
     }
 }
 
+/* With s = sigmoid(2 a (g + b g^3)), the slope of gelu is s (1 + g (1 - s) 2 a (1 + 3 b g^2)). */
+void ISA(geglu_back)(float *d_gate, float *d_up, const float *gate, const float *up,
+                     const float *d_out, int n)
+{
+    const vec one = v_set(1.0f), twice = v_set(1.5957691216f), cubic = v_set(0.044715f);
+    const vec three = v_set(3 * 0.044715f);
+    for (int i = 0; i < n; i += W) {
+        lanes in = first_lanes(n - i);
+        vec g = v_load_in(in, gate + i), u = v_load_in(in, up + i), d = v_load_in(in, d_out + i);
+        vec bent = v_mul(twice, g), square = v_mul(g, g);
+        vec s = v_div(one, v_one_plus_exp_minus(v_mul(bent, v_fma(cubic, square, one))));
+        vec steep = v_mul(bent, v_fma(three, square, one));
+        vec slope = v_fma(steep, v_sub(one, s), one);
+        v_store_in(in, d_gate + i, v_mul(v_mul(d, u), v_mul(s, slope)));
+        v_store_in(in, d_up + i, v_mul(d, v_mul(g, s)));
+    }
+}
+
 /* Adds the products of the lower halves, then of the upper halves. */
 INLINE wide add_products(wide sum, vec a, vec b)
 {

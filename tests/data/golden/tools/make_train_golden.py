@@ -26,7 +26,8 @@ MODELS = ["--layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 48 --ffn 96 --v
           "--layers 3 --heads 6 --kv-heads 2 --head-dim 16 --dim 48 --ffn 80 --vocab 280 --seed 32 --untied",
           "--layers 2 --heads 4 --kv-heads 1 --head-dim 16 --dim 64 --ffn 96 --vocab 290 --seed 33 --type q4_1",
           "--arch qwen3 --layers 2 --heads 4 --kv-heads 2 --head-dim 16 --dim 48 --ffn 80 --vocab 280 --seed 34 --eps 0.01",
-          "--arch qwen2 --layers 2 --heads 4 --kv-heads 2 --head-dim 12 --dim 48 --ffn 64 --vocab 270 --seed 35"]
+          "--arch qwen2 --layers 2 --heads 4 --kv-heads 2 --head-dim 12 --dim 48 --ffn 64 --vocab 270 --seed 35",
+          "--arch gemma3 --layers 7 --heads 4 --kv-heads 1 --head-dim 16 --dim 32 --ffn 48 --vocab 270 --seed 36 --window 19 --rope-base 50000"]
 S = tt.Setting
 # name, model, lengths of the documents of each pack, hidden width, bias, setting, how many steps
 CASES = [
@@ -46,6 +47,9 @@ CASES = [
     ("rgkv_code", 1, ((31, 40),), 4, 2.5, S("rgkv", M=4), False),
     ("qwen3_rgkv", 3, ((46, 18),), 4, 2.5, S("rgkv", M=4.3), False),
     ("qwen2_rgkv_tied", 4, ((28, 35),), 4, 2.5, S("rgkv", "logit", norm="flat", M=5.5, tied=True), False),
+    ("gemma3_decay", 5, ((44, 12),), 4, 2.5, S("rg", M=4), False),
+    ("gemma3_tied_global", 5, ((40, 25),), 3, 3.0, S("rg10", norm="t", everywhere=True, M=5, tied=True), False),
+    ("gemma3_write", 5, ((14, 50),), 3, -1.0, S("wgkv", "write", ("fwkl", "mse"), weight=0.05, window=5), False),
 ]
 
 
@@ -56,14 +60,21 @@ def make_model(folder, options):
     return path, hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def same_as_numpy(path, model):
+def gemma_logits(path):
+    """Returns a function from token ids to the logits of the Gemma 3 of transformers."""
+    import make_family_golden as family  # needs transformers
+    model = family.load(family.File(path), "Gemma3", "")
+    return lambda ids: family.logits_of(model, ids.tolist())
+
+
+def same_as_others(path, model):
     """The teacher against a forward pass that shares no code, document by document."""
     ids = np.random.RandomState(3).randint(3, len(model.out), 30)
     logits = F.linear(model.hidden(tt.pack(ids.tolist(), (18, 12)))[0], model.out).numpy()
-    other = Llama(path)
-    worst = max(np.abs(logits[a:b] - other.logits(ids[a:b])).max() for a, b in ((0, 18), (18, 30)))
-    if worst > 1e-9:
-        sys.exit(f"{path}: logits differ from those of llama_numpy.py by {worst}")
+    other = gemma_logits(path) if model.gemma else Llama(path).logits
+    worst = max(np.abs(logits[a:b] - other(ids[a:b])).max() for a, b in ((0, 18), (18, 30)))
+    if worst > (1e-5 if model.gemma else 1e-9):  # transformers computes the norms of Gemma in float32
+        sys.exit(f"{path}: logits differ from those of another implementation by {worst}")
 
 
 # ---- gates: numbers of four decimals, so that a decimal text gives the same float32 everywhere
@@ -132,7 +143,7 @@ def compute(models, number):
     case = {"arrays": write(draw, model, hidden, bias) if setting.layout == "wgkv" else retention(draw, setting, model, hidden, bias)}
     packs = [tt.pack(draw.rng.randint(3, len(model.out), sum(n)).tolist(), n) for n in lengths]
     terms, values, facts, grads = gradients(model, setting, tensors_of(case), packs[0])
-    facts.update(margins(setting, values, packs[0]))
+    facts.update(margins(setting, values, packs[0], model.reaches()))
     _, values32, _, grads32 = gradients(small, setting, tensors_of(case, torch.float32), packs[0])
     out = {"loss": {n: x.item() for n, x in terms.items()}, "facts": facts, "gate": values, "grad": grads,
            "others": others(model, setting, values, packs[0], tensors_of(case)),
@@ -150,8 +161,8 @@ def others(model, setting, values, p, tensors):
         student, _ = model.hidden(p, tt.Gates(setting, tensors))
         out = {n: x.item() for n, x in tt.quality(("fwkl", "rvkl", "ntp", "mse"), model, student, model.hidden(p)[0], p).items()}
         if setting.layout == "wgkv":
-            return {**out, "sparsity": [tt.sparsity(replace(setting, offset=o), values, p).item() for o in (False, True)]}
-        return {**out, "capacity": {n: [tt.capacity(replace(setting, norm=n, everywhere=e), values, p)[0].item() for e in (False, True)]
+            return {**out, "sparsity": [tt.sparsity(replace(setting, offset=o), values, p, model.reaches()).item() for o in (False, True)]}
+        return {**out, "capacity": {n: [tt.capacity(replace(setting, norm=n, everywhere=e), values, p, model.reaches())[0].item() for e in (False, True)]
                                     for n in ("code", "t", "flat", "sum")}}
 
 
@@ -160,12 +171,12 @@ def far(a, b):
     return float((a.double() - b).abs().max() / b.abs().max())
 
 
-def margins(s, values, p):
+def margins(s, values, p, reaches):
     """how far the nearest token is from a kink of the loss"""
     if s.layout == "wgkv":
         above = values[values > tt.WRITE_LEAST]
         return {"clamped": values.numel() - above.numel(), "kink": float((above.min() / tt.WRITE_LEAST).log())}
-    R = tt.held(values, p)
+    R = tt.held(values, p, reaches)
     heads = len(values)
     over = (R.sum(0) - s.M * heads if s.everywhere else R - s.M).abs()
     return {"kink": float(over.min())}
@@ -209,7 +220,7 @@ def everything():
         for options in MODELS:
             path, digest = make_model(folder, options)
             models.append((tt.Llama(path), tt.Llama(path, torch.float32)))
-            same_as_numpy(path, models[-1][0])
+            same_as_others(path, models[-1][0])
             hashes.append(digest)
     cases = [flatten(compute(models, i)) for i in range(len(CASES))]
     versions = {"torch": torch.__version__, "numpy": np.__version__, "python": sys.version.split()[0]}

@@ -59,19 +59,21 @@ def rotate(x, position, base):
     return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
 
-def visible(p):
-    """[T, T]: query i sees key j; and i - j, 0 where it does not"""
+def visible(p, reach=0):
+    """[T, T]: query i sees key j, of the last `reach` tokens if it is not 0; and i - j, 0 where it does not"""
     i = torch.arange(len(p.ids))
     distance = i[:, None] - i[None, :]
     seen = (distance >= 0) & (p.first[:, None] == p.first[None, :])
+    if reach:
+        seen &= distance < reach
     return seen, distance.clamp(min=0) * seen
 
 
-def attention(q, k, v, p, form, gate, window):
-    """q [T, G, D], k, v [T, H, D], gate [T, H]: log beta, or the log of the write gate"""
+def attention(q, k, v, p, form, gate, window, reach):
+    """q [T, G, D], k, v [T, H, D], gate [T, H]: log beta, or the log of the write gate; reach: the layer's own window"""
     share = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(share, 1), v.repeat_interleave(share, 1)
-    seen, distance = visible(p)
+    seen, distance = visible(p, reach)
     s = torch.einsum("igd,jgd->gij", q, k) / math.sqrt(q.shape[-1])
     if form != "none":
         g = gate.repeat_interleave(share, 1).T[:, None, :]  # [G, 1, T]: of key j
@@ -120,7 +122,9 @@ class Gates:
 
 
 class Llama:
-    """or Qwen2 (biases of q, k and v) or Qwen3 (norms of the heads of q and k), which turn channels j and j + D/2"""
+    """or a family that turns channels j and j + D/2: Qwen2 (biases of q, k and v), Qwen3 (norms of the heads of q and k) or
+    Gemma 3 (those norms, norms behind branches, GELU, a scaled embedding, and five of six layers with a window and a base of
+    their own)"""
 
     def __init__(self, path, dtype=torch.float64):
         reader = gguf.GGUFReader(path)
@@ -131,18 +135,37 @@ class Llama:
         self.layers, self.dtype, self.halves = get(arch + ".block_count"), dtype, arch != "llama"
         self.heads, self.kv_heads = get(arch + ".attention.head_count"), get(arch + ".attention.head_count_kv")
         self.eps, self.base = get(arch + ".attention.layer_norm_rms_epsilon"), get(arch + ".rope.freq_base", 10000.0)
+        self.gemma, self.window = arch == "gemma3", get(arch + ".attention.sliding_window", 0)
         self.w = {t.name: torch.from_numpy(gguf.dequantize(t.data, t.tensor_type).copy()).to(dtype) for t in reader.tensors}
         self.out = self.w.get("output.weight", self.w["token_embd.weight"])
+
+    def reach(self, i):
+        """The window of layer i; 0: none."""
+        return self.window if self.gemma and (i + 1) % 6 else 0
+
+    def reaches(self):
+        """The window of each KV head of all layers."""
+        return [self.reach(i) for i in range(self.layers) for _ in range(self.kv_heads)]
+
+    def act(self, x):
+        return F.gelu(x, approximate="tanh") if self.gemma else F.silu(x)
+
+    def behind(self, x, name):
+        """The norm behind a branch, if the model has one."""
+        return rmsnorm(x, self.w[name + ".weight"], self.eps) if name + ".weight" in self.w else x
 
     def hidden(self, p, gates=None):
         """([T, d] after the final norm, [log beta or g of each layer, [T, H]])"""
         x, values = self.w["token_embd.weight"][p.ids], []
+        if self.gemma:
+            x = x * math.sqrt(x.shape[1])
         for i in range(self.layers):
             n = rmsnorm(x, self.w[f"blk.{i}.attn_norm.weight"], self.eps)
-            x = x + F.linear(self.attend(n, p, i, gates, values), self.w[f"blk.{i}.attn_output.weight"])
+            branch = F.linear(self.attend(n, p, i, gates, values), self.w[f"blk.{i}.attn_output.weight"])
+            x = x + self.behind(branch, f"blk.{i}.post_attention_norm")
             n = rmsnorm(x, self.w[f"blk.{i}.ffn_norm.weight"], self.eps)
-            up = F.silu(F.linear(n, self.w[f"blk.{i}.ffn_gate.weight"])) * F.linear(n, self.w[f"blk.{i}.ffn_up.weight"])
-            x = x + F.linear(up, self.w[f"blk.{i}.ffn_down.weight"])
+            up = self.act(F.linear(n, self.w[f"blk.{i}.ffn_gate.weight"])) * F.linear(n, self.w[f"blk.{i}.ffn_up.weight"])
+            x = x + self.behind(F.linear(up, self.w[f"blk.{i}.ffn_down.weight"]), f"blk.{i}.post_ffw_norm")
         return rmsnorm(x, self.w["output_norm.weight"], self.eps), values
 
     def project(self, n, i, what, heads):
@@ -150,11 +173,12 @@ class Llama:
         x = F.linear(n, self.w[name + ".weight"], self.w.get(name + ".bias")).unflatten(-1, (heads, -1))
         return rmsnorm(x, self.w[name + "_norm.weight"], self.eps) if name + "_norm.weight" in self.w else x
 
-    def turn(self, x, position):
+    def turn(self, x, position, i):
+        base = 10000.0 if self.reach(i) else self.base
         if not self.halves:
-            return rotate(x, position, self.base)
+            return rotate(x, position, base)
         half = x.shape[-1] // 2
-        angle = position[:, None] * self.base ** (-torch.arange(half, dtype=torch.float64) / half)
+        angle = position[:, None] * base ** (-torch.arange(half, dtype=torch.float64) / half)
         cos, sin = (f(angle).to(x.dtype)[:, None, :] for f in (torch.cos, torch.sin))
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
@@ -164,17 +188,17 @@ class Llama:
         return k.unflatten(-1, (2, -1)).mT.flatten(-2) if self.halves else k
 
     def attend(self, n, p, i, gates, values):
-        q = self.turn(self.project(n, i, "q", self.heads), p.position)
+        q, reach = self.turn(self.project(n, i, "q", self.heads), p.position, i), self.reach(i)
         before, v = self.project(n, i, "k", self.kv_heads), self.project(n, i, "v", self.kv_heads)
-        k = self.turn(before, p.position)
+        k = self.turn(before, p.position, i)
         if gates is None:
-            return attention(q, k, v, p, "none", None, 0)
+            return attention(q, k, v, p, "none", None, 0, reach)
         if gates.s.layout == "wgkv":
             values.append(gates.write(i, self.paired(before), self.paired(k)))
-            return attention(q, k, v, p, gates.s.form, values[-1].log(), gates.s.window)
+            return attention(q, k, v, p, gates.s.form, values[-1].log(), gates.s.window, reach)
         x = torch.cat([self.paired(before).flatten(1), v.flatten(1)], -1) if gates.s.layout == "rgkv" else n
         values.append(gates.log_beta(i, x))
-        return attention(q, k, v, p, gates.s.form, values[-1], 0)
+        return attention(q, k, v, p, gates.s.form, values[-1], 0, reach)
 
 
 # ---- losses
@@ -193,15 +217,15 @@ def quality(names, model, student, teacher, p):
     return {name: of[name]() for name in names}
 
 
-def held(log_beta, p):
-    """[heads, T]: R of capacity.h"""
-    seen, distance = visible(p)
-    return torch.stack([(torch.exp(distance * lb) * seen).sum(-1) for lb in log_beta])
+def held(log_beta, p, reaches):
+    """[heads, T]: R of capacity.h; reaches: the window of each head"""
+    seen, distance = zip(*(visible(p, reach) for reach in reaches))
+    return torch.stack([(torch.exp(d * lb) * s).sum(-1) for lb, s, d in zip(log_beta, seen, distance)])
 
 
-def capacity(s, log_beta, p):
+def capacity(s, log_beta, p, reaches):
     """(loss, terms > 0, terms); log_beta [heads, T]"""
-    R, heads, T = held(log_beta, p), len(log_beta), len(p.ids)
+    R, heads, T = held(log_beta, p, reaches), len(log_beta), len(p.ids)
     many = heads if s.everywhere else 1  # what M, p and n are counted in
     R = R.sum(0, keepdim=True) if s.everywhere else R
     over = (R - s.M * many).clamp(min=0)
@@ -219,8 +243,9 @@ def capacity(s, log_beta, p):
     return loss, active, over.numel()
 
 
-def sparsity(s, g, p):
-    o = (s.window / (p.last - p.position)).clamp(max=1) if s.offset else torch.zeros(len(p.ids))
+def sparsity(s, g, p, reaches):
+    left = torch.stack([(p.last - p.position).clamp(max=reach or len(p.ids)) for reach in reaches])
+    o = (s.window / left).clamp(max=1) if s.offset else torch.zeros(len(p.ids))
     return (o + (1 - o) * (1 - (1 - g) ** 2)).mean()
 
 
@@ -229,15 +254,15 @@ def losses(model, setting, tensors, p):
     with torch.no_grad():
         teacher, _ = model.hidden(p)
     student, values = model.hidden(p, Gates(setting, tensors))
-    values = torch.cat([v.T for v in values])
+    values, reaches = torch.cat([v.T for v in values]), model.reaches()
     terms = quality(setting.quality, model, student, teacher, p)
     total, facts = sum(terms.values()), {}
     if setting.combine == "mean":
         total = total / len(terms)
     if setting.layout == "wgkv":
-        terms["sparsity"] = cost = sparsity(setting, values, p)
+        terms["sparsity"] = cost = sparsity(setting, values, p, reaches)
     else:
-        cost, facts["active"], facts["terms"] = capacity(setting, values, p)
+        cost, facts["active"], facts["terms"] = capacity(setting, values, p, reaches)
         terms["capacity"] = cost
     terms["total"] = total + setting.weight * cost
     return terms, values, facts
