@@ -38,13 +38,8 @@ void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
  * of trace_number (libtrace/run_header.h). */
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
-/* Writes how a run departs from the default protocol, such as "cut=prompt, question unknown"; "" if
- * it does not.  header: of the run. */
-enum { PROTOCOL_TEXT = 64 };
-struct json;
-void protocol_text(const struct json *header, char out[PROTOCOL_TEXT]);
-
-/* Notes the model, the method, its budget, its protocol, the tokens and more from the run header.
+/* Notes the model, the method, its budget, its protocol (protocol.h), the tokens and more from the
+ * run header.
  * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
 

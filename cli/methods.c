@@ -135,6 +135,7 @@ bool methods_fractional(const struct methods *r)
 int methods_resolve(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d)
 {
     int err = r->params.part ? parse_method(r, prompt, d) : KVF_OK;
+    r->prompt = *prompt;
     for (int i = 0; !err && i < r->override_text.n; i++)
         if (r->override[i].params.part)
             err = parse_override(r, i, prompt, d);
@@ -428,9 +429,25 @@ static void put_heads(struct buf *b, const struct methods *r, const struct metho
     mem_free(budget);
 }
 
-static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
+/* Appends "options" of a method, unless none changes the preset. */
+static void put_options(struct buf *b, const struct methods *r, const char *text)
+{
+    const struct budget none = {0};
+    struct buf options = {0};
+    int err = method_options_put(&options, text, method_unbudgeted(text) ? &none : &r->budget,
+                                 &r->prompt);
+    if (!err && options.len)
+        json_put_member_str(b, "options", options.data);
+    b->err = b->err ? b->err : err;
+    buf_finish(&options);
+}
+
+/* Appends the members of a method with the text "NAME:key=value,...". */
+static void put_row(struct buf *b, const struct methods *r, const char *text,
+                    const struct method *m, const struct method_params *p)
 {
     json_put_member_str(b, "name", m->name);
+    put_options(b, r, text);
     json_put_key(b, "budget");
     json_put_num(b, p->budget);
     if (p->part)
@@ -455,7 +472,7 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
 void methods_put(struct buf *b, const struct methods *r, const struct model_config *m, int prompt)
 {
     buf_str(b, ",\"method\":{");
-    put_row(b, &r->row, &r->params);
+    put_row(b, r, r->method, &r->row, &r->params);
     if (r->row.allocation->heads)
         put_heads(b, r, &r->params, m, prompt);
     buf_char(b, '}');
@@ -476,7 +493,7 @@ void methods_put(struct buf *b, const struct methods *r, const struct model_conf
         buf_str(b, i ? ",{" : "{");
         json_put_key(b, "heads");
         json_put_str(b, text, strcspn(text, "="));
-        put_row(b, &r->override[i].row, &r->override[i].params);
+        put_row(b, r, strchr(text, '=') + 1, &r->override[i].row, &r->override[i].params);
         if (r->override[i].row.allocation->heads)
             put_heads(b, r, &r->override[i].params, m, prompt);
         buf_char(b, '}');

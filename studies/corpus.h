@@ -93,6 +93,8 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d);
 
 /* True if the tables' metadata differ under this key. */
 bool corpus_differ(const struct corpus *c, const char *key);
+/* Returns true if all tables have the metadata with equal values. */
+bool corpus_share(const struct corpus *c, const char *key);
 
 /* Appends a few rows of that table for people. */
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out);

@@ -37,6 +37,7 @@
 #include <kvf/err.h>
 #include <kvf/schema.h>
 
+#include "base/buf.h"
 #include "engine/cache/cache.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/ranking.h"    /* enum tie_rule */
@@ -336,6 +337,13 @@ int method_parse_for(const char *text, const struct budget *b, const struct budg
  * cannot keep the budget. */
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
+
+/* Appends the options of "NAME:key=value,..." that change the preset under this budget, in the order
+ * of the tables and without `budget`: for "snapkv:tie=newer,cut=prompt,window=8" and 32 entries only
+ * "cut=prompt".  Texts that name equal rows give equal bytes, unless an option can stand for
+ * another.  KVF_OK, KVF_E_NOMEM, or an error of method_parse_for(). */
+int method_options_put(struct buf *out, const char *text, const struct budget *budget,
+                       const struct budget_prompt *prompt);
 
 /* Returns true if "NAME:..." names a preset that has no use for a budget. */
 bool method_unbudgeted(const char *text);
