@@ -206,6 +206,7 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
     table_meta_num(t, "layers", kvf_n_layers(trace));
     table_meta_num(t, "T", kvf_n_steps(trace));
     copy_num(t, "prompt_tokens", json_get(run, "prompt_tokens"));
+    copy_num(t, "question_tokens", json_get(run, "question_tokens"));
     copy_str(t, "method", json_get(method, "name"));
     copy_num(t, "budget", json_get(method, "budget"));
     copy_num(t, "budget_percent", json_get(method, "budget_percent"));
@@ -221,6 +222,19 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     return trace_number(t, "run", "prompt_tokens", -1, ret, d);
+}
+
+int answer_start(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
+{
+    int64_t prompt, question;
+    int err = prompt_tokens(t, &prompt, d);
+    if (!err)
+        err = trace_number(t, "run", "question_tokens", 0, &question, d);
+    if (err)
+        return err;
+    bool known = prompt >= 0 && question >= 0 && question <= INT64_MAX - prompt;
+    *ret = known ? prompt + question : prompt;
+    return KVF_OK;
 }
 
 void put_heads(struct table *t, const struct head_list *l)

@@ -324,7 +324,7 @@ static const struct opt options[] = {
     {OPT_WORD, 0, "question", offsetof(struct eval_job, question), "WHEN",
      "of --tasks. unknown: methods cut the context before they see the question, which is fed "
      "afterwards",
-     "known", .words = question_words},
+     "known", .words = question_words, .min = QUESTION_KNOWN},
     {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
      "cache methods, or all", "all"},
     {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N|P%,...",
