@@ -104,4 +104,28 @@ h = header(plain)["model"]
 flat = s.file("flat.json", json.dumps({"unit": "entries", "budgets": [[16 + k % 2 for k in range(h["kv_heads"])] for _ in range(h["layers"])]}).encode())
 shown = s.accepted("info", ["info", record("table", "--method", "snapkv:allocation=file", "-B", "16", "--head-budgets", flat)]).stdout.decode()
 s.check("info: budgets per head", f"head_budgets (form entries, hash " in shown and f"entries of {h['kv_heads'] * h['layers']} values)" in shown, shown)
+
+# ---- ls lists them, and chooses by them
+
+a = record("listed", "--method", "snapkv", "-B", "16")
+b = record("percent", "--method", "snapkv:of=seen", "-B", "12.5%")
+c = record("asked", "--ask", "Who?", "--method", "snapkv:cut=prompt,reads=3,read=quest,page=2", "-B", "16", "--question", "unknown")
+
+
+def listed(*words):
+    lines = [x.split("\t") for x in s.accepted("ls", ["ls", a, b, c, *words, "-o", "-"]).stdout.decode().splitlines() if x[0] != "#"]
+    return [dict(zip(lines[0], x)) for x in lines[1:]]
+
+
+rows = listed()
+s.check("ls: protocol", [x["protocol"] for x in rows] == ["", "budget=12.5%, of=seen", "read=quest, page=2, reads=3, cut=prompt, question unknown"], rows)
+s.check("ls: percent", [x["budget_percent"] for x in rows] == ["nan", "12.5", "nan"], rows)
+s.check("ls: cut and question", [(x["cut"], x["question"]) for x in rows] == [("always", "known")] * 2 + [("prompt", "unknown")], rows)
+for where, names in (("cut=always", [a, b]), ("cut=prompt", [c]), ("question=unknown", [c]), ("question!=unknown", [a, b]), ("budget_percent<=12.5", [b]), ("budget_percent>12.5", []),
+                     ("protocol=*reads=3*", [c]), ("method.reads=3", [c]), ("budget_percent!=0", [b])):
+    s.check(f"ls -w {where}", [x["trace"] for x in listed("-w", where)] == names, where)
+s.refused("ls", ["ls", a, "-w", "budget_percent=some"], 2, "budget_percent is a number")
+shown = s.accepted("ls", ["ls", a, c]).stdout.decode().splitlines()
+s.check("ls: the protocol in the list", "question unknown" in shown[2] and shown[0].index("protocol") == shown[2].index("read=quest") and shown[1][shown[0].index("protocol")] == "-", shown)
+s.check("ls: no column without protocols", "protocol" not in s.accepted("ls", ["ls", a]).stdout.decode())
 s.finish()
