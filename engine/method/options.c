@@ -218,7 +218,8 @@ static int set_variant(struct edit *e, const char *value, struct kvf_diag *d)
 static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
 {
     if (!budget_parse(value, &e->budget))
-        return bad_value("budget", value, d);
+        return kvf_fail(d, KVF_E_ARG, "method: '%s' is not a value for budget: %s", value,
+                        budget_advice(value));
     e->budgeted = true;
     return KVF_OK;
 }

@@ -204,6 +204,14 @@ for method in ("snapkv:window=5", "h2o", "adakv:window=5", "keydiff", "window"):
 grown = header(record("grown", "--chat", CHAT, "-n", "4", "--method", "h2o:cut=turn,of=seen", "-B", "50%"))
 s.check("of=seen is of the first turn", grown["method"]["budget"] == [x for x in grown["turns"] if x["role"] == "answer"][0]["tokens"][0] // 2, grown)
 s.refused("no turns", ["generate", "-m", MODEL, "-p", "x", "--method", "h2o:cut=turn", "-B", "8", *END], 2, "cut=turn needs the turns of a chat", "cut=prompt")
+s.refused("turns of eval", ["eval", "-m", MODEL, "--data", "x", "--methods", "h2o:cut=turn", "--budgets", "8"], 2, "cut=turn needs the turns of a chat", "--method, and --chat", "cut=prompt")
+for budget, words in (("25.1234567%", "6 decimal places"), ("101%", "at most 100%"), ("0%", "above 0%"), ("many", "entries from 1 to 16777216"), ("1e1%", "such as 25%")):
+    s.refused("a budget", ["generate", "-m", MODEL, "-p", "x", "--method", "h2o", "-B", budget], 2, f"'{budget}'", words)
+    s.refused("a budget of an option", ["generate", "-m", MODEL, "-p", "x", "--method", f"h2o:budget={budget}"], 2, f"'{budget}'", words)
+    s.refused("a budget of several", ["eval", "-m", MODEL, "--data", "x", "--methods", "h2o", "--budgets", f"8,{budget}"], 2, f"'{budget}'", words)
+s.refused("--ask of lines", ["generate", "-m", MODEL, "--jsonl", batch, "--ask", "Who?"], 2, "--ask and --jsonl", '"context" and "question"')
+r = s.run(["generate", "-m", MODEL, "--jsonl", batch, "--method", "h2o", "-B", "8", "--question", "unknown"])
+s.check("lines without a question", r.returncode == 1 and b"line 1: --question unknown: this line does not say" in r.stderr and b'give "context" and "question"' in r.stderr, r.stderr)
 s.refused("turns of cells", ["generate", "-m", MODEL, "--jsonl", batch, "--methods", "h2o:cut=turn", "--budgets", "8", *END], 2, "cut=turn", "cut=prompt")
 s.refused("turns in overrides", ["generate", "-m", MODEL, "--chat", CHAT, "--method", "h2o", "-B", "8", "--override", "L0K*=h2o:cut=turn", *END], 2, "cut=turn belong")
 
@@ -248,6 +256,7 @@ for words, question in (([], Q), (["--question", "unknown"], Q), (["--question",
 s.accepted("forced", [*plain, "--question", "known", "-n", "1", "-o", s.path("forced.kvf")])
 s.check("forced, known: the cut sees the question", set(columns(s.path("forced.kvf"))["evict_step"]) <= {-1, P + Q}, columns(s.path("forced.kvf"))["evict_step"])
 s.accepted("plan", ["plan", a, "-o", s.path("plan.kvf")])
+s.refused("a budget of a plan", ["run", "-m", MODEL, "--plan", s.path("plan.kvf"), "-B", "12", "-o", s.path("no.kvf")], 2, "-B 12: with --plan", "leave it out")
 for words, question in (([], Q), (["--question", "known"], 0)):
     s.accepted("plan", ["run", "--overwrite", "-m", MODEL, "--plan", s.path("plan.kvf"), *END, *words, "-o", s.path("planned.kvf")])
     h = header(s.path("planned.kvf"))["run"]
