@@ -121,9 +121,11 @@ void count_reads(struct session *s, int layer)
     for (int h = 0; h < s->cache_heads; h++) {
         int n = cache_view(s->cache, layer, h).n,
             page = s->reading.chosen ? s->reading.page_of_head[h] : 0;
-        for (int g = h * per; g < (h + 1) * per; g++)
-            s->count.reads += page ? read_of(s->reading.chosen + (size_t)g * s->reading.ld_chosen,
-                                             page, n)
-                                   : n;
+        for (int g = h * per; g < (h + 1) * per; g++) {
+            const unsigned char *chosen = s->reading.chosen + (size_t)g * s->reading.ld_chosen;
+            int64_t read = page ? read_of(chosen, page, n) : n;
+            s->count.reads += read;
+            s->count.unread += n - read;
+        }
     }
 }

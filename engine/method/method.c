@@ -122,6 +122,13 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
                         "method %s: gated blocks must keep all their entries, and some leave the "
                         "sliding window of this model; use read=seer-oracle, or method quest",
                         m->name);
+    if (in->model && !m->read->all && p->dense >= in->model->n_layers
+        && p->dense != m->params.dense)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s: with dense=%d all %d layers of the model read everything; give a "
+            "smaller number, or read=all",
+            m->name, p->dense, in->model->n_layers);
     if (in->model && p->channels > in->model->head_dim)
         return kvf_fail(d, KVF_E_ARG, "method %s: channels=%d is more than the %d of a key",
                         m->name, p->channels, in->model->head_dim);
