@@ -199,6 +199,8 @@ for name, x, said in (("flat", np.zeros(9), "[99, layers, KV heads]"), ("whole",
                       ("lost", np.full((99, 2, 2), np.nan), "outside")):
     np.save(s.path(name + ".npy"), x)
     s.refused(f"{name} curves", ["gates", "convert", s.path(name + ".npy")], 1, said)
+s.refused("curves to the standard output", ["gates", "convert", s.path("curve.npy"), "-o", "-"], 2, "-o -", "standard output")
+s.check("no file of the name -", not os.path.exists("-"))
 s.refused("damaged curves", ["gates", "convert", s.file("cut.npy", open(s.path("curve.npy"), "rb").read()[:4000])], 1, "cut.npy")
 np.save(s.path("object.npy"), np.array([{}], dtype=object), allow_pickle=True)
 s.refused("objects", ["gates", "convert", s.path("object.npy")], 1, "object.npy")
