@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyzers/common.h"
+#include "analyzers/protocol.h"
 #include "base/mem.h"
 #include "base/ranks.h"
 #include "base/stats.h"
@@ -232,18 +233,16 @@ static int put_pairs(struct table *out, const struct data *d)
 /* Notes the method of a trace and its compared column. */
 static int put_trace(struct table *out, const struct data *d, int k, struct kvf_diag *diag)
 {
-    char key[24], value[192];
+    char key[24], label[LABEL_TEXT], value[LABEL_TEXT + 128];
     struct json *root = NULL;
     int err = run_header(d->t[k], &root, diag);
     if (err)
         return err;
     snprintf(key, sizeof key, "trace_%d", k + 1);
     const char *hash = json_str(json_get(json_get(root, "gates"), "hash"), NULL);
-    char protocol[PROTOCOL_TEXT];
-    protocol_text(root, protocol);
-    snprintf(value, sizeof value, "%s of %.40s%s%s%s%.16s", kvf_column(d->t[k], d->column[k])->name,
-             json_str(json_get(json_get(root, "method"), "name"), "?"), protocol[0] ? ", " : "",
-             protocol, hash ? ", gates " : "", hash ? hash : "");
+    run_label(label, root, "");
+    snprintf(value, sizeof value, "%s of %s%s%.16s", kvf_column(d->t[k], d->column[k])->name, label,
+             hash ? ", gates " : "", hash ? hash : "");
     table_meta_str(out, key, value);
     json_free(root);
     return KVF_OK;

@@ -12,6 +12,7 @@
 #include "analyzers/classes.h"
 #include "analyzers/compare_match.h"
 #include "analyzers/head_match.h"
+#include "analyzers/protocol.h"
 #include "analyzers/signature.h"
 #include "base/mem.h"
 #include "libtrace/run_header.h"
@@ -34,11 +35,11 @@ struct options {
 struct side {
     struct kvf_trace *t;
     struct signature_source *source;
-    struct signature *all;                 /* [heads][3]; NULL by tokens */
-    struct head_list own;                  /* by tokens */
-    const struct head_list *heads;         /* of source, or &own */
-    int column;                            /* by tokens */
-    char hash[64], model[96], method[112]; /* of the run header; "", "?" and "?" if it has none */
+    struct signature *all;                        /* [heads][3]; NULL by tokens */
+    struct head_list own;                         /* by tokens */
+    const struct head_list *heads;                /* of source, or &own */
+    int column;                                   /* by tokens */
+    char hash[64], model[96], method[LABEL_TEXT]; /* of the run header; "", "?", "?": none */
 };
 
 struct job {
@@ -143,11 +144,7 @@ static int read_header(struct side *s, struct kvf_diag *d)
     const struct json *model = json_get(root, "model");
     snprintf(s->hash, sizeof s->hash, "%.63s", json_str(json_get(model, "hash"), ""));
     snprintf(s->model, sizeof s->model, "%.90s", json_str(json_get(model, "name"), "?"));
-    char protocol[PROTOCOL_TEXT];
-    protocol_text(root, protocol);
-    snprintf(s->method, sizeof s->method, "%.40s%s%.50s",
-             json_str(json_get(json_get(root, "method"), "name"), "?"), protocol[0] ? ", " : "",
-             protocol);
+    run_label(s->method, root, "");
     json_free(root);
     return KVF_OK;
 }
@@ -289,7 +286,7 @@ static int put_columns(struct table *out, const struct job *x)
 /* Notes the model, the method and the length of a trace. */
 static void put_trace(struct table *out, const struct job *x, int k)
 {
-    char key[24], value[224], group[24] = "";
+    char key[24], value[LABEL_TEXT + 160], group[24] = "";
     const struct side *s = &x->side[k];
     snprintf(key, sizeof key, "trace_%d", k + 1);
     if (x->group)

@@ -1,5 +1,6 @@
 /* an_kv_size.c - how large the cache of each head is: at the end, when the prompt is done, in
- * the mean over steps, and at its peak; against the length of the text. */
+ * the mean over steps and over those of the answer, and at its peak; against the length of the
+ * text.  A question that was fed after the prompt belongs to neither the prompt nor the answer. */
 #include <math.h>
 #include <string.h>
 
@@ -32,10 +33,12 @@ struct size {
 
 struct data {
     int64_t T, P, a, b; /* steps; entries of the prompt; tokens [a, b) */
+    int64_t answer;     /* first step of the answer */
     int64_t window;     /* entries of smaller age do not count */
     /* the same for all heads */
-    int32_t *first;               /* [T + 1] entries that step t is the first to see */
-    int64_t born_all, born_later; /* sums of the tokens born by each query, and by those after P */
+    int32_t *first; /* [T + 1] entries that step t is the first to see */
+    int64_t born_all,
+        born_later; /* sums of the tokens born by each query, and by those of the answer */
 };
 
 struct scratch {     /* of one thread */
@@ -142,7 +145,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
 {
     const struct data *x = f->state;
     const struct scratch *w = y->scratch;
-    int64_t n = x->b - x->a, T = x->T, P = x->P;
+    int64_t n = x->b - x->a, T = x->T, P = x->P, A = x->answer;
     const uint32_t *step = w->evict;
     int err = T ? view_evict(y->t, f->column[EVICT], y->head, (uint32_t)T, w->evict, &step, d)
                 : KVF_OK;
@@ -152,7 +155,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
     put_row(f, y->h, AT_PREFILL, (struct size){P, 1, left_after(x, step, P), born(x, P), n});
     put_row(f, y->h, AT_MEAN, (struct size){0, T, held_sum(x, step, 0), x->born_all, T * n});
     put_row(f, y->h, AT_ANSWER,
-            (struct size){P, T - P, held_sum(x, step, P), x->born_later, (T - P) * n});
+            (struct size){A, T - A, held_sum(x, step, A), x->born_later, (T - A) * n});
     count_held(x, step, w);
     put_row(f, y->h, AT_PEAK, peak_of(x, w->now, 1));
     return KVF_OK;
@@ -218,12 +221,18 @@ static int count_prompt(struct frame *f, struct kvf_diag *d)
         return role ? KVF_OK : KVF_E_NOMEM;
     if (f->column[ROLE] < 0) {
         int err = prompt_tokens(f->t, &x->P, d);
+        if (!err)
+            err = answer_start(f->t, &x->answer, d);
         x->P = x->P < 0 || x->P > x->T ? 0 : x->P;
+        x->answer = x->answer < x->P || x->answer > x->T ? x->P : x->answer;
         return err;
     }
     int err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)x->T, role, d);
     while (!err && x->P < x->T && KVF_IN_PROMPT(role[x->P]))
         x->P++;
+    x->answer = x->P;
+    while (!err && x->answer < x->T && role[x->answer] == KVF_ROLE_QUESTION)
+        x->answer++;
     return err;
 }
 
@@ -235,7 +244,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     if (err)
         return err;
     x->born_all = born_sum(x, 0);
-    x->born_later = born_sum(x, x->P);
+    x->born_later = born_sum(x, x->answer);
     for (int64_t i = x->a; i < x->b; i++)
         x->first[smaller(i + x->window, x->T)]++;
     f->n_rows = (int64_t)(f->heads.n + 1) * N_MOMENTS;

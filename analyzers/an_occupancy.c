@@ -110,8 +110,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 
 /* ---- the groups */
 
-/* With `every`, one group for each role, otherwise the prompt and the rest.  Pictures are a group
- * where there is one, and so are questions. */
+/* With `every`, one group for each role, otherwise the prompt, the question that was fed after it,
+ * and the rest.  Pictures are a group of `every` where there is one, and questions a group. */
 static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
 {
     static const char *const names[] = {"all", "prompt", "answer", "think"};
@@ -126,10 +126,11 @@ static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
     }
     if (!err && f->T)
         err = kvf_read_f64(f->t, f->column[ROLE], 0, 0, 0, (uint32_t)f->T, role, d);
-    g->n = every ? 4 : 3;
+    int most = every ? 4 : 3; /* groups that every trace has */
+    g->n = most;
     memcpy(g->name, names, sizeof names);
-    for (int64_t i = 0; !err && every && i < f->T; i++) {
-        image |= role[i] == KVF_ROLE_IMAGE;
+    for (int64_t i = 0; !err && i < f->T; i++) {
+        image |= every && role[i] == KVF_ROLE_IMAGE;
         question |= role[i] == KVF_ROLE_QUESTION;
     }
     for (int64_t i = 0; !err && i < f->T; i++) {
@@ -138,8 +139,8 @@ static int group_roles(struct frame *f, bool every, struct kvf_diag *d)
             part = 3;
         else if (every && role[i] == KVF_ROLE_IMAGE)
             part = 4;
-        else if (every && role[i] == KVF_ROLE_QUESTION)
-            part = 4 + image;
+        else if (role[i] == KVF_ROLE_QUESTION)
+            part = most + image;
         g->of[i] = (uint8_t)part;
     }
     if (image)
@@ -267,8 +268,8 @@ const struct analyzer an_occupancy = {
     OPTIONS({OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
              .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_WORD, 0, "by", offsetof(struct options, by), "KIND",
-             "kinds of tokens; part: of the prompt, and what comes after", "part",
-             .words = by_words},
+             "kinds of tokens; part: of the prompt, of a question fed after it, and the rest",
+             "part", .words = by_words},
             CLASSES_OPTION(struct options, classes)),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP, [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN,
                                                    COLUMN_CAN_LACK, "the rows of each role"}),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analyzers/protocol.h"
 #include "analyzers/records.h"
 #include "analyzers/selected.h"
 #include "analyzers/token_text.h"
@@ -39,7 +40,7 @@ struct source {
     int64_t a, n, T; /* tokens [a, a + n) of T */
     int64_t sinks, recent;
     bool cuts; /* its method ever evicts */
-    char name[128];
+    char name[LABEL_TEXT];
 };
 
 struct row {
@@ -73,12 +74,10 @@ static int read_method(struct source *s, struct kvf_diag *d)
         return err;
     const char *name = json_str(json_get(json_get(root, "method"), "name"), "?");
     s->cuts = strcmp(name, "full") != 0;
-    char entries[32] = "", protocol[PROTOCOL_TEXT];
-    protocol_text(root, protocol);
+    char entries[32] = "";
     if (budget > 0)
         snprintf(entries, sizeof entries, ", budget %lld", (long long)budget);
-    snprintf(s->name, sizeof s->name, "%.30s%s%s%s", name, entries, protocol[0] ? ", " : "",
-             protocol);
+    run_label(s->name, root, entries);
     json_free(root);
     return KVF_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "analyzers/common.h"
 #include "analyzers/heads.h"
+#include "analyzers/protocol.h"
 #include "base/headset.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -173,20 +174,21 @@ static void copy_num(struct table *t, const char *key, const struct json *n)
         table_meta_num(t, key, v);
 }
 
-void protocol_text(const struct json *header, char out[PROTOCOL_TEXT])
+/* Notes the settings of the run that its method and its budget do not name. */
+static int put_protocol(struct table *t, const struct json *header)
 {
-    const struct json *method = json_get(header, "method"), *run = json_get(header, "run");
-    const struct {
-        const char *lead, *value, *usual;
-    } part[] = {{"cut=", json_str(json_get(method, "cut"), "always"), "always"},
-                {"budget of tokens ", json_str(json_get(method, "of"), "prompt"), "prompt"},
-                {"question ", json_str(json_get(run, "question"), "known"), "known"}};
-    size_t n = 0;
-    out[0] = 0;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        if (strcmp(part[i].value, part[i].usual) != 0)
-            n += (size_t)snprintf(out + n, PROTOCOL_TEXT - n, "%s%s%.10s", n ? ", " : "",
-                                  part[i].lead, part[i].value);
+    struct buf protocol = {0}, overrides = {0};
+    protocol_put(&protocol, header);
+    overrides_put(&overrides, header);
+    int err = protocol.err ? protocol.err : overrides.err;
+    if (!err && protocol.len)
+        table_meta_str(t, "protocol", protocol.data);
+    if (!err && overrides.len > PROTOCOL_OVERRIDES)
+        table_meta_str(t, "overrides", overrides.data);
+    copy_str(t, "gates", json_get(json_get(header, "gates"), "hash"));
+    buf_finish(&protocol);
+    buf_finish(&overrides);
+    return err;
 }
 
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d)
@@ -204,24 +206,35 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
     table_meta_num(t, "layers", kvf_n_layers(trace));
     table_meta_num(t, "T", kvf_n_steps(trace));
     copy_num(t, "prompt_tokens", json_get(run, "prompt_tokens"));
+    copy_num(t, "question_tokens", json_get(run, "question_tokens"));
     copy_str(t, "method", json_get(method, "name"));
     copy_num(t, "budget", json_get(method, "budget"));
     copy_num(t, "budget_percent", json_get(method, "budget_percent"));
-    char protocol[PROTOCOL_TEXT];
-    protocol_text(root, protocol);
-    if (protocol[0])
-        table_meta_str(t, "protocol", protocol);
+    err = put_protocol(t, root);
     copy_str(t, "engine", json_get(json_get(root, "kvf"), "version"));
     if (!kvf_is_clean(trace))
         table_meta_str(t, "warning",
                        "the trace was not closed: values are those of its last snapshot");
     json_free(root);
-    return KVF_OK;
+    return err;
 }
 
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     return trace_number(t, "run", "prompt_tokens", -1, ret, d);
+}
+
+int answer_start(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
+{
+    int64_t prompt, question;
+    int err = prompt_tokens(t, &prompt, d);
+    if (!err)
+        err = trace_number(t, "run", "question_tokens", 0, &question, d);
+    if (err)
+        return err;
+    bool known = prompt >= 0 && question >= 0 && question <= INT64_MAX - prompt;
+    *ret = known ? prompt + question : prompt;
+    return KVF_OK;
 }
 
 void put_heads(struct table *t, const struct head_list *l)

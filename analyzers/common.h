@@ -38,15 +38,14 @@ void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
  * of trace_number (libtrace/run_header.h). */
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
-/* Writes how a run departs from the default protocol, such as "cut=prompt, question unknown"; "" if
- * it does not.  header: of the run. */
-enum { PROTOCOL_TEXT = 64 };
-struct json;
-void protocol_text(const struct json *header, char out[PROTOCOL_TEXT]);
-
-/* Notes the model, the method, its budget, its protocol, the tokens and more from the run header.
+/* Notes the model, the method, its budget, its protocol (protocol.h), the tokens and more from the
+ * run header.
  * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
+
+/* Sets *ret to the first token of the answer by the run header, after the prompt and a question
+ * that was fed after it; -1 if it has no such number.  The errors of prompt_tokens. */
+int answer_start(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
 
 /* Puts the columns head, layer and index, with one value for each block of rows. */
 void put_heads(struct table *t, const struct head_list *l);
@@ -84,7 +83,7 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
  * importance; or KVF_E_NOTFOUND with a sentence. */
 int gate_column_need(const struct kvf_trace *t, int *ret_column, struct kvf_diag *d);
 
-/* Of an enum kvf_role: "prompt", "answer", "think", "image"; "?" for other codes. */
+/* Of an enum kvf_role: "prompt", "answer", "think", "image", "question"; "?" for other codes. */
 const char *role_name(double code);
 
 /* Parses --step: "N", the query N of T, or "end", after the last (T).  An entry i is cached then if

@@ -58,7 +58,7 @@ int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *a
                     stage(post), args->heads ? " of the heads chosen" : "");
 }
 
-/* How many tokens from the first on have the role of a prompt. */
+/* How many tokens from the first on have the role of a prompt, or of the question after it. */
 static int prompt_length(struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     uint32_t T = kvf_n_steps(t);
@@ -69,7 +69,7 @@ static int prompt_length(struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
     if (!err && T)
         err = kvf_read_f64(t, column, 0, 0, 0, T, role, d);
     *ret = 0;
-    while (!err && *ret < T && KVF_IN_PROMPT(role[*ret]))
+    while (!err && *ret < T && (KVF_IN_PROMPT(role[*ret]) || role[*ret] == KVF_ROLE_QUESTION))
         ++*ret;
     mem_free(role);
     return err;

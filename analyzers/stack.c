@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "analyzers/head_budgets.h"
+#include "analyzers/protocol.h"
 #include "analyzers/stack.h"
 #include "base/mem.h"
 #include "base/table_stack.h"
@@ -10,7 +11,7 @@
 
 struct parts {
     struct table *t[STACK_MOST];
-    char label[STACK_MOST][96];
+    char label[STACK_MOST][LABEL_TEXT];
     int n;
     int64_t rows;
 };
@@ -24,6 +25,7 @@ static bool distinct(const struct parts *p)
     return true;
 }
 
+/* Writes the name of a file without path and .kvf. */
 static void stem(const char *path, char out[96])
 {
     const char *slash = strrchr(path, '/');
@@ -34,26 +36,34 @@ static void stem(const char *path, char out[96])
     snprintf(out, 96, "%.*s", (int)(n < 95 ? n : 95), name);
 }
 
+/* Labels a trace with its method and budget (way 0), the stem or the whole of its file's name, or
+ * its number, and in any case with its protocol. */
+static void label_part(struct parts *p, const char *name, int i, int way)
+{
+    const char *method = table_meta(p->t[i], "method"), *protocol = table_meta(p->t[i], "protocol");
+    double budget = table_meta_real(p->t[i], "budget", 0);
+    char text[96] = "", entries[24] = "";
+    struct buf label = {0};
+    if (budget > 0)
+        snprintf(entries, sizeof entries, " %.0f", budget);
+    if (way == 0)
+        snprintf(text, sizeof text, "%.30s%s", method ? method : "", entries);
+    else if (way == 1)
+        stem(name, text);
+    else if (way == 2)
+        snprintf(text, sizeof text, "%.95s", name);
+    else
+        snprintf(text, sizeof text, "%d: %.80s", i + 1, name);
+    buf_printf(&label, "%s%s%s", text, protocol ? ", " : "", protocol ? protocol : "");
+    label_copy(p->label[i], LABEL_TEXT, label.err ? text : label.data);
+    buf_finish(&label);
+}
+
 static void label_parts(struct parts *p, const char *const *names)
 {
-    for (int i = 0; i < p->n; i++) {
-        const char *method = table_meta(p->t[i], "method");
-        const char *protocol = table_meta(p->t[i], "protocol");
-        double budget = table_meta_real(p->t[i], "budget", 0);
-        char entries[24] = "";
-        if (budget > 0)
-            snprintf(entries, sizeof entries, " %.0f", budget);
-        snprintf(p->label[i], 96, "%.30s%s%s%.40s", method ? method : "", entries,
-                 protocol ? ", " : "", protocol ? protocol : "");
-    }
-    for (int way = 0; way < 3 && !distinct(p); way++)
+    for (int way = 0; way == 0 || (way < 4 && !distinct(p)); way++)
         for (int i = 0; i < p->n; i++)
-            if (way == 0)
-                stem(names[i], p->label[i]);
-            else if (way == 1)
-                snprintf(p->label[i], 96, "%.95s", names[i]);
-            else
-                snprintf(p->label[i], 96, "%d: %.80s", i + 1, names[i]);
+            label_part(p, names[i], i, way);
 }
 
 /* Returns the first column from c on that tables of all runs have: not that of head_budgets.h. */
@@ -120,22 +130,29 @@ static void put_methods(struct table *out, const struct parts *p)
     mem_free((void *)v);
 }
 
-/* Which traces they are, and of which metadata they differ. */
-static void put_metadata(struct table *out, const struct parts *p)
+/* Notes the label of each trace, and the keys of metadata in which some traces differ. */
+static int put_metadata(struct table *out, const struct parts *p)
 {
-    char differ[512] = "", key[24];
-    size_t at = 0;
-    for (int k = 0; k < table_meta_count(p->t[0]); k++) {
-        const char *name = table_meta_key(p->t[0], k);
-        if (!table_meta(out, name) && at + strlen(name) + 2 < sizeof differ)
-            at += (size_t)snprintf(differ + at, sizeof differ - at, "%s%s", at ? " " : "", name);
-    }
+    struct buf differ = {0};
+    char key[24];
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < table_meta_count(p->t[i]); k++) {
+            const char *name = table_meta_key(p->t[i], k);
+            bool known = table_meta(out, name) != NULL; /* equal in all traces */
+            for (int a = 0; a < i && !known; a++)
+                known = table_meta(p->t[a], name) != NULL;
+            if (!known)
+                buf_printf(&differ, "%s%s", differ.len ? " " : "", name);
+        }
     for (int i = 0; i < p->n; i++) {
         snprintf(key, sizeof key, "trace_%d", i + 1);
         table_meta_str(out, key, p->label[i]);
     }
-    if (at)
-        table_meta_str(out, "differ", differ);
+    if (differ.len)
+        table_meta_str(out, "differ", differ.data);
+    int err = differ.err;
+    buf_finish(&differ);
+    return err;
 }
 
 static int stack(const struct parts *p, const struct analyzer_args *args, struct table **ret_table,
@@ -152,8 +169,8 @@ static int stack(const struct parts *p, const struct analyzer_args *args, struct
     put_methods(out, p);
     put_column(out, p, "budget", "entries", 0);
     put_column(out, p, "T", "", -1);
-    put_metadata(out, p);
-    return table_deliver(out, table_err(out), ret_table);
+    err = put_metadata(out, p);
+    return table_deliver(out, err ? err : table_err(out), ret_table);
 }
 
 /* Of traces in a row: each is a hundred parts of all. */

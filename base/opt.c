@@ -237,7 +237,7 @@ static int store_word(const struct opt *o, int *at, const char *shown, const cha
 {
     for (int i = 0; o->words[i]; i++)
         if (strcmp(o->words[i], v) == 0) {
-            *at = i;
+            *at = i + (int)o->min;
             return KVF_OK;
         }
     struct buf known = {0};

@@ -30,7 +30,7 @@ enum opt_type {
     OPT_STR,     /* const char *     borrowed from argv, or from the table */
     OPT_INT,     /* int64_t          within [min, max] */
     OPT_REAL,    /* double           within [min, max], finite */
-    OPT_WORD,    /* int the place in `words` of the word given */
+    OPT_WORD,    /* int              min plus the place in `words` of the word given */
     OPT_LIST,    /* struct opt_list  may be given several times; free it with opt_finish() */
     OPT_GROUP,   /* another table, with offsets relative to `offset` */
 };
@@ -61,7 +61,7 @@ struct opt {
      * and "nan" for OPT_REAL, to mean "not given": `absent` then describes the effect. */
     const char *standard;
     const char *absent; /* the effect without the option, for people: "all"; NULL: `standard` */
-    double min, max;    /* of OPT_INT and OPT_REAL; both 0: any */
+    double min, max; /* of OPT_INT and OPT_REAL; both 0: any.  OPT_WORD: the first word's number */
     const char *const *words; /* of OPT_WORD; ends with NULL */
     const struct opt *group;  /* of OPT_GROUP */
 };

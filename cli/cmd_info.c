@@ -87,17 +87,38 @@ static int info_json(struct kvf_trace *t, struct kvf_diag *d)
     return err;
 }
 
-/* Appends one line for an object of the run header: "method    name h2o, budget 256, ..." */
-static void put_object(struct buf *b, const struct json *object)
+/* Appends a member as "key value"; of an array, the number of its values. */
+static void put_member(struct buf *b, const struct json *m)
+{
+    const char *text = json_str(m, NULL);
+    buf_printf(b, "%s ", json_key(m));
+    if (text)
+        buf_str(b, text);
+    else if (json_is_array(m))
+        buf_printf(b, "of %d values", json_len(m));
+    else
+        json_put_node(b, m);
+}
+
+/* Appends one line for an object of the run header: "method    name h2o, budget 256, ..." An object
+ * in it stands in parentheses. */
+static void put_object(struct buf *b, const char *name, const struct json *object)
 {
     const char *sep = "";
-    buf_printf(b, "%-10s", json_key(object));
+    buf_printf(b, "%-10s", name);
     for (const struct json *m = json_first(object); m; m = json_next(m), sep = ", ") {
-        const char *text = json_str(m, NULL);
-        if (text)
-            buf_printf(b, "%s%s %s", sep, json_key(m), text);
-        else
-            buf_printf(b, "%s%s %g", sep, json_key(m), json_num(m, 0));
+        const char *inner = "";
+        buf_str(b, sep);
+        if (!json_is_object(m)) {
+            put_member(b, m);
+            continue;
+        }
+        buf_printf(b, "%s (", json_key(m));
+        for (const struct json *x = json_first(m); x; x = json_next(x), inner = ", ") {
+            buf_str(b, inner);
+            put_member(b, x);
+        }
+        buf_char(b, ')');
     }
     buf_char(b, '\n');
 }
@@ -160,7 +181,10 @@ static int info_text(struct kvf_trace *t, struct kvf_diag *d)
         command_print("info", "%s", why.text);
     for (const struct json *m = json_first(header); m; m = json_next(m))
         if (json_is_object(m))
-            put_object(&b, m);
+            put_object(&b, json_key(m), m);
+    const struct json *o = json_first(json_get(header, "overrides"));
+    for (; o; o = json_next(o))
+        put_object(&b, "override", o);
     json_free(header);
     put_answer(&b, t);
     put_columns(&b, t);

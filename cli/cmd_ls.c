@@ -126,17 +126,20 @@ static int add_column(struct table *t, const struct job *j, int fact)
     const struct fact *a = &fact_table[fact];
     const char **text = MEM_NEW(const char *, j->n_rows);
     int64_t *number = MEM_NEW(int64_t, j->n_rows);
-    int err = text && number ? KVF_OK : KVF_E_NOMEM;
+    double *real = MEM_NEW(double, j->n_rows);
+    int err = text && number && real ? KVF_OK : KVF_E_NOMEM;
     for (size_t i = 0; !err && i < j->n_rows; i++) {
         text[i] = j->row[i].text[fact];
         number[i] = j->row[i].number[fact];
+        real[i] = j->row[i].real[fact];
     }
-    if (!err && a->is_text)
+    if (!err && a->type == FACT_TEXT)
         table_dense_str(t, a->name, a->unit, text);
-    else if (!err)
+    else if (!err && a->type == FACT_WHOLE)
         table_dense_int(t, a->name, a->unit, number);
-    mem_free(text);
-    mem_free(number);
+    else if (!err)
+        table_dense_real(t, a->name, a->unit, real);
+    mem_free_all((void *)text, number, real);
     return err;
 }
 
@@ -151,52 +154,60 @@ static struct table *as_table(const struct job *j)
     return table_made(t, err);
 }
 
-/* Returns the column width of a fact: the length of its name or of its longest value. */
-static int width_of(const struct job *j, int fact)
+/* Appends a fact as the list shows it: "-" if it is missing or empty. */
+static void put_fact(struct buf *b, const struct trace_facts *f, int fact)
 {
-    int most = (int)strlen(fact_table[fact].name);
-    for (size_t i = 0; i < j->n_rows; i++) {
-        int n = fact_table[fact].is_text
-                    ? (int)strlen(shown_name(j->row[i].text[fact]).text)
-                    : snprintf(NULL, 0, "%lld", (long long)j->row[i].number[fact]);
-        most = n > most ? n : most;
-    }
-    return most;
+    enum fact_type type = fact_table[fact].type;
+    if (type == FACT_TEXT && f->text[fact][0])
+        buf_str(b, shown_name(f->text[fact]).text);
+    else if (type == FACT_WHOLE && f->number[fact] >= 0)
+        buf_printf(b, "%lld", (long long)f->number[fact]);
+    else
+        buf_char(b, '-');
 }
 
-/* Prints the main facts in aligned columns. A missing number or text is shown as "-". */
+/* Appends the name of a fact in row 0, and the fact of trace i in row i + 1. */
+static void put_cell(struct buf *b, const struct job *j, size_t row, int fact)
+{
+    if (row == 0)
+        buf_str(b, fact_table[fact].name);
+    else
+        put_fact(b, &j->row[row - 1], fact);
+}
+
+/* Prints the main facts in aligned columns; the protocol only if a trace has one. */
 static int print(const struct job *j)
 {
-    static const int shown[] = {FACT_STATE,  FACT_MODEL, FACT_METHOD, FACT_BUDGET,
-                                FACT_TOKENS, FACT_BYTES, FACT_TRACE};
+    static const int shown[] = {FACT_STATE,    FACT_MODEL,  FACT_METHOD, FACT_BUDGET,
+                                FACT_PROTOCOL, FACT_TOKENS, FACT_BYTES,  FACT_TRACE};
     enum { SHOWN = sizeof shown / sizeof *shown };
-    struct buf b = {0};
-    int width[SHOWN];
-    for (int k = 0; k < SHOWN; k++) {
-        bool is_text = fact_table[shown[k]].is_text;
-        width[k] = k + 1 < SHOWN ? width_of(j, shown[k]) : 0;
-        buf_printf(&b, is_text ? "%s%-*s" : "%s%*s", k ? "  " : "", width[k],
-                   fact_table[shown[k]].name);
-    }
-    buf_char(&b, '\n');
-    for (size_t i = 0; i < j->n_rows; i++) {
+    struct buf b = {0}, cell = {0};
+    size_t width[SHOWN] = {0};
+    bool protocols = false;
+    for (size_t i = 0; i <= j->n_rows; i++)
+        for (int k = 0; k + 1 < SHOWN; k++) {
+            buf_clear(&cell);
+            put_cell(&cell, j, i, shown[k]);
+            width[k] = cell.len > width[k] ? cell.len : width[k];
+            protocols |= i > 0 && shown[k] == FACT_PROTOCOL && j->row[i - 1].text[shown[k]][0];
+        }
+    for (size_t i = 0; i <= j->n_rows; i++) {
         for (int k = 0; k < SHOWN; k++) {
-            const char *text = j->row[i].text[shown[k]];
-            int64_t number = j->row[i].number[shown[k]];
-            buf_str(&b, k ? "  " : "");
-            if (text)
-                buf_printf(&b, "%-*s", width[k], text[0] ? shown_name(text).text : "-");
-            else if (number >= 0)
-                buf_printf(&b, "%*lld", width[k], (long long)number);
-            else
-                buf_printf(&b, "%*s", width[k], "-");
+            bool text = fact_table[shown[k]].type == FACT_TEXT;
+            if (shown[k] == FACT_PROTOCOL && !protocols)
+                continue;
+            buf_clear(&cell);
+            put_cell(&cell, j, i, shown[k]);
+            buf_printf(&b, text ? "%s%-*s" : "%s%*s", k ? "  " : "", (int)width[k],
+                       cell.data ? cell.data : "");
         }
         buf_char(&b, '\n');
     }
     buf_printf(&b, "%zu of %zu traces\n", j->n_rows, j->at.n);
-    if (!b.err)
+    int err = b.err ? b.err : cell.err;
+    if (!err)
         shown_print(b.data, b.len);
-    int err = b.err;
+    buf_finish(&cell);
     buf_finish(&b);
     return err;
 }

@@ -295,12 +295,26 @@ static int get(const struct request *q, const char *name, struct kvf_diag *d)
     return package_run(3, argv + 1, d);
 }
 
+/* Fails with the names that `get` takes. */
+static int name_missing(struct kvf_diag *d)
+{
+    struct buf names = {0};
+    for (const struct listed_model *m = model_list; m->name; m++)
+        buf_printf(&names, "%s%s", m == model_list ? "" : ", ", m->name);
+    kvf_fail(d, KVF_E_ARG, "get needs the name of a model: %s; a file of the name get is ./get",
+             names.err ? "'kvfate models' lists them" : names.data);
+    buf_finish(&names);
+    return KVF_E_ARG;
+}
+
 static int cmd_models(const struct command *self, void *request, int n, char **operand)
 {
     struct request *q = request;
     struct kvf_diag d = {""};
     int err = KVF_OK;
-    if (n == 2 && strcmp(operand[0], "get") == 0) {
+    if (n == 1 && strcmp(operand[0], "get") == 0) {
+        err = name_missing(&d);
+    } else if (n == 2 && strcmp(operand[0], "get") == 0) {
         err = get(q, operand[1], &d);
     } else if (n == 2) {
         err = kvf_fail(&d, KVF_E_ARG, "one model at a time, or 'get NAME'; this is '%s %s'",

@@ -207,7 +207,7 @@ static const struct opt options[] = {
      "what surrounds the needles", "prose", .words = haystack_words},
     {OPT_WORD, 0, "question", offsetof(struct request, question), "WHEN",
      "protocol of the task for eval and causal. unknown: they cut the cache before the question",
-     "known", .words = question_words},
+     "known", .words = question_words, .min = QUESTION_KNOWN},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N",
      "prompts, NAME-0 and on, each of its own seed", "1", .min = 1, .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "seed of the first", "0",

@@ -114,7 +114,7 @@ static const struct opt options[] = {
      "questions of the two parts are never the same", "train", .words = part_words},
     {OPT_WORD, 0, "question", offsetof(struct request, question), "WHEN",
      "unknown: write the facts as a context that a method cuts before it sees the question",
-     "known", .words = question_words},
+     "known", .words = question_words, .min = QUESTION_KNOWN},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N", "questions", "100", .min = 1,
      .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "other questions", "0",

@@ -203,7 +203,10 @@ static int batch(const struct command *self, struct run *u)
     int err = KVF_OK;
     for (size_t i = 0; !err && i < sizeof beside / sizeof *beside; i++)
         if (beside[i].given)
-            err = kvf_fail(&d, KVF_E_ARG, "%s and --jsonl exclude each other", beside[i].name);
+            err = kvf_fail(&d, KVF_E_ARG, "%s and --jsonl exclude each other%s", beside[i].name,
+                           strcmp(beside[i].name, "--ask") == 0
+                               ? "; a line has \"context\" and \"question\" or \"questions\""
+                               : "");
     u->n_predict = u->r.n_predict;
     u->seed = u->r.seed;
     u->batch.folder = u->out;

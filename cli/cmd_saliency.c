@@ -168,10 +168,12 @@ static int parse_from(struct job *j, struct kvf_diag *d)
     int64_t from = j->text.n_prompt;
     if (!j->from)
         return KVF_OK;
+    while (j->text.roles && from < j->n && j->text.roles[from] == KVF_ROLE_QUESTION)
+        from++;
     if (strcmp(j->from, "prompt") != 0 && (!opt_int(j->from, &from) || from < 0))
         return kvf_fail(d, KVF_E_ARG,
                         "--from is the first query whose prediction counts, or 'prompt' for the "
-                        "length of the prompt, not '%s'",
+                        "end of the prompt and its question, not '%s'",
                         j->from);
     if (from > j->n - 2)
         return kvf_fail(d, KVF_E_ARG,

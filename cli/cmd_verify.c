@@ -65,7 +65,9 @@ static void print_check(const char *what, const struct kvf_check *c, bool full)
            c->clean ? "closed" : "unfinished");
     if (c->torn)
         printf(", %llu of them torn at the end", (unsigned long long)c->torn);
-    if (full)
+    if (!full)
+        printf("; the values of columns were not decoded (--full does)");
+    else
         printf(", columns %llu bytes stored, %llu decoded", (unsigned long long)c->payload_bytes,
                (unsigned long long)c->raw_bytes);
     printf("\n");

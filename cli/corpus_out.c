@@ -47,15 +47,18 @@ int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct k
     return KVF_OK;
 }
 
-/* Prints a note if the traces have different models, methods, budgets or protocols, since sums over
- * them are seldom intended. */
+/* Prints a note if the traces have different models, methods, budgets or other settings, since sums
+ * over them are seldom intended. Budgets of one fraction differ with the lengths of texts. */
 static void warn(const struct corpus *c)
 {
-    static const char *const keys[] = {"model_hash", "method", "budget", "protocol"};
-    static const char *const names[] = {"model", "method", "budget", "protocol"};
+    static const char *const keys[] = {"model_hash", "method",    "budget",
+                                       "protocol",   "overrides", "gates"};
+    static const char *const names[] = {"model",    "method",    "budget",
+                                        "protocol", "overrides", "gates"};
     const char *gap = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (corpus_differ(c, keys[i])) {
+        if (corpus_differ(c, keys[i])
+            && !(strcmp(keys[i], "budget") == 0 && corpus_share(c, "budget_percent"))) {
             fprintf(stderr, "%s%s", *gap ? gap : "note: the traces differ in ", names[i]);
             gap = ", ";
         }

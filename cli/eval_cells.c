@@ -37,10 +37,8 @@ static int parse_budgets(const char *s, struct budget *budget, int *n, struct kv
             part[len] = 0;
         }
         if (len >= sizeof part || !budget_parse(part, &budget[*n]))
-            return kvf_fail(d, KVF_E_ARG,
-                            "--budgets needs numbers from 1 to %d, or fractions such as 25%%, "
-                            "separated by commas, not '%s'",
-                            BUDGET_MOST, s);
+            return kvf_fail(d, KVF_E_ARG, "--budgets '%.*s': %s; commas separate budgets", (int)len,
+                            s, budget_advice(len < sizeof part ? part : ""));
         ++*n;
         s += len;
         if (!*s)
@@ -62,8 +60,9 @@ static int parse_cell(const char *label, const struct budget *budget, struct eva
     if (!err && c->params.cut == CUT_TURN)
         err = kvf_fail(
             d, KVF_E_ARG,
-            "cut=turn needs the turns of a chat, which only --method of run and generate "
-            "has; here the prompt is one turn: give cut=prompt");
+            "cut=turn needs the turns of a chat. 'kvfate run' and 'kvfate generate' have them with "
+            "--method, and --chat or \"messages\" of --jsonl. Here the prompt is one turn: give "
+            "cut=prompt");
     if (err)
         kvf_diag_prefix(d, "--methods '%.200s'", label);
     return err;

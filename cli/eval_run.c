@@ -12,7 +12,7 @@ static int cell_of(const struct eval_job *j, int64_t doc, int c, struct eval_cel
                    struct kvf_diag *d)
 {
     *ret = j->cell[c];
-    return eval_cell_resolve(ret, j->input[doc].text.prompt, d);
+    return eval_cell_fit(ret, j->eval.engine, j->input[doc].text.prompt, d);
 }
 
 /* Copies the cells of a document that are not done into cell [j->n], and returns their number or

@@ -80,6 +80,11 @@ static int check_budget(const struct methods *r, bool named, struct kvf_diag *d)
     if (taken)
         return KVF_OK;
     budget_text(&r->budget, budget);
+    if (!named && r->row.admission->reason == KVF_REASON_PLAN)
+        return kvf_fail(d, KVF_E_ARG,
+                        "-B %s: with --plan entries leave at the steps of the plan, and a budget "
+                        "would change nothing; leave it out, or give --method",
+                        budget);
     if (!named)
         return kvf_fail(d, KVF_E_ARG,
                         "-B %s needs --method: without it nothing is evicted and a budget would "
@@ -106,10 +111,8 @@ int methods_parse(struct methods *r, const char *standard, struct kvf_diag *d)
     r->method = named ? r->method : standard;
     r->budget = (struct budget){0};
     if (r->budget_text && !budget_parse(r->budget_text, &r->budget))
-        return kvf_fail(d, KVF_E_ARG,
-                        "--budget '%.40s': give entries from 1 to %d, or a fraction of the prompt "
-                        "such as 25%%",
-                        r->budget_text, BUDGET_MOST);
+        return kvf_fail(d, KVF_E_ARG, "--budget '%.40s': %s", r->budget_text,
+                        budget_advice(r->budget_text));
     int err = parse_method(r, &unknown, d);
     r->override = MEM_NEW(struct row_override, (size_t)r->override_text.n + 1);
     if (!err && !r->override)
@@ -134,10 +137,19 @@ bool methods_fractional(const struct methods *r)
 
 int methods_resolve(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d)
 {
+    const bool opened = r->inputs.model; /* methods_open() left out what depends on the prompt */
     int err = r->params.part ? parse_method(r, prompt, d) : KVF_OK;
-    for (int i = 0; !err && i < r->override_text.n; i++)
-        if (r->override[i].params.part)
-            err = parse_override(r, i, prompt, d);
+    r->prompt = *prompt;
+    if (!err && r->params.part && opened)
+        err = method_check_inputs(&r->row, &r->params, &r->inputs, d);
+    for (int i = 0; !err && i < r->override_text.n; i++) {
+        struct row_override *o = &r->override[i];
+        if (!o->params.part)
+            continue;
+        err = parse_override(r, i, prompt, d);
+        if (!err && opened)
+            err = method_check_inputs(&o->row, &o->params, &r->inputs, d);
+    }
     return err;
 }
 
@@ -428,9 +440,25 @@ static void put_heads(struct buf *b, const struct methods *r, const struct metho
     mem_free(budget);
 }
 
-static void put_row(struct buf *b, const struct method *m, const struct method_params *p)
+/* Appends "options" of a method, unless none changes the preset. */
+static void put_options(struct buf *b, const struct methods *r, const char *text)
+{
+    const struct budget none = {0};
+    struct buf options = {0};
+    int err = method_options_put(&options, text, method_unbudgeted(text) ? &none : &r->budget,
+                                 &r->prompt);
+    if (!err && options.len)
+        json_put_member_str(b, "options", options.data);
+    b->err = b->err ? b->err : err;
+    buf_finish(&options);
+}
+
+/* Appends the members of a method with the text "NAME:key=value,...". */
+static void put_row(struct buf *b, const struct methods *r, const char *text,
+                    const struct method *m, const struct method_params *p)
 {
     json_put_member_str(b, "name", m->name);
+    put_options(b, r, text);
     json_put_key(b, "budget");
     json_put_num(b, p->budget);
     if (p->part)
@@ -455,7 +483,7 @@ static void put_row(struct buf *b, const struct method *m, const struct method_p
 void methods_put(struct buf *b, const struct methods *r, const struct model_config *m, int prompt)
 {
     buf_str(b, ",\"method\":{");
-    put_row(b, &r->row, &r->params);
+    put_row(b, r, r->method, &r->row, &r->params);
     if (r->row.allocation->heads)
         put_heads(b, r, &r->params, m, prompt);
     buf_char(b, '}');
@@ -476,7 +504,7 @@ void methods_put(struct buf *b, const struct methods *r, const struct model_conf
         buf_str(b, i ? ",{" : "{");
         json_put_key(b, "heads");
         json_put_str(b, text, strcspn(text, "="));
-        put_row(b, &r->override[i].row, &r->override[i].params);
+        put_row(b, r, strchr(text, '=') + 1, &r->override[i].row, &r->override[i].params);
         if (r->override[i].row.allocation->heads)
             put_heads(b, r, &r->override[i].params, m, prompt);
         buf_char(b, '}');

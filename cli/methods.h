@@ -26,6 +26,7 @@ struct methods {
 
     /* set by methods_parse() */
     struct budget budget;
+    struct budget_prompt prompt; /* that methods_resolve() was called with */
     struct method row;
     struct method_params params;
     struct row_override *override; /* [override_text.n] owned */

@@ -1,9 +1,11 @@
 /* model_path.c - resolves the names of listed models to files in the cache folder (model_list.h).
  */
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/opt.h"
 #include "cli/folders.h"
 #include "cli/model_list.h"
 
@@ -16,10 +18,31 @@ static const struct listed_model *listed(const char *name)
     return NULL;
 }
 
+/* Returns the listed model that a name is likely meant to be, or NULL. */
+static const char *near_listed(const char *name)
+{
+    enum { MOST = 32 };
+    const char *words[MOST + 1] = {NULL};
+    const struct listed_model *m = model_list;
+    for (int i = 0; m->name && i < MOST; i++, m++) {
+        words[i] = m->name;
+        if (strncasecmp(m->name, name, strlen(name)) == 0)
+            return m->name;
+    }
+    return opt_near(words, name);
+}
+
 int model_path(const char *given, struct buf *ret_path, struct kvf_diag *d)
 {
     struct stat s;
     const struct listed_model *m = given ? listed(given) : model_list;
+    if (given && !m && !strchr(given, '/') && stat(given, &s) != 0 && errno == ENOENT) {
+        const char *near = near_listed(given);
+        return kvf_fail(d, KVF_E_IO,
+                        "%s: cannot open the model: there is no such file, and 'kvfate models' "
+                        "lists no model of this name%s%s%s",
+                        given, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    }
     if (given && (!m || stat(given, &s) == 0)) {
         buf_str(ret_path, given);
         return ret_path->err;

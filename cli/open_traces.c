@@ -124,12 +124,12 @@ static uint32_t first_difference(struct kvf_trace *const t[2], uint32_t n)
 void traces_report_diverged(const struct command *self, struct kvf_trace *const *t, int n)
 {
     int64_t prompt = -1, other;
-    if (n > 1 && prompt_tokens(t[0], &prompt, NULL) != KVF_OK)
+    if (n > 1 && answer_start(t[0], &prompt, NULL) != KVF_OK)
         return; /* the analysis of the trace reports the error */
     for (int i = 1; i < n && prompt > 0; i++) {
         uint32_t least = kvf_n_steps(t[0]) < kvf_n_steps(t[i]) ? kvf_n_steps(t[0])
                                                                : kvf_n_steps(t[i]);
-        uint32_t at = prompt_tokens(t[i], &other, NULL) == KVF_OK && other == prompt
+        uint32_t at = answer_start(t[i], &other, NULL) == KVF_OK && other == prompt
                           ? first_difference((struct kvf_trace *const[]){t[0], t[i]}, least)
                           : least;
         if (at < least && at >= prompt)

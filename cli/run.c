@@ -241,7 +241,8 @@ static int record_prompt(struct run *u)
     int err = KVF_OK;
     for (int i = 0; !err && i < prompt_all(p); i++) {
         enum kvf_role own = i < p->n_ids ? KVF_ROLE_PROMPT : KVF_ROLE_QUESTION;
-        err = record_token(u, p->ids[i], roles && i < p->n_ids ? (enum kvf_role)roles[i] : own);
+        bool as_forced = roles && i < p->n_ids && roles[i] != KVF_ROLE_QUESTION;
+        err = record_token(u, p->ids[i], as_forced ? (enum kvf_role)roles[i] : own);
     }
     return err;
 }

@@ -221,7 +221,7 @@ int run_cells_line(struct run *u, const char *id, struct kvf_diag *d)
     signals_catch();
     int n = c->job.n, err = check_gates(u, runner_cap(&u->r), d);
     for (int i = 0; !err && i < n; i++)
-        err = eval_cell_resolve(&c->job.cell[i], u->r.prompt.n_ids, d);
+        err = eval_cell_fit(&c->job.cell[i], u->r.engine, u->r.prompt.n_ids, d);
     if (!err)
         err = find_ranges(u, d);
     if (err)

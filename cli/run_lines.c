@@ -140,6 +140,7 @@ static int open_line(struct run *u, const struct jsonl_line *x, struct kvf_diag 
     u->r.seed = x->seed >= 0 ? x->seed : u->seed;
     p->given = x->prompt ? x->prompt : x->text;
     p->raw = x->text != NULL;
+    p->line = true;
     p->messages = x->messages;
     p->reply = x->answer_prefix;
     p->ask = x->question;

@@ -142,13 +142,6 @@ void note_peak(const struct runner *r, const struct session *s)
     mem_free(heads);
 }
 
-/* Returns true if queries after the prompt read all entries, or if there were no such queries. */
-static bool read_all(const struct runner *r, const struct session *s)
-{
-    double mean = (r->prompt.n_ids + 1 + session_length(s)) / 2.0, was = session_reads(s);
-    return !methods_read_pages(&r->methods) || isnan(was) || was >= mean * (1 - 1e-12);
-}
-
 void note_context(const struct runner *r, int generated)
 {
     fprintf(stderr,
@@ -165,7 +158,7 @@ void note_effect(const struct runner *r, const struct session *s)
     int64_t all = (int64_t)fed * m->cache_heads * r->engine->config.n_layers;
     if (!methods_evict(m) || fed < r->prompt.n_ids)
         return;
-    if (session_cache_stats(s).entries == all && read_all(r, s))
+    if (session_cache_stats(s).entries == all && session_read_all(s))
         fprintf(stderr,
                 "note: nothing was evicted%s: the %d tokens of the run fit into what %s keeps, "
                 "and it is the run of --method full\n",
@@ -174,4 +167,8 @@ void note_effect(const struct runner *r, const struct session *s)
         fprintf(stderr,
                 "note: no query missed what was evicted after the prompt: of the tokens of -n "
                 "the last is in the text alone; -n 2 or more has a query that does\n");
+    else if (methods_read_pages(m) && session_read_all(s) && fed > r->prompt.n_ids)
+        fprintf(stderr,
+                "note: nothing was left unread: each query read all entries of the cache, so "
+                "the choice of pages changed nothing\n");
 }

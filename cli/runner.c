@@ -100,7 +100,8 @@ const struct opt runner_options[] = {
     {OPT_GROUP, 0, "prompt", 0, .group = runner_prompt_options},
     {OPT_WORD, 0, "question", offsetof(struct runner, question), "WHEN",
      "unknown: the method cuts the context before it sees the question, which is fed afterwards",
-     "known", .words = question_words},
+     .absent = "known; of a recorded prompt, as in its run", .words = question_words,
+     .min = QUESTION_KNOWN},
     {OPT_INT, 0, "question-at", offsetof(struct runner, prompt.question_at), "N",
      "with --question unknown, the first token of the question",
      .absent = "the text of --ask, or the last message of a user", .min = 1, .max = 1 << 24},
@@ -149,7 +150,7 @@ static int check_idle(const struct runner *r, struct kvf_diag *d)
         {p->no_think && plain, "--no-think", bare},
         {p->date && plain, "--date", bare},
         {p->raw && p->ids_file, "--raw", "with --ids, which are taken as they stand"},
-        {p->question_at && r->question == QUESTION_KNOWN, "--question-at",
+        {p->question_at && r->question != QUESTION_UNKNOWN, "--question-at",
          "without --question unknown"},
     };
     return IDLE_CHECK(list, d);
@@ -173,10 +174,15 @@ static int open_force(struct runner *r, struct kvf_diag *d)
     return err ? err : force_inputs(r->force, &r->engine->config, &r->methods, d);
 }
 
-/* Takes a recorded prompt and the question that followed it, if any. */
-static int take_forced(struct prompt *p, const int32_t *ids, int n, int n_question,
+/* Takes a recorded prompt and the question that followed it, if any. With --question known both are
+ * the prompt. */
+static int take_forced(struct prompt *p, int question, const int32_t *ids, int n, int n_question,
                        struct kvf_diag *d)
 {
+    if (question == QUESTION_KNOWN) {
+        n += n_question;
+        n_question = 0;
+    }
     int err = prompt_take(p, ids, n + n_question);
     if (err)
         return err;
@@ -212,7 +218,7 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
     int err = IDLE_CHECK(list, d);
     if (!err)
         err = force_prompt(r->force, &ids, &n, d);
-    return err ? err : take_forced(&r->prompt, ids, n, force_question(r->force), d);
+    return err ? err : take_forced(&r->prompt, r->question, ids, n, force_question(r->force), d);
 }
 
 /* Returns the maximum number of tokens of prompt and answer. */

@@ -34,7 +34,7 @@ extern const struct opt learner_options[];
 enum kv_type execution_kv_type(const struct execution *x);
 
 /* The values of --question: the method may see the question when it evicts, or not. */
-enum question_time { QUESTION_KNOWN, QUESTION_UNKNOWN };
+enum question_time { QUESTION_NOT_GIVEN, QUESTION_KNOWN, QUESTION_UNKNOWN };
 extern const char *const question_words[];
 
 /* A model, a prompt and methods, with their options. */

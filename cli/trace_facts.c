@@ -1,34 +1,41 @@
 /* trace_facts.c - reads the facts of traces. */
 #include "cli/trace_facts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analyzers/protocol.h"
 #include "base/mem.h"
 #include "studies/corpus.h"
 #include "libtrace/run_header.h"
 
 const struct fact fact_table[FACTS] = {
-    [FACT_TRACE] = {"trace", "", true, "name of the file", NULL, NULL},
-    [FACT_STATE] = {"state", "", true, "closed, unfinished, repaired, empty or unreadable", NULL,
-                    NULL},
-    [FACT_MODEL] = {"model", "", true, "name of the model", "model", "name"},
-    [FACT_METHOD] = {"method", "", true, "the cache method", "method", "name"},
-    [FACT_BUDGET] = {"budget", "entries", false, "entries that a head may hold; 0: all", "method",
-                     "budget"},
-    [FACT_TOKENS] = {"tokens", "tokens", false, "recorded tokens, prompt and answer", NULL, NULL},
-    [FACT_PROMPT_TOKENS] = {"prompt_tokens", "tokens", false, "those of the prompt", "run",
+    [FACT_TRACE] = {"trace", "", FACT_TEXT, "name of the file"},
+    [FACT_STATE] = {"state", "", FACT_TEXT, "closed, unfinished, repaired, empty or unreadable"},
+    [FACT_MODEL] = {"model", "", FACT_TEXT, "name of the model", "model", "name"},
+    [FACT_METHOD] = {"method", "", FACT_TEXT, "the cache method", "method", "name"},
+    [FACT_BUDGET] = {"budget", "entries", FACT_WHOLE, "entries that a head may hold; 0: all",
+                     "method", "budget"},
+    [FACT_PERCENT] = {"budget_percent", "%", FACT_REAL, "the budget, if it was given as a fraction",
+                      "method", "budget_percent"},
+    [FACT_PROTOCOL] = {"protocol", "", FACT_TEXT, "settings that change the method and its use"},
+    [FACT_CUT] = {"cut", "", FACT_TEXT, "when entries are evicted", "method", "cut", "always"},
+    [FACT_QUESTION] = {"question", "", FACT_TEXT, "known or unknown to the method", "run",
+                       "question", "known"},
+    [FACT_TOKENS] = {"tokens", "tokens", FACT_WHOLE, "recorded tokens, prompt and answer"},
+    [FACT_PROMPT_TOKENS] = {"prompt_tokens", "tokens", FACT_WHOLE, "those of the prompt", "run",
                             "prompt_tokens"},
-    [FACT_SEED] = {"seed", "", false, "of sampling", "run", "seed"},
-    [FACT_LAYERS] = {"layers", "", false, "layers of the model", NULL, NULL},
-    [FACT_QUERY_HEADS] = {"query_heads", "", false, "query heads of a layer", "model",
+    [FACT_SEED] = {"seed", "", FACT_WHOLE, "of sampling", "run", "seed"},
+    [FACT_LAYERS] = {"layers", "", FACT_WHOLE, "layers of the model"},
+    [FACT_QUERY_HEADS] = {"query_heads", "", FACT_WHOLE, "query heads of a layer", "model",
                           "query_heads"},
-    [FACT_KV_HEADS] = {"kv_heads", "", false, "KV heads of a layer", "model", "kv_heads"},
-    [FACT_PROBES] = {"probes", "", true, "what was recorded", "run", "probes"},
-    [FACT_COLUMNS] = {"columns", "", false, "number of columns", NULL, NULL},
-    [FACT_DOCUMENT] = {"document", "", true, "equal for equal prompts", NULL, NULL},
-    [FACT_BYTES] = {"bytes", "bytes", false, "size of the file", NULL, NULL},
+    [FACT_KV_HEADS] = {"kv_heads", "", FACT_WHOLE, "KV heads of a layer", "model", "kv_heads"},
+    [FACT_PROBES] = {"probes", "", FACT_TEXT, "what was recorded", "run", "probes"},
+    [FACT_COLUMNS] = {"columns", "", FACT_WHOLE, "number of columns"},
+    [FACT_DOCUMENT] = {"document", "", FACT_TEXT, "equal for equal prompts"},
+    [FACT_BYTES] = {"bytes", "bytes", FACT_WHOLE, "size of the file"},
 };
 
 static const char *state_of(const struct kvf_trace *t)
@@ -67,13 +74,26 @@ static char *document_of(struct kvf_trace *t)
     return mem_strdup(hex);
 }
 
-static char *computed_text(struct kvf_trace *t, int fact)
+/* Returns the protocol of a run; the caller frees it. */
+static char *protocol_of(const struct json *header)
+{
+    struct buf text = {0};
+    protocol_put(&text, header);
+    const char *words = text.len ? text.data : "";
+    char *copy = text.err ? NULL : mem_strdup(words);
+    buf_finish(&text);
+    return copy;
+}
+
+static char *computed_text(struct kvf_trace *t, const struct json *header, int fact)
 {
     switch (fact) {
     case FACT_TRACE:
         return mem_strdup(kvf_path(t));
     case FACT_STATE:
         return mem_strdup(state_of(t));
+    case FACT_PROTOCOL:
+        return protocol_of(header);
     default:
         return document_of(t);
     }
@@ -83,7 +103,7 @@ static char *computed_text(struct kvf_trace *t, int fact)
 static int check_complete(struct trace_facts *f, struct trace_facts *ret)
 {
     for (int i = 0; i < FACTS; i++)
-        if (fact_table[i].is_text && !f->text[i]) {
+        if (fact_table[i].type == FACT_TEXT && !f->text[i]) {
             facts_free(f);
             return KVF_E_NOMEM;
         }
@@ -98,9 +118,13 @@ int facts_read(struct kvf_trace *t, struct trace_facts *ret)
         f.header = NULL;
     for (int i = 0; i < FACTS; i++) {
         const struct fact *a = &fact_table[i];
-        const struct json *value = json_get(json_get(f.header, a->object), a->member);
-        if (a->is_text)
-            f.text[i] = a->object ? mem_strdup(json_str(value, "")) : computed_text(t, i);
+        const struct json *object = json_get(f.header, a->object);
+        const struct json *value = json_get(object, a->member);
+        const char *absent = object && a->absent ? a->absent : "";
+        f.real[i] = json_num(value, NAN);
+        if (a->type == FACT_TEXT)
+            f.text[i] = a->object ? mem_strdup(json_str(value, absent))
+                                  : computed_text(t, f.header, i);
         else
             f.number[i] = a->object ? json_int(value, -1) : computed_number(t, i);
     }
@@ -113,7 +137,8 @@ int facts_unreadable(const char *path, struct trace_facts *ret)
     struct stat st;
     for (int i = 0; i < FACTS; i++) {
         f.number[i] = -1;
-        if (fact_table[i].is_text)
+        f.real[i] = NAN;
+        if (fact_table[i].type == FACT_TEXT)
             f.text[i] = mem_strdup("");
     }
     mem_free(f.text[FACT_TRACE]);

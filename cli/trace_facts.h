@@ -16,6 +16,10 @@ enum {
     FACT_MODEL,
     FACT_METHOD,
     FACT_BUDGET,
+    FACT_PERCENT,
+    FACT_PROTOCOL,
+    FACT_CUT,
+    FACT_QUESTION,
     FACT_TOKENS,
     FACT_PROMPT_TOKENS,
     FACT_SEED,
@@ -29,20 +33,24 @@ enum {
     FACTS
 };
 
-/* The declaration of a fact. A missing text is "", and a missing number is -1. */
+/* The declaration of a fact. A missing text is "", a missing whole number -1 and a missing real
+ * number NaN. */
+enum fact_type { FACT_TEXT, FACT_WHOLE, FACT_REAL };
 struct fact {
     const char *name, *unit;
-    bool is_text;
+    enum fact_type type;
     const char *summary;
     /* object and member of the run header; NULL if the fact is computed */
     const char *object, *member;
+    const char *absent; /* the text if the object exists without the member; NULL: "" */
 };
 extern const struct fact fact_table[FACTS];
 
 /* The facts of one trace. */
 struct trace_facts {
     char *text[FACTS];     /* owned; NULL for numbers */
-    int64_t number[FACTS]; /* values of facts that are numbers */
+    int64_t number[FACTS]; /* values of whole numbers */
+    double real[FACTS];    /* values of real numbers */
     struct json *header;   /* owned; NULL if it is not valid JSON, and after facts_trim() */
 };
 

@@ -106,10 +106,11 @@ static int parse_value(const char **at, struct condition *c, struct kvf_diag *d)
 static int check(const struct condition *c, struct kvf_diag *d)
 {
     bool order = c->how != EQUAL && c->how != UNEQUAL;
-    if (!c->object[0] && fact_table[c->fact].is_text && order)
+    bool text = fact_table[c->fact].type == FACT_TEXT;
+    if (!c->object[0] && text && order)
         return kvf_fail(d, KVF_E_ARG,
                         "--where: %s is a text: compare it with = or !=", fact_table[c->fact].name);
-    if (!c->object[0] && !fact_table[c->fact].is_text && isnan(c->number))
+    if (!c->object[0] && !text && isnan(c->number))
         return kvf_fail(d, KVF_E_ARG, "--where: %s is a number, not '%s'", fact_table[c->fact].name,
                         c->value);
     if (order && isnan(c->number))
@@ -189,8 +190,10 @@ static bool number_holds(const struct condition *c, double found)
 
 static bool fact_holds(const struct condition *c, const struct trace_facts *f)
 {
-    if (fact_table[c->fact].is_text)
+    if (fact_table[c->fact].type == FACT_TEXT)
         return f->text[c->fact][0] && text_holds(c, f->text[c->fact]);
+    if (fact_table[c->fact].type == FACT_REAL)
+        return !isnan(f->real[c->fact]) && number_holds(c, f->real[c->fact]);
     return f->number[c->fact] >= 0 && number_holds(c, (double)f->number[c->fact]);
 }
 

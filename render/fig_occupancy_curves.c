@@ -211,7 +211,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .entries = table_find(t, "entries"),
                      .budget = table_find(t, "head_budget")};
     if (o->steps == 1)
-        v.from = table_meta_real(t, "prompt_tokens", 0);
+        v.from = table_meta_real(t, "prompt_tokens", 0) + table_meta_real(t, "question_tokens", 0);
     p->whole_x = true;
     p->whole_y = v.by == BY_HEAD;
     p->xlabel = "query step t";
@@ -239,5 +239,5 @@ PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupanc
                   WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head",
                            "layer"),
                   WORD_KEY(struct occupancy_style, steps, "all",
-                           "all steps, or those after the prompt", "all", "answer")),
+                           "all steps, or those of the answer", "all", "answer")),
             .side_by_side = true);

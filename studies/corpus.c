@@ -230,6 +230,14 @@ bool corpus_differ(const struct corpus *c, const char *key)
     return false;
 }
 
+bool corpus_share(const struct corpus *c, const char *key)
+{
+    for (int i = 0; i < c->n_meta; i++)
+        if (strcmp(c->meta[i].key, key) == 0)
+            return c->meta[i].value && c->meta[i].n == c->tables;
+    return false;
+}
+
 void corpus_meta_free(struct corpus_meta *list, int n)
 {
     for (int i = 0; i < n; i++) {

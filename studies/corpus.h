@@ -50,8 +50,9 @@ int corpus_create(const struct analyzer *a, const struct analyzer_args *args,
 void corpus_destroy(struct corpus *c); /* accepts NULL */
 
 /* Which document a trace is of: the run header's run.document (a text or a number) if there
- * is one, else the ids of its prompt tokens.  *ret_print: of run header, steps and tokens.
- * KVF_E_NOTFOUND with a sentence when the trace has neither; an error of reading. */
+ * is one, else the ids of its prompt and of the question after it.  *ret_print: of run header,
+ * steps and tokens. KVF_E_NOTFOUND with a sentence when the trace has neither; an error of reading.
+ */
 int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_print,
                     struct kvf_diag *d);
 
@@ -93,6 +94,8 @@ int corpus_table(struct corpus *c, struct table **ret, struct kvf_diag *d);
 
 /* True if the tables' metadata differ under this key. */
 bool corpus_differ(const struct corpus *c, const char *key);
+/* Returns true if all tables have the metadata with equal values. */
+bool corpus_share(const struct corpus *c, const char *key);
 
 /* Appends a few rows of that table for people. */
 void corpus_describe(const struct corpus *c, const struct table *t, struct buf *out);

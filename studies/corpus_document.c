@@ -29,13 +29,16 @@ static int read_tokens(struct kvf_trace *t, int32_t **ret, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* The tokens at the start with the role prompt; all when no role is known. */
+/* Counts the tokens of the prompt and of a question after it; all tokens if no role is known. */
 static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *ret,
                         struct kvf_diag *d)
 {
     uint32_t n = kvf_n_steps(t);
     int64_t said = json_int(json_get(run, "prompt_tokens"), -1);
+    int64_t question = json_int(json_get(run, "question_tokens"), 0);
     int column = kvf_find(t, "tokens.role");
+    if (said >= 0 && said < n)
+        said += question > 0 && question < n ? question : 0;
     *ret = said >= 0 && said < n ? (uint32_t)said : n;
     if (said >= 0 || column < 0 || n == 0)
         return KVF_OK;
@@ -44,7 +47,7 @@ static int count_prompt(struct kvf_trace *t, const struct json *run, uint32_t *r
         return KVF_E_NOMEM;
     int err = kvf_read_f64(t, column, 0, 0, 0, n, role, d);
     for (uint32_t i = 0; !err && i < *ret; i++)
-        if (!KVF_IN_PROMPT(role[i]))
+        if (!KVF_IN_PROMPT(role[i]) && role[i] != KVF_ROLE_QUESTION)
             *ret = i;
     mem_free(role);
     return err;

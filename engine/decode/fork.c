@@ -50,6 +50,7 @@ static void take_past(struct session *s, const struct session *from)
     s->count.cuts = from->count.cuts;
     s->count.n_steps = from->count.n_steps;
     s->count.reads = from->count.reads;
+    s->count.unread = from->count.unread;
     memcpy(s->buf.logits, session_logits(from), s->buf.ld_logits * sizeof *s->buf.logits);
     memcpy(s->buf.normed, from->buf.normed, (size_t)s->e->config.d_model * sizeof *s->buf.normed);
 }

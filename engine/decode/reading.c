@@ -121,9 +121,12 @@ void count_reads(struct session *s, int layer, int T)
     for (int h = 0; h < s->cache_heads; h++) {
         int n = cache_view(s->cache, layer, h).n,
             page = s->reading.chosen ? s->reading.page_of_head[h] : 0;
-        for (int g = h * per; g < (h + 1) * per; g++)
-            s->count.reads += page ? read_of(s->reading.chosen + (size_t)g * s->reading.ld_chosen,
-                                             page, n)
-                                   : (int64_t)T * n - (int64_t)T * (T - 1) / 2;
+        for (int g = h * per; g < (h + 1) * per; g++) {
+            int64_t all = (int64_t)T * n - (int64_t)T * (T - 1) / 2, read = all;
+            if (page)
+                read = read_of(s->reading.chosen + (size_t)g * s->reading.ld_chosen, page, n);
+            s->count.reads += read;
+            s->count.unread += all - read;
+        }
     }
 }

@@ -556,6 +556,11 @@ double session_reads(const struct session *s)
     return queries > 0 ? (double)s->count.reads / queries : NAN;
 }
 
+bool session_read_all(const struct session *s)
+{
+    return s->count.unread == 0;
+}
+
 const float *session_logits(const struct session *s)
 {
     if (s->e->backend->logits)

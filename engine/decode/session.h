@@ -75,6 +75,8 @@ int64_t session_cuts(const struct session *s);
 /* Returns the number of entries that a query head read, averaged over layers, query heads and the
  * tokens after the prompt. Returns NaN if there were no such tokens. */
 double session_reads(const struct session *s);
+/* Returns true if every query after the prompt read all cached entries, or if there were none. */
+bool session_read_all(const struct session *s);
 
 /* Feeds one generated token. Returns KVF_OK, KVF_E_LIMIT (more than cap tokens), KVF_E_NOMEM, or
  * the recorder's error. After KVF_E_NOMEM the token was not fed, and the call can be repeated. If

@@ -81,11 +81,12 @@ struct session_sampling {
 
 /* Numbers that describe a run (session.c, reading.c). */
 struct session_counters {
-    int *peak;     /* [L * query heads], used up to L * cache_heads: maximum entries that one query
-                      after the prompt saw */
-    int64_t cuts;  /* decisions that evicted entries to meet the budget */
-    int64_t reads; /* entries read by all queries after the prompt */
-    int n_steps;   /* tokens fed after the prompt */
+    int *peak;      /* [L * query heads], used up to L * cache_heads: maximum entries that one query
+                       after the prompt saw */
+    int64_t cuts;   /* decisions that evicted entries to meet the budget */
+    int64_t reads;  /* entries read by all queries after the prompt */
+    int64_t unread; /* cached entries that they did not read */
+    int n_steps;    /* tokens fed after the prompt */
 };
 
 /* Activations of a chunk (session_buffers.c). Rows of a buffer with a member ld_* are that many
@@ -324,8 +325,9 @@ void cap_logits(const struct session *s, float *row, int n);
 void rotate_by_rank(struct session *s, int layer);
 /* Chooses the pages that the queries of a decode step read, before attention. */
 void choose_pages(struct session *s, int layer);
-/* Adds the entries that the queries of T steps read in a layer to count.reads. T > 1: they read all
- * entries. Call it after the pages are chosen. */
+/* Adds the entries that the queries of T steps read in a layer, and those that they left unread,
+ * to count.reads and count.unread. T > 1: they read all entries. Call it after the pages are
+ * chosen. */
 void count_reads(struct session *s, int layer, int T);
 /* Allocates the buffers of reading.c except rotated_keys. pages: queries can read a choice of
  * pages. Returns KVF_OK or KVF_E_NOMEM. */

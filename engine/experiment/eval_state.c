@@ -121,6 +121,41 @@ static int drop_tail(struct eval_state *s, size_t header, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Returns true if a header has a line "# key: ..." with the key of `line`. */
+static bool has_key(const struct buf *header, size_t len, const char *line)
+{
+    size_t key = strcspn(line, ":\n");
+    for (size_t at = 0; at < len; at += strcspn(header->data + at, "\n") + 1)
+        if (strncmp(header->data + at, line, key) == 0 && header->data[at + key] == ':')
+            return true;
+    return false;
+}
+
+/* Names the first setting that differs, which begins at `line` of both headers. */
+static int other_settings(const struct eval_state *s, const struct buf *header, size_t line,
+                          struct kvf_diag *d)
+{
+    const char *old = s->text.data + line, *now = header->data + line;
+    const int width = (int)strcspn(old, "\n"), most = width < 100 ? width : 100;
+    const int new_width = (int)strcspn(now, "\n");
+    size_t own = s->text.len < header->len ? s->text.len : header->len;
+    if (!has_key(header, header->len, old))
+        return kvf_fail(d, KVF_E_FORMAT,
+                        "%s holds results of other settings: \"%.*s\", which this run lacks; give "
+                        "another file to --state",
+                        s->path, most, old);
+    if (!has_key(&s->text, own, now))
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s holds results of other settings, without \"%.*s\"; give another file to "
+            "--state",
+            s->path, new_width, now);
+    return kvf_fail(d, KVF_E_FORMAT,
+                    "%s holds results of other settings: \"%.*s\", now \"%.*s\"; give another file "
+                    "to --state",
+                    s->path, most, old, new_width, now);
+}
+
 /* Checks the header of the file. A file that ends within the header is written again. */
 static int check_header(struct eval_state *s, const struct buf *header, struct kvf_diag *d)
 {
@@ -132,14 +167,8 @@ static int check_header(struct eval_state *s, const struct buf *header, struct k
     for (; at < n && s->text.data[at] == header->data[at]; at++)
         if (header->data[at] == '\n')
             line = at + 1;
-    if (at < n) {
-        const char *old = s->text.data + line, *now = header->data + line;
-        size_t width = strcspn(old, "\n");
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s holds results of other settings: \"%.*s\", now "
-                        "\"%.*s\"; give another file to --state",
-                        s->path, width < 100 ? (int)width : 100, old, (int)strcspn(now, "\n"), now);
-    }
+    if (at < n)
+        return other_settings(s, header, line, d);
     err = drop_tail(s, header->len, d);
     if (err)
         return err;

@@ -17,6 +17,19 @@ int eval_cell_resolve(struct eval_cell *c, int tokens, struct kvf_diag *d)
     return err;
 }
 
+int eval_cell_fit(struct eval_cell *c, const struct engine *e, int tokens, struct kvf_diag *d)
+{
+    int err = eval_cell_resolve(c, tokens, d);
+    if (err || !c->params.part || !c->row.allocation->heads)
+        return err;
+    struct method_inputs in = {
+        .gates = c->gates, .head_table = c->head_table, .model = &e->config, .length = tokens};
+    err = method_check_inputs(&c->row, &c->params, &in, d);
+    if (err)
+        kvf_diag_prefix(d, "--methods '%.200s', in a prompt of %d tokens", c->label, tokens);
+    return err;
+}
+
 int lanes_cap(const struct lanes *l, int i)
 {
     const struct model_config *m = &l->engine->config;

@@ -23,6 +23,9 @@ struct eval_cell {
 /* Resolves a budget that is a fraction for a prompt of `tokens`. Returns KVF_OK, or KVF_E_ARG with
  * a sentence if the method cannot keep its budget there. */
 int eval_cell_resolve(struct eval_cell *c, int tokens, struct kvf_diag *d);
+/* Calls eval_cell_resolve(), and checks the budgets of heads of a table, which follow from the
+ * entries.  KVF_OK or KVF_E_ARG with a sentence. */
+int eval_cell_fit(struct eval_cell *c, const struct engine *e, int tokens, struct kvf_diag *d);
 
 enum { LANES_MOST = 64 }; /* maximum cells at a time; limits the memory of their evidence */
 

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text_kind.h"
+#include "base/utf8.h"
 #include "base/files.h"
 
 bool prompt_named(const struct prompt *p)
@@ -187,6 +188,31 @@ int prompt_read_ids(const char *path, int vocab, int32_t **ret_ids, int *ret_n, 
     return KVF_OK;
 }
 
+/* Rejects bytes that are not UTF-8 and for which the vocabulary has no token: the tokens would not
+ * have them. */
+static int check_bytes(const struct prompt *p, const struct engine *e, struct kvf_diag *d)
+{
+    uint32_t cp;
+    const char *s = p->text.data;
+    int err = KVF_OK;
+    for (size_t at = 0, len; !err && at < p->text.len; at += len ? len : 1) {
+        int32_t *ids = NULL;
+        int n = 0;
+        len = utf8_decode(s + at, p->text.len - at, &cp);
+        if (len)
+            continue;
+        err = tokenizer_encode(e->tokenizer, s + at, 1, 0, &ids, &n, d);
+        mem_free(ids);
+        if (!err && n == 0)
+            err = kvf_fail(
+                d, KVF_E_FORMAT,
+                "byte %zu of the prompt, 0x%02x, is not UTF-8, and the model has no token "
+                "for it; convert the text to UTF-8",
+                at < p->at ? at : at - p->at, (unsigned)(unsigned char)s[at]);
+    }
+    return err;
+}
+
 int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
 {
     if (p->ids_file)
@@ -197,6 +223,8 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
         buf_str(&p->text, p->reply);
     if (!err)
         err = p->text.err;
+    if (!err)
+        err = check_bytes(p, e, d);
     if (err)
         return err;
     return tokenizer_encode(e->tokenizer, p->text.data ? p->text.data : "", p->text.len,

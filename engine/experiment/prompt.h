@@ -16,7 +16,8 @@ struct prompt {
     const char *given, *file, *chat, *ids_file;
     /* borrowed: a JSON object with "messages" that replaces `chat`, or NULL */
     const char *messages;
-    bool raw; /* no chat template */
+    bool raw;  /* no chat template */
+    bool line; /* the prompt is a line of a batch, which no option names */
     /* sets the template's enable_thinking; if neither is set, the template decides */
     bool think, no_think;
     const char *date; /* YYYY-MM-DD for templates that print a date; NULL if not given */

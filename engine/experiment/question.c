@@ -149,6 +149,11 @@ int question_split(struct prompt *p, const struct engine *e, struct kvf_diag *d)
                         "ends, or --raw");
     if (!token && !given && (p->chat || p->messages))
         given = last_message(p, &from, &to);
+    if (!token && !given && p->line)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--question unknown: this line does not say where its question begins; "
+                        "give \"context\" and \"question\", \"text\" and \"question\", or "
+                        "\"messages\"");
     if (!token && !given)
         return kvf_fail(d, KVF_E_ARG,
                         "--question unknown: this prompt does not say where its question begins; "

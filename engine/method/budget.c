@@ -1,4 +1,5 @@
 /* budget.c - budgets as numbers of entries and as fractions of a text. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,20 @@ bool budget_parse(const char *text, struct budget *ret)
     *ret = b;
     return true;
 }
+
+const char *budget_advice(const char *text)
+{
+    double x;
+    char number[32] = "";
+    size_t n = strspn(text, "0123456789.");
+    if (n > 0 && n < sizeof number)
+        memcpy(number, text, n);
+    if (strcmp(text + n, "%") != 0 || !opt_real(number, &x))
+        return "give entries from 1 to 16777216, or a fraction of the prompt such as 25%";
+    return x > 0 && x <= 100 ? "a fraction has at most 6 decimal places"
+                             : "a fraction is above 0% and at most 100% of the prompt, such as 25%";
+}
+static_assert(BUDGET_MOST == 16777216 && DECIMALS == 6, "the numbers in the advice");
 
 void budget_text(const struct budget *b, char out[BUDGET_TEXT])
 {

@@ -153,12 +153,20 @@ static int check_params(const struct head_table *t, const struct method_params *
     for (int64_t i = 0; i < n && t->form == HEAD_TABLE_ENTRIES; i++)
         sum += t->value[i];
     double mean = floor(sum / (double)n);
-    if (t->form == HEAD_TABLE_ENTRIES && mean != p->budget)
+    if (t->form != HEAD_TABLE_ENTRIES || p->open || mean == p->budget)
+        return KVF_OK;
+    if (p->part) {
+        char part[BUDGET_TEXT];
+        budget_text(&(struct budget){.part = p->part}, part);
         return kvf_fail(d, KVF_E_ARG,
                         "--head-budgets %s states %.0f entries per head on average, rounded down, "
-                        "and the budget is %d; give the budget %.0f",
-                        t->path, mean, p->budget, mean);
-    return KVF_OK;
+                        "and the budget of %s is %d entries here; give the budget %.0f",
+                        t->path, mean, part, p->budget, mean);
+    }
+    return kvf_fail(d, KVF_E_ARG,
+                    "--head-budgets %s states %.0f entries per head on average, rounded down, "
+                    "and the budget is %d; give the budget %.0f",
+                    t->path, mean, p->budget, mean);
 }
 
 int head_budgets_check(const struct head_table *t, const struct method_params *p,
@@ -168,7 +176,7 @@ int head_budgets_check(const struct head_table *t, const struct method_params *p
     int err = check_shape(t, shape, n_kv_heads, d);
     if (!err)
         err = check_params(t, p, d);
-    if (err)
+    if (err || p->open) /* the entries and the numbers that follow from them are not known */
         return err;
     int *budget = MEM_NEW(int, (size_t)n);
     if (!budget)

@@ -27,25 +27,16 @@ int method_parse_for(const char *text, const struct budget *budget,
                      const struct budget_prompt *prompt, struct method *ret_method,
                      struct method_params *ret_params, struct kvf_diag *d)
 {
-    char name[64];
-    size_t n = strcspn(text, ":");
-    struct method_alias alias;
-    const struct method *m = method_find(text, n, &alias);
-    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), text);
-    if (n == 0 || n >= sizeof name || !m)
-        return method_unknown(n == 0 || n >= sizeof name ? text : name, d);
-    struct method row = *m;
-    struct buf options = {0};
-    buf_printf(&options, "%.*s%s%s", (int)alias.n_options, alias.options,
-               alias.n_options && text[n] && text[n + 1] ? "," : "", text[n] ? text + n + 1 : "");
-    int err = options.err;
-    if (!err)
-        err = method_options_parse(&row, options.data, budget, prompt, ret_params, d);
-    buf_finish(&options);
-    if (err)
-        return err;
-    *ret_method = row;
-    return KVF_OK;
+    const struct method *m = NULL;
+    struct buf full = {0};
+    int err = method_expand(text, &full, &m, d);
+    if (!err) {
+        *ret_method = *m;
+        err = method_options_parse(ret_method, strchr(full.data, ':') + 1, budget, prompt,
+                                   ret_params, d);
+    }
+    buf_finish(&full);
+    return err;
 }
 
 unsigned method_gates(const struct method *m)
@@ -100,6 +91,13 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
                         "method %s: gated blocks must keep all their entries, and some leave the "
                         "sliding window of this model; use read=seer-oracle, or method quest",
                         m->name);
+    if (in->model && !m->read->all && p->dense >= in->model->n_layers
+        && p->dense != m->params.dense)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s: with dense=%d all %d layers of the model read everything; give a "
+            "smaller number, or read=all",
+            m->name, p->dense, in->model->n_layers);
     if (in->model && p->channels > in->model->head_dim)
         return kvf_fail(d, KVF_E_ARG, "method %s: channels=%d is more than the %d of a key",
                         m->name, p->channels, in->model->head_dim);

@@ -1,4 +1,5 @@
 /* names.c - finds a preset by its name or by a name that the field uses for it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/opt.h"
@@ -55,7 +56,8 @@ const struct method *method_find(const char *name, size_t n, struct method_alias
     return NULL;
 }
 
-int method_unknown(const char *name, struct kvf_diag *d)
+/* Returns KVF_E_ARG with the sentence for an unknown name. */
+static int unknown_name(const char *name, struct kvf_diag *d)
 {
     enum { MOST = 64 };
     const char *known[MOST + 1] = {NULL};
@@ -64,4 +66,20 @@ int method_unknown(const char *name, struct kvf_diag *d)
     const char *near = opt_near(known, name);
     return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; 'kvfate methods' lists them", name,
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+int method_expand(const char *text, struct buf *out, const struct method **ret, struct kvf_diag *d)
+{
+    char name[64];
+    size_t n = strcspn(text, ":");
+    struct method_alias alias;
+    const struct method *m = method_find(text, n, &alias);
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), text);
+    if (n == 0 || n >= sizeof name || !m)
+        return unknown_name(n == 0 || n >= sizeof name ? text : name, d);
+    bool both = alias.n_options && text[n] && text[n + 1];
+    buf_printf(out, "%s:%.*s%s%s", m->name, (int)alias.n_options, alias.options, both ? "," : "",
+               text[n] ? text + n + 1 : "");
+    *ret = m;
+    return out->err;
 }

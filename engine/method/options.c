@@ -217,7 +217,8 @@ static int set_variant(struct edit *e, const char *value, struct kvf_diag *d)
 static int set_budget(struct edit *e, const char *value, struct kvf_diag *d)
 {
     if (!budget_parse(value, &e->budget))
-        return bad_value("budget", value, d);
+        return kvf_fail(d, KVF_E_ARG, "method: '%s' is not a value for budget: %s", value,
+                        budget_advice(value));
     e->budgeted = true;
     return KVF_OK;
 }
@@ -232,6 +233,11 @@ static const struct part_key {
 };
 enum { N_PART_KEYS = sizeof part_keys / sizeof *part_keys };
 
+const char *method_part_key(int i)
+{
+    return i < N_PART_KEYS ? part_keys[i].key : NULL;
+}
+
 static const struct part_key *find_part_key(const char *key)
 {
     for (int i = 0; i < N_PART_KEYS; i++)
@@ -240,8 +246,7 @@ static const struct part_key *find_part_key(const char *key)
     return NULL;
 }
 
-/* Returns true if two keys are equal.  A "-" in `a` equals a "_" in `b`. */
-static bool same_key(const char *a, const char *b)
+bool method_same_key(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)
         if (*a != *b && !(*a == '-' && *b == '_'))
@@ -269,7 +274,7 @@ static int find_option(const struct method *m, const char *key, const struct met
                        struct kvf_diag *d)
 {
     for (const struct method_option *o = method_options; o->key; o++) {
-        if (!same_key(key, o->key))
+        if (!method_same_key(key, o->key))
             continue;
         if (!method_option_counts(o, m))
             return kvf_fail(d, KVF_E_ARG, "method %s: %s would change nothing", m->name, key);

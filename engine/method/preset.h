@@ -43,6 +43,7 @@
 #include <kvf/err.h>
 #include <kvf/schema.h>
 
+#include "base/buf.h"
 #include "engine/cache/cache.h"
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/ranking.h"    /* enum tie_rule */
@@ -332,6 +333,9 @@ enum { BUDGET_MOST = 1 << 24 };           /* maximum entries */
 /* Parses "N" entries, 1 .. BUDGET_MOST, or "X%" with 0 < X <= 100 and at most 6 decimal places.
  * Returns false if the text is neither. */
 bool budget_parse(const char *text, struct budget *ret);
+/* Returns the reason why budget_parse() rejects a text, such as "a fraction has at most 6 decimal
+ * places". */
+const char *budget_advice(const char *text);
 /* Writes the budget as budget_parse() reads it. */
 enum { BUDGET_TEXT = 24 };
 void budget_text(const struct budget *b, char out[BUDGET_TEXT]);
@@ -356,6 +360,13 @@ int method_parse_for(const char *text, const struct budget *b, const struct budg
  * sentence for unknown names, keys and values, and for combinations that cannot keep the budget. */
 int method_parse(const char *text, int budget, struct method *ret_method,
                  struct method_params *ret_params, struct kvf_diag *d);
+
+/* Appends the options of "NAME:key=value,..." that change the preset under this budget, in the
+ * order of the tables and without `budget`: for "snapkv:tie=newer,cut=prompt,window=8" and 32
+ * entries only "cut=prompt".  Texts that name equal rows give equal bytes, unless an option can
+ * stand for another.  KVF_OK, KVF_E_NOMEM, or an error of method_parse_for(). */
+int method_options_put(struct buf *out, const char *text, const struct budget *budget,
+                       const struct budget_prompt *prompt);
 
 /* Returns true if "NAME:..." names a preset that has no use for a budget. */
 bool method_unbudgeted(const char *text);

@@ -211,24 +211,57 @@ bool method_reads_together(const struct method *m, const struct method_params *p
     return m->read->shared || (!m->score && p->group == GROUP_MAX);
 }
 
+/* Returns the maximum number of entries that a query after the prompt finds in a head, whatever the
+ * prompt, or 0 if there is none. */
+static int64_t cached_most(const struct method *m, const struct method_params *p)
+{
+    const struct allocation *a = m->allocation;
+    if (p->budget == 0 || p->part || p->cut != CUT_ALWAYS || a->weights || a->heads
+        || a->pool != POOL_HEAD || m->trigger->rounds)
+        return 0;
+    return (int64_t)p->budget + p->slack + (p->order == ORDER_AFTER)
+           + (p->stride > 1 ? p->stride - 1 : 0);
+}
+
+/* Rejects `reads` and `page` if every query would read all entries of its head. */
+static int check_reads(const struct method *m, const struct method_params *p, bool given,
+                       struct kvf_diag *d)
+{
+    int64_t most = cached_most(m, p), pages = p->reads / p->page > 1 ? p->reads / p->page : 1;
+    bool page_given = p->page != m->params.page;
+    if (most && given && p->reads >= most)
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: reads=%d would change nothing: a head never has more than %lld "
+                        "entries after the prompt; give a smaller number, or read=all",
+                        m->name, p->reads, (long long)most);
+    if (most && page_given && !m->read->entries && pages * p->page >= most)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s: with page=%d each query reads everything: a head never has more "
+            "than %lld entries after the prompt; give a smaller page, or read=all",
+            m->name, p->page, (long long)most);
+    return KVF_OK;
+}
+
 /* Derives the entries that a query reads of the cached ones, and the size of pages. */
 static int fit_reads(const struct method *m, struct method_params *p, struct kvf_diag *d)
 {
     int B = p->budget, published = m->read->entries ? B / 8 : B / 2;
+    bool given = p->reads != METHOD_DERIVED;
     if (m->read->all || !m->score) {
         p->reads = 0;
         p->page = p->page ? p->page : 16;
         return KVF_OK;
     }
-    if (p->reads == METHOD_DERIVED && B == 0)
+    if (!given && B == 0)
         return refuse(m, "without a budget, give reads=N, the entries that a query reads", d);
-    if (p->reads == METHOD_DERIVED)
+    if (!given)
         p->reads = published > 1 ? published : 1;
     if (p->page == 0) { /* RocketKV: the root of the ratio, rounded up, or 1 if that is above it */
         double ratio = formula_rocket_ratio(B, p->reads), root = ceil(sqrt(ratio));
         p->page = root <= ratio ? (int)root : 1;
     }
-    return KVF_OK;
+    return check_reads(m, p, given, d);
 }
 
 bool method_needs_budget(const struct method *m)

@@ -141,9 +141,15 @@ static inline enum tie_rule tie_of(const struct method_state *s)
 /* names.c: finds a preset by the n bytes of a name.  ret has the alias that was found, without
  * options if it is the preset's own name.  Returns NULL if there is none. */
 const struct method *method_find(const char *name, size_t n, struct method_alias *ret);
-/* Returns KVF_E_ARG with the sentence for an unknown name. */
-int method_unknown(const char *name, struct kvf_diag *d);
+/* Appends "PRESET:key=value,..." for a text with a name or an alias: the options of the alias, then
+ * those of the text.  Returns KVF_OK, the buffer's error, or KVF_E_ARG for an unknown name. */
+int method_expand(const char *text, struct buf *out, const struct method **ret, struct kvf_diag *d);
 
+/* options.c: returns key i of those that choose a part, a variant or the budget; NULL behind the
+ * last. */
+const char *method_part_key(int i);
+/* options.c: returns true if two keys are equal.  A "-" in `a` equals a "_" in `b`. */
+bool method_same_key(const char *a, const char *b);
 /* options.c: parses the options of a preset.  Errors: as for method_parse_for(). */
 int method_options_parse(struct method *m, const char *text, const struct budget *budget,
                          const struct budget_prompt *prompt, struct method_params *ret_params,

@@ -206,8 +206,8 @@ def parsed(command, words):
         request[o.name.replace("-", "_")] = [] if o.type == "list" else False if o.arg is None else standard
     while words:
         word = words.pop(0)
-        if word == "--":
-            operands += words
+        if word == "--":  # the names are passed to other programs, which would take them for options
+            operands += ["./" + w if w.startswith("-") and w != "-" else w for w in words]
             break
         if word == "-" or not word.startswith("-"):
             operands.append(word)

@@ -78,4 +78,6 @@ def convert(path, out=None, overwrite=False):
 def run(request, operands):
     if operands[0] != "convert":
         raise Usage("unknown action '%s'; usage: kvfate gates convert FILE [-o OUT.safetensors]" % operands[0])
+    if request.output == "-":
+        raise Usage("-o -: a safetensors file is not written to the standard output; give a name that ends in .safetensors")
     print(shown(convert(operands[1], request.output, request.overwrite)))

@@ -400,4 +400,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
     check("layer and effect of each unit", all(float(x[6]) == int(x[3]) and float(x[7]) == effects[f"L{x[3]}K{x[4]}"] for x in units[("layer", "none")]), units[("layer", "none")][:3])
     a, b = (subprocess.run([kvfate, "predict", good, d["path"], "-o", "-"], capture_output=True).stdout for _ in range(2))
     check("equal bytes", a == b and len(a) > 500)
+    os.symlink(os.path.abspath(good), os.path.join(folder, "-good.tsv"))
+    os.symlink(os.path.abspath(d["path"]), os.path.join(folder, "-trace.kvf"))
+    dashed = subprocess.run([os.path.abspath(kvfate), "predict", "-o", "-", "--", "-good.tsv", "-trace.kvf"], capture_output=True, cwd=folder)
+    rows = [[x for x in out.splitlines() if x[:1] != b"#"] for out in (a, dashed.stdout)]
+    check("names that begin with - behind --", rows[0] == rows[1], dashed.stderr)
 finish()

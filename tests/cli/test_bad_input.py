@@ -5,7 +5,7 @@ import random
 import resource
 import subprocess
 
-from harness import Suite
+from harness import Gguf, Suite
 
 s = Suite()
 MODEL = ["-m", s.model(0), "-t", "1", "-q"]
@@ -67,6 +67,12 @@ s.refused("over the limit of bytes", ["generate", *MODEL, "--raw", "-f", "/dev/z
 s.refused("NUL in a chat prompt", run(prompt=("-f", s.file("nul.txt", b"a\0b"))), 1, "NUL", "--raw")
 s.accepted("NUL in a raw prompt", run(prompt=("--raw", "-f", s.path("nul.txt"))))
 s.accepted("exactly the context", run(prompt=("--raw", "-f", s.file("full.txt", b"\xff" * LIMIT))))
+words = Gguf().get("tokenizer.ggml.tokens")
+few = Gguf().set("tokenizer.ggml.tokens", ["<no byte>" if w == chr(0xff) else w for w in words]).write(s.path("few.gguf"))
+for command in (["generate", "-n", "1"], ["tokenize"]):
+    for raw in (["--raw"], []):
+        s.refused("a byte without a token", [*command, "-m", few, *raw, "-f", s.file("byte.txt", b"ab\xfec\xff\n")], 1, "byte 4", "0xff", "not UTF-8")
+s.accepted("bytes with tokens", ["tokenize", "-m", few, "--raw", "-f", s.file("byte.txt", b"ab\xfec\xc3\n")])
 s.accepted("invalid UTF-8", run(prompt=("--raw", "-p", b"\xff\xfe\x80 \xe2\x82 \xed\xa0\x80 \xf8")))
 s.accepted("any bytes", run(prompt=("--raw", "-f", s.file("bytes.txt", bytes(range(256))))))
 a = s.accepted("prompt from stdin", ["generate", *MODEL, "--raw", "-f", "-", "-n", "3"], input=b"the thing")

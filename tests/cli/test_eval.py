@@ -211,6 +211,10 @@ def of_tasks():
     s.refused("over a task", [*argv[:-4], tasks[0]["name"] + ".json", "-o", tasks[0]["name"] + ".json"], 2, "task0.json")
     s.refused("no task", [*argv[:-4], s.path("none.json")], 1, "none.json")
     s.refused("a state of documents", [*argv, "--state", s.path("brute0.tsv")], 1, "other settings")
+    apart = [*argv, "--question", "unknown", "--state", s.path("apart.state")]
+    s.accepted("question unknown", apart)
+    s.refused("a state of unknown questions", [*argv, "--state", s.path("apart.state")], 1, "other settings", '"# question: unknown", which this run lacks')
+    s.refused("a state of known questions", [*argv, "--question", "unknown", *state], 1, "other settings", 'without "# question: unknown"')
 
 
 def against_full(argv, state, fed):

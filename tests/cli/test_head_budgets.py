@@ -199,6 +199,8 @@ for name, x, said in (("flat", np.zeros(9), "[99, layers, KV heads]"), ("whole",
                       ("lost", np.full((99, 2, 2), np.nan), "outside")):
     np.save(s.path(name + ".npy"), x)
     s.refused(f"{name} curves", ["gates", "convert", s.path(name + ".npy")], 1, said)
+s.refused("curves to the standard output", ["gates", "convert", s.path("curve.npy"), "-o", "-"], 2, "-o -", "standard output")
+s.check("no file of the name -", not os.path.exists("-"))
 s.refused("damaged curves", ["gates", "convert", s.file("cut.npy", open(s.path("curve.npy"), "rb").read()[:4000])], 1, "cut.npy")
 np.save(s.path("object.npy"), np.array([{}], dtype=object), allow_pickle=True)
 s.refused("objects", ["gates", "convert", s.path("object.npy")], 1, "object.npy")
@@ -224,6 +226,19 @@ line = s.file("lines.jsonl", b'{"id": "a", "text": "one two three four five six 
 r = s.accepted("jsonl", ["generate", "-m", s.model(0), "--jsonl", line, "--methods", "knorm:allocation=file,knorm", "--budgets", "20", "--head-budgets",
                          s.path("tiny.json"), "--ignore-eos"])
 s.check("jsonl: entries per head", [x["entries"] for x in map(json.loads, r.stdout.decode().splitlines())] == [20, 20], r.stdout)
+
+# ---- a budget in percent: the entries of the prompt are compared with the mean of the table
+part = table("part.json", {"unit": "entries", "budgets": [[18, 24], [20, 22], [21, 21]]})
+evict = run(SMALL, "snapkv:allocation=file", 63, 6, "-B", "33.4%", "--head-budgets", part)[0]
+exact("entries and a percentage", evict, [[18, 24], [20, 22], [21, 21]], 63)
+s.refused("another percentage", argv(SMALL, "snapkv:allocation=file", 63, 6, "-B", "50%", "--head-budgets", part), 2, "states 21", "50% is 31 entries here", "give the budget 21")
+s.refused("another percentage in an override", argv(SMALL, "h2o", 63, 6, "-B", "21", "--override", "L0K0=snapkv:allocation=file,budget=50%", "--head-budgets", part), 2, "50% is 31 entries here")
+tight = table("tight.json", {"unit": "fraction", "budgets": [[0.2, 1], [1, 1], [1, 1]]})
+s.refused("too few entries of a percentage", argv(SMALL, "knorm:allocation=file,sinks=6", 63, 6, "-B", "33.4%", "--head-budgets", tight), 2, "layer 0, head 0 gets 4 entries")
+asked = s.file("asked.jsonl", json.dumps({"ids": [1 + i % 9 for i in range(63)], "n": 2}).encode())
+for option in (["--method", "snapkv:allocation=file", "-B", "50%"], ["--methods", "snapkv:allocation=file", "--budgets", "50%"]):
+    r = s.run(["generate", "-m", SMALL, "--jsonl", asked, *option, "--head-budgets", part])
+    s.check("a line", r.returncode == 1 and b"line 1" in r.stderr and b"50% is 31 entries here" in r.stderr, r.stderr)
 
 few = table("few.json", {"unit": "fraction", "budgets": [[0.05, 1], [1, 1]]})  # a budget for all tokens does not mean the full cache
 r = s.accepted("jsonl, a large budget", ["generate", "-m", s.model(0), "--jsonl", line, "--methods", "knorm:allocation=file", "--budgets", "200", "--head-budgets", few,

@@ -60,6 +60,22 @@ for name, more in {"large": ["--method", "rkv", "-B", 900], "pages": ["--method"
     s.check(f"{name}: nothing evicted", len(notes) == 1 and "nothing was evicted" in notes[0], notes)
 _, notes = run("choice", "--method", "quest:page=2,dense=0", "-B", 8)
 s.check("pages are left unread", notes == [], notes)
+
+# ---- reads that leave nothing unread: rejected if no prompt could change it, otherwise a note
+for method, words in (("snapkv:read=quest,page=2,reads=16", ["reads=16", "more than 16"]), ("snapkv:read=quest,page=2,reads=17,order=after", ["reads=17", "more than 17"]),
+                      ("h2o:read=quest,page=2,reads=19,slack=3", ["reads=19", "more than 19"]), ("rocketkv:cut=always,reads=16", ["reads=16", "more than 16"]),
+                      ("snapkv:read=quest,page=8,reads=2000", ["reads=2000"]), ("snapkv:read=seer-oracle,page=17", ["page=17", "reads everything"]),
+                      ("h2o:read=quest,page=9,reads=18,slack=3,order=after", []), ("quest:dense=2", []), ("quest:dense=3", ["dense=3", "all 2 layers"]),
+                      ("snapkv:read=quest,dense=2,page=2", ["dense=2", "all 2 layers"]), ("snapkv:read=quest,dense=1,page=2", []),
+                      ("snapkv:read=quest,page=2,reads=15", []), ("snapkv:read=quest,page=2,reads=16,cut=prompt", []), ("adakv:read=quest,page=2,reads=16", [])):
+    argv = ["run", *MODEL, *P, "-n", "40", "--method", method, "-B", "16", "-o", kvf("reads")]
+    if words:
+        s.refused(method, argv, 2, *words)
+    else:
+        s.accepted(method, argv)
+for method, said in (("snapkv:read=quest", True), ("rocketkv:reads=500", True), ("snapkv:read=quest,page=2", False), ("snapkv", False)):
+    _, notes = run("nothing unread", "--method", method, "-B", "16", n=40)
+    s.check(f"{method}: the note", any("nothing was left unread" in x for x in notes) == said, notes)
 _, notes = run("full")
 s.check("full says nothing", notes == [], notes)
 prompt, notes = run("one", "--method", "h2o", "-B", 12, n=1)

@@ -240,8 +240,64 @@ for method in ("snapkv:window=5", "h2o", "adakv:window=5", "keydiff", "window"):
 grown = header(record("grown", "--chat", CHAT, "-n", "4", "--method", "h2o:cut=turn,of=seen", "-B", "50%"))
 s.check("of=seen is of the first turn", grown["method"]["budget"] == [x for x in grown["turns"] if x["role"] == "answer"][0]["tokens"][0] // 2, grown)
 s.refused("no turns", ["generate", "-m", MODEL, "-p", "x", "--method", "h2o:cut=turn", "-B", "8", *END], 2, "cut=turn needs the turns of a chat", "cut=prompt")
+s.refused("turns of eval", ["eval", "-m", MODEL, "--data", "x", "--methods", "h2o:cut=turn", "--budgets", "8"], 2, "cut=turn needs the turns of a chat", "--method, and --chat", "cut=prompt")
+for budget, words in (("25.1234567%", "6 decimal places"), ("101%", "at most 100%"), ("0%", "above 0%"), ("many", "entries from 1 to 16777216"), ("1e1%", "such as 25%")):
+    s.refused("a budget", ["generate", "-m", MODEL, "-p", "x", "--method", "h2o", "-B", budget], 2, f"'{budget}'", words)
+    s.refused("a budget of an option", ["generate", "-m", MODEL, "-p", "x", "--method", f"h2o:budget={budget}"], 2, f"'{budget}'", words)
+    s.refused("a budget of several", ["eval", "-m", MODEL, "--data", "x", "--methods", "h2o", "--budgets", f"8,{budget}"], 2, f"'{budget}'", words)
+s.refused("--ask of lines", ["generate", "-m", MODEL, "--jsonl", batch, "--ask", "Who?"], 2, "--ask and --jsonl", '"context" and "question"')
+r = s.run(["generate", "-m", MODEL, "--jsonl", batch, "--method", "h2o", "-B", "8", "--question", "unknown"])
+s.check("lines without a question", r.returncode == 1 and b"line 1: --question unknown: this line does not say" in r.stderr and b'give "context" and "question"' in r.stderr, r.stderr)
 s.refused("turns of cells", ["generate", "-m", MODEL, "--jsonl", batch, "--methods", "h2o:cut=turn", "--budgets", "8", *END], 2, "cut=turn", "cut=prompt")
 s.refused("turns in overrides", ["generate", "-m", MODEL, "--chat", CHAT, "--method", "h2o", "-B", "8", "--override", "L0K*=h2o:cut=turn", *END], 2, "cut=turn belong")
+
+# ---- a question is neither the prompt nor the answer
+
+a = record("apart", "-p", context(40), "--ask", "Who?", "-n", "6", "--method", "h2o", "-B", "12", "--question", "unknown", "--probes", "paper,mass")
+run = header(a)["run"]
+P, Q = run["prompt_tokens"], run["question_tokens"]
+e = columns(a, "eviction")
+end = {h: dict(zip(e["token"][e["head"] == h], e["evict_step"][e["head"] == h])) for h in set(e["head"])}
+T = len(next(iter(end.values())))
+end = {h: {i: T + 1 if t < 0 else t for i, t in x.items()} for h, x in end.items()}
+o = columns(a, "occupancy")
+for name, first, last in (("prompt", 0, P), ("question", P, P + Q), ("answer", P + Q, T), ("all", 0, T)):
+    rows = o["class"] == name
+    expected = [sum(i <= t < end[h][i] for i in range(first, last)) for h, t in zip(o["head"][rows], o["step"][rows])]
+    s.check(f"occupancy: {name}", rows.any() and list(o["entries"][rows]) == expected, name)
+k = columns(a, "kv-size")
+for h in sorted(end):
+    row = np.flatnonzero((k["head"] == h) & (k["at"] == "answer"))[0]
+    held = sum(i <= t < end[h][i] for t in range(P + Q, T) for i in range(T))
+    s.check("kv-size: the answer's steps", (k["step"][row], k["steps"][row], k["entries"][row]) == (P + Q, T - P - Q, held), k)
+known = record("joined", "-p", context(40), "--ask", "Who?", "-n", "6", "--method", "h2o", "-B", "12", "--probes", "paper,mass")
+asked = record("asked2", "-p", context(40), "--ask", "What?", "-n", "6", "--method", "h2o", "-B", "12", "--question", "unknown", "--probes", "paper,mass")
+rows = s.accepted("ls", ["ls", a, known, asked, "-o", "-"]).stdout.decode().split("\n")
+table = [x.split("\t") for x in rows if x and x[0] != "#"]
+documents = [x[table[0].index("document")] for x in table[1:]]
+s.check("a document is a prompt with its question", documents[0] == documents[1] != documents[2], documents)
+r = s.accepted("diverged", ["occupancy", a, asked])
+s.check("other questions are no other answers", b"its own answer" not in r.stderr, r.stderr)
+
+# ---- --question of a recorded prompt
+
+plain = ["run", "--overwrite", "-m", MODEL, "--force", a, "--method", "h2o", "-B", "12", *END]
+for words, question in (([], Q), (["--question", "unknown"], Q), (["--question", "known"], 0)):
+    out = s.path("forced.kvf")
+    s.accepted("forced", [*plain, *words, "-o", out])
+    h = header(out)["run"]
+    s.check(f"forced, {words}: the protocol", (h["prompt_tokens"], h.get("question_tokens", 0)) == (P + Q - question, question), h)
+    roles = list(columns(out, "tokens")["role"])
+    s.check(f"forced, {words}: roles", roles == ["prompt"] * (P + Q - question) + ["question"] * question + ["answer"] * (T - P - Q), roles)
+s.accepted("forced", [*plain, "--question", "known", "-n", "1", "-o", s.path("forced.kvf")])
+s.check("forced, known: the cut sees the question", set(columns(s.path("forced.kvf"))["evict_step"]) <= {-1, P + Q}, columns(s.path("forced.kvf"))["evict_step"])
+s.accepted("plan", ["plan", a, "-o", s.path("plan.kvf")])
+s.refused("a budget of a plan", ["run", "-m", MODEL, "--plan", s.path("plan.kvf"), "-B", "12", "-o", s.path("no.kvf")], 2, "-B 12: with --plan", "leave it out")
+for words, question in (([], Q), (["--question", "known"], 0)):
+    s.accepted("plan", ["run", "--overwrite", "-m", MODEL, "--plan", s.path("plan.kvf"), *END, *words, "-o", s.path("planned.kvf")])
+    h = header(s.path("planned.kvf"))["run"]
+    s.check(f"--plan {words}", (h["prompt_tokens"], h.get("question_tokens", 0)) == (P + Q - question, question), h)
+    s.check(f"--plan {words}: the plan is followed", all(np.array_equal(columns(s.path("planned.kvf"))[c], e[c]) for c in ("head", "token", "evict_step")))
 
 # ---- labels
 

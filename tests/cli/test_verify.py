@@ -45,4 +45,10 @@ s.accepted("what is watched", [*RUN, "--method", "h2o", "-B", "24", "--shadow", 
 verify("what is watched", out)
 s.accepted("saliency", ["saliency", "-m", model, "-t", "1", "--raw", "-p", "the thing in there was the other thing", "-o", s.path("s.kvf")])
 verify("saliency", s.path("s.kvf"))
+
+# ---- without --full the output tells that payloads were not decoded
+r = s.run(["verify", plan])
+s.check("verify without --full", r.returncode == 0 and b"values of columns were not decoded (--full does)" in r.stdout, r.stdout)
+r = s.run(["verify", "--full", plan])
+s.check("verify --full", b"not decoded" not in r.stdout, r.stdout)
 s.finish()

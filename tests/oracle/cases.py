@@ -232,6 +232,27 @@ def readable(name, given):
         given["positions"] = "original"
 
 
+def with_effect(name, c):
+    """Returns (name, case) without reads, pages and dense layers that leave nothing unread whatever
+    the prompt: the program rejects them."""
+    layers = LAYERS_AND_HEADS[c["model"]][0]
+    for given in (c["given"], *(o[2] for o in c.get("overrides", ()))):
+        if given.get("dense", 0) >= layers:
+            given["dense"] = layers - 1
+    given, most = c["given"], c["budget"]
+    once = given.get("cut", "prompt" if name == "rocketkv" else "always") == "prompt"
+    if not most or once or given.get("read") is None and name != "rocketkv":
+        return name, c
+    if given.get("reads", 0) >= most:
+        given["reads"] = most - 1
+    if given.get("reads") == 0:
+        del given["reads"]
+    page = given.get("page", 1)
+    if max(1, given.get("reads", max(1, most // 2)) // page) * page >= most and name not in READS_ONLY:
+        given.pop("page", None)
+    return name, c
+
+
 def evict_read_case(rng, long):
     """Returns (name, case): a method that evicts, whose queries read a choice of what is cached."""
     name = rng.choice([m for m in LIMITED_BY_BUDGET if m not in NO_BUDGET])

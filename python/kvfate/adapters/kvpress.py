@@ -16,21 +16,39 @@ from ..errors import Error
 from . import fits, places_of
 
 
+def _inner(press):
+    """Returns [(name, press)] of the presses that a press is directly made of."""
+    named = [("%s.%d" % (key, i) if isinstance(value, (list, tuple)) else key, one) for key, value in vars(press).items()
+             for i, one in enumerate(value if isinstance(value, (list, tuple)) else [value])]
+    return [(key, one) for key, one in named if callable(getattr(one, "forward_hook", None))]
+
+
 def _parts(press):
     """A press and those that it is made of."""
-    out = [press]
-    for value in vars(press).values():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if callable(getattr(one, "forward_hook", None)):
-                out += _parts(one)
-    return out
+    return [press, *(part for _, one in _inner(press) for part in _parts(one))]
+
+
+def _settings(press, prefix=""):
+    """Returns ["compression_ratio=0.5", "press=SnapKVPress", "press.window_size=64", ...]: the numbers and words of a press and of its parts."""
+    own = ["%s%s=%s" % (prefix, key, value) for key, value in vars(press).items()
+           if not key.startswith("_") and isinstance(value, (bool, int, float, str)) and "," not in str(value)]
+    for key, one in _inner(press):
+        own += ["%s%s=%s" % (prefix, key, type(one).__name__), *_settings(one, prefix + key + ".")]
+    return own
+
+
+def _method(press):
+    """Returns what the run header says about a press."""
+    ratio, settings = getattr(press, "compression_ratio", None), ",".join(_settings(press))
+    return {"name": "kvpress." + type(press).__name__, **({"options": settings} if settings else {}), "budget": 0,
+            **({"compression_ratio": ratio} if isinstance(ratio, (int, float)) else {})}
 
 
 @contextlib.contextmanager
 def follow(capture, press):
     """Applies a press to the model under capture and records what it evicts."""
     fits("kvpress")
-    presses, undo, state = _parts(press), [], {"depth": 0, "scores": None}
+    presses, header, undo, state = _parts(press), _method(press), [], {"depth": 0, "scores": None}
 
     def scored(inner):
         def score(module, hidden_states, keys, values, attentions, kwargs):
@@ -60,7 +78,7 @@ def follow(capture, press):
             if inner is not None:
                 setattr(one, method, wrap(inner) if wrap else compressed(inner, type(one).__name__))
                 undo.append((one, method))
-    capture.follows, capture.method = True, {"name": "kvpress." + type(press).__name__, "budget": 0}
+    capture.follows, capture.method = True, header
     try:
         with press(capture.model):
             yield press
