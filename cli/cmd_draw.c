@@ -93,7 +93,7 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     if (j->figure)
         return figure_named("--figure: ", j->figure, table_name(t), &f, d);
     f = figure_of_table(table_name(t));
-    bool own = f && strcmp(f->table, table_name(t)) == 0;
+    bool own = f && figure_draws(f, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
         return kvf_fail(d, KVF_E_ARG,
                         "%s: table '%.80s' has no figure; 'kvfate figures' lists "

@@ -44,7 +44,7 @@ static int open_panel(const char *text, const char *out, struct layout_panel *p,
     p->option = x.option;
     if (!p->f)
         p->f = figure_of_table(table_name(*t));
-    if (!p->f || strcmp(p->f->table, table_name(*t)) != 0)
+    if (!p->f || !figure_draws(p->f, table_name(*t)))
         return kvf_fail(d, KVF_E_ARG, "%.200s: %s of table '%.80s'; 'kvfate figures' lists them",
                         x.path, p->f ? "not a figure" : "there is no figure", table_name(*t));
     p->t = *t;

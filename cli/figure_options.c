@@ -195,10 +195,10 @@ int figure_named(const char *option, const char *name, const char *table, const 
     struct buf all = {0};
     int n = 0;
     *ret = figure_find(name);
-    if (*ret && (!table || strcmp((*ret)->table, table) == 0))
+    if (*ret && (!table || figure_draws(*ret, table)))
         return KVF_OK;
     for (int i = 0; figure_table[i] && n < MOST_FIGURES; i++)
-        if (!table || strcmp(figure_table[i]->table, table) == 0)
+        if (!table || figure_draws(figure_table[i], table))
             known[n++] = figure_table[i]->name;
     for (int i = 0; table && i < n; i++)
         buf_printf(&all, "%s%s", i ? ", " : "; it has ", known[i]);

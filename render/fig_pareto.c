@@ -12,8 +12,9 @@
 #include "render/cells.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
-static const double KEY_LINE = 3.1, SAMPLE = 4, DOT = 1.6, NEAR = .005, KEY_SHARE = .4, PALE = .42,
-                    LEADER = 5, MIN_AXES = 37; /* mm, including adjacent text */
+static const double KEY_LINE = 3.1, BESIDE = .55, SAMPLE = 4, DOT = 1.6, NEAR = .005,
+                    KEY_SHARE = .4, PALE = .42, LEADER = 5,
+                    MIN_AXES = 37; /* mm, including adjacent text */
 static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
 
 struct quality {
@@ -22,6 +23,7 @@ struct quality {
     double mean[CHART_LINES];
     bool strong[CHART_LINES]; /* not pale */
     double full;              /* value of the full cache, NaN if missing */
+    double beside; /* mm between lines with intervals at one x, 0 except for methods=all */
     bool log_x, log_y, more_is_better, front;
     int64_t off;     /* points that a logarithmic axis cannot show */
     int64_t unknown; /* rows without x or y, which have no point */
@@ -139,6 +141,7 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     const struct pareto_style *o = s->own;
     *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT || o->y == KEPT,
                           .log_y = o->y == KL && o->scale == 0,
+                          .beside = o->methods && strcmp(o->methods, "all") == 0 ? BESIDE : 0,
                           .front = o->front == 0};
     const char *y = ys[o->y], *x = xs[o->x], *question = table_meta(t, "question");
     snprintf(q->ylabel, sizeof q->ylabel, "%s%s%s", y_label[o->y], question ? ", question " : "",
@@ -258,6 +261,12 @@ static void front_key(struct canvas *c, const struct axis_box *a, const struct q
     canvas_text(c, x + 6, y, "Pareto front", PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
+/* Returns the distance in mm of a line from its x, which separates intervals at equal budgets. */
+static double shift_of(const struct quality *q, int line)
+{
+    return q->beside * (line - (q->h.n - 1) / 2.0);
+}
+
 /* Draws the full cache as a horizontal dashed line, with its name above or below it on the left. */
 static void draw_full(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
@@ -291,7 +300,9 @@ static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf
 {
     int n = 0;
     for (int i = 0; i < q->h.n; i++) {
-        if (o->methods)
+        if (q->beside > 0)
+            q->strong[i] = true;
+        else if (o->methods)
             q->strong[i] = is_listed(o->methods, q->h.line[i].name);
         else
             q->strong[i] |= q->h.n <= FEW;
@@ -314,23 +325,24 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct q
     const struct chart_line *l = &q->h.line[line];
     struct identity k = look_of(q, line);
     bool strong = q->strong[line];
+    double shift = shift_of(q, line);
     for (int i = 0; i < l->n; i++) {
-        double x = axis_x(a, l->x[i]), y = axis_y(a, l->y[i]);
+        double x = axis_x(a, l->x[i]) + shift, y = axis_y(a, l->y[i]);
         if (strong && l->low && l->high && isfinite(l->y[i])) {
             double low = a->log_y && l->low[i] <= 0 ? a->y0 : l->low[i];
             const double bar[] = {x, axis_y(a, low), x, axis_y(a, l->high[i])};
             canvas_line(c, bar, 2, 0.2, tint(k.colour, .6));
         }
         if (i > 0) {
-            const double xy[] = {axis_x(a, l->x[i - 1]), axis_y(a, l->y[i - 1]), x, y};
+            const double xy[] = {axis_x(a, l->x[i - 1]) + shift, axis_y(a, l->y[i - 1]), x, y};
             canvas_dash(c, k.dash, 0.7);
             canvas_line(c, xy, 2, strong ? 0.42 : 0.22, k.colour);
             canvas_dash(c, 0, 0);
         }
     }
     for (int i = 0; i < l->n; i++)
-        mark_draw(c, k.mark, axis_x(a, l->x[i]), axis_y(a, l->y[i]), strong ? DOT : 0.75 * DOT,
-                  k.colour);
+        mark_draw(c, k.mark, axis_x(a, l->x[i]) + shift, axis_y(a, l->y[i]),
+                  strong ? DOT : 0.75 * DOT, k.colour);
 }
 
 /* The name of a line, next to its last point. */
@@ -391,8 +403,10 @@ static int choose_tags(const struct axis_box *a, const struct quality *q, int fi
     for (int strong = 1; strong >= 0; strong--)
         for (int k = 0; k < q->h.n && n < fit; k++) {
             int i = q->order[k];
-            if (q->strong[i] == strong && last_point(a, &q->h.line[i], &tag[n]))
+            if (q->strong[i] == strong && last_point(a, &q->h.line[i], &tag[n])) {
+                tag[n].x += shift_of(q, i);
                 tag[n++].line = i;
+            }
         }
     return n;
 }
@@ -490,14 +504,15 @@ static int draw_points(struct canvas *c, const struct axis_box *a, struct qualit
     return err;
 }
 
-/* Writes the number of documents behind the means and the number of points that are not drawn.
- * These are points that a logarithmic axis cannot show and rows without a number.  The note is in a
- * corner that rising or falling lines do not use. */
+/* Writes the number of documents or tasks behind the means and the number of points that are not
+ * drawn. These are points that a logarithmic axis cannot show and rows without a number.  The note
+ * is in a corner that rising or falling lines do not use. */
 static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q,
                           const struct table *t)
 {
     char zero[48] = "", unknown[48] = "", note[160] = "";
-    int column = numeric_column(t, "docs");
+    int docs_column = numeric_column(t, "docs");
+    int column = docs_column < 0 ? numeric_column(t, "tasks") : docs_column;
     double docs = table_rows(t) && column >= 0 ? table_real(t, column, 0) : NAN;
     size_t n = 0;
     if (docs >= 1)
@@ -553,6 +568,7 @@ done:
 const struct figure fig_pareto = {
     .name = "pareto",
     .table = "eval",
+    .also = "tasks",
     .summary = "quality against the entries held, a line per method, with the Pareto front",
     .needs = "method:text budget",
     STYLE(struct pareto_style,
@@ -561,7 +577,8 @@ const struct figure fig_pareto = {
           WORD_KEY(struct pareto_style, front, "yes", "the points that no other beats with less",
                    "yes", "no"),
           WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
-          TEXT_KEY(struct pareto_style, methods, "A+B", "the methods that are not pale",
+          TEXT_KEY(struct pareto_style, methods, "A+B",
+                   "the methods that are not pale, or all of them: all",
                    .absent = "those on the front; all of up to 8")),
     .size = size,
     .draw = draw,

@@ -61,11 +61,16 @@ bool figure_reads_text(const char *column)
     return false;
 }
 
+bool figure_draws(const struct figure *f, const char *table)
+{
+    return strcmp(f->table, table) == 0 || (f->also && strcmp(f->also, table) == 0);
+}
+
 const struct figure *figure_of_table(const char *table)
 {
     const struct figure *own = figure_find(table);
     for (const struct figure *const *f = figure_table; !own && *f; f++)
-        if (strcmp((*f)->table, table) == 0)
+        if (figure_draws(*f, table))
             own = *f;
     return own;
 }

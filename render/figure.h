@@ -78,6 +78,7 @@ struct figure_style {
 struct figure {
     const char *name;    /* "eviction"; default figure of the table with this name */
     const char *table;   /* the table it draws */
+    const char *also;    /* another table that it draws if the style names its columns, or NULL */
     const char *summary; /* one line */
     /* required columns, between blanks: "step" has numbers, "head:text" has text, and "id:either"
      * has names of digits, which a file returns as numbers.  A table read from a file may have a
@@ -111,6 +112,8 @@ const struct figure *figure_find(const char *name); /* NULL if unknown */
 /* Returns true if some figure needs text in a column of this name.  Such columns of untyped files
  * are read as text even if all values look like numbers. */
 bool figure_reads_text(const char *column);
+/* Returns true if a figure draws tables of this name. */
+bool figure_draws(const struct figure *f, const char *table);
 /* Returns the figure that -o draws for a table: the figure with its name, else the first that draws
  * it, else NULL. */
 const struct figure *figure_of_table(const char *table);

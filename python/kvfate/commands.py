@@ -60,6 +60,7 @@ COMMANDS = {c.name: c for c in (
     Command("study", "study", "running models", "run a study from one file: models, methods, budgets, texts, seeds",
             "kvfate study plan.toml --plan", "PLAN.toml", "file", 1, 1, options=(
                 Option("plan", None, "tell what it would do and take, and stop"),
+                Option("so-far", None, "make no answers; make the tables and figures of those that are there"),
                 Option("data", "TEXT=FILE", "the data of a text of the file, in the place of what it says; several files of one text may follow", type="list"),
                 Option("ranks", "N", "let mpirun start N processes for each job", type="int", min=1, max=1 << 16),
                 Option("shard", "I/N", "do part I of N of each job, and make no tables"),

@@ -7,6 +7,7 @@ from collections import Counter
 from fractions import Fraction
 
 from .errors import Error
+from .math_answers import boxed, inside
 
 # A number as people write it: a sign, thousands apart by commas, decimals; "72." ends a sentence and is 72, and what follows 16 in "16-3" is 3.
 NUMBER = re.compile(r"(?:(?<![\w.)])-)?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?", re.ASCII)
@@ -15,20 +16,35 @@ DIGITS = 100  # characters of a number, at most
 LENGTHS = ("none", "tokens", "bytes")
 
 
-def final_number(text):
-    """The number behind the last mark ####, or else the last number of the text, exactly; None where there is none."""
-    behind = NUMBER.search(text.rpartition(MARK)[2]) if MARK in text else None
-    found = [behind] if behind else list(NUMBER.finditer(text))
-    said = found[-1][0].replace(",", "") if found else ""
+def _exact(said):
+    """Returns a number as it is written in a text as a fraction; None for None and for numbers of more than DIGITS characters."""
+    said = said.replace(",", "") if said else ""
     return Fraction(said) if 0 < len(said) <= DIGITS else None
 
 
-def same_number(answer, gold):
-    """Whether an answer ends with the number of the solution; a solution without a number is refused."""
+def _last(text):
+    """Returns the last number of a text as it is written; None if it has none."""
+    return (NUMBER.findall(text) or [None])[-1]
+
+
+def marked_number(text):
+    r"""Returns the number that a text marks as its answer: the first one behind the last ####, or else the last one in the last \boxed{}.  None if there is none."""
+    behind = NUMBER.search(text.rpartition(MARK)[2]) if MARK in text else None
+    return _exact(behind[0] if behind else _last(inside(boxed(text)) or ""))
+
+
+def final_number(text):
+    """Returns the number that a text marks as its answer, or else its last number, exactly; None if it has no number."""
+    found = marked_number(text)
+    return found if found is not None else _exact(_last(text))
+
+
+def same_number(answer, gold, marked=False):
+    """Returns whether an answer ends with the number of the solution.  marked: the answer must mark this number.  A solution without a number is an error."""
     want = final_number(gold)
     if want is None:
         raise Error("a solution has no number: %r" % gold[:80])
-    return final_number(answer) == want
+    return (marked_number if marked else final_number)(answer) == want
 
 
 def likeliest(scores, length="bytes"):
@@ -65,6 +81,14 @@ def wilson(right, n):
     half = z * math.sqrt(p * (1 - p) / n + wide / (4 * n))
     low, high = (p + wide / 2 - half) / (1 + wide), (p + wide / 2 + half) / (1 + wide)
     return 0.0 if right == 0 else low, 1.0 if right == n else high
+
+
+def paired_difference(above, below, n):
+    """Returns the difference of two fractions of the same n tasks, (above - below) / n, and its 95 % interval: the adjusted Wald interval of Bonett and
+    Price 2012 (doi 10.3102/1076998611411915).  above, below: tasks that only the first and only the second has right."""
+    z, p, q = 1.959963984540054, (above + 1) / (n + 2), (below + 1) / (n + 2)
+    half = z * math.sqrt((p + q - (p - q) ** 2) / (n + 2))
+    return (above - below) / n, max(-1.0, p - q - half), min(1.0, p - q + half)
 
 
 def mcnemar(above, below):

@@ -1,6 +1,7 @@
 """`kvfate study`: what a study file asks for, run by the commands of the program, which compute everything; this module calls them in order and
 puts their tables side by side.  Each job keeps its results in a file of states, so that the same call goes on where one was stopped."""
 import hashlib
+import math
 import os
 import shlex
 import shutil
@@ -8,15 +9,16 @@ import subprocess
 import sys
 import zlib
 
-from . import files, program, study_claims, study_plan, study_tasks
+from . import files, program, scorers, study_claims, study_plan, study_tasks
 from .commands import Usage
 from .errors import Error
 from .study_cost import limits, tell_costs
 from .study_page import write_page
 
 
+PAIRED = ("to_full", "to_full_low", "to_full_high")  # right minus right of the full cache on the same tasks, with its interval
 SUM = "sha256"  # the name of a file in a folder of tasks
-PROVENANCE = ("model_hash", "question", "precision", "kv_type", "kind", "interval", "ranking", "truncated", "benchmark", "scorer", "prompts")  # what study.tsv tells of each job
+PROVENANCE = ("model_hash", "question", "precision", "kv_type", "kind", "interval", "ranking", "truncated", "so_far", "benchmark", "scorer", "prompts")  # what study.tsv tells of each job
 
 
 def _call(words, ranks=1):
@@ -51,7 +53,7 @@ def _is_whole(folder):
 
 class Study:
     def __init__(self, plan, ranks=1):
-        self.plan, self.ranks = plan, ranks
+        self.plan, self.ranks, self.jobs = plan, ranks, plan.jobs
 
     def at(self, job, ending):
         return os.path.join(self.plan.out, "jobs", job.name + ending)
@@ -110,18 +112,25 @@ class Study:
 
 
 def _rows(path):
-    """(lines of metadata, names of columns, rows) of a table that the program wrote as TSV."""
+    """Returns (lines of metadata, names of columns, rows) of a table that the program wrote as TSV, with the paired differences to the full cache."""
     with open(path, encoding="utf-8") as f:
         lines = f.read().split("\n")
     head = [line for line in lines if line.startswith("#")]
-    body = [line.split("\t") for line in lines if line and not line.startswith("#")]
-    return head, body[0], body[1:]
+    names, *body = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    n = names.index("tasks" if "tasks" in names else "docs") if "p_full" in names else -1
+    if n >= 0 and "# kind: benchmark" not in head:  # its scores may be fractions, of which the counts above and below tell too little
+        at = names.index("p_full") + 1
+        for row in body:
+            above, below = (float(row[names.index(c)]) for c in ("above", "below"))
+            row[at:at] = map(repr, scorers.paired_difference(above, below, int(float(row[n]))) if above == above else [math.nan] * 3)
+        names[at:at] = PAIRED
+    return head, names, body
 
 
 def _join(study):
     """study.tsv: the rows of all jobs as the program wrote them, behind model, text and seed, and study.parquet where pyarrow is."""
     columns, rows, meta = [], [], [("made_by", program.run("--version").decode().split("\n")[0])]
-    for job in study.plan.jobs:
+    for job in study.jobs:
         head, names, body = _rows(study.at(job, ".tsv"))
         meta += [("%s.%s" % (job.name, key), value) for key, _, value in (line[2:].partition(": ") for line in head) if key in PROVENANCE]
         columns += [c for c in names if c not in columns]
@@ -161,11 +170,14 @@ def _finish(study):
     """Tables, figures and the page.  The program draws, and writes the database."""
     _join(study)
     base = os.path.join(study.plan.out, "study.sqlite")
-    for job in study.plan.jobs:
+    for job in study.jobs:
         table = study.at(job, ".tsv")
         _call(["draw", table, "-o", "%s/%s" % (base, "".join(c if c.isalnum() else "_" for c in job.name))])
         for y in study_plan.FIGURES.get(job.text.kind, ()):
-            _call(["draw", table, "--style", "y=" + y, "-o", figure_of(study, job, y)])
+            style = ["y=" + y]
+            style += ["methods=all", "front=no"] if y == "right" else []
+            style += [] if job.text.kind in study_plan.SHARED else ["x=budget"]  # of other kinds no entries were measured
+            _call(["draw", table, "--style", ",".join(style), "-o", figure_of(study, job, y)])
     _call(["draw", os.path.join(study.plan.out, "study.tsv"), "-o", base + "/study"])
     write_page(study, _rows)
 
@@ -182,6 +194,20 @@ def _slurm(plan, n, data):
         n, call, n, os.path.basename(plan.out), call, n))
 
 
+def _so_far(study):
+    """Makes the tables of the answers that are there.  Needles have a table when all their answers are made."""
+    study.jobs = []
+    for job in study.plan.jobs:
+        n = job.text.count if os.path.exists(study.at(job, ".tsv")) else 0
+        if job.text.kind in study_tasks.KINDS:
+            n = study_tasks.write_so_far(job, study.plan, lambda ending: study.at(job, ending))
+        print("%s: %d of %d" % (job.name, n, job.text.count))
+        study.jobs += [job] if n else []
+    if not study.jobs:
+        raise Error("%s: no task is answered by all methods yet" % study.plan.out)
+    _finish(study)
+
+
 def run(request, operands):
     plan = study_plan.read(operands[0], request.data or ())
     if request.shard and request.ranks:
@@ -196,6 +222,8 @@ def run(request, operands):
     study = Study(plan, request.ranks or 1)
     for folder in ("jobs", "tasks"):
         os.makedirs(os.path.join(plan.out, folder), exist_ok=True)
+    if request.so_far:
+        return _so_far(study)
     jobs = plan.jobs
     for i, job in enumerate(jobs):
         print("job %d of %d: %s" % (i + 1, len(jobs), job.name), file=sys.stderr)

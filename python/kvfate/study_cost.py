@@ -7,6 +7,7 @@ import warnings
 
 from . import files, program, study_claims
 from .budgets import entries as entries_of
+from .models_get import cache
 
 LINE, TASK, PICTURES = 330, 5, 60000  # bytes: of a result, of a token of a task's text, of the figures and tables of a job
 SAMPLE, STEPS = 256, 16  # tokens of the prompt and of the answer of the short run
@@ -43,7 +44,7 @@ def _speeds(model, plan):
 
 
 def file_of(model):
-    return model.path or os.path.join(os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate"), DEFAULT)
+    return model.path or os.path.join(cache(), DEFAULT)
 
 
 def _memory(model):

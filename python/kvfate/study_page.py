@@ -4,7 +4,7 @@ import os
 
 from . import files
 
-SHOWN = ("id", "verdict", "value", "low", "high", "units", "null_check", "difference", "difference_low", "difference_high", "i2", "method", "budget", "budget_percent", "window", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean", "kv_peak", "answer_tokens", "kept", "answers", "answers_cut")
+SHOWN = ("id", "verdict", "value", "low", "high", "units", "null_check", "difference", "difference_low", "difference_high", "i2", "method", "budget", "budget_percent", "window", "right", "right_low", "right_high", "floor", "to_full", "to_full_low", "to_full_high", "above", "below", "p_full", "kl", "kl_low", "kl_high", "nll", "top1_agree", "kv_mean", "kv_peak", "answer_tokens", "kept", "answers", "answers_cut", "marked")
 STYLE = """body{font:15px/1.5 Lato,"Helvetica Neue",Arial,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}figure{margin:1em 0;display:inline-block}img{max-width:100%}.note{color:#8a3b00}nav a{margin-right:1em}"""
@@ -35,7 +35,7 @@ def _section(study, job, rows_of):
     facts, known = _facts(head)
     near = os.path.join("jobs", job.name)
     pictures = [y for y in ("right", "kl", "claims") if os.path.exists(study.at(job, "-%s.svg" % y))]
-    notes = [known[k] for k in ("ranking", "truncated") if k in known and (k != "ranking" or known[k].startswith("none"))]
+    notes = [known[k] for k in ("ranking", "truncated", "so_far") if k in known and (k != "ranking" or known[k].startswith("none"))]
     note = "".join('<p class="note">%s</p>' % html.escape(x) for x in notes)
     if known.get("unequal_memory"):
         note += '<p class="note">Equal budgets are not equal memory here. Entries of a head: %s.</p>' % html.escape(known["unequal_memory"])
@@ -62,6 +62,6 @@ def write_page(study, rows_of):
 <pre>%s</pre>
 </body></html>
 """ % (html.escape(title), STYLE, html.escape(title), len(plan.models), len(plan.methods), ", ".join(map(str, plan.budgets)), len(plan.texts),
-       len(plan.seeds), " ".join('<a href="#%s">%s</a>' % (html.escape(j.name), html.escape(j.name)) for j in plan.jobs),
-       "\n".join(_section(study, j, rows_of) for j in plan.jobs), html.escape(text))
+       len(plan.seeds), " ".join('<a href="#%s">%s</a>' % (html.escape(j.name), html.escape(j.name)) for j in study.jobs),
+       "\n".join(_section(study, j, rows_of) for j in study.jobs), html.escape(text))
     files.write(os.path.join(plan.out, "index.html"), page)

@@ -8,6 +8,8 @@ from . import score
 from .budgets import percent
 from .commands import Usage
 from .errors import Error, regular
+from .model_list import MODELS
+from .models_get import cache
 from .scorers import LENGTHS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -17,7 +19,7 @@ TEXTS = {
     "documents": {"data": (list, ...), "docs": (int, 24), "prompt_tokens": (int, 512), "score_tokens": (int, 128)},
     "needles": {"tokens": (int, ...), "count": (int, 40), "keys": (int, 1), "values": (int, 1), "queries": (int, 1), "digits": (int, 5),
                 "haystack": (str, "prose"), "depth": (float, None), "hops": (int, None), "question": (str, "known")},
-    "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0)},
+    "mathematics": {"data": (list, ...), "count": (int, 40), "most_tokens": (int, 256), "samples": (int, 1), "temperature": (float, 0.0), "instruction": (str, None)},
     "benchmark": {"data": (list, ...), "count": (int, None)},
     "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
     "claims": {"data": (list, ...), "docs": (int, 2), "tokens": (int, 1024), "budget": (int, 64), "needles": (int, 8), "short": (int, None),
@@ -27,7 +29,7 @@ TEXTS = {
 FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings")  # keys that name a file or a folder
 QUESTIONS = ("known", "unknown")  # whether methods see the question of a needle before they cut the cache
 SHARED = ("documents", "needles")  # their rows share the prompts
-FIGURES = {"documents": ("kl",), "needles": ("right", "kl")}  # what is drawn against the entries held
+FIGURES = {"documents": ("kl",), "needles": ("right", "kl"), "mathematics": ("right",), "choices": ("right",), "benchmark": ("right",)}  # columns that are drawn against entries or budgets
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
 CLAIMS = 14  # how often claims.sh reads a text, about
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "head_budgets": (str, None),
@@ -218,6 +220,12 @@ def _budgets(path, values):
 def _models(path, values, near):
     models = []
     for word in _list_of(path, "models", values, str):
+        listed = next((m for m in MODELS if m.name == word), None)
+        if listed and not os.path.exists(near(word)):
+            models.append(Model(word, os.path.join(cache(), listed.file)))
+            if not os.path.exists(models[-1].path):
+                raise Error("%s: the model %s is not in the cache folder; 'kvfate models get %s' fetches it" % (path, word, word))
+            continue
         name = os.path.splitext(os.path.basename(word.rstrip("/")))[0]
         models.append(Model(_named(path, "a model", name), None if word == "default" else near(word)))
     if len({m.name for m in models}) < len(models):

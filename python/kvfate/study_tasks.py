@@ -15,6 +15,7 @@ from .budgets import percent
 from .errors import Error, regular
 from .study_cost import file_of
 
+KINDS = ("mathematics", "choices", "benchmark")
 MARK = b', "checksum": "'
 MOST_BYTES, MOST_CHOICES = 1 << 28, 26
 ASK = "\nThink step by step. End with a line of #### and the number alone."
@@ -84,7 +85,7 @@ def _requests(job, found):
                 lines["%d-%d" % (i, k)] = {"text": "Question: %s\nAnswer:" % question.strip(), "continuation": " " + choice.strip()}
         else:
             for k in range(x["samples"]):
-                lines["%d-%d" % (i, k)] = {"prompt": question + ASK, "n": x["most_tokens"], "seed": job.seed * 1000003 + k}
+                lines["%d-%d" % (i, k)] = {"prompt": question + (ASK if x["instruction"] is None else x["instruction"]), "n": x["most_tokens"], "seed": job.seed * 1000003 + k}
     return lines
 
 
@@ -126,6 +127,20 @@ class State:
         if lines != [self.name] and not self.said:  # nothing was said yet
             self.file.clear()
             self.file.add(self.name)
+
+    @classmethod
+    def peek(cls, path, name):
+        """Returns the answers in a file that another process may be writing; {} if there is no file."""
+        state = cls.__new__(cls)
+        state.said, state.path, state.name = {}, path, name.encode()
+        try:
+            with open(path, "rb") as f:
+                lines = f.read().split(b"\n")[:-1]
+        except FileNotFoundError:
+            return {}
+        if len(lines) > 1:
+            state._take(lines)
+        return state.said
 
     def _signed(self, line):
         """A line, which lacks its last brace, with the checksum of the first line and of itself."""
@@ -174,8 +189,8 @@ def _name(job, plan, found):
     return "# kvfate tasks: " + json.dumps(known)
 
 
-def _right(job, found, said, cell):
-    """Returns for each task how many of its samples are right; for a benchmark its score."""
+def _right(job, found, said, cell, marked=False):
+    """Returns for each task how many of its samples are right; for a benchmark its score.  marked: numbers count only if the answer marks them."""
     x, rights = job.text.values, []
     if job.text.kind == "benchmark":
         return [score.of(said[cell + ("%d-0" % i,)], line["task"]) for i, line in enumerate(found)]
@@ -185,7 +200,7 @@ def _right(job, found, said, cell):
             scores = [(t["logprob"], t["tokens"], len((" " + c.strip()).encode())) for t, c in zip(told, choices)]
             rights.append(int(scorers.likeliest(scores, x["length"]) == answer))
         else:
-            rights.append(sum(scorers.same_number(said[cell + ("%d-%d" % (i, k),)]["text"], answer) for k in range(x["samples"])))
+            rights.append(sum(scorers.same_number(said[cell + ("%d-%d" % (i, k),)]["text"], answer, marked) for k in range(x["samples"])))
     return rights
 
 
@@ -228,7 +243,7 @@ def rows(job, plan, found, said):
     ks = [1 << e for e in range(n.bit_length())] if n > 1 else []
     least, done = floor(found), {cell: _right(job, found, said, cell) for cell in cells(plan)}
     full = next((c for c in done if c[0] == "full"), None)
-    out, percents = [], []
+    out, percents, marks = [], [], job.text.kind == "mathematics"
     for cell, rights in done.items():
         share = sum(rights) / (n * len(found))
         low, high = scorers.wilson(share * len(found), len(found))
@@ -243,13 +258,13 @@ def rows(job, plan, found, said):
         budget = sum(x["budget"] for x in answers) / len(answers) if fraction else cell[1]
         percents.append(float(cell[1][:-1]) if fraction else math.nan)
         out.append([cell[0], budget, len(found), share, low, high, least, above, below, p, sum(tokens) / len(tokens), kept, len(answers), cut(answers)]
-                   + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
+                   + ([sum(_right(job, found, said, cell, True)) / (n * len(found))] if marks else []) + [sum(scorers.pass_at_k(n, r, k) for r in rights) / len(rights) for k in ks])
     if full:
         lowest = scorers.wilson(sum(done[full]) / n, len(found))[0]
         ranking = "by tasks that the full cache can do" if lowest > least else "none: the full cache is at the floor of these tasks"
     else:
         ranking = "not known: there is no full cache to tell the floor by"
-    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept", "answers", "answers_cut"]
+    names = ["method", "budget", "tasks", "right", "right_low", "right_high", "floor", "above", "below", "p_full", "answer_tokens", "kept", "answers", "answers_cut"] + ["marked"] * marks
     if any(p == p for p in percents):
         names.insert(2, "budget_percent")
         for x, p in zip(out, percents):
@@ -276,14 +291,30 @@ def _shown(value):
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def write(path, job, plan, found, said):
+def write(path, job, plan, found, said, of=0):
+    """Writes the table of a job.  of: number of tasks of the job, if not all of them are answered yet."""
     meta, names, body = rows(job, plan, found, said)
+    if of > len(found):
+        meta.append(("so_far", "%d of %d tasks are answered by all methods" % (len(found), of)))
     head = "# table: tasks\n" + "".join("# %s: %s\n" % x for x in meta) + "\t".join(names) + "\n"
     files.write(path, files.sealed(head + "".join("\t".join(map(_shown, r)) + "\n" for r in body)))
     for key, value in meta:
         if key == "truncated":
             limit = "" if job.text.kind == "benchmark" else " (most_tokens = %d)" % job.text.values["most_tokens"]
             print("note: %s: %s%s" % (job.name, value, limit), file=sys.stderr)
+
+
+def write_so_far(job, plan, at):
+    """Writes the table of the tasks that all methods and budgets have answered; returns how many there are, and writes no table if there are none."""
+    found = items(job)
+    said, ids = State.peek(at(".state"), _name(job, plan, found)), {}
+    for k in _requests(job, found):
+        ids.setdefault(int(k.split("-")[0]), []).append(k)
+    done = [i for i in ids if all(cell + (k,) in said for cell in cells(plan) for k in ids[i])]
+    if done:
+        mine = {cell + ("%d-%s" % (new, k.split("-")[1]),): said[cell + (k,)] for new, i in enumerate(done) for k in ids[i] for cell in cells(plan)}
+        write(at(".tsv"), job, plan, [found[i] for i in done], mine, len(found))
+    return len(done)
 
 
 def run(job, plan, at, ranks=1, shard=None):

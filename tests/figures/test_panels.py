@@ -363,6 +363,7 @@ def pareto():
     zero = eval_rows().replace("\t0.0625\t", "\t0\t")
     check("zero on a logarithm is said", "1 point at 0 not shown" in words_of(draw(zero, "pareto")[1]))
     pareto_of_answers()
+    pareto_of_tasks()
 
 
 def pareto_of_answers():
@@ -383,6 +384,23 @@ def pareto_of_answers():
           sum(any(math.dist(p, q) < .02 for q in drawn) for p in rings) == 2, rings, drawn)
     none = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], [("h2o", 32, 32, "nan")]), "pareto", style="y=kept")
     check("no number at all is told, too", none[0] == 0 and "1 row without a number not shown" in words_of(none[1]) and "no point" in words_of(none[1]), none[2])
+
+
+def pareto_of_tasks():
+    """Check the table of tasks: right answers against the budget, and intervals of all methods side by side."""
+    rows = [(m, b, 7, b / 400, b / 500, b / 300) for m in ("window", "h2o", "snapkv") for b in (96, 160, 256)] + [("full", 0, 7, .8, .5, .9)]
+    table = tsv("tasks", ["method", "budget", "tasks", "right", "right_low", "right_high"], rows)
+    code, _, said = draw(table, "pareto")
+    check("of tasks no entries are measured", code and "has no numbers kv_mean" in said, code, said)
+    plain = sorted(p[0] for p in discs(draw(table, "pareto", style="y=right,x=budget,front=no")[1], (230, 159, 0)))[:3]
+    code, svg, said = draw(table, "pareto", style="y=right,x=budget,front=no,methods=all")
+    check("right answers against the budget", code == 0 and all(x in words_of(svg) for x in ("n = 7", "budget (entries per head)", "full cache")), said, words_of(svg))
+    check("the axis is logarithmic", affine(np.log([96, 160, 256]), plain), plain)
+    blue, orange = (sorted(p[0] for p in discs(svg, c))[:3] for c in (BLUE, (230, 159, 0)))
+    check("the second of three lines stays at its budget", np.allclose(orange, plain, atol=.01), orange, plain)
+    check("lines stand side by side", np.ptp(np.subtract(blue, orange)) < .01 and blue[0] - orange[0] > .3, blue, orange)
+    bars = [p for _, _, p, _, _ in paths(svg) if len(p) == 2 and abs(p[0][0] - p[1][0]) < .01 and any(abs(p[0][0] - x) < .01 for x in (*blue, *orange))]
+    check("each with its intervals", len(bars) == 6, bars)
 
 
 def words():

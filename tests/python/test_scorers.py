@@ -39,6 +39,12 @@ for text, want in (("#### 72", 72), ("so it is 72.", 72), ("$1,234.50 in all", F
                    ("12,345,678 apples", 12345678), ("9" * 101, None), ("x" + "7" * 100, int("7" * 100)), ("٣", None), ("17-5", 5)):
     got = scorers.final_number(text)
     check("the number of %r" % text[:20], got == want, got, want)
+for text, marked, final in (("so \\boxed{18} dollars for 5 days", 18, 18), ("\\boxed{1} then \\boxed{\\text{about } 2{,}5}", 5, 5), ("\\boxed{7} and\n#### 8", 8, 8), ("it is 9", None, 9),
+                            ("\\boxed{none} of 3", None, 3), ("\\boxed{12", None, 12), ("\\boxed{\\frac{1}{4} = 0.25}", Fraction(1, 4), Fraction(1, 4)), ("####\n\\boxed{-3}.", -3, -3),
+                            ("\\fbox{4} of 6", None, 6), ("", None, None)):
+    got = scorers.marked_number(text), scorers.final_number(text)
+    check("marked and final number of %r" % text[:30], got == (marked, final), got)
+check("a number must be marked", scorers.same_number("it is 9", "#### 9") and not scorers.same_number("it is 9", "#### 9", True) and scorers.same_number("\\boxed{9.0}", "#### 9", True))
 check("equal numbers", scorers.same_number("It costs $1,000.0", "... #### 1000") and not scorers.same_number("100", "#### 1000") and not scorers.same_number("", "#### 0"))
 
 told = [(-6.0, 2, 20), (-5.0, 1, 4), (-7.0, 7, 8)]
@@ -56,6 +62,12 @@ for above in range(6):
         n = above + below
         want = sum(abs(2 * bin(x).count("1") - n) >= abs(above - below) for x in range(1 << n)) / (1 << n)
         check(f"p of {above} and {below}", abs(scorers.mcnemar(above, below) - want) < 1e-12)
+for above, below, n in ((0, 0, 9), (3, 1, 9), (0, 9, 9), (20, 5, 100)):  # the normal interval of the differences, one task added to either side
+    pairs = [1] * (above + 1) + [-1] * (below + 1) + [0] * (n - above - below)
+    mean = sum(pairs) / len(pairs)
+    half = 1.959963984540054 * math.sqrt(sum((x - mean) ** 2 for x in pairs)) / len(pairs)
+    got = scorers.paired_difference(above, below, n)
+    check(f"the difference of {above} and {below} in {n}", all(abs(x - y) < 1e-12 for x, y in zip(got, ((above - below) / n, max(-1, mean - half), min(1, mean + half)))), got)
 for right in range(8):  # the bounds solve |p - x| = z sqrt(x (1 - x) / n)
     low, high = scorers.wilson(right, 7)
     at = [abs((right / 7 - x) ** 2 - 1.959963984540054 ** 2 * x * (1 - x) / 7) for x in (low, high)]

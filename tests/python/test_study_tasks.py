@@ -186,6 +186,51 @@ if shutil.which("mpirun") and os.path.exists(os.path.join(os.path.dirname(KVFATE
     r = study("ranks.json", "--ranks", "2")
     c.check("by two ranks", r.returncode == 0 and not same("ranks-study"), r)
 
+# Tables of what is there: those of a study that asks for the answered tasks only.
+one = {**PLAN["text"][1], "samples": 1, "temperature": 0, "instruction": " in there"}
+write("some.json", {**PLAN, "text": [one]})
+write("two.json", {**PLAN, "text": [{**one, "count": 2}]})
+for name in ("some.json", "two.json"):
+    r = study(name)
+    c.check(f"{name} runs", r.returncode == 0, r)
+whole = read("some-study/jobs/tiny6-sums-s0.state")
+lines = whole.decode().split("\n")
+asked = "".join(json.dumps({"id": str(i), "prompt": x["question"] + " in there", "n": 24}) + "\n" for i, x in enumerate(SUMS))
+write("asked.jsonl", asked)
+told = subprocess.run([KVFATE, "generate", "-m", TINY, "--jsonl", "asked.jsonl", "-t", "1", "-q"], env=ENV, capture_output=True, text=True, timeout=60).stdout
+full = {x["id"]: x["text"] for x in map(json.loads, lines[1:-1]) if x["method"] == "full"}
+c.check("the instruction follows the question", full == {x["id"] + "-0": x["text"] for x in map(json.loads, told.splitlines())}, full, told)
+third = next(i for i, line in enumerate(lines) if '"id": "2-0"' in line and '"h2o' in line)  # of the third question some rows are missing
+write("some-study/jobs/tiny6-sums-s0.state", "\n".join([*(x for x in lines[:third] if '"id": "3-0"' not in x), lines[third][:40]]))
+before = read("some-study/jobs/tiny6-sums-s0.state")
+r = study("some.json", "--so-far")
+c.check("--so-far makes no answers", r.returncode == 0 and "tiny6-sums-s0: 2 of 4" in r.stdout and read("some-study/jobs/tiny6-sums-s0.state") == before, r)
+got, want = (table(f"{x}-study/study.tsv") for x in ("some", "two"))
+c.check("its table is that of the answered tasks", got == want and [x["tasks"] for x in got] == ["2"] * 5, got, want)
+c.check("which the table and the page tell", all("2 of 4 tasks are answered by all methods" in read(f"some-study/{x}").decode() for x in ("study.tsv", "index.html")))
+for x in got[1:]:
+    a, b, mean = int(x["above"]), int(x["below"]), float(x["to_full"])
+    c.check("the paired difference to the full cache", mean == (a - b) / 2 and float(x["to_full_low"]) <= mean <= float(x["to_full_high"]), x)
+r = study("some.json")
+c.check("the rest is made", r.returncode == 0 and read("some-study/jobs/tiny6-sums-s0.state") != before and {x["tasks"] for x in table("some-study/study.tsv")} == {"4"}, r)
+shutil.rmtree("some-study")
+r = study("some.json", "--so-far")
+c.check("nothing is there", r.returncode == 1 and "no task is answered" in r.stderr and "Traceback" not in r.stderr, r)
+
+# A model of the list by its name.
+os.mkdir("cache")
+shutil.copy(TINY, "cache/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+write("named.json", {**PLAN, "models": ["qwen2.5-coder-0.5b"], "text": [one]})
+HOME, ENV["KVFATE_CACHE"] = ENV.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate"), os.path.abspath("cache")
+r = study("named.json")
+named = [{k: v for k, v in x.items() if k != "model"} for x in table("named-study/study.tsv")] if r.returncode == 0 else r
+ENV["KVFATE_CACHE"] = work.name
+r = study("named.json")
+ENV["KVFATE_CACHE"] = HOME
+c.check("a model that was not fetched", r.returncode == 1 and "kvfate models get qwen2.5-coder-0.5b" in r.stderr and "Traceback" not in r.stderr, r)
+study("some.json")
+c.check("a model by its name", named == [{k: v for k, v in x.items() if k != "model"} for x in table("some-study/study.tsv")], named)
+
 write("one.json", {**PLAN, "text": [{**PLAN["text"][0], "count": 3}]})
 r = study("one.json")
 c.check("answers to other tasks", r.returncode == 1 and "other tasks" in r.stderr and "Traceback" not in r.stderr, r)
