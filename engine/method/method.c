@@ -31,9 +31,10 @@ int method_parse_for(const char *text, const struct budget *budget,
     struct buf full = {0};
     int err = method_expand(text, &full, &m, d);
     if (!err) {
-        *ret_method = *m;
-        err = method_options_parse(ret_method, strchr(full.data, ':') + 1, budget, prompt,
-                                   ret_params, d);
+        struct method row = *m;
+        err = method_options_parse(&row, strchr(full.data, ':') + 1, budget, prompt, ret_params, d);
+        if (!err)
+            *ret_method = row;
     }
     buf_finish(&full);
     return err;

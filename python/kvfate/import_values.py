@@ -7,6 +7,7 @@ from .errors import Error
 NEVER_IN = {
     "evict_step": lambda i, T: (i + 1, 0 * i + T), "evict_rank": lambda i, T: (0 * i, 0 * i + T - 1), "last_selected.*": lambda i, T: (0 * i, T - 1 - i),
     "first_unselected.*": lambda i, T: (0 * i, T - 1 - i), "shadow.first_hit": lambda i, T: (i, 0 * i + T - 1),
+    "copy.top": lambda i, T: (0 * i, i),
 }
 SHORT = (2**16 - 1, 2**16)  # all ones of u16, and what bfloat16 makes of it, in runs of fewer steps
 LARGE = tuple(2**bits - one for bits in (31, 32, 63, 64) for one in (1, 0))  # all ones of wider types, and what floats make of them: no run has so many steps

@@ -273,7 +273,7 @@ def losses(model, setting, tensors, p):
 @dataclass
 class Run:
     lr: float = 1e-2
-    least_lr: float = 1e-3
+    min_lr: float = 1e-3
     betas: tuple = (0.9, 0.999)
     eps: float = 1e-8
     decay: float = 0.01
@@ -287,7 +287,7 @@ class Run:
         if t <= self.warmup:
             return self.lr * t / self.warmup
         share = (t - self.warmup) / (self.steps - self.warmup)
-        return self.least_lr + (self.lr - self.least_lr) * (1 + math.cos(math.pi * share)) / 2
+        return self.min_lr + (self.lr - self.min_lr) * (1 + math.cos(math.pi * share)) / 2
 
 
 def train(model, setting, tensors, packs, run):
