@@ -81,6 +81,7 @@ static unsigned set_of(const struct run *run, struct probe_config *cfg, struct w
     if (run->shadows)
         succeeds(shadows_parse(run->shadows, &shadows, &d));
     if (strcmp(run->probes, "full") == 0) {
+        succeeds(probes_parse("full,copies", &set, &d));
         succeeds(watch_add_tokens(w, "3,20-24@L0H1,L1H2", cfg, &d));
         succeeds(watch_set_queries(w, "L1H0@post", cfg, &d));
         succeeds(watch_settle(w, cfg, &set, &d));
