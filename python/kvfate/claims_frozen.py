@@ -9,7 +9,6 @@ usage: python -m kvfate.claims_frozen begin WORK OUT TEXTS | stamp WORK OUT     
 import hashlib
 import json
 import os
-import shutil
 import sys
 
 from . import files, program
@@ -146,7 +145,8 @@ def begin(work, out, texts):
             changed = sorted(n for n in {**sums, **frozen["texts"]["files"]} if sums.get(n) != frozen["texts"]["files"].get(n))
             raise Error("inputs differ from those of %s: %s%s" % (path, "; ".join(wrong), " (%s)" % ", ".join(changed[:5]) if changed else ""))
         inputs["frozen"] = sha256(path)
-        shutil.copyfile(path, os.path.join(out, NAME))
+        with open(path, "rb") as f:
+            files.write(os.path.join(out, NAME), f.read())
     kept = {**{key: x for key, x in inputs.items() if key not in ("frozen", "input_others")}, **{k: os.environ[k] for k in ("LENGTH", "BUDGET")}}
     place = os.path.join(work, "inputs.json")
     if os.path.exists(place):
