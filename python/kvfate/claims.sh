@@ -15,8 +15,10 @@
 #   WHAT                        what is run of each document: any of full, kept, memory, eval; and needles, rollouts (all)
 #   MEMORY, NULLS               documents of each source for memory (2) and for null checks (2)
 #   NEEDLES, SHORT              prompts with a needle of each length (8), tokens of the short ones (a quarter of LENGTH)
-#   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates
+#   MODEL, GATES, WRITE_GATES   another model, its retention and its write gates; without gates, claims about gates are not run
 #   WATCH                       query heads whose dynamics are recorded (twelve of them)
+#   SEED                        is added to the seeds of needles and rollouts (0)
+#   FREEZE                      file of `kvfate claims freeze`: other inputs than these are rejected, and the tables carry its SHA-256
 #   ABLATE                      folder of gates/claims_trainings.py, for the claims about training
 #   NULL_MODEL                  a model of random weights, for null checks
 #   NULL_GATES, NULL_WRITE_GATES  random gates, for null checks (tests/data/make_gates.py writes them)
@@ -24,13 +26,15 @@ set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 out=$1 work=${WORK:-$1}
 kvfate=${KVFATE:-kvfate}
-T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8} jobs=${JOBS:-1}
+T=${LENGTH:-1024} docs=${DOCS:-2} B=${BUDGET:-64} needles=${NEEDLES:-8} jobs=${JOBS:-1} base=${SEED:-0}
 probes=${PROBES:-paper,calibration,window}
 what=" ${WHAT:-full kept memory eval needles rollouts} "
 here=$(cd "$(dirname "$0")/../.." && pwd) # the sources; an installed package has none
+sources_of=$(cd "$(dirname "$0")/.." && pwd)
 everything=$((2 * T)) # a budget under which nothing is evicted
 texts=$work/text traces=$work/trace parts=$work/part
 mkdir -p "$out" "$texts" "$traces" "$parts"
+case $kvfate in */*) PATH=$(cd "$(dirname "$kvfate")" && pwd):$PATH ;; esac # the package runs this program
 exec 9> "$work/lock"
 flock -n 9 || { echo "claims.sh: another run works in $work" >&2; exit 1; }
 
@@ -73,6 +77,16 @@ own_texts() { # FOLDER: pages, sources and tables of this repository as prose, c
 }
 from=${TEXTS:-$work/own}
 [ -n "${TEXTS:-}" ] || [ -e "$from" ] || { mkdir -p "$from.part"; own_texts "$from.part"; mv "$from.part" "$from"; }
+
+# The inputs are checked and stored.  The answer describes the model: its layers and query heads, whether there are retention gates and write gates,
+# and the name of shipped gates for dbtrimkv.
+package() {
+    PYTHONPATH=$sources_of "${KVFATE_PYTHON:-/usr/bin/python3}" -m kvfate.claims_frozen "$@"
+}
+about=$(LENGTH=$T BUDGET=$B SEED=$base package begin "$work" "$out" "$from")
+read -r layers heads_of_layer trained admits same_gates << END
+$about
+END
 
 # tokens FILE: how many its prompt has, as a run that may hold one token complains
 tokens() {
@@ -125,8 +139,26 @@ run() { # NAME OPTION...
 retention=${GATES:+--gates $GATES} write=${WRITE_GATES:+--gates $WRITE_GATES}
 gates="$retention $write"
 
+has() { [ "$1" = yes ]; }
+if has "$trained"; then
+    watched="--method trimkv -B $everything $retention" gate=,gate # retention gates that evict nothing
+else
+    watched='' gate=''
+fi
+# usable METHOD,...: those of the list for which there are gates
+usable() {
+    echo "$1" | tr , '\n' | while read -r method; do
+        case $method in
+            trimkv* | dbtrimkv*) has "$trained" || continue ;;
+            wgkv*) has "$admits" || continue ;;
+        esac
+        printf ',%s' "$method"
+    done | cut -c 2-
+}
+
 halves() { # NAME: the tokens of a text as a prompt, and as a rest that is fed token by token as if it were generated
-    "$kvfate" tokens "$traces/full.$1.kvf" -o - | awk -F '\t' '!/^#/ && $1 != "token" { print $2 }' > "$texts/$1.ids"
+    "$kvfate" tokens "$traces/full.$1.kvf" -o - > "$texts/$1.tokens" || return 1
+    awk -F '\t' '!/^#/ && $1 != "token" { print $2 }' "$texts/$1.tokens" > "$texts/$1.ids"
     half=$(($(wc -l < "$texts/$1.ids") / 2))
     head -n "$half" "$texts/$1.ids" > "$texts/$1.prompt"
     tail -n "+$((half + 1))" "$texts/$1.ids" > "$2"
@@ -134,9 +166,11 @@ halves() { # NAME: the tokens of a text as a prompt, and as a rest that is fed t
 scores() { # NAME FILE: KL under the methods that claims compare
     { printf '# %s\n\n' "$1"; sed 's/^#/ #/' "$texts/$1.txt"; } > "$texts/$1.eval"
     while read -r budget methods; do
+        methods=$(usable "$methods")
+        [ -n "$methods" ] || continue
         # shellcheck disable=SC2086 # one option or two
         kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
-            --methods "$methods" --budgets "$budget" $gates --state "$parts/$1.state" > /dev/null
+            --methods "$methods" --budgets "$budget" $gates --state "$parts/$1.state" > /dev/null || return 1
     done << END
 32 dbtrimkv,dbtrimkv:lookahead=5
 64 snapkv,adakv,h2o,rkv,gkv,gkv:history=0,keydiff,trimkv,dbtrimkv
@@ -149,13 +183,13 @@ shared=$here/gates
 [ -e "$shared" ] || shared=$(dirname "$0")/share/kvfate/gates # of a wheel
 control_scores() { # NAME FILE: the budget shared by all heads or not, with the same gates
     kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
-        --methods trimkv,dbtrimkv --budgets 64 --gates "${GATES:-$shared/smollm2-135m-dbtrimkv.safetensors}" \
-        --state "$parts/$1.same.state" > /dev/null
+        --methods trimkv,dbtrimkv --budgets 64 --gates "${GATES:-$shared/$same_gates.safetensors}" \
+        --state "$parts/$1.same.state" > /dev/null || return 1
     cp "$parts/$1.same.state" "$2"
 }
 null_scores() { # NAME FILE
     kv eval --data "$texts/$1.eval" --docs 1 --prompt-tokens "$((T / 2))" --score-tokens "$((T / 16))" \
-        --methods trimkv,dbtrimkv --budgets 64 --gates "$NULL_GATES" --state "$parts/$1.null.state" > /dev/null
+        --methods trimkv,dbtrimkv --budgets 64 --gates "$NULL_GATES" --state "$parts/$1.null.state" > /dev/null || return 1
     cp "$parts/$1.null.state" "$2"
 }
 
@@ -163,15 +197,15 @@ null_scores() { # NAME FILE
 document() { # NAME MEMORY NULLS
     x=$1 text=$texts/$1.txt
     # Retention gates that evict nothing: the full cache's attention, and what the gates say of it.
-    ! asked full || run "full.$x" -f "$text" -n 0 --method trimkv -B "$everything" $retention --probes "$probes"
-    ! asked kept || {
+    ! asked full || run "full.$x" -f "$text" -n 0 $watched --probes "$probes"
+    ! asked kept || ! has "$trained" || {
         run "trimkv.$x" -f "$text" -n 0 --method trimkv -B "$B" $retention --probes evict
         run "dbtrimkv.$x" -f "$text" -n 0 --method dbtrimkv -B "$B" $retention --probes evict
-        run "wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" $write --probes evict
     }
+    ! asked kept || ! has "$admits" || run "wgkv.$x" -f "$text" -n 0 --method wgkv:local=16 -B "$everything" $write --probes evict
     ! asked eval || {
         once "$parts/scores.$x" scores "$x"
-        once "$parts/same.$x" control_scores "$x"
+        ! has "$trained" || once "$parts/same.$x" control_scores "$x"
     }
     [ "$2" = no ] || memory
     [ "$3" = no ] || nulls "$2"
@@ -237,22 +271,27 @@ for kind in short long again; do
     asked needles || break
     case $kind in long) length=$T ;; *) length=${SHORT:-$((T / 4))} ;; esac
     for i in $(seq "$needles"); do
-        name=$texts/needle-$kind-$i seed=$i
-        [ "$kind" != again ] || seed=$((i + 1000)) # other prompts of the same length
+        name=$texts/needle-$kind-$i seed=$((base + i))
+        [ "$kind" != again ] || seed=$((seed + 1000)) # other prompts of the same length
         [ -e "$name.json" ] || "$kvfate" needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$seed" -o "$name"
-        needle="-f $name.txt --spans $name.json -n 0 --method trimkv -B $everything --probes evict,gate,dilution"
+        needle="-f $name.txt --spans $name.json -n 0"
         # shellcheck disable=SC2086
-        run "needle-$kind-$i" $needle $retention
+        run "needle-$kind-$i" $needle $watched --probes "evict$gate,dilution"
         # shellcheck disable=SC2086
-        [ "$kind" != long ] || [ -z "${NULL_GATES:-}" ] || run "needle-random-$i" $needle --gates "$NULL_GATES"
+        [ "$kind" != long ] || [ -z "${NULL_GATES:-}" ] ||
+            run "needle-random-$i" $needle --method trimkv -B "$everything" --gates "$NULL_GATES" --probes evict,gate,dilution
     done
 done
+# Twelve heads, which lie in twelve layers where the model has as many.
+watch=L1H0,L3H7,L6H2,L8H5,L11H1,L13H8,L15H4,L18H3,L21H6,L24H0,L26H5,L28H8
+[ "$layers,$heads_of_layer" = 30,9 ] || watch=$(seq 0 11 | awk -v layers="$layers" -v heads="$heads_of_layer" '
+    { head = "L" int(layers * (2 * $1 + 1) / 24) "H" (5 * $1) % heads }
+    !seen[head]++ { printf "%s%s", (NR > 1 ? "," : ""), head }')
 for i in 1 2 3 4 5 6 7 8; do
     asked rollouts || break
     for seed in 1 2 3; do
         run "rollout.$i.$seed" -p "Tell a long story that begins on day $i of a journey." -n 96 --temp 0.8 \
-            --seed "$seed" --ignore-eos --probes lean \
-            --watch-queries "${WATCH:-L1H0,L3H7,L6H2,L8H5,L11H1,L13H8,L15H4,L18H3,L21H6,L24H0,L26H5,L28H8}"
+            --seed "$((base + seed))" --ignore-eos --probes lean --watch-queries "${WATCH:-$watch}"
     done
 done
 
@@ -345,7 +384,7 @@ at_the_answer() { # KIND FILE, with the option --weights that $weights holds
         weights='' once "$out/needles.$kind.tsv" at_the_answer "$kind"
     done
     weights='' once "$out/needles.short-again.tsv" at_the_answer again
-    weights=beta once "$out/needles.gates.tsv" at_the_answer long
+    ! has "$trained" || weights=beta once "$out/needles.gates.tsv" at_the_answer long
     [ -z "${NULL_GATES:-}" ] || weights=beta once "$out/needles.random-gates.tsv" at_the_answer random
 }
 ! asked rollouts || once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts -o > /dev/null
@@ -387,4 +426,6 @@ rm "$out/sources.rows"
 # Null checks by labels: the same numbers, whose labels are dealt anew with a fixed seed.
 "${KVFATE_PYTHON:-/usr/bin/python3}" "$(dirname "$0")/claims_shuffle.py" "$out"
 
+# Each table says which inputs it was made of.
+package stamp "$work" "$out"
 "$kvfate" claims "$out" -o "$out/claims.tsv"

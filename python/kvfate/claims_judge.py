@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from . import saved
-from .claims_numbers import LEVEL, NAN, Sample, interval, p_between, p_of_z, statistic
+from .claims_numbers import LEVEL, NAN, TOO_LARGE, Measured, Sample, interval, p_between, p_of_z, statistic
 from .claims_register import MOST_UNITS, Side, comparison, holds
 from .errors import Error
 from .fdr import fdr
@@ -42,6 +42,21 @@ class Folder:
             path = next((p for p in paths if os.path.exists(p)), None)
             self.known[name] = path and saved.read(path)
         return self.known[name]
+
+    def identity(self, claims):
+        """Returns {"model", "model_hash", "family"} of the model that the tables of claims are about.  Null data may be of another model."""
+        found = {}
+        for side in (s for c in claims if not c.untestable for s in (c.of, c.minus) if s):
+            t = self.table(side)
+            for key in ("model", "model_hash", "family"):
+                if t is not None and key in t.meta:
+                    found.setdefault(key, {})[t.meta[key]] = side.table
+        for key, values in found.items():
+            if len(values) > 1:
+                raise Error("%s: its tables are of several models: %s is %s" % (self.path, key, " and ".join("%s in %s" % v for v in sorted(values.items())[:2])))
+        if "family" not in found or "model_hash" not in found:
+            raise Error("%s: no table names its model_hash and its family, which claims over models need; python/kvfate/claims.sh writes them" % self.path)
+        return {key: next(iter(values)) for key, values in {"model": {"unknown": 0}, **found}.items()}
 
 
 # ---- rows
@@ -101,6 +116,13 @@ def _labels(t, column):
     return t.columns[column] if t.kind(column) == "str" else np.array(["%.17g" % x for x in t.columns[column]] + [None], object)[:-1]
 
 
+def _check_size(c, side, given, value):
+    """Unfit if a value is too large for sums of squares, also where a difference of two columns overflows.  given: the columns that it is made of."""
+    known = np.logical_and.reduce([np.isfinite(x) for x in given])
+    if (abs(value[known]) > TOO_LARGE).any():
+        raise Unfit("column %s of table %s has numbers above %g, whose squares overflow; use another unit" % (c.value, side.table, TOO_LARGE))
+
+
 def units_of(c, side, t):
     """Returns the rows that a side of a claim chooses, one value for each unit, in the order of the units' names.
 
@@ -109,10 +131,13 @@ def units_of(c, side, t):
     if not t.rows:
         raise Unfit("the table has no rows")
     value = _numbers(t, c.value)
-    value = value - _numbers(t, c.less) if c.less else value
+    given = [value, *([_numbers(t, c.less)] if c.less else [])]
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = value - given[1] if c.less else value
     other = _numbers(t, c.other) if c.other else np.zeros(t.rows)
     labels = [_labels(t, column) for column in c.unit]
     at = np.flatnonzero(_passing(t, side.rows))
+    _check_size(c, side, [x[at] for x in given], value[at])
     names = np.array(["\x1f".join(parts) for parts in zip(*(x[at] for x in labels))] + [None], object)[:-1] if labels else np.arange(len(at))
     name, which = np.unique(names, return_inverse=True)
     order = np.argsort(which, kind="stable")
@@ -155,7 +180,7 @@ def _i_squared(value, which, means):
 
 
 def cluster(c, folder, t, u, which, sample):
-    """Returns (means of the clusters of a sample as a Sample, I^2).  which: the place in u of each unit of the sample."""
+    """Returns (means of the clusters of a sample as a Sample, I^2, names of the clusters).  which: the place in u of each unit of the sample."""
     if c.cluster in t.columns:
         labels = _labels(t, c.cluster)[[u.row[k] for k in which]]
     else:
@@ -166,17 +191,18 @@ def cluster(c, folder, t, u, which, sample):
         if lost is not None:
             raise Unfit("neither the table nor sources.tsv has the %s of %s" % (c.cluster, lost))
         labels = [of[u.name[k]] for k in which]
-    group = np.unique(np.array(labels, object), return_inverse=True)[1]
+    names, group = np.unique(np.array(labels, object), return_inverse=True)
     means = [np.bincount(group, x) / np.bincount(group) for x in (sample.value, sample.other)]
-    return Sample(*means), _i_squared(sample.value, group, means[0])
+    return Sample(*means), _i_squared(sample.value, group, means[0]), tuple(names)
 
 
 # ---- one number and its verdict
 
-def _fresh():
+def fresh():
     return SimpleNamespace(verdict="undecided", by_number="undecided", value=NAN, low=NAN, high=NAN, p=NAN, q=NAN, null_value=NAN, difference=NAN,
                            difference_low=NAN, difference_high=NAN, difference_p=NAN, difference_units=0, i2=NAN, on_side=-1, units=0, documents=-1,
-                           left_out=0, by_cluster=False, null_check="none", control="none", why="")
+                           left_out=0, by_cluster=False, null_check="none", control="none", why="", measured=None, difference_measured=None,
+                           control_measured=None)
 
 
 def side_of(c, low, high):
@@ -187,7 +213,7 @@ def side_of(c, low, high):
     return "supported" if yes else "contradicted" if no else "undecided"
 
 
-def _too_few(c, r):
+def too_few(c, r):
     """Returns why there are too few documents, where the interval is the table's, or units; an empty text if they suffice."""
     columns = c.interval == "columns"
     n = r.documents if columns else r.units
@@ -203,8 +229,8 @@ def _conclude(c, r):
         r.why = "the value is not defined"
     elif c.interval == "none":
         r.verdict = side_of(c, r.value, r.value)
-    elif _too_few(c, r):
-        r.why = _too_few(c, r)
+    elif too_few(c, r):
+        r.why = too_few(c, r)
     elif math.isnan(r.p):
         r.why = "there is no interval: too few documents or units"
     elif r.p < LEVEL:
@@ -255,6 +281,7 @@ def _judge_rows(c, data, r):
         r.low, r.high = low, high
         r.p = p_between(c, r.value, *(_p_of_ends(r.value, low, high, null) for null in (c.null, c.null_high)))
     _conclude(c, r)
+    r.measured = Measured(r.value, low=low, high=high)
 
 
 def _sample(c, data):
@@ -267,21 +294,27 @@ def _sample(c, data):
     return Sample(a.value[x] - b.value[y], a.other[x]), x, a.left_out + b.left_out + len(a.value) + len(b.value) - 2 * len(x)
 
 
+def _has_common_units(c):
+    """Returns whether a unit of the same name is the same thing in two models.  Rows without a name, heads and layers are not."""
+    return bool(c.unit) and (c.cluster is not None or not {"head", "layer", "index"} & set(c.unit))
+
+
 def _judge_units(c, folder, data, r):
     s, which, r.left_out = _sample(c, data)
     r.documents = len(s) if len(c.unit) == 1 and c.unit[0] in DOCUMENTS else \
         _documents(c, data.tables[0], data.units[0].first) if data.units[0].rows else -1
     if not len(s):
         raise Unfit("no unit has a value" if all(u.rows for u in data.units) else "no row fits")
-    r.units = len(s)
+    r.units, names = len(s), tuple(data.units[0].name[k] for k in which)
     if c.cluster is not None:
-        s, r.i2 = cluster(c, folder, data.tables[0], data.units[0], which, s)
+        s, r.i2, names = cluster(c, folder, data.tables[0], data.units[0], which, s)
         r.units, r.by_cluster = len(s), True
     r.value = float(statistic(c, s))
     if c.reduce in ("mean", "median"):
         r.on_side = sum(side_of(c, v, v) == "supported" for v in s.value)
     r.low, r.high, r.p = interval(c, s, r.value)
     _conclude(c, r)
+    r.measured = Measured(r.value, names, s, r.low, r.high, _has_common_units(c))
 
 
 def _known(side, t, name):
@@ -308,7 +341,7 @@ def _check_needs(c, side, t):
 
 def judge_number(c, folder):
     """Judges a claim only by its number.  Returns (result, data); data.tables and data.units have an item for each side."""
-    r, data = _fresh(), SimpleNamespace(tables=[], units=[])
+    r, data = fresh(), SimpleNamespace(tables=[], units=[])
     try:
         for side in filter(None, (c.of, c.minus)):
             t = folder.table(side)
@@ -336,12 +369,12 @@ def _decided(r):
 def _judge_control(c, folder, r):
     """A claim that its control does not support is not supported."""
     x, _ = judge_number(c.replace(of=c.control.of, minus=c.control.minus), folder)
-    r.control = x.verdict
+    r.control, r.control_measured = x.verdict, x.measured
     if r.verdict == "supported" and x.verdict != "supported":
         r.verdict, r.why = "undecided", "the matched control is %s" % r.control
 
 
-def _unguard(r, why):
+def unguard(r, why):
     if _decided(r):
         r.why = "%s by its number, without null data: %s" % (r.verdict, why)
         r.verdict = "unguarded"
@@ -351,10 +384,11 @@ def _difference_of_units(c, folder, data, null, r):
     """Sets the difference of the data and the null data over the units that both have, unless they are fewer than the claim asks for."""
     (a, at, _), (b, to, _) = _sample(c, data), _sample(c, null)
     x, y = _paired([data.units[0].name[k] for k in at], [null.units[0].name[k] for k in to])
+    names = tuple(data.units[0].name[k] for k in at[x])
     a, b, at = Sample(a.value[x], a.other[x]), Sample(b.value[y], b.other[y]), at[x]
     if c.cluster is not None and len(x):
         try:
-            a, b = (cluster(c, folder, data.tables[0], data.units[0], at, s)[0] for s in (a, b))
+            (a, _, names), (b, _, _) = (cluster(c, folder, data.tables[0], data.units[0], at, s) for s in (a, b))
         except Unfit:
             return  # the claim itself was not run, for the same reason
     r.difference_units = len(a)
@@ -365,6 +399,7 @@ def _difference_of_units(c, folder, data, null, r):
     zero = c.replace(than=">", null=0.0, null_high=NAN, interval=c.interval if c.interval == "none" or c.reduce == "mean" else "bca")
     both = Sample(a.value - b.value, a.other) if c.reduce == "mean" else both
     r.difference_low, r.difference_high, r.difference_p = interval(zero, both, r.difference)
+    r.difference_measured = Measured(r.difference, names, both, r.difference_low, r.difference_high, _has_common_units(c))
 
 
 def _judge_null(c, folder, data, r):
@@ -374,26 +409,32 @@ def _judge_null(c, folder, data, r):
     if not math.isnan(r.value) and not math.isnan(x.value):
         if c.reduce != "one" and c.unit:
             _difference_of_units(c, folder, data, null, r)
-        if math.isnan(r.difference) and not _too_few(c, x):  # two numbers with intervals of their own
+        if math.isnan(r.difference) and not too_few(c, x):  # two numbers with intervals of their own
             r.difference, low, high = r.value - x.value, r.low - x.high, r.high - x.low
             r.difference_low, r.difference_high, r.difference_p, r.difference_units = low, high, _p_of_ends(r.difference, low, high, 0.0), 0
+            r.difference_measured = Measured(r.difference, low=low, high=high)
+    weigh_null(c, r, x.why)
+
+
+def weigh_null(c, r, why):
+    """Weakens a verdict by the difference of its number to the null data.  why: the reason if there is no difference."""
     if math.isnan(r.difference) or math.isnan(r.difference_p) and c.interval != "none":
-        _unguard(r, x.why or "the difference has no interval")
+        unguard(r, why or "the difference has no interval")
         return
     middle = (c.null + c.null_high) / 2
     beyond = r.difference != 0 if c.interval == "none" else r.difference_p < LEVEL
-    claimed = {"between": abs(r.value - middle) < abs(x.value - middle), ">": r.difference > 0, "<": r.difference < 0}[c.than]
+    claimed = {"between": abs(r.value - middle) < abs(r.null_value - middle), ">": r.difference > 0, "<": r.difference < 0}[c.than]
     r.null_check = "not beyond" if not beyond else "as claimed" if claimed else "other way"
     if _decided(r) and not (beyond and claimed == (r.verdict == "supported")):
         where = "not certain" if not beyond else "on the claimed side" if claimed else "on the other side"
-        r.why = "%s by its number; the null data have %.4g, and the difference is %s" % (r.verdict, x.value, where)
+        r.why = "%s by its number; the null data have %.4g, and the difference is %s" % (r.verdict, r.null_value, where)
         r.verdict = "unspecific"
 
 
 def judge(c, folder):
     """Judges one claim as if it were the only one."""
     if c.untestable:
-        r = _fresh()
+        r = fresh()
         r.verdict = r.by_number = "untestable here"
         r.why = c.untestable
         return r
@@ -405,7 +446,7 @@ def judge(c, folder):
     elif c.null_check:
         _judge_null(c, folder, data, r)
     else:
-        _unguard(r, "the register names none")
+        unguard(r, "the register names none")
     return r
 
 
@@ -420,12 +461,17 @@ def _p_of_verdict(c, r):
 def judge_all(claims, folder):
     """Judges all claims of a register: p becomes q over the tested claims, and a claim is undecided unless q is below LEVEL."""
     results = [judge(c, folder) for c in claims]
-    for r, q in zip(results, fdr([_p_of_verdict(c, r) for c, r in zip(claims, results)])):
+    adjust(results, [_p_of_verdict(c, r) for c, r in zip(claims, results)])
+    return results
+
+
+def adjust(results, ps):
+    """Sets q of all results of a register from their p.  A decided claim becomes undecided unless q is below LEVEL."""
+    for r, q in zip(results, fdr(ps)):
         r.q = float(q)
         if (_decided(r) or r.verdict == "unguarded") and r.q >= LEVEL:
             r.why = "%s by p alone: q over the register is %.2g" % (r.by_number, r.q)
             r.verdict = "undecided"
-    return results
 
 
 def counted(results):

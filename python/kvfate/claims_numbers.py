@@ -5,6 +5,7 @@ undefined replicates, and its permutation_test compares rounded sums with an abs
 streams of NumPy's RandomState do not change between versions, so equal input gives equal numbers."""
 import functools
 import math
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -13,6 +14,7 @@ SEED, SEED_OF_COVERAGE = 1, 2
 ALL_SIGNS = 14          # up to this number of units all patterns of signs are tried
 MOST_LEFT_OUT = 1000    # with more units the acceleration of BCa, of order n^-1/2, counts as 0
 CELLS = 1 << 22         # numbers that are resampled at once
+TOO_LARGE = 1e150      # squares of larger numbers overflow
 NAN = float("nan")
 
 
@@ -31,6 +33,19 @@ class Sample:
 
     def __len__(self):
         return len(self.value)
+
+
+class Measured(NamedTuple):
+    """The number of a claim in one model.
+
+    value; names: labels of the units or clusters, which are the same in models that read the same texts; sample: the Sample of these units, or None
+    if the number is one row; low, high: its interval; common: False if equal names are not the same thing, such as heads of two models."""
+    value: float
+    names: tuple = ()
+    sample: Optional[Sample] = None
+    low: float = NAN
+    high: float = NAN
+    common: bool = True
 
 
 # ---- the number of a sample
@@ -118,9 +133,9 @@ def p_of_z(z):
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def _t_of_level(df):
+def t_of_level(df, level=LEVEL):
     """Returns the end of Student's interval.  stdtrit of SciPy before 1.12 has 8 digits; the beta law has all."""
-    x = _special().betaincinv(df / 2, 0.5, LEVEL)
+    x = _special().betaincinv(df / 2, 0.5, level)
     return math.sqrt(df * (1 - x) / x)
 
 
@@ -181,7 +196,7 @@ def interval(c, s, value):
         ci = binomtest(round(value * len(s)), len(s)).proportion_ci(method="wilson")
         ends, ps = (ci.low, ci.high), [_p_of_share(value, x, len(s)) for x in (c.null, c.null_high)]
     elif c.reduce == "mean" and c.interval != "bca":
-        radius = _t_of_level(len(s) - 1) * s.value.std(ddof=1) / math.sqrt(len(s))
+        radius = t_of_level(len(s) - 1) * s.value.std(ddof=1) / math.sqrt(len(s))
         mean = s.value.mean()
         ends, ps = (mean - radius, mean + radius), [_p_of_t(s.value, x) for x in (c.null, c.null_high)]
     else:

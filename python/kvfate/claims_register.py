@@ -276,9 +276,14 @@ def claims_of(root):
     return list(claims.values())
 
 
+def path_of(path=None):
+    """Returns the path of a register, by default that of the papers."""
+    return path or next((p for p in SHIPPED if os.path.exists(p)), SHIPPED[0])
+
+
 def read(path=None):
     """Reads a register, by default that of the papers."""
-    path = path or next((p for p in SHIPPED if os.path.exists(p)), SHIPPED[0])
+    path = path_of(path)
     try:
         regular(path)
         with open(path, "rb") as f:

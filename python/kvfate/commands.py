@@ -133,15 +133,20 @@ COMMANDS = {c.name: c for c in (
                 ("3", None),
             )),
     Command("claims", "claims", "analyses", "judge claims of papers by the tables of your runs",
-            "kvfate claims results", "RESULTS_FOLDER", "folder", 0, 1, figure=True, options=(
+            "kvfate claims results", "RESULTS_FOLDER...|freeze", "folder", 0, 64, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON on the standard output"),
                 Option("register", "FILE", "a register as TOML or JSON", absent="the papers' claims"),
                 Option("check", None, "whether the register's tables and columns exist"),
                 Option("coverage", None, "how often each interval covers the truth in simulations at its n"),
+                Option("texts", "FOLDER", "with freeze: the texts of the run", absent="none"),
+                Option("model", "FILE", "with freeze: a model of the run, or its name in 'kvfate models'; several are allowed", "m", type="list"),
+                Option("input", "FILE", "with freeze: another input, such as gates or a null model; several are allowed", type="list"),
+                Option("seed", "N", "with freeze: the seed of the run", type="int", min=0, max=1 << 24, standard="0"),
             ), exits=(
-                ("0", "The claims were judged, whatever the verdicts."),
+                ("0", "The claims were judged, whatever the verdicts, or the inputs were frozen."),
                 ("1", "It failed: a table or the register cannot be read, or --check found something wrong."),
+                ("3", "The claims were judged, and inputs of the tables differ from the frozen ones."),
             )),
 )}
 

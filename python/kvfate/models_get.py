@@ -26,6 +26,12 @@ def cache():
     return os.environ.get("KVFATE_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "kvfate")
 
 
+def model_file(word):
+    """Returns the path of a model: of a file, of the name of a fetched model, or of the default model if word is empty."""
+    listed = next((m for m in MODELS if m.name == word.lower()), None) if word else MODELS[0]
+    return os.path.join(cache(), listed.file) if listed and not os.path.exists(word) else word
+
+
 def sha256(path):
     h = hashlib.sha256()
     with open(path, "rb") as f:

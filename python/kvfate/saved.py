@@ -53,6 +53,7 @@ def _draw(*words, stdout=subprocess.DEVNULL):
 
 def read(path):
     """Reads a table from TSV, CSV or JSON.  Raises Error with one sentence if it is damaged or too large."""
+    path = os.path.join(".", path) if path.startswith("-") else path  # not an option of `kvfate draw`
     from .tables import npz_table
     with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
         made = os.path.join(folder, "table.npz")

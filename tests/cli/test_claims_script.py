@@ -20,7 +20,6 @@ from check import check, finish  # noqa: E402
 KVFATE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 TINY = "--layers 3 --heads 4 --kv-heads 2 --head-dim 16".split()
 STAND_IN = r'''#!/bin/sh
-[ -z "${FAIL_AT:-}" ] || { n=$(($(cat "$LOG.n" 2> /dev/null || echo 0) + 1)); echo "$n" > "$LOG.n"; [ "$n" -ne "$FAIL_AT" ] || exit 1; }
 command=$1 out= context= file= state=
 for a; do
     case $last in -o) out=$a ;; -c) context=$a ;; -f) file=$a ;; --state) state=$a ;; esac
@@ -31,8 +30,13 @@ if [ "$command$context" = run1 ]; then
     exit 1
 fi
 [ "$last" != -h ] || exit 0
+case $command in --version | models) ;; *)
+    [ -z "${FAIL_AT:-}" ] || { n=$(($(cat "$LOG.n" 2> /dev/null || echo 0) + 1)); echo "$n" > "$LOG.n"; [ "$n" -ne "$FAIL_AT" ] || exit 1; } ;;
+esac
 echo "$@" >> "$LOG"
 case $command in
+--version) echo "kvfate stand-in" ;;
+models) echo '{"name": "stand-in", "arch": "llama", "layers": 30, "query_heads": 9, "gates": [{"method": "dbtrimkv", "name": "d"}, {"method": "wgkv", "name": "w"}]}' ;;
 methods) seq 1 900 | sed 's/$/ is a method that needs nothing/' ;;
 tokens) printf '# table: tokens\ntoken\tid\n'; seq 0 19 | sed 's/.*/&\t&/' ;;
 dilution) printf '# table: dilution\nhead\tstep\n' ;;
@@ -49,11 +53,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     Path(program).write_text(STAND_IN, encoding="utf-8")
     os.chmod(program, 0o755)
     os.mkdir(ablate)
+    model_file = os.path.join(work, "model.gguf")
+    Path(model_file).write_text("a model", encoding="utf-8")
 
     def script(out, **more):
         """Returns the calls of the program."""
         open(log, "w").close()
-        env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "1", "LENGTH": "256", "ABLATE": ablate, **more}
+        env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "1", "LENGTH": "256", "ABLATE": ablate, "MODEL": model_file, **more}
         r = subprocess.run([os.path.join(ROOT, "python", "kvfate", "claims.sh"), os.path.join(work, out)], env=env, capture_output=True, text=True, timeout=100)
         return r, Path(log).read_text(encoding="utf-8").splitlines()
 
@@ -70,7 +76,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("judges at the end", first[-1].startswith("claims "), first[-1])
     check("texts are cut", all(252 <= os.path.getsize(os.path.join(work, "one", "text", k + "-1.txt")) // 3 <= 256 for k in ("prose", "code", "markup")))
     r, again = script("one")
-    check("nothing twice", r.returncode == 0 and [a.split()[0] for a in again] == ["claims"], again[:5])
+    check("nothing twice", r.returncode == 0 and [a.split()[0] for a in again if a.split()[0] not in ("models", "--version")] == ["claims"], again[:5])
     check("the rest of a text", open(os.path.join(work, "one", "text", "code-1.rest")).read().split() == [str(i) for i in range(10, 20)])
 
     trained -= {"trained-shuffled"}
@@ -114,6 +120,28 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         r, calls = script(f"part{at}", TEXTS=own, ABLATE="", WHAT="full", **{"DOCS": "2", **more})
         got = [c.split("full.")[1].split(".kvf")[0] for c in calls if c.startswith("run ") and "part-full." in c]
         check(f"texts of {more}", sorted(got) == expected.split(), got, r.stderr[-300:])
+
+    # A freeze: tables carry it, and other inputs are rejected before anything is run.
+    frozen = os.path.join(work, "frozen.json")
+    r = subprocess.run([sys.executable, "-m", "kvfate", "claims", "freeze", "--texts", own, "-m", model_file, "-o", frozen], capture_output=True, text=True,
+                       env={**os.environ, "PATH": work + os.pathsep + os.environ["PATH"], "LOG": log, "PYTHONPATH": os.path.join(ROOT, "python")})
+    check("freeze", r.returncode == 0, r.stderr)
+    asked = {"TEXTS": own, "ABLATE": "", "WHAT": "full", "FREEZE": frozen}
+    r, calls = script("with-freeze", **asked)
+    state = hashlib.sha256(Path(frozen).read_bytes()).hexdigest()
+    head = Path(os.path.join(work, "with-freeze", "survival.tsv")).read_text(encoding="utf-8").splitlines() if r.returncode == 0 else []
+    check("tables carry the freeze", {"# frozen: " + state, "# family: llama", "# input_seed: 0", "# input_program: kvfate stand-in"} <= set(head)
+          and any(line.startswith("# input_texts: ") for line in head) and Path(os.path.join(work, "with-freeze", "frozen.json")).read_bytes() == Path(frozen).read_bytes(), r.stderr, head)
+    stamped = Path(os.path.join(work, "with-freeze", "survival.tsv")).read_bytes()
+    r, calls = script("with-freeze", **asked)
+    check("a stamp is not added twice", Path(os.path.join(work, "with-freeze", "survival.tsv")).read_bytes() == stamped)
+    r, calls = script("with-seed", **asked, SEED="5")
+    check("another seed is rejected", r.returncode != 0 and "the seed is 5, not 0" in r.stderr and not [c for c in calls if c.startswith("run ")], r.stderr)
+    Path(os.path.join(own, "law-1.txt")).write_text("another" * 1000, encoding="utf-8")
+    r, calls = script("with-texts", **asked)
+    check("other texts are rejected", r.returncode != 0 and "the texts" in r.stderr and "law-1.txt" in r.stderr, r.stderr)
+    r, calls = script("part0", TEXTS=own, ABLATE="", WHAT="full")
+    check("a work folder of other texts is rejected", r.returncode != 0 and "other inputs" in r.stderr and "input_texts" in r.stderr, r.stderr)
 
     # Texts of sources, a third of them held out by the digests of their names.
     article, maths = os.path.join(work, "articles"), os.path.join(work, "maths")
