@@ -18,7 +18,7 @@ from .study_page import write_page
 
 PAIRED = ("to_full", "to_full_low", "to_full_high")  # right minus right of the full cache on the same tasks, with its interval
 SUM = "sha256"  # the name of a file in a folder of tasks
-PROVENANCE = ("model_hash", "question", "precision", "kv_type", "kind", "interval", "ranking", "truncated", "so_far", "benchmark", "scorer", "prompts")  # what study.tsv tells of each job
+PROVENANCE = ("model_hash", "question", "precision", "kv_type", "kind", "interval", "ranking", "truncated", "so_far", "benchmark", "scorer", "prompts", "frozen")  # what study.tsv tells of each job
 
 
 def _call(words, ranks=1):
@@ -179,7 +179,7 @@ def _finish(study):
             style += [] if job.text.kind in study_plan.SHARED else ["x=budget"]  # of other kinds no entries were measured
             _call(["draw", table, "--style", ",".join(style), "-o", figure_of(study, job, y)])
     _call(["draw", os.path.join(study.plan.out, "study.tsv"), "-o", base + "/study"])
-    write_page(study, _rows)
+    write_page(study, _rows, study_claims.over_models(study.plan))
 
 
 def figure_of(study, job, y):

@@ -71,7 +71,8 @@ def costs(plan, speeds, memory, remembered):
         prefill, step = speeds[job.model.name]
         weights, token, heads = memory[job.model.name]
         x, n = job.text, plan.rows
-        texts = x.count * (study_claims.sources(x) if x.kind == "claims" else 1)
+        texts = job.count * (study_claims.sources(x) if x.kind == "claims" else 1)
+        n = 1 if x.kind == "claims" else n
         seconds = texts * (x.prompt * x.readings / prefill + x.steps * n / step)
         entries = x.prompt + sum(min(entries_of(b, x.prompt) + x.steps, x.prompt + x.steps) for b in plan.budgets for _ in plan.methods)
         disk = x.count * n * LINE + PICTURES + (x.count * x.prompt * TASK if x.kind == "needles" else 0)

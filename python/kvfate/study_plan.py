@@ -9,7 +9,7 @@ from .budgets import percent
 from .commands import Usage
 from .errors import Error, regular
 from .model_list import MODELS
-from .models_get import cache
+from .models_get import model_file
 from .scorers import LENGTHS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -24,14 +24,15 @@ TEXTS = {
     "choices": {"data": (list, ...), "count": (int, 40), "length": (str, "bytes")},
     "claims": {"data": (list, ...), "docs": (int, 2), "tokens": (int, 1024), "budget": (int, 64), "needles": (int, 8), "short": (int, None),
                "queries": (str, None), "write_gates": (str, None), "null_model": (str, None), "null_gates": (str, None), "null_write_gates": (str, None),
-               "trainings": (str, None)},
+               "trainings": (str, None), "freeze": (str, None), "what": (str, None), "probes": (str, None), "sources": (str, None), "nulls": (int, None),
+               "memory": (int, None), "docs_of": (dict, {})},
 }
-FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings")  # keys that name a file or a folder
+FILES = ("write_gates", "null_model", "null_gates", "null_write_gates", "trainings", "freeze")  # keys that name a file or a folder
 QUESTIONS = ("known", "unknown")  # whether methods see the question of a needle before they cut the cache
 SHARED = ("documents", "needles")  # their rows share the prompts
 FIGURES = {"documents": ("kl",), "needles": ("right", "kl"), "mathematics": ("right",), "choices": ("right",), "benchmark": ("right",)}  # columns that are drawn against entries or budgets
 QUESTION, CHOICES = 128, 4  # tokens and choices of a question, for estimates
-CLAIMS = 14  # how often claims.sh reads a text, about
+CLAIMS = {"full": 2, "kept": 4, "memory": 3, "eval": 5}  # how often claims.sh reads a text for each part, about
 TOP = {"out": (str, None), "models": (list, ["default"]), "methods": (list, []), "budgets": (list, []), "gates": (list, []), "head_budgets": (str, None),
        "seeds": (list, [0]), "kv_type": (str, "auto"), "activations": (int, None), "threads": (int, None)}
 
@@ -66,7 +67,7 @@ class Text(NamedTuple):
     def readings(self):
         """How often a prompt is read; methods and budgets share it, but for those that read it in their own way."""
         if self.kind == "claims":
-            return CLAIMS
+            return sum(n for part, n in CLAIMS.items() if part in (self.values["what"] or " ".join(CLAIMS)).split())
         return 1 if self.kind in (*SHARED, "benchmark") else self.values.get("samples", CHOICES)
 
     @property
@@ -81,7 +82,7 @@ class Text(NamedTuple):
         if self.kind == "choices":
             return CHOICES * 4
         if self.kind == "claims":
-            return self.values["tokens"] // 2
+            return 2 * self.values["tokens"] if "memory" in (self.values["what"] or "memory").split() else 0  # the half of it in four runs
         return 12 + self.values["queries"] * (8 + self.values["values"] * (self.values["digits"] + 2))
 
 
@@ -94,6 +95,11 @@ class Job(NamedTuple):
     @property
     def name(self):
         return "%s-%s-s%d" % (self.model.name, self.text.name, self.seed)
+
+    @property
+    def count(self):
+        """Texts of the job; of claims for each source."""
+        return self.text.values.get("docs_of", {}).get(self.model.name, self.text.count)
 
 
 class Plan(NamedTuple):
@@ -187,7 +193,7 @@ def _checked(path, where, given, known):
         if kind is float and type(value) is int and abs(value) <= 1 << 53:
             value = float(value)
         if type(value) is not kind:
-            raise Error("%s: '%s' of %s must be a %s" % (path, key, where, {list: "list", int: "whole number", str: "text", float: "number"}[kind]))
+            raise Error("%s: '%s' of %s must be a %s" % (path, key, where, {list: "list", int: "whole number", str: "text", float: "number", dict: "table"}[kind]))
         if kind is int and not 1 <= value <= 1 << 24:
             raise Error("%s: '%s' of %s is not within 1 and %d" % (path, key, where, 1 << 24))
         values[key] = value
@@ -220,11 +226,11 @@ def _budgets(path, values):
 def _models(path, values, near):
     models = []
     for word in _list_of(path, "models", values, str):
-        listed = next((m for m in MODELS if m.name == word), None)
+        listed = next((m for m in MODELS if m.name == word.lower()), None)
         if listed and not os.path.exists(near(word)):
-            models.append(Model(word, os.path.join(cache(), listed.file)))
+            models.append(Model(listed.name, model_file(listed.name)))
             if not os.path.exists(models[-1].path):
-                raise Error("%s: the model %s is not in the cache folder; 'kvfate models get %s' fetches it" % (path, word, word))
+                raise Error("%s: the model %s is not in the cache folder; 'kvfate models get %s' fetches it" % (path, word, listed.name))
             continue
         name = os.path.splitext(os.path.basename(word.rstrip("/")))[0]
         models.append(Model(_named(path, "a model", name), None if word == "default" else near(word)))
@@ -260,6 +266,8 @@ def _text(path, given, near):
     values.update({key: near(values[key]) for key in FILES if values.get(key)})
     if kind == "claims" and len(values["data"]) > 1:
         raise Error("%s: 'data' of %s is one folder of texts" % (path, name))
+    if any(type(n) is not int or not 1 <= n <= 1 << 24 for n in values.get("docs_of", {}).values()):
+        raise Error("%s: 'docs_of' of %s has a whole number of texts for the name of each model" % (path, name))
     _check_answers(path, name, values)
     return Text(name, kind, values)
 
@@ -292,6 +300,11 @@ def read(path, data=()):
     texts = tuple(_text(path, t, near) for t in texts)
     if len({t.name for t in texts}) < len(texts):
         raise Error("%s: two texts have one name" % path)
+    named = {m.name for m in _models(path, v["models"], near)}
+    for t in texts:
+        for model in t.values.get("docs_of", {}):
+            if model not in named:
+                raise Error("%s: 'docs_of' of %s names %s, which is none of the models %s" % (path, t.name, model, ", ".join(sorted(named))))
     if any(t.kind != "claims" for t in texts):
         for key in ("methods", "budgets"):
             if not v[key]:
