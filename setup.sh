@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what kvfate needs and is not there: packages of Debian, Ubuntu or Fedora, and the default model.
 # usage: ./setup.sh [tests]      (tests: also what ./test.sh needs)
+# `kvfate claims` and `kvfate predict` also need NumPy and SciPy, which only `./setup.sh tests` installs.
 # Safe to run again: what is there is left alone.
 set -eu
 
