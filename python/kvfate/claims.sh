@@ -44,7 +44,8 @@ kv() {
     "$kvfate" "$command" ${MODEL:+-m "$MODEL"} ${THREADS:+-t "$THREADS"} "$@"
 }
 
-# once FILE COMMAND...: the command makes FILE (as its last argument) whole, or nothing
+# once FILE COMMAND...: the command makes FILE (as its last argument) whole, or nothing.  `set -e` does not hold in it, so a function that it calls
+# returns at each call that fails.
 once() {
     file=$1
     shift
@@ -254,18 +255,24 @@ among() { # NAME N KIND: whether the document is among the first N of its source
     fi
     echo no
 }
-running=0
+running='' count=0
+finished() { # waits for all documents that are running; stops if one of them failed
+    failed=no
+    for pid in $running; do wait "$pid" || failed=yes; done
+    running=''
+    ! has "$failed" || exit 1
+}
 for x in $list; do
     with=$(among "$x" "${MEMORY:-2}" memory) null=$(among "$x" "${NULLS:-2}" full)
     if [ "$jobs" -le 1 ]; then
         document "$x" "$with" "$null"
     else
         document "$x" "$with" "$null" &
-        running=$((running + 1))
-        [ $((running % jobs)) -ne 0 ] || wait
+        running="$running $!" count=$((count + 1))
+        [ $((count % jobs)) -ne 0 ] || finished
     fi
 done
-wait
+finished
 
 for kind in short long again; do
     asked needles || break
@@ -369,14 +376,15 @@ at_the_answer() { # KIND FILE, with the option --weights that $weights holds
     : > "$table"
     for i in $(seq "$needles"); do
         trace=$traces/needle-$kind-$i.kvf
-        last=$("$kvfate" tokens "$trace" -o - | awk '!/^#/ && $1 != "token"' | wc -l)
-        "$kvfate" dilution "$trace" --tokens "$((last - 1)):$last" --mean ${weights:+--weights "$weights"} -o - |
-            awk -v doc="$i" -F '\t' '
+        "$kvfate" tokens "$trace" -o - > "$work/tokens" || return 1
+        last=$(awk '!/^#/ && $1 != "token"' "$work/tokens" | wc -l)
+        "$kvfate" dilution "$trace" --tokens "$((last - 1)):$last" --mean ${weights:+--weights "$weights"} -o - > "$work/all.tsv" || return 1
+        awk -v doc="$i" -F '\t' '
                 /^#/ { if (doc == 1) print; next }
                 !head { for (k = 1; k <= NF; k++) column[$k] = k; head = column["head"]
                         if (doc == 1) print "doc\t" $0 "\tpreferential_share"; next }
                 $head == "all" { of = column["compared"] ? $column["compared"] : 0
-                                 print doc "\t" $0 "\t" (of > 0 ? $column["preferential"] / of : "nan") }' >> "$table"
+                                 print doc "\t" $0 "\t" (of > 0 ? $column["preferential"] / of : "nan") }' "$work/all.tsv" >> "$table"
     done
 }
 ! asked needles || {

@@ -179,7 +179,7 @@ def _finish(study):
             style += [] if job.text.kind in study_plan.SHARED else ["x=budget"]  # of other kinds no entries were measured
             _call(["draw", table, "--style", ",".join(style), "-o", figure_of(study, job, y)])
     _call(["draw", os.path.join(study.plan.out, "study.tsv"), "-o", base + "/study"])
-    write_page(study, _rows, study_claims.over_models(study.plan))
+    write_page(study, _rows, study_claims.over_models(study.plan, study.jobs))
 
 
 def figure_of(study, job, y):
@@ -198,10 +198,10 @@ def _so_far(study):
     """Makes the tables of the answers that are there.  Needles have a table when all their answers are made."""
     study.jobs = []
     for job in study.plan.jobs:
-        n = job.text.count if os.path.exists(study.at(job, ".tsv")) else 0
+        n = job.count if os.path.exists(study.at(job, ".tsv")) else 0
         if job.text.kind in study_tasks.KINDS:
             n = study_tasks.write_so_far(job, study.plan, lambda ending: study.at(job, ending))
-        print("%s: %d of %d" % (job.name, n, job.text.count))
+        print("%s: %d of %d" % (job.name, n, job.count))
         study.jobs += [job] if n else []
     if not study.jobs:
         raise Error("%s: no task is answered by all methods yet" % study.plan.out)

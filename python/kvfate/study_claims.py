@@ -38,12 +38,16 @@ def folder_of(plan, job):
     return os.path.join(plan.out, "claims", job.name)
 
 
-def over_models(plan):
-    """Judges each text of claims over all models of a plan.  Returns [(text, seed, path of its table without the ending)]."""
+def over_models(plan, jobs):
+    """Judges each text of claims over the models of jobs.  Returns [(text, seed, path of its table without the ending)].
+
+    jobs: those of the plan that have a table; a text with a table of one model only is left out."""
     made = []
-    for text in plan.texts if len(plan.models) > 1 else ():
+    for text in plan.texts:
         for seed in plan.seeds if text.kind == "claims" else ():
-            folders = [folder_of(plan, job) for job in plan.jobs if job.text is text and job.seed == seed]
+            folders = [folder_of(plan, job) for job in jobs if job.text is text and job.seed == seed]
+            if len(folders) < 2:
+                continue
             at = os.path.join(plan.out, "claims-%s-s%d" % (text.name, seed))
             program.run("claims", *folders, "-o", at + ".tsv")
             program.run("draw", at + ".tsv", "-o", at + ".svg")

@@ -99,6 +99,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
         r, calls = script("two", FAIL_AT=str(at))
         done += calls
         check(f"stops at call {at}", r.returncode != 0, r.stderr[-300:])
+    os.remove(log + ".n")
+    r, calls = script("parallel", FAIL_AT="6", JOBS="2")
+    check("stops if a document fails in another process", r.returncode != 0 and not [c for c in calls if c.startswith("claims ")], r.stderr[-300:])
     r, calls = script("two")
     done += calls
     steady = [d for d in done if d.split()[0] in ("run", "corpus", "dynamics", "needle")]
