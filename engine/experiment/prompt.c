@@ -235,22 +235,18 @@ int prompt_open(struct prompt *p, const struct engine *e, struct kvf_diag *d)
 int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret_end,
                 struct kvf_diag *d)
 {
-    int64_t *end = MEM_NEW(int64_t, (size_t)prompt_all(p)), at = 0;
+    int64_t *end = MEM_NEW(int64_t, (size_t)prompt_all(p));
     if (!end)
         return KVF_E_NOMEM;
-    for (int i = 0; i < prompt_all(p); i++) {
-        size_t len;
-        tokenizer_bytes(t, p->ids[i], &len);
-        if (at < (int64_t)p->text.len)
-            len = tokenizer_covers(t, i > 0 ? p->ids[i - 1] : -1, p->ids[i], p->text.data + at,
-                                   p->text.len - (size_t)at);
-        end[i] = at += (int64_t)len;
-    }
-    if (p->text.len > 0 && (size_t)at != p->text.len) {
+    int err = tokenizer_ends(t, p->text.data ? p->text.data : "", p->text.len, p->ids,
+                             prompt_all(p), end);
+    if (err) {
         mem_free(end);
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "the model's tokens leave out bytes of the prompt, so that "
-                        "places in it mean nothing");
+        return err != KVF_E_FORMAT
+                   ? err
+                   : kvf_fail(d, err,
+                              "the model's tokens leave out bytes of the prompt, so that "
+                              "places in it mean nothing");
     }
     *ret_end = end;
     return KVF_OK;

@@ -122,6 +122,20 @@ const char *nfc(struct nfc *x, const char *s, size_t n, struct buf *out, size_t 
     return out->data;
 }
 
+size_t nfc_cluster(const char *s, size_t n)
+{
+    utf8proc_int32_t state = 0;
+    uint32_t before, cp;
+    size_t len = utf8_decode(s, n, &before), at = 0;
+    for (cp = before; len > 0; before = cp) {
+        at += len;
+        len = at < n ? utf8_decode(s + at, n - at, &cp) : 0;
+        if (len && utf8proc_grapheme_break_stateful((int32_t)before, (int32_t)cp, &state))
+            len = 0;
+    }
+    return at ? at : 1;
+}
+
 void nfc_finish(struct nfc *x)
 {
     buf_finish(&x->chars);

@@ -91,7 +91,7 @@ static const char *const patterns[][MOST_PATTERNS] = {
 static const struct row {
     const char *name;
     enum pattern_row patterns;
-    bool whole_words, adds_bos;
+    bool whole_words, adds_bos, nfc;
 } rows[] = {
     {"gpt-2", ROW_GPT2, false, false},
     {"default", ROW_GPT2, false, false},
@@ -119,12 +119,12 @@ static const struct row {
     {"smaug-bpe", ROW_LLAMA3, false, false},
     {"chatglm-bpe", ROW_LLAMA3, false, false},
     {"glm4", ROW_LLAMA3, false, false},
-    {"qwen2", ROW_QWEN2, false, false},
+    {.name = "qwen2", .patterns = ROW_QWEN2, .nfc = true},
     {"deepseek-r1-qwen", ROW_QWEN2, false, false},
     {"stablelm2", ROW_QWEN2, false, false},
     {"hunyuan", ROW_QWEN2, false, false},
     {"megrez", ROW_QWEN2, false, false},
-    {"qwen35", ROW_QWEN35, false, false},
+    {.name = "qwen35", .patterns = ROW_QWEN35, .nfc = true},
     {"tekken", ROW_TEKKEN, true, true},
     {"gpt-4o", ROW_GPT4O, false, false},
     {"llama4", ROW_GPT4O, false, false},
@@ -136,7 +136,7 @@ static const struct row {
 
 /* A compiled pre-tokenizer. */
 struct pretok {
-    bool whole_words, adds_bos;
+    bool whole_words, adds_bos, nfc;
     pcre2_code *code[PRETOK_PATTERNS];
     bool drops[PRETOK_PATTERNS]; /* the text between its matches is dropped */
     int n;
@@ -188,6 +188,7 @@ int pretok_create(const char *name, size_t len, struct pretok **ret)
         return KVF_E_NOMEM;
     p->whole_words = row->whole_words;
     p->adds_bos = row->adds_bos;
+    p->nfc = row->nfc;
     for (int i = 0; i < MOST_PATTERNS && patterns[row->patterns][i]; i++)
         if (!add_pattern(p, patterns[row->patterns][i])) {
             pretok_destroy(p);
@@ -231,6 +232,11 @@ bool pretok_whole_words(const struct pretok *p)
 bool pretok_adds_bos(const struct pretok *p)
 {
     return p->adds_bos;
+}
+
+bool pretok_nfc(const struct pretok *p)
+{
+    return p->nfc;
 }
 
 int pretok_cut_init(struct pretok_cut *c, const struct pretok *p)

@@ -31,6 +31,9 @@ void pretok_destroy(struct pretok *p); /* accepts NULL */
 
 bool pretok_whole_words(const struct pretok *p); /* as in bpe.h */
 bool pretok_adds_bos(const struct pretok *p);    /* default if the file does not specify it */
+/* Returns true if texts are first converted to Unicode's normal form C, as the published tokenizer
+ * of these models does. GGUF has no key for it. */
+bool pretok_nfc(const struct pretok *p);
 
 /* A text that is being split; owned by the caller and freed by pretok_cut_finish(). */
 struct pretok_cut {

@@ -126,7 +126,7 @@ static int load_bpe(struct tokenizer *t, const struct gguf *g, const char *pre, 
     int err = n < 0 ? create_pretok(t, g, pre, d) : compile_patterns(t, g, n, d);
     if (err)
         return err;
-    t->nfc = gguf_bool(g, "tokenizer.kvfate.nfc", false);
+    t->nfc = gguf_bool(g, "tokenizer.kvfate.nfc", pretok_nfc(t->pretok));
     t->vocab = &t->bpe.vocab;
     t->adds_bos = pretok_adds_bos(t->pretok);
     return bpe_load(&t->bpe, g, pretok_whole_words(t->pretok), t->hash, d);
@@ -502,6 +502,82 @@ size_t tokenizer_covers(const struct tokenizer *t, int32_t before, int32_t id, c
     bool prefix = !t->pretok && t->spm.normalizer.prefix;
     bool first = before < 0 || tokenizer_is_special(t, before);
     return x.len - (prefix && first && x.len > 0 && *x.s == ' ');
+}
+
+/* A place in a text that is compared with the bytes of tokens. */
+struct place {
+    const char *text;
+    size_t n, at;     /* bytes of the text, and those that tokens cover, without a begun cluster */
+    size_t cluster;   /* bytes of the begun cluster in the text; 0 if none is begun */
+    size_t done;      /* bytes of its normal form that tokens cover */
+    struct nfc nfc;   /* converts the cluster */
+    struct buf made;  /* the cluster in normal form C */
+    const char *form; /* the begun cluster in normal form C */
+    size_t n_form;
+};
+
+static void begin_cluster(struct place *p)
+{
+    p->form = p->text + p->at;
+    p->n_form = p->cluster = nfc_cluster(p->form, p->n - p->at);
+    p->done = 0;
+    if (p->cluster > 1) /* a single byte can be ill-formed */
+        p->form = nfc(&p->nfc, p->form, p->cluster, &p->made, &p->n_form);
+}
+
+/* Moves the place behind the n bytes of a token. Returns false if they differ from the text. */
+static bool follow(struct place *p, const char *s, size_t n)
+{
+    for (size_t step; n > 0 && p->at < p->n; s += step, n -= step) {
+        const char *here = p->text + p->at;
+        if (!p->cluster)
+            begin_cluster(p);
+        if (p->made.err)
+            return false;
+        bool changed = p->n_form != p->cluster || memcmp(p->form, here, p->cluster) != 0;
+        step = n < p->n_form - p->done ? n : p->n_form - p->done;
+        if (memcmp(s, p->form + p->done, step) != 0)
+            return false;
+        p->done += step;
+        if (changed && p->done < p->n_form)
+            return true;
+        p->at += changed ? p->cluster : step;
+        p->cluster = 0;
+    }
+    p->at += n;
+    return true;
+}
+
+/* Returns the number of bytes of the text that end before the place. */
+static int64_t covered(const struct place *p)
+{
+    size_t last = p->cluster ? p->cluster - 1 : 0;
+    return (int64_t)(p->at + (p->done < last ? p->done : last));
+}
+
+int tokenizer_ends(const struct tokenizer *t, const char *text, size_t n, const int32_t *ids,
+                   int n_ids, int64_t *end)
+{
+    struct place p = {.text = text, .n = n};
+    bool same = true;
+    for (int i = 0; same && i < n_ids; i++) {
+        size_t len, covers;
+        const char *s = tokenizer_bytes(t, ids[i], &len);
+        covers = len;
+        if (p.at < n && !p.cluster)
+            covers = tokenizer_covers(t, i > 0 ? ids[i - 1] : -1, ids[i], text + p.at, n - p.at);
+        if (t->nfc && (p.cluster || !tokenizer_is_special(t, ids[i])))
+            same = follow(&p, s + len - covers, covers);
+        else
+            p.at += covers;
+        end[i] = covered(&p);
+    }
+    int err = p.made.err;
+    if (!err && n > 0 && (!same || p.cluster || p.at != n))
+        err = KVF_E_FORMAT;
+    nfc_finish(&p.nfc);
+    buf_finish(&p.made);
+    return err;
 }
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id)

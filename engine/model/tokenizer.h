@@ -68,6 +68,14 @@ const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *ret_l
 size_t tokenizer_covers(const struct tokenizer *t, int32_t before, int32_t id, const char *rest,
                         size_t n_rest);
 
+/* Sets end[i] to the byte of the text at which token i ends, for the n_ids tokens of a text of n
+ * bytes. Tokens beyond the text add the number of their bytes. If the tokenizer converts the text
+ * to normal form C, a token that ends inside a converted cluster of characters ends before the last
+ * byte of the cluster in the text. Returns KVF_OK, KVF_E_NOMEM, or KVF_E_FORMAT if the bytes of the
+ * tokens differ from the text. */
+int tokenizer_ends(const struct tokenizer *t, const char *text, size_t n, const int32_t *ids,
+                   int n_ids, int64_t *end);
+
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id); /* the token ends generation */
 /* the token is a control or user-defined token */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);

@@ -120,9 +120,10 @@ int tuner_create(struct engine *e, struct packs *packs, const struct tuner_optio
         if (err != KVF_E_NOMEM)
             return err;
         return kvf_fail(d, err,
-                        "not enough memory %sto train all weights on packs of %d tokens; try "
-                        "shorter ones, recomputation or low-rank weights",
-                        ops_where(&c), opt->length);
+                        "not enough memory %sto train weights on packs of %d tokens; try shorter "
+                        "ones, recomputation or %s",
+                        ops_where(&c), opt->length,
+                        opt->lora.rank > 0 ? "a smaller model" : "low-rank weights");
     }
     *ret = t;
     return KVF_OK;

@@ -54,9 +54,10 @@ class Suite:
     def run(self, argv, **more):
         more.setdefault("stdin", subprocess.DEVNULL)
         more.setdefault("stdout", subprocess.PIPE)
+        more.setdefault("timeout", 120)
         if "input" in more:
             del more["stdin"]
-        return subprocess.run([self.exe, *argv], stderr=subprocess.PIPE, timeout=120, **more)
+        return subprocess.run([self.exe, *argv], stderr=subprocess.PIPE, **more)
 
     def check(self, name, ok, *details):
         check.check(name, ok, *(f"\n    {x}" for x in details))

@@ -229,6 +229,16 @@ def given():
     check.check("--pre and a folder", r.returncode == 2 and b"--pre" in r.stderr, r.stderr)
 
 
+def normal_form():
+    """qwen2 and qwen35 convert texts to normal form C; tokenizer.kvfate.nfc in the file has precedence."""
+    parts, whole = "cafe\u0301", "caf\u00e9"
+    for pre, key, equal in (("qwen2", None, True), ("qwen35", None, True), ("qwen2", False, False), ("qwen2", True, True), ("gpt-2", None, False), ("gpt-2", True, True)):
+        g = harness.Gguf().set("tokenizer.ggml.pre", pre)
+        (g if key is None else g.set("tokenizer.kvfate.nfc", key, gen_tiny.BOOL)).write(path("nfc.gguf"))
+        got = vocabularies.ours(sys.argv[2], path("nfc.gguf"), [parts, whole], False)
+        check.check(f"{pre}, tokenizer.kvfate.nfc {key}", (got[0] == got[1]) == equal, got)
+
+
 def decoder():
     """added_tokens_decoder of tokenizer_config.json next to a tokenizer.json, as in transformers:
     it has precedence over added_tokens."""
@@ -304,5 +314,6 @@ escaped()
 decoder()
 nameless()
 given()
+normal_form()
 ends()
 check.finish()

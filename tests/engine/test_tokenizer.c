@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "base/buf.h"
 #include "engine/model/bpe.h"
+#include "engine/model/nfc.h"
 #include "engine/model/pretok.h"
 #include "engine/model/tokenizer.h"
 #include "golden.h"
@@ -141,13 +142,14 @@ struct vocabulary {
     int lines;
     bool marks;      /* names of control tokens in the lines are tokens */
     bool reversible; /* the ids spell the text */
+    bool normal;     /* the ids spell the text in Unicode's normal form C */
 };
 
 static const struct vocabulary vocabularies[] = {
     {"gpt-2", 268, true, true},         {"starcoder", 268, true, true},
     {"deepseek-llm", 268, true, true},  {"deepseek-coder", 268, true, true},
     {"deepseek-v3", 230, true, true},   {"llama-bpe", 268, true, true},
-    {"llama4", 230, true, true},        {"qwen2", 268, true, true},
+    {"llama4", 230, true, true},        {"qwen2", 268, true, true, .normal = true},
     {"tekken", 230, true, true},        {"llama-spm", 268, false, true},
     {"phi-3", 268, false, true},        {"mistral-v3", 230, false, true},
     {"unigram", 230, false, false},     {"unigram-bytes", 230, false, false},
@@ -190,6 +192,41 @@ static bool reads_back(const struct tokenizer *t, const int32_t *ids, int n, con
     return equal;
 }
 
+/* Converts a text to Unicode's normal form C. */
+static void normalise(struct buf *text)
+{
+    SCOPED(nfc_finish) struct nfc x = {.chars = {0}};
+    SCOPED(buf_finish) struct buf made = {0};
+    size_t n;
+    const char *s = nfc(&x, text->data ? text->data : "", text->len, &made, &n);
+    if (s == made.data) {
+        buf_clear(text);
+        buf_add(text, s, n);
+    }
+}
+
+/* Checks that tokens of ASCII end where their bytes are in the text, and the last one at its end.
+ * Normal form C makes K, ; and ` also of other characters (the Kelvin sign, for example). */
+static void check_ascii_ends(const struct tokenizer *t, const struct buf *text, const int32_t *ids,
+                             int n)
+{
+    OWNED(mem_free) int64_t *end = MEM_NEW(int64_t, (size_t)n + 1);
+    cr_assert(tokenizer_ends(t, text->data ? text->data : "", text->len, ids, n, end) == KVF_OK,
+              "the tokens differ from the text");
+    for (int i = 0; i < n; i++) {
+        size_t len, at = 0;
+        const char *s = tokenizer_bytes(t, ids[i], &len);
+        while (at < len && (unsigned char)s[at] < 0x80 && !memchr("K;`", s[at], 3))
+            at++;
+        if (at == len)
+            cr_expect(end[i] >= (int64_t)len && memcmp(text->data + end[i] - len, s, len) == 0,
+                      "token %d, '%.*s', ends at %d of %d bytes", i, (int)len, s, (int)end[i],
+                      (int)text->len);
+        cr_expect(end[i] >= (i ? end[i - 1] : 0));
+    }
+    cr_expect(n == 0 || end[n - 1] == (int64_t)text->len);
+}
+
 static void check_vocabulary(const struct vocabulary *v)
 {
     char file[64];
@@ -203,6 +240,10 @@ static void check_vocabulary(const struct vocabulary *v)
         OWNED(mem_free) int32_t *ids = NULL;
         *end = 0;
         int n = check_ids(t, line, ++lines, v->marks ? TOKENIZER_MARKS : 0, &text, &ids);
+        if (v->reversible && v->marks)
+            check_ascii_ends(t, &text, ids, n);
+        if (v->normal)
+            normalise(&text);
         cr_expect(v->reversible == false || reads_back(t, ids, n, &text, !v->marks),
                   "%s, line %d: the ids do not spell the text", v->name, lines);
     }
@@ -213,6 +254,46 @@ Test(tokenizer, published_vocabularies_give_published_ids, .timeout = 60)
 {
     for (int i = 0; i < N_VOCABULARIES; i++)
         check_vocabulary(&vocabularies[i]);
+}
+
+/* Texts that the qwen2 tokenizer converts to normal form C. ends: for each number of bytes of the
+ * normal form that tokens can cover, the byte of the text at which they end. */
+static const struct ends_case {
+    const char *text;
+    int ends[16];
+} ends_cases[] = {
+    {"a\xc3\xa9", {0, 1, 2, 3}},
+    /* e and U+0301 become 2 bytes, three Hangul jamo become 3 */
+    {"e\xcc\x81 \xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab!", {0, 1, 3, 4, 5, 6, 13, 14}},
+    /* U+0958 becomes 6 bytes */
+    {"x\xe0\xa5\x98y", {0, 1, 2, 3, 3, 3, 3, 4, 5}},
+    /* U+0338 is composed with '>', but not with a mark or across a byte that is not UTF-8 */
+    {"<|im_end|>\xcc\xb8", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+    {">\xff\xcc\xb8", {0, 1, 2, 3, 4}},
+    {"|>\xcc\xb8|", {0, 1, 2, 3, 4, 5}},
+};
+
+Test(tokenizer, ends_are_places_in_the_text_before_normalisation)
+{
+    OWNED(tokenizer_destroy) struct tokenizer *t = open_vocabulary("qwen2");
+    for (size_t k = 0; k < sizeof ends_cases / sizeof *ends_cases; k++) {
+        const char *text = ends_cases[k].text;
+        OWNED(mem_free) int32_t *ids = NULL;
+        int64_t end[16];
+        size_t len, done = 0, n = strlen(text);
+        int n_ids = 0;
+        cr_assert(tokenizer_encode(t, text, n, TOKENIZER_MARKS, &ids, &n_ids, NULL) == KVF_OK);
+        cr_assert(tokenizer_ends(t, text, n, ids, n_ids, end) == KVF_OK, "text %zu", k);
+        for (int i = 0; i < n_ids; i++) {
+            tokenizer_bytes(t, ids[i], &len);
+            done += len;
+            cr_expect(end[i] == ends_cases[k].ends[done], "text %zu, token %d: %d", k, i,
+                      (int)end[i]);
+        }
+        cr_expect(end[n_ids - 1] == (int64_t)n);
+        cr_expect(tokenizer_ends(t, text, n, ids, n_ids - 1, end) == KVF_E_FORMAT);
+        cr_expect(tokenizer_ends(t, "e\xcc\x80", 3, ids, n_ids, end) == KVF_E_FORMAT);
+    }
 }
 
 /* The start token is added once: only when requested, and not if the text begins with it. */

@@ -24,7 +24,14 @@ static inline void check_text(const struct tokenizer *t, const char *text, size_
         MUST(tokenizer_covers(t, before, ids[i], text, n) <= len);
         tokenizer_is_eog(t, ids[i]);
     }
-    mem_free(ids);
+    int64_t *end = MEM_NEW(int64_t, (size_t)n_ids + 1);
+    if (err == KVF_OK && end) {
+        err = tokenizer_ends(t, text, n, ids, n_ids, end);
+        MUST(err == KVF_OK || err == KVF_E_FORMAT);
+        for (int i = 1; err == KVF_OK && i < n_ids; i++)
+            MUST(end[i - 1] <= end[i] && end[i] <= (int64_t)n);
+    }
+    mem_free_all(ids, end);
 }
 
 static inline struct gguf *view_of(const struct hf_texts *x)

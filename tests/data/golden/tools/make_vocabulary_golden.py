@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write small vocabularies that know all that some test lines can reach, and the ids of the lines under them.
 
-usage: make_vocabulary_golden.py FOLDER vocabularies.zip
+usage: make_vocabulary_golden.py FOLDER vocabularies.zip [NAME...]
 
-FOLDER: see vocabularies.py.  For each vocabulary the archive gets NAME.gguf and NAME.jsonl, one line {"text","ids"} each: the lines that
+With names, only these vocabularies are made again; the archive keeps the others.  FOLDER: see vocabularies.py.  For each vocabulary the archive gets NAME.gguf and NAME.jsonl, one line {"text","ids"} each: the lines that
 llama.cpp publishes with their ids, and varied ones with the ids of the reference library.
 
 A small vocabulary keeps, of a published one, every token whose bytes stand somewhere in one of the lines, the tokens of single bytes, a
@@ -12,6 +12,7 @@ lines get the same tokens as under the published vocabulary; ids are numbers in 
 """
 import json
 import sys
+import unicodedata
 import zipfile
 
 from varied_lines import varied
@@ -53,6 +54,8 @@ def normalised(texts, g):
 def choose(g, texts):
     tokens, types = g.get("tokens"), g.get("token_type")
     level = g.get("model") == b"gpt2"
+    if g.get("pre") == b"qwen2":
+        texts = [unicodedata.normalize("NFC", t) for t in texts]
     bodies = [t.encode() for t in texts] if level else normalised(texts, g)
     known = stretches(bodies, max(len(t) for t, k in zip(tokens, types) if k == NORMAL))
     marks = [i for i, k in enumerate(types) if k == CONTROL][:MARKS]
@@ -86,9 +89,17 @@ def add(archive, name, data):
 
 
 def main():
-    folder, to = sys.argv[1:]
+    folder, to, *chosen = sys.argv[1:]
+    old = {}
+    if chosen:
+        with zipfile.ZipFile(to) as z:
+            old = {n: z.read(n) for n in z.namelist()}
     archive = zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
     for name in NAMES:
+        if chosen and name not in chosen:
+            for end in (".gguf", ".jsonl"):
+                add(archive, name + end, old[name + end])
+            continue
         g, reference = MAKERS[name](folder)
         texts, ids = lines(folder, name)
         more = [t for t in varied(VARIED) if t not in texts]

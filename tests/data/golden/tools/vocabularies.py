@@ -12,6 +12,7 @@ import json
 import os
 import struct
 import sys
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -119,14 +120,16 @@ def tiktoken_ranks(data):
     return {base64.b64decode(t): int(r) for t, r in (line.split() for line in data.splitlines() if line)}
 
 
-def tokenizers_reference(g, pre):
-    """The tokenizers library on the file's vocabulary and merges, with the published pre-tokenizer."""
-    from tokenizers import AddedToken, Tokenizer, models
+def tokenizers_reference(g, pre, nfc=False):
+    """The tokenizers library on the file's vocabulary and merges, with the published pre-tokenizer and normalizer."""
+    from tokenizers import AddedToken, Tokenizer, models, normalizers
     tokens, types = [t.decode() for t in g.get("tokens")], g.get("token_type")
     ordinary = {t: i for i, t in reversed(list(enumerate(tokens))) if types[i] not in (CONTROL, USER)}
     vocab = {**{t: i for i, t in enumerate(tokens)}, **ordinary}
     tk = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(m.decode().split(" ")) for m in g.get("merges")]))
     tk.pre_tokenizer = pre
+    if nfc:
+        tk.normalizer = normalizers.NFC()
     for kind, special in ((CONTROL, True), (USER, False)):
         tk.add_tokens([AddedToken(t, normalized=False, special=special) for t, k in zip(tokens, types) if k == kind])
     wrong = [t for t, k in zip(tokens, types) if k in (CONTROL, USER) and tk.token_to_id(t) != tokens.index(t)]
@@ -228,13 +231,13 @@ def from_sentencepiece(data):
     return g.set("scores", F32, [p[2] for p in pieces]).set("token_type", I32, [p[3] for p in pieces])
 
 
-def sentencepiece_reference(g):
-    """Of what stands between user-defined tokens, which are cut out first, as tokenizers and llama.cpp do."""
+def sentencepiece_reference(g, users=True):
+    """Of what stands between user-defined tokens, which are cut out first, as tokenizers and llama.cpp do.  users=False: texts have none."""
     import re
     import sentencepiece
     encode = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(g)).encode
     user = {t.decode(): i for i, (t, k) in enumerate(zip(g.get("tokens"), g.get("token_type"))) if k == USER}
-    if not user:
+    if not user or not users:
         return encode
     cut = re.compile("(" + "|".join(re.escape(t) for t in sorted(user, key=len, reverse=True)) + ")")
     return lambda text: [i for part in cut.split(text) for i in ([user[part]] if part in user else encode(part))]
@@ -300,7 +303,8 @@ def qwen2(folder):
     ranks = tiktoken_ranks(member(folder, "dashscope", "qwen.tiktoken"))
     marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     g = from_ranks("qwen2", ranks, one_split(ranks), after=marks)
-    return g, tiktoken_reference(QWEN, ranks, special={m: len(ranks) + i for i, m in enumerate(marks)})
+    encode = tiktoken_reference(QWEN, ranks, special={m: len(ranks) + i for i, m in enumerate(marks)})
+    return g, lambda text: encode(unicodedata.normalize("NFC", text))  # as the tokenizer in dashscope does
 
 
 def tekken(folder):
