@@ -189,11 +189,12 @@ static double lost_attention(const struct frame *f)
 }
 
 /* Writes the columns of --needle: the tokens of the needle, the answer, the right answer, and
- * whether the answer is right. */
+ * whether the answer is right (1 or 0; -1: unknown). */
 static void put_answer(struct frame *f, struct table *out)
 {
     const struct data *x = f->state;
-    const char *const text[] = {x->answer.text.data}, *const expected[] = {x->answer.expected.data};
+    const char *const text[] = {x->answer.text.data};
+    const char *const expected[] = {x->answer.judged ? x->answer.expected.data : ""};
     int64_t *needle = FRAME_NEW(f, int64_t, (size_t)x->n);
     if (!needle)
         return;
@@ -202,7 +203,7 @@ static void put_answer(struct frame *f, struct table *out)
     table_cycle_int(out, "needle", "", needle, x->n);
     table_cycle_str(out, "answer", "", text, 1);
     table_cycle_str(out, "expected", "", expected, 1);
-    table_affine(out, "right", "", x->answer.right, 0, 0);
+    table_affine(out, "right", "", x->answer.judged ? x->answer.right : -1, 0, 0);
 }
 
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
@@ -278,7 +279,7 @@ const struct analyzer an_fates = {
          "needed: would get at least this fraction of the attention of later queries, on average",
          .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
         {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-         "span of the prompt that holds the answer: adds the model's answer",
+         "span of the prompt that holds the answer, or none: adds the model's answer",
          .absent = "no answer"}),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},

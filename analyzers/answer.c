@@ -134,14 +134,16 @@ int answer_read(struct kvf_trace *t, const char *needle, int64_t T, struct answe
     unsigned char *value = MEM_NEW(unsigned char, (size_t)T + 1);
     ret->needle = MEM_NEW(unsigned char, (size_t)T + 1);
     int err = value && ret->needle ? KVF_OK : KVF_E_NOMEM;
-    if (!err)
+    bool judged = strcmp(needle, "none") != 0;
+    if (!err && judged)
         err = need_span(t, needle, T, ret->needle, d);
-    if (!err)
+    if (!err && judged)
         err = need_span(t, "value", T, value, d);
     if (!err)
         err = read_text(t, ret, d);
-    if (!err)
+    if (!err && judged)
         err = judge_all(t, ret, value, T, d);
+    ret->judged = judged;
     mem_free(value);
     return err;
 }

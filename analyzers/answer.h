@@ -19,10 +19,12 @@ int span_mark(const struct kvf_trace *t, const char *name, int64_t T, unsigned c
 struct answer {
     unsigned char *needle;     /* [T] 1: a token of the needle; owned */
     struct buf text, expected; /* control characters are blanks; numbers are joined by ", " */
+    bool judged;               /* the right answer is known */
     bool right;                /* the text contains every number of `expected` */
 };
 
-/* Reads the answer of a trace of T steps. needle: name of the span that holds the answer. The
+/* Reads the answer of a trace of T steps. needle: name of the span that holds the answer, or "none"
+ * for a prompt without a known answer, which is not judged. The
  * spans "value" have the right answer. It is right by the scorer "ruler-all" of `kvfate score`:
  * every value occurs in the text, in upper or lower case. Returns KVF_OK, KVF_E_ARG with a sentence
  * if the run has no such spans, KVF_E_NOTFOUND with a sentence if the trace has no answer. Call

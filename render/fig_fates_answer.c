@@ -215,17 +215,19 @@ static void draw_wrapped(struct canvas *c, const char *text, double x, double y,
 
 static void draw_answer(const struct hero *x, const struct run *r, double y, double left)
 {
-    bool right = table_real(x->t, x->right, r->row0) > 0;
-    double kept = fraction(x, r, NULL), width = canvas_width(x->c) - MARGIN - left;
+    double right = table_real(x->t, x->right, r->row0), kept = fraction(x, r, NULL);
+    double width = canvas_width(x->c) - MARGIN - left;
     char word[64], fit[80], number[24];
-    snprintf(word, sizeof word, "%s; needle cached: %.0f %%", right ? "correct" : "wrong",
-             100 * kept);
-    draw_mark(x->c, left, y + 1.5, right);
-    canvas_text(x->c, left + MARK_MM + 1, y + 1.5,
-                text_fit_own(x->c, word, PT_TICK, width - MARK_MM - 1, fit, sizeof fit), PT_TICK,
-                ALIGN_LEFT, quiet, 0);
-    draw_wrapped(x->c, cell_text(x->t, x->answer, r->row0, number), left, y + 1.5 + LINE_MM + .3,
-                 width);
+    if (right >= 0) {
+        snprintf(word, sizeof word, "%s; needle cached: %.0f %%", right > 0 ? "correct" : "wrong",
+                 100 * kept);
+        draw_mark(x->c, left, y + 1.5, right > 0);
+        canvas_text(x->c, left + MARK_MM + 1, y + 1.5,
+                    text_fit_own(x->c, word, PT_TICK, width - MARK_MM - 1, fit, sizeof fit),
+                    PT_TICK, ALIGN_LEFT, quiet, 0);
+        y += LINE_MM + .3;
+    }
+    draw_wrapped(x->c, cell_text(x->t, x->answer, r->row0, number), left, y + 1.5, width);
 }
 
 /* ---- the page */
@@ -239,7 +241,7 @@ static void draw_bars(const struct hero *x, const struct run *r, double y)
         if (b->needle)
             canvas_rect(x->c, from, y, to - from, ROW_MM, band);
         if (v > 0)
-            canvas_rect(x->c, from, y + ROW_MM * (1 - v), to - from, ROW_MM * v, r->colour);
+            canvas_cell(x->c, from, y + ROW_MM * (1 - v), to - from, ROW_MM * v, r->colour);
     }
 }
 
