@@ -13,8 +13,10 @@
 
 enum { RUNS = 16, BARS = 512, LINES = 3, NOTE = 160, ANSWER = 512 };
 static const double MARGIN = 3, BAR_MM = 0.5, ROW_MM = 12, ROW_GAP = 3, LINE_MM = 3, HEAD = 15,
-                    FOOT = 8.5, MARK_MM = 2.6, ANSWER_FRACTION = 0.25, NEAR_MM = 1.5;
-static const struct rgb band = {1, 0.94, 0.72}, rest = {0.925, 0.925, 0.94};
+                    LEAST_MM = 80, NARROW_MM = 125, FOOT = 8.5, MARK_MM = 2.6,
+                    ANSWER_FRACTION = 0.27, NEAR_MM = 1.5, SEAM = 0.01;
+static const struct rgb band = {1, 0.94, 0.72}, rest = {0.925, 0.925, 0.94},
+                        uncut = {0.5, 0.5, 0.53};
 
 /* One run: its rows at the first step of the table. */
 struct run {
@@ -78,7 +80,7 @@ static int add_run(struct hero *x, int64_t from, int64_t to, struct kvf_diag *d)
     const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
     *r = (struct run){.row0 = from};
     snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
-    r->colour = identity_of_method(r->name, x->n).colour;
+    r->colour = strcmp(r->name, "full") ? identity_of_method(r->name, x->n).colour : uncut;
     if (n == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "figure fates-answer: run '%s' has no token before its first "
@@ -187,12 +189,14 @@ static void draw_mark(struct canvas *c, double x, double y, bool right)
     canvas_line(c, other, 2, 0.45, ink);
 }
 
-/* Draws text in at most LINES lines of a width, broken at blanks. The last line is cut with an
- * ellipsis. */
-static void draw_wrapped(struct canvas *c, const char *text, double x, double y, double width)
+/* Draws text in at most LINES lines of a width, broken at blanks, or measures them (draw false).
+ * The last line is cut with an ellipsis. Returns the number of lines. */
+static int draw_wrapped(struct canvas *c, const char *text, double x, double y, double width,
+                        enum text_align align, bool draw)
 {
     char line[ANSWER], fit[ANSWER + 8];
-    for (int k = 0; k < LINES && *text; k++) {
+    int k = 0;
+    for (; k < LINES && *text; k++) {
         size_t used = 0;
         for (const char *end = text; *end && k + 1 < LINES;) {
             end += strspn(end, " ");
@@ -206,11 +210,13 @@ static void draw_wrapped(struct canvas *c, const char *text, double x, double y,
         if (!used)
             used = strlen(text);
         snprintf(line, sizeof line, "%.*s", (int)(used < ANSWER - 1 ? used : ANSWER - 1), text);
-        canvas_text(c, x, y + k * LINE_MM, text_fit(c, line, PT_TICK, width, fit, sizeof fit),
-                    PT_TICK, ALIGN_LEFT, ink, 0);
+        if (draw)
+            canvas_text(c, x, y + k * LINE_MM, text_fit(c, line, PT_TICK, width, fit, sizeof fit),
+                        PT_TICK, align, ink, 0);
         text += used;
         text += strspn(text, " ");
     }
+    return k;
 }
 
 static void draw_answer(const struct hero *x, const struct run *r, double y, double left)
@@ -219,15 +225,18 @@ static void draw_answer(const struct hero *x, const struct run *r, double y, dou
     double width = canvas_width(x->c) - MARGIN - left;
     char word[64], fit[80], number[24];
     if (right >= 0) {
-        snprintf(word, sizeof word, "%s; needle cached: %.0f %%", right > 0 ? "correct" : "wrong",
-                 100 * kept);
+        const char *judged = right > 0 ? "correct" : "wrong";
+        snprintf(word, sizeof word, "%s; needle cached: %.0f %%", judged, 100 * kept);
+        bool fits = canvas_text_width(x->c, word, PT_TICK, 0) <= width - MARK_MM - 1;
         draw_mark(x->c, left, y + 1.5, right > 0);
-        canvas_text(x->c, left + MARK_MM + 1, y + 1.5,
-                    text_fit_own(x->c, word, PT_TICK, width - MARK_MM - 1, fit, sizeof fit),
-                    PT_TICK, ALIGN_LEFT, quiet, 0);
+        canvas_text(
+            x->c, left + MARK_MM + 1, y + 1.5,
+            text_fit_own(x->c, fits ? word : judged, PT_TICK, width - MARK_MM - 1, fit, sizeof fit),
+            PT_TICK, ALIGN_LEFT, quiet, 0);
         y += LINE_MM + .3;
     }
-    draw_wrapped(x->c, cell_text(x->t, x->answer, r->row0, number), left, y + 1.5, width);
+    draw_wrapped(x->c, cell_text(x->t, x->answer, r->row0, number), left, y + 1.5, width,
+                 ALIGN_LEFT, true);
 }
 
 /* ---- the page */
@@ -235,14 +244,22 @@ static void draw_answer(const struct hero *x, const struct run *r, double y, dou
 static void draw_bars(const struct hero *x, const struct run *r, double y)
 {
     canvas_rect(x->c, x->left, y, x->w, ROW_MM, rest);
+    for (int k = 0; k < x->bars; k++)
+        if (x->bar[k].needle)
+            canvas_cell(x->c, at_mm(x, x->bar[k].from), y,
+                        at_mm(x, x->bar[k].to) - at_mm(x, x->bar[k].from), ROW_MM, band);
     for (int k = 0; k < x->bars; k++) {
         const struct bar *b = &x->bar[k];
         double from = at_mm(x, b->from), to = at_mm(x, b->to), v = fraction(x, r, b);
-        if (b->needle)
-            canvas_rect(x->c, from, y, to - from, ROW_MM, band);
         if (v > 0)
-            canvas_cell(x->c, from, y + ROW_MM * (1 - v), to - from, ROW_MM * v, r->colour);
+            canvas_cell(x->c, from, y + ROW_MM * (1 - v), to - from + SEAM, ROW_MM * v, r->colour);
     }
+}
+
+/* Returns the y of the first row. A narrow page has a line more above it. */
+static double head_mm(double width)
+{
+    return HEAD + (width < NARROW_MM ? LINE_MM : 0);
 }
 
 /* Appends the texts of the needle's tokens, with " ... " between separate places. */
@@ -268,7 +285,7 @@ static void needle_text(const struct hero *x, char *out, size_t cap)
 static void draw_needle(const struct hero *x, double bottom)
 {
     char text[ANSWER], fit[ANSWER + 8], said[ANSWER + 16];
-    double first = NAN, last = NAN;
+    double first = NAN, last = NAN, top = head_mm(canvas_width(x->c));
     for (int k = 0; k < x->bars; k++) {
         const struct bar *b = &x->bar[k];
         if (!b->needle)
@@ -277,8 +294,8 @@ static void draw_needle(const struct hero *x, double bottom)
         last = at_mm(x, b->to);
         bool starts = k == 0 || !x->bar[k - 1].needle,
              ends = k + 1 == x->bars || !x->bar[k + 1].needle;
-        const double from[] = {at_mm(x, b->from), HEAD - 2, at_mm(x, b->from), bottom},
-                     to[] = {at_mm(x, b->to), HEAD - 2, at_mm(x, b->to), bottom};
+        const double from[] = {at_mm(x, b->from), top - 2, at_mm(x, b->from), bottom},
+                     to[] = {at_mm(x, b->to), top - 2, at_mm(x, b->to), bottom};
         if (starts)
             canvas_line(x->c, from, 2, 0.2, ink);
         if (ends)
@@ -291,37 +308,39 @@ static void draw_needle(const struct hero *x, double bottom)
     const char *shown = text_fit(x->c, said, PT_TICK, x->w, fit, sizeof fit);
     double w = canvas_text_width(x->c, shown, PT_TICK, 0), mid = (first + last) / 2;
     double at = fmin(fmax(mid - w / 2, x->left), x->left + x->w - w);
-    canvas_text(x->c, at, HEAD - 3.8, shown, PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(x->c, at, top - 3.8, shown, PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
 static void draw_head(const struct hero *x, double answers)
 {
     char note[NOTE], fit[NOTE + 8], bars[48] = "";
-    double width = canvas_width(x->c) - 2 * MARGIN;
+    double width = canvas_width(x->c), room = width - 2 * MARGIN;
     const char *heads = table_meta(x->t, "heads"), *model = table_meta(x->t, "model");
     if (x->each > 1)
         snprintf(bars, sizeof bars, ", means of %lld tokens", (long long)x->each);
+    snprintf(note, sizeof note, "1 prompt, %lld tokens%s%.80s", (long long)x->tokens,
+             model ? "; " : "", model ? model : "");
+    canvas_text(x->c, MARGIN, MARGIN, text_fit(x->c, note, PT_TICK, room, fit, sizeof fit), PT_TICK,
+                ALIGN_LEFT, ink, 0);
     snprintf(note, sizeof note,
              "bars: fraction of %s heads (layer x KV head) that cache the token when the answer "
              "begins%s",
              heads ? heads : "all", bars);
-    canvas_text(x->c, MARGIN, MARGIN, text_fit_own(x->c, note, PT_TICK, width, fit, sizeof fit),
-                PT_TICK, ALIGN_LEFT, ink, 0);
-    snprintf(note, sizeof note, "1 prompt, %lld tokens%s%.80s", (long long)x->tokens,
-             model ? "; " : "", model ? model : "");
-    canvas_text(x->c, MARGIN, MARGIN + 3.6, text_fit(x->c, note, PT_TICK, width, fit, sizeof fit),
-                PT_TICK, ALIGN_LEFT, quiet, 0);
-    canvas_text(x->c, answers, HEAD - 3.8, "the model's answer", PT_TICK, ALIGN_LEFT, ink, 0);
+    draw_wrapped(x->c, note, MARGIN, MARGIN + 3.4, room, ALIGN_LEFT, true);
+    canvas_text(
+        x->c, answers, head_mm(width) - 3.8,
+        text_fit_own(x->c, "the model's answer", PT_TICK, width - answers - 1, fit, sizeof fit),
+        PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
-static double row_top(int k)
+static double row_top(double width, int k)
 {
-    return HEAD + k * (ROW_MM + ROW_GAP);
+    return head_mm(width) + k * (ROW_MM + ROW_GAP);
 }
 
-static double own_height(const struct hero *x)
+static double own_height(const struct hero *x, double width)
 {
-    return row_top(x->n) - ROW_GAP + FOOT;
+    return row_top(width, x->n) - ROW_GAP + FOOT;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -330,19 +349,19 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = s->width_mm > 0 ? s->width_mm : 180;
     *h = 60;
     if (find_runs(&x, t, NULL) == KVF_OK && x.n)
-        *h = own_height(&x);
+        *h = own_height(&x, *w);
 }
 
 static void draw_rows(const struct hero *x, double answers)
 {
-    char fit[CELL_TEXT + 8];
     for (int k = 0; k < x->n; k++) {
         const struct run *r = &x->run[k];
-        double y = row_top(k);
+        double y = row_top(canvas_width(x->c), k);
         draw_bars(x, r, y);
-        canvas_text(x->c, x->left - 4.5, y + ROW_MM / 2,
-                    text_fit(x->c, r->name, PT_TICK, x->left - MARGIN - 4.5, fit, sizeof fit),
-                    PT_TICK, ALIGN_RIGHT, ink, 0);
+        double width = x->left - MARGIN - 2.5, right = x->left - 2.5;
+        int lines = draw_wrapped(x->c, r->name, right, 0, width, ALIGN_RIGHT, false);
+        draw_wrapped(x->c, r->name, right, y + (ROW_MM - (lines - 1) * LINE_MM) / 2, width,
+                     ALIGN_RIGHT, true);
         canvas_text(x->c, x->left - 0.8, y + 1, "1", PT_SMALL, ALIGN_RIGHT, quiet, 0);
         canvas_text(x->c, x->left - 0.8, y + ROW_MM - 1, "0", PT_SMALL, ALIGN_RIGHT, quiet, 0);
         draw_answer(x, r, y, answers);
@@ -361,15 +380,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     x.c = c;
     for (int k = 0; k < x.n; k++)
         names = fmax(names, canvas_text_width(c, x.run[k].name, PT_TICK, 0));
-    x.left = MARGIN + fmin(names, width / 5) + 5.5;
+    x.left = MARGIN + fmin(names, width / 7) + 3;
     x.w = answers - 2 * NEAR_MM - x.left;
-    if (x.w < 30 || width * ANSWER_FRACTION < 25 || canvas_height(c) < own_height(&x) - 0.1)
-        return canvas_room(c, "fates-answer", fmax(width, 100) + (x.w < 30 ? 10 : 0),
-                           own_height(&x), d);
+    err = canvas_room(c, "fates-answer", LEAST_MM, own_height(&x, width), d);
+    if (err)
+        return err;
     choose_bars(&x);
     draw_head(&x, answers);
     draw_rows(&x, answers);
-    double bottom = row_top(x.n) - ROW_GAP;
+    double bottom = row_top(width, x.n) - ROW_GAP;
     draw_needle(&x, bottom);
     struct axis_box a = {.x = x.left,
                          .y = bottom,
