@@ -208,7 +208,7 @@ static int draw_wrapped(struct canvas *c, const char *text, double x, double y, 
             used = n;
         }
         if (!used)
-            used = strlen(text);
+            used = k + 1 < LINES ? strcspn(text, " ") : strlen(text);
         snprintf(line, sizeof line, "%.*s", (int)(used < ANSWER - 1 ? used : ANSWER - 1), text);
         if (draw)
             canvas_text(c, x, y + k * LINE_MM, text_fit(c, line, PT_TICK, width, fit, sizeof fit),
@@ -305,9 +305,9 @@ static void draw_needle(const struct hero *x, double bottom)
         return;
     needle_text(x, text, sizeof text);
     snprintf(said, sizeof said, "needle: \xe2\x80\x9c%s\xe2\x80\x9d", text);
-    const char *shown = text_fit(x->c, said, PT_TICK, x->w, fit, sizeof fit);
+    const char *shown = text_fit(x->c, said, PT_TICK, x->left + x->w - MARGIN, fit, sizeof fit);
     double w = canvas_text_width(x->c, shown, PT_TICK, 0), mid = (first + last) / 2;
-    double at = fmin(fmax(mid - w / 2, x->left), x->left + x->w - w);
+    double at = fmin(fmax(mid - w / 2, MARGIN), x->left + x->w - w);
     canvas_text(x->c, at, top - 3.8, shown, PT_TICK, ALIGN_LEFT, ink, 0);
 }
 
