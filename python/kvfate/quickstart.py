@@ -19,7 +19,7 @@ from .errors import Error
 from .scorers import wilson
 
 MARK = '<meta name="generator" content="kvfate quickstart">'
-TOKENS, DEPTH = 400, 0.4  # of the built-in prompts; docs/guide/quickstart.md states the rule
+TOKENS, DEPTH = 400, 0.4  # of the built-in prompts; the manual page states them
 REPLICATES = 2000  # of the bootstrap
 COLUMNS = ("method", "budget", "prompts", "kept", "kept_low", "kept_high", "correct", "right", "right_low", "right_high")
 STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1f; background: #fff; }
