@@ -9,6 +9,7 @@
 
 #include <kvf/schema.h>
 
+#include "analyzers/answer.h"
 #include "analyzers/frame.h"
 #include "analyzers/token_text.h"
 
@@ -16,7 +17,8 @@ enum { EVICT, MASS, ROLE }; /* columns */
 struct options {
     int64_t points;
     const char *from;
-    double needed; /* 0: 1 / T */
+    double needed;      /* 0: 1 / T */
+    const char *needle; /* span with the answer; NULL: no columns of the answer */
 };
 
 struct data {
@@ -31,6 +33,7 @@ struct data {
     double threshold; /* the fraction of attention from which an entry was needed */
     bool shadow;      /* the trace has the lost attention */
     struct token_text text;
+    struct answer answer; /* with --needle */
 };
 
 /* The number of steps of the table before `step`. */
@@ -97,15 +100,20 @@ static void choose_steps(const struct frame *f, int64_t from)
         x->step[k] = from + (f->T - 1 - from) * k / (x->points > 1 ? x->points - 1 : 1);
 }
 
-/* The first step: an eighth of the answer's before the end of the prompt. */
+/* The first step: an eighth of the answer's before the end of the prompt. With --needle it is the
+ * first step of the answer. */
 static int first_step(const struct frame *f, int64_t *ret, struct kvf_diag *d)
 {
     const struct options *o = f->options;
     int64_t prompt, from = 0;
-    int err = prompt_tokens(f->t, &prompt, d);
+    int err = o->needle ? answer_start(f->t, &prompt, d) : prompt_tokens(f->t, &prompt, d);
     if (err)
         return err;
-    if (prompt > 0 && prompt < f->T)
+    if (o->needle && (prompt <= 0 || prompt >= f->T))
+        return kvf_fail(d, KVF_E_ARG, "--needle: the trace has no step after its prompt");
+    if (o->needle)
+        from = prompt;
+    else if (prompt > 0 && prompt < f->T)
         from = prompt - 1 - (f->T - prompt) / 8;
     if (o->from && (!opt_int(o->from, &from) || from < 0 || from >= f->T))
         return kvf_fail(d, KVF_E_ARG, "--from needs a step of the trace, 0 to %lld, not '%.40s'",
@@ -136,6 +144,8 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     x->role = FRAME_NEW(f, double, (size_t)f->T);
     if (!err && x->step)
         choose_steps(f, from);
+    if (!err && o->needle)
+        err = answer_read(f->t, o->needle, f->T, &x->answer, d);
     return err;
 }
 
@@ -178,6 +188,24 @@ static double lost_attention(const struct frame *f)
     return queries > 0 ? x->lost / queries : 0;
 }
 
+/* Writes the columns of --needle: the tokens of the needle, the answer, the right answer, and
+ * whether the answer is right (1 or 0; -1: unknown). */
+static void put_answer(struct frame *f, struct table *out)
+{
+    const struct data *x = f->state;
+    const char *const text[] = {x->answer.text.data};
+    const char *const expected[] = {x->answer.judged ? x->answer.expected.data : ""};
+    int64_t *needle = FRAME_NEW(f, int64_t, (size_t)x->n);
+    if (!needle)
+        return;
+    for (int64_t k = 0; k < x->n; k++)
+        needle[k] = x->answer.needle[f->a + k];
+    table_cycle_int(out, "needle", "", needle, x->n);
+    table_cycle_str(out, "answer", "", text, 1);
+    table_cycle_str(out, "expected", "", expected, 1);
+    table_affine(out, "right", "", x->answer.judged ? x->answer.right : -1, 0, 0);
+}
+
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     const struct data *x = f->state;
@@ -200,12 +228,16 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     table_cycle_str(out, "role", "", role, x->n);
     put_shares(f, out, "held", x->held, true);
     put_shares(f, out, "needed", x->needed, x->shadow);
+    if (((const struct options *)f->options)->needle)
+        put_answer(f, out);
     return KVF_OK;
 }
 
 static void close(struct frame *f)
 {
-    token_text_finish(&((struct data *)f->state)->text);
+    struct data *x = f->state;
+    token_text_finish(&x->text);
+    answer_finish(&x->answer);
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -245,7 +277,10 @@ const struct analyzer an_fates = {
          .absent = "shortly before the end of the prompt"},
         {OPT_REAL, 0, "needed", offsetof(struct options, needed), "FRACTION",
          "needed: would get at least this fraction of the attention of later queries, on average",
-         .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1}),
+         .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
+        {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
+         "span of the prompt that holds the answer, or none: adds the model's answer",
+         .absent = "no answer"}),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
             [ROLE] = {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK, "role"}),

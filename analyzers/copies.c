@@ -9,9 +9,9 @@
 
 #include <kvf/schema.h>
 
+#include "analyzers/answer.h"
 #include "base/buf.h"
 #include "base/mem.h"
-#include "libtrace/run_header.h"
 
 enum { TOP, PREVIOUS, DUPLICATE, FOLLOWER, N_COLUMNS };
 static const char *const column_names[N_COLUMNS] = {"copy.top", "copy.previous", "copy.duplicate",
@@ -31,30 +31,6 @@ struct copies_source {
 };
 
 /* ---- the needle */
-
-/* Marks the tokens of the span; *ret_found: the run header has it. */
-static int mark_needle(struct copies_source *s, const char *name, bool *ret_found,
-                       struct kvf_diag *d)
-{
-    struct json *root = NULL;
-    int err = run_header(s->t, &root, d);
-    if (err)
-        return err;
-    *ret_found = false;
-    for (const struct json *x = json_first(json_get(root, "spans")); x; x = json_next(x)) {
-        if (strcmp(json_str(json_get(x, "name"), ""), name) != 0)
-            continue;
-        *ret_found = true;
-        for (const struct json *r = json_first(json_get(x, "tokens")); r; r = json_next(r)) {
-            const struct json *from = json_first(r);
-            int64_t i = json_int(from, 0), to = json_int(from ? json_next(from) : NULL, 0);
-            for (i = i < 0 ? 0 : i; i < to && i < s->T; i++)
-                s->needle[i] = 1;
-        }
-    }
-    json_free(root);
-    return KVF_OK;
-}
 
 static bool is_answer(const struct copies_source *s, int64_t i)
 {
@@ -128,7 +104,7 @@ static int find_needle(struct copies_source *s, const char *name, struct kvf_dia
 {
     bool found;
     snprintf(s->name, sizeof s->name, "%.16s", name ? name : "needle");
-    int err = mark_needle(s, name ? name : s->name, &found, d);
+    int err = span_mark(s->t, name ? name : s->name, s->T, s->needle, &found, d);
     if (!err && name && !found)
         return kvf_fail(d, KVF_E_ARG,
                         "--needle: the run has no span '%s'; kvfate run --spans names the spans of "

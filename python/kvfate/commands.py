@@ -57,6 +57,16 @@ FIGURE = tuple(Option(name, arg, "") for name, arg in (
 
 
 COMMANDS = {c.name: c for c in (
+    Command("quickstart", "quickstart", "running models", "run three methods on a prompt and write a page of kept tokens and answers",
+            "kvfate quickstart --no-open -o first", "[PROMPT]", "text", 0, 1, options=(
+                Option("output", "FOLDER", "the folder of the page; an older page is replaced", "o", standard="kvfate-quickstart"),
+                Option("model", "FILE", "model: a GGUF file, a folder or a name", "m", absent="SmolLM2 in the cache folder"),
+                Option("methods", "LIST", "methods to compare", standard="full,expected-attention,streamingllm"),
+                Option("budget", "N|P%", "entries of each KV head, or a fraction of the tokens of the prompt; full keeps all", "B", standard="50%"),
+                Option("predict", "N", "maximum number of new tokens", "n", type="int", min=2, max=1 << 12, standard="32"),
+                Option("prompts", "N", "also run N built-in prompts, and add a table with 95 % confidence intervals", type="int", min=1, max=1 << 12, standard="1"),
+                Option("no-open", None, "do not open the page in a browser"),
+            )),
     Command("study", "study", "running models", "run a study from one file: models, methods, budgets, texts, seeds",
             "kvfate study plan.toml --plan", "PLAN.toml", "file", 1, 1, options=(
                 Option("plan", None, "tell what it would do and take, and stop"),

@@ -17,7 +17,7 @@ class Column:
         self.values = np.asarray(values, float)
 
 
-def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False, again=False, any_names=False, blobs=()):
+def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False, again=False, any_names=False, blobs=(), note=None):
     L, H, G, T = shape
     lines = [f"meta {json.dumps(meta or {})}" if not isinstance(meta, str) else f"meta {meta}", f"shape {L} {H} {G} {T}"]
     for i, c in enumerate(columns):
@@ -25,7 +25,7 @@ def make(write_kvf, path, columns, shape, meta=None, texts=(), unclosed=False, a
         c.values.tofile(raw)
         n = T if c.n is None else c.n
         lines.append(f"column {c.name} {c.dtype} {c.space} {c.axis} {c.flags} {n} {raw}")
-    lines += [f"hex {t.hex()}" if isinstance(t, bytes) else f"text {t}" for t in texts] + ["again"] * again + ["open"] * unclosed + ["names"] * any_names + [f"blob {b}" for b in blobs]
+    lines += [f"hex {t.hex()}" if isinstance(t, bytes) else f"text {t}" for t in texts] + ["again"] * again + ["open"] * unclosed + ["names"] * any_names + [f"blob {b}" for b in blobs] + [f"note {k} {json.dumps(v)}" for k, v in (note or {}).items()]
     done = subprocess.run([write_kvf, path], input="\n".join(lines) + "\n", text=True, errors="surrogateescape",
                           capture_output=True)  # so that texts may have any bytes
     assert done.returncode == 0, done.stderr

@@ -90,6 +90,31 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
         losses.append(float(meta["lost_attention"]))
     check("a smaller budget loses more attention", all(a < b for a, b in zip(losses, losses[1:])), losses)
     check("and more of its entries were needed", all(a <= b for a, b in zip(shares, shares[1:])) and shares[0] < shares[-1], shares)
+    # --needle: the needle is tokens 3 to 7, with the values "12" (tokens 4 and 5) and "7a" (token 7)
+    words = [f" w{i}" for i in range(T)]
+    words[4:6], words[7] = [" 1", "2."], " 7A,"
+    spans = [{"name": "needle", "tokens": [[3, 8]]}, {"name": "value", "tokens": [[4, 6]]}, {"name": "value", "tokens": [[7, 8]]}]
+
+    def needle(name, text, spans=spans, T=T, question=0):
+        run = {"prompt_tokens": PROMPT - question, "question_tokens": question}
+        return make(write_kvf, os.path.join(folder, name), [Column(c.name, c.dtype, c.space, c.values[..., :T], flags=c.flags) for c in columns(False)],
+                    (L, H, G, T), {"run": run, "spans": spans}, words[:T], note=None if text is None else {"result": {"text": text}})
+
+    for text, right in (("It is 12 and 7a.", 1), ("7A312\n", 1), ("12", 0), ("1 2 and 7a", 0), ("no", 0)):
+        data, meta = table(kvfate, "fates", needle("needle.kvf", text, question=3), "--needle", "needle", "--points", "2")
+        alive = [sum(i <= PROMPT < (evict[l, h, i] if evict[l, h, i] != ALIVE else T + 1) for l, h in every) / len(every) for i in range(PROMPT)]
+        check(f"answer {text!r}", set(data["right"]) == {right} and set(data["answer"]) == {text.replace("\n", " ")}, set(data["right"]), set(data["answer"]))
+        check("the right answer", set(data["expected"]) == {"12, 7A"}, set(data["expected"]))
+        check("the tokens of the needle", data["needle"][:T] == [int(3 <= i < 8) for i in range(T)], data["needle"][:T])
+        check("the first step is that of the answer", set(data["step"][:T]) == {PROMPT}, set(data["step"][:T]))
+        check("heads that cache a token when the answer begins", np.allclose(data["held"][:PROMPT], alive, atol=1e-12) and 0 < sum(alive) < PROMPT, data["held"][:PROMPT])
+    data, _ = table(kvfate, "fates", needle("plain.kvf", "It is 12.", []), "--needle", "none")
+    check("no known answer", set(data["right"]) == {-1} and set(data["needle"]) == {0} and set(data["answer"]) == {"It is 12."}, set(data["right"]))
+    refused("no span", 2, ["fates", needle("plain.kvf", "12", []), "--needle", "needle"], "'needle'", "--spans")
+    refused("no value", 2, ["fates", needle("value.kvf", "12", spans[:1]), "--needle", "needle"], "'value'", "--spans")
+    refused("a value without text", 2, ["fates", needle("value.kvf", "12", [spans[0], {"name": "value", "tokens": []}]), "--needle", "needle"], "no text")
+    refused("no answer", 1, ["fates", needle("value.kvf", None), "--needle", "needle"], "no answer", "--force")
+    refused("no step after the prompt", 2, ["fates", needle("value.kvf", "12", T=PROMPT), "--needle", "needle"], "no step")
     for bad in ("0", "1.5", "x"):
         refused(f"--needed {bad}", 2, ["fates", x, "--needed", bad], "--needed")
     refused("a column is missing", 1, ["fates", trace("nothing.kvf", [])], "evict_step", "--probes evict")

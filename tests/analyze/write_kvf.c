@@ -6,6 +6,7 @@
  *                                 FILE: f64 [L][heads][T]; writes the first N of each head
  *     text BYTES                  text of the next token, to the end of the line
  *     hex DIGITS                  the same as hexadecimal digits, for any bytes
+ *     note KEY JSON
  *     blob NAME DTYPE LAYER HEAD T0 N M
  *                                 [N][M] zeros
  *     layers                      all heads of a layer in one chunk, as the engine writes them
@@ -31,6 +32,7 @@ static int n_columns, L, H, G;
 static uint32_t T;
 static struct kvf_blob blobs[MOST_BLOBS];
 static int n_blobs;
+static char note_key[64], note[4096]; /* key "": no note */
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
 static uint32_t text_end[MOST_TOKENS], n_texts, n_bytes;
 static int leave_open, whole_layers, again, any_names;
@@ -106,6 +108,15 @@ static void read_text(const char *s, int hex)
     text_end[n_texts++] = n_bytes;
 }
 
+static void read_note(const char *s)
+{
+    size_t key = strcspn(s, " ");
+    if (!s[key])
+        exit(2);
+    snprintf(note_key, sizeof note_key, "%.*s", (int)key, s);
+    snprintf(note, sizeof note, "%s", s + key + 1);
+}
+
 static void read_line(const char *s)
 {
     if (strncmp(s, "meta ", 5) == 0) {
@@ -121,6 +132,8 @@ static void read_line(const char *s)
         read_column(s);
     } else if (strncmp(s, "blob ", 5) == 0 && n_blobs < MOST_BLOBS) {
         read_blob(s);
+    } else if (strncmp(s, "note ", 5) == 0) {
+        read_note(s + 5);
     } else if (strcmp(s, "layers") == 0) {
         whole_layers = 1;
     } else if (strcmp(s, "again") == 0) {
@@ -201,6 +214,8 @@ int main(int argc, char **argv)
         err = write_column(w, c);
     if (!err)
         err = write_blobs(w);
+    if (!err && note_key[0])
+        err = kvf_writer_note(w, note_key, note);
     if (!err)
         err = kvf_writer_commit(w, 1, T);
     if (leave_open) {

@@ -67,6 +67,7 @@ LINES = {
             f"{RUN} -o full.kvf --watch 3,40@L0H0,L2H3 --watch-queries L1H0,L3H4", f"{RUN} --method trimkv -B 500 --gates rg.safetensors -o betas.kvf",
             f"run -m {MODEL} -q --force betas.kvf --method trimkv -B 500 --gates others.safetensors -o others.kvf", f"run {M} -f long.txt -n 1 --probes evict,window,under -o long.kvf",
             f"run -m {MODEL} -q --jsonl prompts.jsonl -n 4 -o batch/"],
+    "quickstart": [f"quickstart -m {MODEL} --no-open -n 4 -o first"],
     "generate": [f"generate {M} -p Once -n 20 --ignore-eos"],
     "logits": [f"logits -m {MODEL} --raw -f story.txt -o story.npy"],
     "eval": [f"eval -m {MODEL} --data prose.txt --methods h2o,window,trimkv --gates rg.safetensors --budgets 16,32 --docs 2 --prompt-tokens 60 --score-tokens 8 -o eval.tsv"],

@@ -1,0 +1,86 @@
+"""Check the figure fates-answer on a synthetic table.  usage: test_fig_fates_answer.py DRAW_TABLE"""
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from check import check, finish  # noqa: E402
+from test_panels import bars, draw, paths, texts, tsv, words_of
+
+COLUMNS = ["trace", "step", "token", "text", "joined", "held", "needed", "needle", "answer", "expected", "right"]
+ORANGE, GREY, INK = (230, 159, 0), (128, 128, 135), (31, 31, 31)
+HIGH = 12  # mm of a row
+HELD = [1, .5, .25, .75, 0, 1, .125, .5]
+FIRST = 8  # step
+
+
+def rows(trace, held=HELD, right=1, answer="It is 012.", words=None):
+    """Return rows of two steps; the last token of each step belongs to the answer."""
+    n = len(held)
+    return [(trace, n + t, i, (words or {}).get(i, f" w{i}"), f" w{i}", (held + [1])[i] if not t else .9, 0, int(2 <= i < 4), answer, "012", right)
+            for t in range(2) for i in range(n + 1)]
+
+
+def drawn(*runs, **more):
+    return draw(tsv("fates", COLUMNS, [r for run in runs for r in run], heads=8, model="Tiny"), "fates-answer", **more)
+
+
+def heights(svg, colour):
+    """Return (x, w, fraction) of the bars of a colour, from the left."""
+    return sorted((x, w, h / HIGH) for x, y, w, h in bars(svg, colour))
+
+
+def near(a, b):
+    return len(a) == len(b) and all(abs(x - y) < .005 for x, y in zip(a, b))
+
+
+code, svg, said = drawn(rows("h2o 4"))
+found = heights(svg, ORANGE)
+check("drawn", code == 0 and not said, said)
+check("a bar as high as the fraction; none for 0", near([h for *_, h in found], [v for v in HELD if v]), found)
+pitch = found[1][0] - found[0][0]
+check("a bar stands at its token", near([(x - found[0][0]) / pitch for x, *_ in found], [i for i, v in enumerate(HELD) if v]), found)
+words = words_of(svg)
+check("texts", all(w in words for w in ("1 prompt, 8 tokens; Tiny", "fraction of 8 heads", "needle: \u201cw2 w3\u201d", "h2o 4", "It is 012.")), words)
+check("correct", "correct; needle cached: 50 %" in words and "wrong" not in words, words)
+
+# 600 tokens are drawn in bins, which do not cross the ends of the needle
+many = [(i * 37 % 101) / 101 for i in range(600)]
+code, svg, said = drawn(rows("h2o 4", many))
+each = int(words_of(svg).split("means of ")[1].split()[0])
+cuts, at = [], 0
+while at < 600:
+    end = min([at + each, 600] + [c for c in (2, 4) if c > at])
+    cuts.append((at, end))
+    at = end
+want = [sum(many[a:b]) / (b - a) for a, b in cuts]
+found = heights(svg, ORANGE)
+check("bins of a long text", each > 1 and near([h for *_, h in found], want), each, len(found), len(want))
+
+# marks differ in shape: a filled disc, and a frame
+code, svg, said = drawn(rows("full"), rows("h2o 4", right=0, answer="It is 7."))
+discs = [p for fill, _, p, curve, _ in paths(svg) if curve and fill]
+check("two runs", code == 0 and len(heights(svg, GREY)) == 7 and len(heights(svg, ORANGE)) == 7, said)
+check("one disc for the correct answer", len(discs) == 1, len(discs))
+at = {w: [y for t, _, y, _ in texts(svg) if t.startswith(w)] for w in ("correct", "wrong", "It is 7.", "It is 012.")}
+check("correct above wrong", all(len(v) == 1 for v in at.values()) and at["correct"] < at["It is 012."] < at["wrong"] < at["It is 7."], at)
+code, svg, said = drawn([r[:7] + (0,) + r[8:] for r in rows("full", right=-1)])
+check("no known answer: no mark", code == 0 and "correct" not in words_of(svg) and "wrong" not in words_of(svg) and "needle" not in words_of(svg)
+      and not [1 for fill, _, _, curve, _ in paths(svg) if curve and fill], words_of(svg))
+
+# errors
+for name, other in (("a different text", rows("b", words={3: " x"})), ("a different length", rows("b", HELD[:-1]))):
+    code, _, said = drawn(rows("a"), other)
+    check(name, code == 2 and "'a' and 'b' have different prompts" in said, code, said)
+code, _, said = drawn(rows("a"), rows("b", words={8: " x"}))
+check("answers may differ", code == 0, said)
+code, _, said = drawn(*[rows(str(i)) for i in range(17)])
+check("too many traces", code == 2 and "16" in said, said)
+code, _, said = drawn([r for r in rows("a") if r[2] == len(HELD)])
+check("no token of the prompt", code == 2 and "--from" in said, said)
+code, _, said = draw(tsv("fates", COLUMNS[:7], [r[:7] for r in rows("a")]), "fates-answer")
+check("a table without the answer", code == 2 and "needle" in said, said)
+code, _, said = drawn(rows("a"), size="60x60")
+check("no room", code == 2 and "--size" in said, said)
+code, svg, said = drawn()
+check("an empty table", code == 0 and "no data" in words_of(svg), code, said)
+finish()
