@@ -102,6 +102,7 @@ const struct score score_external = {
     .summary = "computed by another program, such as a Python function",
     .evidence = EVIDENCE_WINDOW,
     .uses = USES_WINDOW,
+    .calibrated = true, /* its author knows whether scores of heads can be compared */
     .serial = true,
     .eval = eval,
 };
