@@ -290,8 +290,9 @@ static int check_external(const struct methods *r, const struct engine *e, struc
     for (int i = 0; i < r->override_text.n; i++)
         used |= r->override[i].row.score && r->override[i].row.score->serial;
     if (r->inputs.external && !used)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--score-pipe: no method takes its scores; give score=external to --method");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--score-pipe: no method takes its scores; give score=external to --method");
     if (used && !e->backend->host_memory)
         return kvf_fail(d, KVF_E_ARG,
                         "score=external needs keys and values in host memory: use --device cpu");

@@ -129,14 +129,12 @@ def requests(f, parts):
         yield x
 
 
-def serve(scorer, source, target):
-    """Answers the requests of the binary stream `source` on the binary stream `target`, until the program ends."""
+def serve(scorer, source, send):
+    """Answers the requests of the binary stream `source` with send(bytes), until the program ends."""
     try:
-        target.write(scorer.greeting())
-        target.flush()
+        send(scorer.greeting())
         for request in requests(source, scorer.parts):
             scores = scorer.answer(request)
-            target.write(struct.pack("i", len(scores)) + scores.tobytes())
-            target.flush()
+            send(struct.pack("i", len(scores)) + scores.tobytes())
     except BrokenPipeError:  # the program has ended, and its own sentence says why
         pass

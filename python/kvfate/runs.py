@@ -1,4 +1,5 @@
 """kvfate.run: runs a model under a cache method and opens the trace."""
+import contextlib
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import threading
 import warnings
 import weakref
 
-from . import program
+from . import files, program
 from .errors import Error
 from .own_score import Score, score, serve
 from .trace import open_trace
@@ -27,8 +28,7 @@ def _prompt(prompt, folder):
         text = json.dumps(prompt) if chat else " ".join(str(int(x)) for x in prompt)
     except (TypeError, ValueError):
         raise Error("kvfate.run: the prompt is a text, a path of a file, a list of messages {\"role\", \"content\"}, or token ids") from None
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
+    files.write(path, text.encode("utf-8"))
     return ["--chat=" + path if chat else "--ids=" + path]
 
 
@@ -48,33 +48,41 @@ def _finish(process, said):
         warnings.warn(line, stacklevel=4)
 
 
+def _send(descriptor, data):
+    """Writes all of the data to a pipe."""
+    data = memoryview(data)
+    while data:
+        data = data[os.write(descriptor, data):]
+
+
 def _with_score(words, scorer):
     """Runs the program, and answers its requests for scores from this thread."""
     from_program, its_end = os.pipe()
     its_source, to_program = os.pipe()
     words = [*words, "--score-pipe=%d,%d" % (its_source, its_end)]
-    with open(from_program, "rb") as source, open(to_program, "wb") as target:
-        try:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(its_source, its_end))
-        finally:
-            os.close(its_source)
-            os.close(its_end)
-        said = []
-        listener = threading.Thread(target=lambda: said.append(process.stderr.read()))  # a full pipe would stop the program
-        listener.start()
-        try:
-            serve(scorer, source, target)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.wait()
-            listener.join()
-            process.stderr.close()
-            try:
-                target.close()
-            except BrokenPipeError:
-                pass
+    try:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(its_source, its_end))
+    except BaseException:
+        os.close(from_program)
+        os.close(to_program)
+        raise
+    finally:
+        os.close(its_source)
+        os.close(its_end)
+    said = []
+    listener = threading.Thread(target=lambda: said.append(process.stderr.read()))  # a full pipe would stop the program
+    listener.start()
+    try:
+        with open(from_program, "rb") as source:
+            serve(scorer, source, lambda data: _send(to_program, data))
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        os.close(to_program)
+        process.wait()
+        listener.join()
+        process.stderr.close()
     return process, b"".join(said)
 
 
@@ -94,8 +102,8 @@ def run(model: "str | os.PathLike | None", prompt, method=None, budget: "int | s
     overwrite=True, threads=2, ...
     ProgramError has the program's sentence.  Exceptions of a function for scores are raised here."""
     text, scorer = _method(method)
-    folder = tempfile.mkdtemp(prefix="kvfate-")
-    try:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvfate-"))
         path = os.path.join(folder, "run.kvf") if output is None else os.fspath(output)
         words = [program.find(), "run", "-q", *([] if model is None else ["--model=" + os.fspath(model)]), *_prompt(prompt, folder)]
         words += program.words_of({"method": text, "budget": budget, **options}) + ["--output=" + path]
@@ -106,18 +114,6 @@ def run(model: "str | os.PathLike | None", prompt, method=None, budget: "int | s
             said = process.stderr
         _finish(process, said)
         trace = open_trace(path)
-    except BaseException:
-        _remove(folder)
-        raise
-    if output is None:
-        weakref.finalize(trace, _remove, folder)
-    else:
-        _remove(folder)
+        if output is None:
+            weakref.finalize(trace, stack.pop_all().close)
     return trace
-
-
-def _remove(folder):
-    """Removes a temporary folder and its files."""
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))
-    os.rmdir(folder)

@@ -179,7 +179,7 @@ class Report(Drawing):
     html = property(lambda self: self._bytes("html").decode("utf-8"))
 
     def _repr_html_(self):
-        return '<iframe srcdoc="%s" style="width:100%%;height:600px;border:0"></iframe>' % html.escape(self.html)
+        return '<iframe srcdoc="%s" style="width:100%%;height:600px;border:0;display:block"></iframe>' % html.escape(self.html)
 
 
 def figure(name: str, *traces: Traces, **options) -> Figure:
