@@ -7,6 +7,7 @@ installed. Runs the Python of "Write it in Python" in docs/guide/own-method.md, 
 lines. Compares the pixels of the report in a notebook's cell with 1,000 x 600, in Chromium if it is
 installed."""
 import ast
+import base64
 import json
 import os
 import re
@@ -105,12 +106,11 @@ def widget(trace):
         check("a cell of 1,000 x 600", size["width"] <= 1000 and size["height"] <= 600 and size["page"] <= 1000 and size["tall"] <= 600
               and size["inner"] <= size["clientWidth"], size)
         check("no error in the page", not b.errors, b.errors)
-        import time; time.sleep(4)
-        print(b.run("[...document.querySelector('iframe').contentDocument.querySelectorAll('canvas, svg, main, section, div.panel')].map(c => { let r = c.getBoundingClientRect(); return [c.tagName, c.className, c.id, r.x, r.y, r.width, r.height].join(' ') })"))
+        b.until("(m => m && m.width > 0 && new Set(m.getContext('2d').getImageData(0, 0, m.width, m.height).data).size > 4)"
+                "(document.querySelector('iframe').contentDocument.querySelector('canvas.map'))")
+        bottom = b.run("document.querySelector('iframe').contentDocument.querySelector('canvas.map').getBoundingClientRect().bottom")
+        check("the map is drawn in sight", bottom <= 600, bottom)
         if KEEP:
-            import base64
-            import time
-            time.sleep(2)  # the page draws after its scripts have run
             Path(KEEP, "widget.png").write_bytes(base64.b64decode(b.call("Page.captureScreenshot")["data"]))
     finally:
         b.close()
