@@ -3,7 +3,7 @@ from .capture_torch import capture as capture
 from .errors import Error as Error, MissingValues as MissingValues, TraceError as TraceError
 from .exports import export as export
 from .imports import import_trace as import_trace
-from .own_score import Score as Score, score as score
+from .own_score import score as score
 from .picture import patches as patches
 from .program import ProgramError as ProgramError
 from .runs import run as run
