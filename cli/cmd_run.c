@@ -198,6 +198,7 @@ static int batch(const struct command *self, struct run *u)
                   {"--force", u->force.file},
                   {"--plan", u->force.plan_file},
                   {"--spans", u->spans.file},
+                  {"--score-pipe", u->score_pipe.text},
                   {"--resume", u->resume}};
     struct kvf_diag d = {""};
     int err = KVF_OK;
@@ -285,6 +286,10 @@ static const struct opt run_options[] = {
      "query vectors before or after RoPE", .absent = "pre"},
     {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
      "named stretches of the prompt (docs/reference/probes.md)"},
+    {OPT_STR, 0, "score-pipe", offsetof(struct run, score_pipe.text), "R,W",
+     "file descriptors to the program that computes score=external (cli/score_pipe.h)"},
+    {OPT_INT, 0, "score-timeout", offsetof(struct run, score_pipe.seconds), "SECONDS",
+     "maximum time of its answer", "3600", .min = 1, .max = 1 << 24},
     {OPT_GROUP, 0, "batch", offsetof(struct run, batch), .group = jsonl_options},
     {OPT_STR, 'o', "output", offsetof(struct run, out), "OUT.kvf",
      "the trace, or - for the standard output; with --jsonl a folder for ID.kvf"},
@@ -329,6 +334,10 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
         err = shadows_parse(u->shadow, &u->shadows, &d);
     if (!err && u->batch.file)
         return batch(self, u);
+    if (!err)
+        err = score_pipe_open(&u->score_pipe, &d);
+    if (!err && u->score_pipe.text)
+        u->r.methods.inputs.external = &u->score_pipe.external;
     if (!err && strcmp(u->out, "-") == 0)
         err = open_pipe(u, &d);
     else if (!err && u->asks.n < 2)

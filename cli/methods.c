@@ -283,6 +283,22 @@ static int open_heads(struct methods *r, struct kvf_diag *d)
     return head_table_open(r->head_budgets, &r->head_table, d);
 }
 
+/* Rejects scores of another program on a device, and if no method uses them. */
+static int check_external(const struct methods *r, const struct engine *e, struct kvf_diag *d)
+{
+    bool used = r->row.score && r->row.score->serial;
+    for (int i = 0; i < r->override_text.n; i++)
+        used |= r->override[i].row.score && r->override[i].row.score->serial;
+    if (r->inputs.external && !used)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--score-pipe: no method takes its scores; give score=external to --method");
+    if (used && !e->backend->host_memory)
+        return kvf_fail(d, KVF_E_ARG,
+                        "score=external needs keys and values in host memory: use --device cpu");
+    return KVF_OK;
+}
+
 int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
 {
     int err = open_gates(r, e, d);
@@ -294,7 +310,9 @@ int methods_open(struct methods *r, struct engine *e, struct kvf_diag *d)
     r->inputs.gates = r->gates;
     r->inputs.head_table = r->head_table;
     r->inputs.model = &e->config;
-    err = method_check_inputs(&r->row, &r->params, &r->inputs, d);
+    err = check_external(r, e, d);
+    if (!err)
+        err = method_check_inputs(&r->row, &r->params, &r->inputs, d);
     for (int i = 0; !err && i < r->override_text.n; i++)
         err = open_override(r, &e->config, i, d);
     if (!err)

@@ -103,6 +103,8 @@ static void build_header(struct run *u, struct buf *b)
         json_put_member_str(b, "shadow", names);
     }
     put_watch(u, b);
+    if (u->score_pipe.name[0])
+        json_put_member_str(b, "external_score", u->score_pipe.name);
     json_put_member_str(b, "precision", engine_precision(r->engine));
     json_put_member_str(b, "kv_type", kv_type_name(execution_kv_type(&r->how)));
     buf_char(b, '}');
@@ -491,6 +493,10 @@ static void say_failed(const struct run *u, int err, struct kvf_diag *d)
 {
     const char *out = u->out ? u->out : "run";
     engine_error(u->r.engine, err, d);
+    if (u->score_pipe.external.err && u->score_pipe.failed.text[0]) {
+        *d = u->score_pipe.failed;
+        return;
+    }
     if ((err == KVF_E_BACKEND || err == KVF_E_NOMEM) && u->out && d->text[0])
         kvf_diag_prefix(d, "%s: what was recorded is kept, and --resume goes on with it", out);
     else if (d->text[0])

@@ -6,6 +6,7 @@
 #include "cli/force.h"
 #include "cli/jsonl.h"
 #include "cli/runner.h"
+#include "cli/score_pipe.h"
 #include "engine/experiment/spans.h"
 #include "engine/decode/sampler.h"
 #include "engine/probe/watch.h"
@@ -36,6 +37,7 @@ void shared_cache_close(struct shared_cache *c); /* accepts a zeroed struct */
 struct run {
     struct runner r;
     struct force force;
+    struct score_pipe score_pipe;
     const char *probes, *shadow, *out, *watch_queries;
     double *out_gram; /* NULL if no probe needs it */
     struct opt_list watch_text;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/par.h"
+#include "engine/method/external.h"
 #include "engine/method/lows.h"
 #include "engine/method/parts.h"
 #include "engine/method/peaks.h"
@@ -249,7 +250,9 @@ static int decide_row(struct round *r, struct par *pool, eviction_fn fn, void *c
         return KVF_OK;
     for (int i = 0; i < n; i++)
         s->n_cut[i] = 0;
-    par_run(pool, n, choose_score, r);
+    par_run(s->method->score->serial ? NULL : pool, n, choose_score, r);
+    if (s->method->score->serial && s->inputs.external->err)
+        return s->inputs.external->err;
     par_run(pool, choose_pools(s), choose_pool, r);
     return decide_apply(r, fn, ctx, cuts);
 }

@@ -85,6 +85,11 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
                         "method %s looks at the attention of the whole run: give "
                         "--plan PLAN.kvf made from a full run of the same tokens",
                         m->name);
+    if (m->score && m->score->serial && !in->external)
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: score=external needs a program that computes the scores: use "
+                        "kvfate.run() in Python, or 'kvfate run --score-pipe R,W'",
+                        m->name);
     if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
         return kvf_fail(d, KVF_E_ARG, "method %s needs --plan PLAN.kvf", m->name);
     if (m->read->evidence & EVIDENCE_BLOCKS && in->model && in->model->window)

@@ -14,6 +14,7 @@
 #include "engine/model/config.h"
 
 struct par;
+struct external; /* external.h */
 
 /* One attention row.  Rows of one query head come in order of rising t.  Threads may pass rows of
  * different heads at once. */
@@ -45,6 +46,7 @@ struct method_inputs {
     int length;                        /* maximum tokens of the session */
     bool keeps_all;                    /* a full-cache run: sliding windows evict no entries */
     const struct kernels *kernels;     /* of the scores; NULL: the C reference */
+    struct external *external;         /* of score=external; NULL: none */
     int prompt;                        /* tokens of the prompt, for `protect` */
     const struct method_range *ranges; /* [n_ranges] within the prompt, for `protect` */
     int n_ranges;

@@ -197,12 +197,13 @@ struct score {
     bool needs_mass;       /* it needs the attention of the whole run, from a plan */
     bool rising;           /* the score is the position */
     bool peaks;            /* the score is window_reduce() without changes (peaks.h) */
+    bool serial;           /* heads are scored one after the other, in order of layer and head */
     int scratch_rows;      /* scratch beyond 4 * n floats, in units of n; or KEYS_AS_PAGE, ... */
     const char *cost;      /* operations of eval, up to a constant: one decision on one KV head
                               with n entries, g query heads, w rows and D channels */
     const char *cost_rows; /* the cost with across=max or support=candidates; NULL: as `cost` */
     /* Writes the scores of all view.n slots to out[slot].  scratch: (4 + scratch_rows) * n +
-     * 4 * head_dim floats.  Heads run in parallel. */
+     * 4 * head_dim floats.  Heads run in parallel, unless `serial` is set. */
     void (*eval)(const struct score_input *in, float *out, float *scratch);
     /* Writes the scores of the candidates, in order of time, to out[0 ..], for pool > 1.  The
      * scores are equal to those of eval.  NULL: use eval. */

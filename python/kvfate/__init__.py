@@ -1,9 +1,9 @@
 """kvfate: what became of every entry of an LLM's KV cache.
 
-    trace = kvfate.open("x.kvf")
+    trace = kvfate.run("smollm2", "Name three rivers.", method="h2o", budget=64)     a trace; kvfate.open("x.kvf") opens a file
     trace.evict_step[layer, head]                       an array, one number for each token
-    kvfate.table("survival", "x.kvf", by="class")       a DataFrame, where pandas is installed
-    kvfate.figure("eviction", "x.kvf").save("x.pdf")
+    trace.survival(by="class")                          a DataFrame, where pandas is installed
+    trace.eviction.figure().save("x.pdf")               a figure, which a notebook shows
 """
 import importlib
 
@@ -14,7 +14,7 @@ from .errors import needing
 _PLACES = {
     "Answer": "scores", "Continuation": "scores", "Error": "errors", "Figure": "tables", "MissingValues": "errors", "ProgramError": "program", "Report": "tables",
     "Scores": "scores", "Table": "tables", "Tokenizer": "tokens", "Trace": "trace", "TraceError": "errors", "Writer": "writer", "capture": "capture_torch", "export": "exports",
-    "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "save_table": "tables", "table": "tables",
+    "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "run": "runs", "save_table": "tables", "score": "own_score", "table": "tables",
 }
 _NAMES = {"open": "open_trace"}  # of those that are called otherwise there
 __all__ = sorted(set(_PLACES) - {"capture"})

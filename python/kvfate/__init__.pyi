@@ -3,8 +3,10 @@ from .capture_torch import capture as capture
 from .errors import Error as Error, MissingValues as MissingValues, TraceError as TraceError
 from .exports import export as export
 from .imports import import_trace as import_trace
+from .own_score import score as score
 from .picture import patches as patches
 from .program import ProgramError as ProgramError
+from .runs import run as run
 from .scores import Answer as Answer, Continuation as Continuation, Scores as Scores
 from .tables import Figure as Figure, Report as Report, Table as Table, figure as figure, load_table as load_table, report as report, save_table as save_table, table as table
 from .tokens import Tokenizer as Tokenizer

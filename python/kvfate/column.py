@@ -122,7 +122,7 @@ class Column:
 
     @property
     def layers(self):
-        return 1 if self.space == "run" else len(self.trace.heads)
+        return 1 if self.space == "run" else len(self.trace._heads)
 
     def heads(self, layer):
         """How many heads it has in a layer."""

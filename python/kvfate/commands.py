@@ -94,7 +94,7 @@ COMMANDS = {c.name: c for c in (
                 Option("shots", "N", "solved examples before each question of gsm8k", type="int", min=1, max=64, absent="none"),
                 Option("train", "FILE", "training part of gsm8k, for --shots", absent="none"),
             )),
-    Command("score", "score", "running models", "score answers by the published rules of a benchmark",
+    Command("score", "scoring", "running models", "score answers by the published rules of a benchmark",
             "kvfate score gsm8k-tasks.jsonl gsm8k-answers.jsonl", "TASKS.jsonl ANSWERS.jsonl...", "file", 2, -1, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON to stdout"),

@@ -4,7 +4,7 @@ import os
 import re
 from typing import NamedTuple, Optional
 
-from . import score
+from . import scoring
 from .budgets import percent
 from .commands import Usage
 from .errors import Error, regular
@@ -50,7 +50,7 @@ class Text(NamedTuple):
     @property
     def lines(self):
         """The lines of `kvfate tasks` of a benchmark."""
-        return score.lines(tuple(self.values["data"]), self.values["count"])
+        return scoring.lines(tuple(self.values["data"]), self.values["count"])
 
     @property
     def count(self):

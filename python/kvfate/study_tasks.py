@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 
-from . import files, program, score, scorers
+from . import files, program, scorers, scoring
 from .budgets import percent
 from .errors import Error, regular
 from .study_cost import file_of
@@ -57,7 +57,7 @@ def items(job):
     """The tasks of a job: drawn by its seed from all of the data; seed 0 takes the first ones."""
     x = job.text
     if x.kind == "benchmark":
-        return random.Random(job.seed).sample(score.lines(tuple(x.values["data"])), x.count) if job.seed else x.lines
+        return random.Random(job.seed).sample(scoring.lines(tuple(x.values["data"])), x.count) if job.seed else x.lines
     found = [_item(x.kind, "%s: line %d" % (path, i), line) for path in x.values["data"] for i, line in _lines(path)]
     if len(found) < x.count:
         raise Error("the data of %s have %d tasks, and %d are asked for" % (x.name, len(found), x.count))
@@ -193,7 +193,7 @@ def _right(job, found, said, cell, marked=False):
     """Returns for each task how many of its samples are right; for a benchmark its score.  marked: numbers count only if the answer marks them."""
     x, rights = job.text.values, []
     if job.text.kind == "benchmark":
-        return [score.of(said[cell + ("%d-0" % i,)], line["task"]) for i, line in enumerate(found)]
+        return [scoring.of(said[cell + ("%d-0" % i,)], line["task"]) for i, line in enumerate(found)]
     for i, (_, choices, answer) in enumerate(found):
         if choices:
             told = [said[cell + ("%d-%d" % (i, k),)] for k in range(len(choices))]

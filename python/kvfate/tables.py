@@ -17,6 +17,9 @@ from .trace import Trace
 Traces = Union[str, os.PathLike, Trace]  # the name of a file, or a trace that was opened
 
 
+SHOWN_ROWS = 10
+
+
 class Table(dict):
     """A table without pandas: {column: array}; attrs has what is known of it."""
 
@@ -27,6 +30,12 @@ class Table(dict):
     @property
     def columns(self):
         return list(self)
+
+    def _repr_html_(self):
+        """In a notebook: the first rows."""
+        cells = zip(*([str(x) for x in column[:SHOWN_ROWS]] for column in self.values()))
+        line = lambda kind, row: "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (kind, html.escape(x), kind) for x in row)  # noqa: E731
+        return "<p>%s</p><table>%s%s</table>" % (html.escape(repr(self)), line("th", self), "".join(line("td", row) for row in cells))
 
     def __repr__(self):
         rows = len(next(iter(self.values()))) if self else 0
@@ -150,6 +159,12 @@ class Figure(Drawing):
     pdf = property(lambda self: self._bytes("pdf"))
     svg = property(lambda self: self._bytes("svg").decode("utf-8"))
 
+    def show(self):
+        """Shows the figure in a notebook, also from the middle of a cell.  Elsewhere use save()."""
+        with needing("Figure.show", "IPython"):
+            from IPython.display import display
+        display(self)
+
     def _repr_png_(self):
         return self.png
 
@@ -164,7 +179,7 @@ class Report(Drawing):
     html = property(lambda self: self._bytes("html").decode("utf-8"))
 
     def _repr_html_(self):
-        return '<iframe srcdoc="%s" style="width:100%%;height:800px;border:0"></iframe>' % html.escape(self.html)
+        return '<iframe srcdoc="%s" style="width:100%%;height:600px;border:0;display:block"></iframe>' % html.escape(self.html)
 
 
 def figure(name: str, *traces: Traces, **options) -> Figure:

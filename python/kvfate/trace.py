@@ -6,8 +6,9 @@ import struct
 
 import numpy as np
 
+from . import analyses
 from .column import Blob, Column, Values
-from .errors import TraceError, meant, shown
+from .errors import Error, TraceError, meant, shown
 from .records import BLOB, COLUMN, COMMIT, INTERVALS, META, MOST_BYTES, MOST_STEPS, NOTE, SCHEMA, TOKENS, RecordFile
 
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
@@ -22,6 +23,8 @@ FREE_STEPS = 131072  # so many are believed of any file
 class Trace:
     """A trace that was opened.
 
+    survival(), eviction(), ...  every analysis of the program, as a table (dir(trace) lists them, help(trace.survival) explains one);
+               trace.survival.figure() draws it
     steps      how many tokens the run had; token and step indices run from 0 to steps - 1
     heads      [(KV heads, query heads)] of each layer
     columns    {name: Column}; trace["tokens.id"], and trace.evict_step for names that Python takes
@@ -105,15 +108,15 @@ class Trace:
         return (key, text) if zero and 0 < len(key) <= MOST_KEY and len(text) <= MOST_BYTES else None
 
     def _schema(self, p):
-        """self.heads, and the columns in the order of the payload."""
+        """self._heads, and the columns in the order of the payload."""
         bad = self._file.error("the schema is malformed")
         layers = struct.unpack_from("<I", p)[0] if len(p) >= 8 else MOST_LAYERS + 1
         at = 4 + 4 * layers
         if layers > MOST_LAYERS or len(p) < at + 4:
             raise bad
-        self.heads = list(struct.iter_unpack("<HH", p[4:at]))
+        self._heads = list(struct.iter_unpack("<HH", p[4:at]))
         n = struct.unpack_from("<I", p, at)[0]
-        if any(max(h) > MOST_HEADS for h in self.heads) or n > MOST_COLUMNS or len(p) != at + 4 + 68 * n:
+        if any(max(h) > MOST_HEADS for h in self._heads) or n > MOST_COLUMNS or len(p) != at + 4 + 68 * n:
             raise bad
         self.schema = []
         for k, (name, dtype, space, axis, flags, unit) in enumerate(struct.iter_unpack("<48sBBBB16s", p[at + 4:])):
@@ -130,15 +133,15 @@ class Trace:
         """How many heads of a space a layer has; what is of the run stands at layer 0, head 0."""
         if space == "run":
             return int(layer == 0)
-        return self.heads[layer][space == "query"] if 0 <= layer < len(self.heads) else 0
+        return self._heads[layer][space == "query"] if 0 <= layer < len(self._heads) else 0
 
     def _fit_schema(self, e):
         """Whether each record of values is one that the schema allows."""
         kind, layer, heads0 = e["type"], e["layer"], e["head0"]
-        layers = len(self.heads)
+        layers = len(self._heads)
         heads = np.zeros((max(layers, 1) + 1, 3), np.int64)  # the last for layers that are none
         heads[0, 0] = 1
-        heads[:layers, 1:] = np.array(self.heads, np.int64).reshape(-1, 2)
+        heads[:layers, 1:] = np.array(self._heads, np.int64).reshape(-1, 2)
         of_layer = heads[np.minimum(layer, len(heads) - 1)]
         chunk = (kind == COLUMN) | (kind == INTERVALS)
         kinds = [(SPACES.index(c.space), c.dtype.itemsize, c.intervals) for c in self.schema]
@@ -239,7 +242,12 @@ class Trace:
     @property
     def tokens(self):
         """Texts as str; bytes that are no UTF-8, as in the middle of a character, become U+FFFD."""
-        return [None if t is None else t.decode("utf-8", "replace") for t in self.texts]
+        return analyses.Listed([None if t is None else t.decode("utf-8", "replace") for t in self.texts], self, "tokens")
+
+    @property
+    def heads(self):
+        """[(KV heads, query heads)] of each layer; heads() is the table of the analysis."""
+        return analyses.Listed(self._heads, self, "heads")
 
     @property
     def blobs(self):
@@ -255,17 +263,38 @@ class Trace:
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
-        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, shown(meant(name, columns))))
+        known = self._analyses() if "path" in self.__dict__ and not name.startswith("_") else {}
+        if name in known:
+            return analyses.Analysis(self, known[name])
+        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, shown(meant(name, [*columns, *known]))))
+
+    @staticmethod
+    def _analyses():
+        """Returns {name: analysis} of those that are methods; none if the program is not installed, which reading does not need."""
+        try:
+            return analyses.names()
+        except (Error, OSError):
+            return {}
+
+    def figure(self, name, **options):
+        """Returns a figure by its name in `kvfate figures`, or of an analysis: trace.figure("eviction", size="88x60").  A notebook shows it."""
+        from .tables import figure
+        return figure(name, self, **options)
+
+    def report(self, **options):
+        """Returns the interactive page of the trace, which a notebook shows."""
+        from .tables import report
+        return report(self, **options)
 
     def __contains__(self, name):
         return name in self.columns
 
     def __dir__(self):
-        return [*super().__dir__(), *(c for c in self.columns if c.isidentifier())]
+        return sorted({*super().__dir__(), *(c for c in self.columns if c.isidentifier()), *self._analyses()})
 
     def __repr__(self):
         return "<kvfate trace %s: %d steps, %d layers, %d columns%s>" % (
-            self.path, self.steps, len(self.heads), len(self.columns), "" if self.closed else ", not closed")
+            self.path, self.steps, len(self._heads), len(self.columns), "" if self.closed else ", not closed")
 
     def _repr_html_(self):
         """In a notebook: the sentence, and the columns."""
