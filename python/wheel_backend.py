@@ -4,6 +4,8 @@ The wheel holds a whole installation in kvfate/bin, lib and share: the program, 
 fonts and gates.  Program and libraries find each other by paths relative to themselves.  Nothing is fetched to build.  Only Debian and
 its relatives say which licence a file of the system has; elsewhere the wheel has no texts of licences, and is for the machine that built it.
 
+With patchelf on PATH each library also gets a search path of its own, which auditwheel needs to follow them (tools/release.py).
+
 A setting `build` (pip: --config-settings=build=FOLDER) keeps the folder of the build, so that the next wheel is made soon."""
 import base64
 import glob
@@ -162,6 +164,16 @@ def contents(prefix):
     return files
 
 
+def readable(there, here, into):
+    """The bytes of a file of the wheel; a library of the system gets the search path $ORIGIN."""
+    if there.startswith("kvfate/lib/") and shutil.which("patchelf"):
+        here = shutil.copy(here, os.path.join(into, "library"))
+        os.chmod(here, 0o644)
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", here], check=True)
+    with open(here, "rb") as f:
+        return f.read()
+
+
 def described():
     """The texts of the folder .dist-info; project data as pyproject.toml has them."""
     with open(os.path.join(HERE, "pyproject.toml")) as f:
@@ -199,8 +211,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             record.append("%s,sha256=%s,%d" % (name, digest, len(data)))
 
         for there, here in sorted(contents(compiled(config_settings, into)).items()):
-            with open(here, "rb") as f:
-                add(there, f.read(), 0o755 if "/bin/" in there else 0o644)
+            add(there, readable(there, here, into), 0o755 if "/bin/" in there else 0o644)
         for there, text in described().items():
             add(info + there, text.encode())
         with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
