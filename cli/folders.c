@@ -1,4 +1,4 @@
-/* folders.c - finds the cache folder and the folder of shipped gates. */
+/* folders.c - finds the cache folder and the folders of shipped gates and fonts. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -92,6 +92,16 @@ const char *folder_gates(void)
     if (beside)
         return beside;
     return is_folder(KVFATE_GATES_INSTALLED) ? KVFATE_GATES_INSTALLED : KVFATE_GATES_SOURCE;
+}
+
+int folder_fonts_use(void)
+{
+    struct buf fonts = {0};
+    int err = folder_beside(1, "/share/kvfate/fonts/fonts.conf", &fonts);
+    if (!err && setenv("FONTCONFIG_FILE", fonts.data, 0) != 0)
+        err = KVF_E_NOMEM;
+    buf_finish(&fonts);
+    return err == KVF_E_NOTFOUND ? KVF_OK : err;
 }
 
 int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *d)

@@ -1,4 +1,4 @@
-/* folders.h - finds the cache folder and the folder of shipped gates. */
+/* folders.h - finds the cache folder and the folders of shipped gates and fonts. */
 #ifndef KVF_CLI_FOLDERS_H
 #define KVF_CLI_FOLDERS_H
 
@@ -17,6 +17,11 @@ int folder_cache_make(const char *name, struct buf *ret_path);
  * relative to the folder of the program, else the installed folder, else the folder in the source
  * tree. */
 const char *folder_gates(void);
+
+/* Lets fontconfig read ../share/kvfate/fonts/fonts.conf, relative to the folder of the program, if
+ * that file exists and the variable FONTCONFIG_FILE is not set. A wheel has this file. Call it
+ * before threads start. Returns KVF_OK or KVF_E_NOMEM. */
+int folder_fonts_use(void);
 
 /* Resolves the value of --gates to a path. A value with "/" or ".", or the name of an existing
  * file, is the path itself. Any other value names a file in folder_gates() without its extension

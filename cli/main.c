@@ -1,9 +1,11 @@
 /* main.c - the entry point of the program. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/folders.h"
 #include "cli/signals.h"
 
 /* Opens /dev/null for each standard stream that the caller closed, in a mode in which output still
@@ -21,5 +23,9 @@ int main(int argc, char **argv)
     reserve_streams();
     signal(SIGXFSZ, SIG_IGN);
     signals_tidy();
+    if (folder_fonts_use() != KVF_OK) {
+        fputs("kvfate: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
     return commands_main(argc, argv);
 }

@@ -61,7 +61,8 @@ def main():
         if not check("one wheel", len(wheels) == 1, wheels):
             finish()
         names = zipfile.ZipFile(wheels[0]).namelist()
-        for part in ("kvfate/bin/kvfate", "kvfate/lib/libkvftrace.so.0", "kvfate/__init__.py", "kvfate/share/kvfate/gates/smollm2-135m-trimkv.safetensors"):
+        for part in ("kvfate/bin/kvfate", "kvfate/lib/libkvftrace.so.0", "kvfate/__init__.py", "kvfate/share/kvfate/gates/smollm2-135m-trimkv.safetensors",
+                     "kvfate/share/kvfate/fonts/fonts.conf", "kvfate/share/kvfate/fonts/Lato-Regular.ttf", "kvfate/lib/libfontconfig.so.1"):
             check("holds " + part, part in names)
         check("holds the manual", any(n.endswith("share/man/man1/kvfate-run.1") for n in names))
         check("no file of the repository is in it by its path", not any(ROOT in n for n in names))
@@ -79,6 +80,12 @@ def main():
         check("help of all", "usage: kvfate import" in ran("help", command, "import", "-h", env=env, cwd=folder))
         program = ran("where", python, "-c", "from kvfate import program; print(program.find())", env=env, cwd=folder).strip()
         check("its own libraries", not loaded(program, {"PATH": os.environ["PATH"]}), loaded(program, {"PATH": os.environ["PATH"]}))
+        # The configuration of the wheel alone must give the same picture as that of the system: FONTCONFIG_FILE takes precedence.
+        for name, more in (("own", {}), ("system", {"FONTCONFIG_FILE": "/etc/fonts/fonts.conf"})):
+            ran("figure with fonts: " + name, command, "eviction", "x.kvf", "-o", name + ".png", env={**env, **more}, cwd=folder)
+        own, system = (open(os.path.join(folder, n + ".png"), "rb").read() for n in ("own", "system"))
+        if os.path.exists("/etc/fonts/fonts.conf"):
+            check("the same picture with the fonts of the wheel", own == system)
         cache = os.environ.get("KVFATE_CACHE") or os.path.expanduser("~/.cache/kvfate")
         if os.path.exists(os.path.join(cache, "SmolLM2-135M-Instruct.Q4_1.gguf")):
             said = subprocess.run([command, "run", "-p", "hi", "--method", "trimkv", "--budget", "8", "--gates", "none", "-o", "y.kvf"],
