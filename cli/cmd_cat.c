@@ -42,7 +42,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_cat = {
     .name = "cat",
-    .group = "traces",
+    .group = "files",
     .summary = "join the parts of a split trace",
     .example = "kvfate cat part-1.kvf part-2.kvf -o joined.kvf",
     .needs = "-o OUT.kvf",

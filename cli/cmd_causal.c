@@ -265,7 +265,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_causal = {
     .name = "causal",
-    .group = "running models",
+    .group = "quality",
     .summary = "test whether removing distractors at the question improves the answer",
     .example = "kvfate causal hay.json --per-task -o causal.tsv",
     .operands = {"NAME.json|FOLDER|@LIST ...", "task", 1, -1},

@@ -80,7 +80,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_checksum = {
     .name = "checksum",
-    .group = "traces",
+    .group = "files",
     .summary = "print a digest of the contents of each trace",
     .example = "kvfate checksum run.kvf",
     .operands = {"X.kvf...", "trace", 1, -1},

@@ -42,7 +42,7 @@ static int cmd_compact(const struct command *self, void *request, int n, char **
 
 const struct command command_compact = {
     .name = "compact",
-    .group = "traces",
+    .group = "files",
     .summary = "recompress a trace",
     .example = "kvfate compact run.kvf -o small.kvf",
     .needs = "-o OUT.kvf",

@@ -103,7 +103,7 @@ static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
         return KVF_OK;
     for (const struct analyzer *const *a = analyzer_table; *a; a++)
         if ((*a)->pool)
-            buf_printf(&names, "%s%s", names.len ? ", " : "", (*a)->name);
+            buf_printf(&names, "%s%s", names.len ? ", " : "", place_words((*a)->name));
     kvf_fail(d, KVF_E_ARG, "'%s' is no analysis that adds up over documents; these do: %s", name,
              names.err ? "" : names.data);
     buf_finish(&names);
@@ -608,7 +608,7 @@ done:
 
 const struct command command_corpus = {
     .name = "corpus",
-    .group = "analyses",
+    .group = "files",
     .summary = "pool an analysis over many documents, with confidence intervals",
     .example = "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv",
     .operands = {"ANALYSIS X.kvf|FOLDER|@LIST...", "trace", 2, -1},

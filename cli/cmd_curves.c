@@ -98,7 +98,7 @@ static int cmd_curves(const struct command *self, void *request, int n, char **o
 
 const struct command command_curves = {
     .name = "curves",
-    .group = "running models",
+    .group = "training",
     .summary = "plot training and validation curves",
     .example = "kvfate curves gates.safetensors.log.jsonl -o curves.png",
     .operands = {"LOG.jsonl...", "log", 1, 64},

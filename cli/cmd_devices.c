@@ -106,7 +106,7 @@ static int cmd_devices(const struct command *self, void *request, int n, char **
 
 const struct command command_devices = {
     .name = "devices",
-    .group = "running models",
+    .group = "running",
     .summary = "list compute devices, and why a device cannot be used",
     .example = "kvfate devices",
     .options = options,

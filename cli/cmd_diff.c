@@ -86,7 +86,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_diff = {
     .name = "diff",
-    .group = "traces",
+    .group = "files",
     .summary = "compare two traces column by column",
     .example = "kvfate diff a.kvf b.kvf",
     .operands = {"A.kvf B.kvf", "trace", 2, 2},

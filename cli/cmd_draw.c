@@ -197,7 +197,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_draw = {
     .name = "draw",
-    .group = "analyses",
+    .group = "files",
     .summary = "draw figures from saved tables, or from the difference of two tables",
     .example = "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf",
     .needs = "-o OUT.{png,svg,pdf}",

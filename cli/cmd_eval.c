@@ -374,7 +374,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_eval = {
     .name = "eval",
-    .group = "running models",
+    .group = "quality",
     .summary = "measure the quality of cache methods at several budgets",
     .example =
         "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "

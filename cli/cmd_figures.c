@@ -66,7 +66,7 @@ static int cmd_figures(const struct command *self, void *request, int n, char **
 
 const struct command command_figures = {
     .name = "figures",
-    .group = "analyses",
+    .group = "running",
     .summary = "list the figures, or the style keys of one figure",
     .example = "kvfate figures pareto",
     .operands = {"[NAME]", "figure", 0, 1},

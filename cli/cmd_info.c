@@ -227,7 +227,7 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
 
 const struct command command_info = {
     .name = "info",
-    .group = "traces",
+    .group = "files",
     .summary = "show the metadata and the columns of a trace or a gate file",
     .example = "kvfate info run.kvf",
     .operands = {"FILE", "trace", 1, 1},

@@ -83,7 +83,7 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
 
 const struct command command_logits = {
     .name = "logits",
-    .group = "running models",
+    .group = "running",
     .summary = "write the next-token logits of a prompt as a NumPy array",
     .example = "kvfate logits --raw -p 'Once upon a' -o logits.npy",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE) -o OUT.npy",

@@ -282,7 +282,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_ls = {
     .name = "ls",
-    .group = "traces",
+    .group = "files",
     .summary = "list traces in folders, with filters",
     .example = "kvfate ls --where 'method=full tokens>=8'",
     .operands = {"[TRACE|FOLDER|@LIST...]", "trace", 0, -1},

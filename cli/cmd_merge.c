@@ -95,7 +95,7 @@ static int cmd_merge(const struct command *self, void *request, int n, char **op
 
 const struct command command_merge = {
     .name = "merge",
-    .group = "analyses",
+    .group = "files",
     .summary = "merge the saved states of shards of corpus or eval",
     .example = "kvfate merge one.state two.state -o survival.tsv",
     .operands = {"A.state...", "state", 1, -1},

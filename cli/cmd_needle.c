@@ -238,7 +238,7 @@ static int cmd_needle(const struct command *self, void *request, int n, char **o
 
 const struct command command_needle = {
     .name = "needle",
-    .group = "running models",
+    .group = "quality",
     .summary = "generate prompts with hidden numbers, and their positions",
     .example = "kvfate needle --tokens 512 --keys 4 --depth 0.5 -o hay",
     .needs = "(--tokens N | --words N) -o NAME",

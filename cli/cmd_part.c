@@ -99,7 +99,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_part = {
     .name = "part",
-    .group = "traces",
+    .group = "files",
     .summary = "find the first step where two runs differ",
     .example = "kvfate part full.kvf h2o.kvf",
     .operands = {"A.kvf B.kvf", "trace", 2, 2},

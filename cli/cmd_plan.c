@@ -74,7 +74,7 @@ static int cmd_plan(const struct command *self, void *request, int n, char **ope
 
 const struct command command_plan = {
     .name = "plan",
-    .group = "traces",
+    .group = "files",
     .summary = "save the evictions of a run as a plan for another run",
     .example = "kvfate plan run.kvf -o plan.kvf",
     .needs = "-o P.kvf",

@@ -132,7 +132,7 @@ static int cmd_quiz(const struct command *self, void *request, int n, char **ope
 
 const struct command command_quiz = {
     .name = "quiz",
-    .group = "running models",
+    .group = "quality",
     .summary = "generate short questions with answers that a program can check",
     .example = "kvfate quiz --kind facts --level 6 -n 50 --part test -o test.jsonl",
     .needs = "-o FILE.jsonl",

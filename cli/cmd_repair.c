@@ -121,7 +121,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_repair = {
     .name = "repair",
-    .group = "traces",
+    .group = "files",
     .summary = "recover the readable part of a damaged or unfinished trace",
     .example = "kvfate repair run.kvf -o repaired.kvf",
     .needs = "-o OUT.kvf",

@@ -344,7 +344,7 @@ static const struct exit_status run_exits[] = {
 
 const struct command command_run = {
     .name = "run",
-    .group = "running models",
+    .group = "running",
     .summary = "run a model under a cache method and record a trace",
     .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf | "
@@ -394,7 +394,7 @@ static const struct exit_status generate_exits[] = {
 
 const struct command command_generate = {
     .name = "generate",
-    .group = "running models",
+    .group = "running",
     .summary = "generate text only, without recording a trace",
     .example = "kvfate generate -p 'Name three rivers.' -n 64",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --jsonl FILE)",

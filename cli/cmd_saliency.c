@@ -532,7 +532,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_saliency = {
     .name = "saliency",
-    .group = "running models",
+    .group = "quality",
     .summary = "gradient saliency: which cache entries help or harm the predictions",
     .example = "kvfate saliency -p 'Why is the sky blue?' -o saliency.png",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --of X.kvf)",

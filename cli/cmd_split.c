@@ -127,7 +127,7 @@ static int cmd_split(const struct command *self, void *request, int n, char **op
 
 const struct command command_split = {
     .name = "split",
-    .group = "traces",
+    .group = "files",
     .summary = "split a trace into consecutive parts",
     .example = "kvfate split run.kvf --parts 2 -o part-%d.kvf",
     .needs = "-o PATTERN",

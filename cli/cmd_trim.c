@@ -108,7 +108,7 @@ static int cmd_trim(const struct command *self, void *request, int n, char **ope
 
 const struct command command_trim = {
     .name = "trim",
-    .group = "traces",
+    .group = "files",
     .summary = "copy some heads and tokens of a trace to a new trace",
     .example = "kvfate trim run.kvf --head L0-5K* --tokens 0:8 -o piece.kvf",
     .needs = "-o OUT.kvf",

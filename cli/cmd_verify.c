@@ -130,7 +130,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_verify = {
     .name = "verify",
-    .group = "traces",
+    .group = "files",
     .summary = "check the structure and the checksums of a trace",
     .example = "kvfate verify --full run.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
