@@ -138,7 +138,7 @@ def make_inputs(kvfate, folder):
 
 def commands(kvfate, folder, only=None):
     """Return lines for a shell: of the commands named, or of all commands of kvfate, each of which must have a line."""
-    told = json.loads(subprocess.run([kvfate, "describe", "--json"], check=True, capture_output=True).stdout)
+    told = json.loads(subprocess.run([kvfate, "list", "all", "--json"], check=True, capture_output=True).stdout)
     missing = {c["name"] for c in told["commands"]} - {name_of(c) for c in COMMANDS}
     if missing:
         sys.exit(f"bench/waits.py has no line of {', '.join(sorted(missing))}")

@@ -149,7 +149,8 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     for (size_t i = 0; !err && i < t->n_readable; i++)
         j->longest = t->trace[i].steps > j->longest ? t->trace[i].steps : j->longest;
     if (!err && t->n == 0)
-        err = kvf_fail(d, KVF_E_NOTFOUND, "--where holds of no trace: `kvfate ls` lists them");
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "--where holds of no trace: `kvfate trace ls` lists them");
     if (err)
         return err;
     traces_shard(t, j->part.part, j->part.parts);

@@ -1,4 +1,4 @@
-/* cmd_describe.c - `kvfate describe` prints all declarations of the program as JSON. Tools make
+/* cmd_describe.c - `kvfate list all` prints all declarations of the program as JSON. Tools make
  * the documentation from it and check it. */
 #include <stdio.h>
 #include <string.h>
@@ -65,8 +65,8 @@ static void put_command(struct buf *b, const struct command *c)
     struct buf usage = {0};
     command_options(c, c->analyzer, &o);
     command_usage(c, &usage);
-    json_put_member_str(b, "name", c->name);
-    json_put_member_str(b, "key", c->key);
+    json_put_member_str(b, "name", c->key);
+    json_put_member_str(b, "words", c->name);
     json_put_member_str(b, "group", c->group);
     json_put_member_str(b, "summary", c->summary);
     json_put_member_str(b, "usage", usage.data ? usage.data : "");
@@ -265,7 +265,7 @@ const struct command command_describe = {
     .name = "describe",
     .group = "running",
     .summary = "print all commands, options, analyses, figures, probes and methods as JSON",
-    .example = "kvfate describe --json",
+    .example = "kvfate list all --json",
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_describe,

@@ -1,4 +1,4 @@
-/* cmd_devices.c - `kvfate devices` lists the CPU and the CUDA devices of this machine. */
+/* cmd_devices.c - `kvfate list devices` lists the CPU and the CUDA devices of this machine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -108,7 +108,7 @@ const struct command command_devices = {
     .name = "devices",
     .group = "running",
     .summary = "list compute devices, and why a device cannot be used",
-    .example = "kvfate devices",
+    .example = "kvfate list devices",
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_devices,

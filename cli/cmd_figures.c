@@ -1,4 +1,4 @@
-/* cmd_figures.c - `kvfate figures` lists the figures, or the --style keys of one figure. */
+/* cmd_figures.c - `kvfate list figures` lists the figures, or the --style keys of one figure. */
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -68,7 +68,7 @@ const struct command command_figures = {
     .name = "figures",
     .group = "running",
     .summary = "list the figures, or the style keys of one figure",
-    .example = "kvfate figures pareto",
+    .example = "kvfate list figures pareto",
     .operands = {"[NAME]", "figure", 0, 1},
     .options = options,
     .request_bytes = sizeof(struct request),

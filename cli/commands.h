@@ -2,7 +2,7 @@
  *
  * The struct declares everything about a command. The program derives from it the dispatch, `-h`,
  * the usage lines, the sections NAME, SYNOPSIS, OPTIONS and EXIT STATUS of the manual page, the
- * overviews of the documentation and `kvfate describe`.
+ * overviews of the documentation and `kvfate list all`.
  *
  * To add a command NAME (tools/new.py command NAME "summary" writes all of these files):
  *   1. cli/cmd_NAME.c with a struct for the values of the options, a static table of options

@@ -242,13 +242,15 @@ void place_options(const char *words, struct place_options *ret)
         if (p->kind && kinds < PLACE_MAX_KINDS)
             ret->kind[kinds++] = p->kind;
         else if (flag_of(p) && flags < PLACE_MAX_FLAGS)
-            ret->list[flags++] = (struct opt){OPT_FLAG, .name = flag_of(p) + 2,
-                                              .help = p->help};
+            ret->list[flags++] = (struct opt){OPT_FLAG, .name = flag_of(p) + 2, .help = p->help};
     }
     all = flags;
     if (kinds)
-        ret->list[all++] = (struct opt){OPT_WORD, .name = "as", .arg = "KIND",
-                                        .help = "kind of analysis", .absent = ret->kind[0],
+        ret->list[all++] = (struct opt){OPT_WORD,
+                                        .name = "as",
+                                        .arg = "KIND",
+                                        .help = "kind of analysis",
+                                        .absent = ret->kind[0],
                                         .words = ret->kind};
     ret->list[all] = (struct opt){.type = OPT_END};
 }

@@ -73,7 +73,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
     data, meta = table(kvfate, "tokens", x, "--classes", own, "--tokens", "1:4")
     check("own: range", data["class"] == ["thing", "thing", "salt"], data["class"])
     # variance: {1, 4}, {2, 3}, {5} of -1 .. -5: SS 10, means -2.5 -2.5 -5, within 4.5 + .5, between 5
-    data, meta = table(kvfate, "variance", x, "--scale", "log-beta", "--classes", own)
+    data, meta = table(kvfate, "retention", "--as", "variance", x, "--scale", "log-beta", "--classes", own)
     i = [*zip(data["head"], data["factor"])].index(("L0K0", "class"))
     check("variance", data["levels"][i] == 3 and abs(data["eta2"][i] - .5) < 1e-15 and "salty" in meta["classes"], data, meta)
     data, meta = table(kvfate, "tokens", x)

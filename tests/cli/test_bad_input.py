@@ -18,7 +18,7 @@ def run(*more, prompt=("--raw", "-p", "the thing in there"), out="x.kvf"):
 
 
 def logits(*prompt):
-    return ["logits", "-m", s.model(0), "-t", "1", "-o", s.path("l.npy"), *prompt]
+    return ["generate", "--logits", "-m", s.model(0), "-t", "1", "-o", s.path("l.npy"), *prompt]
 
 
 # ---- usage
@@ -101,8 +101,8 @@ s.refused("output is /dev/full", run("-o", "/dev/full", out=None), 1, "/dev/full
 s.check("/dev/full is still there", os.path.exists("/dev/full"))
 s.refused("output name too long", run("-o", s.path("x" * 300), out=None), 1, "name too long")
 for i in ("x.npy", ):
-    s.refused("logits into a missing folder", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", s.path("none/" + i)], 1, "none/" + i)
-s.refused("logits to /dev/full", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", "/dev/full"], 1, "/dev/full", "No space")
+    s.refused("logits into a missing folder", ["generate", "--logits", "-m", s.model(0), "--raw", "-p", "x", "-o", s.path("none/" + i)], 1, "none/" + i)
+s.refused("logits to /dev/full", ["generate", "--logits", "-m", s.model(0), "--raw", "-p", "x", "-o", "/dev/full"], 1, "/dev/full", "No space")
 copy = s.file("model", open(s.model(0), "rb").read())
 s.refused("output over the model", ["run", "--overwrite", "-m", copy, "--raw", "-p", "x", "-q", "-o", copy], 2, "overwrite", copy)
 os.link(copy, s.path("linked.kvf"))
@@ -123,14 +123,14 @@ def small_files():
 LONG = ("-n", "400", "--ignore-eos", "--method", "h2o", "-B", "16", "--probes", "full")
 s.refused("the disk is full", run(*LONG, out="full.kvf"), 1, "full.kvf", preexec_fn=small_files)
 s.check("the file keeps its limit", os.path.getsize(s.path("full.kvf.unfinished")) <= 20000 and not os.path.exists(s.path("full.kvf")))
-r = s.run(["verify", "--full", s.path("full.kvf")])
+r = s.run(["trace", "verify", "--full", s.path("full.kvf")])
 s.check("what was written before the disk was full is whole", r.returncode in (0, 3), r.returncode, r.stderr)
 disk = s.path("disk")
 os.mkdir(disk)
 if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", disk], stderr=subprocess.DEVNULL).returncode == 0:
     try:
         s.refused("a small disk is full", run(*LONG, "-o", os.path.join(disk, "x.kvf"), out=None), 1, "x.kvf")
-        r = s.run(["verify", "--full", os.path.join(disk, "x.kvf")])
+        r = s.run(["trace", "verify", "--full", os.path.join(disk, "x.kvf")])
         s.check("what a small disk held is whole", r.returncode in (0, 3), r.returncode, r.stderr)
         try:
             s.file("disk/filler", b"x" * 65536)
@@ -145,17 +145,17 @@ else:
 # ---- standard output
 with open("/dev/full", "wb") as full:
     for argv in (run(), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["figures"], ["--version"], ["help"], run("--json"),
-                 ["info", s.path("x.kvf")], ["verify", s.path("x.kvf")], ["tokens", s.path("x.kvf")], ["tokens", s.path("x.kvf"), "-o", "-"],
+                 ["trace", "info", s.path("x.kvf")], ["trace", "verify", s.path("x.kvf")], ["tokens", s.path("x.kvf")], ["tokens", s.path("x.kvf"), "-o", "-"],
                  ["eviction", s.path("x.kvf"), "--json"]):
         r = s.run(argv, stdout=full)
         s.check(f"full stdout: {argv[0]}", r.returncode == 1 and b"standard output" in r.stderr and r.stderr.count(b"\n") == 1, argv, r.returncode, r.stderr)
 for argv in (run(out="closed.kvf"), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["tokens", s.path("x.kvf"), "-o", "-"]):
     r = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", s.exe, *argv], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     s.check(f"closed stdout: {argv[0]}", r.returncode == 1 and b"standard output" in r.stderr, r.returncode, r.stderr)
-s.check("a closed stdout leaves the trace whole", s.run(["verify", "--full", s.path("closed.kvf")]).returncode == 0)
+s.check("a closed stdout leaves the trace whole", s.run(["trace", "verify", "--full", s.path("closed.kvf")]).returncode == 0)
 for streams in ("<&-", "2>&-", "<&- >&- 2>&-"):
     subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", s.exe, *run(out="streams.kvf")], stdout=subprocess.DEVNULL)
-    s.check(f"{streams} leaves the trace whole", s.run(["verify", "--full", s.path("streams.kvf")]).returncode == 0)
+    s.check(f"{streams} leaves the trace whole", s.run(["trace", "verify", "--full", s.path("streams.kvf")]).returncode == 0)
 head = subprocess.run(f"{s.exe} generate -m {s.model(0)} -q --raw -p x -n 400 --ignore-eos | head -c 5 | wc -c", shell=True, stdout=subprocess.PIPE)
 s.check("a closed pipe ends quietly", head.stdout.strip() == b"5")
 

@@ -96,11 +96,11 @@ for name, acts in {"one": False, "two": True}.items():
 # ---- the cut after the prompt
 for order, line in {"before": True, "after": False}.items():
     prompt, _ = run(order, "--method", f"h2o:order={order}", "-B", 12, n=9)
-    t, _ = table(s.exe, "kv-size", kvf(order))
+    t, _ = table(s.exe, "size", "--as", "kv-size", kvf(order))
     all_ = next(i for i, (h, at) in enumerate(zip(t["head"], t["at"])) if h == "all" and at == "prefill")
     heads = len(set(t["head"])) - 1
     s.check(f"{order}: prefill", t["entries"][all_] == heads * (12 - line), t["entries"][all_])
-    text = s.accepted(f"kv-size {order}", ["kv-size", kvf(order)]).stdout.decode()
+    text = s.accepted(f"kv-size {order}", ["size", "--as", "kv-size", kvf(order)]).stdout.decode()
     s.check(f"{order}: says so", ("prefill is what the next query finds" in text) == line, text)
 
 # ---- probes that were not recorded, compared with runs that record one more

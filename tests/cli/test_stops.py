@@ -35,7 +35,7 @@ def run(name, model, n, *more):
     """Returns (the tokens of a trace, its note of the result)."""
     out = s.path(name + ".kvf")
     s.accepted(name, [*argv("run", model, n, *more), "-q", "--overwrite", "-o", out])
-    text = s.run(["info", out]).stdout.decode()
+    text = s.run(["trace", "info", out]).stdout.decode()
     return table(s.exe, "tokens", out)[0]["id"], re.search(r"^answer +(\d+) tokens, stop: (\w+)", text, re.M)
 
 

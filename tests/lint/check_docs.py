@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that no option, command, page, example or table is stale. The reference is the program's
-description of itself (`kvfate describe --json`). It is compared with:
+description of itself (`kvfate list all --json`). It is compared with:
 
 * the program's own declarations: defaults and ranges, names, examples, options in usage lines;
 * templates of manual pages: one page per command and no other page, existing options, correct
@@ -275,7 +275,7 @@ PLANTS = [
                append='\n    kvfate corpus survival x.kvf --spread heads\n'),
     lint.Plant('CITATION.cff', 'the version of meson.build', replace=('version: 0.1.0', 'version: 0.0.9')),
     lint.Plant('CHANGELOG.md', 'the version of meson.build', replace=('## [0.1.0]', '## [0.0.9]')),
-    lint.Plant('README.md', 'stale', replace=('| `kvfate sparsity` |', '| `kvfate parsity` |')),
+    lint.Plant('README.md', 'stale', replace=('| `kvfate size --as sparsity` |', '| `kvfate parsity` |')),
     lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
     lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
     lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),

@@ -1,4 +1,4 @@
-"""Reads the program's description of itself (`kvfate describe --json`), for the checks of
+"""Reads the program's description of itself (`kvfate list all --json`), for the checks of
 documentation."""
 import functools
 import json
@@ -36,7 +36,7 @@ class Program:
 
 
 def describe(path):
-    done = subprocess.run([path, 'describe', '--json'], capture_output=True, text=True, check=True)
+    done = subprocess.run([path, 'list', 'all', '--json'], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

@@ -140,7 +140,7 @@ def families(n=230, more=15):
             attention = twin(torch.tensor(a["tokens.id"][:].astype(int))[None], output_attentions=True).attentions
         compare("%s %s" % (kind, how), a, b, len(attention), lambda layer, head, t: attention[layer][0, head, t, :t + 1].numpy())
         tables("%s %s" % (kind, how), "engine.kvf", "capture.kvf")
-        r = subprocess.run([KVFATE, "verify", "--full", "capture.kvf"], capture_output=True, text=True)
+        r = subprocess.run([KVFATE, "trace", "verify", "--full", "capture.kvf"], capture_output=True, text=True)
         check(kind + ": verify", r.returncode == 0, r.stderr)
 
 
@@ -187,7 +187,7 @@ def missed(shadow, model, where, ids, only=None):
                     held.keys, held.values = (x.gather(2, keep[None, ..., None].expand(-1, -1, -1, x.shape[3])) for x in (held.keys, held.values))
             place = torch.tensor([[t]])  # a cache with evictions does not count its tokens
             cache = model(torch.tensor([[ids[t]]]), past_key_values=cache, position_ids=place, **({"cache_position": place[0]})).past_key_values
-    for words in (["plan", "capture.kvf", "-o", "plan.kvf"], ["run", *where, "--plan", "plan.kvf", "--exact", "--probes",
+    for words in (["trace", "plan", "capture.kvf", "-o", "plan.kvf"], ["run", *where, "--plan", "plan.kvf", "--exact", "--probes",
                   "full", *(["--shadow", "entries"] if shadow else []), "-o", "engine.kvf", "-q"]):
         subprocess.run([KVFATE, *words, "--overwrite"], check=True, stdout=subprocess.DEVNULL)
     a, b = kvfate.open("engine.kvf"), kvfate.open("capture.kvf")
