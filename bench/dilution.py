@@ -57,7 +57,7 @@ def prompt(a, length, seed):
     name = os.path.join(a.out, f"needle-{length}-{a.keys}-{a.depth}-{seed}")
     model = [x for i, x in enumerate(a.options) if x == "-m" or i and a.options[i - 1] == "-m"]
     if not os.path.exists(name + ".json"):
-        call(a.kvfate, "needle", "--tokens", length, "--keys", str(a.keys), "--seed", str(seed), *model,
+        call(a.kvfate, "tasks", "needle", "--tokens", length, "--keys", str(a.keys), "--seed", str(seed), *model,
              *(["--depth", a.depth] if a.depth else []), "-o", name)
     return name
 

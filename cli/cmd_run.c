@@ -257,6 +257,7 @@ static int check_batch(const struct run *u, struct kvf_diag *d)
     const struct jsonl *b = &u->batch;
     const char *alone = "with --methods, which answer one line after the other";
     const struct idle list[] = {
+        {u->quiet && u->verbose, "--verbose", "with --quiet"},
         {b->part && !b->file, "--shard", "without --jsonl"},
         {b->together && !b->file, "--together", "without --jsonl"},
         {b->room && !b->file, "--room", "without --jsonl"},
@@ -295,6 +296,8 @@ static const struct opt run_options[] = {
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
      "one JSON object to stdout at the end; with --jsonl one for each line"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
+    {OPT_FLAG, 'v', "verbose", offsetof(struct run, verbose), NULL,
+     "also print which data is recorded and which is not, in bytes per token"},
     {.type = OPT_END},
 };
 

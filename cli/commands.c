@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kvf/version.h>
 
@@ -218,12 +219,21 @@ static int help(const struct command *self, const struct opt *list)
     return EXIT_OK;
 }
 
-/* Returns KVF_OK, or KVF_E_ARG with the usage line if n operands are too few or too many. */
-static int check_operands(const struct command *self, int n, struct kvf_diag *d)
+/* Returns KVF_OK, or KVF_E_ARG with a sentence if n operands are too few or too many. A command
+ * that takes a prompt and no operands suggests the option for it. */
+static int check_operands(const struct command *self, const struct opt *list, int n, char **operand,
+                          struct kvf_diag *d)
 {
     const struct operands *o = &self->operands;
+    size_t at;
     if (n >= o->min && (o->max < 0 || n <= o->max))
         return KVF_OK;
+    if (!o->max && opt_find(list, "prompt", &at) && opt_find(list, "file", &at)) {
+        bool file = access(operand[0], R_OK) == 0;
+        return kvf_fail(d, KVF_E_ARG, "'%.200s' stands alone; %s: kvfate %s %s '%.200s'",
+                        operand[0], file ? "a prompt in a file needs -f" : "a prompt needs -p",
+                        self->name, file ? "-f" : "-p", operand[0]);
+    }
     struct buf usage = {0};
     command_usage(self, &usage);
     kvf_fail(d, KVF_E_ARG, "%s; usage: %s", n < o->min ? "a file is missing" : "too many operands",
@@ -251,7 +261,7 @@ static int parse_and_run(const struct command *self, const struct opt *list, voi
         err = kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate %s ANALYSIS ...",
                        self->name);
     if (!err)
-        err = check_operands(self, n, &d);
+        err = check_operands(self, list, n, argv + 1, &d);
     if (!err && self->operands.kind && strcmp(self->operands.kind, "trace") == 0)
         err = stream_operands(n, argv + 1, &d);
     return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);

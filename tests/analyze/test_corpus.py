@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real  # noqa: E402
+from check import check, finish, real, words_of  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -287,11 +287,11 @@ def check_means(files, traces):
     for name, more, keys, value in (("sparsity", [], ("kind", "head"), "sparsity"), ("regret", ["--mean"], ("head", "step"), "regret"),
                                     ("regret", ["--every", "7"], ("head", "step"), "kept_mass"), ("occupancy", ["--every", "5"], ("class", "step", "head"), "entries"),
                                     ("eviction", [], ("head", "reason"), "age")):
-        data, _ = table(kvfate, "corpus", name, *files, *more, "--replicates", REPLICATES, "--seed", SEED)
+        data, _ = table(kvfate, "corpus", *words_of(name), *files, *more, "--replicates", REPLICATES, "--seed", SEED)
         cells = {}
         for d, list_ in found.items():
             for t in list_:
-                one, _ = table(kvfate, name, path_of[id(t)], *more)
+                one, _ = table(kvfate, *words_of(name), path_of[id(t)], *more)
                 for key, v in zip(zip(*(one[k] for k in keys)), one[value]):
                     if v is not None:
                         cells.setdefault(key, {}).setdefault(d, []).append(v)
@@ -355,7 +355,7 @@ def check_lengths(folder):
         t.last["top64"] = np.minimum(rng.geometric(risk, (L, G, T)) - 1., T - 1 - np.arange(T))
         files.append(t.write(os.path.join(folder, "lengths", f"{k}.kvf")))
     for name in ("regret", "occupancy"):
-        data, meta = table(kvfate, "corpus", name, *files)
+        data, meta = table(kvfate, "corpus", *words_of(name), *files)
         pooled = [i for i, h in enumerate(data["head"]) if h == "all"] or range(len(data["head"]))
         n = {data["step"][i]: data["documents"][i] for i in pooled}
         want = {t: sum(T > t for T in (60, 60, 601, 1100)) for t in range(0, 1100, 3)}

@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real, refused, said  # noqa: E402
+from check import check, finish, real, refused, said, words_of  # noqa: E402
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -346,7 +346,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     _, meta = table(kvfate, "where", empty.path)
     check("empty: undefined heads", meta["undefined"] == "4" or float(meta["undefined"]) == 4, meta)
     for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
-        data, _ = table(kvfate, command, none.path)
+        data, _ = table(kvfate, *words_of(command), none.path)
         said(command, none.path)
         check(f"no tokens: {command}", all(v in (None, 0) for k in ("share", "ratio", "count", "entries") for v in data.get(k, [])), data)
 

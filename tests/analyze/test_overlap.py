@@ -16,7 +16,7 @@ import numpy as np
 
 import dense
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, kvfate, real, refused, said  # noqa: E402
+from check import check, finish, kvfate, real, refused, said, words_of  # noqa: E402
 from maker import ALIVE, SNAPSHOT, Column, make, table
 
 write_kvf = os.path.abspath(sys.argv[2])
@@ -417,11 +417,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
     holes(inside)
     refusals(x, inside)
     for command in ("overlap", "attention-sparsity"):
-        again = [subprocess.run([kvfate, command, x, "--json"], capture_output=True).stdout for _ in range(2)]
+        again = [subprocess.run([kvfate, *words_of(command), x, "--json"], capture_output=True).stdout for _ in range(2)]
         check("equal bytes", again[0] == again[1] and again[0])
-        refused("a picture", 2, [command, x, "--figure", "survival", "-o", inside("p.png")], "no figure")
+        refused("a picture", 2, [*words_of(command), x, "--figure", "survival", "-o", inside("p.png")], "no figure")
         for ext in ("tsv", "csv", "npz"):
             out = inside("t." + ext)
-            check(ext, subprocess.run([kvfate, command, x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
+            check(ext, subprocess.run([kvfate, *words_of(command), x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
 finish()

@@ -15,7 +15,7 @@ import dense
 import selections as brute
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real, refused, said  # noqa: E402
+from check import check, finish, real, refused, said, words_of  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -252,8 +252,8 @@ def check_classes(name, m, classes):
     """Check that rows of a class depend only on its tokens; rows of all classes equal those without classes."""
     for analysis, options in (("survival", ["--criterion", "mass.95"]), ("survival", ["--criterion", "top64", "--skip-trivial", "--gap", "top64,mass.95"]),
                               ("hazard", ["--criterion", "mass.95", "--grace", "2"]), ("intermittency", [])):
-        plain, _ = table(kvfate, analysis, m.path, *options)
-        split, _ = table(kvfate, analysis, m.path, *options, "--by", "class")
+        plain, _ = table(kvfate, *words_of(analysis), m.path, *options)
+        split, _ = table(kvfate, *words_of(analysis), m.path, *options, "--by", "class")
         at = [k for k, c in enumerate(split["class"]) if c == "all"]
         check(f"{name}: {analysis} all", {k: [v[j] for j in at] for k, v in split.items()} == plain, analysis, options)
         check(f"{name}: {analysis} classes", set(split["class"]) == {"all", *classes}, set(split["class"]))
@@ -416,7 +416,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
                 check_persistence(f"{T} tokens", m)
             for analysis in ("survival", "hazard", "persistence", "intermittency"):
                 said(analysis, m.path)
-                data, _ = table(kvfate, analysis, m.path)
+                data, _ = table(kvfate, *words_of(analysis), m.path)
                 check(f"{T} tokens: {analysis} rows", (len(data["head"]) == 0) == (T == 0 and analysis != "survival" or T < 2 and analysis == "persistence"), data)
 
     # damage: impossible ages; only recorded data

@@ -91,16 +91,16 @@ got = json.loads(s.run(["size", "--as", "kv-size", s.path("x.kvf"), "--json"]).s
 end = [(b, n) for b, n, at in zip(got["head_budget"], got["entries"], got["at"]) if at == "end"]
 s.check("kv-size has the budgets", end == [(b, b) for b in (*sum(BUDGETS, []), sum(map(sum, BUDGETS)))], end)
 for name in ("occupancy", "eviction"):
-    got = json.loads(s.run([name, s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.run([*s.words_of(name), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name} has the budgets", dict(zip(got["head"], got["head_budget"])) == {f"L{i // 2}K{i % 2}": b for i, b in enumerate(sum(BUDGETS, []))}, str(got)[:300])
 
 run(SMALL, "snapkv:window=5", 40, 30, "-B", MEAN, out="even.kvf")
 for name in ("kv-size", "occupancy"):
-    got = json.loads(s.accepted(f"{name} with another run", [name, s.path("x.kvf"), s.path("even.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} with another run", [*s.words_of(name), s.path("x.kvf"), s.path("even.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: budgets of the run", "head_budget" not in got and set(got["budget"]) == {MEAN}, list(got))
-    got = json.loads(s.accepted(f"{name} twice", [name, s.path("x.kvf"), s.path("apart.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} twice", [*s.words_of(name), s.path("x.kvf"), s.path("apart.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: not in all", "head_budget" not in got, list(got))
-    got = json.loads(s.accepted(f"{name} of two tables", [name, s.path("x.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} of two tables", [*s.words_of(name), s.path("x.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: budgets of both", len(got["head_budget"]) % 2 == 0 and got["head_budget"][: len(got["head_budget"]) // 2] * 2 == got["head_budget"], list(got))
 for argv_ in (["size", "--as", "kv-size", s.path("x.kvf"), "--style", "value=head_budget"], ["size", s.path("x.kvf"), "--figure", "occupancy-curves", "--style", "by=head"],
               ["eviction", s.path("x.kvf")]):

@@ -29,17 +29,17 @@ ANALYSED = ("esc", "ages", "heads", "torn")
 
 
 def calls(command, path):
-    name = command["name"]
+    name, words = command["name"], command["words"].split()
     if name in ANALYZERS:
         traces = [path] * ANALYZERS[name]["min_traces"]
-        yield [name, *traces]
+        yield [*words, *traces]
         for figure in ANALYZERS[name]["figures"] if LONG else ():
-            yield from ([name, *traces, "--figure", figure, "-o", s.path("x." + ext)] for ext in ("svg", "png"))
+            yield from ([*words, *traces, "--figure", figure, "-o", s.path("x." + ext)] for ext in ("svg", "png"))
         return
     traces = ["survival", path] if name == "corpus" else [path] * max(command["operands"]["least"], 1)
     for more in MORE.get(name, [[]]):
         overwrite = ["--overwrite"] if OUTPUT.get(name, "").endswith((".kvf", ".npz")) else []
-        yield [name, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
+        yield [*words, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
 
 
 def left_over():

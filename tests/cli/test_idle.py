@@ -114,7 +114,7 @@ s.check("an override that exceeds it", [x for x in said.splitlines() if "over th
 
 # ---- names with the ending of another format
 for argv, shown in ((RUN, "OUT.kvf"), (["generate", "--logits", *MODEL, *P], "OUT.npy"), (["trace", "trim", TRACE, "--tokens", "0:5"], "OUT.kvf"), (["trace", "compact", TRACE], "OUT.kvf"), (["trace", "plan", TRACE], "P.kvf"),
-                    (["report", TRACE], "FILE.html"), (["quiz"], "FILE.jsonl"), (["train", *MODEL, "--data", DATA], "GATES.safetensors"),
+                    (["report", TRACE], "FILE.html"), (["tasks", "quiz"], "FILE.jsonl"), (["train", *MODEL, "--data", DATA], "GATES.safetensors"),
                     (["tune", *MODEL, "--data", DATA], "MODEL.gguf"), (["trace", "split", TRACE, "--parts", "2"], "PATTERN.kvf"),
                     (["trace", "import", TRACE], "OUT.kvf"), (["trace", "export", TRACE], "NAME.npz")):
     for end in ("png", "PNG", "tsv"):

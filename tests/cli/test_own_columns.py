@@ -26,7 +26,7 @@ def copies(path, name):
     for command, *more in (["repair"], ["compact"], ["trace", "trim", "--tokens", "5:20"], ["trace", "split", "--parts", "2"], ["cat"]):
         out = s.path(f"{name}-{command}{'%d' if command == 'split' else ''}.kvf")
         of = [s.path(f"{name}-split{i}.kvf") for i in (1, 2)] if command == "cat" else [path]
-        s.accepted(f"{name}: {command}", [command, *of, *more, "-o", out])
+        s.accepted(f"{name}: {command}", [*s.words_of(command), *of, *more, "-o", out])
         made[command] = out.replace("%d", "1")
     return made
 
@@ -40,7 +40,7 @@ for command, path in copies(x, "own").items():
     s.accepted(f"what {command} makes verifies", ["trace", "verify", "--full", path])
 s.check("info names it", OWN in s.run(["trace", "info", x]).stdout.decode())
 s.check("trace info --json names it", OWN in [c["name"] for c in json.loads(s.run(["trace", "info", "--json", x]).stdout)["columns"]])
-for argv in (["survival", "--criterion", "top64"], ["occupancy"], ["tokens"]):
+for argv in (["survival", "--criterion", "top64"], ["size"], ["tokens"]):
     s.check(f"{argv[0]} is not changed by it", table(s.exe, *argv, x)[0] == table(s.exe, *argv, without)[0])
 
 # ---- other names cannot be written, but can be read

@@ -74,7 +74,7 @@ for word in ("known", "unknown"):
     s.check("three of four are right", abs(float(row[names.index("score")]) - .75) < 1e-9, names, row)
 for kind in ("copy", "sums"):
     s.refused("no context", ["tasks", "quiz", "--kind", kind, "--question", "unknown", "-o", s.path("x")], 2, "questions of kind " + kind, "--kind facts")
-s.refused("no output", ["quiz"], 2, "-o")
+s.refused("no output", ["tasks", "quiz"], 2, "-o")
 s.refused("no such level", ["tasks", "quiz", "--kind", "sums", "--level", "11", "-o", s.path("x")], 2, "--level 11", "1 to 10")
 s.refused("no such level", ["tasks", "quiz", "--level", "17", "-o", s.path("x")], 2, "--level 17", "1 to 16")
 s.refused("no folder", ["tasks", "quiz", "-o", s.path("no/x.jsonl")], 1, "no/x.jsonl")

@@ -36,7 +36,7 @@ for heads, tokens, (a, b), kept, named in CASES:
 
 
 def table(command, path, *more):
-    done = s.run([command, path, *more, "--json"])
+    done = s.run([*s.words_of(command), path, *more, "--json"])
     s.check(f"{command} of {os.path.basename(path)}", done.returncode == 0, done.stderr.decode())
     return json.loads(done.stdout)["data"] if done.returncode == 0 else {}
 

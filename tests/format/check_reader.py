@@ -21,6 +21,8 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from digest import digest, hexadecimal, mix, records, run_id  # noqa: E402
 from listing import listing  # noqa: E402
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from check import words_of  # noqa: E402
 import kvfate as package  # noqa: E402
 
 PROMPT = "A trace is a record: who was kept, who was evicted, when, and why. It is made of columns, and of nothing else."
@@ -189,7 +191,7 @@ def check_corpus(root):
 
 def table(kvfate, path, name, *options):
     out = path + "." + name + ".npz"
-    subprocess.run([kvfate, name, path, *options, "-o", out], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([kvfate, *words_of(name, kvfate), path, *options, "-o", out], check=True, stderr=subprocess.DEVNULL)
     with np.load(out) as z:
         return {k: z[k] for k in z.files}
 

@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from check import check, finish  # noqa: E402
+from check import check, finish, words_of  # noqa: E402
 import kvfate  # noqa: E402
 import make_family_golden as golden  # noqa: E402
 from kvfate.capture_names import TESTED  # noqa: E402
@@ -112,7 +112,7 @@ def compare(what, a, b, n_layers, dense):
 def tables(what, a, b, names=TABLES):
     """Compares the program's tables of both traces: equal text, and numbers within 1e-4."""
     for name in names:
-        said = [subprocess.run([KVFATE, name, path], capture_output=True, text=True) for path in (a, b)]
+        said = [subprocess.run([KVFATE, *words_of(name, KVFATE), path], capture_output=True, text=True) for path in (a, b)]
         rows = [[re.split(r"[,\t ]+", line) for line in r.stdout.splitlines() if not line.startswith("#")] for r in said]
         same = rows[0] and len(rows[0]) == len(rows[1]) and all(len(p) == len(q) and all(alike(u, v) for u, v in zip(p, q)) for p, q in zip(*rows))
         check("%s: table %s" % (what, name), same and said[0].returncode == said[1].returncode, said[0].stderr, said[1].stderr)
