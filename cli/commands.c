@@ -147,7 +147,7 @@ static void print_group(const char *group, bool all, FILE *out)
             ;
         if (k < n || strcmp(c.group, group) != 0 || n == 64)
             continue;
-        strcpy(shown[n++], top);
+        memcpy(shown[n++], top, sizeof top);
         if (all)
             print_under(top, out);
         else
@@ -228,7 +228,7 @@ static int check_operands(const struct command *self, const struct opt *list, in
     size_t at;
     if (n >= o->min && (o->max < 0 || n <= o->max))
         return KVF_OK;
-    if (!o->max && opt_find(list, "prompt", &at) && opt_find(list, "file", &at)) {
+    if (!o->max && n == 1 && opt_find(list, "prompt", &at) && opt_find(list, "file", &at)) {
         bool file = access(operand[0], R_OK) == 0;
         return kvf_fail(d, KVF_E_ARG, "'%.200s' stands alone; %s: kvfate %s %s '%.200s'",
                         operand[0], file ? "a prompt in a file needs -f" : "a prompt needs -p",

@@ -35,7 +35,7 @@ def quoted(names):
 def commands(program):
     """All commands, in the groups of the overview that `kvfate help` prints."""
     return table(('command', 'what it gives'),
-                 [(f'`kvfate {c["name"]}`', c['summary']) for c in program['commands']])
+                 [(f'`kvfate {c["words"]}`', c['summary']) for c in program['commands']])
 
 
 def methods(program):

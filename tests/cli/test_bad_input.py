@@ -39,7 +39,7 @@ for bits, more in ((b, m) for b in ("8", "16") for m in (("--exact",), ("--devic
 for command, option, typed, meant in (("run", "--kv-type", "f33", "f32"), ("eval", "--kv-type", "fl16", "f16"), ("effect", "--kv-type", "auot", "auto"),
                                       ("saliency", "--loss", "nl", "nll"), ("train", "--packing", "runs", "run"), ("needle", "--haystack", "nose", "noise"),
                                       ("corpus", "--intervals", "non", "none")):
-    s.refused(f"{command} {option} {typed}", [command, *(["survival"] if command == "corpus" else []), option, typed], 2, option, f"did you mean '{meant}'?")
+    s.refused(f"{command} {option} {typed}", [*s.words_of(command), *(["survival"] if command == "corpus" else []), option, typed], 2, option, f"did you mean '{meant}'?")
 for method, word in (("h3o", "h2o"), ("", "no method"), (":", "no method"), ("h2o:", None), ("h2o:x=1", "'x'"), ("h2o:sinks", "sinks"), ("h2o:sinks=", "sinks"),
                      ("h2o:sinks=-1", "sinks"), ("h2o:sinks=1e9", "sinks"), ("h2o:sinks=1,", "key=value"), ("h2o:,", "key=value"), ("h2o:=1", "key=value"),
                      ("h2o:sinks=4,recent=30", "do not fit"), ("window:recent=40", "do not fit"), ("window:sinks=33", "do not fit"),
@@ -165,19 +165,19 @@ trace = open(s.path("good.kvf"), "rb").read()
 READERS = ["info", "verify", "eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 for reader in READERS:
     s.refused(f"{reader}: no operand", [reader], 2, "missing")
-    s.refused(f"{reader}: missing", [reader, s.path("none.kvf")], 1, "none.kvf", "No such file")
-    s.refused(f"{reader}: folder", [reader, folder], 1, folder)
-    s.refused(f"{reader}: device", [reader, "/dev/zero"], 1, "regular file")
-    s.refused(f"{reader}: empty", [reader, s.file("bad.kvf", b"")], 1, "bad.kvf", "not a kvfate trace")
-    s.refused(f"{reader}: a model", [reader, s.model(0)], 1, "not a kvfate trace")
-    s.refused(f"{reader}: garbage", [reader, s.file("bad.kvf", rng.randbytes(5000))], 1, "not a kvfate trace")
+    s.refused(f"{reader}: missing", [*s.words_of(reader), s.path("none.kvf")], 1, "none.kvf", "No such file")
+    s.refused(f"{reader}: folder", [*s.words_of(reader), folder], 1, folder)
+    s.refused(f"{reader}: device", [*s.words_of(reader), "/dev/zero"], 1, "regular file")
+    s.refused(f"{reader}: empty", [*s.words_of(reader), s.file("bad.kvf", b"")], 1, "bad.kvf", "not a kvfate trace")
+    s.refused(f"{reader}: a model", [*s.words_of(reader), s.model(0)], 1, "not a kvfate trace")
+    s.refused(f"{reader}: garbage", [*s.words_of(reader), s.file("bad.kvf", rng.randbytes(5000))], 1, "not a kvfate trace")
     for n in (8, 63, 64, 100, 200, 4096, *rng.sample(range(len(trace)), 12), len(trace) - 1):
-        s.survives(f"{reader}: cut at {n}", [reader, s.file("bad.kvf", trace[:n])], (0, 1, 3))
+        s.survives(f"{reader}: cut at {n}", [*s.words_of(reader), s.file("bad.kvf", trace[:n])], (0, 1, 3))
     for i in range(20):
         data = bytearray(trace)
         for _ in range(rng.randrange(1, 8)):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        s.survives(f"{reader}: wrong bytes {i}", [reader, s.file("bad.kvf", bytes(data))], (0, 1, 3))
+        s.survives(f"{reader}: wrong bytes {i}", [*s.words_of(reader), s.file("bad.kvf", bytes(data))], (0, 1, 3))
 GOOD = s.path("good.kvf")
 for option, value, word in (("-o", "x.xyz", ".tsv"), ("-o", "x", ".tsv"), ("--tokens", "5", "A:B"), ("--tokens", "a:b", "A:B"), ("--tokens", "3:x", "A:B"),
                             ("--tokens", "0:5x", "A:B"), ("--tokens", "-1:5", "A:B"), ("--size", "3", "WxH"), ("--size", "10x10mm", "WxH"), ("--size", "0x5", "WxH"),

@@ -58,7 +58,7 @@ CASES = ((("snapkv", "-B", "32"), None), (("snapkv:read=quest,reads=4", "-B", "1
          (("h2o", "-B", "16", "--override", "L0K*=window:sinks=1,budget=9", "--override", "L1K0=full"), "overrides L0K*=window:budget=9,sinks=1; L1K0=full"))
 for words, protocol in CASES:
     t = record("named", "--method", *words)
-    for table in (["occupancy"], ["eviction"], ["corpus", "size"]):
+    for table in (["size"], ["eviction"], ["corpus", "size"]):
         got = meta(*table, t)
         s.check(f"{words}: {table}", got.get("protocol") == protocol, got)
 few = [w for i in range(4) for w in ("--override", f"L{i // 2}K{i % 2}=window:budget={9 + i},sinks=1")]

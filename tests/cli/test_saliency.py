@@ -349,7 +349,7 @@ def one_list():
     want = {"--model", "--prompt", "--file", "--chat", "--ids", "--raw"}
 
     def lines(command):
-        text = s.accepted(command + " -h", [command, "-h"]).stdout.decode()
+        text = s.accepted(command + " -h", [*s.words_of(command), "-h"]).stdout.decode()
         return [x for x in text.splitlines() if any(w in x.split() or w + "," in x.split() for w in want) and x.lstrip().startswith("-")]
 
     s.check("all six", len(lines("run")) == 6, lines("run"))

@@ -23,7 +23,7 @@ BY_RANK = ["--method", "window:positions=cache", "-B", "12"]
 
 
 def argv(command, model, n, *more):
-    return [command, "-m", model, "-t", "1", "--ids", IDS, "-n", str(n), *more]
+    return [*s.words_of(command), "-m", model, "-t", "1", "--ids", IDS, "-n", str(n), *more]
 
 
 def told(name, command, model, n, *more):
