@@ -164,7 +164,7 @@ s.accepted("a trace", run("-n", "100", "--ignore-eos", "--method", "h2o", "-B", 
 trace = open(s.path("good.kvf"), "rb").read()
 READERS = ["info", "verify", "eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 for reader in READERS:
-    s.refused(f"{reader}: no operand", [reader], 2, "missing")
+    s.refused(f"{reader}: no operand", s.words_of(reader), 2, "missing")
     s.refused(f"{reader}: missing", [*s.words_of(reader), s.path("none.kvf")], 1, "none.kvf", "No such file")
     s.refused(f"{reader}: folder", [*s.words_of(reader), folder], 1, folder)
     s.refused(f"{reader}: device", [*s.words_of(reader), "/dev/zero"], 1, "regular file")

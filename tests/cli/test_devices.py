@@ -9,7 +9,7 @@ s = Suite()
 ASK = ["-m", s.model(), "--raw", "-p", "the cat", "--exact"]
 
 listed = json.loads(s.accepted("list devices --json", ["list", "devices", "--json"]).stdout)
-shown = s.accepted("devices", ["devices"]).stdout.decode()
+shown = s.accepted("devices", ["list", "devices"]).stdout.decode()
 usable = [d for d in listed["devices"] if d["why_not"] is None]
 s.check("threads", f"cpu     {listed['threads']} threads\n" in shown, shown)
 s.check("each device has a line", all(d["name"] in shown for d in listed["devices"]), shown)
