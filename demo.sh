@@ -59,4 +59,4 @@ python3 ../../examples/demo/gallery.py figures.tsv index.html
 cd ../..
 printf '\nThe gallery is ready: file://%s/%s/index.html\n' "$PWD" $out
 printf 'Point at every entry of every head: file://%s/%s/report.html\n' "$PWD" $out
-printf 'The traces lie beside it; try: %s/cli/kvfate info %s/h2o.kvf\n' $build $out
+printf 'The traces lie beside it; try: %s/cli/kvfate trace info %s/h2o.kvf\n' $build $out

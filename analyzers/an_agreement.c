@@ -480,7 +480,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_agreement = {
     .name = "agreement",
     .summary = "agreement between the retention scores of different gates",
-    .example = "kvfate agreement seed1.kvf seed2.kvf -o agreement.tsv",
+    .example = "kvfate retention --as agreement seed1.kvf seed2.kvf -o agreement.tsv",
     OPTIONS({OPT_REAL, 0, "top", offsetof(struct options, top), "P",
              "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},
             {OPT_INT, 0, "skip", offsetof(struct options, skip), "N",

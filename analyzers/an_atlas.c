@@ -47,10 +47,11 @@ static int same_heads(const struct head_list *a, const struct head_list *b, int 
     for (int h = 0; same && h < a->n; h++)
         same = a->layer[h] == b->layer[h] && a->index[h] == b->index[h];
     return same ? KVF_OK
-                : kvf_fail(d, KVF_E_ARG,
-                           "trace %d has other heads than trace 1: an atlas "
-                           "is of one model (kvfate head-types and kvfate compare take several)",
-                           k + 1);
+                : kvf_fail(
+                    d, KVF_E_ARG,
+                    "trace %d has other heads than trace 1: an atlas "
+                    "is of one model (kvfate heads --as types and kvfate compare take several)",
+                    k + 1);
 }
 
 static int allocate(struct atlas *x)

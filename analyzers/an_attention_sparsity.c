@@ -310,7 +310,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_attention_sparsity = {
     .name = "attention-sparsity",
     .summary = "fraction of attention weights below p times the largest",
-    .example = "kvfate attention-sparsity run.kvf -o sparsity.png",
+    .example = "kvfate attention --as sparsity run.kvf -o sparsity.png",
     OPTIONS({OPT_WORD, 0, "form", offsetof(struct options, form), "F",
              "scores: of the last 16 queries together, or of each query", "window", .words = forms},
             {OPT_STR, 0, "p", offsetof(struct options, p), "LIST", "shares of the largest score",

@@ -520,7 +520,7 @@ static int prepare(struct frame *f, struct kvf_diag *d)
 const struct analyzer an_calibration = {
     .name = "calibration",
     .summary = "calibration of retention gates against the later use of tokens",
-    .example = "kvfate calibration run.kvf -o calibration.png",
+    .example = "kvfate retention --as calibration run.kvf -o calibration.png",
     OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
              "top64 ... top512, mass.90 ... mass.99", "top64"},
             {OPT_WORD, 0, "group", offsetof(struct options, group), "G",

@@ -242,7 +242,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_decay = {
     .name = "decay",
     .summary = "fit laws to the decay of token use: geometric, power law or others",
-    .example = "kvfate decay run.kvf",
+    .example = "kvfate survival --as decay run.kvf",
     OPTIONS({OPT_GROUP, .offset = 0, .group = life_event_options},
             {OPT_INT, 0, "from", offsetof(struct options, from), "A",
              "age from which lives are judged", "8", .max = INT32_MAX}),

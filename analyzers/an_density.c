@@ -169,7 +169,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_density = {
     .name = "density",
     .summary = "positions of cached entries in the text",
-    .example = "kvfate density run.kvf -o density.png",
+    .example = "kvfate where run.kvf -o density.png",
     OPTIONS({OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20",
              .min = 1, .max = 1 << 16},
             {OPT_STR, 0, "step", offsetof(struct options, step), "N",

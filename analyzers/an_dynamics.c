@@ -409,7 +409,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "test whether the queries of a head are a stationary process",
-    .example = "kvfate dynamics a.kvf b.kvf -o dynamics.tsv",
+    .example = "kvfate attention --as dynamics a.kvf b.kvf -o dynamics.tsv",
     OPTIONS(
         {OPT_INT, 0, "components", offsetof(struct options, components), "M",
          "principal components", "8", .min = 1, .max = VAR1_MOST},

@@ -190,7 +190,7 @@ static const struct record_member members[] = {
 const struct analyzer an_ghosts = {
     .name = "ghosts",
     .summary = "evicted entries that later queries would have attended to",
-    .example = "kvfate ghosts run.kvf -o ghosts.png",
+    .example = "kvfate missed run.kvf -o ghosts.png",
     OPTIONS({OPT_INT, 0, "hits", offsetof(struct options, hits), "N",
              "only entries with at least N hits", "0", .max = INT32_MAX}),
     COLUMNS([HITS] = {"shadow.ghost_hits", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ALWAYS, NULL},

@@ -194,7 +194,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_hazard = {
     .name = "hazard",
     .summary = "hazard: probability that a selection at a given age is the last one",
-    .example = "kvfate hazard run.kvf --criterion top64",
+    .example = "kvfate survival --as hazard run.kvf --criterion top64",
     OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
             {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
              .absent = "0, 1, 2, 4, 8, ..."},

@@ -357,7 +357,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_head_types = {
     .name = "head-types",
     .summary = "fraction and depth of each head type in several models, with intervals",
-    .example = "kvfate head-types text1.kvf text2.kvf -o head-types.tsv",
+    .example = "kvfate heads --as types text1.kvf text2.kvf -o head-types.tsv",
     OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
              "kinds by the rules of heads, or heads above the published limit of a score", "kinds",
              .words = by_words},

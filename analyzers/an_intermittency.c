@@ -338,7 +338,7 @@ static void thread(struct frame *f, void *scratch)
 const struct analyzer an_intermittency = {
     .name = "intermittency",
     .summary = "how attention to tokens stops and returns: gaps, returns, first exits",
-    .example = "kvfate intermittency run.kvf -o intermittency.png",
+    .example = "kvfate survival --as intermittency run.kvf -o intermittency.png",
     OPTIONS(LIFE_OPTION_CRITERION("top64, mass.95 or both", "top64,mass.95"),
             {OPT_STR, 0, "above", offsetof(struct options, above), "LIST",
              "thresholds of the shares", .absent = "0, 1, 4, 16, ... below T"},

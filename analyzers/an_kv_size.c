@@ -346,7 +346,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_kv_size = {
     .name = "kv-size",
     .summary = "cache size of each head",
-    .example = "kvfate kv-size run.kvf -o sizes.tsv",
+    .example = "kvfate size --as kv-size run.kvf -o sizes.tsv",
     OPTIONS({OPT_STR, 0, "window", offsetof(struct options, window), "W",
              "in, out (less the method's local window), or less the N newest", "in"}),
     COLUMNS(COLUMN_EVICT_STEP,

@@ -264,7 +264,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_occupancy = {
     .name = "occupancy",
     .summary = "number of cached entries of each head over time",
-    .example = "kvfate occupancy run.kvf -o occupancy.png",
+    .example = "kvfate size run.kvf -o occupancy.png",
     OPTIONS({OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
              .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_WORD, 0, "by", offsetof(struct options, by), "KIND",

@@ -369,7 +369,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_persistence = {
     .name = "persistence",
     .summary = "how often tokens are selected again at ages of powers of two",
-    .example = "kvfate persistence run.kvf -o persistence.png",
+    .example = "kvfate survival --as persistence run.kvf -o persistence.png",
     OPTIONS(LIFE_OPTION_CRITERION("top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"),
             {OPT_INT, 0, "grace", offsetof(struct life_options, grace), "W",
              "leave out tokens with fewer later queries", "32", .max = INT32_MAX},

@@ -247,7 +247,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_regret = {
     .name = "regret",
     .summary = "attention mass lost compared with the best set of the same size",
-    .example = "kvfate regret run.kvf -o regret.png",
+    .example = "kvfate missed --as regret run.kvf -o regret.png",
     OPTIONS({OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
              .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,

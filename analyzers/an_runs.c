@@ -188,7 +188,7 @@ static const struct record_member members[] = {
 const struct analyzer an_runs = {
     .name = "runs",
     .summary = "test whether cached entries are contiguous or scattered",
-    .example = "kvfate runs run.kvf -o runs.tsv",
+    .example = "kvfate where --as runs run.kvf -o runs.tsv",
     OPTIONS({OPT_STR, 0, "step", offsetof(struct options, step), "N",
              "what query N sees, or what is left at the end", "end"}),
     COLUMNS(COLUMN_EVICT_STEP),

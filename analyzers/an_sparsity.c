@@ -191,7 +191,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_sparsity = {
     .name = "sparsity",
     .summary = "fraction of the attention map that was evicted or not used",
-    .example = "kvfate sparsity run.kvf -o sparsity.png",
+    .example = "kvfate size --as sparsity run.kvf -o sparsity.png",
     OPTIONS({OPT_WORD, 0, "kind", offsetof(struct options, kind), "K",
              "evictions, retention gates, or the last use by a query", "alpha", .words = kinds},
             {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",

@@ -461,7 +461,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_variance = {
     .name = "variance",
     .summary = "variance of gate scores explained by head, token, position or key",
-    .example = "kvfate variance run.kvf -o variance.png",
+    .example = "kvfate retention --as variance run.kvf -o variance.png",
     OPTIONS({OPT_WORD, 0, "scale", offsetof(struct options, scale), "S",
              "y; auto: rate, or rank where gates are of another kind than retention", "auto",
              .words = scale_words},

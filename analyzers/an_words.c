@@ -360,7 +360,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_words = {
     .name = "words",
     .summary = "which words are cached more often than chance",
-    .example = "kvfate words run.kvf -o words.tsv",
+    .example = "kvfate tokens --as words run.kvf -o words.tsv",
     OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
              .words = by_words},
             {OPT_STR, 0, "step", offsetof(struct options, step), "N",

@@ -111,7 +111,7 @@ static void put_supply(struct buf *b, const struct column_supply *s, bool captur
     buf_str(b, " (");
     if (s->flag && !(captured && put_capture(b, s->flag)))
         buf_printf(b, "kvfate run %s, or ", s->flag);
-    buf_str(b, "kvfate import");
+    buf_str(b, "kvfate trace import");
     buf_printf(b, "%s%s)", s->import ? " of " : "", s->import ? s->import : "");
 }
 

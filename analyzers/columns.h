@@ -47,7 +47,7 @@ struct column_use {
             "of the criteria of --criterion; --criterion held asks for evict_step"                 \
     }
 
-/* Who supplies a column: flags of `kvfate run`, and the source for `kvfate import`; NULL: it
+/* Who supplies a column: flags of `kvfate run`, and the source for `kvfate trace import`; NULL: it
  * takes the column itself.  Never NULL: columns of one's own have no flag. */
 struct column_supply {
     const char *name; /* may end in '*': all that begin so */

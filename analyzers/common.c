@@ -26,7 +26,7 @@ int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_
     return kvf_fail(
         d, KVF_E_NOTFOUND,
         "%s holds %llu values of the column %s, fewer than the %llu that are asked for; "
-        "'kvfate verify' tells which are not there",
+        "'kvfate trace verify' tells which are not there",
         kvf_path(t), (unsigned long long)held, kvf_column(t, column)->name, (unsigned long long)n);
 }
 

@@ -1,7 +1,7 @@
 /* opt.h - typed options, declared once in a constant table.
  *
  * One table serves all who take or show options: the parser of the command line, key=value
- * settings, `-h`, `kvfate describe --json`, and through it the manual pages and the checks for
+ * settings, `-h`, `kvfate list all --json`, and through it the manual pages and the checks for
  * stale text.  A table has the offset of each value in the struct that is filled (`base` below), so
  * that it is static and can be shown where no struct exists:
  *

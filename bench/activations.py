@@ -3,7 +3,7 @@
 
 usage: bench/activations.py KVFATE TEXT.txt [-m MODEL] [--bits 16,8] [--docs N] [--methods A,B,..] [--budgets N,M,..]
 
-Pieces of a text are answered with --exact, and again with 16 and with 8 bits on the same tokens (`kvfate part`). The
+Pieces of a text are answered with --exact, and again with 16 and with 8 bits on the same tokens (`kvfate trace diff --first`). The
 script also measures how far logits are from those of --exact.  --bits are words of --activations: auto,16 for a
 model with float weights.  A document is 3,000 bytes of the text, followed by 64 tokens that --exact generates.  For
 each method and budget, summed over documents, it prints three counts: entries cached at the end that --exact does
@@ -28,7 +28,7 @@ def said(kvfate, *words):
 
 def logits(kvfate, model, text, folder, *options):
     out = os.path.join(folder, "logits.npy")
-    said(kvfate, "logits", *model, "--raw", "-f", text, "-o", out, *options)
+    said(kvfate, "generate", "--logits", *model, "--raw", "-f", text, "-o", out, *options)
     return np.load(out).astype(float).ravel()
 
 
@@ -72,7 +72,7 @@ def differences(kvfate, model, words, row, text, folder):
     for bits in words:
         out = os.path.join(folder, bits + ".kvf")
         said(kvfate, "run", *common, "--force", exact, "--activations", bits, "-o", out)
-        x = json.loads(said(kvfate, "part", exact, out, "--json"))
+        x = json.loads(said(kvfate, "trace", "diff", "--first", exact, out, "--json"))
         steps, entries, differ = (int(x["meta"][k]) for k in ("T", "entries", "entries_differ"))
         heads = len(x["data"]["head"])
         counts.append((sum(x["data"]["only_b"]), heads * int(x["meta"]["budget"]), differ, entries,

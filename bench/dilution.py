@@ -4,7 +4,7 @@
 usage: bench/dilution.py KVFATE OUT [--lengths 256,512,1024,2048] [--methods h2o,snapkv,trimkv] [--budgets 64,128]
                          [--prompts 2] [--keys 1] [--depth X] [--answer 20] [--useful span] [--options '-t 1']
 
-For every length `kvfate needle` writes the prompts.  `full` and each method at each budget answer them with --shadow
+For every length `kvfate tasks needle` writes the prompts.  `full` and each method at each budget answer them with --shadow
 entries and the probe `dilution`. OUT/*.json keeps the metadata of the tables and traces are deleted.  A repeated
 call continues, and more lengths, methods or prompts only add runs.  The script prints one line per length, method
 and budget: means over the prompts of the means over heads and steps after the prompt.  Standard library only.
@@ -57,7 +57,7 @@ def prompt(a, length, seed):
     name = os.path.join(a.out, f"needle-{length}-{a.keys}-{a.depth}-{seed}")
     model = [x for i, x in enumerate(a.options) if x == "-m" or i and a.options[i - 1] == "-m"]
     if not os.path.exists(name + ".json"):
-        call(a.kvfate, "needle", "--tokens", length, "--keys", str(a.keys), "--seed", str(seed), *model,
+        call(a.kvfate, "tasks", "needle", "--tokens", length, "--keys", str(a.keys), "--seed", str(seed), *model,
              *(["--depth", a.depth] if a.depth else []), "-o", name)
     return name
 

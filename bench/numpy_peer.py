@@ -301,20 +301,20 @@ def regret(load, T):
 
 STATISTICS = {
     "survival": ("survival", survival),
-    "sparsity": ("sparsity", alpha),
-    "sparsity last-use": ("sparsity --kind last-use", last_use),
-    "sparsity beta": ("sparsity --kind beta", beta),
-    "density": ("density", density),
-    "kv-size": ("kv-size", kv_size),
-    "occupancy": ("occupancy", occupancy),
+    "sparsity": ("size --as sparsity", alpha),
+    "sparsity last-use": ("size --as sparsity --kind last-use", last_use),
+    "sparsity beta": ("size --as sparsity --kind beta", beta),
+    "density": ("where", density),
+    "kv-size": ("size --as kv-size", kv_size),
+    "occupancy": ("size", occupancy),
     "eviction": ("eviction", eviction),
     "retention": ("retention", retention),
-    "hazard": ("hazard", hazard),
+    "hazard": ("survival --as hazard", hazard),
     "overlap": ("overlap", overlap),
     "dilution": ("dilution --mean", dilution),
-    "intermittency": ("intermittency", intermittency),
-    "persistence": ("persistence", persistence),
-    "regret": ("regret --mean", regret),
+    "intermittency": ("survival --as intermittency", intermittency),
+    "persistence": ("survival --as persistence", persistence),
+    "regret": ("missed --as regret --mean", regret),
 }
 
 

@@ -70,7 +70,7 @@ def main():
         print(f"{'traces':>8} {'command':24} {'seconds':>8} {'cpu':>8} {'MiB':>8}")
         for count in (n // 10, n):
             given = "@" + lists(folder, count)
-            for argv in (["ls", given, "-o", "-"], ["ls", given, "--where", "method=h2o budget<=12", "-o", "-"],
+            for argv in (["trace", "ls", given, "-o", "-"], ["trace", "ls", given, "--where", "method=h2o budget<=12", "-o", "-"],
                          ["corpus", "eviction", given, "-t", "1", "-o", "-"], ["corpus", "eviction", given, "--where", "method=h2o", "-t", "1", "-o", "-"]):
                 seconds, cpu, most = measure([kvfate, *argv])
                 name = " ".join(x for x in argv[:2] if not x.startswith("@")) + (" --where" if "--where" in argv else "")

@@ -55,8 +55,8 @@ def measured(kvfate, model, data, docs, work):
         f.writelines(lines[:head])
         for i in range(2000):
             f.writelines(f"{i}\t" + line.split("\t", 1)[1] for line in lines[head:head + ROWS])
-    merge = run([kvfate, "merge", many, "--state", os.path.join(work, "out.state")])[1] / (2000 * ROWS)
-    run([kvfate, "merge", *parts, "--state", os.path.join(work, "out.state")])
+    merge = run([kvfate, "corpus", "merge", many, "--state", os.path.join(work, "out.state")])[1] / (2000 * ROWS)
+    run([kvfate, "corpus", "merge", *parts, "--state", os.path.join(work, "out.state")])
     return start, cells, merge
 
 

@@ -70,10 +70,10 @@ class Study:
         """Train a model that knows the form of an answer: twice the same questions, as separate texts and concatenated."""
         lines = []
         for level in (1, 2, 3):
-            self.run(f"f{level}.jsonl", "quiz", "--level", level, "-n", 3000, "-s", level, "-o", self.path(f"f{level}.jsonl"))
+            self.run(f"f{level}.jsonl", "tasks", "quiz", "--level", level, "-n", 3000, "-s", level, "-o", self.path(f"f{level}.jsonl"))
             with open(self.path(f"f{level}.jsonl"), encoding="utf-8") as f:
                 lines += f.readlines()
-        self.run("t3.jsonl", "quiz", "--level", 3, "-n", 200, "--part", "test", "-s", 3, "-o", self.path("t3.jsonl"))
+        self.run("t3.jsonl", "tasks", "quiz", "--level", 3, "-n", 200, "--part", "test", "-s", 3, "-o", self.path("t3.jsonl"))
         if not os.path.exists(self.path("mix1.jsonl")):
             with open(self.path("mix1.jsonl"), "w", encoding="utf-8") as f:
                 f.writelines(lines[i] for i in np.random.default_rng(0).permutation(len(lines)))
@@ -92,7 +92,7 @@ class Study:
 
     def fresh(self):
         """Make a thousand questions that were not used to choose rates and steps."""
-        self.run("fresh.jsonl", "quiz", "--level", 3, "-n", 1000, "--part", "test", "-s", 11, "-o", self.path("fresh.jsonl"))
+        self.run("fresh.jsonl", "tasks", "quiz", "--level", 3, "-n", 1000, "--part", "test", "-s", 11, "-o", self.path("fresh.jsonl"))
         for name in ("sft2", *(f"rl-{kind}-{seed}" for kind in KINDS for seed in SEEDS)):
             self.run(f"fresh-{name}.gguf", "tune", "-m", self.path(name + ".gguf"), "--reward", self.path("f3.jsonl"), "--data", self.path("fresh.jsonl"), "--method", "gkv",
                      "-B", 24, "--length", 96, "--steps", 0, "--accumulate", 1, "--samples", 2, "--most", 16, "--temperature", 1, "--check-docs", 1000,

@@ -170,7 +170,7 @@ def compare(args, folder):
     smallest = ([own(args.bench, "smallest", args.trace, trace)["cpu"]], [own(args.bench, "read", trace)["cpu"]],
                 [size_of(trace)])
     rows = []
-    for name, (write, read, size) in [("kvfate", mine), ("kvfate compact", smallest), *seconds.items()]:
+    for name, (write, read, size) in [("kvfate", mine), ("kvfate trace compact", smallest), *seconds.items()]:
         rows.append({"format": name, "write_gb_s": values / statistics.median(write) / 1e9,
                      "read_gb_s": values / statistics.median(read) / 1e9, "bytes_per_token": size[-1] / tokens})
     return {"columns": len(arrays), "tokens": tokens, "values": values, "rounds": args.rounds, "rows": rows}
@@ -180,7 +180,7 @@ def columns(args, folder):
     """Return the bytes per token of each column in a separate trace, minus the bytes of a trace without values."""
     path, sizes = os.path.join(folder, "column.kvf"), {}
     empty = own(args.bench, "write", args.trace, path, "no such column")["file"]
-    listed = json.loads(subprocess.run([args.kvfate, "info", "--json", args.trace], capture_output=True, text=True).stdout)
+    listed = json.loads(subprocess.run([args.kvfate, "trace", "info", "--json", args.trace], capture_output=True, text=True).stdout)
     for c in listed["columns"]:
         w = own(args.bench, "write", args.trace, path, c["name"])
         if w["values"]:

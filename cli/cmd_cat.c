@@ -1,4 +1,4 @@
-/* cmd_cat.c - `kvfate cat` joins the parts of a trace. */
+/* cmd_cat.c - `kvfate trace cat` joins the parts of a trace. */
 #include "cli/commands.h"
 #include "cli/made_trace.h"
 
@@ -42,9 +42,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_cat = {
     .name = "cat",
-    .group = "traces",
+    .group = "files",
     .summary = "join the parts of a split trace",
-    .example = "kvfate cat part-1.kvf part-2.kvf -o joined.kvf",
+    .example = "kvfate trace cat part-1.kvf part-2.kvf -o joined.kvf",
     .needs = "-o OUT.kvf",
     .operands = {"PART.kvf...", "trace", 1, MOST_PARTS},
     .options = options,

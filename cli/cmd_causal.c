@@ -1,5 +1,5 @@
-/* cmd_causal.c - `kvfate causal` tests whether attention to distractors degrades the answer, by
- * removing entries from the cache when the answer is queried. */
+/* cmd_causal.c - `kvfate ablate --as causal` tests whether attention to distractors degrades the
+ * answer, by removing entries from the cache when the answer is queried. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -265,9 +265,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_causal = {
     .name = "causal",
-    .group = "running models",
+    .group = "quality",
     .summary = "test whether removing distractors at the question improves the answer",
-    .example = "kvfate causal hay.json --per-task -o causal.tsv",
+    .example = "kvfate ablate --as causal hay.json --per-task -o causal.tsv",
     .operands = {"NAME.json|FOLDER|@LIST ...", "task", 1, -1},
     .options = options,
     .request_bytes = sizeof(struct job),

@@ -1,5 +1,5 @@
-/* cmd_checksum.c - `kvfate checksum` computes digests of all values of traces, and compares them
- * with the digests that the writer stored. */
+/* cmd_checksum.c - `kvfate trace checksum` computes digests of all values of traces, and compares
+ * them with the digests that the writer stored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -80,9 +80,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_checksum = {
     .name = "checksum",
-    .group = "traces",
+    .group = "files",
     .summary = "print a digest of the contents of each trace",
-    .example = "kvfate checksum run.kvf",
+    .example = "kvfate trace checksum run.kvf",
     .operands = {"X.kvf...", "trace", 1, -1},
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -1,4 +1,4 @@
-/* cmd_compact.c - `kvfate compact` recompresses a trace. */
+/* cmd_compact.c - `kvfate trace compact` recompresses a trace. */
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -42,9 +42,9 @@ static int cmd_compact(const struct command *self, void *request, int n, char **
 
 const struct command command_compact = {
     .name = "compact",
-    .group = "traces",
+    .group = "files",
     .summary = "recompress a trace",
-    .example = "kvfate compact run.kvf -o small.kvf",
+    .example = "kvfate trace compact run.kvf -o small.kvf",
     .needs = "-o OUT.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,

@@ -103,7 +103,7 @@ static int choose_analysis(struct job *j, const char *name, struct kvf_diag *d)
         return KVF_OK;
     for (const struct analyzer *const *a = analyzer_table; *a; a++)
         if ((*a)->pool)
-            buf_printf(&names, "%s%s", names.len ? ", " : "", (*a)->name);
+            buf_printf(&names, "%s%s", names.len ? ", " : "", place_words((*a)->name));
     kvf_fail(d, KVF_E_ARG, "'%s' is no analysis that adds up over documents; these do: %s", name,
              names.err ? "" : names.data);
     buf_finish(&names);
@@ -149,7 +149,8 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     for (size_t i = 0; !err && i < t->n_readable; i++)
         j->longest = t->trace[i].steps > j->longest ? t->trace[i].steps : j->longest;
     if (!err && t->n == 0)
-        err = kvf_fail(d, KVF_E_NOTFOUND, "--where holds of no trace: `kvfate ls` lists them");
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "--where holds of no trace: `kvfate trace ls` lists them");
     if (err)
         return err;
     traces_shard(t, j->part.part, j->part.parts);
@@ -608,7 +609,7 @@ done:
 
 const struct command command_corpus = {
     .name = "corpus",
-    .group = "analyses",
+    .group = "files",
     .summary = "pool an analysis over many documents, with confidence intervals",
     .example = "kvfate corpus survival run.kvf --criterion top64 -o survival.tsv",
     .operands = {"ANALYSIS X.kvf|FOLDER|@LIST...", "trace", 2, -1},

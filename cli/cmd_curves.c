@@ -1,4 +1,4 @@
-/* cmd_curves.c - `kvfate curves` makes a table or a figure from the records of trainings. */
+/* cmd_curves.c - `kvfate train curves` makes a table or a figure from the records of trainings. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -98,9 +98,9 @@ static int cmd_curves(const struct command *self, void *request, int n, char **o
 
 const struct command command_curves = {
     .name = "curves",
-    .group = "running models",
+    .group = "training",
     .summary = "plot training and validation curves",
-    .example = "kvfate curves gates.safetensors.log.jsonl -o curves.png",
+    .example = "kvfate train curves gates.safetensors.log.jsonl -o curves.png",
     .operands = {"LOG.jsonl...", "log", 1, 64},
     .options = options,
     .request_bytes = sizeof(struct job),

@@ -1,4 +1,4 @@
-/* cmd_describe.c - `kvfate describe` prints all declarations of the program as JSON. Tools make
+/* cmd_describe.c - `kvfate list all` prints all declarations of the program as JSON. Tools make
  * the documentation from it and check it. */
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static void put_command(struct buf *b, const struct command *c)
     struct buf usage = {0};
     command_options(c, c->analyzer, &o);
     command_usage(c, &usage);
-    json_put_member_str(b, "name", c->name);
+    json_put_member_str(b, "name", c->key);
+    json_put_member_str(b, "words", c->name);
     json_put_member_str(b, "group", c->group);
     json_put_member_str(b, "summary", c->summary);
     json_put_member_str(b, "usage", usage.data ? usage.data : "");
@@ -84,6 +85,16 @@ static void put_command(struct buf *b, const struct command *c)
     }
     buf_str(b, "]}");
     buf_finish(&usage);
+}
+
+/* Appends an object with a member for each row of a table of cli/groups.h. */
+static void put_named(struct buf *b, const char *key, const struct named_text *t)
+{
+    json_put_key(b, key);
+    buf_char(b, '{');
+    for (; t->name; t++)
+        json_put_member_str(b, t->name, t->text);
+    buf_char(b, '}');
 }
 
 static void put_commands(struct buf *b)
@@ -229,6 +240,8 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
     (void)operand;
     buf_char(&b, '{');
     json_put_member_str(&b, "version", kvf_version());
+    put_named(&b, "groups", group_table);
+    put_named(&b, "tops", top_table);
     put_commands(&b);
     put_analyzers(&b);
     json_put_key(&b, "figures");
@@ -250,9 +263,9 @@ static int cmd_describe(const struct command *self, void *request, int n, char *
 
 const struct command command_describe = {
     .name = "describe",
-    .group = "analyses",
+    .group = "running",
     .summary = "print all commands, options, analyses, figures, probes and methods as JSON",
-    .example = "kvfate describe --json",
+    .example = "kvfate list all --json",
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_describe,

@@ -1,4 +1,4 @@
-/* cmd_devices.c - `kvfate devices` lists the CPU and the CUDA devices of this machine. */
+/* cmd_devices.c - `kvfate list devices` lists the CPU and the CUDA devices of this machine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -106,9 +106,9 @@ static int cmd_devices(const struct command *self, void *request, int n, char **
 
 const struct command command_devices = {
     .name = "devices",
-    .group = "running models",
+    .group = "running",
     .summary = "list compute devices, and why a device cannot be used",
-    .example = "kvfate devices",
+    .example = "kvfate list devices",
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_devices,

@@ -1,4 +1,4 @@
-/* cmd_diff.c - `kvfate diff` lists differences between two traces. The exit statuses equal
+/* cmd_diff.c - `kvfate trace diff` lists differences between two traces. The exit statuses equal
  * those of diff(1): 0 if equal, 1 if different, 2 on errors. */
 #include <errno.h>
 #include <stdio.h>
@@ -86,9 +86,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_diff = {
     .name = "diff",
-    .group = "traces",
+    .group = "files",
     .summary = "compare two traces column by column",
-    .example = "kvfate diff a.kvf b.kvf",
+    .example = "kvfate trace diff a.kvf b.kvf",
     .operands = {"A.kvf B.kvf", "trace", 2, 2},
     .options = options,
     .request_bytes = sizeof(struct request),

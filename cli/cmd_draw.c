@@ -96,7 +96,7 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     bool own = f && figure_draws(f, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
         return kvf_fail(d, KVF_E_ARG,
-                        "%s: table '%.80s' has no figure; 'kvfate figures' lists "
+                        "%s: table '%.80s' has no figure; 'kvfate list figures' lists "
                         "those that have",
                         path, table_name(t));
     return KVF_OK;
@@ -197,7 +197,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_draw = {
     .name = "draw",
-    .group = "analyses",
+    .group = "files",
     .summary = "draw figures from saved tables, or from the difference of two tables",
     .example = "kvfate draw h2o.tsv --minus full.tsv -o difference.pdf",
     .needs = "-o OUT.{png,svg,pdf}",

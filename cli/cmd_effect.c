@@ -540,9 +540,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_effect = {
     .name = "effect",
-    .group = "running models",
+    .group = "quality",
     .summary = "ablation: how predictions degrade without some cache entries",
-    .example = "kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
+    .example = "kvfate ablate -p 'Why is the sky blue?' --recent 8 --score-tokens 16 -o effect.png",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --data FILE...)",
     .operands = {NULL, "file", 0, -1},
     .options = options,

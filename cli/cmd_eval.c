@@ -33,7 +33,7 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
     if (!j->data.n == !j->tasks_of.n)
         return kvf_fail(d, KVF_E_ARG,
                         "give --data FILE, text with headings or JSONL, or --tasks NAME.json, as "
-                        "`kvfate needle` writes them");
+                        "`kvfate tasks needle` writes them");
     const char *why = "with --tasks, which say what is fed";
     bool tasks = j->tasks_of.n > 0;
     const struct idle list[] = {{j->raw && !tasks, "--raw", "without --tasks"},
@@ -258,7 +258,7 @@ static int check_parts(struct eval_job *j, struct kvf_diag *d)
     if (!err && j->part.parts > 1 && (j->out || j->json))
         err = kvf_fail(d, KVF_E_ARG,
                        "a part (--shard) makes no table: put the files of all parts together with "
-                       "`kvfate merge`, and give that to --state without --shard");
+                       "`kvfate corpus merge`, and give that to --state without --shard");
     return err;
 }
 
@@ -374,7 +374,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_eval = {
     .name = "eval",
-    .group = "running models",
+    .group = "quality",
     .summary = "measure the quality of cache methods at several budgets",
     .example =
         "kvfate eval --data text.txt --methods h2o,snapkv:window=16 --budgets 64,128 --docs 2 "

@@ -1,4 +1,4 @@
-/* cmd_figures.c - `kvfate figures` lists the figures, or the --style keys of one figure. */
+/* cmd_figures.c - `kvfate list figures` lists the figures, or the --style keys of one figure. */
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -66,9 +66,9 @@ static int cmd_figures(const struct command *self, void *request, int n, char **
 
 const struct command command_figures = {
     .name = "figures",
-    .group = "analyses",
+    .group = "running",
     .summary = "list the figures, or the style keys of one figure",
-    .example = "kvfate figures pareto",
+    .example = "kvfate list figures pareto",
     .operands = {"[NAME]", "figure", 0, 1},
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -1,4 +1,4 @@
-/* cmd_info.c - `kvfate info` describes a trace or a file of gates. */
+/* cmd_info.c - `kvfate trace info` describes a trace or a file of gates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -227,9 +227,9 @@ static int cmd_info(const struct command *self, void *request, int n, char **ope
 
 const struct command command_info = {
     .name = "info",
-    .group = "traces",
+    .group = "files",
     .summary = "show the metadata and the columns of a trace or a gate file",
-    .example = "kvfate info run.kvf",
+    .example = "kvfate trace info run.kvf",
     .operands = {"FILE", "trace", 1, 1},
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -1,5 +1,5 @@
-/* cmd_logits.c - `kvfate logits` writes next-token logits as .npy (NumPy format 1.0), for parity
- * checks. */
+/* cmd_logits.c - `kvfate generate --logits` writes next-token logits as .npy (NumPy format 1.0),
+ * for parity checks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,9 +83,9 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
 
 const struct command command_logits = {
     .name = "logits",
-    .group = "running models",
+    .group = "running",
     .summary = "write the next-token logits of a prompt as a NumPy array",
-    .example = "kvfate logits --raw -p 'Once upon a' -o logits.npy",
+    .example = "kvfate generate --logits --raw -p 'Once upon a' -o logits.npy",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE) -o OUT.npy",
     .options = options,
     .request_bytes = sizeof(struct request),

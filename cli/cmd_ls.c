@@ -1,4 +1,4 @@
-/* cmd_ls.c - `kvfate ls` lists the traces of folders, one row each, optionally selected by
+/* cmd_ls.c - `kvfate trace ls` lists the traces of folders, one row each, optionally selected by
  * conditions. */
 #include <stdio.h>
 #include <string.h>
@@ -282,9 +282,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_ls = {
     .name = "ls",
-    .group = "traces",
+    .group = "files",
     .summary = "list traces in folders, with filters",
-    .example = "kvfate ls --where 'method=full tokens>=8'",
+    .example = "kvfate trace ls --where 'method=full tokens>=8'",
     .operands = {"[TRACE|FOLDER|@LIST...]", "trace", 0, -1},
     .options = options,
     .request_bytes = sizeof(struct job),

@@ -1,4 +1,4 @@
-/* cmd_merge.c - `kvfate merge` adds up the state files of shards, of a corpus or of an
+/* cmd_merge.c - `kvfate corpus merge` adds up the state files of shards, of a corpus or of an
  * evaluation. */
 #include <stdio.h>
 #include <string.h>
@@ -95,9 +95,9 @@ static int cmd_merge(const struct command *self, void *request, int n, char **op
 
 const struct command command_merge = {
     .name = "merge",
-    .group = "analyses",
+    .group = "files",
     .summary = "merge the saved states of shards of corpus or eval",
-    .example = "kvfate merge one.state two.state -o survival.tsv",
+    .example = "kvfate corpus merge one.state two.state -o survival.tsv",
     .operands = {"A.state...", "state", 1, -1},
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -254,7 +254,7 @@ static int cmd_methods(const struct command *self, void *request, int n, char **
 
 const struct command command_methods = {
     .name = "methods",
-    .group = "running models",
+    .group = "running",
     .summary = "list the cache methods, or describe one",
     .example = "kvfate methods snapkv -B 128",
     .operands = {"[NAME[:key=value,...]]", "method", 0, 1},

@@ -336,7 +336,7 @@ static int cmd_models(const struct command *self, void *request, int n, char **o
 
 const struct command command_models = {
     .name = "models",
-    .group = "running models",
+    .group = "running",
     .summary = "list models, download one by name, or describe a model file",
     .example = "kvfate models",
     .operands = {"[MODEL] | get NAME", "model", 0, 2},

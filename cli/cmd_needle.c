@@ -1,5 +1,5 @@
-/* cmd_needle.c - `kvfate needle` writes prompts with needles in a haystack, and the positions of
- * the needles. */
+/* cmd_needle.c - `kvfate tasks needle` writes prompts with needles in a haystack, and the positions
+ * of the needles. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -238,9 +238,9 @@ static int cmd_needle(const struct command *self, void *request, int n, char **o
 
 const struct command command_needle = {
     .name = "needle",
-    .group = "running models",
+    .group = "quality",
     .summary = "generate prompts with hidden numbers, and their positions",
-    .example = "kvfate needle --tokens 512 --keys 4 --depth 0.5 -o hay",
+    .example = "kvfate tasks needle --tokens 512 --keys 4 --depth 0.5 -o hay",
     .needs = "(--tokens N | --words N) -o NAME",
     .options = options,
     .request_bytes = sizeof(struct request),

@@ -1,4 +1,4 @@
-/* cmd_part.c - `kvfate part` finds the first step where two runs differ. */
+/* cmd_part.c - `kvfate trace diff --first` finds the first step where two runs differ. */
 #include <stdio.h>
 #include <string.h>
 
@@ -99,9 +99,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_part = {
     .name = "part",
-    .group = "traces",
+    .group = "files",
     .summary = "find the first step where two runs differ",
-    .example = "kvfate part full.kvf h2o.kvf",
+    .example = "kvfate trace diff --first full.kvf h2o.kvf",
     .operands = {"A.kvf B.kvf", "trace", 2, 2},
     .options = options,
     .request_bytes = sizeof(struct request),

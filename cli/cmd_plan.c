@@ -1,5 +1,5 @@
-/* cmd_plan.c - `kvfate plan` makes a plan from a trace, from which another run repeats its tokens
- * and evictions. */
+/* cmd_plan.c - `kvfate trace plan` makes a plan from a trace, from which another run repeats its
+ * tokens and evictions. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,9 +74,9 @@ static int cmd_plan(const struct command *self, void *request, int n, char **ope
 
 const struct command command_plan = {
     .name = "plan",
-    .group = "traces",
+    .group = "files",
     .summary = "save the evictions of a run as a plan for another run",
-    .example = "kvfate plan run.kvf -o plan.kvf",
+    .example = "kvfate trace plan run.kvf -o plan.kvf",
     .needs = "-o P.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,

@@ -1,4 +1,4 @@
-/* cmd_quiz.c - `kvfate quiz` writes short questions with known answers as JSONL.
+/* cmd_quiz.c - `kvfate tasks quiz` writes short questions with known answers as JSONL.
  *
  * With --question unknown, a line has the members of a line of `kvfate tasks`: the context and the
  * question are separate, and the answer and its scorer are in "task". */
@@ -132,9 +132,9 @@ static int cmd_quiz(const struct command *self, void *request, int n, char **ope
 
 const struct command command_quiz = {
     .name = "quiz",
-    .group = "running models",
+    .group = "quality",
     .summary = "generate short questions with answers that a program can check",
-    .example = "kvfate quiz --kind facts --level 6 -n 50 --part test -o test.jsonl",
+    .example = "kvfate tasks quiz --kind facts --level 6 -n 50 --part test -o test.jsonl",
     .needs = "-o FILE.jsonl",
     .options = options,
     .request_bytes = sizeof(struct request),

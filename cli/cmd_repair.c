@@ -1,4 +1,4 @@
-/* cmd_repair.c - `kvfate repair` makes a readable trace from a damaged or unfinished one. */
+/* cmd_repair.c - `kvfate trace repair` makes a readable trace from a damaged or unfinished one. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -121,9 +121,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_repair = {
     .name = "repair",
-    .group = "traces",
+    .group = "files",
     .summary = "recover the readable part of a damaged or unfinished trace",
-    .example = "kvfate repair run.kvf -o repaired.kvf",
+    .example = "kvfate trace repair run.kvf -o repaired.kvf",
     .needs = "-o OUT.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,

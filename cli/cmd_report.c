@@ -262,7 +262,7 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
 
 const struct command command_report = {
     .name = "report",
-    .group = "analyses",
+    .group = "files",
     .summary = "write one interactive HTML page about one or more traces",
     .example = "kvfate report run.kvf -o report.html",
     .needs = "-o FILE.html",

@@ -258,6 +258,7 @@ static int check_batch(const struct run *u, struct kvf_diag *d)
     const struct jsonl *b = &u->batch;
     const char *alone = "with --methods, which answer one line after the other";
     const struct idle list[] = {
+        {u->quiet && u->verbose, "--verbose", "with --quiet"},
         {b->part && !b->file, "--shard", "without --jsonl"},
         {b->together && !b->file, "--together", "without --jsonl"},
         {b->room && !b->file, "--room", "without --jsonl"},
@@ -300,6 +301,8 @@ static const struct opt run_options[] = {
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
      "one JSON object to stdout at the end; with --jsonl one for each line"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
+    {OPT_FLAG, 'v', "verbose", offsetof(struct run, verbose), NULL,
+     "also print which data is recorded and which is not, in bytes per token"},
     {.type = OPT_END},
 };
 
@@ -353,7 +356,7 @@ static const struct exit_status run_exits[] = {
 
 const struct command command_run = {
     .name = "run",
-    .group = "running models",
+    .group = "running",
     .summary = "run a model under a cache method and record a trace",
     .example = "kvfate run -p 'Why is the sky blue?' --method h2o --budget 64 -o sky.kvf",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --force FILE | --plan P.kvf | "
@@ -403,7 +406,7 @@ static const struct exit_status generate_exits[] = {
 
 const struct command command_generate = {
     .name = "generate",
-    .group = "running models",
+    .group = "running",
     .summary = "generate text only, without recording a trace",
     .example = "kvfate generate -p 'Name three rivers.' -n 64",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --jsonl FILE)",

@@ -1,5 +1,5 @@
-/* cmd_saliency.c - `kvfate saliency` computes the gradient saliency of cache entries with one
- * backward pass. */
+/* cmd_saliency.c - `kvfate ablate --as saliency` computes the gradient saliency of cache entries
+ * with one backward pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -532,9 +532,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_saliency = {
     .name = "saliency",
-    .group = "running models",
+    .group = "quality",
     .summary = "gradient saliency: which cache entries help or harm the predictions",
-    .example = "kvfate saliency -p 'Why is the sky blue?' -o saliency.png",
+    .example = "kvfate ablate --as saliency -p 'Why is the sky blue?' -o saliency.png",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --of X.kvf)",
     .options = options,
     .request_bytes = sizeof(struct job),

@@ -1,4 +1,4 @@
-/* cmd_split.c - `kvfate split` divides a trace into parts of consecutive steps. */
+/* cmd_split.c - `kvfate trace split` divides a trace into parts of consecutive steps. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "cli/made_trace.h"
 
-enum { MOST_PARTS = 512 }; /* the maximum of 'kvfate cat', too */
+enum { MOST_PARTS = 512 }; /* the maximum of 'kvfate trace cat', too */
 
 struct request {
     struct made_trace made; /* its member out is the pattern of names */
@@ -127,9 +127,9 @@ static int cmd_split(const struct command *self, void *request, int n, char **op
 
 const struct command command_split = {
     .name = "split",
-    .group = "traces",
+    .group = "files",
     .summary = "split a trace into consecutive parts",
-    .example = "kvfate split run.kvf --parts 2 -o part-%d.kvf",
+    .example = "kvfate trace split run.kvf --parts 2 -o part-%d.kvf",
     .needs = "-o PATTERN",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,

@@ -345,7 +345,7 @@ static int cmd_tokenize(const struct command *self, void *request, int n, char *
 
 const struct command command_tokenize = {
     .name = "tokenize",
-    .group = "running models",
+    .group = "running",
     .summary = "convert text to token ids, and token ids to text",
     .example = "kvfate tokenize --raw -p 'Once upon a time'",
     .needs = "(-p TEXT | -f FILE | --chat FILE | --ids FILE | --jsonl FILE)",

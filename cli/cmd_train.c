@@ -460,7 +460,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_train = {
     .name = "train",
-    .group = "running models",
+    .group = "training",
     .summary = "train retention gates for a frozen model",
     .example = "kvfate train --data text.txt --method trimkv:lr=1e-3 --length 64 --steps 2 "
                "--check-every 0 -o gates.safetensors",

@@ -1,4 +1,4 @@
-/* cmd_trim.c - `kvfate trim` copies some heads and tokens of a trace into a new trace. */
+/* cmd_trim.c - `kvfate trace trim` copies some heads and tokens of a trace into a new trace. */
 #include <stdio.h>
 
 #include "base/headset.h"
@@ -25,8 +25,9 @@ static int check(const struct request *q, struct kvf_diag *d)
 {
     int err = made_trace_check(&q->made, d);
     if (!err && !q->heads && !q->tokens)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--head SET or --tokens A:B says what is kept; 'kvfate compact' copies all");
+        err = kvf_fail(
+            d, KVF_E_ARG,
+            "--head SET or --tokens A:B says what is kept; 'kvfate trace compact' copies all");
     return err;
 }
 
@@ -108,9 +109,9 @@ static int cmd_trim(const struct command *self, void *request, int n, char **ope
 
 const struct command command_trim = {
     .name = "trim",
-    .group = "traces",
+    .group = "files",
     .summary = "copy some heads and tokens of a trace to a new trace",
-    .example = "kvfate trim run.kvf --head L0-5K* --tokens 0:8 -o piece.kvf",
+    .example = "kvfate trace trim run.kvf --head L0-5K* --tokens 0:8 -o piece.kvf",
     .needs = "-o OUT.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,

@@ -484,7 +484,7 @@ static const struct exit_status exits[] = {
 
 const struct command command_tune = {
     .name = "tune",
-    .group = "running models",
+    .group = "training",
     .summary = "fine-tune a model's weights under a small cache",
     .example = "kvfate tune --data text.txt --method window -B 16 --length 48 --steps 2 "
                "--check-every 0 --rank 4 -o tuned.gguf",

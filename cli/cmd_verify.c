@@ -1,4 +1,4 @@
-/* cmd_verify.c - `kvfate verify` checks that a trace is complete and not damaged. */
+/* cmd_verify.c - `kvfate trace verify` checks that a trace is complete and not damaged. */
 #include <stdio.h>
 
 #include <kvf/trace.h>
@@ -130,9 +130,9 @@ static const struct exit_status exits[] = {
 
 const struct command command_verify = {
     .name = "verify",
-    .group = "traces",
+    .group = "files",
     .summary = "check the structure and the checksums of a trace",
-    .example = "kvfate verify --full run.kvf",
+    .example = "kvfate trace verify --full run.kvf",
     .operands = {"X.kvf", "trace", 1, 1},
     .options = options,
     .request_bytes = sizeof(struct request),

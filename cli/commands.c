@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kvf/version.h>
 
@@ -25,31 +26,40 @@ static const struct command *const own_commands[] = {
     NULL,
 };
 
+/* Returns a command under the words that call it, in the group of its top-level command. */
+static struct command placed(const struct command *c)
+{
+    struct command r = *c;
+    char top[64];
+    r.key = c->name;
+    r.name = place_words(c->name);
+    snprintf(top, sizeof top, "%.*s", (int)strcspn(r.name, " "), r.name);
+    if (top_group(top))
+        r.group = top_group(top);
+    return r;
+}
+
 bool command_at(int i, struct command *ret)
 {
-    const char *group = "";
-    for (int k = 0; own_commands[k]; k++) {
-        bool analyses = strcmp(group, own_commands[k]->group) != 0
-                        && strcmp(own_commands[k]->group, ANALYSIS_GROUP) == 0;
-        group = own_commands[k]->group;
-        for (int a = 0; analyses && analyzer_table[a]; a++)
-            if (i-- == 0) {
-                *ret = analysis_command(analyzer_table[a]);
-                return true;
-            }
-        if (i-- == 0) {
-            *ret = *own_commands[k];
+    int own = sizeof own_commands / sizeof *own_commands - 1;
+    if (i < own) {
+        *ret = placed(own_commands[i]);
+        return true;
+    }
+    for (int a = 0; analyzer_table[a]; a++)
+        if (own + a == i) {
+            struct command c = analysis_command(analyzer_table[a]);
+            *ret = placed(&c);
             return true;
         }
-    }
     return false;
 }
 
-bool command_find(const char *name, struct command *ret)
+bool command_find(const char *key, struct command *ret)
 {
     struct command c;
     for (int i = 0; command_at(i, &c); i++)
-        if (strcmp(c.name, name) == 0) {
+        if (strcmp(c.key, key) == 0) {
             *ret = c;
             return true;
         }
@@ -85,26 +95,95 @@ struct exit_status command_exit(const struct command *c, int i)
 void command_options(const struct command *c, const struct analyzer *a, struct command_options *ret)
 {
     static const struct opt none[] = {{.type = OPT_END}};
-    ret->list[0] = (struct opt){OPT_GROUP, .group = c->options ? c->options : none};
-    ret->list[1] = (struct opt){OPT_GROUP, .name = "own", .offset = c->own_at,
+    place_options(c->name, &ret->place);
+    ret->list[0] = (struct opt){OPT_GROUP, .group = ret->place.list};
+    ret->list[1] = (struct opt){OPT_GROUP, .group = c->options ? c->options : none};
+    ret->list[2] = (struct opt){OPT_GROUP, .name = "own", .offset = c->own_at,
                                 .group = a ? a->options : NULL};
-    ret->list[2] = (struct opt){.type = OPT_END};
+    ret->list[3] = (struct opt){.type = OPT_END};
 }
 
 /* ---- help and errors */
 
-static int overview(FILE *out, int status)
+/* Returns true if the word is the first word of a command. */
+static bool is_top(const char *word)
 {
-    const char *group = "";
     struct command c;
-    fprintf(out, "usage: kvfate COMMAND [options]\n");
+    for (int i = 0; command_at(i, &c); i++)
+        if (place_under(c.name, word))
+            return true;
+    return false;
+}
+
+/* Prints the commands under a top-level command, one line each. */
+static void print_under(const char *top, FILE *out)
+{
+    struct command c;
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; command_at(i, &c); i++)
+            if (place_under(c.name, top) && (strcmp(c.name, top) != 0) == others)
+                fprintf(out, "  %-27s %s\n", c.name, c.summary);
+}
+
+static void print_top(const char *top, FILE *out)
+{
+    const char *summary = top_summary(top);
+    struct command c;
+    for (int i = 0; !summary && command_at(i, &c); i++)
+        if (strcmp(c.name, top) == 0)
+            summary = c.summary;
+    fprintf(out, "  %-10s %s\n", top, summary ? summary : "");
+}
+
+/* Prints the top-level commands of a group with their summaries, or all of their commands. */
+static void print_group(const char *group, bool all, FILE *out)
+{
+    char top[64], shown[64][64];
+    struct command c;
+    int n = 0, k;
     for (int i = 0; command_at(i, &c); i++) {
-        if (strcmp(group, c.group) != 0)
-            fprintf(out, "\n%s:\n", c.group);
-        group = c.group;
-        fprintf(out, "  %-18s %s\n", c.name, c.summary);
+        snprintf(top, sizeof top, "%.*s", (int)strcspn(c.name, " "), c.name);
+        for (k = 0; k < n && strcmp(shown[k], top) != 0; k++)
+            ;
+        if (k < n || strcmp(c.group, group) != 0 || n == 64)
+            continue;
+        memcpy(shown[n++], top, sizeof top);
+        if (all)
+            print_under(top, out);
+        else
+            print_top(top, out);
     }
-    fprintf(out, "\n'kvfate COMMAND -h' explains one; 'kvfate --version' names this release.\n");
+}
+
+/* Prints the first page: frequent commands, and the groups. */
+static int front_page(FILE *out, int status)
+{
+    fprintf(out, "usage: kvfate COMMAND [options]\n\n");
+    for (int i = 0; front_table[i]; i++)
+        print_top(front_table[i], out);
+    fprintf(out, "\nMore commands are in these groups ('kvfate help GROUP'):\n");
+    for (int i = 0; group_table[i].name; i++)
+        fprintf(out, "  %-10s %s\n", group_table[i].name, group_table[i].text);
+    fprintf(out, "\n'kvfate COMMAND -h' explains a command; 'kvfate help' lists all of them.\n");
+    return status;
+}
+
+static int overview(void)
+{
+    printf("usage: kvfate COMMAND [options]\n");
+    for (int i = 0; group_table[i].name; i++) {
+        printf("\n%s: %s\n", group_table[i].name, group_table[i].text);
+        print_group(group_table[i].name, true, stdout);
+    }
+    printf("\n'kvfate COMMAND -h' explains one; 'kvfate --version' names this release.\n");
+    return EXIT_OK;
+}
+
+/* Prints the kinds and subcommands of a top-level command that does nothing by itself. */
+static int print_subcommands(const char *top, FILE *out, int status)
+{
+    fprintf(out, "usage: kvfate %s COMMAND [options]\n\n%s.\n\n", top, top_summary(top));
+    print_under(top, out);
     return status;
 }
 
@@ -122,20 +201,39 @@ void command_usage(const struct command *c, struct buf *b)
 static int help(const struct command *self, const struct opt *list)
 {
     struct buf usage = {0};
+    struct command c;
+    char top[64];
+    int family = 0;
     command_usage(self, &usage);
     printf("usage: %s\n\n%s.\n\n", usage.data ? usage.data : self->name, self->summary);
     buf_finish(&usage);
     opt_print(list, stdout);
     printf("\nexample:\n  %s\n", self->example);
+    snprintf(top, sizeof top, "%.*s", (int)strcspn(self->name, " "), self->name);
+    for (int i = 0; command_at(i, &c); i++)
+        family += place_under(c.name, top);
+    if (family > 1) {
+        printf("\nrelated:\n");
+        print_under(top, stdout);
+    }
     return EXIT_OK;
 }
 
-/* Returns KVF_OK, or KVF_E_ARG with the usage line if n operands are too few or too many. */
-static int check_operands(const struct command *self, int n, struct kvf_diag *d)
+/* Returns KVF_OK, or KVF_E_ARG with a sentence if n operands are too few or too many. A command
+ * that takes a prompt and no operands suggests the option for it. */
+static int check_operands(const struct command *self, const struct opt *list, int n, char **operand,
+                          struct kvf_diag *d)
 {
     const struct operands *o = &self->operands;
+    size_t at;
     if (n >= o->min && (o->max < 0 || n <= o->max))
         return KVF_OK;
+    if (!o->max && n == 1 && opt_find(list, "prompt", &at) && opt_find(list, "file", &at)) {
+        bool file = access(operand[0], R_OK) == 0;
+        return kvf_fail(d, KVF_E_ARG, "'%.200s' stands alone; %s: kvfate %s %s '%.200s'",
+                        operand[0], file ? "a prompt in a file needs -f" : "a prompt needs -p",
+                        self->name, file ? "-f" : "-p", operand[0]);
+    }
     struct buf usage = {0};
     command_usage(self, &usage);
     kvf_fail(d, KVF_E_ARG, "%s; usage: %s", n < o->min ? "a file is missing" : "too many operands",
@@ -163,21 +261,57 @@ static int parse_and_run(const struct command *self, const struct opt *list, voi
         err = kvf_fail(&d, KVF_E_ARG, "name the analysis first: kvfate %s ANALYSIS ...",
                        self->name);
     if (!err)
-        err = check_operands(self, n, &d);
+        err = check_operands(self, list, n, argv + 1, &d);
     if (!err && self->operands.kind && strcmp(self->operands.kind, "trace") == 0)
         err = stream_operands(n, argv + 1, &d);
     return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);
+}
+
+/* Prints the new words of a command that was called by its name in the lists. Returns the exit
+ * status, or EXIT_OK if the name is no such name. `before` is "" or "corpus ". */
+static int renamed(const char *before, const char *key)
+{
+    struct command c;
+    if (!command_find(key, &c) || strcmp(c.name, key) == 0)
+        return EXIT_OK;
+    fprintf(stderr, "kvfate: '%s%s' is now 'kvfate %s%s'\n", before, key, before, c.name);
+    return EXIT_USAGE;
+}
+
+/* Finds the analysis in the first operand of a command, by the words that call it. argv[1] becomes
+ * its name in analyzers.list. Returns the exit status, and EXIT_OK if no analysis has this name. */
+static int find_analysis(const struct command *self, int *argc, char **argv,
+                         const struct analyzer **ret)
+{
+    struct kvf_diag d = {""};
+    const char *key;
+    int n = *argc - 1;
+    if (!is_top(argv[1])) {
+        char before[64];
+        snprintf(before, sizeof before, "%s ", self->name);
+        return analyzer_find(argv[1]) ? renamed(before, argv[1]) : EXIT_OK;
+    }
+    int err = place_find(&n, argv + 1, &key, &d);
+    if (err)
+        return command_end(self, err, &d);
+    *argc = n + 1;
+    argv[1] = (char *)key;
+    *ret = analyzer_find(key);
+    return EXIT_OK;
 }
 
 /* Runs a command with its arguments. Returns the exit status. */
 static int run(const struct command *self, void *request, int argc, char **argv)
 {
     const struct analyzer *a = self->analyzer;
-    if (self->first_is_analysis && argc > 1)
-        a = analyzer_find(argv[1]);
+    int status = EXIT_OK;
+    if (self->first_is_analysis && argc > 1 && argv[1][0] != '-')
+        status = find_analysis(self, &argc, argv, &a);
+    if (status != EXIT_OK)
+        return status;
     struct command_options o;
     command_options(self, a, &o);
-    int status = parse_and_run(self, o.list, request, argc, argv);
+    status = parse_and_run(self, o.list, request, argc, argv);
     opt_finish(o.list, request);
     return status;
 }
@@ -208,48 +342,116 @@ static int run_in_package(const struct command *self, int argc, char **argv)
     return command_end(self, package_run(argc, argv, &d), &d);
 }
 
-static int unknown(const char *name)
+/* Replaces *near by the words if `name` is nearer to a word than *best. */
+static void come_nearer(const char *name, const char *word, const char *words, const char **near,
+                        int *best)
+{
+    int far = opt_distance(word, name);
+    if (far < *best) {
+        *best = far;
+        *near = words;
+    }
+}
+
+/* Returns the words of the command that a wrong name likely means; NULL if none is near. */
+static const char *meant(const char *name)
 {
     const char *near = NULL;
     int best = (int)(strlen(name) + 2) / 3 + 1;
     struct command c;
     for (int i = 0; command_at(i, &c); i++) {
-        int far = opt_distance(c.name, name);
-        if (far < best) {
-            best = far;
-            near = c.name;
-        }
+        if (!strchr(c.name, ' '))
+            come_nearer(name, c.name, c.name, &near, &best);
+        come_nearer(name, c.key, c.name, &near, &best);
     }
+    for (const struct named_text *s = synonym_table; s->name; s++)
+        come_nearer(name, s->name, s->text, &near, &best);
+    return near;
+}
+
+static int unknown(const char *name)
+{
+    if (renamed("", name) != EXIT_OK)
+        return EXIT_USAGE;
+    const char *near = meant(name);
     fprintf(stderr, "kvfate: no command '%s'%s%s%s; 'kvfate help' lists them\n", name,
             near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return EXIT_USAGE;
 }
 
-static int choose(int argc, char **argv)
+/* Reports a top-level command without a subcommand, or with an unknown one. */
+static int subcommand(int argc, char **argv)
+{
+    if (argc > 1 && one_of(argv[1], "-h", "--help", "help"))
+        return print_subcommands(argv[0], stdout, EXIT_OK);
+    if (argc < 2)
+        return print_subcommands(argv[0], stderr, EXIT_USAGE);
+    const char *near = NULL;
+    int best = (int)(strlen(argv[1]) + 2) / 3 + 1;
+    struct command c;
+    for (int i = 0; command_at(i, &c); i++)
+        if (place_under(c.name, argv[0]))
+            come_nearer(argv[1], c.name + strlen(argv[0]) + 1, c.name, &near, &best);
+    fprintf(stderr, "kvfate: no command '%s %s'%s%s%s; 'kvfate help %s' lists them\n", argv[0],
+            argv[1], near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", argv[0]);
+    return EXIT_USAGE;
+}
+
+/* Runs the command that argv[0] and the following words call. */
+static int call(int argc, char **argv)
 {
     struct command c;
     struct kvf_diag d = {""};
+    const char *key;
+    if (!is_top(argv[0]))
+        return unknown(argv[0]);
+    int err = place_find(&argc, argv, &key, &d);
+    if (err)
+        return command_end(&(struct command){.name = argv[0]}, err, &d);
+    if (!command_find(key, &c))
+        return subcommand(argc, argv);
+    c.name = argv[0]; /* a command can have two places, such as "eval merge" */
+    err = environment_check(&d);
+    if (err)
+        return command_end(&c, err, &d);
+    return c.in_package ? run_in_package(&c, argc, argv) : dispatch(&c, argc, argv);
+}
+
+/* `kvfate help WORD...`: lists a group, or explains a command. */
+static int help_on(int argc, char **argv)
+{
+    for (int i = 0; group_table[i].name; i++)
+        if (strcmp(group_table[i].name, argv[0]) == 0) {
+            printf("%s: %s\n", argv[0], group_table[i].text);
+            print_group(argv[0], false, stdout);
+            return EXIT_OK;
+        }
+    if (argc == 1 && top_summary(argv[0]))
+        return print_subcommands(argv[0], stdout, EXIT_OK);
+    char **words = MEM_NEW(char *, (size_t)argc + 1);
+    if (!words)
+        return EXIT_FAILED;
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[argc] = "-h";
+    int status = call(argc + 1, words);
+    mem_free(words);
+    return status;
+}
+
+static int choose(int argc, char **argv)
+{
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name)
-        return overview(stderr, EXIT_USAGE);
-    if (strcmp(name, "help") == 0 && argc > 2 && command_find(argv[2], &c)) {
-        char *words[] = {argv[2], "-h", NULL};
-        return dispatch(&c, 2, words);
-    }
-    if (strcmp(name, "help") == 0 && argc > 2)
-        return unknown(argv[2]);
-    if (one_of(name, "help", "--help", "-h"))
-        return overview(stdout, EXIT_OK);
+        return front_page(stderr, EXIT_USAGE);
+    if (strcmp(name, "help") == 0)
+        return argc > 2 ? help_on(argc - 2, argv + 2) : overview();
+    if (one_of(name, "-h", "--help", "-h"))
+        return front_page(stdout, EXIT_OK);
     if (strcmp(name, "--version") == 0) {
         printf("kvfate %s\n", kvf_version());
         return EXIT_OK;
     }
-    if (!command_find(name, &c))
-        return unknown(name);
-    int err = environment_check(&d);
-    if (err)
-        return command_end(&c, err, &d);
-    return c.in_package ? run_in_package(&c, argc - 1, argv + 1) : dispatch(&c, argc - 1, argv + 1);
+    return call(argc - 1, argv + 1);
 }
 
 int commands_main(int argc, char **argv)

@@ -2,14 +2,15 @@
  *
  * The struct declares everything about a command. The program derives from it the dispatch, `-h`,
  * the usage lines, the sections NAME, SYNOPSIS, OPTIONS and EXIT STATUS of the manual page, the
- * overviews of the documentation and `kvfate describe`.
+ * overviews of the documentation and `kvfate list all`.
  *
  * To add a command NAME (tools/new.py command NAME "summary" writes all of these files):
  *   1. cli/cmd_NAME.c with a struct for the values of the options, a static table of options
  *      (base/opt.h), a static function with the signature of `run` below, and at the end
  *      `const struct command command_NAME = {...}`.  Results are written to the standard output,
  *      everything else to the standard error.
- *   2. cli/commands.list: the line of the command, at its place in the overview.
+ *   2. cli/commands.list: the line of the command, at its place in the overview. The command is
+ *      `kvfate NAME`, or has another place by a line in cli/groups.list.
  *   3. docs/man/kvfate-NAME.1: the description of the command and of its options, and examples.
  *      docs/man_pages.py makes the other sections and describes them.
  *   4. tests/cli/test_NAME.py: tests of the output, of each failure and of the exit statuses.
@@ -27,6 +28,7 @@
 #include <stddef.h>
 
 #include "base/opt.h"
+#include "cli/groups.h"
 
 struct analyzer;
 
@@ -57,8 +59,10 @@ struct operands {
 
 /* A command of the program: its declaration and the function that runs it. */
 struct command {
-    const char *name;
-    const char *group;   /* heading in the overview; commands of one group are adjacent */
+    /* In the struct of a command, its name in the list. command_at() replaces it by the words that
+     * call the command, such as "survival --as hazard", and keeps the name in `key`. */
+    const char *name, *key;
+    const char *group;   /* a group of cli/groups.list */
     const char *summary; /* one line without a full stop */
     /* one command line that runs in a folder where the preceding examples ran */
     const char *example;
@@ -92,13 +96,14 @@ struct command {
 /* Returns the i-th command in the order of the overview, analyses included. Returns false if i is
  * beyond the last command. */
 bool command_at(int i, struct command *ret);
-/* Finds a command by its name. Returns false if no command has this name. */
-bool command_find(const char *name, struct command *ret);
+/* Finds a command by its name in the lists. Returns false if no command has this name. */
+bool command_find(const char *key, struct command *ret);
 
-/* All options of a command: its own, then those of the analyzer a (NULL if there is no
- * analyzer). */
+/* All options of a command: those that choose between commands at its place, its own, then those of
+ * the analyzer a (NULL if there is no analyzer). */
 struct command_options {
-    struct opt list[3];
+    struct place_options place;
+    struct opt list[4];
 };
 void command_options(const struct command *c, const struct analyzer *a,
                      struct command_options *ret);

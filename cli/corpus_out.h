@@ -1,4 +1,5 @@
-/* corpus_out.h - writes or draws the table of a corpus, for `kvfate corpus` and `kvfate merge`. */
+/* corpus_out.h - writes or draws the table of a corpus, for `kvfate corpus` and `kvfate corpus
+ * merge`. */
 #ifndef KVF_CLI_CORPUS_OUT_H
 #define KVF_CLI_CORPUS_OUT_H
 

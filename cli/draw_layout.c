@@ -45,8 +45,9 @@ static int open_panel(const char *text, const char *out, struct layout_panel *p,
     if (!p->f)
         p->f = figure_of_table(table_name(*t));
     if (!p->f || !figure_draws(p->f, table_name(*t)))
-        return kvf_fail(d, KVF_E_ARG, "%.200s: %s of table '%.80s'; 'kvfate figures' lists them",
-                        x.path, p->f ? "not a figure" : "there is no figure", table_name(*t));
+        return kvf_fail(d, KVF_E_ARG,
+                        "%.200s: %s of table '%.80s'; 'kvfate list figures' lists them", x.path,
+                        p->f ? "not a figure" : "there is no figure", table_name(*t));
     p->t = *t;
     return KVF_OK;
 }

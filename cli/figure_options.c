@@ -204,8 +204,8 @@ int figure_named(const char *option, const char *name, const char *table, const 
         buf_printf(&all, "%s%s", i ? ", " : "; it has ", known[i]);
     const char *near = opt_near(known, name);
     int err = kvf_fail(
-        d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate figures' lists them", option,
-        name, table ? " of table " : "", table ? table : "", near ? " (did you mean '" : "",
+        d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate list figures' lists them",
+        option, name, table ? " of table " : "", table ? table : "", near ? " (did you mean '" : "",
         near ? near : "", near ? "'?)" : "", n && !all.err && all.len ? all.data : "");
     buf_finish(&all);
     return err;

@@ -1,4 +1,4 @@
-/* info_blobs.h - lists the blobs of a trace for `kvfate info`, one line per kind. */
+/* info_blobs.h - lists the blobs of a trace for `kvfate trace info`, one line per kind. */
 #ifndef KVF_CLI_INFO_BLOBS_H
 #define KVF_CLI_INFO_BLOBS_H
 

@@ -1,4 +1,4 @@
-/* info_gates.c - `kvfate info` for a file of gates. */
+/* info_gates.c - `kvfate trace info` for a file of gates. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

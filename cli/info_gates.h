@@ -1,4 +1,4 @@
-/* info_gates.h - `kvfate info` of a file of gates. */
+/* info_gates.h - `kvfate trace info` of a file of gates. */
 #ifndef KVF_CLI_INFO_GATES_H
 #define KVF_CLI_INFO_GATES_H
 

@@ -9,7 +9,7 @@
  * begins, and "until", an array of texts before which the answer ends. A "text" may have a
  * "continuation", a text, and "ids" may have one that is an array of ids. Its tokens are fed
  * instead of an answer, and the result is their log-likelihood. The answer to "ids" has "ids" too.
- * "task" is an object for `kvfate score`, which has no effect here.
+ * "task" is an object for `kvfate tasks score`, which has no effect here.
  *
  * A "question" goes with "context", which it follows as with --ask, or with "text", which it
  * follows at once. The text "join" takes the place of the empty line between context and question.

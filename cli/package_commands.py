@@ -23,8 +23,13 @@ def option(o, words):
             f"{words}}},\n")
 
 
+def key(c):
+    """The name of a command in cli/commands.list: the last of its words."""
+    return c.name.split()[-1]
+
+
 def command(c):
-    name, out, rows = c.name.replace("-", "_"), "", ""
+    name, out, rows = key(c).replace("-", "_"), "", ""
     for i, o in enumerate(c.options):
         words = "NULL"
         if o.words:
@@ -41,7 +46,7 @@ def command(c):
 {rows}    {{.type = OPT_END}},
 }};
 const struct command command_{name} = {{
-    .name = {text(c.name)}, .group = {text(c.group)}, .summary = {text(c.summary)},
+    .name = {text(key(c))}, .group = {text(c.group)}, .summary = {text(c.summary)},
     .example = {text(c.example)}, .needs = {text(c.needs)},
     .operands = {{{text(c.operands)}, {text(c.kind)}, {c.least}, {c.most}}},
     .options = options_{name}, .in_package = true,{more}
@@ -60,7 +65,7 @@ def main():
     spec.loader.exec_module(table)
     commands = [c for c in table.COMMANDS.values() if c.listed]
     out = '#include <stddef.h>\n\n#include "cli/commands.h"\n#include "cli/figure_options.h"\n\n'
-    out += "".join(f"extern const struct command command_{c.name.replace('-', '_')};\n" for c in commands)
+    out += "".join(f"extern const struct command command_{key(c).replace('-', '_')};\n" for c in commands)
     with open(sys.argv[2] + ".part", "w", encoding="utf-8") as f:
         f.write(out + "\n" + "\n".join(map(command, commands)))
     os.replace(sys.argv[2] + ".part", sys.argv[2])

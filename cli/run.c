@@ -176,7 +176,7 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         err = resume_check(u->out, header.data, &u->r.prompt, d);
     if (!err)
         err = recorder_create(u->out, &run, set, &cfg, par_threads(u->r.engine->pool), &u->rec, d);
-    if (!err && !u->quiet)
+    if (!err && u->verbose)
         note_recorded(u->probes, u->shadow, set, &cfg);
     buf_finish(&header);
     return err;

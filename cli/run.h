@@ -46,7 +46,7 @@ struct run {
     /* with -o -: path of the temporary file that is copied to the standard output */
     struct buf piped;
     unsigned shadows; /* bits of probe_table */
-    bool json, quiet, overwrite, resume;
+    bool json, quiet, verbose, overwrite, resume;
     struct opt_list asks; /* --ask: questions about one context, a run each */
     /* options of a batch: several methods and budgets instead of --method */
     const char *cell_methods, *cell_budgets;

@@ -1,4 +1,5 @@
-/* saliency_beta.h - evaluates retention gates on the tokens that `kvfate saliency` examines. */
+/* saliency_beta.h - evaluates retention gates on the tokens that `kvfate ablate --as saliency`
+ * examines. */
 #ifndef KVF_CLI_SALIENCY_BETA_H
 #define KVF_CLI_SALIENCY_BETA_H
 

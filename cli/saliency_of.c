@@ -1,4 +1,4 @@
-/* saliency_of.c - reads the tokens and entries of a trace for `kvfate saliency`. */
+/* saliency_of.c - reads the tokens and entries of a trace for `kvfate ablate --as saliency`. */
 #include "cli/open_traces.h"
 #include "cli/saliency_of.h"
 

@@ -1,4 +1,5 @@
-/* saliency_of.h - reads the trace with the tokens and entries that `kvfate saliency` examines. */
+/* saliency_of.h - reads the trace with the tokens and entries that `kvfate ablate --as saliency`
+ * examines. */
 #ifndef KVF_CLI_SALIENCY_OF_H
 #define KVF_CLI_SALIENCY_OF_H
 

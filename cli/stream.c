@@ -53,7 +53,7 @@ int stream_out_open(struct buf *ret_path, struct kvf_diag *d)
     if (isatty(STDOUT_FILENO))
         return kvf_fail(d, KVF_E_ARG,
                         "-o - writes a trace to the standard output, which is a terminal: give a "
-                        "file, or `| kvfate info -`");
+                        "file, or `| kvfate trace info -`");
     buf_printf(ret_path, "%s/kvfate-XXXXXX", folder && *folder ? folder : "/tmp");
     if (ret_path->err)
         return ret_path->err;

@@ -1,5 +1,5 @@
-/* trace_facts.h - named numbers and texts that describe a trace: the columns of `kvfate ls`, and
- * the keys of conditions (where.h). */
+/* trace_facts.h - named numbers and texts that describe a trace: the columns of `kvfate trace ls`,
+ * and the keys of conditions (where.h). */
 #ifndef KVF_CLI_TRACE_FACTS_H
 #define KVF_CLI_TRACE_FACTS_H
 

@@ -101,7 +101,7 @@ static int add_line(const struct tune_job *j, struct asked_list *l, const char *
         if (!question || !*question || !value || !*value)
             err = kvf_fail(
                 d, KVF_E_FORMAT,
-                "expected {\"question\": \"...\", \"answer\": \"...\"}, as `kvfate quiz` "
+                "expected {\"question\": \"...\", \"answer\": \"...\"}, as `kvfate tasks quiz` "
                 "writes them");
         else
             err = add_question(j, l, question, value, d);

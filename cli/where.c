@@ -57,7 +57,7 @@ static int no_such_key(const char *key, struct kvf_diag *d)
     near = opt_near(words, key);
     kvf_fail(d, KVF_E_ARG,
              "--where: traces have no '%s'%s%s%s; they have %s, and OBJECT.MEMBER of the run "
-             "header, as `kvfate info` shows it",
+             "header, as `kvfate trace info` shows it",
              key, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
              list.err ? "" : list.data);
     buf_finish(&list);

@@ -4,8 +4,8 @@
  *
  * Conditions are separated by blanks, and a trace is selected if all of them are true. A condition
  * is a key, one of = != < <= > >= and a value. A value that contains blanks is written in double
- * quotes. A key is a column of `kvfate ls` (trace_facts.h), or OBJECT.MEMBER of the run header.
- * Texts can only be compared with = and !=. In a text value, * matches any characters and ?
+ * quotes. A key is a column of `kvfate trace ls` (trace_facts.h), or OBJECT.MEMBER of the run
+ * header. Texts can only be compared with = and !=. In a text value, * matches any characters and ?
  * matches one. Numbers may be written as in options (4k). A trace without the fact is never
  * selected, whatever the condition.
  */

@@ -35,7 +35,7 @@ def quoted(names):
 def commands(program):
     """All commands, in the groups of the overview that `kvfate help` prints."""
     return table(('command', 'what it gives'),
-                 [(f'`kvfate {c["name"]}`', c['summary']) for c in program['commands']])
+                 [(f'`kvfate {c["words"]}`', c['summary']) for c in program['commands']])
 
 
 def methods(program):
@@ -121,7 +121,7 @@ def supplies(program):
         if c['name'].startswith('tokens.'):
             return 'always'
         return f'`{probe}`' if probe in [*probes, 'watch'] and (c['import'] or probe != 'dilution') else ''
-    return table(('column', '`kvfate run`', '`kvfate.capture`', '`kvfate import`'),
+    return table(('column', '`kvfate run`', '`kvfate.capture`', '`kvfate trace import`'),
                  [(f'`{c["name"]}`', f'`{c["flag"]}`' if c['flag'] else '', capture(c),
                    'its name' if not c['import'] else ' or '.join(f'`{x}`' for x in c['import'].split(' or ')))
                   for c in program['columns']])
@@ -158,7 +158,7 @@ def stale(root, program):
 
 def main():
     kvfate, root = sys.argv[1], (sys.argv + [os.path.join(os.path.dirname(__file__), '..')])[2]
-    program = json.loads(subprocess.run([kvfate, 'describe', '--json'], capture_output=True, text=True,
+    program = json.loads(subprocess.run([kvfate, 'list', 'all', '--json'], capture_output=True, text=True,
                                         check=True).stdout)
     for path, _ in list(stale(root, program)):
         full = os.path.join(root, path)

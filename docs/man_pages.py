@@ -3,8 +3,10 @@
 
     man_pages.py DESCRIPTION.json COMMON.mdoc TEMPLATE... FOLDER
 
-A template of docs/man holds the prose of a page in mdoc, what only people know: DESCRIPTION, the long
-text of options, EXAMPLES, SEE ALSO.  Made from `kvfate describe --json` are NAME, SYNOPSIS, the head of
+A template of docs/man holds the prose on one command in mdoc, what only people know: DESCRIPTION, the long
+text of options, EXAMPLES, SEE ALSO.  Commands that begin with the same word, such as `kvfate survival` and
+`kvfate survival --as hazard`, share a page: each has a subsection of DESCRIPTION with its text and its own
+options.  Made from `kvfate list all --json` are NAME, SYNOPSIS, the head of
 every option (short form, name, argument), its range and default where the text has none, options that
 the template does not speak of, EXIT STATUS, and the lists of commands, analyses and figures.
 
@@ -98,8 +100,15 @@ def words_of(text, flag='Fl', ar='Ar'):
     return ' '.join(out)
 
 
+def name_of(command):
+    """The words that call a command, as a line of mdoc."""
+    bare, _, option = command['words'].partition(' --')
+    flag, _, kind = option.partition(' ')
+    return f'.Nm kvfate {bare}' + (f'\n.Fl Fl {flag}' if flag else '') + (f' Cm {kind}' if kind else '')
+
+
 def synopsis(command):
-    lines = [f'.Nm kvfate {command["name"]}']
+    lines = [name_of(command)]
     for word in command['operands']['shown'].split(' [')[0].split():
         lines.append(f'.Ar {word}')
     for word in command['operands']['shown'].split(' [')[1:]:
@@ -108,7 +117,7 @@ def synopsis(command):
         lines.append(f'.Brq {words_of(choice)}' if choice else f'.{words_of(one)}')
     if command['options']:
         lines.append('.Op Ar option ...')
-    return '.Sh SYNOPSIS\n' + '\n'.join(lines) + '\n'
+    return '\n'.join(lines) + '\n'
 
 
 def head_of(option):
@@ -227,41 +236,69 @@ def text_of(program, command, option, own, common):
     return [name], plain(sentence(option['help']))
 
 
-def options_section(program, command, own, common):
-    """Own options and those of groups in the order of `-h`, options of figures last."""
+def option_items(program, command, own, common):
+    """Items of the list of options: own options and those of groups in the order of `-h`, options of figures last."""
     drawn = not command['analysis'] or own_figures(program, command)
     listed = [o for o in command['options'] if drawn or o.get('group') != 'figure']
     listed.sort(key=lambda o: o.get('group') == 'figure')
     by_name = {o['name']: o for o in listed}
-    out, done = ['.Sh OPTIONS\n.Bl -tag -width Ds\n'], set()
+    out, done = [], set()
     for option in listed:
         names, text = text_of(program, command, option, own, common)
         if option['name'] in done:
             continue
         together = [by_name[n] for n in names if n in by_name]
         done |= set(names)
-        out.append('.It ' + ' , '.join(head_of(o) for o in together) + '\n' + text)
-        out.append(values_of(option, text) if len(together) == 1 else '')
+        out.append('.It ' + ' , '.join(head_of(o) for o in together) + '\n' + text
+                   + (values_of(option, text) if len(together) == 1 else ''))
     if not drawn:
         idle = [f'Fl Fl {o["name"]}' for o in command['options'] if o.get('group') == 'figure']
-        out += [f'.It {" , ".join(idle)}\n', 'Of no effect: there is no figure of this table.\n']
-    out.append('.It Fl h , Fl Fl help\nPrint the options and an example.\n.El\n')
-    return ''.join(out)
+        out.append(f'.It {" , ".join(idle)}\nOf no effect: there is no figure of this table.\n')
+    return out + ['.It Fl h , Fl Fl help\nPrint the options and an example.\n']
 
 
-def exit_section(statuses):
-    rows = ''.join(f'.It {s["status"].replace(", ", " , ")}\n{plain(s["when"])}' for s in statuses)
-    return f'.Sh EXIT STATUS\n.Bl -tag -width Ds\n{rows}.El\n'
+def option_list(items):
+    return f'.Bl -tag -width Ds\n{"".join(items)}.El\n'
+
+
+def exit_section(commands):
+    """Exit statuses; commands of a page that have the same ones share a list."""
+    lists = {}
+    for c in commands:
+        rows = ''.join(f'.It {x["status"].replace(", ", " , ")}\n{plain(x["when"])}' for x in c['exit'])
+        lists.setdefault(rows, []).append(c)
+    out = '.Sh EXIT STATUS\n'
+    for rows, alike in lists.items():
+        if len(lists) > 1:
+            out += '.Pp\n' * (rows != next(iter(lists))) + ' ,\n'.join(name_of(c) for c in alike) + ' :\n'
+        out += f'.Bl -tag -width Ds\n{rows}.El\n'
+    return out
 
 
 # ---- lists
 
+def top_of(command):
+    return command['words'].split()[0]
+
+
+def summary_of(program, top):
+    return program['tops'].get(top) or next(c['summary'] for c in program['commands'] if c['words'] == top)
+
+
 def command_list(program, group):
-    rows = [f'.It Xr kvfate-{c["name"]} 1\n{escape(c["summary"])}\n'
-            for c in program['commands'] if c['group'] == group]
-    if not rows:
+    family = {}
+    for c in program['commands']:
+        if c['group'] == group:
+            family.setdefault(top_of(c), []).append(c)
+    if not family:
         raise SystemExit(f'@commands {group}: no such group')
-    return f'.Bl -tag -width occupancy\n{"".join(rows)}.El\n'
+    out = ''
+    for top, commands in family.items():
+        out += f'.It Xr kvfate-{top} 1\n{escape(summary_of(program, top))}\n'
+        if len(commands) > 1:
+            rows = ''.join(f'.It {name_of(c)[1:].replace(chr(10) + ".", " ")}\n{escape(c["summary"])}\n' for c in commands)
+            out += f'.Bl -tag -width Ds -compact\n{rows}.El\n'
+    return f'.Bl -tag -width occupancy\n{out}.El\n'
 
 
 def pooled(program):
@@ -275,7 +312,7 @@ def expand(program, text):
     rows = ''.join(f'.It Cm {f["name"]}\nof\n.Cm {f["table"]} :\n{escape(f["summary"])}\n'
                    for f in program['figures'])
     text = re.sub(r'^@figures\n', lambda m: f'.Bl -tag -width Ds -compact\n{rows}.El\n', text, flags=re.M)
-    pages = ''.join(f'.Xr kvfate-{name} 1 ,\n' for name in sorted(c['name'] for c in program['commands']))
+    pages = ''.join(f'.Xr kvfate-{name} 1 ,\n' for name in sorted({top_of(c) for c in program['commands']}))
     text = re.sub(r'^@pages\n', lambda m: f'{pages}.Xr kvf 5\n', text, flags=re.M)
     probes = ''.join(f'.It Cm {p["name"]}\n{escape(p["summary"])}\n({", ".join(p["sets"]) or "by name"})\n'
                      for p in program['probes'] if 'shadow' not in p)
@@ -284,39 +321,82 @@ def expand(program, text):
 
 # ---- pages
 
-def page_of_command(program, command, template, common):
-    parts = sections(template)
-    before, own = option_texts(parts.pop('OPTIONS', ''))
-    unknown = set(own) - {o['name'] for o in command['options']}
-    if unknown or before.strip():
-        raise SystemExit(f'kvfate-{command["name"]}: no option {", ".join(sorted(unknown)) or before!r}')
-    out = [f'.Dd {DATE}\n.Dt KVFATE-{command["name"].upper()} 1\n.Os\n',
-           f'.Sh NAME\n.Nm kvfate-{command["name"]}\n.Nd {command["summary"]}\n', synopsis(command),
-           '.Sh DESCRIPTION\n', parts.pop('DESCRIPTION'),
-           options_section(program, command, own, common)]
-    out += [f'.Sh {title}\n{parts.pop(title)}' for title in BEFORE_EXIT if title in parts]
-    out.append(exit_section(command['exit']))
-    out += [f'.Sh {title}\n{text}' for title, text in parts.items()]
-    return expand(program, ''.join(out))
+REFERENCE = re.compile(r'Xr kvfate-([\w-]+) 1')
 
 
-def make_page(program, name, template, common):
-    """The page of a template of that name: kvfate.1, kvfate-NAME.1 or another."""
-    command = re.fullmatch(r'kvfate-(.*)\.1', name)
-    if not command:
-        return expand(program, template)
-    for c in program['commands']:
-        if c['name'] == command.group(1):
-            return page_of_command(program, c, template, common)
-    raise SystemExit(f'{name}: there is no such command')
+def placed_references(program, top, text):
+    """References to commands become references to their pages, or the words of the command on its own page."""
+    by_name = {c['name']: c for c in program['commands']}
+
+    def place(found):
+        c = by_name.get(found[1])
+        if c is None:
+            return found[0]
+        return f'Ql kvfate {c["words"]}' if top_of(c) == top else f'Xr kvfate-{top_of(c)} 1'
+    return REFERENCE.sub(place, text)
+
+
+def see_also(program, top, texts):
+    """The references of all templates of a page, each once, in order."""
+    found = {tuple(x) for text in texts for x in re.findall(r'Xr (\S+) (\d)', placed_references(program, top, text))}
+    found = sorted(found, key=lambda x: (x[1], x[0]))
+    return '.Sh SEE ALSO\n' + ' ,\n'.join(f'.Xr {name} {section}' for name, section in found) + '\n'
+
+
+def page_of(program, top, templates, common):
+    """The page of all commands that begin with the word `top`; templates: [(command, template)]."""
+    commands, parts, items = [c for c, _ in templates], [], []
+    for c, template in templates:
+        parts.append(sections(template))
+        before, own = option_texts(parts[-1].pop('OPTIONS', ''))
+        unknown = set(own) - {o['name'] for o in c['options']}
+        if unknown or before.strip():
+            raise SystemExit(f'kvfate-{c["name"]}: no option {", ".join(sorted(unknown)) or before!r}')
+        items.append(option_items(program, c, own, common))
+    shared = [x for x in items[0] if all(x in i for i in items)]
+    out = [f'.Dd {DATE}\n.Dt KVFATE-{top.upper()} 1\n.Os\n',
+           f'.Sh NAME\n.Nm kvfate-{top}\n.Nd {summary_of(program, top)}\n',
+           '.Sh SYNOPSIS\n', *map(synopsis, commands), '.Sh DESCRIPTION\n']
+    for c, part, mine in zip(commands, parts, items):
+        if len(commands) > 1:
+            out.append(f'.Ss kvfate {c["words"]}\n.Em {escape(sentence(c["summary"]))}\n.Pp\n')
+        out.append(part.pop('DESCRIPTION'))
+        own = [x for x in mine if x not in shared]
+        if own:
+            out.append('.Pp\nOptions:\n' + option_list(own))
+    out.append('.Sh OPTIONS\n' + option_list(shared))
+    titles = list(dict.fromkeys(t for part in parts for t in part))
+    for title in [t for t in BEFORE_EXIT if t in titles]:
+        out.append(f'.Sh {title}\n' + ''.join(dict.fromkeys(part.pop(title) for part in parts if title in part)))
+    out.append(exit_section(commands))
+    references = [part.pop('SEE ALSO', '') for part in parts]
+    for title in [t for t in titles if t not in BEFORE_EXIT and t != 'SEE ALSO']:
+        out.append(f'.Sh {title}\n' + ''.join(part.pop(title) for part in parts if title in part))
+    out.append(see_also(program, top, references))
+    return expand(program, placed_references(program, top, ''.join(out)))
+
+
+def pages(program, templates, common):
+    """Yields (name, text) of the pages; templates: {name: template} of kvfate.1, kvfate-NAME.1 and others."""
+    by_name, family = {f'kvfate-{c["name"]}.1': c for c in program['commands']}, {}
+    for name, template in templates.items():
+        if name in by_name:
+            family.setdefault(top_of(by_name[name]), []).append((by_name[name], template))
+        elif re.fullmatch(r'kvfate-.*\.1', name):
+            raise SystemExit(f'{name}: there is no such command')
+        else:
+            yield name, placed_references(program, '', expand(program, template))
+    for top, found in family.items():
+        found.sort(key=lambda x: (x[0]['words'] != top, ' --' in x[0]['words'], program['commands'].index(x[0])))
+        yield f'kvfate-{top}.1', page_of(program, top, found, common)
 
 
 def main():
     description, common, *templates, folder = sys.argv[1:]
     program, texts = json.loads(read(description)), common_texts(read(common))
-    for template in templates:
-        name = re.sub('.*/', '', template)
-        files.write(f'{folder}/{name}', make_page(program, name, read(template), texts))
+    found = {re.sub('.*/', '', template): read(template) for template in templates}
+    for name, page in pages(program, found, texts):
+        files.write(f'{folder}/{name}', page)
 
 
 if __name__ == '__main__':

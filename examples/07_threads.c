@@ -2,7 +2,7 @@
  * order of the pieces in the file is whatever came first, the digest of the trace is the same for
  * any number of threads.
  *
- *     ./07_threads X.kvf THREADS && kvfate checksum X.kvf */
+ *     ./07_threads X.kvf THREADS && kvfate trace checksum X.kvf */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,6 +18,6 @@ if [ -n "$part" ]; then
     read -r parts < "$out/parts"
     "$kvfate" eval "$@" --shard "$part/$parts" --state "$out/part-$part.state"
 else
-    "$kvfate" merge "$out"/part-*.state --state "$out/all.state"
+    "$kvfate" corpus merge "$out"/part-*.state --state "$out/all.state"
     "$kvfate" eval "$@" --state "$out/all.state" -o "$out/eval.tsv"
 fi

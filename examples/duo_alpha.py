@@ -3,7 +3,7 @@
 
 usage: duo_alpha.py EFFECT.tsv OUT.safetensors
 
-EFFECT.tsv is the table of `kvfate effect -o EFFECT.tsv` with a row for every KV head.  alpha is the rank of the head's kl from 0 to 1, since `duo`
+EFFECT.tsv is the table of `kvfate ablate -o EFFECT.tsv` with a row for every KV head.  alpha is the rank of the head's kl from 0 to 1, since `duo`
 uses the order only.  DuoAttention learns its alphas instead; docs/guide/own-model.md lists the models for which they are published.
 """
 import json

@@ -55,7 +55,7 @@ def needle_text(out, k):
     """A prompt with three hidden numbers, which ends where the number that is asked for follows: all models can complete it, also
     without a chat template.  The span `value` is the number in the prompt."""
     def write(part):
-        run("needle", "--tokens", NEEDLE_TOKENS, "--keys", 3, "-s", k, "-o", f"{out}/text/hay-{k}")
+        run("tasks", "needle", "--tokens", NEEDLE_TOKENS, "--keys", 3, "-s", k, "-o", f"{out}/text/hay-{k}")
         with open(f"{out}/text/hay-{k}.txt", encoding="utf-8") as f, open(f"{out}/text/hay-{k}.json", encoding="utf-8") as g:
             prompt, reply = f.read(), json.load(g)["reply"]
         files.write(part, prompt + "\n\n" + reply["text"][:reply["values"][0][0]].rstrip())

@@ -226,7 +226,7 @@ def overlap(model, out):
         traces = []
         for (heads, _, _), copy, texts in zip(sides, ("q4", "q8"), (FIRST, SECOND)):
             traces += [once(f"{out}/part/{k}.{copy}.{t}.kvf", lambda part: subprocess.run(
-                ["nice", "-n", "19", KVFATE, "trim", f"{out}/trace/{copy}.{t}.{LENGTH}.kvf", "--head", heads, "--overwrite", "-o", part],
+                ["nice", "-n", "19", KVFATE, "trace", "trim", f"{out}/trace/{copy}.{t}.{LENGTH}.kvf", "--head", heads, "--overwrite", "-o", part],
                 check=True, stdout=subprocess.DEVNULL)) for t in texts[:MIXED]]
         path = once(f"{out}/match/parts-{k}.tsv", lambda part: subprocess.run(
             ["nice", "-n", "19", KVFATE, "compare", *traces, "--match", "--groups", str(MIXED), "-o", part], check=True, stdout=subprocess.DEVNULL))

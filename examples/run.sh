@@ -18,30 +18,30 @@ expect "evictions" "L0K0: 56 of 64 entries evicted
 L0K1: 48 of 64 entries evicted" "$(grep evicted "$dir/out")"
 expect "half-life" "L0H0 4
 L0H1 4" "$("$statistic" "$dir/x.kvf")"
-"$kvfate" verify --full "$dir/x.kvf"
+"$kvfate" trace verify --full "$dir/x.kvf"
 
 # Of 256 entries the last 16 are alive; head 0 keeps every second of the others, head 1 every third.
 "$own_decoder" "$dir/own.kvf"
 expect "own decoder" "L0K0: 120 of 256 entries evicted
 L0K1: 160 of 256 entries evicted" "$("$read_trace" "$dir/own.kvf" | grep evicted)"
-"$kvfate" verify --full "$dir/own.kvf"
+"$kvfate" trace verify --full "$dir/own.kvf"
 # t mod 7 sums to 21 in each of the 36 whole weeks, and to 0 + 1 + 2 + 3 in what is left of 256
 expect "column of one's own" "L0 H0: mean 2.97656 of 256 values" "$("$view_column" "$dir/own.kvf" x-mylab.guesses)"
 
 # The mean of t mod 100 is 49.5; head h has h + 1 times as much, and layer l adds l.
 for n in 1 2 7; do
     "$threads" "$dir/threads$n.kvf" $n
-    "$kvfate" checksum "$dir/threads$n.kvf" | cut -d ' ' -f 1 >> "$dir/digests"
+    "$kvfate" trace checksum "$dir/threads$n.kvf" | cut -d ' ' -f 1 >> "$dir/digests"
     expect "threads" "L5 H3: mean 203 of 20000 values" "$("$view_column" "$dir/threads$n.kvf" x-mylab.weight | grep 'L5 H3')"
 done
 expect "digests" 1 "$(sort -u "$dir/digests" | wc -l)"
-"$kvfate" verify --full "$dir/threads7.kvf"
+"$kvfate" trace verify --full "$dir/threads7.kvf"
 
 # cut in the middle: no snapshot is left, and nobody crashes
 head -c 600 "$dir/x.kvf" > "$dir/cut.kvf"
 expect "cut" "0 steps, 1 layers, unfinished" "$("$read_trace" "$dir/cut.kvf" | head -n 1)"
 status=0
-"$kvfate" verify "$dir/cut.kvf" > "$dir/out" 2> "$dir/err" || status=$?
+"$kvfate" trace verify "$dir/cut.kvf" > "$dir/out" 2> "$dir/err" || status=$?
 expect "exit of verify on an unfinished trace" 3 "$status"
 # 64 file header, 88 + 32 run header, 88 + 216 schema; then the texts
 grep -q "unfinished: 2 whole records up to byte 488, then 112 bytes of a torn one" "$dir/err" || { cat "$dir/err"; exit 1; }

@@ -147,9 +147,9 @@ static int check_piece(const struct kvf_trace *t, const struct kvf_piece *piece,
                        struct kvf_piece *ret, struct kvf_diag *d)
 {
     if (!t->clean)
-        return kvf_fail(d, KVF_E_NOTFOUND,
-                        "%s: the trace was not closed; 'kvfate repair' makes a whole one of it",
-                        t->path);
+        return kvf_fail(
+            d, KVF_E_NOTFOUND,
+            "%s: the trace was not closed; 'kvfate trace repair' makes a whole one of it", t->path);
     if (!piece)
         return KVF_OK;
     *ret = *piece;

@@ -32,10 +32,11 @@ static int check_order(struct kvf_trace *const *t, int n, struct kvf_part *place
         if (!t[i]->clean)
             return kvf_fail(d, KVF_E_NOTFOUND, "%s: the trace was not closed", t[i]->path);
         if (kvf_part(t[i], &place[i]) != KVF_OK)
-            return kvf_fail(d, KVF_E_ARG,
-                            "%s is no part of a trace, as 'kvfate split' and 'kvfate trim' write "
-                            "them",
-                            t[i]->path);
+            return kvf_fail(
+                d, KVF_E_ARG,
+                "%s is no part of a trace, as 'kvfate trace split' and 'kvfate trace trim' write "
+                "them",
+                t[i]->path);
         int err = i ? compare_runs(t[0], t[i], d) : KVF_OK;
         if (err)
             return err;

@@ -199,8 +199,8 @@ size_t codec_encode(void *codec, const void *raw, size_t n, int width, void *out
 /* The same at another level than ZSTD_LEVEL, at which codec_encode works. */
 size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int width, void *out,
                        void *scratch, uint32_t *ret_codec);
-/* A run is written and analysed at the pace of the processor, and `kvfate compact` makes files
- * small: level 1 takes a seventh less room and twice the time of both. */
+/* A run is written and analysed at the pace of the processor, and `kvfate trace compact` makes
+ * files small: level 1 takes a seventh less room and twice the time of both. */
 enum { ZSTD_LEVEL = -20, ZSTD_SMALLEST = 19 };
 /* Working memory of decoding, kept from chunk to chunk (NULL: no memory). */
 void *decoder_create(void);

@@ -11,7 +11,7 @@ static int check_rows(const struct table *t, struct kvf_diag *d)
     return each ? KVF_OK
                 : kvf_fail(d, KVF_E_ARG,
                            "figure effect-text draws tokens that follow each other, one by one: "
-                           "kvfate effect --entries span=A:B --each");
+                           "kvfate ablate --entries span=A:B --each");
 }
 
 /* Returns the style with `by` counted from the first colouring of this figure. */

@@ -14,7 +14,7 @@
  *     };
  *
  * figure.c fills the struct before it calls the figure's functions, which read it as s->own.  Error
- * messages and `kvfate figures --json` use the same table. */
+ * messages and `kvfate list figures --json` use the same table. */
 #pragma once
 
 #include <stddef.h>

@@ -27,13 +27,13 @@ static const struct text_colouring colourings[] = {
     {"last_use_age", "age at last use by any head, steps, log scale",
      "age at last use, steps, log scale", KIND_AGE, "a run with the probe survival"},
     {"saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
-     "kvfate saliency"},
+     "kvfate ablate --as saliency"},
     {"nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
      "a run with the probe nll"},
     {"kl", "KL to the full cache once the token has left it, nats",
-     "KL to the full cache once the token has left it, nats", KIND_SKEWED, "kvfate effect"},
+     "KL to the full cache once the token has left it, nats", KIND_SKEWED, "kvfate ablate"},
     {"dnll", "NLL that the token saves (blue) or costs (red), nats",
-     "NLL that the token saves (blue) or costs (red), nats", KIND_SIGNED, "kvfate effect"},
+     "NLL that the token saves (blue) or costs (red), nats", KIND_SIGNED, "kvfate ablate"},
 };
 _Static_assert(sizeof colourings / sizeof *colourings == TEXT_BY_EFFECT + 1,
                "two colourings of effects, counted from 1");

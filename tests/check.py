@@ -3,6 +3,8 @@ a run of the program.
 
 A test appends its parent folder to sys.path and imports the modules that it needs. For most tests,
 the first argument is the program under test."""
+import functools
+import json
 import os
 import pty
 import subprocess
@@ -68,6 +70,16 @@ def said(*argv):
     r = subprocess.run([kvfate, *map(str, argv)], capture_output=True, text=True)
     check("describes " + " ".join(map(str, argv)), ended_well(r), r)
     return r.stdout
+
+
+@functools.lru_cache(maxsize=None)
+def _declared(program):
+    return json.loads(subprocess.run([program, "list", "all", "--json"], capture_output=True, check=True).stdout)["commands"]
+
+
+def words_of(name, program=None):
+    """Returns the words that call a command or an analysis, for its name in the lists: ["size", "--as", "sparsity"]."""
+    return next(c["words"] for c in _declared(program or kvfate) if c["name"] == name).split()
 
 
 def real(values):

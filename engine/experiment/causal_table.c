@@ -1,4 +1,4 @@
-/* causal_table.c - makes the tables of `kvfate causal`. */
+/* causal_table.c - makes the tables of `kvfate ablate --as causal`. */
 #include <math.h>
 
 #include "base/mem.h"

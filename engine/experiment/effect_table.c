@@ -1,4 +1,4 @@
-/* effect_table.c - makes the tables of `kvfate effect`. */
+/* effect_table.c - makes the tables of `kvfate ablate`. */
 #include <math.h>
 #include <string.h>
 

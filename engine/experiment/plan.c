@@ -101,7 +101,7 @@ static int check_plan(const struct input *in, struct kvf_diag *d)
     const struct json *plan = json_get(in->header, "plan");
     if (!json_is_object(plan))
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s is a trace, not a plan; 'kvfate plan %s -o P.kvf' "
+                        "%s is a trace, not a plan; 'kvfate trace plan %s -o P.kvf' "
                         "makes one",
                         in->path, in->path);
     if (json_int(json_get(plan, "version"), 0) != PLAN_VERSION)

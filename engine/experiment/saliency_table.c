@@ -1,4 +1,4 @@
-/* saliency_table.c - makes the tables of `kvfate saliency`. */
+/* saliency_table.c - makes the tables of `kvfate ablate --as saliency`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

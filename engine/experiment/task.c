@@ -28,7 +28,7 @@ static int names_of(struct task *t, const char *path, char **ret_text, struct kv
     size_t n = strlen(path), k = sizeof json - 1;
     if (n <= k || strcmp(path + n - k, json) != 0)
         return kvf_fail(d, KVF_E_ARG,
-                        "%s: a task is NAME.json with NAME.txt beside it, as `kvfate needle` "
+                        "%s: a task is NAME.json with NAME.txt beside it, as `kvfate tasks needle` "
                         "writes them",
                         path);
     t->name = MEM_NEW(char, n - k + 1);
@@ -41,7 +41,7 @@ static int names_of(struct task *t, const char *path, char **ret_text, struct kv
     return KVF_OK;
 }
 
-/* Checks the checksum of both files that `kvfate needle` writes. */
+/* Checks the checksum of both files that `kvfate tasks needle` writes. */
 static int check_files(const char *path, const char *text_path, struct kvf_diag *d)
 {
     struct buf json = {0}, text = {0};

@@ -1,4 +1,5 @@
-/* task.h - a prompt with a known answer: NAME.txt and NAME.json, as `kvfate needle` writes them.
+/* task.h - a prompt with a known answer: NAME.txt and NAME.json, as `kvfate tasks needle` writes
+ * them.
  *
  * NAME.json has "spans" (spans.h) and
  *     "reply": {"text": "The number of the amber mill is 48213.", "values": [[32, 37]]}

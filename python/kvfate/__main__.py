@@ -40,16 +40,24 @@ def _sentence(e):
     return str(e)
 
 
+def _find(words):
+    """(command of the package, its arguments), or (None, []). The program passes "trace import" as one word."""
+    two = COMMANDS.get(" ".join(words[:2])) if len(words) > 1 else None
+    if two and two.listed:
+        return two, words[2:]
+    return (COMMANDS.get(words[0]), words[1:]) if words else (None, [])
+
+
 def main(words=None):
     """Runs a command line without the program's name and ends with its exit status."""
     words = sys.argv[1:] if words is None else words
-    command = COMMANDS.get(words[0]) if words else None
+    command, arguments = _find(words)
     options = words[:words.index("--")] if "--" in words else words
     try:
         if command is None or "-h" in options or "--help" in options:
             path = program.find()
             os.execv(path, ["kvfate", *words])
-        sys.exit(_run(command, words[1:]))
+        sys.exit(_run(command, arguments))
     except BrokenPipeError:  # the reader of a pipe has ended: so does this program, as others do, without a word
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)

@@ -1,4 +1,4 @@
-"""`kvfate tasks`: a public benchmark in its published format becomes lines for `kvfate run --jsonl`, `kvfate study` and `kvfate score`.
+"""`kvfate tasks`: a public benchmark in its published format becomes lines for `kvfate run --jsonl`, `kvfate study` and `kvfate tasks score`.
 
 A line has the prompt in two parts, "context" (or "text" without chat template) and "question", the beginning of the answer, the limit of its length, and an object "task": the
 benchmark, the gold answers and the name of the published scorer (benchmark_scores.py).  Templates are read from a checkout of the public repository

@@ -280,7 +280,7 @@ for kind in short long again; do
     for i in $(seq "$needles"); do
         name=$texts/needle-$kind-$i seed=$((base + i))
         [ "$kind" != again ] || seed=$((seed + 1000)) # other prompts of the same length
-        [ -e "$name.json" ] || "$kvfate" needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$seed" -o "$name"
+        [ -e "$name.json" ] || "$kvfate" tasks needle ${MODEL:+-m "$MODEL"} --tokens "$((length - 64))" -s "$seed" -o "$name"
         needle="-f $name.txt --spans $name.json -n 0"
         # shellcheck disable=SC2086
         run "needle-$kind-$i" $needle $watched --probes "evict$gate,dilution"
@@ -395,7 +395,7 @@ at_the_answer() { # KIND FILE, with the option --weights that $weights holds
     ! has "$trained" || weights=beta once "$out/needles.gates.tsv" at_the_answer long
     [ -z "${NULL_GATES:-}" ] || weights=beta once "$out/needles.random-gates.tsv" at_the_answer random
 }
-! asked rollouts || once "$out/dynamics.tsv" "$kvfate" dynamics "$traces"/rollout.* --split rollouts -o > /dev/null
+! asked rollouts || once "$out/dynamics.tsv" "$kvfate" attention --as dynamics "$traces"/rollout.* --split rollouts -o > /dev/null
 
 # ---- quality: KL of every document, in pairs
 

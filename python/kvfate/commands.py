@@ -57,7 +57,7 @@ FIGURE = tuple(Option(name, arg, "") for name, arg in (
 
 
 COMMANDS = {c.name: c for c in (
-    Command("quickstart", "quickstart", "running models", "run three methods on a prompt and write a page of kept tokens and answers",
+    Command("quickstart", "quickstart", "running", "run three methods on a prompt and write a page of kept tokens and answers",
             "kvfate quickstart --no-open -o first", "[PROMPT]", "text", 0, 1, options=(
                 Option("output", "FOLDER", "the folder of the page; an older page is replaced", "o", standard="kvfate-quickstart"),
                 Option("model", "FILE", "model: a GGUF file, a folder or a name", "m", absent="SmolLM2 in the cache folder"),
@@ -67,7 +67,7 @@ COMMANDS = {c.name: c for c in (
                 Option("prompts", "N", "also run N built-in prompts, and add a table with 95 % confidence intervals", type="int", min=1, max=1 << 12, standard="1"),
                 Option("no-open", None, "do not open the page in a browser"),
             )),
-    Command("study", "study", "running models", "run a study from one file: models, methods, budgets, texts, seeds",
+    Command("study", "study", "quality", "run a study from one file: models, methods, budgets, texts, seeds",
             "kvfate study plan.toml --plan", "PLAN.toml", "file", 1, 1, options=(
                 Option("plan", None, "tell what it would do and take, and stop"),
                 Option("so-far", None, "make no answers; make the tables and figures of those that are there"),
@@ -76,7 +76,7 @@ COMMANDS = {c.name: c for c in (
                 Option("shard", "I/N", "do part I of N of each job, and make no tables"),
                 Option("slurm", "N", "print a script that runs N such parts as a Slurm array", type="int", min=1, max=1 << 16),
             )),
-    Command("tasks", "benchmarks", "running models", "write the prompts of a public benchmark",
+    Command("tasks", "benchmarks", "quality", "write the prompts of a public benchmark",
             "kvfate tasks gsm8k gsm8k.jsonl -n 2 -o gsm8k-tasks.jsonl", "BENCHMARK[:TASK] [DATA...]", "file", 1, -1, needs="-o OUT.jsonl", options=(
                 Option("output", "OUT.jsonl", "the prompts, one JSON object a line", "o"),
                 Option("repository", "DIR", "checkout of the benchmark's public repository, with its templates", absent="none"),
@@ -94,23 +94,23 @@ COMMANDS = {c.name: c for c in (
                 Option("shots", "N", "solved examples before each question of gsm8k", type="int", min=1, max=64, absent="none"),
                 Option("train", "FILE", "training part of gsm8k, for --shots", absent="none"),
             )),
-    Command("score", "scoring", "running models", "score answers by the published rules of a benchmark",
-            "kvfate score gsm8k-tasks.jsonl gsm8k-answers.jsonl", "TASKS.jsonl ANSWERS.jsonl...", "file", 2, -1, figure=True, options=(
+    Command("tasks score", "scoring", "quality", "score answers by the published rules of a benchmark",
+            "kvfate tasks score gsm8k-tasks.jsonl gsm8k-answers.jsonl", "TASKS.jsonl ANSWERS.jsonl...", "file", 2, -1, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON to stdout"),
                 Option("by", "KEY", "a row for each value of this member of the tasks, such as turn, length or difficulty", absent="none"),
                 Option("items", None, "a row for each answer"),
             )),
-    Command("gates", "gates", "running models", "convert published gates or head tables to safetensors",
+    Command("gates", "gates", "training", "convert published gates or head tables to safetensors",
             "kvfate gates convert trimkv_weights.pth --overwrite", "convert FILE.pt|FILE.tsv|FILE.npy", "gates", 2, 2, options=(
                 Option("output", "OUT.safetensors", "the converted file", "o", absent="the name of the input, ending in .safetensors"),
                 Option("overwrite", None, "replace a file that is there"),
             )),
-    Command("models get", "models_get", "running models", "fetch a model", "", "NAME", "name", 1, 1, listed=False, options=(
+    Command("models get", "models_get", "running", "fetch a model", "", "NAME", "name", 1, 1, listed=False, options=(
                 Option("accept", None, "accept the terms of the model's licence"),
             )),
-    Command("import", "imports", "traces", "import a trace from arrays and tables",
-            "kvfate import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
+    Command("trace import", "imports", "files", "import a trace from arrays and tables",
+            "kvfate trace import a.npz -o own.kvf", "FILE|FOLDER ...", "file", 1, -1, needs="-o OUT.kvf", options=(
                 Option("output", "OUT.kvf", "the trace", "o"),
                 Option("overwrite", None, "replace a trace that is there"),
                 Option("heads", "KV/QUERY", "KV heads and query heads of a layer, such as 2/8", absent="as the fields have them"),
@@ -120,13 +120,13 @@ COMMANDS = {c.name: c for c in (
                 Option("method", "NAME", "the name of the method", absent="none"),
                 Option("budget", "N|P%", "entries that the method keeps in a head, or a fraction of the tokens of --prompt", absent="none"),
             )),
-    Command("export", "exports", "traces", "export a trace as arrays or tables",
-            "kvfate export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
+    Command("trace export", "exports", "files", "export a trace as arrays or tables",
+            "kvfate trace export a.kvf -o a.npz", "X.kvf", "trace", 1, 1, needs="-o OUT", options=(
                 Option("output", "NAME.npz|NAME.jsonl", "one file of arrays, one of lines, or a folder of any other name", "o"),
                 Option("form", "FORM", "of a folder", type="word", words=("npy", "tsv", "parquet", "feather"), absent="npy"),
                 Option("overwrite", None, "replace what is there"),
             )),
-    Command("predict", "predict", "analyses", "test how well trace statistics predict ablation effects",
+    Command("predict", "predict", "quality", "test how well trace statistics predict ablation effects",
             "kvfate predict effect.tsv run.kvf saliency.kvf -o predict.tsv", "EFFECT.{tsv,json} X.kvf... [TABLE...]", "table", 2, 256, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON to stdout"),
@@ -142,7 +142,7 @@ COMMANDS = {c.name: c for c in (
                 ("2", "The command line was wrong, or the files do not go together."),
                 ("3", None),
             )),
-    Command("claims", "claims", "analyses", "judge claims of papers by the tables of your runs",
+    Command("claims", "claims", "quality", "judge claims of papers by the tables of your runs",
             "kvfate claims results", "RESULTS_FOLDER...|freeze", "folder", 0, 64, figure=True, options=(
                 Option("output", "OUT", TABLE, "o"),
                 Option("json", None, "the table as JSON on the standard output"),

@@ -1,4 +1,4 @@
-"""`kvfate export`, and kvfate.export: all that a trace holds, for other programs.  What is written is what `kvfate import` reads, and gives the
+"""`kvfate trace export`, and kvfate.export: all that a trace holds, for other programs.  What is written is what `kvfate trace import` reads, and gives the
 same trace again; docs/guide/import.md has the layout."""
 import itertools
 import json
@@ -348,5 +348,5 @@ def run(request, operands):
         lacks = lacks if trace.steps else "holds no steps"
     print(shown(request.output))
     if lacks:
-        print("kvfate export: %s %s" % (shown(operands[0]), lacks), file=sys.stderr)
+        print("kvfate trace export: %s %s" % (shown(operands[0]), lacks), file=sys.stderr)
     return PARTIAL if lacks else 0

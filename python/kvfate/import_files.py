@@ -1,4 +1,4 @@
-"""The files that `kvfate import` reads, each as fields {name: array} with what is known beside them (`about`).
+"""The files that `kvfate trace import` reads, each as fields {name: array} with what is known beside them (`about`).
 
 Arrays of .npy files and of .npz members stay on the disk until they are asked for; tables become arrays [layers][heads][tokens]."""
 import contextlib

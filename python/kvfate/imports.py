@@ -1,4 +1,4 @@
-"""`kvfate import`, and kvfate.import_arrays: a trace from what another program knows of its cache.  docs/guide/import.md has the names."""
+"""`kvfate trace import`, and kvfate.import_arrays: a trace from what another program knows of its cache.  docs/guide/import.md has the names."""
 import os
 import re
 
@@ -444,7 +444,7 @@ def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLi
     """Makes the trace OUT of files and folders, whose fields have the names of docs/guide/import.md, and returns OUT.
 
     files: one name or several, or a dict {name: array, tensor or list}.  heads: "2/8", KV heads / query heads of a layer; the others are as of
-    `kvfate import`.  kvfate.Error says in one sentence what does not fit."""
+    `kvfate trace import`.  kvfate.Error says in one sentence what does not fit."""
     if os.path.exists(out) and not overwrite:
         raise Error("%s is there already; overwrite=True, or --overwrite, replaces it" % os.fspath(out))
     if isinstance(files, dict):

@@ -45,7 +45,7 @@ def pairs_of(paths):
         if table and is_effect(table):
             pairs.append(SimpleNamespace(effect=table, traces=[], tables=[]))
         elif not pairs:
-            raise Usage("%s is no effect of heads or of single entries; the first file must be one ('kvfate effect -o effect.tsv')" % path if table else
+            raise Usage("%s is no effect of heads or of single entries; the first file must be one ('kvfate ablate -o effect.tsv')" % path if table else
                         "%s: the first file must be the table of an effect" % path)
         else:
             (pairs[-1].tables if table else pairs[-1].traces).append(table or open_trace(path))

@@ -176,7 +176,7 @@ class Values:
         values, units = t.reals(self.value), t.columns["token"] if self.entries else self._heads_of_effect(t)
         if self.entries:
             if (t.columns["count"] != 1).any():
-                raise Usage("%s: rows must be single entries; make it with 'kvfate effect --entries ... --each'" % t.path)
+                raise Usage("%s: rows must be single entries; make it with 'kvfate ablate --entries ... --each'" % t.path)
             self._choose(t)
         # In the mirror all other heads have a window: a head restores the KL of `all` less its own.
         sign = -1 if t.meta.get("held", "").startswith("all heads but") and not self.entries else 1

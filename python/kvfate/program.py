@@ -62,5 +62,5 @@ def run(*argv):
 
 @functools.lru_cache(maxsize=None)
 def described():
-    """What `kvfate describe --json` tells: commands, analyses, figures, probes and methods, with their options."""
-    return json.loads(run("describe", "--json"))
+    """What `kvfate list all --json` tells: commands, analyses, figures, probes and methods, with their options."""
+    return json.loads(run("list", "all", "--json"))

@@ -1,4 +1,4 @@
-"""`kvfate score`: scores of answers to the lines of `kvfate tasks`, by the published scorer that each line names."""
+"""`kvfate tasks score`: scores of answers to the lines of `kvfate tasks`, by the published scorer that each line names."""
 import functools
 import math
 

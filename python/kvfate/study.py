@@ -84,7 +84,7 @@ class Study:
         with files.folder(folder, lambda place: not _is_whole(place), wait=True) as made:  # of parts of an array the first makes it
             if made is None:
                 return
-            words = ["needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(made, "n")]
+            words = ["tasks", "needle", "-n", job.text.count, "--seed", job.seed * job.text.count, "-o", os.path.join(made, "n")]
             words += ["-m", job.model.path] if job.model.path else []
             for key, value in job.text.values.items():
                 words += ["--" + key, value] if key not in ("count", "question") and value is not None else []
@@ -105,7 +105,7 @@ class Study:
         parts = sorted(f for f in os.listdir(os.path.dirname(state)) if f.startswith(job.name + ".part") and f.endswith(".state"))
         if parts:
             whole = [state] if os.path.exists(state) else []
-            _call(["merge", *whole, *(os.path.join(os.path.dirname(state), f) for f in parts), "--state", state])
+            _call(["corpus", "merge", *whole, *(os.path.join(os.path.dirname(state), f) for f in parts), "--state", state])
             for f in parts:
                 os.remove(os.path.join(os.path.dirname(state), f))
         _call([*words, "--state", state, "-o", self.at(job, ".tsv")], self.ranks)

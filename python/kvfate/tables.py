@@ -183,7 +183,7 @@ class Report(Drawing):
 
 
 def figure(name: str, *traces: Traces, **options) -> Figure:
-    """A figure by its name in `kvfate figures`, or of an analysis, as in kvfate.figure("eviction", "x.kvf", size="88x60").
+    """A figure by its name in `kvfate list figures`, or of an analysis, as in kvfate.figure("eviction", "x.kvf", size="88x60").
 
     traces and options: as in kvfate.table, with those of figures.  It is drawn when it is shown or saved; ProgramError then has
     the program's sentence."""
@@ -191,7 +191,7 @@ def figure(name: str, *traces: Traces, **options) -> Figure:
     analyses = {a["name"] for a in described()["analyzers"]}
     command = known.get(name, name)
     if command not in analyses:
-        raise Error("there is no figure %s of a trace%s; `kvfate figures` lists them" % (name, meant(name, {*known, *analyses})))
+        raise Error("there is no figure %s of a trace%s; `kvfate list figures` lists them" % (name, meant(name, {*known, *analyses})))
     if not traces:
         raise Error("kvfate.figure(%r): there is no trace" % (name,))
     own = {} if "figure" in options or name not in known else {"figure": name}

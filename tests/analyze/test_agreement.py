@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate agreement: hand-made values, numpy on random traces, errors."""
+"""Check kvfate retention --as agreement: hand-made values, numpy on random traces, errors."""
 import itertools
 import math
 import os
@@ -90,7 +90,7 @@ NAMES = ["a", "b", "tokens", "rho", "kept", "overlap", "chance", "rho_over_heads
 
 
 def compare(name, traces, values, p, *more):
-    data, meta = table(kvfate, "agreement", *traces, *more)
+    data, meta = table(kvfate, "retention", "--as", "agreement", *traces, *more)
     pairs = len(values) * (len(values) - 1) // 2
     want = expected(values, p, np.array(data["layer"][:-pairs:pairs]))
     for i, key in enumerate(NAMES):
@@ -113,7 +113,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     # by hand: five tokens, two heads of one layer
     one = trace([[[-1, -2, -3, -4, -5], [-9, -9, -1, -1, -5]]], meta={"method": {"name": "trimkv"}, "gates": {"hash": "0123456789abcdef" * 2}})
     two = trace([[[-1, -4, -2, -3, -9], [-.5, -.25, -8, -4, -2]]], meta={"method": {"name": "dbtrimkv"}})
-    data, meta = table(kvfate, "agreement", one, two, "--top", "0.4")
+    data, meta = table(kvfate, "retention", "--as", "agreement", one, two, "--top", "0.4")
     check("heads", data["head"] == ["L0K0", "L0K1", "all"] and data["layer"] == [0, 0, -1] and data["index"] == [0, 1, -1])
     check("pairs", data["a"] == [1] * 3 and data["b"] == [2] * 3)
     # ranks 5 4 3 2 1 and 5 2 4 3 1: products of deviations 4 - 1 + 0 + 0 + 4 = 7 of 10
@@ -128,14 +128,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     close("heads by hand", data["rho_over_heads"], [np.nan, np.nan, -1])
     close("within the one layer by hand", data["rho_within_layers"], [np.nan, np.nan, -1])
     check("traces", meta["trace_1"] == "log_beta of trimkv, gates 0123456789abcdef" and meta["trace_2"] == "log_beta of dbtrimkv", meta)
-    text = said("agreement", one, two, "--top", "0.4")
+    text = said("retention", "--as", "agreement", one, two, "--top", "0.4")
     check("text", all(w in text for w in ("rank correlation over 2 heads: median -0.1243", "mean -0.1243", "least L0K1 -0.9487", "most L0K0 0.7000", "overlap 0.1667, by chance 0.3000",
                                           "correlation -1.0000 over 2 heads", "top 40 %")), text)
     check("heads by hand", data["heads"] == [-1, -1, 2], data["heads"])
-    text = said("agreement", one, two, "--head", "L0K0", "--top", "0.4")  # the summary has no line over heads
+    text = said("retention", "--as", "agreement", one, two, "--head", "L0K0", "--top", "0.4")  # the summary has no line over heads
     check("one head", "traces 1 and 2: rank correlation 0.7000 in L0K0\n  top 40 %: overlap 0.3333, by chance 0.3000\n" in text
           and "heads" not in text and "median" not in text, text)
-    again, _ = table(kvfate, "agreement", one, one)
+    again, _ = table(kvfate, "retention", "--as", "agreement", one, one)
     check("with itself", again["rho"] == [1, 1, 1] and again["overlap"] == [1, 1, 1] and again["rho_over_heads"][2] == 1, again)
 
     # random traces with ties, holes and constant heads
@@ -167,14 +167,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     compare("some heads", files, [v.reshape(L, H, T)[1:, 1] for v in flat], .1, "--head", "L1-2K1")
     # K1 is constant in layer 2 of the second trace and unknown in layer 0 of the third: the first has a mean, the
     # second does not
-    text = said("agreement", *files, "--head", "L*K1")
+    text = said("retention", "--as", "agreement", *files, "--head", "L*K1")
     seen = {m[0]: m[1:] for m in re.findall(r"traces (\d and \d): rank correlation over (\d(?: of \d)?) heads: .*\n.* over (\d) heads\n", text)}
     check("heads that are defined", seen == {"1 and 2": ("2 of 3", "3"), "1 and 4": ("3", "3"), "2 and 4": ("2 of 3", "3"),
                                              "1 and 3": ("2 of 3", "2"), "3 and 4": ("2 of 3", "2"), "2 and 3": ("1 of 3", "2")}, text)
-    data, meta = table(kvfate, "agreement", *files)
+    data, meta = table(kvfate, "retention", "--as", "agreement", *files)
     missing = sum(x is None for h, x in zip(data["head"], data["rho"]) if h != "all")
     check("undefined", meta["undefined"] == missing > 0 or meta["undefined"] == str(missing), meta["undefined"], missing)
-    text = said("agreement", *files)
+    text = said("retention", "--as", "agreement", *files)
     check("undefined is said", f"undefined in {missing} cases" in text and text.count("heads: median") == 6, text)
     values = real(data["rho"]).reshape(-1, 6)[:-1, 0]
     check("median", f"median {np.nanmedian(values):.4f}" in text, text)
@@ -183,15 +183,15 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     for n, rows in ((0, 0), (1, 3), (2, 3)):
         v = np.arange(2. * n).reshape(1, 2, n)
         pair = [trace(v), trace(-v)]
-        data, _ = table(kvfate, "agreement", *pair)
+        data, _ = table(kvfate, "retention", "--as", "agreement", *pair)
         check(f"{n} tokens: rows", len(data["head"]) == rows, data)
-        text = said("agreement", *pair)
+        text = said("retention", "--as", "agreement", *pair)
         check(f"{n} tokens: text", ("no tokens", "undefined in all 2 heads", "over 2 heads: median -1.0000")[n] in text, text)
-    check("all are skipped", table(kvfate, "agreement", *files, "--skip", "900")[0]["head"] == [])
+    check("all are skipped", table(kvfate, "retention", "--as", "agreement", *files, "--skip", "900")[0]["head"] == [])
     constant = trace(np.full((1, 2, 9), -.1))
-    text = said("agreement", constant, constant, "--head", "L0K1")
+    text = said("retention", "--as", "agreement", constant, constant, "--head", "L0K1")
     check("one constant head", "rank correlation undefined in L0K1\n" in text, text)
-    text = said("agreement", constant, constant)
+    text = said("retention", "--as", "agreement", constant, constant)
     check("constant", "undefined in 2 cases" in text and "undefined in all 2 heads" in text, text)
 
     # errors
@@ -200,30 +200,30 @@ with tempfile.TemporaryDirectory(prefix="kvfate-agreement-") as folder:
     changed = trace(many[0], ids=other)
     longer = trace(np.concatenate([many[0], many[0][:, :, :3]], 2))
     out = os.path.join(folder, "map.svg")
-    r = subprocess.run([kvfate, "agreement", files[0], files[1], "-o", out], capture_output=True, text=True)
+    r = subprocess.run([kvfate, "retention", "--as", "agreement", files[0], files[1], "-o", out], capture_output=True, text=True)
     check("the figure that the table has", r.returncode == 0 and os.path.getsize(out) > 1000, r.stderr)
-    refused("other tokens", 2, ["agreement", files[0], files[1], changed], "token 11 ", "11 in trace 1", "7 in trace 3")
+    refused("other tokens", 2, ["retention", "--as", "agreement", files[0], files[1], changed], "token 11 ", "11 in trace 1", "7 in trace 3")
     compare("tokens before them", [files[0], changed], [flat[0][:, :11], flat[0][:, :11]], .1, "--tokens", "0:11")
-    refused("a token before the range", 2, ["agreement", files[0], changed, "--tokens", "20:30"], "token 11 ")
-    refused("longer", 2, ["agreement", files[0], longer], "61 tokens", "64", "token 61", "--tokens 0:61")
-    refused("shorter", 2, ["agreement", longer, files[0]], "61", "--tokens 0:61")
-    refused("shorter than the range", 2, ["agreement", longer, files[0], "--tokens", "0:63"], "61", "--tokens 0:61")
+    refused("a token before the range", 2, ["retention", "--as", "agreement", files[0], changed, "--tokens", "20:30"], "token 11 ")
+    refused("longer", 2, ["retention", "--as", "agreement", files[0], longer], "61 tokens", "64", "token 61", "--tokens 0:61")
+    refused("shorter", 2, ["retention", "--as", "agreement", longer, files[0]], "61", "--tokens 0:61")
+    refused("shorter than the range", 2, ["retention", "--as", "agreement", longer, files[0], "--tokens", "0:63"], "61", "--tokens 0:61")
     compare("what both have", [longer, files[1]], [flat[0], flat[1]], .1, "--tokens", "0:61")
-    refused("other heads", 2, ["agreement", files[0], trace(np.zeros((3, 1, T)))], "KV heads", "trace 2")
-    refused("other layers", 2, ["agreement", files[0], trace(np.zeros((2, 2, T)))], "layers", "trace 2")
-    refused("one trace", 2, ["agreement", files[0]], "missing")
-    refused("too many", 2, ["agreement", *files * 4, files[0]], "too many")
+    refused("other heads", 2, ["retention", "--as", "agreement", files[0], trace(np.zeros((3, 1, T)))], "KV heads", "trace 2")
+    refused("other layers", 2, ["retention", "--as", "agreement", files[0], trace(np.zeros((2, 2, T)))], "layers", "trace 2")
+    refused("one trace", 2, ["retention", "--as", "agreement", files[0]], "missing")
+    refused("too many", 2, ["retention", "--as", "agreement", *files * 4, files[0]], "too many")
     bare = make(write_kvf, os.path.join(folder, "bare.kvf"), gates(many[0], T)[:1], (L, H, 2 * H, T))
-    refused("no gates", 1, ["agreement", files[0], bare], "log_beta", "--gates")
+    refused("no gates", 1, ["retention", "--as", "agreement", files[0], bare], "log_beta", "--gates")
     steps = trace(many[0], axis="step")
-    refused("values of steps", 1, ["agreement", steps, files[0]], "KV head and token")
+    refused("values of steps", 1, ["retention", "--as", "agreement", steps, files[0]], "KV head and token")
     short = trace(many[0], n=20)
-    refused("values are missing", 1, ["agreement", files[0], short], "not in the trace")
+    refused("values are missing", 1, ["retention", "--as", "agreement", files[0], short], "not in the trace")
     for more, word in ((["--top", "0"], "--top"), (["--top", "1.1"], "--top"), (["--top", "x"], "--top"), (["--top", "nan"], "--top"),
                        (["--skip", "-1"], "--skip"), (["--skip", "x"], "--skip"), (["--head", "L0H0"], "KV"), (["-o", "x.txt"], ".tsv")):
-        refused(" ".join(more), 2, ["agreement", *files, *more], word)
+        refused(" ".join(more), 2, ["retention", "--as", "agreement", *files, *more], word)
     for ext in ("tsv", "csv", "npz"):
         out = os.path.join(folder, "t." + ext)
-        check(ext, subprocess.run([kvfate, "agreement", *files, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
+        check(ext, subprocess.run([kvfate, "retention", "--as", "agreement", *files, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
 finish()

@@ -74,12 +74,12 @@ def sparsity(x):
     for strict in (False, True):
         inside = m * (t > i) if strict else m
         more = ["--triangle", "lt" if strict else "le"]
-        data, meta = table(kvfate, "sparsity", x, "--kind", "beta", *more)
+        data, meta = table(kvfate, "size", "--as", "sparsity", x, "--kind", "beta", *more)
         close(f"sparsity {more}", data["sparsity"], 1 - 2 / (T * (T + 1)) * inside.sum((2, 3)), 1e-12)
         check("kind", set(data["kind"]) == {"beta"} and data["head"] == [f"L{l}K{h}" for l in range(L) for h in range(H)])
-        data, _ = table(kvfate, "sparsity", x, "--kind", "beta", "--tokens", "7:50", "--head", "2.1", *more)
+        data, _ = table(kvfate, "size", "--as", "sparsity", x, "--kind", "beta", "--tokens", "7:50", "--head", "2.1", *more)
         close(f"sparsity of tokens {more}", data["sparsity"], 1 - inside[2, 1, :, 7:50].sum() / cells[:, 7:50].sum(), 1e-12)
-    data, _ = table(kvfate, "sparsity", x, "--kind", "beta", "--head", "L1K0")
+    data, _ = table(kvfate, "size", "--as", "sparsity", x, "--kind", "beta", "--head", "L1K0")
     close("beta = 1 everywhere", data["sparsity"], [0], 1e-15)
 
 
@@ -95,7 +95,7 @@ def tokens(x):
 
 def pictures(x, folder):
     for argv in (["retention"], ["retention", "--source", "last-use"], ["retention", "--head", "L0K0", "--tokens", "9:"],
-                 ["sparsity", "--kind", "beta"], ["tokens", "--style", "by=beta"], ["tokens", "--style", "by=retention"]):
+                 ["size", "--as", "sparsity", "--kind", "beta"], ["tokens", "--style", "by=beta"], ["tokens", "--style", "by=retention"]):
         out = os.path.join(folder, "x.svg")
         r = subprocess.run([kvfate, argv[0], x, *argv[1:], "-o", out], capture_output=True, text=True)
         check(f"picture {argv}", r.returncode == 0 and os.path.getsize(out) > 1000, r.stderr)
@@ -117,14 +117,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-beta-") as folder:
     check("default without gates", table(kvfate, "retention", bare)[1]["source"] == "last-use")
     check("tokens without gates", set(table(kvfate, "tokens", bare)[0]["mean_beta"]) == {None}
           and set(table(kvfate, "tokens", bare)[0]["mean_retention"]) == {None})
-    for name, argv in (("summary", ["retention", x]), ("summary of sparsity", ["sparsity", x, "--kind", "beta"])):
+    for name, argv in (("summary", ["retention", x]), ("summary of sparsity", ["size", "--as", "sparsity", x, "--kind", "beta"])):
         r = subprocess.run([kvfate, *argv], capture_output=True, text=True)
         check(name, r.returncode == 0 and "beta" in r.stdout and "nan" not in r.stdout, r.stdout)
     refused("no gates", 1, ["retention", bare, "--source", "gate"], "log_beta", "--gates")
-    refused("no gates: sparsity", 1, ["sparsity", bare, "--kind", "beta"], "log_beta", "--gates")
+    refused("no gates: sparsity", 1, ["size", "--as", "sparsity", bare, "--kind", "beta"], "log_beta", "--gates")
     refused("no ages", 1, ["retention", few, "--source", "last-use"], "last_selected.top64")
     refused("unknown source", 2, ["retention", x, "--source", "beta"], "--source")
-    refused("unknown kind", 2, ["sparsity", x, "--kind", "gate"], "alpha, beta or last-use")
+    refused("unknown kind", 2, ["size", "--as", "sparsity", x, "--kind", "gate"], "alpha, beta or last-use")
     refused("query heads of gates", 2, ["retention", x, "--head", "L0H1"], "KV heads")
     refused("unknown colouring", 2, ["tokens", x, "--style", "by=gate", "-o", path("y.png")], "by is auto, kept, residency")
     # NaN, and a run without tokens
@@ -132,10 +132,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-beta-") as folder:
     holes[0, 0, 3] = np.nan
     y = make(write_kvf, path("y.kvf"), [Column("log_beta", "f32", "kv", holes), *COLUMNS[1:]], (L, H, G, T))
     check("an entry without a number", table(kvfate, "retention", y)[0]["mean_retention"].count(None) == 1)
-    check("its head", [v is None for v in table(kvfate, "sparsity", y, "--kind", "beta")[0]["sparsity"]] == [True] + [False] * 5)
+    check("its head", [v is None for v in table(kvfate, "size", "--as", "sparsity", y, "--kind", "beta")[0]["sparsity"]] == [True] + [False] * 5)
     pictures(y, folder)
     none = make(write_kvf, path("none.kvf"), [Column("log_beta", "f32", "kv", np.zeros((L, H, 0)))], (L, H, G, 0))
     check("no tokens", table(kvfate, "retention", none)[0]["head"] == []
-          and table(kvfate, "sparsity", none, "--kind", "beta")[0]["sparsity"] == [None] * 6)
+          and table(kvfate, "size", "--as", "sparsity", none, "--kind", "beta")[0]["sparsity"] == [None] * 6)
 
 finish()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate block-exit against counts by the definition, block by block and token by token.
+"""Check kvfate survival --as block-exit against counts by the definition, block by block and token by token.
 
 usage: test_block_exit.py KVFATE WRITE_KVF ...
 """
@@ -61,7 +61,7 @@ def check_all(path, seed, event, grace, at_least):
     written = last.astype(float)
     written[last < 0] = np.nan
     x = laws.write(write_kvf, path, written, first)
-    data, meta = table(kvfate, "block-exit", x, "--event", event, "--grace", grace, "--at-least", at_least, "--block", ",".join(map(str, blocks)))
+    data, meta = table(kvfate, "survival", "--as", "block-exit", x, "--event", event, "--grace", grace, "--at-least", at_least, "--block", ",".join(map(str, blocks)))
     wait = grace if event == "gone" else 0
     check("options", [meta[k] for k in ("event", "grace", "at_least")] == [event, str(wait), str(at_least)], meta)
     c = [T - 1 - i - wait for i in range(T) if T - 1 - i - wait >= 0]
@@ -80,7 +80,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-block-exit-") as folder:
     check_all(trace, 1, "gone", 10, 20)
     check_all(trace, 2, "gone", 0, 1)
     x = check_all(trace, 3, "first-exit", 10, 12)
-    check("text", "envelope" in said("block-exit", x))
+    check("text", "envelope" in said("survival", "--as", "block-exit", x))
     for argv, word in ((["--block", "0,1"], "--block"), (["--block", "4,4"], "--block"), (["--block", ""], "--block"), (["--event", "x"], "--event")):
-        refused(" ".join(argv), 2, ["block-exit", x, *argv], word)
+        refused(" ".join(argv), 2, ["survival", "--as", "block-exit", x, *argv], word)
     finish()

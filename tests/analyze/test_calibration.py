@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate calibration: by hand, against dense T x T sets of synthetic runs, against the evictions of a real run
+"""Check kvfate retention --as calibration: by hand, against dense T x T sets of synthetic runs, against the evictions of a real run
 under trimkv, and its errors.
 
 usage: test_calibration.py KVFATE WRITE_KVF DUMP GEN_TINY MAKE_GATES
@@ -192,7 +192,7 @@ def expected(S, log_beta, each=False, bins=10, horizons=None, events=EVENTS, B=6
 
 
 def compare(name, trace, argv, rows):
-    data, meta = table(kvfate, "calibration", trace, *argv)
+    data, meta = table(kvfate, "retention", "--as", "calibration", trace, *argv)
     check(name + ": rows", len(data["head"]) == len(rows), len(data["head"]), len(rows))
     for key in ("head", "kind", "event", "score", "layer", "index", "horizon", "bin", "n", "n_auroc", "n_tau", "yes"):
         check(f"{name}: {key}", data[key] == [r[key] for r in rows])
@@ -226,7 +226,7 @@ def by_hand(path):
             S[0, 0, i + n, i] = True
     lb = np.log(np.array([[[.6, .25, .6, 1]]]))
     x = make(write_kvf, path, columns(S, lb), (1, 1, 1, 4))
-    data, _ = table(kvfate, "calibration", x, "--horizon", "1", "--bins", "2", "--budget", "2", "--head", "L0K0", "--follow-up", "0")
+    data, _ = table(kvfate, "retention", "--as", "calibration", x, "--horizon", "1", "--bins", "2", "--budget", "2", "--head", "L0K0", "--follow-up", "0")
     row = {(data["event"][k], data["bin"][k]): {c: data[c][k] for c in data} for k in range(9)}
     close = lambda a, b: abs(a - b) < 1e-7  # log_beta is f32
     r = row["ever-again", -1]
@@ -256,7 +256,7 @@ def brute_force(path):
             expected(S, lb, horizons=[0, 2, 3, 8, 36, 50], B=8, a=5, b=30))
     compare("heads, event", x, ["--head", "L1K*", "--event", "no-exit,ever-again", "--budget", 1, "--bins", 1],
             expected(S, lb, events=["ever-again", "no-exit"], B=1, bins=1, heads=[(1, 0), (1, 1)]))
-    again = [subprocess.run([kvfate, "calibration", x, "--json"], capture_output=True).stdout for _ in range(2)]
+    again = [subprocess.run([kvfate, "retention", "--as", "calibration", x, "--json"], capture_output=True).stdout for _ in range(2)]
     check("equal bytes", again[0] == again[1] and again[0])
     S, lb = random_run(rng, 1, 1, 1, 300)
     y = make(write_kvf, path("y.kvf"), columns(S, lb, criterion="mass.90"), (1, 1, 1, 300))
@@ -284,7 +284,7 @@ def real_run(path):
         done = subprocess.run(c, capture_output=True, text=True, errors="replace")
         if done.returncode:
             sys.exit(f"{c}: {done.stderr}")
-    refused("a run that evicted", 1, ["calibration", x], "evicted at step", "--budget")
+    refused("a run that evicted", 1, ["retention", "--as", "calibration", x], "evicted at step", "--budget")
     shape = {s.split()[0]: [int(v) for v in s.split()[1:]] for s in done.stdout.splitlines()}
     lb = np.fromfile(path("log_beta.f64")).reshape(shape["log_beta"]).astype(np.float32)
     evict = np.fromfile(path("evict_step.f64")).reshape(lb.shape)
@@ -302,21 +302,21 @@ def pictures(x, short, path):
         raw = []
         for _ in range(2):
             out = path("f." + ext)
-            r = subprocess.run([kvfate, "calibration", trace, "-o", out], capture_output=True, text=True)
+            r = subprocess.run([kvfate, "retention", "--as", "calibration", trace, "-o", out], capture_output=True, text=True)
             none = trace == path("zero.kvf")
             check(f"figure {ext}", r.returncode == 3 * none and r.stderr.endswith("holds no steps\n" * none) and r.stderr.count("\n") == none, r.stderr)
             raw.append(Path(out).read_bytes())
         check(f"figure {ext} again", raw[0] == raw[1] and len(raw[0]) > 500)
     width = {}
     for events in ("all", "at-age"):
-        subprocess.run([kvfate, "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,64,128,256,512", "-o", path("f.svg")],
+        subprocess.run([kvfate, "retention", "--as", "calibration", x, "--event", events, "--horizon", "1,2,4,8,16,32,64,128,256,512", "-o", path("f.svg")],
                        stdout=subprocess.DEVNULL)
         width[events] = float(re.search(r'width="([0-9.]+)', Path(path("f.svg")).read_text(encoding="utf-8")).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
     # 13 + 3 * 22 + 2 * 5 + 20 mm across, 8 + 19 + 12 mm down; with the key of 8 horizons and "more" 9.5 + 11 * 3.4 + 5 + 1.7
     many = ["--horizon", "1,2,4,8,16,32,3,5,6"]
     for more, w, h in (([], 109, 39), (["--event", "at-age"], 55, 39), (many, 109, 54), (many + ["--event", "no-exit"], 55, 54)):
-        argv = ["calibration", x, *more, "-o", path("f.png"), "--dpi", "100", "--size"]
+        argv = ["retention", "--as", "calibration", x, *more, "-o", path("f.png"), "--dpi", "100", "--size"]
         for a, b in ((w - 1, h), (w, h - 1)):
             refused(f"no room in {a} x {b}", 2, [*argv, f"{a}x{b}"], "--size", f"{w} x {h} mm")
         r = subprocess.run([kvfate, *argv, f"{w}x{h}"], capture_output=True)
@@ -332,50 +332,50 @@ def large(path):
         S, lb = np.zeros((L, H, 6, 6), bool), -np.ones((L, H, 6))
         x = make(write_kvf, path("l.kvf"), columns(S, lb), (L, H, H, 6))
         if L == 40:  # 641 blocks of 48 (1000 + 1) + 3 rows
-            refused("too many rows", 2, ["calibration", x, *every, "1000"], "30800691 rows", "640 heads", "--head")
+            refused("too many rows", 2, ["retention", "--as", "calibration", x, *every, "1000"], "30800691 rows", "640 heads", "--head")
             continue
         with open(path("l.txt"), "wb") as out:  # 91 (48 * 301 + 3) rows
-            p = subprocess.Popen([kvfate, "calibration", x, *every, "300"], stdout=out)
+            p = subprocess.Popen([kvfate, "retention", "--as", "calibration", x, *every, "300"], stdout=out)
             used = os.wait4(p.pid, 0)
         check("memory of 1.3 million rows", used[1] == 0 and used[2].ru_maxrss < 250 << 10, used[1], used[2].ru_maxrss)
 
 
 def refusals(x, path):
-    refused("criterion", 2, ["calibration", x, "--criterion", "top63"], "top63")
-    refused("no such column", 1, ["calibration", x, "--criterion", "top128"], "last_selected.top128", "--probes calibration")
-    refused("group", 2, ["calibration", x, "--group", "some"], "some")
-    refused("event", 2, ["calibration", x, "--event", "never"], "never")
-    refused("no event", 2, ["calibration", x, "--event", ""], "--event")
-    refused("at-age at 3", 2, ["calibration", x, "--event", "at-age", "--horizon", "3"], "powers of two")
+    refused("criterion", 2, ["retention", "--as", "calibration", x, "--criterion", "top63"], "top63")
+    refused("no such column", 1, ["retention", "--as", "calibration", x, "--criterion", "top128"], "last_selected.top128", "--probes calibration")
+    refused("group", 2, ["retention", "--as", "calibration", x, "--group", "some"], "some")
+    refused("event", 2, ["retention", "--as", "calibration", x, "--event", "never"], "never")
+    refused("no event", 2, ["retention", "--as", "calibration", x, "--event", ""], "--event")
+    refused("at-age at 3", 2, ["retention", "--as", "calibration", x, "--event", "at-age", "--horizon", "3"], "powers of two")
     for bad in ("-1", "a", "1,,2", "", ",".join(map(str, range(17)))):
-        refused(f"horizon '{bad}'", 2, ["calibration", x, "--horizon", bad], "--horizon")
+        refused(f"horizon '{bad}'", 2, ["retention", "--as", "calibration", x, "--horizon", bad], "--horizon")
     for bad in ("4,4", "1,16,2,16"):
-        refused("the same horizon again", 2, ["calibration", x, "--horizon", bad], "--horizon", "twice", bad[-2:].strip(","))
+        refused("the same horizon again", 2, ["retention", "--as", "calibration", x, "--horizon", bad], "--horizon", "twice", bad[-2:].strip(","))
     for bad in ("0", "4097", "x"):
-        refused("budget " + bad, 2, ["calibration", x, "--budget", bad], "--budget")
-        refused("bins " + bad, 2, ["calibration", x, "--bins", bad], "--bins")
-    refused("query heads of any", 2, ["calibration", x, "--head", "L0H0"], "KV heads")
+        refused("budget " + bad, 2, ["retention", "--as", "calibration", x, "--budget", bad], "--budget")
+        refused("bins " + bad, 2, ["retention", "--as", "calibration", x, "--bins", bad], "--bins")
+    refused("query heads of any", 2, ["retention", "--as", "calibration", x, "--head", "L0H0"], "KV heads")
     S, lb = random_run(np.random.default_rng(1), 1, 1, 2, 6)
     for value, words in ((np.nan, "nan"), (.5, "0.5")):
         lb[0, 0, 4] = value
         y = make(write_kvf, path("bad.kvf"), columns(S, lb), (1, 1, 2, 6))
-        refused(f"log_beta {value}", 1, ["calibration", y], "log_beta of entry 4 of L0K0", words)
+        refused(f"log_beta {value}", 1, ["retention", "--as", "calibration", y], "log_beta of entry 4 of L0K0", words)
     lb[0, 0, 4] = -1
     for missing in ("evict_step", "log_beta", "selected_at.top64", "first_unselected.top64"):
         y = make(write_kvf, path("bad.kvf"), [c for c in columns(S, lb) if c.name != missing], (1, 1, 2, 6))
-        refused("without " + missing, 1, ["calibration", y], missing, "kvfate run")
+        refused("without " + missing, 1, ["retention", "--as", "calibration", y], missing, "kvfate run")
     for wrong, word in ((Column("log_beta", "f32", "query", -np.ones((1, 2, 6))), "KV head and token"),
                         (Column("evict_step", "u32", "kv", np.full((1, 1, 6), float(ALIVE)), axis="step"), "KV head and token"),
                         (Column("last_selected.top64", "i32", "kv", np.zeros((1, 1, 6))), "query head and token"),
                         (Column("selected_at.top64", "i32", "query", -np.ones((1, 2, 6))), "L0H0 has no selected_at.top64")):
         y = make(write_kvf, path("bad.kvf"), [wrong if c.name == wrong.name else c for c in columns(S, lb)], (1, 1, 2, 6))
-        refused("another kind of " + wrong.name, 1, ["calibration", y], word)
+        refused("another kind of " + wrong.name, 1, ["retention", "--as", "calibration", y], word)
     evict = np.full(lb.shape, float(ALIVE))
     evict[0, 0, 2] = 5
     y = make(write_kvf, path("bad.kvf"), columns(S, lb, evict), (1, 1, 2, 6))
-    refused("an evicted entry", 1, ["calibration", y], "entry 2 of L0K0 was evicted at step 5")
+    refused("an evicted entry", 1, ["retention", "--as", "calibration", y], "entry 2 of L0K0 was evicted at step 5")
     zero = make(write_kvf, path("zero.kvf"), columns(S[:, :, :0, :0], lb[:, :, :0]), (1, 1, 2, 0))
-    data, _ = table(kvfate, "calibration", zero)
+    data, _ = table(kvfate, "retention", "--as", "calibration", zero)
     check("empty trace", data["head"] == [] and len(data) == 25)
 
 

@@ -10,7 +10,7 @@ import unicodedata
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, refused  # noqa: E402
+from check import check, finish, refused, words_of  # noqa: E402
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -73,7 +73,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
     data, meta = table(kvfate, "tokens", x, "--classes", own, "--tokens", "1:4")
     check("own: range", data["class"] == ["thing", "thing", "salt"], data["class"])
     # variance: {1, 4}, {2, 3}, {5} of -1 .. -5: SS 10, means -2.5 -2.5 -5, within 4.5 + .5, between 5
-    data, meta = table(kvfate, "variance", x, "--scale", "log-beta", "--classes", own)
+    data, meta = table(kvfate, "retention", "--as", "variance", x, "--scale", "log-beta", "--classes", own)
     i = [*zip(data["head"], data["factor"])].index(("L0K0", "class"))
     check("variance", data["levels"][i] == 3 and abs(data["eta2"][i] - .5) < 1e-15 and "salty" in meta["classes"], data, meta)
     data, meta = table(kvfate, "tokens", x)
@@ -86,9 +86,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-classes-") as folder:
     check("no tokens", table(kvfate, "tokens", trace([]))[0]["class"] == [])
 
     for command in ("tokens", "variance"):
-        refused("no file", 1, [command, x, "--classes", os.path.join(folder, "none.json")], "cannot open")
-        refused("no JSON", 1, [command, x, "--classes", file("{")], "JSON")
-        refused("no expression", 1, [command, x, "--classes", file({"a": "("})], '"a"', "parenthesis")
-        refused("no end", 1, [command, trace(["a" * 60 + "b"]), "--classes", file({"slow": "^(a+)+$"})], '"slow"', "steps")
+        refused("no file", 1, [*words_of(command), x, "--classes", os.path.join(folder, "none.json")], "cannot open")
+        refused("no JSON", 1, [*words_of(command), x, "--classes", file("{")], "JSON")
+        refused("no expression", 1, [*words_of(command), x, "--classes", file({"a": "("})], '"a"', "parenthesis")
+        refused("no end", 1, [*words_of(command), trace(["a" * 60 + "b"]), "--classes", file({"slow": "^(a+)+$"})], '"slow"', "steps")
 
 finish()

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real  # noqa: E402
+from check import check, finish, real, words_of  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -287,11 +287,11 @@ def check_means(files, traces):
     for name, more, keys, value in (("sparsity", [], ("kind", "head"), "sparsity"), ("regret", ["--mean"], ("head", "step"), "regret"),
                                     ("regret", ["--every", "7"], ("head", "step"), "kept_mass"), ("occupancy", ["--every", "5"], ("class", "step", "head"), "entries"),
                                     ("eviction", [], ("head", "reason"), "age")):
-        data, _ = table(kvfate, "corpus", name, *files, *more, "--replicates", REPLICATES, "--seed", SEED)
+        data, _ = table(kvfate, "corpus", *words_of(name), *files, *more, "--replicates", REPLICATES, "--seed", SEED)
         cells = {}
         for d, list_ in found.items():
             for t in list_:
-                one, _ = table(kvfate, name, path_of[id(t)], *more)
+                one, _ = table(kvfate, *words_of(name), path_of[id(t)], *more)
                 for key, v in zip(zip(*(one[k] for k in keys)), one[value]):
                     if v is not None:
                         cells.setdefault(key, {}).setdefault(d, []).append(v)
@@ -355,12 +355,12 @@ def check_lengths(folder):
         t.last["top64"] = np.minimum(rng.geometric(risk, (L, G, T)) - 1., T - 1 - np.arange(T))
         files.append(t.write(os.path.join(folder, "lengths", f"{k}.kvf")))
     for name in ("regret", "occupancy"):
-        data, meta = table(kvfate, "corpus", name, *files)
+        data, meta = table(kvfate, "corpus", *words_of(name), *files)
         pooled = [i for i, h in enumerate(data["head"]) if h == "all"] or range(len(data["head"]))
         n = {data["step"][i]: data["documents"][i] for i in pooled}
         want = {t: sum(T > t for T in (60, 60, 601, 1100)) for t in range(0, 1100, 3)}
         check(f"{name}: every third step of 1100, with its documents", meta["every"] == "3" and n == want and "every" not in meta.get("differ", ""), meta, n)
-    data, _ = table(kvfate, "corpus", "hazard", *files, "--criterion", "top64", "--grace", 0)
+    data, _ = table(kvfate, "corpus", "survival", "--as", "hazard", *files, "--criterion", "top64", "--grace", 0)
     at = [k for k, h in enumerate(data["head"]) if h == "all"]
     S, documents = ([data[c][k] for k in at] for c in ("survival", "documents"))
     pooled, before = {}, 1.
@@ -370,7 +370,7 @@ def check_lengths(folder):
     check("hazard: survival never rises", all(a >= b for a, b in zip(S, S[1:])) and documents[0] == 4 and documents[-1] == 1, S, documents)
     _, meta = table(kvfate, "corpus", "survival", *files, "--criterion", "top64")
     check("grace and horizon of means of the longest text", meta["grace"] == "64" and meta["mean_to"] == "256", meta)
-    said = run("corpus", "regret", *files, "-o", os.path.join(folder, "regret.svg"))
+    said = run("corpus", "missed", "--as", "regret", *files, "-o", os.path.join(folder, "regret.svg"))
     with open(os.path.join(folder, "regret.svg")) as f:
         check("the figure says where documents drop out", "pale: fewer than 4 documents, 1 at the end" in f.read())
     check("so does a note", "have 60 to 1100 tokens" in said.stderr and "need" not in said.stderr, said.stderr)
@@ -419,7 +419,7 @@ def check_against(files, traces, folder):
     check("said", f" of {len(both)} documents in both: {len(data['p'])} rows, {low} with p <= 0.05, {found_} with q <= 0.05\n" in said and low, said, low, found_)
     one, two = (run(*argv, "-t", t, "-o", "-").stdout for t in (1, 3))
     check("differences on threads", one == two and len(one) > 1000)
-    same_, _ = table(kvfate, "corpus", "regret", *files, "--mean", "--against", os.path.dirname(files[0]))
+    same_, _ = table(kvfate, "corpus", "missed", "--as", "regret", *files, "--mean", "--against", os.path.dirname(files[0]))
     check("a corpus against itself", set(same_["difference"]) == {0} and set(same_["p"]) == {1} and same_["head"] == ["all"], same_)
     refused("no common document", 1, ["corpus", "survival", files[0], "--against", os.path.join(folder, "others", f"{len(others) - 1}.kvf")], "share no document")
     for more, word in ((["--state", "x"], "--state"), (["--shard", "1/2"], "--shard"), (["-o", "x.png"], "figure")):
@@ -447,7 +447,7 @@ def check_bytes(files, folder):
     for i in (1, 2, 3):
         run("corpus", "survival", *files, *options, "--shard", f"{i}/3", "--state", shards[i - 1])
     for order in (shards, shards[::-1]):
-        run("merge", *order, "-o", path("m.tsv"), "--state", path("m.state"))
+        run("corpus", "merge", *order, "-o", path("m.tsv"), "--state", path("m.state"))
         check("three shards merged", bytes_of("m.tsv") == bytes_of("whole.tsv") and bytes_of("m.state") == bytes_of("whole.state"))
     run("corpus", "survival", *files[:5], *options, "--state", path("half.state"))
     again = run("corpus", "survival", *files, *options, "-o", path("again.tsv"), "--state", path("whole.state"))
@@ -457,14 +457,14 @@ def check_bytes(files, folder):
     refused("other traces", 1, ["corpus", "survival", *files, *options, "--state", path("half.state")], "half.state", "other traces")
     refused("other arguments", 1, ["corpus", "survival", *files, "--criterion", "mass.90", "--replicates", 30, "--state", path("whole.state")], "whole.state", "criterion", "mass.90", "top64")
     refused("another seed", 1, ["corpus", "survival", *files, *options, "--seed", 1, "--state", path("whole.state")], "seed=0, here seed=1")
-    refused("merged with itself", 1, ["merge", shards[0], path("whole.state")], "the document", "in two of the files")
+    refused("merged with itself", 1, ["corpus", "merge", shards[0], path("whole.state")], "the document", "in two of the files")
     run("corpus", "survival", *files, "--criterion", "mass.90", "--replicates", 30, "--state", path("other.state"))
-    refused("merged with other arguments", 1, ["merge", shards[0], path("other.state")], "other.state", "criterion")
+    refused("merged with other arguments", 1, ["corpus", "merge", shards[0], path("other.state")], "other.state", "criterion")
     good = bytes_of("whole.state")
     for name, bad, word in (("cut", good[:-9], "checksum"), ("flipped", good[:700] + bytes([good[700] ^ 1]) + good[701:], "checksum"), ("empty", b"", "not the state"),
                             ("newer", good[:8] + struct.pack("<I", 9) + good[12:], "another kvfate"), ("foreign", b"# text\n" * 20, "not the state")):
         Path(path(name)).write_bytes(bad)
-        refused(name, 1, ["merge", path(name)], name, word)
+        refused(name, 1, ["corpus", "merge", path(name)], name, word)
         refused(name, 1, ["corpus", "survival", *files, *options, "--state", path(name)], name, word)
         check(name + ": left alone", bytes_of(name) == bad)
     return bytes_of("whole.tsv")
@@ -493,7 +493,7 @@ def check_bad(files, folder, whole):
     run("corpus", "survival", *files, *bad, *options, "--skip-bad", "-o", path("b.tsv"))
     for i in (1, 2):
         run("corpus", "survival", *files, *bad, *options, "--shard", f"{i}/2", "--skip-bad", "--state", path(f"b{i}.state"))
-    run("merge", path("b2.state"), path("b1.state"), "--state", path("bm.state"))
+    run("corpus", "merge", path("b2.state"), path("b1.state"), "--state", path("bm.state"))
     with open(path("bm.state"), "rb") as f, open(path("b.state"), "rb") as g:
         check("shards with bad traces", f.read() == g.read())
     refused("all are bad", 1, ["corpus", "survival", bare], "none of the traces")
@@ -506,7 +506,7 @@ def check_bad(files, folder, whole):
     for argv, word in ((["tokens", files[0]], "survival"), (["nothing", files[0]], "nothing"), (["survival", files[0], "--shard", "3/2"], "--shard"),
                        (["survival", files[0], "--shard", "1"], "--shard"), (["survival", files[0], "--intervals", "some"], "--intervals"), (["survival"], "missing"),
                        (["survival", files[0], "--denominator", "x"], "--denominator is"), (["survival", files[0], "--criterion", "top64", "--head", "L0K0"], "query"),
-                       (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["regret", files[0], "--figure", "survival", "-o", "x.png"], "no figure"),
+                       (["survival", files[0], "--tokens", "5"], "A:B"), (["survival", files[0], "-o", "x.txt"], ".tsv"), (["missed", "--as", "regret", files[0], "--figure", "survival", "-o", "x.png"], "no figure"),
                        (["-t", "2", "survival", files[0]], "first"), (["survival", files[0], "--replicates", "10001"], "--replicates")):
         refused(" ".join(argv[:3:2]), 2, ["corpus", *argv], word)
 
@@ -539,7 +539,7 @@ def check_tried_again(files, options, path):
 def unreadable(name, good, at):
     """Return True if a trace with this byte inverted opens, but its values cannot be read."""
     Path(name).write_bytes(good[:at] + bytes([good[at] ^ 255]) + good[at + 1:])
-    codes = [subprocess.run([kvfate, *argv], capture_output=True).returncode for argv in (["info", name], ["survival", name, "--criterion", "top64"])]
+    codes = [subprocess.run([kvfate, *argv], capture_output=True).returncode for argv in (["trace", "info", name], ["survival", name, "--criterion", "top64"])]
     return codes == [0, 1]
 
 
@@ -563,7 +563,7 @@ def check_killed(folder):
             time.sleep(0.001)
         p.send_signal(signal.SIGKILL)
         p.wait()
-        said = subprocess.run([kvfate, "merge", state], capture_output=True, text=True)
+        said = subprocess.run([kvfate, "corpus", "merge", state], capture_output=True, text=True)
         if said.returncode == 1 and f"of {n} documents" in said.stderr:
             break
     check("killed in the middle", "not finished" in said.stderr, attempt, said.stderr)

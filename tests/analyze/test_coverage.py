@@ -82,7 +82,7 @@ def corpora(rng, n, want, found):
         # a quotient without censoring: tokens with at least 100 later queries
         q = table(kvfate, "corpus", "survival", folder, *more, "--horizons", "32", "--tokens", f"0:{T - 100}")[0]
         found["survival: fraction (a quotient)", n] = of_heads(q, "fraction", "low", "high", want["survival"][32], {"horizon": 32})
-        h = table(kvfate, "corpus", "hazard", folder, *more, "--bins", ",".join(map(str, range(0, 65))))[0]
+        h = table(kvfate, "corpus", "survival", "--as", "hazard", folder, *more, "--bins", ",".join(map(str, range(0, 65))))[0]
         found["hazard: survival at 32", n] = of_heads(h, "survival", "survival_low", "survival_high", want["survival"][32], {"low": 32})
         for k in range(n, n + 9):  # no token of these can reach age 96
             document(rng, folder, k, 80)

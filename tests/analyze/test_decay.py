@@ -43,7 +43,7 @@ def against_lifelines(path):
         near(f"lifelines {law}: log-log interval", [*real(data["survival_low"][:n])[inside], *real(data["survival_high"][:n])[inside]], [*ends[0], *ends[1]], 1e-9)
         near(f"lifelines {law}: half-life", data["half_life"][:1], [want["half_life"]], 0)
         near(f"lifelines {law}: restricted mean", data["rmst"][:1], [want["rmst"]], 1e-9)
-        data, _ = table(kvfate, "decay", x, *common, "--from", 0)
+        data, _ = table(kvfate, "survival", "--as", "decay", x, *common, "--from", 0)
         w, got = want["weibull"], {c: data[c][data["law"].index("weibull")] for c in ("value", "scale", "log_likelihood", "low", "high")}
         near(f"lifelines {law}: Weibull", [got["value"], got["scale"]], [w["shape"], w["scale"]], 2e-4)
         check(f"lifelines {law}: no likelihood is better", 0 <= got["log_likelihood"] - w["log_likelihood"] < 1e-4, got, w)
@@ -69,7 +69,7 @@ def against_grid(path):
     for law in laws.LAWS:
         last = laws.draw(rng, law, (1, T))
         x = laws.write(write_kvf, path, last)
-        data, meta = table(kvfate, "decay", x, "--head", "L0H0", "--from", 0)
+        data, meta = table(kvfate, "survival", "--as", "decay", x, "--head", "L0H0", "--from", 0)
         a, c, _ = laws.lives(last[0], 64, 20)
         a, c = a[c > 0], c[c > 0]  # observed for a step
         check("decay: options", [meta[k] for k in ("grace", "at_least", "from")] == ["64", "20", "0"], meta)
@@ -126,11 +126,11 @@ def known_laws(path):
         print(f"{law + ': half-life':<34} true {half:9d}  median {np.median(got):.1f}, quartiles {np.percentile(got, 25):.0f} to {np.percentile(got, 75):.0f}")
         check(f"{law}: half-life", abs(np.median(got) - half) <= max(1, .03 * half), np.median(got), half)
         for event in ("gone", "first-exit"):
-            data, _ = table(kvfate, "block-exit", x, "--event", event, "--block", "1,32")
+            data, _ = table(kvfate, "survival", "--as", "block-exit", x, "--event", event, "--block", "1,32")
             for b in (1, 32) if law == "geometric" else ():
                 coverage(f"{law}: epsilon, {event}, block {b}", of_heads(data, "low", block=b), of_heads(data, "high", block=b),
                          1 - laws.RETENTION**b, of_heads(data, "epsilon", block=b))
-        data, _ = table(kvfate, "decay", x, "--from", 0)
+        data, _ = table(kvfate, "survival", "--as", "decay", x, "--from", 0)
         reject = np.mean(real(of_heads(data, "p", law="weibull")) < .05)
         print(f"{law + ': geometric is refused':<34} in {reject:.3f} of {REPLICATES}; the Weibull law is best in {np.mean(of_heads(data, 'best', law='weibull')):.3f}")
         if law == "geometric":
@@ -171,15 +171,15 @@ def recurrence(path):
 def edges(path):
     last = laws.draw(np.random.default_rng(1), "geometric", (1, 100))
     x = laws.write(write_kvf, path, last)
-    for argv, word in ((["decay", "--from", "-1"], "--from"), (["decay", "--event", "x"], "--event"), (["decay", "--at-least", "0"], "--at-least"),
-                       (["decay", "--space", "kv-union"], "--space")):
+    for argv, word in ((["survival", "--as", "decay", "--from", "-1"], "--from"), (["survival", "--as", "decay", "--event", "x"], "--event"), (["survival", "--as", "decay", "--at-least", "0"], "--at-least"),
+                       (["survival", "--as", "decay", "--space", "kv-union"], "--space")):
         refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
-    refused("no first exits", 1, ["decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
-    check("text", "geometric" in said("decay", x) and "the best" in said("decay", x))
+    refused("no first exits", 1, ["survival", "--as", "decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
+    check("text", "geometric" in said("survival", "--as", "decay", x) and "the best" in said("survival", "--as", "decay", x))
     for value in (0, 1000):  # all die at once; none dies
-        data, _ = table(kvfate, "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)
+        data, _ = table(kvfate, "survival", "--as", "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)
         check(f"decay of {value}", not np.isfinite(real(data["value"] + data["p"] + data["gain"])).any() and not any(data["best"]), data)
-    said("decay", x)
+    said("survival", "--as", "decay", x)
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-decay-") as folder:

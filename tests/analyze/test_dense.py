@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import dense
 import selections
+from check import words_of
 
 EPS = 1e-4  # relative rounding of an attention weight; the logits agree within 6e-5
 MOST_OPEN = .03  # maximum fraction of the ages that rounding may decide
@@ -85,7 +87,7 @@ class Run:
 
     def table(self, analysis, *options, ext="npz"):
         out = self.path("t." + ext)
-        self.call(self.kvfate, analysis, self.kvf, *options, "-o", out)
+        self.call(self.kvfate, *words_of(analysis, self.kvfate), self.kvf, *options, "-o", out)
         if ext == "npz":
             with np.load(out) as z:
                 return {k: z[k] for k in z.files}

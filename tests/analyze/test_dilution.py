@@ -99,7 +99,7 @@ class Run:
             write(self.path("s.json"), {"spans": [dict(zip(("name", "start", "end", "useful"), s)) for s in spans]})
             options += f" --spans {self.path('s.json')}"
         if plan:  # of another run: the entries that it kept
-            self.call(kvfate, "plan", "--overwrite", plan.kvf, "-o", self.path("p.kvf"))
+            self.call(kvfate, "trace", "plan", "--overwrite", plan.kvf, "-o", self.path("p.kvf"))
             options += f" --plan {self.path('p.kvf')}"
         env = dict(os.environ, KVFATE_CPU_MASK=mask) if mask else None
         self.call(kvfate, "run", "--overwrite", "-m", gguf, "--ids", ids, "-n", n, "--exact", "--ignore-eos", *options.split(),
@@ -243,7 +243,7 @@ def against_float64(folder):
         run = Run(folder, name, size, n_prompt, n, options, spans, **more)
         useful = {s[0] for s in spans if s[3]}
         compare(name, run, shadow, "--shadow" in options, ["span." + x for x in useful] if len(useful) == 1 else ())
-        header = json.loads(run.call(kvfate, "info", "--json", run.kvf))
+        header = json.loads(run.call(kvfate, "trace", "info", "--json", run.kvf))
         if spans is SPANS:
             check(f"{name}: header", json.dumps(HEADER, separators=(",", ":")) in json.dumps(header, separators=(",", ":")))
         for weights in ["run"] + ["beta"] * ("beta.kept.top64" in run.column):
@@ -414,7 +414,7 @@ def needles(folder, run):
     for more, needles_, distractors in ((["--words", "300"], 1, 0), (["--words", "500", "--keys", "8", "--values", "2", "--queries", "3", "--seed", "7"], 6, 10),
                                         (["--tokens", "700", "-m", gguf, "--depth", "0"], 1, 0), (["--words", "200", "--haystack", "noise", "--digits", "2"], 1, 0),
                                         (["--words", "200", "--haystack", "needles", "--depth", "1"], 1, 0)):
-        r = subprocess.run([kvfate, "needle", *more, "-o", out], capture_output=True, text=True)
+        r = subprocess.run([kvfate, "tasks", "needle", *more, "-o", out], capture_output=True, text=True)
         check(f"needle {more}", r.returncode == 0 and not r.stdout and not r.stderr, r)
         text, about = open(out + ".txt", encoding="ascii").read(), json.load(open(out + ".json", encoding="ascii"))
         at = {}
@@ -438,25 +438,25 @@ def needles(folder, run):
             check("depth", place < .15 if about["depth"] == 0 else place > .8, place)
     texts = []
     for n in ("300", "400"):
-        subprocess.run([kvfate, "needle", "--words", n, "-n", "2", "-o", out], check=True)
+        subprocess.run([kvfate, "tasks", "needle", "--words", n, "-n", "2", "-o", out], check=True)
         texts.append([open(f"{out}-{i}.txt", encoding="ascii").read() for i in (0, 1)])
     a, b = texts[0][0].split(". "), texts[1][0].split(". ")
     check("longer only adds", all(s in b for s in a[:-1]) and len(b) > len(a) and texts[0][0] != texts[0][1])
-    subprocess.run([kvfate, "needle", "--words", "300", "-s", "1", "-o", out], check=True)
+    subprocess.run([kvfate, "tasks", "needle", "--words", "300", "-s", "1", "-o", out], check=True)
     check("seeds count up", open(out + ".txt", encoding="ascii").read() == texts[0][1])
     for more, word in ((["-o", out], "--tokens"), (["--words", "9", "-o", out], "over 9"), (["--words", "99"], "-o"), (["--words", "9", "--tokens", "9", "-o", out], "--words"),
                        (["--words", "99", "--queries", "2", "-o", out], "--queries"), (["--words", "99", "--haystack", "x", "-o", out], "--haystack"),
                        (["--words", "99", "--keys", "100", "--values", "6", "-o", out], "512"), (["--words", "999", "--digits", "1", "--keys", "6", "-o", out], "--digits")):
-        refused("needle " + " ".join(more), 2, ["needle", *more], word)
+        refused("needle " + " ".join(more), 2, ["tasks", "needle", *more], word)
     # from the text to the trace: the chat template before the prompt shifts all spans, and the tokens spell them
-    subprocess.run([kvfate, "needle", "--words", "70", "--seed", "2", "-o", out], check=True)
+    subprocess.run([kvfate, "tasks", "needle", "--words", "70", "--seed", "2", "-o", out], check=True)
     for template in ([], ["--raw"]):
         kvf = os.path.join(folder, "n.kvf")
         r = subprocess.run([kvfate, "run", "--overwrite", "-m", gguf, "-f", out + ".txt", "--spans", out + ".json", *template, "-n", "0", "-q", "--probes", "evict", "-o", kvf],
                            capture_output=True, text=True)
         check("run --spans", r.returncode == 0, r.stderr)
         if r.returncode == 0:
-            info = json.loads(subprocess.run([kvfate, "info", "--json", kvf], capture_output=True, text=True, check=True).stdout)
+            info = json.loads(subprocess.run([kvfate, "trace", "info", "--json", kvf], capture_output=True, text=True, check=True).stdout)
             spans = {s["name"]: s["tokens"] for s in find(info, "spans")}
             data, _ = table(kvfate, "tokens", kvf)
             about, text = json.load(open(out + ".json", encoding="ascii")), open(out + ".txt", encoding="ascii").read()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate dynamics: processes with known matrices, numpy on random traces, edge cases, errors.
+"""Check kvfate attention --as dynamics: processes with known matrices, numpy on random traces, edge cases, errors.
 
 usage: test_dynamics.py KVFATE WRITE_KVF
 """
@@ -31,7 +31,7 @@ def trace(path, vectors, ids, prompt, stage="pre", meta=None):
 
 class Table:
     def __init__(self, *argv):
-        t, self.meta = table(kvfate, "dynamics", *argv)
+        t, self.meta = table(kvfate, "attention", "--as", "dynamics", *argv)
         self.rows = {}
         for k in range(len(t["value"])):
             key = tuple(t[c][k] for c in ("head", "prompt", "rollout", "surrogate", "quantity", "index"))
@@ -183,7 +183,7 @@ def long_way(folder):
     many = Table(*paths[:1] * 40, "--head", "L0H0")
     once = Table(paths[0], "--head", "L0H0")
     check("40 equal runs", many.meta["prompts"] == "1" and close(many.all("eigenvalue.real", prompt=0), once.all("eigenvalue.real", prompt=0)))
-    a, b = (subprocess.run([kvfate, "dynamics", *paths, "-o", "-"], capture_output=True).stdout for _ in range(2))
+    a, b = (subprocess.run([kvfate, "attention", "--as", "dynamics", *paths, "-o", "-"], capture_output=True).stdout for _ in range(2))
     check("bytes", a == b and len(a) > 10000)
 
 
@@ -269,7 +269,7 @@ def edges(folder):
         t = Table(p)
         have = t.one("components")
         check(f"{n} steps", have == {0: 0, 1: 0, 2: 0, 5: 2}[n] and (n < 5 or math.isnan(t.one("r2.test"))) and (int(t.meta["undefined"]) > 0) == (n == 5), have, t.meta)
-        said = subprocess.run([kvfate, "dynamics", p], capture_output=True, text=True)
+        said = subprocess.run([kvfate, "attention", "--as", "dynamics", p], capture_output=True, text=True)
         check(f"{n} steps said", ended_well(said) and (n < 5) == ("undefined" not in said.stdout), said)
     rng = np.random.default_rng(1)
     flat = rng.normal(size=(60, 1)) * np.array([[1., 2, 3]]) + 5  # on a line
@@ -281,26 +281,26 @@ def edges(folder):
     wrong = rng.normal(size=(60, 3))
     wrong[31, 1] = np.nan
     trace(p, {"L0H0": wrong}, [1] * 60, 0)
-    refused("NaN", 1, ["dynamics", p], "step 31")
+    refused("NaN", 1, ["attention", "--as", "dynamics", p], "step 31")
     run = rng.normal(size=(60, 3))
     trace(p, {"L0H0": run}, [1] * 60, 60)
     check("a prompt alone", Table(p).one("components") == 0 and Table(p, "--steps", "all").one("components") == 3)
     trace(p, {"L0H0": run}, [1] * 60, 0, "post")
     check("post", Table(p).meta["rope"] == "post" and Table(p, "--rope", "post").meta["rope"] == "post")
-    refused("no pre", 1, ["dynamics", p, "--rope", "pre"], "query.pre.LxHy", "--watch-queries")
-    refused("no such head", 1, ["dynamics", p, "--head", "L1H1"], "heads chosen")
-    refused("a KV head", 2, ["dynamics", p, "--head", "L0K0"], "query")
+    refused("no pre", 1, ["attention", "--as", "dynamics", p, "--rope", "pre"], "query.pre.LxHy", "--watch-queries")
+    refused("no such head", 1, ["attention", "--as", "dynamics", p, "--head", "L1H1"], "heads chosen")
+    refused("a KV head", 2, ["attention", "--as", "dynamics", p, "--head", "L0K0"], "query")
     other = trace(os.path.join(folder, "o.kvf"), {"L0H1": run}, [1] * 60, 0, "post")
-    refused("another head", 1, ["dynamics", p, other], "trace 2 lacks query.post.L0H0.d00")
+    refused("another head", 1, ["attention", "--as", "dynamics", p, other], "trace 2 lacks query.post.L0H0.d00")
     for k, m in enumerate(({"model": {"hash": "a"}}, {"model": {"hash": "b"}})):
         trace(os.path.join(folder, f"m{k}.kvf"), {"L0H0": run}, [1] * 60, 0, meta=m)
-    refused("another model", 2, ["dynamics", *(os.path.join(folder, f"m{k}.kvf") for k in range(2))], "trace 2", "another model")
+    refused("another model", 2, ["attention", "--as", "dynamics", *(os.path.join(folder, f"m{k}.kvf") for k in range(2))], "trace 2", "another model")
     make(write_kvf, other, [Column("tokens.id", "i32", "run", [1])], (1, 1, 1, 1))
-    refused("no vectors", 1, ["dynamics", other], "--watch-queries HEADS")
+    refused("no vectors", 1, ["attention", "--as", "dynamics", other], "--watch-queries HEADS")
     for option, value, word in (("--components", "0", "between 1 and 16"), ("--components", "17", "between 1 and 16"), ("--train", "0", "between 0 and 1"), ("--train", "1", "between"),
                                 ("--train", "x", "number"), ("--steps", "some", "answer, prompt or all"), ("--split", "x", "time or rollouts"),
                                 ("--rope", "mid", "pre or post"), ("--seed", "-1", "between 0")):
-        refused(f"{option} {value}", 2, ["dynamics", p, option, value], word)
+        refused(f"{option} {value}", 2, ["attention", "--as", "dynamics", p, option, value], word)
 
 
 def without_lapack(folder):
@@ -309,10 +309,10 @@ def without_lapack(folder):
     with open(os.path.join(folder, "liblapack.so.3"), "wb") as f:
         f.write(b"no library\n")
     env = {**os.environ, "LD_LIBRARY_PATH": folder}
-    said = subprocess.run([kvfate, "dynamics", p], capture_output=True, text=True, env=env)
+    said = subprocess.run([kvfate, "attention", "--as", "dynamics", p], capture_output=True, text=True, env=env)
     check("no LAPACK", said.returncode == 1 and not said.stdout and said.stderr.count("\n") == 1
           and "LAPACK cannot be loaded" in said.stderr and "liblapack3" in said.stderr, said)
-    said = subprocess.run([kvfate, "info", p], capture_output=True, text=True, env=env)
+    said = subprocess.run([kvfate, "trace", "info", p], capture_output=True, text=True, env=env)
     check("info without LAPACK", said.returncode == 0 and not said.stderr, said)
 
 

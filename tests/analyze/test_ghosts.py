@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate ghosts against numpy on synthetic columns, and its errors."""
+"""Check kvfate missed against numpy on synthetic columns, and its errors."""
 import os
 import subprocess
 import sys
@@ -63,7 +63,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
     for more, heads, tokens, least in (([], everyone, range(T), 0), (["--hits", "3"], everyone, range(T), 3),
                                        (["--tokens", "5:30"], everyone, range(5, 30), 0), (["--hits", "99"], everyone, range(T), 99),
                                        (["--head", "L1H2-4", "--hits", "1"], [(1, 2), (1, 3), (1, 4)], range(T), 1)):
-        data, said = table(kvfate, "ghosts", x, *more)
+        data, said = table(kvfate, "missed", x, *more)
         rows, missed, hit, total = expected(heads, tokens, least)
         check(f"{more}: columns", list(data) == names, list(data))
         check(f"{more}: rows", list(zip(*(data[n] for n in names))) == rows)
@@ -84,32 +84,32 @@ with tempfile.TemporaryDirectory(prefix="kvfate-ghosts-") as folder:
     check("eviction: no hits without a shadow", "hits" not in table(kvfate, "eviction", bare)[0])
 
     _, missed, hit, _ = expected(everyone, range(T), 0)
-    said = subprocess.run([kvfate, "ghosts", x], capture_output=True, text=True)
+    said = subprocess.run([kvfate, "missed", x], capture_output=True, text=True)
     check("summary", f"{missed} head-token pairs" in said.stdout and f"{100 * hit / missed:.1f} %" in said.stdout, said)
     for ext in ("tsv", "csv", "npz", "json"):
-        r = subprocess.run([kvfate, "ghosts", x, "-o", path("r." + ext)], capture_output=True, text=True)
+        r = subprocess.run([kvfate, "missed", x, "-o", path("r." + ext)], capture_output=True, text=True)
         check(ext, r.returncode == 0 and os.path.getsize(path("r." + ext)) > 100, r.stderr)
 
     # no needed entries; no header; an empty run
     evict[:], hits[:], first[:], mass[:], kept[:] = ALIVE, 0, ALIVE, 0, 1
     full = make(write_kvf, path("full.kvf"), columns(), (L, H, G, T))
-    data, meta = table(kvfate, "ghosts", full)
+    data, meta = table(kvfate, "missed", full)
     check("nothing missed", data["head"] == [] and float(meta["missed_mass"]) == 0 and "missed_mass_after_prompt" not in meta)
-    said = subprocess.run([kvfate, "ghosts", full], capture_output=True, text=True)
+    said = subprocess.run([kvfate, "missed", full], capture_output=True, text=True)
     check("nothing missed: summary", said.returncode == 0 and "no query missed" in said.stdout, said)
     empty = [Column(c.name, c.dtype, c.space, c.values[:, :, :0], c.axis, c.flags) for c in columns()]
-    check("empty", table(kvfate, "ghosts", make(write_kvf, path("e.kvf"), empty, (L, H, G, 0)))[0]["head"] == [])
+    check("empty", table(kvfate, "missed", make(write_kvf, path("e.kvf"), empty, (L, H, G, 0)))[0]["head"] == [])
 
     # errors
     for missing in range(5):
         rest = [c for k, c in enumerate(columns()) if k != missing]
         y = make(write_kvf, path("y.kvf"), rest, (L, H, G, T))
         word = columns()[missing].name
-        refused(f"no {word}", 1, ["ghosts", y], word, "--shadow entries" if missing else "--probes evict")
+        refused(f"no {word}", 1, ["missed", y], word, "--shadow entries" if missing else "--probes evict")
     short = make(write_kvf, path("short.kvf"), columns(n=20), (L, H, G, T))
-    refused("values are missing", 1, ["ghosts", short], "fewer than the")
+    refused("values are missing", 1, ["missed", short], "fewer than the")
     for more, word in ((["--hits", "-1"], "--hits"), (["--hits", "x"], "--hits"), (["--hits", ""], "--hits"), (["--head", "L0K0"], "query"),
                        (["-o", path("x.jpg")], ".tsv")):
-        refused(" ".join(more), 2, ["ghosts", x, *more], word)
+        refused(" ".join(more), 2, ["missed", x, *more], word)
 
 finish()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate head-types: fractions, depths and intervals over documents in numpy, from the heads table of each document; and its refusals.
+"""kvfate heads --as types: fractions, depths and intervals over documents in numpy, from the heads table of each document; and its refusals.
 
 usage: test_head_types.py KVFATE WRITE_KVF
 """
@@ -100,7 +100,7 @@ def kinds(folder):
             check(f"{model}{k}: the heads are what they were made as", (named == kind).all(), named, kind)
             paths.append(path)
             masks.setdefault(model, []).append(named)
-    got, meta = table(kvfate, "head-types", *rng.permutation(paths))
+    got, meta = table(kvfate, "heads", "--as", "types", *rng.permutation(paths))
     check("metadata", (meta["models"], meta["traces"], meta["by"]) == ("3", "14", "kinds"), meta)
     for kind in sorted(set(got["kind"])):
         lows = []
@@ -108,15 +108,15 @@ def kinds(folder):
             depth = np.arange(L).repeat(G) / (L - 1)
             lows.append(judge(f"{model} {kind}", got, model, kind, [m == kind for m in masks[model]], depth, [L * G] * len(counts)))
         check(f"{kind}: models", all(rows(got, model=m, kind=kind)["models"] == sum(x > 0 for x in lows) for m in shapes), lows)
-    text = said("head-types", *[p for p in paths if "few" not in p])
+    text = said("heads", "--as", "types", *[p for p in paths if "few" not in p])
     check("types of every model are named", text.splitlines()[-1] == "in each of 2 models (interval above 0): sink", text)
     check("a fraction with its interval", "alpha, 5 documents: sliding-window 0.533 (0.360 .. 0.706), sink 0.467" in text, text)
-    part = table(kvfate, "head-types", paths[0], "--head", "L0H*")[0]
+    part = table(kvfate, "heads", "--as", "types", paths[0], "--head", "L0H*")[0]
     check("chosen heads", set(part["of"]) == {3} and part["documents"] == [1] * 10, part)
-    refused("a trace twice", 2, ["head-types", paths[0], paths[1], paths[0]], "traces 1 and 3 are equal")
-    refused("no evidence", 1, ["head-types", paths[0], "--by", "induction"], "copy.*", "--probes copies")
-    refused("--needle with kinds", 2, ["head-types", paths[0], "--needle", "x"], "--by retrieval")
-    refused("--criterion with scores", 2, ["head-types", paths[0], "--by", "induction", "--criterion", "top64"], "--by kinds")
+    refused("a trace twice", 2, ["heads", "--as", "types", paths[0], paths[1], paths[0]], "traces 1 and 3 are equal")
+    refused("no evidence", 1, ["heads", "--as", "types", paths[0], "--by", "induction"], "copy.*", "--probes copies")
+    refused("--needle with kinds", 2, ["heads", "--as", "types", paths[0], "--needle", "x"], "--by retrieval")
+    refused("--criterion with scores", 2, ["heads", "--as", "types", paths[0], "--by", "induction", "--criterion", "top64"], "--by kinds")
 
 
 def scores(folder):
@@ -129,13 +129,13 @@ def scores(folder):
         induced.append(np.float32(induction) >= .3)
         retrieved.append((copied / 4 >= .1) & success)
         known.append(L * G if success else 0)
-    got, meta = table(kvfate, "head-types", *paths, "--by", "induction")
+    got, meta = table(kvfate, "heads", "--as", "types", *paths, "--by", "induction")
     judge("induction", got, "gamma", "induction", induced, depth, [L * G] * 6)
     check("its limit", float(meta["limit"]) == .3 and "criterion" not in meta, meta)
-    got, meta = table(kvfate, "head-types", *paths, "--by", "retrieval")
+    got, meta = table(kvfate, "heads", "--as", "types", *paths, "--by", "retrieval")
     judge("retrieval", got, "gamma", "retrieval", retrieved, depth, known)
     check("its limit", float(meta["limit"]) == .1, meta)
-    refused("an unknown span", 2, ["head-types", *paths, "--by", "retrieval", "--needle", "x"], "'x'")
+    refused("an unknown span", 2, ["heads", "--as", "types", *paths, "--by", "retrieval", "--needle", "x"], "'x'")
 
 
 with tempfile.TemporaryDirectory(prefix="kvfate-head-types-") as place:
@@ -143,6 +143,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-head-types-") as place:
     scores(place)
     empty = make(write_kvf, os.path.join(place, "empty.kvf"), [Column(n, t, "query", np.zeros((1, 1, 0)), a) for n, t, a in (
         ("mass.sum", "f32", "token"), ("mass.max", "f32", "token"), ("last_selected.mass.90", "u16", "token"), ("entropy", "f32", "step"))], (1, 1, 1, 0))
-    data, _ = table(kvfate, "head-types", empty)
+    data, _ = table(kvfate, "heads", "--as", "types", empty)
     check("a trace without tokens has no document", set(data["documents"]) == {0} and set(data["fraction"]) == {None}, data)
 finish()

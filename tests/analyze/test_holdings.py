@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real, refused, said  # noqa: E402
+from check import check, finish, real, refused, said, words_of  # noqa: E402
 from maker import ALIVE, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -159,7 +159,7 @@ class Run:
 
 
 def compare_words(name, run, want, *options, least=1):
-    data, meta = table(kvfate, "words", run.path, "--sort", "word", *options)
+    data, meta = table(kvfate, "tokens", "--as", "words", run.path, "--sort", "word", *options)
     words, total, base = want
     names = sorted((w for w in words if words[w][2] >= least), key=lambda w: w.encode())
     check(f"{name}: words", data["word"] == names, data["word"], names)
@@ -198,7 +198,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     # by hand: one head, four tokens of which the prompt has two; evict steps 2, alive, 3, 4
     #   query 0 sees 0; 1: 0 1; 2: 1 2; 3: 1 3; left at the end: 1.  After the prompt: 1 (0 went at step 2)
     hand = Run(folder, count, rng, L=1, H=1, T=4, P=2, evict=[[[2, ALIVE, 3, 4]]], texts=["a", "b ", "a", "b"], lb=np.array([[[-1, -2, -3, -5.]]]))
-    data, _ = table(kvfate, "kv-size", hand.path)
+    data, _ = table(kvfate, "size", "--as", "kv-size", hand.path)
     # sums: 1 + 2 + 2 + 2 = 7 of 1 + 2 + 3 + 4 = 10; after the prompt 4 of 7; the peak 2 is first seen at step 1
     want = [("end", 4, 1, 1, 4, 4), ("prefill", 2, 1, 1, 2, 4), ("mean", 0, 4, 7, 10, 16), ("answer", 2, 2, 4, 7, 8), ("peak", 1, 1, 2, 2, 4)]
     for head in ("L0K0", "all"):
@@ -207,35 +207,35 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     check("by hand: ratios", data["ratio"][:5] == [.25, .5, .7, 4 / 7, 1] and data["size"][:5] == [.25, .25, 7 / 16, .5, .5], data)
     # without the two newest: age 2 or more.  Query 2 does not see 0, 3 sees 1; end: 1. After the prompt 0 has age 2 and
     # is evicted
-    data, _ = table(kvfate, "kv-size", hand.path, "--window", "2")
+    data, _ = table(kvfate, "size", "--as", "kv-size", hand.path, "--window", "2")
     check("by hand: window", data["entries"][:5] == [1, 0, 1, 1, 1] and data["step"][4] == 3, data)
     # density in two bins: the entry 1 of 4 is at 1/4; query 2 sees 1 and 2 of three: 1 * 2 / 3 = 0, 2 * 2 / 3 = 1
-    data, _ = table(kvfate, "density", hand.path, "--bins", "2")
+    data, _ = table(kvfate, "where", hand.path, "--bins", "2")
     check("by hand: density", data["count"] == [1, 0, 1, 0] and data["share"] == [1, 0, 1, 0] and data["mean"] == [.25] * 4 and data["bin_high"] == [.5, 1, .5, 1], data)
-    data, _ = table(kvfate, "density", hand.path, "--bins", "2", "--step", "2")
+    data, _ = table(kvfate, "where", hand.path, "--bins", "2", "--step", "2")
     check("by hand: density at 2", data["count"] == [1, 1, 1, 1] and same(data["mean"], [.5] * 4), data)
     # runs: of four tokens only the entry 1 is left: one run of 1, three changes; 1 * 4 / 4 = 1 run, 1 + 2 * 3 / 4 = 5/2 changes,
     # variance 6 (6 - 4) / (16 * 3) = 1/4, so z = (3 - 5/2) / (1/2) = 1
-    data, _ = table(kvfate, "runs", hand.path)
+    data, _ = table(kvfate, "where", "--as", "runs", hand.path)
     check("by hand: runs", rows_of(data, RUNS) == [("L0K0", 4, 1, 1, 1, 1, 3, 1, 1, 1, 2.5, 1), ("all", 4, 1, 1, 1, 1, 3, 1, 1, 1, 2.5, 1)], data)
     # query 2 sees 1 and 2 of three: one run of 2, two changes; 2 * 2 / 3 runs, 1 + 4 / 3 changes, variance 4 (4 - 3) / (9 * 2) = 2/9
-    data, _ = table(kvfate, "runs", hand.path, "--step", "2")
+    data, _ = table(kvfate, "where", "--as", "runs", hand.path, "--step", "2")
     check("by hand: runs at 2", rows_of(data, RUNS)[0][:8] == ("L0K0", 3, 2, 1, 0, 2, 2, 2)
           and same(rows_of(data, RUNS)[0][8:], [4 / 3, 4 / 3, 7 / 3, (2 - 7 / 3) / (2 / 9) ** .5]), data)
     # every choice of 3 of 6 places: the table expects their mean and variance
     runs_of = [[len(list(g)) and k for k, g in itertools.groupby(i in c for i in range(6))] for c in itertools.combinations(range(6), 3)]
     some = Run(folder, count, rng, L=1, H=1, T=6, P=6, evict=[[[ALIVE, ALIVE, 6, ALIVE, 6, 6]]])
-    data, _ = table(kvfate, "runs", some.path)
+    data, _ = table(kvfate, "where", "--as", "runs", some.path)
     lengths = [len(r) for r in runs_of]
     check("every choice", same([data["expected_runs"][0], data["expected_changes"][0], data["z"][0]],
                                [np.mean([sum(r) for r in runs_of]), np.mean(lengths), (4 - np.mean(lengths)) / np.std(lengths)]), data)
     # words "ab" (tokens 0 1) and "ab" (2 3): one place of two is cached, by its token 1
-    data, meta = table(kvfate, "words", hand.path)
+    data, meta = table(kvfate, "tokens", "--as", "words", hand.path)
     check("by hand: words", data["word"] == ["ab"] and [data[k][0] for k in ("count", "base_count", "places", "scored", "kept", "lift")] == [1, 2, 2, 4, .5, 1]
           and data["log_beta"] == [-2.75], data)
-    data, meta = table(kvfate, "words", hand.path, "--match", "all", "--step", "1")
+    data, meta = table(kvfate, "tokens", "--as", "words", hand.path, "--match", "all", "--step", "1")
     check("by hand: all of a word", [data[k][0] for k in ("count", "base_count")] == [1, 1] and data["log_beta"] == [-1.5], data)
-    data, meta = table(kvfate, "words", hand.path, "--by", "token", "--sort", "retention")
+    data, meta = table(kvfate, "tokens", "--as", "words", hand.path, "--by", "token", "--sort", "retention")
     check("by hand: tokens", data["word"] == ["a", "b ", "b"] and data["log_beta"] == [-2, -2, -5] and data["count"] == [0, 1, 0], data)
     # evictions: ages 2, 1, 1; lives 2, 3, 1, 1
     _, meta = table(kvfate, "eviction", hand.path)
@@ -253,16 +253,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         r = Run(folder, count, rng, L, H, group, T, int((roles == 0).sum()), texts, local=5, roles=roles, lb=lb)
         a, b, step = 6, T - 9, T // 2
         for bins in (1, 7, 200):
-            compare_rows("density", rows_of(table(kvfate, "density", r.path, "--bins", bins)[0], DENSITY), r.density(bins))
-        compare_rows("density at a step", rows_of(table(kvfate, "density", r.path, "--step", step)[0], DENSITY), r.density(20, step))
-        compare_rows("density of a range", rows_of(table(kvfate, "density", r.path, "--tokens", f"{a}:{b}")[0], DENSITY), r.density(20, None, a, b))
-        compare_rows("runs", rows_of(table(kvfate, "runs", r.path)[0], RUNS), r.runs())
-        compare_rows("runs at a step", rows_of(table(kvfate, "runs", r.path, "--step", step)[0], RUNS), r.runs(step))
-        compare_rows("runs of a range", rows_of(table(kvfate, "runs", r.path, "--tokens", f"{a}:{b}")[0], RUNS), r.runs(None, a, b))
-        compare_rows("runs of a range at a step", rows_of(table(kvfate, "runs", r.path, "--tokens", f"{a}:{b}", "--step", a + 3)[0], RUNS), r.runs(a + 3, a, b))
+            compare_rows("density", rows_of(table(kvfate, "where", r.path, "--bins", bins)[0], DENSITY), r.density(bins))
+        compare_rows("density at a step", rows_of(table(kvfate, "where", r.path, "--step", step)[0], DENSITY), r.density(20, step))
+        compare_rows("density of a range", rows_of(table(kvfate, "where", r.path, "--tokens", f"{a}:{b}")[0], DENSITY), r.density(20, None, a, b))
+        compare_rows("runs", rows_of(table(kvfate, "where", "--as", "runs", r.path)[0], RUNS), r.runs())
+        compare_rows("runs at a step", rows_of(table(kvfate, "where", "--as", "runs", r.path, "--step", step)[0], RUNS), r.runs(step))
+        compare_rows("runs of a range", rows_of(table(kvfate, "where", "--as", "runs", r.path, "--tokens", f"{a}:{b}")[0], RUNS), r.runs(None, a, b))
+        compare_rows("runs of a range at a step", rows_of(table(kvfate, "where", "--as", "runs", r.path, "--tokens", f"{a}:{b}", "--step", a + 3)[0], RUNS), r.runs(a + 3, a, b))
         for window, more in ((0, ()), (0, ("--window", "in")), (5, ("--window", "out")), (13, ("--window", "13")), (T + 5, ("--window", T + 5))):
-            compare_rows(f"kv-size {more}", rows_of(table(kvfate, "kv-size", r.path, *more)[0], SIZE), r.sizes(window))
-        compare_rows("kv-size of a range", rows_of(table(kvfate, "kv-size", r.path, "--tokens", f"{a}:{b}", "--window", 3)[0], SIZE), r.sizes(3, a, b))
+            compare_rows(f"kv-size {more}", rows_of(table(kvfate, "size", "--as", "kv-size", r.path, *more)[0], SIZE), r.sizes(window))
+        compare_rows("kv-size of a range", rows_of(table(kvfate, "size", "--as", "kv-size", r.path, "--tokens", f"{a}:{b}", "--window", 3)[0], SIZE), r.sizes(3, a, b))
         for fold, every in itertools.product((False, True), repeat=2):
             more = ["--fold"] * fold + ["--match", "all"] * every
             _, meta = compare_words(f"words {more}", r, r.words(r.places("word", fold), every=every), *more)
@@ -282,7 +282,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         _, meta = compare_words("classes", r, r.words(r.places("class", classes=classes)), "--by", "class", "--classes", own)
         check("classes are noted", json.loads(meta["classes"]) == [["animal", "(?i)c"], ["salt", "Salt"]], meta)
         for key, sign in (("count", -1), ("kept", -1), ("lift", -1), ("log_beta", -1)):
-            data, _ = table(kvfate, "words", r.path, "--sort", "retention" if key == "log_beta" else key)
+            data, _ = table(kvfate, "tokens", "--as", "words", r.path, "--sort", "retention" if key == "log_beta" else key)
             v = real(data[key])
             check(f"order of {key}", (np.diff(v[~np.isnan(v)]) <= 0).all() and not np.isnan(v[:1]).any(), v)
 
@@ -290,7 +290,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         for by, label, names in (("role", [["prompt", "answer", "think"][k] for k in roles], ["prompt", "answer", "think"]),
                                  ("class", classes, sorted(set(classes[a:b]))), (None, ["prompt" if k == 0 else "answer" for k in roles], ["prompt", "answer"])):
             more = ["--by", by] * bool(by) + ["--classes", own] * (by == "class")
-            data, _ = table(kvfate, "occupancy", r.path, "--every", 3, "--tokens", f"{a}:{b}", *more)
+            data, _ = table(kvfate, "size", r.path, "--every", 3, "--tokens", f"{a}:{b}", *more)
             got = {k: v for *k, v in []}
             for head, cls, s, n in rows_of(data, ("head", "class", "step", "entries")):
                 got.setdefault((head, cls), []).append((s, n))
@@ -322,10 +322,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     # tokens 0 1, 2 3
     pieces = [p.decode(errors="surrogateescape") for p in (b"a\xe4\xb8", b"\xad\xe3\x80", b"\x80\xe6", b"\x96\x87", b"\xff")]
     cut = Run(folder, count, rng, L=1, H=1, T=5, P=1, evict=[[[ALIVE, 1, 4, ALIVE, 4]]], texts=pieces)
-    data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--step", 3)
+    data, _ = table(kvfate, "tokens", "--as", "words", cut.path, "--sort", "word", "--step", 3)
     # query 3 sees 0, 2, 3; the invalid byte joins the previous word, by token 4, which is not fed yet
     check("cut characters", data["word"] == ["a\u4e2d", "\u6587\\xFF"] and data["count"] == [1, 1] and data["scored"] == [2, 2], data)
-    data, _ = table(kvfate, "words", cut.path, "--sort", "word", "--match", "all")
+    data, _ = table(kvfate, "tokens", "--as", "words", cut.path, "--sort", "word", "--match", "all")
     check("cut characters: none whole", data["count"] == [0, 0] and data["scored"] == [2, 3], data)
 
     # no evictions, all evicted; one token, none; and no gates
@@ -335,31 +335,31 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     none = Run(folder, count, rng, T=0, P=0, evict=np.zeros((2, 2, 0)), texts=[])
     bare = Run(folder, count, rng, T=30, header=False)
     for name, r in (("full", full), ("empty", empty), ("one", one), ("bare", bare)):
-        compare_rows(f"{name}: density", rows_of(table(kvfate, "density", r.path)[0], DENSITY), r.density(20))
-        compare_rows(f"{name}: runs", rows_of(table(kvfate, "runs", r.path)[0], RUNS), r.runs())
-        compare_rows(f"{name}: kv-size", rows_of(table(kvfate, "kv-size", r.path)[0], SIZE), r.sizes())
+        compare_rows(f"{name}: density", rows_of(table(kvfate, "where", r.path)[0], DENSITY), r.density(20))
+        compare_rows(f"{name}: runs", rows_of(table(kvfate, "where", "--as", "runs", r.path)[0], RUNS), r.runs())
+        compare_rows(f"{name}: kv-size", rows_of(table(kvfate, "size", "--as", "kv-size", r.path)[0], SIZE), r.sizes())
         compare_words(f"{name}: words", r, r.words(r.places("word")))
-        table(kvfate, "eviction", r.path), table(kvfate, "occupancy", r.path, "--by", "class")
+        table(kvfate, "eviction", r.path), table(kvfate, "size", r.path, "--by", "class")
         for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
             said(command, r.path)
-    check("full: lift", set(table(kvfate, "words", full.path)[0]["lift"]) == {1}, "")
-    _, meta = table(kvfate, "density", empty.path)
+    check("full: lift", set(table(kvfate, "tokens", "--as", "words", full.path)[0]["lift"]) == {1}, "")
+    _, meta = table(kvfate, "where", empty.path)
     check("empty: undefined heads", meta["undefined"] == "4" or float(meta["undefined"]) == 4, meta)
     for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
-        data, _ = table(kvfate, command, none.path)
+        data, _ = table(kvfate, *words_of(command), none.path)
         said(command, none.path)
         check(f"no tokens: {command}", all(v in (None, 0) for k in ("share", "ratio", "count", "entries") for v in data.get(k, [])), data)
 
     # errors
     x = bare.path
-    for argv, word in ((["words", "--by", "letter"], "--by"), (["words", "--sort", "x"], "--sort"), (["words", "--match", "x"], "--match"), (["words", "--min-count", "0"], "--min-count"),
-                       (["words", "--step", "30"], "--step"), (["words", "--step", "-1"], "--step"), (["words", "--fold", "--by", "token"], "--fold"),
-                       (["words", "--classes", "x.json"], "--by class"), (["words", "--head", "L0H0"], "KV"), (["density", "--bins", "0"], "--bins"),
-                       (["density", "--bins", "99999999"], "--bins"), (["density", "--step", "x"], "--step"), (["runs", "--step", "30"], "--step"), (["kv-size", "--window", "-1"], "--window"),
-                       (["kv-size", "--window", "x"], "--window"), (["occupancy", "--by", "x"], "--by"), (["occupancy", "--classes", "x.json"], "--by class")):
+    for argv, word in ((["tokens", "--as", "words", "--by", "letter"], "--by"), (["tokens", "--as", "words", "--sort", "x"], "--sort"), (["tokens", "--as", "words", "--match", "x"], "--match"), (["tokens", "--as", "words", "--min-count", "0"], "--min-count"),
+                       (["tokens", "--as", "words", "--step", "30"], "--step"), (["tokens", "--as", "words", "--step", "-1"], "--step"), (["tokens", "--as", "words", "--fold", "--by", "token"], "--fold"),
+                       (["tokens", "--as", "words", "--classes", "x.json"], "--by class"), (["tokens", "--as", "words", "--head", "L0H0"], "KV"), (["where", "--bins", "0"], "--bins"),
+                       (["where", "--bins", "99999999"], "--bins"), (["where", "--step", "x"], "--step"), (["where", "--as", "runs", "--step", "30"], "--step"), (["size", "--as", "kv-size", "--window", "-1"], "--window"),
+                       (["size", "--as", "kv-size", "--window", "x"], "--window"), (["size", "--by", "x"], "--by"), (["size", "--classes", "x.json"], "--by class")):
         refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
-    refused("no window", 1, ["kv-size", x, "--window", "out"], "--window N")
-    refused("no gates", 1, ["words", full.path, "--sort", "retention"], "log_beta")
+    refused("no window", 1, ["size", "--as", "kv-size", x, "--window", "out"], "--window N")
+    refused("no gates", 1, ["tokens", "--as", "words", full.path, "--sort", "retention"], "log_beta")
     lacking = make(write_kvf, os.path.join(folder, "lacking.kvf"), [Column("tokens.id", "i32", "run", [1, 2]), Column("tokens.role", "u8", "run", [0, 0])], (1, 1, 1, 2))
     for command in ("words", "density", "runs", "kv-size"):
         refused(f"{command}: no evictions", 1, [command, lacking], "evict_step", "--probes evict")

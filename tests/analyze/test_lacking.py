@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     check("several traces", table(both)[1]["missing"] == f"tokens.id {LEAN}, tokens.role {ROLE}")
     role = kvf("role.kvf", "tokens.role")
     compare("occupancy", x, role, ["occupancy"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
-    compare("occupancy by role", x, role, ["occupancy", "--by", "role", "--every", "7"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
+    compare("occupancy by role", x, role, ["size", "--by", "role", "--every", "7"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
     two = kvf("two.kvf", *("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")))
     others = ", ".join("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")) + " " + SURVIVAL
     for argv in (["survival", "--horizons", "1,4,16"], ["hazard"]):
@@ -104,15 +104,15 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     none = kvf("none.kvf", "evict_step", "tokens.role", *("last_selected." + c for c in CRITERIA))
     refused("none of the criteria", 1, ["survival", none], "last_selected.top64")
     refused("one column", 1, ["eviction", none], f"no column evict_step {STEP}")
-    refused("all that is needed", 1, ["kv-size", none], f"no column evict_step {STEP}")
+    refused("all that is needed", 1, ["size", "--as", "kv-size", none], f"no column evict_step {STEP}")
     refused("columns of several probes", 1, ["heads", none], "no columns mass.sum, mass.max (kvfate run --probes mass, or kvfate import of attention), last_selected.mass.90 "
             f"{SURVIVAL}, entropy (kvfate run --probes steps, or kvfate import of attention)")
     captured = kvf("captured.kvf", "evict_step", "under.seen", run={"captured": {"attention": "sdpa"}})
-    refused("of a capture, its own way", 1, ["attention-sparsity", captured], 'kvfate.capture with probes="window", or kvfate import of attention')
-    refused("of a capture, what it has no way for", 1, ["calibration", captured], "log_beta (kvfate run --method trimkv --gates FILE, or kvfate import of log_beta",
+    refused("of a capture, its own way", 1, ["attention", "--as", "sparsity", captured], 'kvfate.capture with probes="window", or kvfate import of attention')
+    refused("of a capture, what it has no way for", 1, ["retention", "--as", "calibration", captured], "log_beta (kvfate run --method trimkv --gates FILE, or kvfate import of log_beta",
             'kvfate.capture with probes="calibration"')
     refused("a way out", 1, ["compare", x, x], "no columns mass.sum", "--by tokens --value evict_step")
-    refused("one of several", 1, ["variance", x], "log_beta", "write_gate", "importance", "one of them is enough")
+    refused("one of several", 1, ["retention", "--as", "variance", x], "log_beta", "write_gate", "importance", "one of them is enough")
 
     # Lives in the cache, from only evict_step: an entry is alive at age n if query i + n still saw it.
     alone = kvf("alone.kvf", *rest, "tokens.role", "tokens.id", *("last_selected." + c for c in CRITERIA))
@@ -128,6 +128,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     ages, told, line = table(["retention", alone])
     want = [int(evict[layer, h, i] - 1 - i) for layer in range(L) for h in range(H) for i in range(T)]
     check("retention without selections", told["criterion"] == "held" and ages["last_use_age"] == want and "log_beta" in line, told, ages["last_use_age"][:9], want[:9])
-    for argv in (["survival", x, "--criterion", "held", "--space", "kv-union"], ["hazard", x, "--criterion", "held"], ["decay", x, "--criterion", "held"]):
+    for argv in (["survival", x, "--criterion", "held", "--space", "kv-union"], ["survival", "--as", "hazard", x, "--criterion", "held"], ["survival", "--as", "decay", x, "--criterion", "held"]):
         check(f"{argv[0]} of a whole trace", set(table(argv)[0]["criterion"]) == {"held"})
 finish()

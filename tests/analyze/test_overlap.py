@@ -16,7 +16,7 @@ import numpy as np
 
 import dense
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, kvfate, real, refused, said  # noqa: E402
+from check import check, finish, kvfate, real, refused, said, words_of  # noqa: E402
 from maker import ALIVE, SNAPSHOT, Column, make, table
 
 write_kvf = os.path.abspath(sys.argv[2])
@@ -174,7 +174,7 @@ def overlap(name, x, rows, *argv):
 
 
 def sparsity(name, x, rows, *argv):
-    data, meta = compare(name, ["attention-sparsity", x, *argv], rows, ("sparsity", "share"))
+    data, meta = compare(name, ["attention", "--as", "sparsity", x, *argv], rows, ("sparsity", "share"))
     check(f"{name}: undefined", int(meta["undefined"]) == np.isnan(real(data["sparsity"])).sum(), meta)
     return data, meta
 
@@ -224,18 +224,18 @@ def by_hand(path):
     scores["window16.3"][0, 0, :16] = [1, 1 / 8, 1 / 16, 1 / 64, 1 / 128, 0] + [.5] * 10
     evict = np.full((1, 1, 18), np.inf)
     x = make(write_kvf, path("hand2.kvf"), columns(scores, evict), (1, 1, 1, 18))
-    data, _ = table(kvfate, "attention-sparsity", x, "--p", ".1,.015625,.125,1")
+    data, _ = table(kvfate, "attention", "--as", "sparsity", x, "--p", ".1,.015625,.125,1")
     check("hand: sparsity", data["under"][:4] == [2, 4, 4, 15] and data["tokens"][:4] == [16] * 4 and data["sparsity"][1] == .25, data["under"])
     evict[0, 0, [0, 4, 17]] = 17
     x = make(write_kvf, path("hand2.kvf"), columns(scores, evict), (1, 1, 1, 18))
-    data, meta = table(kvfate, "attention-sparsity", x, "--p", ".1")  # the largest is .5: under .05 are 1/64 and 0
+    data, meta = table(kvfate, "attention", "--as", "sparsity", x, "--p", ".1")  # the largest is .5: under .05 are 1/64 and 0
     check("hand: kept", data["under"] == [2] * 3 and data["tokens"] == [14] * 3 and "kept" in meta["entries"] and int(meta["evicted"]) == 2, data, meta)
-    data, _ = table(kvfate, "attention-sparsity", x, "--p", ".1", "--max", "all")  # under .1: 1/16 too
+    data, _ = table(kvfate, "attention", "--as", "sparsity", x, "--p", ".1", "--max", "all")  # under .1: 1/16 too
     check("hand: max", data["under"][0] == 3, data["under"])
 
     # for equal heads the summary names the first
     x = make(write_kvf, path("hand5.kvf"), columns({}, np.full((2, 2, 5), np.inf)), (2, 2, 2, 5))
-    text = said("sparsity", x)
+    text = said("size", "--as", "sparsity", x)
     check("hand: least and most", "mean 0.0000 over 4 heads" in text and "least L0K0 0.0000, most L0K0 0.0000" in text, text)
 
 
@@ -246,17 +246,17 @@ def steps_by_hand(path):
     under = {"under." + n: np.array([[[1, 1, 0, 0]]]) for n in SHARES}
     under["under.seen"] = np.array([[[2, 4, 0, 0]]])
     x = make(write_kvf, path("hand3.kvf"), columns({}, evict, under), (1, 1, 1, 4))
-    data, meta = table(kvfate, "attention-sparsity", x, "--form", "step")
+    data, meta = table(kvfate, "attention", "--as", "sparsity", x, "--form", "step")
     check("hand: steps", data["sparsity"] == [.375] * 12 and data["share"] == [2 / 6] * 12 and data["n"] == [2] * 12
           and int(meta["left_out"]) == 2, data, meta)
     x = make(write_kvf, path("hand4.kvf"), [*columns({}, evict, under)[1:]], (1, 1, 1, 4))
-    again, _ = table(kvfate, "attention-sparsity", x, "--form", "step")
+    again, _ = table(kvfate, "attention", "--as", "sparsity", x, "--form", "step")
     check("hand: the first column of a trace is as good as any", again == data, again)
 
     # each p has its own column, even if few are requested
     under = {"under." + n: np.array([[[k, k, 0, 0]]]) for k, n in enumerate(SHARES)} | {"under.seen": np.array([[[4, 4, 0, 0]]])}
     x = make(write_kvf, path("hand6.kvf"), columns({}, evict, under), (1, 1, 1, 4))
-    data, _ = table(kvfate, "attention-sparsity", x, "--form", "step", "--p", ".01,.1")
+    data, _ = table(kvfate, "attention", "--as", "sparsity", x, "--form", "step", "--p", ".01,.1")
     check("hand: chosen p of steps", data["p"] == [.01, .1] * 3 and data["under"] == [4, 6] * 3, data["p"], data["under"])
 
 
@@ -326,7 +326,7 @@ def short_runs(path):
         check(f"{T} tokens: said", ("two are needed" in said("overlap", x)) == (T < 272))
         sparsity(f"{T} tokens: window", x, expect_window(scores, evict, T) if T else [])
         sparsity(f"{T} tokens: step", x, expect_steps(under, [1e-4, 1e-3, 1e-2, 1e-1], 0, T) if T else [], "--form", "step")
-        check(f"{T} tokens: said", ("no tokens" in said("attention-sparsity", x)) == (T == 0))
+        check(f"{T} tokens: said", ("no tokens" in said("attention", "--as", "sparsity", x)) == (T == 0))
     T = 300
     p, _, alpha = random_run(rng, 1, 2, 2, T, 0)
     x, scores, _ = trace(path("gone.kvf"), p, np.full((1, 2, T), 299.), alpha)
@@ -335,7 +335,7 @@ def short_runs(path):
     data, _ = sparsity("all evicted, window", x, expect_window(scores, np.full((1, 2, T), 299.), T, kept=True))
     check("all evicted: no share", set(data["sparsity"]) == {None})
     said("overlap", x)
-    said("attention-sparsity", x)
+    said("attention", "--as", "sparsity", x)
 
 
 def holes(path):
@@ -356,7 +356,7 @@ def holes(path):
     gone[:] = np.inf
     gone[0, 0, [5, 100]] = 0
     _, meta = sparsity("holes, window", x, expect_window(f32, gone, T))
-    check("holes, window: counted", int(meta["left_out"]) == 2 and "2 tokens left out" in said("attention-sparsity", x), meta)
+    check("holes, window: counted", int(meta["left_out"]) == 2 and "2 tokens left out" in said("attention", "--as", "sparsity", x), meta)
     alone = make(write_kvf, path("holes.kvf"), columns({k: np.full((1, 1, T), np.nan) for k in scores}, evict), (1, 1, 1, T))
     data, meta = table(kvfate, "overlap", alone)
     check("nothing but holes", set(data["overlap"]) == {None} and int(meta["left_out"]) == 16, meta)
@@ -370,13 +370,13 @@ def refusals(x, path):
     for more, word in ((["--form", "x"], "--form"), (["--entries", "x"], "--entries"), (["--max", "x"], "--max"), (["--p", "1.5"], "--p"),
                        (["--form", "step", "--p", "0.02"], "what is recorded"), (["--form", "step", "--max", "all"], "--max"),
                        (["--form", "step", "--entries", "kept"], "--entries"), (["--form", "step", "--head", "L0K0"], "query heads"), (["--head", "L0H0"], "KV heads")):
-        refused("attention-sparsity " + " ".join(more), 2, ["attention-sparsity", x, *more], word)
+        refused("attention-sparsity " + " ".join(more), 2, ["attention", "--as", "sparsity", x, *more], word)
     T = 20
     scores = {f"window{n}.{w}": np.ones((1, 1, T)) for w in range(4) for n in ("", "16")}
     under = {"under." + n: np.ones((1, 1, T)) for n in (*SHARES, "seen")}
     full = columns(scores, np.full((1, 1, T), np.inf), under)
     for name, argv in (("window.1", ["overlap"]), ("window16.0", ["overlap", "--queries", "16"]), ("window16.3", ["attention-sparsity"]),
-                       ("under.0.01", ["attention-sparsity", "--form", "step"]), ("under.seen", ["attention-sparsity", "--form", "step"]),
+                       ("under.0.01", ["attention", "--as", "sparsity", "--form", "step"]), ("under.seen", ["attention", "--as", "sparsity", "--form", "step"]),
                        ("evict_step", ["overlap"]), ("evict_step", ["attention-sparsity"])):
         y = make(write_kvf, path("bad.kvf"), [c for c in full if c.name != name], (1, 1, 1, T))
         refused("without " + name, 1, [argv[0], y, *argv[1:]], name, "--probes")
@@ -390,7 +390,7 @@ def refusals(x, path):
         refused("another kind of " + name, 1, [argv[0], y, *argv[1:]], name, word)
     more = Column("under.0.1", "u16", "query", np.where(np.arange(T) < 3, 2, 1).reshape(1, 1, T), axis="step")
     y = make(write_kvf, path("bad.kvf"), [more if c.name == more.name else c for c in full], (1, 1, 1, T))
-    data, meta = table(kvfate, "attention-sparsity", y, "--form", "step", "--p", "0.1")
+    data, meta = table(kvfate, "attention", "--as", "sparsity", y, "--form", "step", "--p", "0.1")
     check("more under than seen", data["n"] == [T - 3] * 3 and int(meta["left_out"]) == 3, data, meta)
 
 
@@ -417,11 +417,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-overlap-") as folder:
     holes(inside)
     refusals(x, inside)
     for command in ("overlap", "attention-sparsity"):
-        again = [subprocess.run([kvfate, command, x, "--json"], capture_output=True).stdout for _ in range(2)]
+        again = [subprocess.run([kvfate, *words_of(command), x, "--json"], capture_output=True).stdout for _ in range(2)]
         check("equal bytes", again[0] == again[1] and again[0])
-        refused("a picture", 2, [command, x, "--figure", "survival", "-o", inside("p.png")], "no figure")
+        refused("a picture", 2, [*words_of(command), x, "--figure", "survival", "-o", inside("p.png")], "no figure")
         for ext in ("tsv", "csv", "npz"):
             out = inside("t." + ext)
-            check(ext, subprocess.run([kvfate, command, x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
+            check(ext, subprocess.run([kvfate, *words_of(command), x, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
 finish()

@@ -34,7 +34,7 @@ def call(*argv):
 
 def pooled():
     """Return the analyses that aggregate, as the program lists them."""
-    return {a["name"]: a for a in json.loads(call(kvfate, "describe", "--json"))["analyzers"] if a["pools"]}
+    return {a["name"]: a for a in json.loads(call(kvfate, "list", "all", "--json"))["analyzers"] if a["pools"]}
 
 
 def traces(folder):
@@ -154,7 +154,7 @@ def shards(name, files, folder):
     for i in (3, 1, 2):
         states.append(f"{folder}/{name}.{i}.state")
         call(kvfate, "corpus", name, *files, *options, "--shard", f"{i}/3", "--state", states[-1], "-t", i, "-o", folder + "/part.tsv")
-    call(kvfate, "merge", *states, "-o", folder + "/merged.tsv")
+    call(kvfate, "corpus", "merge", *states, "-o", folder + "/merged.tsv")
     with open(folder + "/whole.tsv", "rb") as a, open(folder + "/merged.tsv", "rb") as b:
         a, b = a.read(), b.read()
     check(f"{name}: shards merged are the whole", a == b)

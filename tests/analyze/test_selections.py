@@ -15,7 +15,7 @@ import dense
 import selections as brute
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, real, refused, said  # noqa: E402
+from check import check, finish, real, refused, said, words_of  # noqa: E402
 from maker import AGE, ALIVE, SNAPSHOT, Column, make, table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -169,7 +169,7 @@ def check_curve(name, m, space="query", skip=False, grace=5, follow=0, at_least=
 def check_hazard(name, m, space="query", grace=0, bins=None, a=0, b=None):
     options = ["--space", space, "--grace", grace, "--at-least", "1", "--criterion", ",".join(CRITERIA)] + (["--bins", ",".join(map(str, bins))] if bins else [])
     options += ["--tokens", f"{a}:{b}"] if b is not None else []
-    data, meta = table(kvfate, "hazard", m.path, *options)
+    data, meta = table(kvfate, "survival", "--as", "hazard", m.path, *options)
     edges = [(-1, 0)] + [(x, bins[k + 1] if k + 1 < len(bins) else -1) for k, x in enumerate(bins)] if bins else brute.octaves(m.T)
     tokens, want = range(a, m.T if b is None else b), []
     for c in CRITERIA:
@@ -185,7 +185,7 @@ def check_hazard(name, m, space="query", grace=0, bins=None, a=0, b=None):
 
 
 def check_persistence(name, m, space="query", grace=32, classes=None, at_least=1):
-    data, meta = table(kvfate, "persistence", m.path, "--space", space, "--grace", grace, "--criterion", "mass.95", "--at-least", at_least, *(["--by", "class"] if classes else []))
+    data, meta = table(kvfate, "survival", "--as", "persistence", m.path, "--space", space, "--grace", grace, "--criterion", "mass.95", "--at-least", at_least, *(["--by", "class"] if classes else []))
     groups = [("all", range(m.T))] + [(c, [i for i in range(m.T) if classes[i] == c]) for c in dict.fromkeys(data["class"]) if c != "all"]
     check(f"{name}: classes", not classes or {g for g, _ in groups} == {"all", *classes}, groups)
     ages = [k for k in range(32) if 2**k < m.T]
@@ -233,7 +233,7 @@ def check_persistence(name, m, space="query", grace=32, classes=None, at_least=1
 
 def check_intermittency(name, m, space="query", follow=0, above=(0, 1, 3, 10), a=0, b=None, at_least=1):
     options = ["--space", space, "--at-least", at_least, "--follow-up", follow, "--above", ",".join(map(str, above))] + (["--tokens", f"{a}:{b}"] if b is not None else [])
-    data, meta = table(kvfate, "intermittency", m.path, *options)
+    data, meta = table(kvfate, "survival", "--as", "intermittency", m.path, *options)
     tokens = [i for i in range(a, m.T if b is None else b) if m.T - 1 - i >= follow]
     want = []
     for c in ("top64", "mass.95"):
@@ -252,8 +252,8 @@ def check_classes(name, m, classes):
     """Check that rows of a class depend only on its tokens; rows of all classes equal those without classes."""
     for analysis, options in (("survival", ["--criterion", "mass.95"]), ("survival", ["--criterion", "top64", "--skip-trivial", "--gap", "top64,mass.95"]),
                               ("hazard", ["--criterion", "mass.95", "--grace", "2"]), ("intermittency", [])):
-        plain, _ = table(kvfate, analysis, m.path, *options)
-        split, _ = table(kvfate, analysis, m.path, *options, "--by", "class")
+        plain, _ = table(kvfate, *words_of(analysis), m.path, *options)
+        split, _ = table(kvfate, *words_of(analysis), m.path, *options, "--by", "class")
         at = [k for k, c in enumerate(split["class"]) if c == "all"]
         check(f"{name}: {analysis} all", {k: [v[j] for j in at] for k, v in split.items()} == plain, analysis, options)
         check(f"{name}: {analysis} classes", set(split["class"]) == {"all", *classes}, set(split["class"]))
@@ -309,7 +309,7 @@ def by_hand():
     same("hand: union", data["alive"], [4, 2, 2, 1] * 2)
     # hazard of head 0: follow-ups 3 2 1 0, ages 3 1 0 never: token 0 is censored at 3, token 3 has c = 0 and dies at -1
     # at risk at -1: all 4, one dies; at 0: tokens 0 1 2, one dies; at 1: 0 1, one dies; at 2: token 0; S: 1, 3/4, 1/2, 1/4, 1/4
-    data, _ = table(kvfate, "hazard", m.path, "--criterion", "mass.95", "--head", "L0H0", "--bins", "0,1,2,3", "--grace", "0", "--at-least", "1")
+    data, _ = table(kvfate, "survival", "--as", "hazard", m.path, "--criterion", "mass.95", "--head", "L0H0", "--bins", "0,1,2,3", "--grace", "0", "--at-least", "1")
     same("hand: hazard at risk", data["at_risk"][:5], [4, 3, 2, 1, 0])
     same("hand: hazard events", data["events"][:5], [1, 1, 1, 0, 0])
     same("hand: hazard censored", data["censored"][:5], [0, 0, 0, 1, 0])
@@ -317,13 +317,13 @@ def by_hand():
     # Greenwood at 1: G = 1/(4 3) + 1/(3 2) = 1/4; S = 1/2: 2^-e^(+-1.96 (1/2) / ln 2)
     same("hand: log-log", [data["survival_low"][2], data["survival_high"][2]], [.5**np.exp(s * brute.Z / 2 / np.log(2)) for s in (1, -1)])
     # selections of head 0: xx.x: 3 selections, 1 return, gap 1, exit 2; .x.: 1 0 0 0; x.: 1 0 0 1; .: 0 0 0 0
-    data, _ = table(kvfate, "intermittency", m.path, "--criterion", "top64", "--head", "L0H0", "--above", "0")
+    data, _ = table(kvfate, "survival", "--as", "intermittency", m.path, "--criterion", "top64", "--head", "L0H0", "--above", "0")
     same("hand: totals", data["total"][::2], [5, 1, 1, 3])
     same("hand: over 0", data["over"][::2], [3, 1, 1, 2])
     same("hand: medians", data["q50"][::2], [1, 0, 0, 0])
     # at age 1 heads select 2 and 1 of 3 tokens, mu = 1/2: the spread 2 * 3 / 36 = 1/6 is under v (K - 1) = 1/4 that chance gives,
     # so M = N = 6: (2 + 6 / 2) / (3 + 6)
-    data, _ = table(kvfate, "persistence", m.path, "--criterion", "mass.95", "--grace", "0", "--at-least", "1")
+    data, _ = table(kvfate, "survival", "--as", "persistence", m.path, "--criterion", "mass.95", "--grace", "0", "--at-least", "1")
     same("hand: persistence", [data[k][0] for k in ("at_risk", "selected", "strength", "shrunk")], [3, 2, 6, 5 / 9])
     # gap of mass.95 over top64 where the first has head two in both places
     m = Made({**S, "mass.95": np.array([[two, two]])}, 1)
@@ -416,7 +416,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
                 check_persistence(f"{T} tokens", m)
             for analysis in ("survival", "hazard", "persistence", "intermittency"):
                 said(analysis, m.path)
-                data, _ = table(kvfate, analysis, m.path)
+                data, _ = table(kvfate, *words_of(analysis), m.path)
                 check(f"{T} tokens: {analysis} rows", (len(data["head"]) == 0) == (T == 0 and analysis != "survival" or T < 2 and analysis == "persistence"), data)
 
     # damage: impossible ages; only recorded data
@@ -424,14 +424,14 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     bad = Made(m.S, 1, drop=["last_selected.top64"], extra=[Column("last_selected.top64", "u16", "query", np.full((1, 2, 9), 60000.), flags=3)])
     data, _ = table(kvfate, "survival", bad.path, "--criterion", "top64")
     check("impossible ages", not any(data["alive"]), data["alive"])
-    table(kvfate, "hazard", bad.path)
+    table(kvfate, "survival", "--as", "hazard", bad.path)
     holes = Made(m.S, 1, drop=["last_selected.top64", "selected_at.top64", "n_returns.top64"], extra=[
         Column("last_selected.top64", "f64", "query", np.full((1, 2, 9), np.nan), flags=1),
         Column("selected_at.top64", "f32", "query", np.full((1, 2, 9), np.nan)), Column("n_returns.top64", "f32", "query", np.full((1, 2, 9), np.nan))])
     data, _ = table(kvfate, "survival", holes.path, "--criterion", "top64")
     check("NaN is no age", not any(data["alive"]), data["alive"])
-    table(kvfate, "intermittency", holes.path)
-    refused("masks of no bits", 1, ["persistence", holes.path], "selected_at.top64")
+    table(kvfate, "survival", "--as", "intermittency", holes.path)
+    refused("masks of no bits", 1, ["survival", "--as", "persistence", holes.path], "selected_at.top64")
 
     # a layer without query heads
     none = make(write_kvf, os.path.join(folder, "none.kvf"), [Column("last_selected.top64", "u16", "query", np.zeros((1, 0, 9)), flags=1)], (1, 2, 0, 9))
@@ -444,10 +444,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
                        (["survival", "--gap", "top64,x"], "--gap"), (["survival", "--gap", ""], "--gap"), (["survival", "--gap", "top64,mass.90,top64"], "--gap"),
                        (["survival", "--by", "role"], "--by"), (["survival", "--classes", "x.json"], "--by class"), (["survival", "--horizons", "1,x"], "--horizons"),
                        (["survival", "--denominator", "x"], "--denominator"), (["survival", "--space", "kv-union", "--head", "L0H0"], "KV"), (["survival", "--head", "L0K0"], "query"),
-                       (["hazard", "--bins", "4,4"], "--bins"), (["hazard", "--bins", "x"], "--bins"), (["hazard", "--grace", "x"], "--grace"), (["hazard", "--space", "x"], "--space"),
-                       (["persistence", "--grace", "-3"], "--grace"), (["persistence", "--criterion", "x"], "--criterion"), (["persistence", "--by", "x"], "--by"),
-                       (["intermittency", "--space", "kv-union"], "--space"), (["intermittency", "--criterion", "top128"], "top64 and mass.95"),
-                       (["intermittency", "--above", "3,1"], "--above"), (["intermittency", "--follow-up", "1.5"], "--follow-up")):
+                       (["survival", "--as", "hazard", "--bins", "4,4"], "--bins"), (["survival", "--as", "hazard", "--bins", "x"], "--bins"), (["survival", "--as", "hazard", "--grace", "x"], "--grace"), (["survival", "--as", "hazard", "--space", "x"], "--space"),
+                       (["survival", "--as", "persistence", "--grace", "-3"], "--grace"), (["survival", "--as", "persistence", "--criterion", "x"], "--criterion"), (["survival", "--as", "persistence", "--by", "x"], "--by"),
+                       (["survival", "--as", "intermittency", "--space", "kv-union"], "--space"), (["survival", "--as", "intermittency", "--criterion", "top128"], "top64 and mass.95"),
+                       (["survival", "--as", "intermittency", "--above", "3,1"], "--above"), (["survival", "--as", "intermittency", "--follow-up", "1.5"], "--follow-up")):
         refused(" ".join(argv), 2, [argv[0], m.path, *argv[1:]], word)
     for drop, analysis, word in (("last_selected.top64", "survival", "survival"), ("last_selected.top64", "hazard", "survival"),
                                  ("selected_at.top64", "persistence", "calibration"), ("n_returns.top64", "intermittency", "returns"),
@@ -455,7 +455,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
         refused(f"{analysis} without {drop}", 1, [analysis, Made(m.S, 1, drop=[drop]).path, "--criterion", "top64"], drop, f"--probes", word)
     refused("no evictions to count by", 1, ["survival", Made(m.S, 1, drop=["evict_step"]).path, "--skip-trivial", "--criterion", "top64"], "evict_step", "--probes evict")
     refused("pages are read", 1, ["survival", Made(m.S, 1, extra=[Column("read.count", "u32", "query", np.zeros((1, 2, 9)))]).path, "--skip-trivial", "--criterion", "top64"], "pages")
-    text = said("hazard", m.path) + said("persistence", m.path) + said("intermittency", m.path)
+    text = said("survival", "--as", "hazard", m.path) + said("survival", "--as", "persistence", m.path) + said("survival", "--as", "intermittency", m.path)
     check("texts", "risk per step" in text and "selected at an age" in text and "longest-gap" in text, text)
 
 finish()

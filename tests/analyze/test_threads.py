@@ -21,11 +21,11 @@ write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T = 5, 2, 4, 300
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
 COMMANDS = (
-    "survival", "survival --space kv-union --gap top64,mass.90", "survival --skip-trivial", "sparsity", "sparsity --kind last-use",
-    "sparsity --kind beta --triangle lt", "density --step 200", "kv-size --window 5", "occupancy --every 3", "hazard",
-    "hazard --space kv-mean --grace 9", "overlap", "overlap --candidates own", "dilution", "dilution --mean", "intermittency",
-    "intermittency --space kv-mean", "persistence", "persistence --space kv-union", "regret", "regret --mean",
-    "survival --head L1-3H1,L4H*", "hazard --tokens 17:200", "eviction", "eviction --tokens 9:250 --head L1-4K1", "retention",
+    "survival", "survival --space kv-union --gap top64,mass.90", "survival --skip-trivial", "size --as sparsity", "size --as sparsity --kind last-use",
+    "size --as sparsity --kind beta --triangle lt", "where --step 200", "size --as kv-size --window 5", "size --every 3", "survival --as hazard",
+    "survival --as hazard --space kv-mean --grace 9", "overlap", "overlap --candidates own", "dilution", "dilution --mean", "survival --as intermittency",
+    "survival --as intermittency --space kv-mean", "survival --as persistence", "survival --as persistence --space kv-union", "missed --as regret", "missed --as regret --mean",
+    "survival --head L1-3H1,L4H*", "survival --as hazard --tokens 17:200", "eviction", "eviction --tokens 9:250 --head L1-4K1", "retention",
     "retention --criterion mass.95", "retention --source last-use", "retention --tokens 9:250")
 
 
@@ -101,8 +101,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-threads-") as folder:
     places = [("last_selected.top64", 4), ("last_selected.top128", 0), ("last_selected.mass.99", 2), ("evict_step", 3), ("evict_step", 1), ("log_beta", 2),
               ("evict_margin", 4)]
     offsets = damage(trace, places)
-    for words, first in (("survival", offsets[0]), ("survival --criterion top128,mass.99", offsets[1]), ("hazard", offsets[0]),
-                         ("density", offsets[4]), ("kv-size", offsets[4]), ("occupancy", offsets[4]), ("eviction", offsets[4]),
+    for words, first in (("survival", offsets[0]), ("survival --criterion top128,mass.99", offsets[1]), ("survival --as hazard", offsets[0]),
+                         ("where", offsets[4]), ("size --as kv-size", offsets[4]), ("size", offsets[4]), ("eviction", offsets[4]),
                          ("retention", offsets[5]), ("retention --source last-use", offsets[0])):
         for n in (1, 2, 3, 7, 7, 7):
             code, out, text, said = run(words, trace, n)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check kvfate variance: hand-made values, numpy on random traces, planted structure, errors."""
+"""Check kvfate retention --as variance: hand-made values, numpy on random traces, planted structure, errors."""
 import itertools
 import os
 import subprocess
@@ -106,7 +106,7 @@ def expected(g, ids, classes, roles, norm, scale="rate", position_bins=16, norm_
 
 
 def compare(name, path, want, *more, tolerance=1e-10):
-    data, meta = table(kvfate, "variance", path, *more)
+    data, meta = table(kvfate, "retention", "--as", "variance", path, *more)
     check(name + ": heads", data["head"] == ["all" if h == "all" else f"L{h[0]}K{h[1]}" for h, *_ in want], data["head"])
     check(name + ": layers", data["layer"] == [-1 if h == "all" else h[0] for h, *_ in want]
           and data["index"] == [-1 if h == "all" else h[1] for h, *_ in want])
@@ -154,7 +154,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     # classes: means -3 and -7, between 3 * 1 + 9 = 12, within 8, MS 4: 12/20 and (12 - 4)/20
     # two bins of positions are the ids; norms 4 1 3 2 in two bins: {0, 2} and {1, 3}: means -3 and -5, between 4, within 16: .2 and (4 - 8)/20
     hand = trace([[[-1, -3, -5, -7]]], [7, 7, 9, 9], [2, 2, 2, 3], norm=[[[4, 1, 3, 2]]])
-    data, meta = table(kvfate, "variance", hand, "--scale", "log-beta", "--position-bins", "2", "--norm-bins", "2")
+    data, meta = table(kvfate, "retention", "--as", "variance", hand, "--scale", "log-beta", "--position-bins", "2", "--norm-bins", "2")
     for head in ("L0K0", "all"):
         for factor, want in (("token", (2, 4, .8, .7)), ("class", (2, 4, .6, .4)), ("role", (1, 4, 0, 0)), ("position", (2, 4, .8, .7)),
                              ("key_norm", (2, 4, .2, -.2))):
@@ -165,7 +165,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
           and np.allclose(row(data, "all", "head*token"), (2, 4, .8, .7), rtol=0, atol=1e-15), data)
     # two heads, two ids: 0 2 and 4 12, negated.  Mean 4.5, SS 20.25 + 6.25 + .25 + 56.25 = 83; heads: means 1 and 8, 4 * 12.25 = 49; ids: 2 and 7, 25.
     # Orthogonal: the sum explains 74 of 83, with three levels of four values: MS 9; the pairs explain all
-    data, _ = table(kvfate, "variance", trace([[[0, -2], [-4, -12]]], [1, 2]), "--scale", "log-beta")
+    data, _ = table(kvfate, "retention", "--as", "variance", trace([[[0, -2], [-4, -12]]], [1, 2]), "--scale", "log-beta")
     for factor, want in (("head", (2, 4, 49 / 83, (49 - 17) / 83)), ("token", (2, 4, 25 / 83, (25 - 29) / 83)),
                          ("head+token", (3, 4, 74 / 83, (74 - 18) / 83))):
         check(f"two by two: {factor}", np.allclose(row(data, "all", factor), want, rtol=0, atol=1e-15), row(data, "all", factor), want)
@@ -209,22 +209,22 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         check("clamped", float(meta["clamped"]) == (13 if scale == "rate" else 0), meta)
         left = np.isnan(scaled(holes, scale)).sum()
         check("left out", float(meta["left_out"]) == left > 50 or meta["left_out"] == str(left), meta, left)
-    text = said("variance", holed)
+    text = said("retention", "--as", "variance", holed)
     check("notes", "13 values of log_beta are 0" in text and "56 values left out" in text, text)
 
     # other gates, no key norms
     other = trace(g, ids, classes, roles, column="write_gate")
     _, meta = compare("write gates", other, expected(by_head(g), ids, classes, roles, None, "rank"))
     check("no norms", "key_norm" in meta["without"] and meta["value"] == "write_gate", meta)
-    check("no norms is said", "without key_norm" in said("variance", other) and "without" not in said("variance", clean))
-    refused("rates of write gates", 2, ["variance", other, "--scale", "rate"], "write_gate", "rank")
+    check("no norms is said", "without key_norm" in said("retention", "--as", "variance", other) and "without" not in said("retention", "--as", "variance", clean))
+    refused("rates of write gates", 2, ["retention", "--as", "variance", other, "--scale", "rate"], "write_gate", "rank")
 
     # planted: only the id decides; chance explains (levels - 1) / (values - 1), which epsilon^2 removes on average
     T = 1500
     ids = rng.integers(0, 200, T)
     effect = rng.normal(size=200)
     only = np.broadcast_to(-np.exp(effect[ids]), (2, 3, T))
-    data, _ = table(kvfate, "variance", trace(only, ids, rng.integers(0, 5, T), norm=10 + rng.normal(size=(2, 3, T))))
+    data, _ = table(kvfate, "retention", "--as", "variance", trace(only, ids, rng.integers(0, 5, T), norm=10 + rng.normal(size=(2, 3, T))))
     for head in ("L0K0", "L1K2", "all"):
         check("planted id", row(data, head, "token")[2] == row(data, head, "token")[3] == 1, row(data, head, "token"))
         for factor in ("class", "position", "key_norm"):
@@ -232,22 +232,22 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
             check(f"planted id, {factor}", 0 < eta < .04 and abs(eps) < .025, head, eta, eps)
     check("planted id, heads", abs(row(data, "all", "head")[2]) < 1e-12 and row(data, "all", "head+token")[2] == 1, data["eta2"][-9:])
     noise = trace(-np.exp(rng.normal(size=(2, 3, T))), ids, norm=10 + rng.normal(size=(2, 3, T)))
-    data, _ = table(kvfate, "variance", noise)
+    data, _ = table(kvfate, "retention", "--as", "variance", noise)
     for head, n in (("L0K1", T), ("all", 6 * T)):
         levels, _, eta, eps = row(data, head, "token")
         check("noise: eta^2 of many levels", abs(eta - (levels - 1) / (n - 1)) < 8 / n ** .5 / 5 and abs(eps) < .06, head, eta, eps)
     both = trace(-np.exp(effect[ids] + np.arange(6).reshape(2, 3, 1)), ids)
-    data, _ = table(kvfate, "variance", both)
+    data, _ = table(kvfate, "retention", "--as", "variance", both)
     # log(-log_beta) is read back from floats: one part in 2^24
     check("planted sum", row(data, "all", "head+token")[2] > 1 - 1e-12 and row(data, "all", "layer")[2] < row(data, "all", "head")[2] < .9, data["eta2"][-8:])
 
     # the figure: bars as long as the fractions, on an axis of 59 mm that ends at the next tenth
     out = os.path.join(folder, "f.png")
     for name, x, more in (("clean", clean, ()), ("holes", holed, ("--norm-bins", "3")), ("a sum", both, ()), ("--vmax", clean, ("--vmax", "2"))):
-        r = subprocess.run([kvfate, "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
+        r = subprocess.run([kvfate, "retention", "--as", "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
         check(f"figure of {name}", r.returncode == 0, r)
         pixels = png(read(out))[3]
-        data, _ = table(kvfate, "variance", x, *(more if name != "--vmax" else ()))
+        data, _ = table(kvfate, "retention", "--as", "variance", x, *(more if name != "--vmax" else ()))
         shown = [i for i, h in enumerate(data["head"]) if h == "all"]
         for colour, key in (((0, 114, 178), "epsilon2"), ((213, 94, 0), "within")):
             shares = [max(0, data[key][i]) for i in shown if data[key][i] is not None]
@@ -256,25 +256,25 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
             want = [v for v in (295 * v / end - 1 for v in shares) if v > 3]
             got = [v for v in bars(pixels, colour)[:-1] if v > 2]
             check(f"bars of {name}: {key}", len(got) == len(want) and np.allclose(got, want, rtol=0, atol=1), got, want)
-    refused("no room", 2, ["variance", clean, "--vmax", "0", "-o", out], "--vmax")
+    refused("no room", 2, ["retention", "--as", "variance", clean, "--vmax", "0", "-o", out], "--vmax")
 
     # the smallest traces
     for n in (0, 1, 2):
         x = trace(-1 - np.arange(2. * n).reshape(1, 2, n), np.arange(n), norm=np.ones((1, 2, n)))
-        data, meta = table(kvfate, "variance", x)
+        data, meta = table(kvfate, "retention", "--as", "variance", x)
         check(f"{n} tokens", len(data["head"]) == (19 if n else 0), data)
-        text = said("variance", x)
+        text = said("retention", "--as", "variance", x)
         check(f"{n} tokens: text", "no tokens" in text if n == 0 else "undefined in" in text, text)
-    data, _ = table(kvfate, "variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7, norm=np.ones((2, 2, 40))))
+    data, _ = table(kvfate, "retention", "--as", "variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7, norm=np.ones((2, 2, 40))))
     check("constant", set(data["eta2"]) == set(data["epsilon2"]) == {None} and len(data["eta2"]) == 4 * 5 + 9, data)
-    text = said("variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
+    text = said("retention", "--as", "variance", trace(np.full((2, 2, 40), -.1), np.arange(40) % 7))
     check("constant is said", f"undefined in {4 * 4 + 8} rows: all values are equal" in text and "unsettled" not in text and "settle" not in text, text)
 
     # NaN: a damaged column's tokens have no level of this factor, and do not count in it
     lb, nan = -np.exp(np.random.default_rng(11).normal(size=(1, 2, 12))), np.array([5, np.nan, 3, 5, np.nan, 1, 3, 2, np.nan, 1, 5, 2])
     damaged = make(write_kvf, os.path.join(folder, "damaged.kvf"), [Column("tokens.id", "f64", "run", nan), Column("tokens.role", "f64", "run", nan),
                    Column("log_beta", "f32", "kv", lb)], (1, 2, 4, 12))
-    data, _ = table(kvfate, "variance", damaged)
+    data, _ = table(kvfate, "retention", "--as", "variance", damaged)
     for factor in ("token", "role"):
         check("no number: " + factor, row(data, "all", factor)[:2] == (4, 18) and row(data, "L0K0", factor)[:2] == (4, 9), row(data, "all", factor))
     known = ~np.isnan(nan)
@@ -285,13 +285,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     # errors
     for more, word in ((["--scale", "x"], "--scale"), (["--position-bins", "0"], "--position-bins"), (["--norm-bins", "x"], "--norm-bins"),
                        (["--norm-bins", "9999999"], "--norm-bins"), (["--head", "L0H0"], "KV"), (["--tokens", "0:5x"], "A:B")):
-        refused(" ".join(more), 2, ["variance", clean, *more], word)
-    refused("two traces", 2, ["variance", clean, clean, "-o", os.path.join(folder, "two.png")], "draws one trace")
-    refused("no gates", 1, ["variance", trace(g, np.zeros(83), drop=("log_beta",))], "log_beta", "--gates")
-    refused("no ids", 1, ["variance", trace(g, np.zeros(83), drop=("tokens.id",))], "tokens.id")
-    refused("gates of steps", 1, ["variance", trace(g, np.zeros(83), axis="step")], "KV head and token")
+        refused(" ".join(more), 2, ["retention", "--as", "variance", clean, *more], word)
+    refused("two traces", 2, ["retention", "--as", "variance", clean, clean, "-o", os.path.join(folder, "two.png")], "draws one trace")
+    refused("no gates", 1, ["retention", "--as", "variance", trace(g, np.zeros(83), drop=("log_beta",))], "log_beta", "--gates")
+    refused("no ids", 1, ["retention", "--as", "variance", trace(g, np.zeros(83), drop=("tokens.id",))], "tokens.id")
+    refused("gates of steps", 1, ["retention", "--as", "variance", trace(g, np.zeros(83), axis="step")], "KV head and token")
     for ext in ("tsv", "csv", "npz"):
         out = os.path.join(folder, "t." + ext)
-        check(ext, subprocess.run([kvfate, "variance", clean, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
+        check(ext, subprocess.run([kvfate, "retention", "--as", "variance", clean, "-o", out], capture_output=True).returncode == 0 and os.path.getsize(out) > 100)
 
 finish()

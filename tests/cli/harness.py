@@ -32,6 +32,10 @@ class Suite:
         self.most = self.longest = 0  # maximum memory in bytes and time in seconds of bounded commands
         sys.path.insert(0, GOLDEN_TOOLS)
 
+    def words_of(self, name):
+        """Returns the words that call a command or an analysis, for its name in the lists."""
+        return check.words_of(name, self.exe)
+
     def path(self, name):
         return os.path.join(self.work.name, name)
 

@@ -180,7 +180,7 @@ class Case:
         if any(line and not line.startswith("note: ") for line in err.split("\n")):
             return f"accepted, but stderr says {err[-6000:]}"
         self.campaign.accepted += 1
-        if self.campaign.call([self.campaign.exe, "verify", out]).returncode != 0:
+        if self.campaign.call([self.campaign.exe, "trace", "verify", out]).returncode != 0:
             return "verify refuses the trace"
         wrong = self.judge(out)
         if wrong:

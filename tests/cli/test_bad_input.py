@@ -18,7 +18,7 @@ def run(*more, prompt=("--raw", "-p", "the thing in there"), out="x.kvf"):
 
 
 def logits(*prompt):
-    return ["logits", "-m", s.model(0), "-t", "1", "-o", s.path("l.npy"), *prompt]
+    return ["generate", "--logits", "-m", s.model(0), "-t", "1", "-o", s.path("l.npy"), *prompt]
 
 
 # ---- usage
@@ -39,7 +39,7 @@ for bits, more in ((b, m) for b in ("8", "16") for m in (("--exact",), ("--devic
 for command, option, typed, meant in (("run", "--kv-type", "f33", "f32"), ("eval", "--kv-type", "fl16", "f16"), ("effect", "--kv-type", "auot", "auto"),
                                       ("saliency", "--loss", "nl", "nll"), ("train", "--packing", "runs", "run"), ("needle", "--haystack", "nose", "noise"),
                                       ("corpus", "--intervals", "non", "none")):
-    s.refused(f"{command} {option} {typed}", [command, *(["survival"] if command == "corpus" else []), option, typed], 2, option, f"did you mean '{meant}'?")
+    s.refused(f"{command} {option} {typed}", [*s.words_of(command), *(["survival"] if command == "corpus" else []), option, typed], 2, option, f"did you mean '{meant}'?")
 for method, word in (("h3o", "h2o"), ("", "no method"), (":", "no method"), ("h2o:", None), ("h2o:x=1", "'x'"), ("h2o:sinks", "sinks"), ("h2o:sinks=", "sinks"),
                      ("h2o:sinks=-1", "sinks"), ("h2o:sinks=1e9", "sinks"), ("h2o:sinks=1,", "key=value"), ("h2o:,", "key=value"), ("h2o:=1", "key=value"),
                      ("h2o:sinks=4,recent=30", "do not fit"), ("window:recent=40", "do not fit"), ("window:sinks=33", "do not fit"),
@@ -101,8 +101,8 @@ s.refused("output is /dev/full", run("-o", "/dev/full", out=None), 1, "/dev/full
 s.check("/dev/full is still there", os.path.exists("/dev/full"))
 s.refused("output name too long", run("-o", s.path("x" * 300), out=None), 1, "name too long")
 for i in ("x.npy", ):
-    s.refused("logits into a missing folder", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", s.path("none/" + i)], 1, "none/" + i)
-s.refused("logits to /dev/full", ["logits", "-m", s.model(0), "--raw", "-p", "x", "-o", "/dev/full"], 1, "/dev/full", "No space")
+    s.refused("logits into a missing folder", ["generate", "--logits", "-m", s.model(0), "--raw", "-p", "x", "-o", s.path("none/" + i)], 1, "none/" + i)
+s.refused("logits to /dev/full", ["generate", "--logits", "-m", s.model(0), "--raw", "-p", "x", "-o", "/dev/full"], 1, "/dev/full", "No space")
 copy = s.file("model", open(s.model(0), "rb").read())
 s.refused("output over the model", ["run", "--overwrite", "-m", copy, "--raw", "-p", "x", "-q", "-o", copy], 2, "overwrite", copy)
 os.link(copy, s.path("linked.kvf"))
@@ -123,14 +123,14 @@ def small_files():
 LONG = ("-n", "400", "--ignore-eos", "--method", "h2o", "-B", "16", "--probes", "full")
 s.refused("the disk is full", run(*LONG, out="full.kvf"), 1, "full.kvf", preexec_fn=small_files)
 s.check("the file keeps its limit", os.path.getsize(s.path("full.kvf.unfinished")) <= 20000 and not os.path.exists(s.path("full.kvf")))
-r = s.run(["verify", "--full", s.path("full.kvf")])
+r = s.run(["trace", "verify", "--full", s.path("full.kvf")])
 s.check("what was written before the disk was full is whole", r.returncode in (0, 3), r.returncode, r.stderr)
 disk = s.path("disk")
 os.mkdir(disk)
 if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", disk], stderr=subprocess.DEVNULL).returncode == 0:
     try:
         s.refused("a small disk is full", run(*LONG, "-o", os.path.join(disk, "x.kvf"), out=None), 1, "x.kvf")
-        r = s.run(["verify", "--full", os.path.join(disk, "x.kvf")])
+        r = s.run(["trace", "verify", "--full", os.path.join(disk, "x.kvf")])
         s.check("what a small disk held is whole", r.returncode in (0, 3), r.returncode, r.stderr)
         try:
             s.file("disk/filler", b"x" * 65536)
@@ -145,17 +145,17 @@ else:
 # ---- standard output
 with open("/dev/full", "wb") as full:
     for argv in (run(), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["figures"], ["--version"], ["help"], run("--json"),
-                 ["info", s.path("x.kvf")], ["verify", s.path("x.kvf")], ["tokens", s.path("x.kvf")], ["tokens", s.path("x.kvf"), "-o", "-"],
+                 ["trace", "info", s.path("x.kvf")], ["trace", "verify", s.path("x.kvf")], ["tokens", s.path("x.kvf")], ["tokens", s.path("x.kvf"), "-o", "-"],
                  ["eviction", s.path("x.kvf"), "--json"]):
         r = s.run(argv, stdout=full)
         s.check(f"full stdout: {argv[0]}", r.returncode == 1 and b"standard output" in r.stderr and r.stderr.count(b"\n") == 1, argv, r.returncode, r.stderr)
 for argv in (run(out="closed.kvf"), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["tokens", s.path("x.kvf"), "-o", "-"]):
     r = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", s.exe, *argv], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     s.check(f"closed stdout: {argv[0]}", r.returncode == 1 and b"standard output" in r.stderr, r.returncode, r.stderr)
-s.check("a closed stdout leaves the trace whole", s.run(["verify", "--full", s.path("closed.kvf")]).returncode == 0)
+s.check("a closed stdout leaves the trace whole", s.run(["trace", "verify", "--full", s.path("closed.kvf")]).returncode == 0)
 for streams in ("<&-", "2>&-", "<&- >&- 2>&-"):
     subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", s.exe, *run(out="streams.kvf")], stdout=subprocess.DEVNULL)
-    s.check(f"{streams} leaves the trace whole", s.run(["verify", "--full", s.path("streams.kvf")]).returncode == 0)
+    s.check(f"{streams} leaves the trace whole", s.run(["trace", "verify", "--full", s.path("streams.kvf")]).returncode == 0)
 head = subprocess.run(f"{s.exe} generate -m {s.model(0)} -q --raw -p x -n 400 --ignore-eos | head -c 5 | wc -c", shell=True, stdout=subprocess.PIPE)
 s.check("a closed pipe ends quietly", head.stdout.strip() == b"5")
 
@@ -164,20 +164,20 @@ s.accepted("a trace", run("-n", "100", "--ignore-eos", "--method", "h2o", "-B", 
 trace = open(s.path("good.kvf"), "rb").read()
 READERS = ["info", "verify", "eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
 for reader in READERS:
-    s.refused(f"{reader}: no operand", [reader], 2, "missing")
-    s.refused(f"{reader}: missing", [reader, s.path("none.kvf")], 1, "none.kvf", "No such file")
-    s.refused(f"{reader}: folder", [reader, folder], 1, folder)
-    s.refused(f"{reader}: device", [reader, "/dev/zero"], 1, "regular file")
-    s.refused(f"{reader}: empty", [reader, s.file("bad.kvf", b"")], 1, "bad.kvf", "not a kvfate trace")
-    s.refused(f"{reader}: a model", [reader, s.model(0)], 1, "not a kvfate trace")
-    s.refused(f"{reader}: garbage", [reader, s.file("bad.kvf", rng.randbytes(5000))], 1, "not a kvfate trace")
+    s.refused(f"{reader}: no operand", s.words_of(reader), 2, "missing")
+    s.refused(f"{reader}: missing", [*s.words_of(reader), s.path("none.kvf")], 1, "none.kvf", "No such file")
+    s.refused(f"{reader}: folder", [*s.words_of(reader), folder], 1, folder)
+    s.refused(f"{reader}: device", [*s.words_of(reader), "/dev/zero"], 1, "regular file")
+    s.refused(f"{reader}: empty", [*s.words_of(reader), s.file("bad.kvf", b"")], 1, "bad.kvf", "not a kvfate trace")
+    s.refused(f"{reader}: a model", [*s.words_of(reader), s.model(0)], 1, "not a kvfate trace")
+    s.refused(f"{reader}: garbage", [*s.words_of(reader), s.file("bad.kvf", rng.randbytes(5000))], 1, "not a kvfate trace")
     for n in (8, 63, 64, 100, 200, 4096, *rng.sample(range(len(trace)), 12), len(trace) - 1):
-        s.survives(f"{reader}: cut at {n}", [reader, s.file("bad.kvf", trace[:n])], (0, 1, 3))
+        s.survives(f"{reader}: cut at {n}", [*s.words_of(reader), s.file("bad.kvf", trace[:n])], (0, 1, 3))
     for i in range(20):
         data = bytearray(trace)
         for _ in range(rng.randrange(1, 8)):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        s.survives(f"{reader}: wrong bytes {i}", [reader, s.file("bad.kvf", bytes(data))], (0, 1, 3))
+        s.survives(f"{reader}: wrong bytes {i}", [*s.words_of(reader), s.file("bad.kvf", bytes(data))], (0, 1, 3))
 GOOD = s.path("good.kvf")
 for option, value, word in (("-o", "x.xyz", ".tsv"), ("-o", "x", ".tsv"), ("--tokens", "5", "A:B"), ("--tokens", "a:b", "A:B"), ("--tokens", "3:x", "A:B"),
                             ("--tokens", "0:5x", "A:B"), ("--tokens", "-1:5", "A:B"), ("--size", "3", "WxH"), ("--size", "10x10mm", "WxH"), ("--size", "0x5", "WxH"),

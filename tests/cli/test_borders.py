@@ -21,7 +21,7 @@ def content(path):
 
 
 def header(trace):
-    return json.loads(s.accepted("info", ["info", "--json", trace]).stdout)["header"]
+    return json.loads(s.accepted("info", ["trace", "info", "--json", trace]).stdout)["header"]
 
 
 def commits():
@@ -82,7 +82,7 @@ def gates_by_name():
     trace, folder = s.path("model.kvf"), s.path("gates")
     run = ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "1", "-q", "--probes", "evict"]
     s.accepted("model", [*run, "-o", trace])
-    model_hash = re.search(r"# model_hash: (\w+)", s.accepted("table", ["sparsity", trace, "-o", "-"]).stdout.decode())[1]
+    model_hash = re.search(r"# model_hash: (\w+)", s.accepted("table", ["size", "--as", "sparsity", trace, "-o", "-"]).stdout.decode())[1]
     made = s.path("made")
     subprocess.run([sys.executable, os.path.join(DATA, "make_gates.py"), "--layout", "rg", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim",
                     "16", "--d-model", "64", "--hidden", "4", "--model-hash", model_hash, "-o", made], check=True)

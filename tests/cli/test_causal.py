@@ -118,7 +118,7 @@ def brute_force(model_number, looking, seed, n_tasks=3, question="known"):
         t["cut"] = t["question"] if question == "unknown" else t["query"]
     w = [weights_of(model, t).reshape(model.layers * model.kv_heads, -1) for t in tasks]
     shares = [x[:, t["evidence"]].sum(axis=1) for x, t in zip(w, tasks)]
-    argv = ["causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
+    argv = ["ablate", "--as", "causal", *(t["name"] + ".json" for t in tasks), "-m", s.model(model_number), "--raw", "--exact", "--sinks", str(SINKS),
             "--looking", str(looking), "--seed", str(seed), "--question", question]
     s.accepted("the table", [*argv, "-o", s.path("t.tsv")])
     s.accepted("the table of tasks", [*argv, "--per-task", "-o", s.path("p.tsv")])
@@ -190,9 +190,9 @@ def invariants(argv):
 
 
 def of_needle():
-    """The output of `kvfate needle` is a task, and its reply has the answers at the stated
+    """The output of `kvfate tasks needle` is a task, and its reply has the answers at the stated
     places."""
-    s.accepted("needle", ["needle", "--words", "200", "--keys", "3", "--queries", "2", "--values", "2", "-o", s.path("hay")])
+    s.accepted("needle", ["tasks", "needle", "--words", "200", "--keys", "3", "--queries", "2", "--values", "2", "-o", s.path("hay")])
     with open(s.path("hay.json")) as f:
         j = json.load(f)
     text = j["reply"]["text"]
@@ -206,7 +206,7 @@ def bad():
 
     def refused(what, task, *words, code=1):
         s.file("bad.json", json.dumps(task).encode() if not isinstance(task, bytes) else task)
-        s.refused(what, ["causal", s.path("bad.json"), "-m", s.model(), "--raw"], code, *words)
+        s.refused(what, ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model(), "--raw"], code, *words)
     refused("no reply", {"spans": good["spans"]}, "bad.json", "reply")
     refused("no values", {**good, "reply": {"text": "a"}}, "reply")
     refused("values outside", {**good, "reply": {"text": "abc", "values": [[0, 9]]}}, "value 1", "3")
@@ -219,17 +219,17 @@ def bad():
     refused("no JSON", b"{", "bad.json")
     spans = [{**x, "start": x["start"] + 2, "end": x["end"]} if x["name"] == "question" else x for x in good["spans"]]
     s.file("bad.json", json.dumps({**good, "spans": spans}).encode())
-    s.refused("a token of context and question", ["causal", s.path("bad.json"), "-m", s.model(), "--raw", "--question", "unknown"], 1, "bad.json", "question")
-    s.refused("no such file", ["causal", s.path("none.json"), "-m", s.model()], 1, "none.json")
-    s.refused("another name", ["causal", s.path("bad.txt"), "-m", s.model()], 2, "NAME.json")
+    s.refused("a token of context and question", ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model(), "--raw", "--question", "unknown"], 1, "bad.json", "question")
+    s.refused("no such file", ["ablate", "--as", "causal", s.path("none.json"), "-m", s.model()], 1, "none.json")
+    s.refused("another name", ["ablate", "--as", "causal", s.path("bad.txt"), "-m", s.model()], 2, "NAME.json")
     s.refused("no operand", ["causal"], 2)
     s.file("bad.json", json.dumps(good).encode())
     os.unlink(s.path("bad.txt"))
-    s.refused("no text", ["causal", s.path("bad.json"), "-m", s.model()], 1, "bad.txt")
+    s.refused("no text", ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model()], 1, "bad.txt")
     make_task(s, "bad", 99)
-    s.refused("onto its own task", ["causal", s.path("bad.json"), "-m", s.model(), "-o", s.path("bad.json")], 2, "bad.json")
-    s.refused("a picture of tasks", ["causal", s.path("bad.json"), "-m", s.model(), "--per-task", "-o", s.path("x.png")], 2, "no figure")
-    s.refused("no heads", ["causal", s.path("bad.json"), "-m", s.model(), "--head", "L9K9"], 2, "L9K9")
+    s.refused("onto its own task", ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model(), "-o", s.path("bad.json")], 2, "bad.json")
+    s.refused("a picture of tasks", ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model(), "--per-task", "-o", s.path("x.png")], 2, "no figure")
+    s.refused("no heads", ["ablate", "--as", "causal", s.path("bad.json"), "-m", s.model(), "--head", "L9K9"], 2, "L9K9")
 
 
 brute_force(0, .3, 5, question="unknown")

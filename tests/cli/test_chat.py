@@ -26,7 +26,7 @@ def said(m, *prompt):
 def run(m, *prompt):
     out = s.path("t.kvf")
     s.accepted("run " + " ".join(prompt)[:60], ["run", "--overwrite", "-m", m, *prompt, *END, "-o", out])
-    return json.loads(s.accepted("info", ["info", "--json", out]).stdout), out
+    return json.loads(s.accepted("info", ["trace", "info", "--json", out]).stdout), out
 
 
 # The rendered prompt equals the text that a user types for --raw.

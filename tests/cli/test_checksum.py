@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate checksum: the digest compared with the one computed in Python, and all errors."""
+"""kvfate trace checksum: the digest compared with the one computed in Python, and all errors."""
 import os
 import struct
 import sys
@@ -25,7 +25,7 @@ columns = [Column("nll", "f32", "run", rng.standard_normal(T)), Column("evict_st
 
 
 def digest(*argv):
-    r = s.run(["checksum", *argv])
+    r = s.run(["trace", "checksum", *argv])
     return r.stdout.decode().split()[::2] if r.returncode == 0 else r
 
 
@@ -42,19 +42,19 @@ data = bytearray(open(x, "rb").read())
 data[-24] ^= 1  # of the digest in the footer, which gets a correct checksum
 struct.pack_into("<I", data, len(data) - 4, crc32c(bytes(data[-64:-4])))
 told = s.file("told.kvf", bytes(data))
-s.refused("another digest told", ["checksum", told], 1, "its writer told")
-s.refused("verify notices, too", ["verify", "--full", told], 1, "digest")
-r = s.run(["checksum", told, x])
+s.refused("another digest told", ["trace", "checksum", told], 1, "its writer told")
+s.refused("verify notices, too", ["trace", "verify", "--full", told], 1, "digest")
+r = s.run(["trace", "checksum", told, x])
 s.check("one fails, the other is told", r.returncode == 1 and r.stdout.decode().split() == [want, x], r)
 
 with zipfile.ZipFile(os.path.join(HERE, "..", "format/golden/format-0.1.zip")) as z:
     old, cut = (s.file(n, z.read(n)) for n in ("closed.kvf", "unfinished.kvf"))
 s.check("of format 0.1", digest(old) == [computed(kvfate.open(old))])
-s.refused("none is stored in format 0.1", ["checksum", "--stored", old], 1, "0.1")
-s.refused("not closed", ["checksum", cut], 1, "not closed")
-s.refused("none is stored", ["checksum", "--stored", cut], 1, "not closed")
-s.refused("no trace", ["checksum"], 2, "usage")
-s.refused("an unknown option", ["checksum", x, "--nothing"], 2, "--nothing")
-s.refused("no such file", ["checksum", s.path("none.kvf")], 1, "none.kvf")
-s.refused("no trace but text", ["checksum", s.file("text", b"text")], 1, "text")
+s.refused("none is stored in format 0.1", ["trace", "checksum", "--stored", old], 1, "0.1")
+s.refused("not closed", ["trace", "checksum", cut], 1, "not closed")
+s.refused("none is stored", ["trace", "checksum", "--stored", cut], 1, "not closed")
+s.refused("no trace", ["trace", "checksum"], 2, "usage")
+s.refused("an unknown option", ["trace", "checksum", x, "--nothing"], 2, "--nothing")
+s.refused("no such file", ["trace", "checksum", s.path("none.kvf")], 1, "none.kvf")
+s.refused("no trace but text", ["trace", "checksum", s.file("text", b"text")], 1, "text")
 s.finish()

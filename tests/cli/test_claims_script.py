@@ -104,8 +104,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("stops if a document fails in another process", r.returncode != 0 and not [c for c in calls if c.startswith("claims ")], r.stderr[-300:])
     r, calls = script("two")
     done += calls
-    steady = [d for d in done if d.split()[0] in ("run", "corpus", "dynamics", "needle")]
-    check("goes on", r.returncode == 0 and len(set(steady)) == len(steady) and len(steady) == len([d for d in first if d.split()[0] in ("run", "corpus", "dynamics", "needle")]),
+    steady = [d for d in done if d.split()[0] in ("run", "corpus", "attention", "--as", "dynamics", "needle")]
+    check("goes on", r.returncode == 0 and len(set(steady)) == len(steady) and len(steady) == len([d for d in first if d.split()[0] in ("run", "corpus", "attention", "--as", "dynamics", "needle")]),
           len(steady), len(set(steady)), r.stderr[-300:])
     check("leaves no halves", not [n for _, _, names in os.walk(os.path.join(work, "two")) for n in names if n.startswith("part-") and not n.startswith("part-prose")])
 
@@ -212,6 +212,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
             check("equal data support nothing: " + name, not null.get("run", "").startswith("random-") or t["verdict"][i] != "supported", t["verdict"][i])
     at = t["id"].index("dilution-bound")
     check("the theorem holds", t["verdict"][at] == "supported", t["value"][at])
-    r = subprocess.run([KVFATE, "corpus", "hazard", os.path.join(real, "trace", "full.code-1.kvf"), "-o", "-"], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "corpus", "survival", "--as", "hazard", os.path.join(real, "trace", "full.code-1.kvf"), "-o", "-"], capture_output=True, text=True)
     check("hazard's bins and intervals", "low\thigh\thazard\thazard_low\thazard_high" in r.stdout, r.stderr)
 finish()

@@ -32,8 +32,8 @@ SAY = ["generate", "-m", s.model(6), "--jsonl", asked, "--methods", "h2o,window,
 RUN = ["run", "-m", s.model(6), "--jsonl", prompts, "--ignore-eos", "--method", "h2o", "-B", "16", "-t", "1"]
 
 EFFECTS = {  # several documents, and one prompt with its cells distributed
-    "documents": ["effect", "-m", s.model(6), "--data", data, "--docs", "4", "--prompt-tokens", "60", "--score-tokens", "8", "--recent", "8", "-t", "1"],
-    "cells": ["effect", "-m", s.model(6), "-p", " ".join(words), "--raw", "--ignore-eos", "--score-tokens", "8", "--recent", "8", "-t", "1"]}
+    "documents": ["ablate", "-m", s.model(6), "--data", data, "--docs", "4", "--prompt-tokens", "60", "--score-tokens", "8", "--recent", "8", "-t", "1"],
+    "cells": ["ablate", "-m", s.model(6), "-p", " ".join(words), "--raw", "--ignore-eos", "--score-tokens", "8", "--recent", "8", "-t", "1"]}
 TRAIN = ["train", "-m", s.model(6), "--data", data, "--length", "48", "--steps", "4", "--save-every", "2", "--check-every", "0",
          "--method", "trimkv:lr=1e-3,accumulate=4,M=8", "-t", "1"]
 
@@ -62,7 +62,7 @@ for i in (1, 2, 3):
     s.accepted(f"part {i}", [*EVAL, "--shard", f"{i}/3", "--state", s.path(f"part{i}")])
 for n, order in enumerate(itertools.permutations((1, 2, 3))):
     parts = [s.path(f"part{i}") for i in order]
-    s.accepted(f"parts in the order {order}", ["merge", *parts, parts[0], "--state", s.path(f"all{n}")])
+    s.accepted(f"parts in the order {order}", ["corpus", "merge", *parts, parts[0], "--state", s.path(f"all{n}")])
     s.check(f"the same file in the order {order}", read(f"all{n}") == read("all0"))
 r = s.run([*EVAL, "--state", s.path("all0"), "-o", s.path("parts.tsv")])
 s.check("the table of all parts", read("parts.tsv") == read("one.tsv"), r)
@@ -72,18 +72,18 @@ s.refused("a part of none", [*EVAL, "--shard", "4/3", "--state", s.path("p")], 2
 other = [*EVAL]
 other[other.index("64")] = "65"
 s.accepted("other settings", [*other, "--shard", "1/3", "--state", s.path("other")])
-s.refused("files of other settings", ["merge", s.path("part1"), s.path("other"), "--state", s.path("no")], 1, "other settings")
-s.refused("a table of results", ["merge", s.path("part1"), "-o", s.path("no.tsv")], 2, "--state")
+s.refused("files of other settings", ["corpus", "merge", s.path("part1"), s.path("other"), "--state", s.path("no")], 1, "other settings")
+s.refused("a table of results", ["corpus", "merge", s.path("part1"), "-o", s.path("no.tsv")], 2, "--state")
 lines = read("part1").decode().split("\n")
 cells = lines[-2].split("\t")
 cells[5] = "0.5"
 columns = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
 s.file("changed", "\n".join(signed([*lines[:-2], "\t".join(cells), ""], columns)).encode())
-s.refused("other results of one document", ["merge", s.path("part1"), s.path("changed"), "--state", s.path("no")], 1, "other results")
+s.refused("other results of one document", ["corpus", "merge", s.path("part1"), s.path("changed"), "--state", s.path("no")], 1, "other results")
 s.file("damaged", "\n".join([*lines[:-2], "1\t2\t3", ""]).encode())
-s.refused("a damaged file", ["merge", s.path("part1"), s.path("damaged"), "--state", s.path("no")], 1, "damaged")
+s.refused("a damaged file", ["corpus", "merge", s.path("part1"), s.path("damaged"), "--state", s.path("no")], 1, "damaged")
 s.file("torn", read("part1") + b"7\t00")
-s.accepted("a line that was not finished", ["merge", s.path("torn"), s.path("part2"), s.path("part3"), "--state", s.path("whole")])
+s.accepted("a line that was not finished", ["corpus", "merge", s.path("torn"), s.path("part2"), s.path("part3"), "--state", s.path("whole")])
 s.check("the rest of it is whole", read("whole") == read("all0"))
 s.check("nothing else was written", not os.path.exists(s.path("no")) and not os.path.exists(s.path("no.tsv")))
 

@@ -23,7 +23,7 @@ data = s.file("data.txt", "".join(f" = Number {i} = \n" + " ".join(chance.choice
 ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_mpi_yield_when_idle": "1", "KVFATE_PATIENCE": "2", "KVFATE_PYTHON": sys.executable}
 mpirun = shutil.which("mpirun")
-EFFECT = ["effect", "-m", s.model(6), "--data", data, "--docs", "6", "--prompt-tokens", "90", "--score-tokens", "12", "--recent", "8", "-t", "1"]
+EFFECT = ["ablate", "-m", s.model(6), "--data", data, "--docs", "6", "--prompt-tokens", "90", "--score-tokens", "12", "--recent", "8", "-t", "1"]
 TRAIN = ["train", "-m", s.model(6), "--data", data, "--length", "96", "--steps", "12", "--save-every", "1", "--check-every", "0",
          "--method", "trimkv:lr=1e-3,accumulate=4,M=8", "-t", "1"]
 STUDY = {"models": [s.model(6)], "methods": ["full", "window", "h2o"], "budgets": [12, 24], "threads": 1, "text": [

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate diff: all kinds of differences in columns, texts and headers, made by hand."""
+"""kvfate trace diff: all kinds of differences in columns, texts and headers, made by hand."""
 import os
 import random
 import sys
@@ -35,8 +35,8 @@ def values(space, change=()):
 
 def rows(a, b, *more):
     """Returns {(kind, name): row} of a comparison, and its exit status."""
-    r = s.run(["diff", a, b, *more, "--json"])
-    data, meta = table(s.exe, "diff", a, b, *more, code=r.returncode)
+    r = s.run(["trace", "diff", a, b, *more, "--json"])
+    data, meta = table(s.exe, "trace", "diff", a, b, *more, code=r.returncode)
     s.check("equal is what the status says", (meta["equal"] == "yes") == (r.returncode == 0) and r.returncode in (0, 1), meta, r.returncode)
     names = list(data)
     found = {(row[0], row[1]): dict(zip(names, row)) for row in zip(*data.values())}
@@ -119,22 +119,22 @@ s.check("deep", status == 1 and found["header", "a" + "[0]" * 60]["b"] == "2", f
 
 # ---- text output, files, rejections
 a, b = trace(plain(), Column("x-y", "u8", "kv", values("kv")), name="a.kvf", meta=one), trace(plain(change=[(1, 0, 2, 20)]), name="b.kvf", meta=two)
-r = s.run(["diff", a, b])
+r = s.run(["trace", "diff", a, b])
 for words in ("  method.budget          16 | 32\n", "  more                   - | \"5\"\n", "  x-x                    1 of 20 differ, first at L1K0 2: 12 | 20; largest difference 8\n",
               "  x-y                    only in A\n", "  0 columns are equal\n"):
     s.check(f"says {words!r}", r.returncode == 1 and words in r.stdout.decode(), r.stdout.decode())
-r = s.run(["diff", a, a])
+r = s.run(["trace", "diff", a, a])
 s.check("equal: says so", r.returncode == 0 and r.stdout == b"  2 columns are equal\n", r)
 for ext in ("tsv", "csv", "json", "npz"):
-    r = s.run(["diff", a, b, "-o", s.path("d." + ext)])
+    r = s.run(["trace", "diff", a, b, "-o", s.path("d." + ext)])
     s.check(ext, r.returncode == 1 and os.path.getsize(s.path("d." + ext)) > 100 and b"12 | 20" in r.stdout, r)
-s.refused("no file", ["diff", a, s.path("none.kvf")], 2, "none.kvf")
-s.refused("no trace", ["diff", s.model(0), a], 2, "not a kvfate trace")
-s.refused("one operand", ["diff", a], 2, "missing")
-s.refused("figure", ["diff", a, b, "-o", s.path("x.png")], 2, ".tsv")
-s.refused("folder missing", ["diff", a, b, "-o", s.path("none/x.tsv")], 2, "none/x.tsv")
+s.refused("no file", ["trace", "diff", a, s.path("none.kvf")], 2, "none.kvf")
+s.refused("no trace", ["trace", "diff", s.model(0), a], 2, "not a kvfate trace")
+s.refused("one operand", ["trace", "diff", a], 2, "missing")
+s.refused("figure", ["trace", "diff", a, b, "-o", s.path("x.png")], 2, ".tsv")
+s.refused("folder missing", ["trace", "diff", a, b, "-o", s.path("none/x.tsv")], 2, "none/x.tsv")
 with open("/dev/full", "wb") as full:
-    r = s.run(["diff", a, a], stdout=full)
+    r = s.run(["trace", "diff", a, a], stdout=full)
     s.check("full stdout", r.returncode == 2 and b"standard output" in r.stderr, r)
 
 # ---- real runs: equal ones, and a damaged copy
@@ -153,6 +153,6 @@ for i in range(40):
     bad = s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 2 else data))
     # 0: the damage hit padding, a checkpoint or the index, without which the records are also
     # found.
-    s.survives(f"damage {i}", ["diff", s.path("h2o.kvf"), bad], (0, 1, 2, 3))
-    s.survives(f"damage {i} with itself", ["diff", bad, bad], (0, 2, 3))
+    s.survives(f"damage {i}", ["trace", "diff", s.path("h2o.kvf"), bad], (0, 1, 2, 3))
+    s.survives(f"damage {i} with itself", ["trace", "diff", bad, bad], (0, 2, 3))
 s.finish()

@@ -32,7 +32,7 @@ def read(path):
 
 def effect(*argv, model=0, name="out.tsv"):
     """Returns the rows of the table as dictionaries, and its metadata."""
-    s.accepted("effect " + " ".join(argv), ["effect", "-m", s.model(model), *argv, "-o", s.path(name)])
+    s.accepted("effect " + " ".join(argv), ["ablate", "-m", s.model(model), *argv, "-o", s.path(name)])
     return read(s.path(name))
 
 
@@ -240,20 +240,20 @@ def invariants():
     one = effect(*DATA, "--docs", "1", "--entries", "span=17", "--each")[0]
     s.check("an entry alone or among others", [r for r in some if r["token"] == "17"] == one, one)
     s.check("texts of entries", all(r["text"] for r in some) and len(some) == 40, some[:2])
-    r = s.accepted("--json", ["effect", "-m", s.model(), *DATA, "--docs", "1", *HELD, "--json"])
+    r = s.accepted("--json", ["ablate", "-m", s.model(), *DATA, "--docs", "1", *HELD, "--json"])
     j = json.loads(r.stdout)
     s.check("JSON", j["name"] == "effect" and j["data"]["head"][0] == "L0K0" and int(j["meta"]["recent"]) == W, j["meta"])
     s.check("the cost is told", b"processor time" in r.stderr and b"if nothing were shared" in r.stderr, r.stderr)
-    r = s.accepted("in words", ["effect", "-m", s.model(), *DATA, "--docs", "2", *HELD])
+    r = s.accepted("in words", ["ablate", "-m", s.model(), *DATA, "--docs", "2", *HELD])
     words = r.stdout.decode().splitlines()
     kl = [float(x.split()[1]) for x in words[3:-1]]
     s.check("falling KL", words[0].startswith("2 documents") and len(kl) >= 4 and kl == sorted(kl, reverse=True) and words[-1].startswith("all "), words)
-    r = s.accepted("the mirror in words", ["effect", "-m", s.model(), *DATA, "--docs", "2", *HELD, "--mirror"])
+    r = s.accepted("the mirror in words", ["ablate", "-m", s.model(), *DATA, "--docs", "2", *HELD, "--mirror"])
     kl = [float(x.split()[1]) for x in r.stdout.decode().splitlines()[3:-1]]
     s.check("rising KL", len(kl) >= 4 and kl == sorted(kl), kl)
     for ext, magic in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         out = s.path("map." + ext)
-        s.accepted("a map as " + ext, ["effect", "-m", s.model(), *DATA, "--docs", "1", *HELD, "-o", out])
+        s.accepted("a map as " + ext, ["ablate", "-m", s.model(), *DATA, "--docs", "1", *HELD, "-o", out])
         s.check("it is one", open(out, "rb").read(5).startswith(magic[:5]))
 
 
@@ -266,7 +266,7 @@ GREY = (217, 217, 217)
 def cells(*argv):
     """Returns the colours of the cells of the map by ascending layer and head."""
     out = s.path("map.svg")
-    s.accepted("the map " + " ".join(argv), ["effect", "-m", s.model(), *DATA, "--docs", "1", *argv, "-o", out])
+    s.accepted("the map " + " ".join(argv), ["ablate", "-m", s.model(), *DATA, "--docs", "1", *argv, "-o", out])
     found = re.findall(r"fill-rule:nonzero;fill:rgb\(([\d.]+)%,([\d.]+)%,([\d.]+)%\)", open(out).read())
     return [tuple(round(float(x) * 2.55) for x in f) for f in found][:4]
 
@@ -291,7 +291,7 @@ def the_map():
 # ---- bad input
 
 def bad_input():
-    argv = ["effect", "-m", s.model()]
+    argv = ["ablate", "-m", s.model()]
     data = [*argv, *DATA, "--docs", "1"]
     s.refused("no prompt", argv, 2, "no prompt")
     s.refused("two prompts", [*argv, "-p", "a", "--ids", "x"], 2, "several")

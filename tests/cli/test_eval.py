@@ -327,7 +327,7 @@ def shipped():
         path[name] = s.path(f"shipped/tiny-{name}.safetensors")
         subprocess.run([sys.executable, maker, "--layout", layout, "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "16",
                         "--d-model", "64", "--seed", str(i), "--model-hash", meta["model_hash"], "-o", path[name]], check=True)
-        digest[name] = json.loads(s.run(["info", "--json", path[name]]).stdout)["hash"]
+        digest[name] = json.loads(s.run(["trace", "info", "--json", path[name]]).stdout)["hash"]
     s.check("three files", len(set(digest.values())) == 3, digest)
     served = {"trimkv": "trimkv", "dbtrimkv": "dbtrimkv", "wgkv": "wgkv", "wgkv-snapkv": "wgkv", "wgkv-quest": "wgkv", "h2o": None}
     argv = ["eval", "-m", s.model(), "--data", TEXT, *SHAPE, "--budgets", "12", "--docs", "2"]

@@ -23,7 +23,7 @@ s = Suite()
 import hf_folder  # noqa: E402  (harness puts its folder on the path)
 
 ALL = os.environ.get("KVFATE_TESTS") == "long"
-TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+TOLD = json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))
 GOLDEN = json.loads(Path(os.path.join(HERE, "../data/golden/family_golden.json")).read_text())["cases"]
 CASES = [case["args"].split() for case in GOLDEN if "rope_scale" not in case and "--sinks" not in case["args"]]  # the first ones: their number is their place
 IDS = s.file("ids.txt", " ".join(str(i * 37 % 297 + 3) for i in range(120)).encode())
@@ -90,7 +90,7 @@ for i, words in enumerate(CASES):
                 n = ((e["evict_step"] < 0) | (e["evict_step"] > t))[at].sum()
                 s.check(f"{name}: budget holds at {t}", n <= 40, layer, head, n)
 
-    s.accepted(name + ": plan", ["plan", held, "-o", plan, "--overwrite"])
+    s.accepted(name + ": plan", ["trace", "plan", held, "-o", plan, "--overwrite"])
     s.accepted(name + ": again", ["run", "-m", os.path.join(s.models, f"family{i}.gguf"), "--plan", plan, "-t", "1", "-q", "--overwrite", "-o", again])
     b = table(again)
     s.check(name + ": a plan repeats it", (b["evict_step"] == e["evict_step"]).all() and (b["reason"] == np.where(cut, "plan", e["reason"])).all(), set(b["reason"]))
@@ -105,7 +105,7 @@ for i, words in enumerate(CASES):
 
     shadow = s.path("shadow.kvf")
     s.accepted(name + ": shadows", run(i, shadow, "--shadow", "entries,model"))
-    said = s.accepted(name + ": ghosts", ["ghosts", shadow]).stdout.decode()
+    said = s.accepted(name + ": ghosts", ["missed", shadow]).stdout.decode()
     s.check(name + ": nobody misses what the window leaves behind", "no query missed an entry" in said, said)
 
 # ---- every analysis and figure; those that need gates or more traces report it for all families
@@ -114,7 +114,7 @@ for i in range(len(CASES)):
     trace = s.path(f"{i}.kvf")
     s.accepted(f"family {i}: all probes", run(i, trace, "--probes", "full", "--shadow", "entries,model", "--method", "h2o", "-B", "48"))
     for a in TOLD["analyzers"]:
-        argv = [a["name"], *[trace] * max(a["min_traces"], 1)] + (["--head", "L0-5K*"] if a["name"] == "eviction" else [])  # its mask has 12 heads
+        argv = [*s.words_of(a["name"]), *[trace] * max(a["min_traces"], 1)] + (["--head", "L0-5K*"] if a["name"] == "eviction" else [])  # its mask has 12 heads
         done = s.survives(f"family {i}: {a['name']}", argv, codes=(0, 1, 3))
         ran[a["name"]] = ran.get(a["name"], 0) + (done.returncode == 0)
         for k, figure in enumerate(a["figures"] if done.returncode == 0 else ()):
@@ -128,7 +128,7 @@ def last_logits(**more):
     model = Gguf(arch="gemma2", layers=46, dim=32, ffn=32, heads=2, kv_heads=1, head_dim=32)
     model.metadata += [["gemma2." + key, 6, value] for key, value in more.items()]
     out = s.path("x.npy")
-    s.accepted("46 layers", ["logits", "-m", model.write(s.path("m.gguf")), "--ids", IDS, "--exact", "-o", out])
+    s.accepted("46 layers", ["generate", "--logits", "-m", model.write(s.path("m.gguf")), "--ids", IDS, "--exact", "-o", out])
     return np.load(out)
 
 
@@ -161,7 +161,7 @@ plain, scaled = s.path("plain.kvf"), s.path("scaled.kvf")
 
 
 def told(path):
-    return json.loads(s.run(["info", "--json", path]).stdout)
+    return json.loads(s.run(["trace", "info", "--json", path]).stdout)
 
 
 def over(*more):
@@ -183,7 +183,7 @@ for i in (0, 2, 3, 10):
               2, "--rope-scale", "already")
 for i, words in ((1, "window"), (5, "window"), (7, "norms behind"), (8, "multipliers"), (9, "without rotations")):
     model = os.path.join(s.models, f"family{i}.gguf")
-    s.refused(f"no derivatives of family {i}", ["saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
+    s.refused(f"no derivatives of family {i}", ["ablate", "--as", "saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
 
 # ---- layers with a window, given by a number and by a list, in a file and in a folder
 def pattern(kind=None, value=None, folder=None, file="m.gguf"):
@@ -197,7 +197,7 @@ def pattern(kind=None, value=None, folder=None, file="m.gguf"):
         config = {k: v for k, v in config.items() if k not in ("layer_types", "sliding_window_pattern")}
         hf_folder.write_json(s.path("f"), "config.json", {**config, **folder})
         path = s.path("f")
-    return ["logits", "-m", path, "--ids", IDS, "--exact", "-o", out]
+    return ["generate", "--logits", "-m", path, "--ids", IDS, "--exact", "-o", out]
 
 
 def same(name, want, argv):

@@ -78,7 +78,7 @@ def evaluations():
     one, two = (s.accepted(f"part {i}", [*argv[:-2], "--shard", f"{i}/2", "--state", s.path(f"p{i}.state")]) and s.path(f"p{i}.state") for i in (1, 2))
 
     def merged():
-        r = s.run(["merge", one, two, "--state", s.path("m.state")])
+        r = s.run(["corpus", "merge", one, two, "--state", s.path("m.state")])
         return r if r.returncode else s.run([*argv[:-1], s.path("m.state"), "-o", out])
     flips("merge of eval states", one, merged, lambda: read(out), 30)
 
@@ -89,7 +89,7 @@ def sums():
         traces.append(s.path(f"t{i}.kvf"))
         s.accepted("a trace", ["run", *M, "--raw", "-p", "the thing in there %d" % i, "-n", "12", "--ignore-eos", "--method", "window", "-B", "8", "-q", "-o", traces[-1]])
     out, state = s.path("c.tsv"), s.path("c.state")
-    argv = ["corpus", "occupancy", *traces, "--state", state, "-o", out]
+    argv = ["corpus", "size", *traces, "--state", state, "-o", out]
     s.accepted("corpus", argv)
     flips("corpus --state", state, lambda: s.run(argv), lambda: read(out), 40, also=[state])
     tsv = s.path("p.tsv")
@@ -113,7 +113,7 @@ def gates():
 
 
 def tasks():
-    s.accepted("a task", ["needle", "--words", "60", "-o", s.path("n")])
+    s.accepted("a task", ["tasks", "needle", "--words", "60", "-o", s.path("n")])
     out = s.path("n.tsv")
     argv = ["eval", *M, "--raw", "--tasks", s.path("n.json"), "--methods", "full,window", "--budgets", "16", "-o", out]
     for ending in ("json", "txt"):

@@ -63,7 +63,7 @@ def check_heads_gates(folder):
     in the order of their KL."""
     with open(os.path.join(root, "docs/guide/paper-figures.md"), encoding="utf-8") as f:
         row = next(line for line in f if line.startswith("| Figure 7, Figure 14 | accuracy on HELMET"))
-    effect, gates, score = [x for x in re.findall(r"`([^`]+)`", row) if x.startswith(("kvfate effect", "examples/", "kvfate eval"))]
+    effect, gates, score = [x for x in re.findall(r"`([^`]+)`", row) if x.startswith(("kvfate ablate", "examples/", "kvfate eval"))]
     shell(effect + " --score-tokens 2 --recent 16 --ignore-eos", folder)
     shell(f"{sys.executable} {root}/" + gates, folder)
     shell(score.replace("wgkv:tau=0.05,wgkv:tau=0.2,", "").replace("duo,local", "duo:sinks=4,recent=16,local:sinks=4,recent=16")

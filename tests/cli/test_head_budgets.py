@@ -87,22 +87,22 @@ evict, meta, said = run(SMALL, "snapkv:allocation=file,window=5", 40, 30, "-B", 
 s.check("a note", f"6 heads, {sum(map(sum, BUDGETS))} entries in all, 21.00 per head on average, at least 6 (L0K0), at most 50 (L2K0)" in said, said)
 s.check("the header", meta["method"]["head_budgets"]["entries"] == sum(BUDGETS, []) and meta["method"]["head_budgets"]["form"] == "entries"
         and meta["method"]["budget"] == MEAN and len(meta["method"]["head_budgets"]["hash"]) == 16, meta["method"])
-got = json.loads(s.run(["kv-size", s.path("x.kvf"), "--json"]).stdout)["data"]
+got = json.loads(s.run(["size", "--as", "kv-size", s.path("x.kvf"), "--json"]).stdout)["data"]
 end = [(b, n) for b, n, at in zip(got["head_budget"], got["entries"], got["at"]) if at == "end"]
 s.check("kv-size has the budgets", end == [(b, b) for b in (*sum(BUDGETS, []), sum(map(sum, BUDGETS)))], end)
 for name in ("occupancy", "eviction"):
-    got = json.loads(s.run([name, s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.run([*s.words_of(name), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name} has the budgets", dict(zip(got["head"], got["head_budget"])) == {f"L{i // 2}K{i % 2}": b for i, b in enumerate(sum(BUDGETS, []))}, str(got)[:300])
 
 run(SMALL, "snapkv:window=5", 40, 30, "-B", MEAN, out="even.kvf")
 for name in ("kv-size", "occupancy"):
-    got = json.loads(s.accepted(f"{name} with another run", [name, s.path("x.kvf"), s.path("even.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} with another run", [*s.words_of(name), s.path("x.kvf"), s.path("even.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: budgets of the run", "head_budget" not in got and set(got["budget"]) == {MEAN}, list(got))
-    got = json.loads(s.accepted(f"{name} twice", [name, s.path("x.kvf"), s.path("apart.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} twice", [*s.words_of(name), s.path("x.kvf"), s.path("apart.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: not in all", "head_budget" not in got, list(got))
-    got = json.loads(s.accepted(f"{name} of two tables", [name, s.path("x.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
+    got = json.loads(s.accepted(f"{name} of two tables", [*s.words_of(name), s.path("x.kvf"), s.path("x.kvf"), "--json"]).stdout)["data"]
     s.check(f"{name}: budgets of both", len(got["head_budget"]) % 2 == 0 and got["head_budget"][: len(got["head_budget"]) // 2] * 2 == got["head_budget"], list(got))
-for argv_ in (["kv-size", s.path("x.kvf"), "--style", "value=head_budget"], ["occupancy", s.path("x.kvf"), "--figure", "occupancy-curves", "--style", "by=head"],
+for argv_ in (["size", "--as", "kv-size", s.path("x.kvf"), "--style", "value=head_budget"], ["size", s.path("x.kvf"), "--figure", "occupancy-curves", "--style", "by=head"],
               ["eviction", s.path("x.kvf")]):
     r = s.accepted("a figure", [*argv_, "-o", s.path("f.svg")])
 # ---- fractions, and heads of overrides
@@ -114,7 +114,7 @@ exact("fractions", evict, want, 40)
 evict, meta, said = run(SMALL, "knorm", 40, 30, "-B", 10, "--override", "L1K*=knorm:allocation=file,budget=30", "--head-budgets", f)
 exact("a table for some heads", evict, [[10, 10], want[1], [10, 10]], 40)
 s.check("the note counts its heads", "2 heads, 31 entries in all" in said, said)
-got = json.loads(s.run(["kv-size", s.path("x.kvf"), "--json"]).stdout)["data"]["head_budget"]
+got = json.loads(s.run(["size", "--as", "kv-size", s.path("x.kvf"), "--json"]).stdout)["data"]["head_budget"]
 s.check("budgets of both methods", got[::5] == [10, 10, *want[1], 10, 10, 71], got)
 
 # ---- any number of overrides

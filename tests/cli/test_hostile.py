@@ -14,7 +14,7 @@ from harness import Suite
 from hostile_traces import DATA, G, H, L, T, Column, beyond_integers, honest, made, make, spoiled
 
 s = Suite()
-ANALYZERS = [a for a in json.loads(subprocess.check_output([s.exe, "describe", "--json"]))["analyzers"]]
+ANALYZERS = [a for a in json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))["analyzers"]]
 bounded = s.bounded
 
 
@@ -29,22 +29,22 @@ def operands(a, path):
 # ---- more data declared than stored
 for name in ("huge", "t24"):
     for a in ANALYZERS:
-        bounded(f"{name}: {a['name']}", [a["name"], *operands(a, trace(name))], words=("in a file of",))
+        bounded(f"{name}: {a['name']}", [*s.words_of(a["name"]), *operands(a, trace(name))], words=("in a file of",))
         if a["figures"]:
-            bounded(f"{name}: a figure of {a['name']}", [a["name"], *operands(a, trace(name)), "-o", s.path("x.svg")], words=("in a file of",))
-    for argv in (["diff", trace(name), trace(name)], ["part", trace(name), trace(name)], ["plan", trace(name), "-o", s.path("x.kvp")],
+            bounded(f"{name}: a figure of {a['name']}", [*s.words_of(a["name"]), *operands(a, trace(name)), "-o", s.path("x.svg")], words=("in a file of",))
+    for argv in (["trace", "diff", trace(name), trace(name)], ["trace", "diff", "--first", trace(name), trace(name)], ["trace", "plan", trace(name), "-o", s.path("x.kvp")],
                  ["report", trace(name), "-o", s.path("x.html")], ["corpus", "survival", trace(name)]):
-        bounded(f"{name}: {argv[0]}", argv, (2 if argv[0] == "diff" else 1, ), words=("in a file of",))
-    bounded(f"{name}: info", ["info", trace(name)], (0,))
-    bounded(f"{name}: verify --full", ["verify", "--full", trace(name)], seconds=30)
-bounded("huge: what is missing", ["verify", trace("huge")], words=("tokens.id lacks 16777216 of the 16777216 values",))
+        bounded(f"{name}: {argv[0]}", argv, (2 if "diff" in argv else 1, ), words=("in a file of",))
+    bounded(f"{name}: info", ["trace", "info", trace(name)], (0,))
+    bounded(f"{name}: verify --full", ["trace", "verify", "--full", trace(name)], seconds=30)
+bounded("huge: what is missing", ["trace", "verify", trace("huge")], words=("tokens.id lacks 16777216 of the 16777216 values",))
 
 # ---- impossible contents: heads, ages, numbers
 for a in ANALYZERS:
-    bounded(f"no KV heads: {a['name']}", [a["name"], *operands(a, trace("fpe01"))], (0, 1, 2))
-bounded("no KV heads: verify", ["verify", trace("fpe01")], words=("KV heads",))
+    bounded(f"no KV heads: {a['name']}", [*s.words_of(a["name"]), *operands(a, trace("fpe01"))], (0, 1, 2))
+bounded("no KV heads: verify", ["trace", "verify", trace("fpe01")], words=("KV heads",))
 good = made(s, "good.kvf", honest())
-r = s.run(["verify", "--full", good])
+r = s.run(["trace", "verify", "--full", good])
 s.check("an honest trace is whole", r.returncode == 0 and not r.stderr, r)
 
 
@@ -52,35 +52,35 @@ for column, value in (("tokens.id", -1), ("tokens.role", 4), ("nll", -.5), ("evi
                       ("log_beta", .5), ("log_beta", np.nan), ("last_selected.top64", T - 7), ("mass.sum", -1), ("mass.sum", np.nan), ("mass.sum", np.inf), ("mass.sum", T),
                       ("entropy", -1), ("shadow.first_hit", 6), ("shadow.first_hit", T), ("shadow.ghost_hits", T - 6)):
     bad = spoiled(s, column, value)
-    s.check(f"records of {column} = {value} are whole", s.run(["verify", bad]).returncode == 0)
-    r = s.run(["verify", "--full", bad])
+    s.check(f"records of {column} = {value} are whole", s.run(["trace", "verify", bad]).returncode == 0)
+    r = s.run(["trace", "verify", "--full", bad])
     s.check(f"{column} = {value} cannot be", r.returncode == 1 and f"{column} of layer 0, head 0 is".encode() in r.stderr and b" at 7, which cannot be" in r.stderr,
             r.returncode, r.stderr)
 for column, value in (("evict_step", 8), ("evict_step", T), ("evict_step", np.nan), ("last_selected.top64", T - 8), ("last_selected.top64", np.nan), ("nll", np.nan),
                       ("evict_margin", np.nan), ("shadow.first_hit", 7), ("shadow.first_hit", np.nan), ("x-own.column", np.nan)):
-    r = s.run(["verify", "--full", spoiled(s, column, value)])
+    r = s.run(["trace", "verify", "--full", spoiled(s, column, value)])
     s.check(f"{column} = {value} can be", r.returncode == 0, r.stderr)
 columns = honest()
 for c in columns:
     c.n = 17 if c.name == "mass.sum" else None
-r = s.run(["verify", made(s, "gap.kvf", columns)])
+r = s.run(["trace", "verify", made(s, "gap.kvf", columns)])
 s.check("values that are missing", r.returncode == 1 and b"mass.sum lacks 52 of the 120 values of layer 0, the first of head 0 at 17" in r.stderr, r.stderr)
 r = s.run(["survival", s.path("gap.kvf"), "--criterion", "top64"])
 s.check("others can be analysed", r.returncode == 0, r.stderr)
-bounded("that column cannot", ["received", s.path("gap.kvf"), "--spread"], (1, 2))
+bounded("that column cannot", ["attention", s.path("gap.kvf"), "--spread"], (1, 2))
 columns = honest()
 columns[8].axis = "step"
-r = s.run(["verify", made(s, "axis.kvf", columns)])
+r = s.run(["trace", "verify", made(s, "axis.kvf", columns)])
 s.check("a column of another shape", r.returncode == 1 and b"mass.sum must not hold a value for each query head and step" in r.stderr, r.stderr)
 twice = make(s.write_kvf, s.path("twice.kvf"), honest(), (L, H, G, T), texts=["x"] * T, again=True)
-r = s.run(["verify", twice])
+r = s.run(["trace", "verify", twice])
 s.check("values that are there twice", r.returncode == 1 and b"both hold tokens.id of layer 0 at 0" in r.stderr, r.stderr)
 ages = spoiled(s, "shadow.first_hit", 4294967294)
 for ext in ("tsv", "png", "svg"):
-    bounded(f"ghosts of an age beyond the run: {ext}", ["ghosts", ages, "-o", s.path("x." + ext)], words=("4294967294", "no step of this trace"))
+    bounded(f"ghosts of an age beyond the run: {ext}", ["missed", ages, "-o", s.path("x." + ext)], words=("4294967294", "no step of this trace"))
 big = beyond_integers(s)
 for a in ANALYZERS:
-    bounded(f"numbers that no integer holds: {a['name']}", [a["name"], *operands(a, big)], (0, 1, 2))
+    bounded(f"numbers that no integer holds: {a['name']}", [*s.words_of(a["name"]), *operands(a, big)], (0, 1, 2))
 
 # ---- tables for figures: a few rows can have any head, step and age
 def table(name, columns, rows):
@@ -106,20 +106,20 @@ bounded("drawn: as many as it may have", ["draw", few, "--size", "676x676", "-o"
 empty = make(s.write_kvf, s.path("empty.kvf"), [Column(c.name, c.dtype, c.space, c.values[..., :0], c.axis, c.flags) for c in honest()], (L, H, G, 0))
 torn = make(s.write_kvf, s.path("torn.kvf"), honest(), (L, H, G, T), texts=["x"] * T, unclosed=True)
 for name, path, words in (("empty", empty, b"holds no steps"), ("unfinished", torn, b"was not closed")):
-    for argv in (["survival", path, "--criterion", "top64"], ["occupancy", path, "-o", s.path("x.tsv")], ["info", path], ["diff", path, path], ["report", path, "-o", s.path("x.html")],
+    for argv in (["survival", path, "--criterion", "top64"], ["size", path, "-o", s.path("x.tsv")], ["trace", "info", path], ["trace", "diff", path, path], ["report", path, "-o", s.path("x.html")],
                  ["corpus", "survival", path, "--criterion", "top64"]):
         r = s.run(argv)
-        s.check(f"{name}: {argv[0]}", r.returncode in (3, 1) and words in r.stderr and (r.returncode == 3 or argv[0] in ("diff", "corpus")), argv, r.returncode, r.stderr)
+        s.check(f"{name}: {argv[0]}", r.returncode in (3, 1) and words in r.stderr and (r.returncode == 3 or "diff" in argv or argv[0] == "corpus"), argv, r.returncode, r.stderr)
 s.check("a whole one", s.run(["survival", good, "--criterion", "top64"]).returncode == 0)
 
 # ---- terminals, pipes
-for argv in (["info", trace("esc")], ["info", "--json", trace("esc")], ["tokens", trace("esc")], ["tokens", trace("esc"), "-o", "-"], ["verify", trace("esc")],
-             ["diff", trace("esc"), good], ["eviction", trace("esc"), "--json"]):
+for argv in (["trace", "info", trace("esc")], ["trace", "info", "--json", trace("esc")], ["tokens", trace("esc")], ["tokens", trace("esc"), "-o", "-"], ["trace", "verify", trace("esc")],
+             ["trace", "diff", trace("esc"), good], ["eviction", trace("esc"), "--json"]):
     r = s.run(argv)
     raw = [c for c in r.stdout + r.stderr if (c < 32 and c not in b"\n\t") or c == 127]
     s.check(f"no control characters: {' '.join(argv[:2])}", not raw, argv[0], r.stdout[:300], r.stderr[:300])
-s.check("they are shown", rb"tok\x1B[31mens.id" in s.run(["info", trace("esc")]).stdout)
-for argv in (["survival", good, "--criterion", "top64", "-o", "-"], ["tokens", good, "--json"], ["describe", "--json"]):
+s.check("they are shown", rb"tok\x1B[31mens.id" in s.run(["trace", "info", trace("esc")]).stdout)
+for argv in (["survival", good, "--criterion", "top64", "-o", "-"], ["tokens", good, "--json"], ["list", "all", "--json"]):
     p = subprocess.Popen([s.exe, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     p.stdout.close()
     err = p.stderr.read()
@@ -128,11 +128,11 @@ for argv in (["survival", good, "--criterion", "top64", "-o", "-"], ["tokens", g
 # ---- no regular file, and a file that shrinks
 fifo = s.path("fifo.kvf")
 os.mkfifo(fifo)
-for argv in (["survival", fifo], ["info", fifo], ["verify", fifo], ["generate", "-m", fifo, "-p", "x"],
+for argv in (["survival", fifo], ["trace", "info", fifo], ["trace", "verify", fifo], ["generate", "-m", fifo, "-p", "x"],
              ["generate", "-m", s.model(0), "-q", "-p", "x", "--method", "trimkv", "-B", "8", "--gates", fifo]):
     bounded(f"a FIFO: {argv[0]} {argv[1][:2]}", argv, words=("not a regular file",))
 one_token = ["generate", "-m", s.model(0), "-q", "--raw", "-p", "x", "-n", "1"]
-for argv in (["merge", fifo, "-o", s.path("m.tsv")], ["merge", fifo, fifo, "--state", s.path("m.state")], [*one_token, "--lora", fifo]):
+for argv in (["corpus", "merge", fifo, "-o", s.path("m.tsv")], ["corpus", "merge", fifo, fifo, "--state", s.path("m.state")], [*one_token, "--lora", fifo]):
     bounded(f"a FIFO: {argv[0]} {argv[-2]}", argv, words=("not a regular file",))
 bounded("data without an end", ["eval", "-m", s.model(0), "--data", "/dev/zero", "--methods", "full", "--docs", "1", "--prompt-tokens", "16", "--score-tokens", "16",
                                 "-o", s.path("e.tsv")], words=("may have no end",))
@@ -157,7 +157,7 @@ os.write(write, b"5 6 7 8")
 os.close(write)
 b = subprocess.run([s.exe, *given, f"/dev/fd/{read}", "-o", s.path("b.kvf")], capture_output=True, pass_fds=[read])
 os.close(read)
-digests = [s.run(["checksum", s.path(name)]).stdout.split()[:1] for name in ("a.kvf", "b.kvf")]
+digests = [s.run(["trace", "checksum", s.path(name)]).stdout.split()[:1] for name in ("a.kvf", "b.kvf")]
 s.check("ids that come through a pipe are forced", a.returncode == b.returncode == 0 and digests[0] == digests[1] != [], a, b, digests)
 model = s.file("shrinks.gguf", open(s.model(0), "rb").read())
 p = subprocess.Popen([s.exe, "generate", "-m", model, "-q", "-t", "1", "--raw", "-p", "x", "-n", "400", "--ignore-eos"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every command that reads a trace on every hostile trace. It must end by itself, without a
 signal, within 400 MiB and 10 seconds of CPU time. If it takes longer, it must show its progress on
-a terminal. The commands come from `kvfate describe`. KVFATE_TESTS=long: every analysis (otherwise a
+a terminal. The commands come from `kvfate list all`. KVFATE_TESTS=long: every analysis (otherwise a
 fifth of them), every figure of every trace (test_hostile.py tests some), and slow cases.
 KVFATE_HOSTILE=FOLDER: also the traces of a folder."""
 import glob
@@ -15,7 +15,7 @@ from harness import Suite, check
 from hostile_traces import bomb, every, made, honest
 
 s = Suite()
-TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+TOLD = json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))
 ANALYZERS = {a["name"]: a for a in TOLD["analyzers"]}
 OUT = s.path("out.kvf")
 # Arguments that a command needs in addition to the traces; one list for each form of the call.
@@ -29,17 +29,17 @@ ANALYSED = ("esc", "ages", "heads", "torn")
 
 
 def calls(command, path):
-    name = command["name"]
+    name, words = command["name"], command["words"].split()
     if name in ANALYZERS:
         traces = [path] * ANALYZERS[name]["min_traces"]
-        yield [name, *traces]
+        yield [*words, *traces]
         for figure in ANALYZERS[name]["figures"] if LONG else ():
-            yield from ([name, *traces, "--figure", figure, "-o", s.path("x." + ext)] for ext in ("svg", "png"))
+            yield from ([*words, *traces, "--figure", figure, "-o", s.path("x." + ext)] for ext in ("svg", "png"))
         return
     traces = ["survival", path] if name == "corpus" else [path] * max(command["operands"]["least"], 1)
     for more in MORE.get(name, [[]]):
         overwrite = ["--overwrite"] if OUTPUT.get(name, "").endswith((".kvf", ".npz")) else []
-        yield [name, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
+        yield [*words, *traces, *more, *(["-o", OUTPUT[name], *overwrite] if name in OUTPUT else [])]
 
 
 def left_over():
@@ -92,7 +92,7 @@ print(f"{len(traces)} traces, {count} commands: at most {s.most >> 20} MiB, and 
 
 # ---- progress: decoding the maximum allowed amount, or a third of it
 LAST = s.path("blobs-60.kvf") if LONG else bomb(s, 20)
-LASTING = (["verify", "--full", LAST], ["compact", LAST, "-o", OUT, "--overwrite"], ["checksum", LAST], ["repair", LAST, "-o", OUT, "--overwrite"])
+LASTING = (["trace", "verify", "--full", LAST], ["trace", "compact", LAST, "-o", OUT, "--overwrite"], ["trace", "checksum", LAST], ["trace", "repair", LAST, "-o", OUT, "--overwrite"])
 for argv in LASTING[:None if LONG else 2]:
     ends = check.open_terminal()
     if not ends:
@@ -102,5 +102,5 @@ for argv in LASTING[:None if LONG else 2]:
     print(f"{argv[0]} of a blob bomb: silent for at most {silence:.1f} s, {said.count(bytes([13]))} lines of progress")
     s.check(f"{argv[0]} says how far it is", said.count(b"\r") > 2, said)
 good = made(s, "good.kvf", honest())
-s.check("a small trace shows none", b"\r" not in longest_silence(["verify", "--full", good], check.open_terminal())[2].replace(b"\r\n", b""))
+s.check("a small trace shows none", b"\r" not in longest_silence(["trace", "verify", "--full", good], check.open_terminal())[2].replace(b"\r\n", b""))
 s.finish()

@@ -32,9 +32,9 @@ for option in (["--think"], ["--no-think"], ["--date", "2026-01-01"]):
     idle(option[0], GEN, *option[1:], words=("--raw",))
     idle(option[0], ["generate", *MODEL, "--ids", s.file("ids", b"1 2 3"), "-n", "2"], *option[1:], words=("--ids",))
     idle(option[0], ["generate", *MODEL, "--jsonl", LINES, "-n", "2"], *option[1:], words=("--jsonl",))
-    idle(option[0], ["effect", *MODEL, "--data", DATA], *option[1:], words=("--data",))
+    idle(option[0], ["ablate", *MODEL, "--data", DATA], *option[1:], words=("--data",))
     idle(option[0], ["run", *MODEL, "--force", TRACE, "-o", s.path("x.kvf")], *option[1:], words=("--force",))
-    idle(option[0], ["saliency", "-m", s.model(0), "--of", TRACE], *option[1:], words=("--of",))
+    idle(option[0], ["ablate", "--as", "saliency", "-m", s.model(0), "--of", TRACE], *option[1:], words=("--of",))
 idle("--raw", ["generate", *MODEL, "--ids", s.path("ids"), "-n", "2"])
 
 # ---- batches
@@ -45,13 +45,13 @@ for option in ("--together", "--room"):
 
 # ---- logits are those of a prompt
 for option, value in (("-n", "5"), ("--seed", "1"), ("--temp", "1"), ("--top-p", "0.5")):
-    s.refused(f"logits {option}", ["logits", *MODEL, *P, "-o", s.path("l.npy"), option, value], 2, option)
-full = s.accepted("logits", ["logits", *MODEL, *P, "-o", s.path("l.npy")])
-r = s.accepted("logits of a method", ["logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "h2o", "-B", "2"])
+    s.refused(f"logits {option}", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy"), option, value], 2, option)
+full = s.accepted("logits", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy")])
+r = s.accepted("logits of a method", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "h2o", "-B", "2"])
 s.check("are told to be those of full", b"evicts nothing before the end of the prompt" in r.stderr and full.stderr == b"", r.stderr)
 with open(s.path("l.npy"), "rb") as a, open(s.path("m.npy"), "rb") as b:
     s.check("and are", a.read() == b.read())
-r = s.accepted("logits of a method in the prompt", ["logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "knorm:chunk=4", "-B", "2"])
+r = s.accepted("logits of a method in the prompt", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "knorm:chunk=4", "-B", "2"])
 s.check("say nothing", r.stderr == b"", r.stderr)
 
 # ---- eval, effect
@@ -61,7 +61,7 @@ idle("--budgets", [*EVAL, "--methods", "full"], "9", words=("--methods",))
 r = s.accepted("gates that nothing uses", [*EVAL, "--methods", "full"])
 for option, value in (("--docs", "3"), ("--prompt-tokens", "9"), ("--score-tokens", "9"), ("--seed", "2")):
     idle(option, ["eval", *MODEL, "--tasks", s.path("none.json"), "--methods", "full"], value, words=("--tasks",))
-EFFECT = ["effect", *MODEL, *P, "--score-tokens", "2", "--ignore-eos"]
+EFFECT = ["ablate", *MODEL, *P, "--score-tokens", "2", "--ignore-eos"]
 idle("--seed", EFFECT, "3", words=("random",))
 s.accepted("a seed of random", [*EFFECT, "--entries", "random:2", "--sinks", "1", "--seed", "3"])
 idle("--sinks", [*EFFECT, "--entries", "span=0:2"], "3", words=("span",))
@@ -89,15 +89,15 @@ for option, value in (("--save-every", "9"), ):
 for option, value in (("--seed", "9"), ("--intervals", "all")):
     idle(option, ["corpus", "survival", TRACE, "--replicates", "0"], value, words=("--replicates 0",))
 for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["compare", TRACE, TRACE], "--value", "nll"),
-                            (["compare", TRACE, TRACE, "--by", "tokens"], "--criterion", "top64"), (["sparsity", TRACE], "--criterion", "top128"),
-                            (["received", TRACE], "--mass", "0.5"), (["received", TRACE, "--spread", "shares"], "--every", "3")):
+                            (["compare", TRACE, TRACE, "--by", "tokens"], "--criterion", "top64"), (["size", "--as", "sparsity", TRACE], "--criterion", "top128"),
+                            (["attention", TRACE], "--mass", "0.5"), (["attention", TRACE, "--spread", "shares"], "--every", "3")):
     s.refused(" ".join([argv[0], option]), [*argv, option, value], 2, option)
 
 for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction-mask")):
     for more in ([], ["-o", s.path("t.tsv")]):
         s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "no figure is drawn")
 s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")
-s.refused("causal reads the size", ["causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
+s.refused("causal reads the size", ["ablate", "--as", "causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
 
 # ---- one summary for each trace, and the trace that exceeds its budget
 for name, method in (("b", "window"), ("c", "snapkv")):
@@ -113,10 +113,10 @@ s.check("an override that exceeds it", [x for x in said.splitlines() if "over th
         == ["after the prompt a query saw up to 23 entries of a head, 3 over the budget, as window:budget=20,slack=3 asks for"], said)
 
 # ---- names with the ending of another format
-for argv, shown in ((RUN, "OUT.kvf"), (["logits", *MODEL, *P], "OUT.npy"), (["trim", TRACE, "--tokens", "0:5"], "OUT.kvf"), (["compact", TRACE], "OUT.kvf"), (["plan", TRACE], "P.kvf"),
-                    (["report", TRACE], "FILE.html"), (["quiz"], "FILE.jsonl"), (["train", *MODEL, "--data", DATA], "GATES.safetensors"),
-                    (["tune", *MODEL, "--data", DATA], "MODEL.gguf"), (["split", TRACE, "--parts", "2"], "PATTERN.kvf"),
-                    (["import", TRACE], "OUT.kvf"), (["export", TRACE], "NAME.npz")):
+for argv, shown in ((RUN, "OUT.kvf"), (["generate", "--logits", *MODEL, *P], "OUT.npy"), (["trace", "trim", TRACE, "--tokens", "0:5"], "OUT.kvf"), (["trace", "compact", TRACE], "OUT.kvf"), (["trace", "plan", TRACE], "P.kvf"),
+                    (["report", TRACE], "FILE.html"), (["tasks", "quiz"], "FILE.jsonl"), (["train", *MODEL, "--data", DATA], "GATES.safetensors"),
+                    (["tune", *MODEL, "--data", DATA], "MODEL.gguf"), (["trace", "split", TRACE, "--parts", "2"], "PATTERN.kvf"),
+                    (["trace", "import", TRACE], "OUT.kvf"), (["trace", "export", TRACE], "NAME.npz")):
     for end in ("png", "PNG", "tsv"):
         out = s.path(f"other-{argv[0]}.{end}")
         s.refused(f"{argv[0]} -o .{end}", [*argv, "-o", out], 2, "-o", end, shown)
@@ -127,12 +127,12 @@ s.refused("a batch in a folder", ["run", "--jsonl", LINES, *MODEL, "-o", s.path(
 # ---- the environment
 for name, values in {"KVFATE_CPU_MASK": ("banana", "avx2", "scalar", "0x", "1g", "123456789", "-1", " 1"), "KVFATE_PATIENCE": ("soon", "0", "-3", "nan", "5s")}.items():
     for value in values:
-        r = s.run(["ls", s.work.name], env={**os.environ, name: value})
+        r = s.run(["trace", "ls", s.work.name], env={**os.environ, name: value})
         s.check(f"{name}={value}", r.returncode == 2 and name.encode() in r.stderr and value.strip().encode() in r.stderr, r.returncode, r.stderr)
 for name, values in {"KVFATE_CPU_MASK": ("", "0", "0x0", "F", "ffffffff"), "KVFATE_PATIENCE": ("", "1", "2.5")}.items():
     for value in values:
-        s.accepted(f"{name}={value}", ["ls", s.work.name], env={**os.environ, name: value})
+        s.accepted(f"{name}={value}", ["trace", "ls", s.work.name], env={**os.environ, name: value})
 s.refused("help of nothing", ["help", "heatmap"], 2, "heatmap")
-s.check("describe names endings", any("MODEL.gguf|ADAPTER.safetensors" == o.get("arg") for c in json.loads(s.run(["describe", "--json"]).stdout)["commands"]
+s.check("describe names endings", any("MODEL.gguf|ADAPTER.safetensors" == o.get("arg") for c in json.loads(s.run(["list", "all", "--json"]).stdout)["commands"]
                                       for o in c["options"]))
 s.finish()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate info: its output about blobs (one by one, and if there are many), the run and the digest,
+"""kvfate trace info: its output about blobs (one by one, and if there are many), the run and the digest,
 compared with the package kvfate. tests/format/check_reader.py compares it with stored files,
 including intervals."""
 import json
@@ -16,9 +16,9 @@ BLOBS += [f"attention f32 1 3 8 4 {T}", "x-lab.state bf16 2 0 0 5 1", "x-lab.sta
 
 
 def info(path, code=0):
-    r = s.run(["info", "--json", path])
-    s.check("info --json", r.returncode == code, r)
-    text = s.run(["info", path])
+    r = s.run(["trace", "info", "--json", path])
+    s.check("trace info --json", r.returncode == code, r)
+    text = s.run(["trace", "info", path])
     s.check("info", text.returncode == code, text)
     return json.loads(r.stdout), text.stdout.decode().splitlines()
 
@@ -83,18 +83,18 @@ for text in ('{"a":"b"}', ' {"a" : [1, -0.5e+3, true, null, {}]}\n', '{"a":"\\u0
         value = strict(text)
     except ValueError:
         value = None
-    r = s.run(["info", "--json", s.path("odd.kvf")])
+    r = s.run(["trace", "info", "--json", s.path("odd.kvf")])
     told = strict(r.stdout)
     want = text if value is None else value
     s.check("header and result are JSON, or texts", (told["header"], told["result"]) == (want, want), text, told)
-    r = s.run(["verify", s.path("odd.kvf")])
+    r = s.run(["trace", "verify", s.path("odd.kvf")])
     s.check("verify tells of a header that is no object", (b"run header is no JSON object" in r.stderr) == (not isinstance(value, dict)), text, r)
     s.check("verify tells of a note that is none", (b"note result is no JSON" in r.stderr) == (value is None), text, r)
     s.check("and fails", r.returncode == (0 if isinstance(value, dict) else 1), text, r)
 w = Writer(s.path("odd.kvf"), b"{}\0{}", [(1, 1)], [])
 w.commit(1, 1)
 w.close()
-r = s.run(["verify", s.path("odd.kvf")])
+r = s.run(["trace", "verify", s.path("odd.kvf")])
 s.check("a zero byte in the header", r.returncode == 1 and b"no JSON object" in r.stderr, r)
 
 # ---- an analysis rejects an unreadable run header, and names the error
@@ -103,7 +103,7 @@ for n, (meta, word) in enumerate((("{\"method\":", "the run header: not valid JS
     path = make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta=meta)
     argv = ["fates" if "prompt" in meta else "survival", path]
     s.refused(f"{argv[0]}: header {n}", argv, 1, "header.kvf", word)
-r = s.run(["info", make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta="[1,2")])
+r = s.run(["trace", "info", make(s.write_kvf, s.path("header.kvf"), columns(), (L, H, 4, T), meta="[1,2")])
 s.check("info shows the rest and tells", r.returncode == 0 and b"not valid JSON near byte 4" in r.stderr and b"format" in r.stdout, r)
 
 # ---- names of blobs: those of the schema and private ones; others are shown and copied, and verify
@@ -113,16 +113,16 @@ for name, good in (("q", True), ("attention", True), ("x-", True), ("x-lab.k", T
     w.blob(name, 1, 0, 0, 0, (2,), b"ab")
     w.commit(1, 1)
     w.close()
-    r = s.run(["verify", s.path("named.kvf")])
+    r = s.run(["trace", "verify", s.path("named.kvf")])
     s.check(f"verify of a blob {name}", r.returncode == (0 if good else 1) and (good or b"called " + name.encode() in r.stderr), r)
     s.check(f"a blob {name} is shown", info(s.path("named.kvf"))[0]["blobs"][0]["name"] == name)
-    s.accepted(f"a blob {name} is copied", ["compact", s.path("named.kvf"), "-o", s.path("copied.kvf"), "--overwrite"])
-    s.check(f"a blob {name} is kept", s.run(["checksum", s.path("copied.kvf")]).stdout.split()[:1] == s.run(["checksum", s.path("named.kvf")]).stdout.split()[:1])
+    s.accepted(f"a blob {name} is copied", ["trace", "compact", s.path("named.kvf"), "-o", s.path("copied.kvf"), "--overwrite"])
+    s.check(f"a blob {name} is kept", s.run(["trace", "checksum", s.path("copied.kvf")]).stdout.split()[:1] == s.run(["trace", "checksum", s.path("named.kvf")]).stdout.split()[:1])
 
 # ---- a damaged blob: all other data are shown
 data = bytearray(open(x, "rb").read())
 r = [r for r in records(t) if r["type"] == 10][-1]
 data[r["offset"] + 88 + 3] ^= 1
-r = s.run(["info", s.file("bad.kvf", bytes(data))])
+r = s.run(["trace", "info", s.file("bad.kvf", bytes(data))])
 s.check("a damaged blob is said", r.returncode == 1 and b"blob" in r.stderr and r.stderr.count(b"\n") == 1 and b"nll" in r.stdout, r)
 s.finish()

@@ -35,7 +35,7 @@ def wait_for(out, size, process, suffix=".unfinished"):
 
 
 def info(path):
-    r = s.run(["info", "--json", path])
+    r = s.run(["trace", "info", "--json", path])
     found = json.loads(r.stdout or b"{}")
     s.check("info reads it", r.returncode == (0 if found.get("clean") else 3), r.returncode, r.stderr)
     return found
@@ -51,7 +51,7 @@ def stopped_by(number):
         print(f"skipped: the run ended before {number.name}")
         return
     s.check(number.name, p.returncode == 128 + number and err.count(b"\n") == 1 and b"interrupted after" in err, p.returncode, err)
-    r = s.run(["verify", "--full", out])
+    r = s.run(["trace", "verify", "--full", out])
     s.check(f"{number.name}: the trace is closed", r.returncode == 0 and b"closed" in r.stdout, r.returncode, r.stdout, r.stderr)
     found = info(out)
     s.check(f"{number.name}: as many steps as it said", f"after {found['steps']} tokens".encode() in err, err, found["steps"])
@@ -71,7 +71,7 @@ def killed(after):
         return
     size = os.path.getsize(out + ".unfinished")
     s.check("an unfinished trace does not stand at its name", not os.path.exists(out))
-    r = s.run(["verify", "--full", out])
+    r = s.run(["trace", "verify", "--full", out])
     s.check(f"killed at {size}: every whole record is good", r.returncode in (0, 3) and not (b"damaged" in r.stderr or b"checksum" in r.stderr), r.stdout, r.stderr)
     if size < after:
         print("skipped: the machine was too slow")
@@ -106,14 +106,14 @@ def killed_early():
     s.check("tail: steps, not closed", found["steps"] > 0 and found["clean"] is False, found)
     r = s.run(["eviction", out, "-o", "-"])
     s.check("tail: analysis", r.returncode == 3, r.returncode, r.stderr)
-    r = s.run(["verify", "--full", out])
+    r = s.run(["trace", "verify", "--full", out])
     s.check("tail: verified", r.returncode == 3 and b"its tail: " in r.stdout and b"closed" in r.stdout, r)
     with open(out + ".tail", "r+b") as f:
         f.seek(os.path.getsize(out + ".tail") // 2)
         byte = f.read(1)
         f.seek(-1, os.SEEK_CUR)
         f.write(bytes([byte[0] ^ 255]))
-    r = s.run(["verify", "--full", out])
+    r = s.run(["trace", "verify", "--full", out])
     s.check("tail: damage is told", r.returncode == 1 and b".tail: " in r.stderr, r)
     with open(out + ".tail", "r+b") as f:
         f.seek(os.path.getsize(out + ".tail") // 2)
@@ -137,7 +137,7 @@ def during_the_prompt():
         print("skipped: the run ended before SIGINT")
         return
     s.check("SIGINT in the prompt", p.returncode == 130 and b"interrupted after" in err and err.count(b"\n") == 1, p.returncode, err)
-    s.check("SIGINT in the prompt: the trace is closed", s.run(["verify", "--full", out]).returncode == 0)
+    s.check("SIGINT in the prompt: the trace is closed", s.run(["trace", "verify", "--full", out]).returncode == 0)
     steps, took = info(out)["steps"], json.loads(said)
     s.check("SIGINT in the prompt: steps", f"after {steps} tokens".encode() in err, err)
     s.check("SIGINT in the prompt: speed", abs(took["prefill_tokens_per_second"] * took["prefill_seconds"] - steps) < 1e-6 * steps, took)

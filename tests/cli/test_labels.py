@@ -18,7 +18,7 @@ def record(name, *words):
 
 
 def header(trace):
-    return json.loads(s.accepted("info", ["info", "--json", trace]).stdout)["header"]
+    return json.loads(s.accepted("info", ["trace", "info", "--json", trace]).stdout)["header"]
 
 
 def meta(*argv):
@@ -58,23 +58,23 @@ CASES = ((("snapkv", "-B", "32"), None), (("snapkv:read=quest,reads=4", "-B", "1
          (("h2o", "-B", "16", "--override", "L0K*=window:sinks=1,budget=9", "--override", "L1K0=full"), "overrides L0K*=window:budget=9,sinks=1; L1K0=full"))
 for words, protocol in CASES:
     t = record("named", "--method", *words)
-    for table in (["occupancy"], ["eviction"], ["corpus", "occupancy"]):
+    for table in (["size"], ["eviction"], ["corpus", "size"]):
         got = meta(*table, t)
         s.check(f"{words}: {table}", got.get("protocol") == protocol, got)
 few = [w for i in range(4) for w in ("--override", f"L{i // 2}K{i % 2}=window:budget={9 + i},sinks=1")]
-got = meta("occupancy", record("many", "--method", "h2o", "-B", "16", *few))
+got = meta("size", record("many", "--method", "h2o", "-B", "16", *few))
 s.check("many overrides: their number, and all of them", got["protocol"] == "4 overrides" and got["overrides"] == "; ".join(few[1::2]), got)
 
 # ---- labels: with the protocol in any case, whatever the order
 
 cut, same, other = record("cut", "--method", "snapkv:cut=prompt", "-B", "16"), record("same", "--method", "snapkv:cut=prompt", "-B", "16"), record("other", "--method", "snapkv", "-B", "16")
 for files in ((cut, same, other), (other, same, cut), (same, other, cut)):
-    got = meta("occupancy", *files)
+    got = meta("size", *files)
     expected = ["other" if f == other else ("cut" if f == cut else "same") + ", cut=prompt" for f in files]
     s.check("labels of traces with one protocol", [got[f"trace_{i}"] for i in (1, 2, 3)] == expected, got)
     s.check("what differs", got.get("differ") == "protocol", got)
 for files in ((cut, other), (other, cut)):
-    got = meta("occupancy", *files)
+    got = meta("size", *files)
     s.check("labels by method", [got["trace_1"], got["trace_2"]] == ["snapkv 16, cut=prompt" if f == cut else "snapkv 16" for f in files], got)
 for table, more in (("tokens", []), ("compare", ["--by", "tokens", "--value", "evict_step"])):
     got = meta(table, cut, other, *more)
@@ -87,22 +87,22 @@ for name, files, words in (("reads", (record("r4", "--method", "snapkv:read=ques
                            ("pages", (page4, page2), b"differ in protocol\n"),
                            ("overrides", (other, record("over", "--method", "snapkv", "-B", "16", "--override", "L0K*=window")), b"differ in protocol\n")):
     for order in (files, files[::-1]):
-        r = s.accepted("corpus", ["corpus", "occupancy", *order])
+        r = s.accepted("corpus", ["corpus", "size", *order])
         s.check(f"{name}: the note", words in r.stderr, r.stderr)
 half = [s.path(f"half{i}.kvf") for i in range(2)]
 for i, f in enumerate(half):
     s.accepted("half", ["run", "--overwrite", "-m", MODEL, "-p", TEXT * (i + 1), *END, "--method", "snapkv", "-B", "50%", "-o", f])
-r = s.accepted("corpus", ["corpus", "occupancy", *half])
+r = s.accepted("corpus", ["corpus", "size", *half])
 s.check("a fraction of texts of different lengths", b"differ in budget" not in r.stderr, r.stderr)
 
 # ---- info prints overrides and tables of heads
 
-shown = s.accepted("info", ["info", record("shown", "--method", "snapkv", "-B", "16", "--override", "L0K*=window:sinks=2", "--temp", "0.5", "--seed", "1234567")]).stdout.decode()
+shown = s.accepted("info", ["trace", "info", record("shown", "--method", "snapkv", "-B", "16", "--override", "L0K*=window:sinks=2", "--temp", "0.5", "--seed", "1234567")]).stdout.decode()
 s.check("info: overrides", "\noverride  heads L0K*, name window, options sinks=2," in shown, shown)
 s.check("info: all digits", "seed 1234567," in shown, shown)
 h = header(plain)["model"]
 flat = s.file("flat.json", json.dumps({"unit": "entries", "budgets": [[16 + k % 2 for k in range(h["kv_heads"])] for _ in range(h["layers"])]}).encode())
-shown = s.accepted("info", ["info", record("table", "--method", "snapkv:allocation=file", "-B", "16", "--head-budgets", flat)]).stdout.decode()
+shown = s.accepted("info", ["trace", "info", record("table", "--method", "snapkv:allocation=file", "-B", "16", "--head-budgets", flat)]).stdout.decode()
 s.check("info: budgets per head", f"head_budgets (form entries, hash " in shown and f"entries of {h['kv_heads'] * h['layers']} values)" in shown, shown)
 
 # ---- ls lists them, and chooses by them
@@ -113,7 +113,7 @@ c = record("asked", "--ask", "Who?", "--method", "snapkv:cut=prompt,reads=3,read
 
 
 def listed(*words):
-    lines = [x.split("\t") for x in s.accepted("ls", ["ls", a, b, c, *words, "-o", "-"]).stdout.decode().splitlines() if x[0] != "#"]
+    lines = [x.split("\t") for x in s.accepted("ls", ["trace", "ls", a, b, c, *words, "-o", "-"]).stdout.decode().splitlines() if x[0] != "#"]
     return [dict(zip(lines[0], x)) for x in lines[1:]]
 
 
@@ -123,9 +123,9 @@ s.check("ls: percent", [x["budget_percent"] for x in rows] == ["nan", "12.5", "n
 s.check("ls: cut and question", [(x["cut"], x["question"]) for x in rows] == [("always", "known")] * 2 + [("prompt", "unknown")], rows)
 for where, names in (("cut=always", [a, b]), ("cut=prompt", [c]), ("question=unknown", [c]), ("question!=unknown", [a, b]), ("budget_percent<=12.5", [b]), ("budget_percent>12.5", []),
                      ("protocol=*reads=3*", [c]), ("method.reads=3", [c]), ("budget_percent!=0", [b])):
-    s.check(f"ls -w {where}", [x["trace"] for x in listed("-w", where)] == names, where)
-s.refused("ls", ["ls", a, "-w", "budget_percent=some"], 2, "budget_percent is a number")
-shown = s.accepted("ls", ["ls", a, c]).stdout.decode().splitlines()
+    s.check(f"trace ls -w {where}", [x["trace"] for x in listed("-w", where)] == names, where)
+s.refused("ls", ["trace", "ls", a, "-w", "budget_percent=some"], 2, "budget_percent is a number")
+shown = s.accepted("ls", ["trace", "ls", a, c]).stdout.decode().splitlines()
 s.check("ls: the protocol in the list", "question unknown" in shown[2] and shown[0].index("protocol") == shown[2].index("read=quest") and shown[1][shown[0].index("protocol")] == "-", shown)
-s.check("ls: no column without protocols", "protocol" not in s.accepted("ls", ["ls", a]).stdout.decode())
+s.check("ls: no column without protocols", "protocol" not in s.accepted("ls", ["trace", "ls", a]).stdout.decode())
 s.finish()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate ls: its table compared with the headers of the traces, conditions compared with equal ones
+"""kvfate trace ls: its table compared with the headers of the traces, conditions compared with equal ones
 in Python, and all errors."""
 import fnmatch
 import json
@@ -41,7 +41,7 @@ make(s.write_kvf, f"{folder}/.hidden.kvf", [], (L, H, G, 1))
 
 # ---- the table
 
-t, meta = table(s.exe, "ls", folder)
+t, meta = table(s.exe, "trace", "ls", folder)
 s.check("traces", t["trace"] == sorted(made))
 for k, path in enumerate(t["trace"]):
     h, T = made[path]
@@ -80,27 +80,27 @@ for i in range(120):
         conditions.append((key, sign, chance.choice(value)))
     text = " ".join(f'{k}{x}"{v}"' if isinstance(v, str) else f"{k}{x}{v}" for k, x, v in conditions)
     want = [p for p in sorted(made) if all(holds(*made[p], *c) for c in conditions)]
-    r = s.run(["ls", folder, "--where", text.replace("4096", "4k"), "--paths"])
+    r = s.run(["trace", "ls", folder, "--where", text.replace("4096", "4k"), "--paths"])
     s.check(text, r.returncode == 0 and r.stdout.decode().split() == want, r, want)
     seen.add(min(len(want), 2))
 s.check("conditions of all kinds", seen == {0, 1, 2})
 
 # ---- listed traces and the format
 
-r = s.run(["ls", folder, "-w", "method=h2o seed>=2"])
+r = s.run(["trace", "ls", folder, "-w", "method=h2o seed>=2"])
 lines = r.stdout.decode().splitlines()
 n = sum(h["method"]["name"] == "h2o" and h["run"].get("seed", -1) >= 2 for h, _ in made.values())
 s.check("for people", lines[0].split() == ["state", "model", "method", "budget", "tokens", "bytes", "trace"] and lines[-1] == f"{n} of 40 traces"
         and len(lines) == n + 2, r)
 chosen = s.file("chosen", "\n".join(sorted(made)[3:7]).encode() + b"\n")
-r = s.run(["ls", "@" + chosen, "--paths"])
+r = s.run(["trace", "ls", "@" + chosen, "--paths"])
 s.check("a list", r.stdout.decode().split() == sorted(made)[3:7], r)
-r = s.run(["ls", "--paths"], cwd=folder)
+r = s.run(["trace", "ls", "--paths"], cwd=folder)
 s.check("the current folder", r.stdout.decode().split() == ["./" + os.path.basename(p) for p in sorted(made)], r)
 for ending in ("tsv", "csv", "npz"):
-    r = s.run(["ls", folder, "-o", s.path("x." + ending)])
+    r = s.run(["trace", "ls", folder, "-o", s.path("x." + ending)])
     s.check(ending, r.returncode == 0 and os.path.getsize(s.path("x." + ending)) > 1000, r)
-r = s.run(["ls", folder, "-w", "method=h2o", "-o", s.path("x.json")])
+r = s.run(["trace", "ls", folder, "-w", "method=h2o", "-o", s.path("x.json")])
 s.check("the conditions are told", json.load(open(s.path("x.json")))["meta"]["where"] == "method=h2o", r)
 
 first = sorted(made)[0]
@@ -108,14 +108,14 @@ cut = make(s.write_kvf, s.path("cut.kvf"), [Column("nll", "f32", "run", np.ones(
 empty = make(s.write_kvf, s.path("empty.kvf"), [], (L, H, G, 0))
 text = s.file("text.kvf", b"no trace")
 odd = make(s.write_kvf, s.path("a\x1b[31m\nb.kvf"), [], (L, H, G, 1), header("full", 0, "a\tb\x1b", 0, 0, 0))
-r = s.run(["ls", first, cut, empty, text, odd, "--json"])
+r = s.run(["trace", "ls", first, cut, empty, text, odd, "--json"])
 t = json.loads(r.stdout)["data"]
 s.check("states", t["state"] == ["closed", "unfinished", "empty", "unreadable", "closed"] and r.returncode == 3, r)
 s.check("it is told", r.stderr.decode().count("\n") == 1 and "text.kvf" in r.stderr.decode(), r)
 s.check("what is not known", t["tokens"][3] == -1 and t["bytes"][3] == 8 and t["budget"][1] == -1 and t["method"][1] == "")
-r = s.run(["ls", odd])
+r = s.run(["trace", "ls", odd])
 s.check("nothing steers a terminal", b"\x1b" not in r.stdout and r.stdout.count(b"\n") == 3, r)
-r = s.run(["ls", text, first, "-w", "state=closed", "--paths"])
+r = s.run(["trace", "ls", text, first, "-w", "state=closed", "--paths"])
 s.check("files that are no traces do not hide the others", r.stdout.decode().split() == [first] and r.returncode == 3, r)
 
 # An unclosed trace is listed once, by its final name.
@@ -126,10 +126,10 @@ make(s.write_kvf, f"{left}/b.kvf", [Column("nll", "f32", "run", np.ones(3))], (L
 names = sorted(os.listdir(left))
 if "b.kvf" in names:  # the maker writes it to its final name
     os.rename(f"{left}/b.kvf", f"{left}/b.kvf.unfinished")
-t = table(s.exe, "ls", left)[0]
+t = table(s.exe, "trace", "ls", left)[0]
 s.check("what is not closed is listed", list(zip(t["trace"], t["state"])) == [(f"{left}/a.kvf", "closed"), (f"{left}/b.kvf.unfinished", "unfinished")], t["trace"], t["state"], names)
 os.link(f"{left}/b.kvf.unfinished", f"{left}/a.kvf.unfinished")
-s.check("beside a closed one it is not", table(s.exe, "ls", left)[0]["trace"] == [f"{left}/a.kvf", f"{left}/b.kvf.unfinished"])
+s.check("beside a closed one it is not", table(s.exe, "trace", "ls", left)[0]["trace"] == [f"{left}/a.kvf", f"{left}/b.kvf.unfinished"])
 
 # ---- the same conditions select the traces of a corpus
 
@@ -158,8 +158,8 @@ for name, text, words in (("a key that is none", "metod=h2o", "did you mean 'met
                           ("an open quote", 'model="a', "quote"), ("no object", ".seed=4", ".seed"), ("an order of a text", "run.probes<a", "no number"),
                           ("too long", "a" * 80 + "=1", "no condition"), ("a long value", "model=" + "a" * 300, "longer"),
                           ("too many", "tokens>1 " * 40, "more than 32")):
-    s.refused(name, ["ls", folder, "--where", text], 2, words)
-s.refused("names and a table", ["ls", folder, "--paths", "--json"], 2, "standard output")
-s.refused("over a trace", ["ls", first, "-o", first], 2, "")
-s.refused("no such folder", ["ls", "@" + s.path("none")], 1, "none")
+    s.refused(name, ["trace", "ls", folder, "--where", text], 2, words)
+s.refused("names and a table", ["trace", "ls", folder, "--paths", "--json"], 2, "standard output")
+s.refused("over a trace", ["trace", "ls", first, "-o", first], 2, "")
+s.refused("no such folder", ["trace", "ls", "@" + s.path("none")], 1, "none")
 s.finish()

@@ -24,7 +24,7 @@ def effective(method, budget):
     limit = ["--budget", str(budget)] if budget else []
     s.accepted(method + ": run", ["run", "--overwrite", "-m", s.model(), "--raw", "-p", "abc", "-n", "2", "--method", method, *limit, "--probes", "evict",
                                   "-q", "-o", out])
-    return json.loads(s.accepted(method + ": info", ["info", out, "--json"]).stdout)["header"]["method"]
+    return json.loads(s.accepted(method + ": info", ["trace", "info", out, "--json"]).stdout)["header"]["method"]
 
 
 rows = json.loads(ask("--json", "-B", BUDGET))

@@ -76,7 +76,7 @@ large("llama-3.1-8b", 14336, 128256, {"ngocbh/TrimKV-DeepSeek-R1-Distill-Llama-8
 # A tiny model: compared with the output of a run.
 tiny, out = s.model(), s.path("x.kvf")
 s.accepted("run", ["run", "-m", tiny, "--raw", "-p", "abc", "-n", "2", "-q", "-o", out])
-ran = json.loads(s.accepted("info", ["info", out, "--json"]).stdout)["header"]["model"]
+ran = json.loads(s.accepted("info", ["trace", "info", out, "--json"]).stdout)["header"]["model"]
 found = json.loads(ask(tiny, "--json"))
 for key in ("name", "arch", "layers", "query_heads", "kv_heads", "head_dim", "vocab", "context"):
     s.check(key, found[key] == ran[key], found[key], ran[key])

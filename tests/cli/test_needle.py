@@ -34,7 +34,7 @@ def holders(text):
 def of_chains():
     for hops, keys, depth in ((1, 1, None), (4, 1, None), (4, 6, .5), (9, 3, None), (63, 8, 1)):
         name = f"chain-{hops}-{keys}"
-        argv = ["needle", "--words", "3000", "--hops", str(hops), "--keys", str(keys), "-n", "2", "-o", s.path(name)]
+        argv = ["tasks", "needle", "--words", "3000", "--hops", str(hops), "--keys", str(keys), "-n", "2", "-o", s.path(name)]
         s.accepted(name, argv + (["--depth", str(depth)] if depth is not None else []))
         for i in range(2):
             text, said = read(f"{name}-{i}")
@@ -53,19 +53,19 @@ def of_chains():
                 s.check(f"{name}: at the end", re.fullmatch(r"(VAR \w+ = (VAR )?\w+\. ?)+", text.decode().split("\n\n")[1].split(spans["needle"][0])[1].strip()))
     for what, more, word in (("values", ["--values", "2"], "--values"), ("queries", ["--queries", "2", "--keys", "2"], "--queries"),
                              ("other numbers", ["--haystack", "needles"], "needles"), ("too many", ["--hops", "63", "--keys", "9"], "over 512")):
-        s.refused(f"chains and {what}", ["needle", "--words", "900", "--hops", "3", "-o", s.path("bad"), *more], 2, word)
+        s.refused(f"chains and {what}", ["tasks", "needle", "--words", "900", "--hops", "3", "-o", s.path("bad"), *more], 2, word)
 
 
 def of_chance():
     """One of all ordered answers of different numbers is right: counted if they are few."""
     for digits, keys, queries, values in ((1, 1, 1, 1), (1, 2, 2, 1), (1, 1, 1, 3), (2, 2, 1, 2)):
-        s.accepted("chance", ["needle", "--words", "200", "--digits", str(digits), "--keys", str(keys), "--queries", str(queries), "--values", str(values),
+        s.accepted("chance", ["tasks", "needle", "--words", "200", "--digits", str(digits), "--keys", str(keys), "--queries", str(queries), "--values", str(values),
                               "-o", s.path("chance")])
         numbers = range(10 ** (digits - 1), 10 ** digits)
         n = sum(1 for _ in itertools.permutations(numbers, queries * values))
         got = read("chance")[1]["chance"]
         s.check(f"chance of {digits}, {queries}, {values}", math.isclose(got, 1 / n, rel_tol=1e-12), got, n)
-    s.accepted("chance of names", ["needle", "--words", "200", "--hops", "2", "-o", s.path("chance")])
+    s.accepted("chance of names", ["tasks", "needle", "--words", "200", "--hops", "2", "-o", s.path("chance")])
     n = 26 ** 5
     got = read("chance")[1]["chance"]
     s.check("chance of names", math.isclose(got, 1 / (n * (n - 1) * (n - 2)), rel_tol=1e-12), got)
@@ -109,7 +109,7 @@ def of_question():
     """--question unknown changes only the protocol in the file, which eval and causal follow."""
     files = {}
     for word in ("known", "unknown"):
-        s.accepted(word, ["needle", "--words", "90", "--keys", "3", "-n", "2", "--question", word, "-o", s.path(word)])
+        s.accepted(word, ["tasks", "needle", "--words", "90", "--keys", "3", "-n", "2", "--question", word, "-o", s.path(word)])
         files[word] = [json.load(open(s.path(f"{word}-{i}.json"))) for i in range(2)]
         s.check("the same text", [open(s.path(f"{word}-{i}.txt")).read() for i in range(2)] == [open(s.path(f"known-{i}.txt")).read() for i in range(2)])
     for a, b in zip(files["known"], files["unknown"]):
@@ -121,7 +121,7 @@ def of_question():
             s.file(f"q{i}.json", json.dumps({**t[i]["task"], **x}).encode())
     tasks = [s.path("q0.json"), s.path("q1.json")]
     evaluate = ["eval", "--tasks", *tasks, "-m", s.model(), "--raw", "--methods", "snapkv:window=3,cut=prompt", "--budgets", "12"]
-    for name, argv in (("eval", evaluate), ("causal", ["causal", *tasks, "-m", s.model(), "--raw"])):
+    for name, argv in (("eval", evaluate), ("causal", ["ablate", "--as", "causal", *tasks, "-m", s.model(), "--raw"])):
         def table(*words):
             return s.accepted(name, [*argv, *words, "-o", "-"]).stdout
         write({}, {"question": "known"})

@@ -96,20 +96,23 @@ for name, acts in {"one": False, "two": True}.items():
 # ---- the cut after the prompt
 for order, line in {"before": True, "after": False}.items():
     prompt, _ = run(order, "--method", f"h2o:order={order}", "-B", 12, n=9)
-    t, _ = table(s.exe, "kv-size", kvf(order))
+    t, _ = table(s.exe, "size", "--as", "kv-size", kvf(order))
     all_ = next(i for i, (h, at) in enumerate(zip(t["head"], t["at"])) if h == "all" and at == "prefill")
     heads = len(set(t["head"])) - 1
     s.check(f"{order}: prefill", t["entries"][all_] == heads * (12 - line), t["entries"][all_])
-    text = s.accepted(f"kv-size {order}", ["kv-size", kvf(order)]).stdout.decode()
+    text = s.accepted(f"kv-size {order}", ["size", "--as", "kv-size", kvf(order)]).stdout.decode()
     s.check(f"{order}: says so", ("prefill is what the next query finds" in text) == line, text)
 
 # ---- probes that were not recorded, compared with runs that record one more
 def recorded(probes):
-    said = s.accepted(probes, ["run", *MODEL, *P, "-n", "3", "--method", "h2o", "-B", "12", "--probes", probes, "-o", kvf("probes")]).stderr.decode()
+    said = s.accepted(probes, ["run", *MODEL, *P, "-n", "3", "--method", "h2o", "-B", "12", "--probes", probes, "-v", "-o", kvf("probes")]).stderr.decode()
     return int(re.search(r"recording .*: (\d+) bytes per token", said)[1]), re.findall(r"^not recorded, in bytes per token: (.*?);", said, re.M)
 
 
 paper, left = recorded("paper")
+said = s.accepted("by default", ["run", *MODEL, *P, "-n", "3", "--method", "h2o", "-B", "12", "--overwrite", "-o", kvf("probes")]).stderr.decode()
+s.check("no lines on what is recorded without -v", "recording" not in said and "not recorded" not in said and "prefill" in said, said)
+s.refused("-q and -v", ["run", *MODEL, *P, "-q", "-v", "-o", kvf("none")], 2, "--quiet", "--verbose")
 more = {name: int(n) for name, n in (x.split() for x in left[0].split(", "))} if left else {}
 s.check("left out: what figures need", {"window", "under", "dilution"} <= set(more), left)
 for name, n in more.items():
@@ -127,7 +130,7 @@ run("short", n=5)
 for command in ("compare", "eviction", "part"):
     for other, parts in {"hot": True, "forced": False, "short": False}.items():
         more = ["--common"] if command == "part" else []
-        said = s.run([command, kvf("greedy"), kvf(other), *more]).stderr.decode()
+        said = s.run([*s.words_of(command), kvf("greedy"), kvf(other), *more]).stderr.decode()
         s.check(f"{command} {other}", (f"part at token {at}, " in said and "--force" in said) == parts, said)
 s.accepted("another prompt", ["run", *MODEL, "-p", "out of it", "-n", "9", "-o", kvf("elsewhere")])
 said = s.run(["eviction", kvf("greedy"), kvf("elsewhere")]).stderr

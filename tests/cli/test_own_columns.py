@@ -23,10 +23,10 @@ older = make(s.write_kvf, s.path("older.kvf"), [*columns(), Column("surprise", "
 def copies(path, name):
     """Returns the trace and the output of every command that copies it."""
     made = {}
-    for command, *more in (["repair"], ["compact"], ["trim", "--tokens", "5:20"], ["split", "--parts", "2"], ["cat"]):
+    for command, *more in (["repair"], ["compact"], ["trace", "trim", "--tokens", "5:20"], ["trace", "split", "--parts", "2"], ["cat"]):
         out = s.path(f"{name}-{command}{'%d' if command == 'split' else ''}.kvf")
         of = [s.path(f"{name}-split{i}.kvf") for i in (1, 2)] if command == "cat" else [path]
-        s.accepted(f"{name}: {command}", [command, *of, *more, "-o", out])
+        s.accepted(f"{name}: {command}", [*s.words_of(command), *of, *more, "-o", out])
         made[command] = out.replace("%d", "1")
     return made
 
@@ -37,10 +37,10 @@ for command, path in copies(x, "own").items():
     a, b = {"trim": (5, 20), "split": (0, 20)}.get(command, (0, T))
     got = kvfate.open(path)
     s.check(f"{command} keeps the values", all(np.array_equal(got[OWN][l], own[l, :, a:b]) for l in range(L)))
-    s.accepted(f"what {command} makes verifies", ["verify", "--full", path])
-s.check("info names it", OWN in s.run(["info", x]).stdout.decode())
-s.check("info --json names it", OWN in [c["name"] for c in json.loads(s.run(["info", "--json", x]).stdout)["columns"]])
-for argv in (["survival", "--criterion", "top64"], ["occupancy"], ["tokens"]):
+    s.accepted(f"what {command} makes verifies", ["trace", "verify", "--full", path])
+s.check("info names it", OWN in s.run(["trace", "info", x]).stdout.decode())
+s.check("trace info --json names it", OWN in [c["name"] for c in json.loads(s.run(["trace", "info", "--json", x]).stdout)["columns"]])
+for argv in (["survival", "--criterion", "top64"], ["size"], ["tokens"]):
     s.check(f"{argv[0]} is not changed by it", table(s.exe, *argv, x)[0] == table(s.exe, *argv, without)[0])
 
 # ---- other names cannot be written, but can be read
@@ -50,6 +50,6 @@ for name in ("surprise", "X-lab.surprise", "nll.mine", "mass", "x_lab"):
     s.check(f"{name} is refused", r.returncode == 1 and f"column {name}: " in r.stderr and "begin with x-" in r.stderr, r)
 for command, path in copies(older, "older").items():
     s.check(f"{command} keeps the name", "surprise" in kvfate.open(path).columns)
-s.accepted("an older trace verifies", ["verify", "--full", older])
+s.accepted("an older trace verifies", ["trace", "verify", "--full", older])
 s.accepted("an older trace is analysed", ["survival", "--criterion", "top64", older])
 s.finish()

@@ -30,12 +30,12 @@ def run(name, *more, prompt=P, n=N):
 
 
 def info(name):
-    return json.loads(s.run(["info", "--json", kvf(name)]).stdout)
+    return json.loads(s.run(["trace", "info", "--json", kvf(name)]).stdout)
 
 
 def diff(a, b):
     """Returns {column: state} of two traces, including their texts."""
-    r = s.run(["diff", "--no-header", kvf(a), kvf(b), "--json"])
+    r = s.run(["trace", "diff", "--no-header", kvf(a), kvf(b), "--json"])
     s.check(f"diff {a} {b}", r.returncode in (0, 1), r)
     data = json.loads(r.stdout)["data"]
     return dict(zip(data["name"], data["state"]))
@@ -57,7 +57,7 @@ def ids_of(name):
 
 # ---- the contents of a plan
 run("h2o", "--method", "h2o", "-B", str(B))
-s.accepted("plan", ["plan", "--overwrite", kvf("h2o"), "-o", kvf("plan")])
+s.accepted("plan", ["trace", "plan", "--overwrite", kvf("h2o"), "-o", kvf("plan")])
 whole, plan = info("h2o"), info("plan")
 s.check("columns", [c["name"] for c in plan["columns"]] == ["tokens.id", "tokens.role", "evict_step", "plan.mass"]
         and [c["dtype"] for c in plan["columns"]] == ["i32", "u8", "u32", "f64"], plan["columns"])
@@ -66,43 +66,43 @@ s.check("header", plan["header"]["plan"] == {"version": 1, "holds": "tokens evic
 s.check("length", plan["steps"] == whole["steps"] and plan["clean"])
 states = diff("h2o", "plan")
 s.check("values are the trace's", all(states[k] == "equal" for k in ("tokens", "tokens.id", "tokens.role", "evict_step")), states)
-r = s.run(["part", kvf("h2o"), kvf("plan")])
+r = s.run(["trace", "diff", "--first", kvf("h2o"), kvf("plan")])
 s.check("part reads it", r.returncode == 0 and b"equal" in r.stdout, r)
-s.accepted("plan of a plan", ["plan", "--overwrite", kvf("plan"), "-o", kvf("twice")])
+s.accepted("plan of a plan", ["trace", "plan", "--overwrite", kvf("plan"), "-o", kvf("twice")])
 s.check("plan of a plan: the same bytes", open(kvf("plan"), "rb").read() == open(kvf("twice"), "rb").read())
-s.accepted("--head", ["plan", "--overwrite", kvf("h2o"), "--head", "L1K0", "-o", kvf("one")])
+s.accepted("--head", ["trace", "plan", "--overwrite", kvf("h2o"), "--head", "L1K0", "-o", kvf("one")])
 e = np.array(steps("h2o")).reshape(2, 2, -1)
 e[0], e[1, 1] = -1, -1
-data, _ = table(s.exe, "part", kvf("h2o"), kvf("one"))
+data, _ = table(s.exe, "trace", "diff", "--first", kvf("h2o"), kvf("one"))
 s.check("--head: the others keep all", [int(x) for x in data["differ"]] == [int((np.array(steps("h2o")).reshape(4, -1)[i] >= 0).sum()) * (i != 2) for i in range(4)]
         and info("one")["header"]["plan"]["heads"] == "L1K0", data)
 for options, holds in (([], "tokens evictions mass"), (["--no-tokens"], "evictions mass"), (["--no-evictions"], "tokens mass"), (["--no-mass"], "tokens evictions"),
                        (["--no-tokens", "--no-mass"], "evictions"), (["--no-tokens", "--no-evictions"], "mass"), (["--no-evictions", "--no-mass"], "tokens")):
-    s.accepted(f"plan {options}", ["plan", "--overwrite", kvf("h2o"), *options, "-o", kvf("part")])
+    s.accepted(f"plan {options}", ["trace", "plan", "--overwrite", kvf("h2o"), *options, "-o", kvf("part")])
     found = info("part")
     s.check(f"plan {options}: holds", found["header"]["plan"]["holds"] == holds, found["header"]["plan"])
     names = {c["name"] for c in found["columns"]}
     s.check(f"plan {options}: columns", (("tokens.id" in names), ("evict_step" in names), ("plan.mass" in names)) == tuple(w in holds for w in ("tokens", "evictions", "mass")), names)
 run("lean", "--method", "h2o", "-B", str(B), "--probes", "lean")
-s.accepted("plan of a lean trace", ["plan", "--overwrite", kvf("lean"), "-o", kvf("part")])
+s.accepted("plan of a lean trace", ["trace", "plan", "--overwrite", kvf("lean"), "-o", kvf("part")])
 s.check("plan of a lean trace: no mass", info("part")["header"]["plan"]["holds"] == "tokens evictions")
 mass = [Column("mass.sum", "f32", "query", np.arange(2 * 4 * 5).reshape(2, 4, 5) / 8, flags=SNAPSHOT)]
 make(s.write_kvf, kvf("mass"), mass, (2, 2, 4, 5))
-s.accepted("plan of masses", ["plan", "--overwrite", kvf("mass"), "-o", kvf("part")])
+s.accepted("plan of masses", ["trace", "plan", "--overwrite", kvf("mass"), "-o", kvf("part")])
 make(s.write_kvf, kvf("wide"), [Column("plan.mass", "f64", "query", mass[0].values)], (2, 2, 4, 5))
 s.check("masses are widened", diff("part", "wide")["plan.mass"] == "equal")
 
 # ---- rejections of `plan`
-s.refused("nothing is left", ["plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
-s.refused("--head without evictions", ["plan", "--overwrite", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
-s.refused("query heads", ["plan", "--overwrite", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
-s.refused("no output", ["plan", "--overwrite", kvf("h2o")], 2, "-o")
-s.refused("output over the input", ["plan", "--overwrite", kvf("h2o"), "-o", kvf("h2o")], 2, "overwrite")
-s.refused("folder missing", ["plan", "--overwrite", kvf("h2o"), "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
-s.refused("no trace", ["plan", "--overwrite", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
-s.refused("a trace without steps", ["plan", "--overwrite", make(s.write_kvf, kvf("none"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0)), "-o", kvf("x")], 1, "no step")
+s.refused("nothing is left", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
+s.refused("--head without evictions", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
+s.refused("query heads", ["trace", "plan", "--overwrite", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
+s.refused("no output", ["trace", "plan", "--overwrite", kvf("h2o")], 2, "-o")
+s.refused("output over the input", ["trace", "plan", "--overwrite", kvf("h2o"), "-o", kvf("h2o")], 2, "overwrite")
+s.refused("folder missing", ["trace", "plan", "--overwrite", kvf("h2o"), "-o", s.path("none/x.kvf")], 1, "none/x.kvf")
+s.refused("no trace", ["trace", "plan", "--overwrite", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("a trace without steps", ["trace", "plan", "--overwrite", make(s.write_kvf, kvf("none"), [Column("tokens.id", "i32", "run", [])], (2, 2, 4, 0)), "-o", kvf("x")], 1, "no step")
 early = [Column("evict_step", "u32", "kv", np.zeros((2, 2, 5)))]
-s.refused("impossible steps", ["plan", "--overwrite", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
+s.refused("impossible steps", ["trace", "plan", "--overwrite", make(s.write_kvf, kvf("early"), early, (2, 2, 4, 5)), "-o", kvf("x")], 1, "no run evicts")
 s.check("no refused plan is left", not os.path.exists(kvf("x")) and not os.path.exists(kvf("x") + ".part"))
 
 # ---- forced tokens: the same method on the same tokens gives the same run
@@ -190,8 +190,8 @@ def with_header(*path, value):
 bad_plan()
 s.accepted("the plan that is then spoiled", REPLAY)
 for name, change, words in (
-        ("a trace", with_header("plan", value=None), ("not a plan", "kvfate plan")), ("a plan that is a number", with_header("plan", value=1), ("not a plan",)),
-        ("another version", with_header("plan", "version", value=2), ("version",)), ("no version", with_header("plan", "version", value=None), ("version",)),
+        ("a trace", with_header("trace", "plan", value=None), ("not a plan", "kvfate trace plan")), ("a plan that is a number", with_header("trace", "plan", value=1), ("not a plan",)),
+        ("another version", with_header("trace", "plan", "version", value=2), ("version",)), ("no version", with_header("trace", "plan", "version", value=None), ("version",)),
         ("another model", with_header("model", "hash", value="0" * 32), ("another model", "0" * 32)), ("no hash", with_header("model", "hash", value=None), ("does not say", "model")),
         ("a hash that is a number", with_header("model", "hash", value=5), ("does not say",)), ("no model", with_header("model", value=None), ("does not say",)),
         ("not closed", {"unclosed": True}, ("not closed",)), ("a prompt too long", with_header("run", "prompt_tokens", value=T + 1), ("prompt of 21",)),
@@ -255,7 +255,7 @@ def repeat(name, *options, replays=((),), by_choice=False):
     """Records a run, repeats its plan in several ways, and compares; returns how many entries were
     evicted."""
     run("first", *options, prompt=LONG)
-    s.accepted(name + ": plan", ["plan", "--overwrite", kvf("first"), "-o", kvf("its")])
+    s.accepted(name + ": plan", ["trace", "plan", "--overwrite", kvf("first"), "-o", kvf("its")])
     for more in replays:
         s.accepted(f"{name}: again {more}", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), *more, "-o", kvf("again")])
         states = diff("first", "again")
@@ -278,7 +278,7 @@ def usual(row):
 
 
 run("whole", prompt=LONG, n=N)
-s.accepted("plan of a full run", ["plan", "--overwrite", kvf("whole"), "-o", kvf("masses")])
+s.accepted("plan of a full run", ["trace", "plan", "--overwrite", kvf("whole"), "-o", kvf("masses")])
 left = {}
 for row in rows:
     if row["name"] == "plan":
@@ -306,20 +306,20 @@ run("after", "--method", "h2o:order=after", "-B", "14", prompt=LONG)
 T = len(ids_of("after"))
 s.check("a cut after the last query", T in steps("after"))
 run("ends", "--method", "h2o", "-B", "14", prompt=LONG, n=1)
-s.accepted("plan of a prompt alone", ["plan", "--overwrite", kvf("ends"), "-o", kvf("its")])
+s.accepted("plan of a prompt alone", ["trace", "plan", "--overwrite", kvf("ends"), "-o", kvf("its")])
 s.accepted("again", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
 same("a prompt alone", "ends", "again", but=WHY)
 
 # Parts of plans.
-s.accepted("evictions of one head", ["plan", "--overwrite", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
+s.accepted("evictions of one head", ["trace", "plan", "--overwrite", kvf("h2o"), "--head", "L0K1", "-o", kvf("one")])
 run("onehead", "--plan", kvf("one"), prompt=(), n=None)
 e, want = np.array(steps("onehead")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
 s.check("evictions of one head: there, and nowhere else", (e[1] == want[1]).all() and (e[[0, 2, 3]] == -1).all(), e)
-s.accepted("no tokens", ["plan", "--overwrite", kvf("h2o"), "--no-tokens", "-o", kvf("tokenless")])
+s.accepted("no tokens", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-tokens", "-o", kvf("tokenless")])
 run("untold", "--plan", kvf("tokenless"))
 same("sampled tokens under a plan", "h2o", "untold", but=WHY)
 s.refused("no tokens, no prompt", [*FORCE, "--plan", kvf("tokenless")], 2, "no prompt", "tokenless.kvf")
-s.accepted("no evictions", ["plan", "--overwrite", kvf("h2o"), "--no-evictions", "-o", kvf("lost")])
+s.accepted("no evictions", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-evictions", "-o", kvf("lost")])
 s.refused("no evictions, no method", [*FORCE, "--plan", kvf("lost")], 2, "no evictions", "--method")
 run("tova", "--plan", kvf("lost"), "--method", "tova", "-B", str(B), prompt=(), n=None)
 s.check("another method on the plan's tokens", ids_of("tova") == all_ids and max(steps("tova")) > 0)
@@ -329,7 +329,7 @@ s.refused("the method plan without a plan", [*FORCE, *P, "--method", "plan"], 2,
 s.refused("masses of a run that evicts", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
 s.refused("masses of other tokens", [*FORCE, "--plan", kvf("masses"), "--force", kvf("h2o"), "--method", "mass-greedy", "-B", "12"], 2, "same tokens")
 run("chunked", "--method", "h2o:chunk=16", "-B", "14", prompt=LONG)
-s.accepted("plan of a chunked run", ["plan", "--overwrite", kvf("chunked"), "-o", kvf("its")])
+s.accepted("plan of a chunked run", ["trace", "plan", "--overwrite", kvf("chunked"), "-o", kvf("its")])
 s.refused("an override without the plan's chunk", [*FORCE, "--plan", kvf("its"), "--override", "L0K0=full"], 2, "--override", "chunk")
 run("over", "--plan", kvf("its"), "--override", "L0K0=window:chunk=16,budget=9", prompt=(), n=None)
 e, want = np.array(steps("over")).reshape(4, -1), np.array(steps("chunked")).reshape(4, -1)
@@ -338,7 +338,7 @@ run("half", "--plan", kvf("plan"), "--method", "full", "--override", "L1K0=plan"
 e, want = np.array(steps("half")).reshape(4, -1), np.array(steps("h2o")).reshape(4, -1)
 s.check("a plan as an override", (e[2] == want[2]).all() and (e[[0, 1, 3]] == -1).all(), e)
 run("queries", "--method", "snapkv:group=none", "-B", "14", prompt=LONG)
-s.accepted("plan of query heads", ["plan", "--overwrite", kvf("queries"), "-o", kvf("its")])
+s.accepted("plan of query heads", ["trace", "plan", "--overwrite", kvf("queries"), "-o", kvf("its")])
 s.refused("evictions of query heads beside others", [*FORCE, "--plan", kvf("its"), "--method", "full", "--override", "L1K0=plan"], 2, "plan")
 for length in (9, 40):  # another end of the prompt: the same entries are visible
     few = s.file("few.ids", " ".join(map(str, all_ids[:length])).encode())

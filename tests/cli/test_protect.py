@@ -35,7 +35,7 @@ def record(method, budget, *more, name="t.kvf"):
 
 
 def header(path):
-    return json.loads(s.accepted("info", ["info", "--json", path]).stdout)["header"]
+    return json.loads(s.accepted("info", ["trace", "info", "--json", path]).stdout)["header"]
 
 
 def steps(path):

@@ -30,7 +30,7 @@ def record(name, *words, model=MODEL):
 
 
 def header(trace):
-    return json.loads(s.accepted("info", ["info", "--json", trace]).stdout)["header"]
+    return json.loads(s.accepted("info", ["trace", "info", "--json", trace]).stdout)["header"]
 
 
 def columns(trace, table="eviction"):
@@ -272,11 +272,11 @@ for h in sorted(end):
     s.check("kv-size: the answer's steps", (k["step"][row], k["steps"][row], k["entries"][row]) == (P + Q, T - P - Q, held), k)
 known = record("joined", "-p", context(40), "--ask", "Who?", "-n", "6", "--method", "h2o", "-B", "12", "--probes", "paper,mass")
 asked = record("asked2", "-p", context(40), "--ask", "What?", "-n", "6", "--method", "h2o", "-B", "12", "--question", "unknown", "--probes", "paper,mass")
-rows = s.accepted("ls", ["ls", a, known, asked, "-o", "-"]).stdout.decode().split("\n")
+rows = s.accepted("ls", ["trace", "ls", a, known, asked, "-o", "-"]).stdout.decode().split("\n")
 table = [x.split("\t") for x in rows if x and x[0] != "#"]
 documents = [x[table[0].index("document")] for x in table[1:]]
 s.check("a document is a prompt with its question", documents[0] == documents[1] != documents[2], documents)
-r = s.accepted("diverged", ["occupancy", a, asked])
+r = s.accepted("diverged", ["size", a, asked])
 s.check("other questions are no other answers", b"its own answer" not in r.stderr, r.stderr)
 
 # ---- --question of a recorded prompt
@@ -291,7 +291,7 @@ for words, question in (([], Q), (["--question", "unknown"], Q), (["--question",
     s.check(f"forced, {words}: roles", roles == ["prompt"] * (P + Q - question) + ["question"] * question + ["answer"] * (T - P - Q), roles)
 s.accepted("forced", [*plain, "--question", "known", "-n", "1", "-o", s.path("forced.kvf")])
 s.check("forced, known: the cut sees the question", set(columns(s.path("forced.kvf"))["evict_step"]) <= {-1, P + Q}, columns(s.path("forced.kvf"))["evict_step"])
-s.accepted("plan", ["plan", a, "-o", s.path("plan.kvf")])
+s.accepted("plan", ["trace", "plan", a, "-o", s.path("plan.kvf")])
 s.refused("a budget of a plan", ["run", "-m", MODEL, "--plan", s.path("plan.kvf"), "-B", "12", "-o", s.path("no.kvf")], 2, "-B 12: with --plan", "leave it out")
 for words, question in (([], Q), (["--question", "known"], 0)):
     s.accepted("plan", ["run", "--overwrite", "-m", MODEL, "--plan", s.path("plan.kvf"), *END, *words, "-o", s.path("planned.kvf")])
@@ -307,11 +307,11 @@ c = record("both", "-p", context(40), "--ask", "Who?", "-n", "6", "--method", "h
 def meta(*argv):
     r = s.accepted(" ".join(argv)[:50], [*argv, "-o", "-"]).stdout.decode()
     return dict(x[2:].split(": ", 1) for x in r.splitlines() if x.startswith("# ") and ": " in x)
-s.check("the default protocol has no label", "protocol" not in meta("occupancy", a) and "budget_percent" not in meta("occupancy", a))
-s.check("cut=prompt", meta("occupancy", b).get("protocol") == "cut=prompt")
-s.check("both", meta("occupancy", c).get("protocol") == "cut=prompt, question unknown")
-m = meta("occupancy", a, b)
+s.check("the default protocol has no label", "protocol" not in meta("size", a) and "budget_percent" not in meta("size", a))
+s.check("cut=prompt", meta("size", b).get("protocol") == "cut=prompt")
+s.check("both", meta("size", c).get("protocol") == "cut=prompt, question unknown")
+m = meta("size", a, b)
 s.check("labels of traces in one table", [m["trace_1"], m["trace_2"]] == ["h2o 12", "h2o 12, cut=prompt"], m)
-r = s.accepted("corpus", ["corpus", "occupancy", a, b])
+r = s.accepted("corpus", ["corpus", "size", a, b])
 s.check("corpus notes it", b"protocol" in r.stderr, r.stderr)
 s.finish()

@@ -12,7 +12,7 @@ NUMBERS = ("no one two three four five six seven eight nine ten eleven twelve th
 
 
 def make(name, *more):
-    s.accepted(f"quiz {' '.join(more)}", ["quiz", *more, "-o", s.path(name)])
+    s.accepted(f"quiz {' '.join(more)}", ["tasks", "quiz", *more, "-o", s.path(name)])
     with open(s.path(name), encoding="utf-8") as f:
         return [json.loads(line) for line in f]
 
@@ -54,7 +54,7 @@ make("again.jsonl", "--kind", "sums", "--level", "3", "-n", "3000", "-s", "1")
 with open(s.path("again.jsonl"), "rb") as f, open(s.path("train1.jsonl"), "rb") as g:
     s.check("the same bytes", f.read() == g.read())
 # The facts and the question apart are the parts of the same text; a line can run.
-args = ["quiz", "--kind", "facts", "--level", "3", "-n", "20", "-s", "4", "--part", "test"]
+args = ["tasks", "quiz", "--kind", "facts", "--level", "3", "-n", "20", "-s", "4", "--part", "test"]
 s.accepted("whole", [*args, "-o", s.path("whole.jsonl")])
 s.accepted("apart", [*args, "--question", "unknown", "-o", s.path("apart.jsonl")])
 with open(s.path("whole.jsonl")) as f, open(s.path("apart.jsonl")) as g:
@@ -68,14 +68,14 @@ for word in ("known", "unknown"):
         for i, (task, said) in enumerate(zip(map(json.loads, f), r.stdout.decode("utf-8", "replace").splitlines())):
             said = {**json.loads(said), "text": "It is %s." % task["task"]["answers"][0] if i % 4 else "It is a bird."}
             g.write(json.dumps(said) + "\n")
-    r = s.accepted("and are scored", ["score", s.path("apart.jsonl"), s.path(word + ".answers"), "-o", "-"])
+    r = s.accepted("and are scored", ["tasks", "score", s.path("apart.jsonl"), s.path(word + ".answers"), "-o", "-"])
     names, row = [x.split("\t") for x in r.stdout.decode().splitlines() if not x.startswith("#")]
     s.check("the protocol", ("question unknown" in row[names.index("method")]) == (word == "unknown"), row)
     s.check("three of four are right", abs(float(row[names.index("score")]) - .75) < 1e-9, names, row)
 for kind in ("copy", "sums"):
-    s.refused("no context", ["quiz", "--kind", kind, "--question", "unknown", "-o", s.path("x")], 2, "questions of kind " + kind, "--kind facts")
-s.refused("no output", ["quiz"], 2, "-o")
-s.refused("no such level", ["quiz", "--kind", "sums", "--level", "11", "-o", s.path("x")], 2, "--level 11", "1 to 10")
-s.refused("no such level", ["quiz", "--level", "17", "-o", s.path("x")], 2, "--level 17", "1 to 16")
-s.refused("no folder", ["quiz", "-o", s.path("no/x.jsonl")], 1, "no/x.jsonl")
+    s.refused("no context", ["tasks", "quiz", "--kind", kind, "--question", "unknown", "-o", s.path("x")], 2, "questions of kind " + kind, "--kind facts")
+s.refused("no output", ["tasks", "quiz"], 2, "-o")
+s.refused("no such level", ["tasks", "quiz", "--kind", "sums", "--level", "11", "-o", s.path("x")], 2, "--level 11", "1 to 10")
+s.refused("no such level", ["tasks", "quiz", "--level", "17", "-o", s.path("x")], 2, "--level 17", "1 to 16")
+s.refused("no folder", ["tasks", "quiz", "-o", s.path("no/x.jsonl")], 1, "no/x.jsonl")
 s.finish()

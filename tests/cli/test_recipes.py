@@ -132,7 +132,7 @@ def trimkv_figures(folder):
         said = shell(line + " --ignore-eos -t 2" if " run " in line else line, folder, variables)
         for picture in re.findall(r"-o ([\w.-]+\.png)", line):
             check(picture, is_picture(os.path.join(folder, picture)))
-        if line.startswith("kvfate info $GATES"):
+        if line.startswith("kvfate trace info $GATES"):
             check("info", all(w in said for w in ("retention", "rg", "layers 36", "kv heads 8")), said)
     kept = [x for x in os.listdir(folder) if x.startswith("kept-")]
     check("kept", len(kept) == 7 and all(is_picture(os.path.join(folder, x)) for x in kept), kept)

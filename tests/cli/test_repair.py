@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate repair: each record damaged in turn, truncations, broken chains and lost headers; the kept
+"""kvfate trace repair: each record damaged in turn, truncations, broken chains and lost headers; the kept
 data compared by the package kvfate."""
 import os
 import struct
@@ -19,10 +19,10 @@ HEADS = {"run": 1, "kv": H, "query": G}
 
 def repaired(name, bad, code):
     """Runs repair on these bytes; returns (its messages, the repaired trace)."""
-    r = s.run(["repair", s.file("bad.kvf", bytes(bad)), "-o", out, "--overwrite"])
+    r = s.run(["trace", "repair", s.file("bad.kvf", bytes(bad)), "-o", out, "--overwrite"])
     s.check(name, r.returncode == code, r.returncode, r.stderr.decode(), r.stdout.decode())
     if code != 1 and r.returncode == code:
-        s.accepted(name + ": it verifies", ["verify", "--full", out])
+        s.accepted(name + ": it verifies", ["trace", "verify", "--full", out])
     return r.stderr.decode() + r.stdout.decode(), kvfate.open(out) if code != 1 and r.returncode == code else None
 
 
@@ -99,7 +99,7 @@ s.check("and noted", t.notes["repaired"]["breaks"] > 0, t.notes)
 ends = [after(whole, r) for r in records(whole)]
 commit = next(after(whole, r) for r in records(whole) if r["type"] == COMMIT)
 for cut in range(0, len(data), 997):
-    r = s.survives(f"cut at {cut}", ["repair", s.file("cut.kvf", data[:cut]), "-o", out, "--overwrite"], codes=(1, 3))
+    r = s.survives(f"cut at {cut}", ["trace", "repair", s.file("cut.kvf", data[:cut]), "-o", out, "--overwrite"], codes=(1, 3))
     if r.returncode == 3:
         t = kvfate.open(out)
         s.check(f"cut at {cut}: {t.steps} steps", t.steps == T and (cut < commit or differences(out) == []), differences(out) if cut >= commit else "")
@@ -109,11 +109,11 @@ s.check("kept up to the last commit", "kept up to step 40" in said and differenc
 
 # ---- rejections
 os.remove(out)
-s.refused("no trace", ["repair", s.file("text", b"text" * 99), "-o", out], 1, "text")
-s.refused("an empty file", ["repair", s.file("empty", b""), "-o", out], 1, "empty")
-s.refused("no such file", ["repair", s.path("missing.kvf"), "-o", out], 1, "missing.kvf")
-s.refused("no output", ["repair", x], 2, "-o")
+s.refused("no trace", ["trace", "repair", s.file("text", b"text" * 99), "-o", out], 1, "text")
+s.refused("an empty file", ["trace", "repair", s.file("empty", b""), "-o", out], 1, "empty")
+s.refused("no such file", ["trace", "repair", s.path("missing.kvf"), "-o", out], 1, "missing.kvf")
+s.refused("no output", ["trace", "repair", x], 2, "-o")
 s.check("nothing is left", not os.path.exists(out) and not [n for n in os.listdir(s.work.name) if n.endswith(".part")], os.listdir(s.work.name))
-s.accepted("made", ["repair", x, "-o", out])
-s.refused("there is one already", ["repair", x, "-o", out], 1, "--overwrite")
+s.accepted("made", ["trace", "repair", x, "-o", out])
+s.refused("there is one already", ["trace", "repair", x, "-o", out], 1, "--overwrite")
 s.finish()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules for every command in `kvfate describe`: an empty -o, traces without steps, and control
+"""Rules for every command in `kvfate list all`: an empty -o, traces without steps, and control
 characters in file names."""
 import json
 import os
@@ -10,7 +10,7 @@ from harness import Suite
 from hostile_traces import G, H, L, T, honest, make, made
 
 s = Suite()
-TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+TOLD = json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))
 COMMANDS = {c["name"]: c for c in TOLD["commands"]}
 READERS = [c for c in COMMANDS.values() if c["operands"]["kind"] == "trace"]
 PATTERN = {"split": ("part-%d.kvf", ["--parts", "1"]), "trim": ("x.kvf", ["--tokens", "0:1"]), "export": ("x.npz", [])}
@@ -25,7 +25,7 @@ def call(command, path, out):
     least = next((a["min_traces"] for a in TOLD["analyzers"] if a["name"] == name), max(command["operands"]["least"], 1))
     file, more = PATTERN.get(name, ("x.kvf" if name in MADE else "x.html" if name == "report" else None, []))
     traces = ["survival", path] if name == "corpus" else [path] * least
-    return [name, *traces, *more, *(["-o", out + file] if file else []), *(["--overwrite"] if name in MADE else [])]
+    return [*command["words"].split(), *traces, *more, *(["-o", out + file] if file else []), *(["--overwrite"] if name in MADE else [])]
 
 
 # ---- an output must have a name, in every command that writes
@@ -33,7 +33,7 @@ writers = [c for c in COMMANDS.values() if any(o.get("short") == "o" for o in c[
 assert len(writers) > 30
 for command in writers:
     for option in (["-o", ""], ["--output", ""], ["--output="]):
-        s.refused(f"{command['name']} {option}", [command["name"], *option], 2, "the name of what is written is empty")
+        s.refused(f"{command['name']} {option}", [*command["words"].split(), *option], 2, "the name of what is written is empty")
 
 # ---- a trace without steps is incomplete, for every command
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "format"))
@@ -55,18 +55,18 @@ for command in READERS:
 for name in ("info", "checksum", "compact", "repair", "verify"):
     r = s.run(call(COMMANDS[name], s.path("empty.kvf"), s.path("of-empty-")))
     s.check(f"{name} of no steps succeeds", r.returncode == 3, r)
-for argv in (["trim", s.path("empty.kvf"), "--tokens", "0:1"], ["trim", s.path("empty.kvf"), "--head", "L0K0"], ["split", s.path("empty.kvf"), "--steps", "7"],
-             ["split", s.path("empty.kvf"), "--parts", "1"]):
+for argv in (["trace", "trim", s.path("empty.kvf"), "--tokens", "0:1"], ["trace", "trim", s.path("empty.kvf"), "--head", "L0K0"], ["trace", "split", s.path("empty.kvf"), "--steps", "7"],
+             ["trace", "split", s.path("empty.kvf"), "--parts", "1"]):
     s.refused("no piece of no steps", [*argv, "-o", s.path("piece-%d.kvf")], 1, "holds no steps")
 
 # ---- an unreadable tail is reported
 left = made(s, "left.kvf", honest(), unclosed=True)
 name = left[:-len(".unfinished")] if left.endswith(".unfinished") else left
 os.symlink(name + ".tail", name + ".tail")
-for argv in (["info", name], ["survival", name, "--criterion", "top64"], ["repair", name, "-o", s.path("left-repaired.kvf")]):
+for argv in (["trace", "info", name], ["survival", name, "--criterion", "top64"], ["trace", "repair", name, "-o", s.path("left-repaired.kvf")]):
     r = s.run(argv)
     s.check(f"{argv[0]} tells of a tail", r.returncode == 3 and b"left.kvf.tail: " in r.stderr and b"symbolic links" in r.stderr, argv, r)
-r = s.run(["verify", name])
+r = s.run(["trace", "verify", name])
 s.check("verify tells of a tail", r.returncode == 1 and b"left.kvf.tail: " in r.stderr, r)
 os.unlink(name + ".tail")
 
@@ -88,6 +88,6 @@ for command in READERS:
         r = s.run(argv)
         raw = [x for x in (b"\x1b", b"\x7f", b"a\nb", b"/out\n") for out in (r.stdout, r.stderr) if x in out]
         s.check(f"{command['name']} shows names", not raw, argv, raw, r.stdout[:300], r.stderr[:600])
-r = s.run(["checksum", odd, odd])
+r = s.run(["trace", "checksum", odd, odd])
 s.check("a line for each", len(r.stdout.splitlines()) == 2, r)
 s.finish()

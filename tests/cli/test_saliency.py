@@ -80,7 +80,7 @@ def read(path):
 
 
 def saliency(*argv, model=0, name="out.tsv"):
-    r = s.accepted("saliency " + " ".join(argv), ["saliency", "--overwrite", "-m", s.model(model), *argv, "-o", s.path(name)])
+    r = s.accepted("saliency " + " ".join(argv), ["ablate", "--as", "saliency", "--overwrite", "-m", s.model(model), *argv, "-o", s.path(name)])
     return (*read(s.path(name)), r.stdout.decode())
 
 
@@ -157,7 +157,7 @@ def later_queries():
     number, _, _ = saliency("--of", trace, "--from", str(T))
     s.check("the prompt's length by its name", named == number and meta["from"] == str(T) and meta["predictions"] == str(5 - 1), meta)
     for bad, words in (("x", "'x'"), ("-1", "--from"), (str(T - 1), "predicts no token"), ("prompt", "predicts no token")):
-        s.refused(f"--from {bad}", ["saliency", "-m", s.model(0), "--ids", IDS_FILE, f"--from={bad}"], 2, words)
+        s.refused(f"--from {bad}", ["ablate", "--as", "saliency", "-m", s.model(0), "--ids", IDS_FILE, f"--from={bad}"], 2, words)
 
 
 def recorded_gates():
@@ -290,7 +290,7 @@ def shipped_gates():
     model_hash = saliency("--ids", IDS_FILE)[1]["model_hash"]
     folder = s.path("shipped")
     os.mkdir(folder)
-    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    argv = ["ablate", "--as", "saliency", "-m", s.model(0), "--ids", IDS_FILE]
     env = {**os.environ, "KVFATE_GATES": folder}
     for i, name in enumerate(("trimkv", "dbtrimkv")):
         path = gates_file(f"shipped/tiny-{name}.safetensors", 20 + i, "--model-hash", model_hash)
@@ -301,7 +301,7 @@ def shipped_gates():
     s.check("which differ", read(s.path("c.tsv"))[1]["gates"] != read(s.path("b.tsv"))[1]["gates"])
     s.refused("a method without gates", [*argv, "--method", "h2o"], 2, "h2o", "retention")
     s.refused("write gates", [*argv, "--method", "wgkv"], 2, "wgkv", "retention")
-    s.refused("none shipped for a model", ["saliency", "-m", s.model(1), *argv[3:], "--method", "trimkv"], 2, "shipped", env=env)
+    s.refused("none shipped for a model", ["ablate", "--as", "saliency", "-m", s.model(1), *argv[3:], "--method", "trimkv"], 2, "shipped", env=env)
     s.refused("gates of another kind", [*argv, "--gates", s.path("gates.safetensors")], 2, "write gates")
     s.refused("no such gates", [*argv, "--gates", s.path("none.safetensors")], 1, "none.safetensors")
     few = s.path("few.safetensors")
@@ -330,11 +330,11 @@ def chosen_heads():
         for pre, x in side.items():
             pooled = spearman(x.reshape(-1, T)[want, :last].ravel(), beta.reshape(-1, T)[want, :last].ravel())
             s.check(f"{pre} pooled over {text}", abs(float(meta[pre + "log_beta_pooled"]) - pooled) < 1e-6, meta, pooled)
-    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    argv = ["ablate", "--as", "saliency", "-m", s.model(0), "--ids", IDS_FILE]
     s.accepted("as a figure", [*argv, "--head", "L1K0", "-o", s.path("one.png")])
     pixels = png(Path(s.path("one.png")).read_bytes(), "table saliency")[3]
     s.check("nothing of a low figure is cut off", (pixels[[0, -1]] == 255).all() and (pixels[:, -3:] == 255).all())
-    s.accepted("evictions of some heads", ["saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
+    s.accepted("evictions of some heads", ["ablate", "--as", "saliency", "-m", s.model(0), "--of", s.path("trim.kvf"), "--head", "L1K0", "-o", s.path("e.tsv")])
     t = kvfate.open(s.path("trim.kvf"))
     s.check("are theirs", [int(x) % 2**32 for x in read(s.path("e.tsv"))[0]["evict_step"]] == t.evict_step[1, 0].tolist())
     for bad in ("", "L9K0", "L0H1", "x"):
@@ -349,7 +349,7 @@ def one_list():
     want = {"--model", "--prompt", "--file", "--chat", "--ids", "--raw"}
 
     def lines(command):
-        text = s.accepted(command + " -h", [command, "-h"]).stdout.decode()
+        text = s.accepted(command + " -h", [*s.words_of(command), "-h"]).stdout.decode()
         return [x for x in text.splitlines() if any(w in x.split() or w + "," in x.split() for w in want) and x.lstrip().startswith("-")]
 
     s.check("all six", len(lines("run")) == 6, lines("run"))
@@ -359,7 +359,7 @@ def one_list():
 
 
 def forms():
-    argv = ["saliency", "-m", s.model(0), "--ids", IDS_FILE]
+    argv = ["ablate", "--as", "saliency", "-m", s.model(0), "--ids", IDS_FILE]
     answers = {}
     for threads in "1", "2", "7":
         for name in "x.tsv", "x.kvf", "x.png":
@@ -372,10 +372,10 @@ def forms():
     s.check("the trace holds the same numbers", np.array_equal(v.ravel(), np.array(table["saliency"], float).astype("f4")), v)
     s.check("and the tokens", t["tokens.id"][:].tolist() == IDS, t.meta)
     s.check("and says what they are", t.meta["saliency"]["loss"] == "nll" and t.meta["saliency"]["window"] == 1, t.meta)
-    s.accepted("verify", ["verify", "--full", s.path("x.kvf")])
-    r = s.accepted("info", ["info", s.path("x.kvf")])
+    s.accepted("verify", ["trace", "verify", "--full", s.path("x.kvf")])
+    r = s.accepted("info", ["trace", "info", s.path("x.kvf")])
     s.check("info names the column", b"saliency" in r.stdout and b"KV head x token" in r.stdout, r.stdout)
-    s.accepted("its tokens again", ["saliency", "-m", s.model(0), "--of", s.path("x.kvf"), "-o", s.path("y.tsv")])
+    s.accepted("its tokens again", ["ablate", "--as", "saliency", "-m", s.model(0), "--of", s.path("x.kvf"), "-o", s.path("y.tsv")])
     s.check("saliency of its own trace", read(s.path("y.tsv"))[0]["saliency"] == table["saliency"])
     r = s.accepted("--json", [*argv, "--json"])
     data = json.loads(r.stdout)
@@ -385,7 +385,7 @@ def forms():
 
 
 def refusals():
-    here = ["saliency", "-m", s.model(0)]
+    here = ["ablate", "--as", "saliency", "-m", s.model(0)]
     ids = [*here, "--ids", IDS_FILE]
     trace = s.path("x.kvf")
     s.refused("kl where nothing is weakened", [*ids, "--loss", "kl"], 2, "--weight", "derivatives are 0")
@@ -399,7 +399,7 @@ def refusals():
     s.refused("a trace and a prompt", [*here, "--of", trace, "-p", "red"], 2, "--of")
     s.refused("nothing to look at", here, 2, "-p")
     s.refused("one token", [*here, "--ids", s.file("one.txt", b"7")], 1, "at least 2")
-    s.refused("another model", ["saliency", "-m", s.model(1), "--of", trace], 1, "another model")
+    s.refused("another model", ["ablate", "--as", "saliency", "-m", s.model(1), "--of", trace], 1, "another model")
     s.refused("no trace", [*here, "--of", IDS_FILE], 1)
     s.refused("onto its input", [*here, "--of", trace, "-o", trace], 2, "overwrite")
     s.refused("onto the ids", [*here, "--ids", s.file("i.tsv", b"5 6 7"), "-o", s.path("i.tsv")], 2, "overwrite")

@@ -22,7 +22,7 @@ def lines(name, rows):
 
 
 def table(*argv):
-    r = s.accepted("score " + " ".join(argv)[-60:], ["score", *argv, "-o", "-"])
+    r = s.accepted("score " + " ".join(argv)[-60:], ["tasks", "score", *argv, "-o", "-"])
     return list(csv.DictReader((x for x in io.StringIO(r.stdout.decode()) if not x.startswith("#")), delimiter="\t"))
 
 
@@ -43,8 +43,8 @@ parts = [{**x, "method": "h2o", "budget": n, "budget_percent": 50} for n, x in z
 unknown = [{**x, "method": "h2o", "budget": 7, "question": "unknown", "text": "none"} for x in SAID]
 rows = table(tasks, lines("parts.jsonl", parts + [{**x, "method": "h2o", "budget": 7} for x in SAID] + unknown))
 s.check("percent and protocols are apart", [(x["method"], x["budget"], float(x["score"])) for x in rows[:3]] == [("h2o 50%", "7", .25), ("h2o", "7", .25), ("h2o, question unknown", "7", 0)], rows)
-s.refused("half known, half unknown", ["score", tasks, lines("half.jsonl", unknown[:1] + [{**x, "method": "h2o", "budget": 7} for x in SAID[1:]])], 1, "have no answer of h2o")
-r = s.accepted("for people", ["score", tasks, said])
+s.refused("half known, half unknown", ["tasks", "score", tasks, lines("half.jsonl", unknown[:1] + [{**x, "method": "h2o", "budget": 7} for x in SAID[1:]])], 1, "have no answer of h2o")
+r = s.accepted("for people", ["tasks", "score", tasks, said])
 s.check("it tells of cut answers and prompts", b"1 of 2 answers reached the length limit" in r.stdout and b"1 of 2 prompts lost their middle" in r.stdout, r.stdout)
 old = table(tasks, lines("old.jsonl", [{"id": x["id"], "text": x["text"]} for x in SAID]))
 s.check("answers without stop", old[0]["answers_cut"] == "nan", old)
@@ -56,7 +56,7 @@ for what, argv, code, words in (
         ("no gold answers", [lines("g.jsonl", [{**TASKS[0], "task": {"scorer": "ruler-all", "answers": []}}]), said], 1, ["answers"]), ("an id twice", [lines("i.jsonl", TASKS[:1] * 2), said], 1, ["twice"]),
         ("two benchmarks", [lines("b.jsonl", [TASKS[0], {**TASKS[1], "task": {**TASKS[1]["task"], "name": "cwe"}}]), said], 1, ["another task"]), ("no member", [tasks, said, "--by", "trun"], 2, ["trun", "did you mean turn?"]),
         ("items by turn", [tasks, said, "--by", "turn", "--items"], 2, ["exclude"]), ("a member that a scorer needs", [lines("l.jsonl", [{**TASKS[0], "task": {"scorer": "infinitebench-choice", "answers": ["x"]}}]), lines("la.jsonl", SAID[:1])], 1, ["letter"])):
-    s.refused(what, ["score", *argv], code, *words)
+    s.refused(what, ["tasks", "score", *argv], code, *words)
 
 # A tiny model answers. The command and the study must agree.
 repository = b.longbench(s.work.name)

@@ -42,7 +42,7 @@ def compare(name, argv, table):
     base.close()
 
 
-evicted, counted, tokens = ["eviction", x], ["ls", x], ["tokens", x]
+evicted, counted, tokens = ["eviction", x], ["trace", "ls", x], ["tokens", x]
 s.accepted("a table", [*evicted, "-o", db])
 compare("a table", evicted, "eviction")
 first = list(sqlite3.connect(db).iterdump())

@@ -23,7 +23,7 @@ BY_RANK = ["--method", "window:positions=cache", "-B", "12"]
 
 
 def argv(command, model, n, *more):
-    return [command, "-m", model, "-t", "1", "--ids", IDS, "-n", str(n), *more]
+    return [*s.words_of(command), "-m", model, "-t", "1", "--ids", IDS, "-n", str(n), *more]
 
 
 def told(name, command, model, n, *more):
@@ -35,7 +35,7 @@ def run(name, model, n, *more):
     """Returns (the tokens of a trace, its note of the result)."""
     out = s.path(name + ".kvf")
     s.accepted(name, [*argv("run", model, n, *more), "-q", "--overwrite", "-o", out])
-    text = s.run(["info", out]).stdout.decode()
+    text = s.run(["trace", "info", out]).stdout.decode()
     return table(s.exe, "tokens", out)[0]["id"], re.search(r"^answer +(\d+) tokens, stop: (\w+)", text, re.M)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command in `kvfate describe --json` on a trained model, stories260K (Llama's block, a
+"""Runs every command in `kvfate list all --json` on a trained model, stories260K (Llama's block, a
 vocabulary of 512 SentencePiece tokens), or on its traces and tables. KVFATE_COMMANDS_MODEL=NAME runs them
 on a model of `kvfate models` instead, and then the lines of use in the README with `-m NAME`.
 
@@ -29,7 +29,7 @@ if MODEL == STORIES and not os.path.exists(MODEL):
 
 s = Suite()
 os.chdir(s.work.name)
-TOLD = json.loads(subprocess.check_output([s.exe, "describe", "--json"]))
+TOLD = json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))
 COMMANDS = {c["name"]: c for c in TOLD["commands"]}
 ANALYSES = {a["name"]: a for a in TOLD["analyzers"]}
 SHAPE = json.loads(subprocess.check_output([s.exe, "models", MODEL, "--json"]))
@@ -69,54 +69,54 @@ LINES = {
             f"run -m {MODEL} -q --jsonl prompts.jsonl -n 4 -o batch/"],
     "quickstart": [f"quickstart -m {MODEL} --no-open -n 4 -o first"],
     "generate": [f"generate {M} -p Once -n 20 --ignore-eos"],
-    "logits": [f"logits -m {MODEL} --raw -f story.txt -o story.npy"],
+    "logits": [f"generate --logits -m {MODEL} --raw -f story.txt -o story.npy"],
     "eval": [f"eval -m {MODEL} --data prose.txt --methods h2o,window,trimkv --gates rg.safetensors --budgets 16,32 --docs 2 --prompt-tokens 60 --score-tokens 8 -o eval.tsv"],
-    "effect": [f"effect -m {MODEL} --raw -f story.txt --recent 8 --score-tokens 8 --ignore-eos -o effect.tsv",
-               f"effect -m {MODEL} --raw -f story.txt --recent 8 --score-tokens 8 --ignore-eos --mirror -o mirror.tsv"],
-    "saliency": [f"saliency -m {MODEL} --of h2o.kvf -o saliency.kvf", f"saliency -m {MODEL} --of h2o.kvf --by-head -o saliency.tsv"],
+    "effect": [f"ablate -m {MODEL} --raw -f story.txt --recent 8 --score-tokens 8 --ignore-eos -o effect.tsv",
+               f"ablate -m {MODEL} --raw -f story.txt --recent 8 --score-tokens 8 --ignore-eos --mirror -o mirror.tsv"],
+    "saliency": [f"ablate --as saliency -m {MODEL} --of h2o.kvf -o saliency.kvf", f"ablate --as saliency -m {MODEL} --of h2o.kvf --by-head -o saliency.tsv"],
     "train": [f"train -m {MODEL} --data prose.txt --method trimkv:lr=1e-2,hidden=8 --length 48 --steps 2 --check-every 0 -o own.safetensors"],
     "tune": [f"tune -m {MODEL} --data prose.txt --method window -B {BUDGET} --length 48 --steps 2 --check-every 0 -o tuned.gguf --rank {RANK}"],
     "gates": [f"gates convert {os.path.join(DATA, 'recipes/trimkv_weights.pth')} -o converted.safetensors"],
-    "curves": ["curves own.safetensors.log.jsonl -o training.tsv"],
+    "curves": ["train curves own.safetensors.log.jsonl -o training.tsv"],
     "methods": ["methods", "methods --json"],
     "models": ["models", f"models {MODEL}", f"models {MODEL} --json"],
     "study": ["study plan.toml --plan", "study plan.toml"],
-    "needle": [f"needle -m {MODEL} --tokens 200 --keys 2 -n 2 -o task"],
-    "quiz": ["quiz -n 4 -o quiz.jsonl"],
+    "needle": [f"tasks needle -m {MODEL} --tokens 200 --keys 2 -n 2 -o task"],
+    "quiz": ["tasks quiz -n 4 -o quiz.jsonl"],
     "tasks": [f"tasks gsm8k gsm.jsonl -m {MODEL} -o gsm-tasks.jsonl"],
-    "score": ["score gsm-tasks.jsonl answers.jsonl -o scores.tsv", "score gsm-tasks.jsonl answers.jsonl"],
+    "score": ["tasks score gsm-tasks.jsonl answers.jsonl -o scores.tsv", "tasks score gsm-tasks.jsonl answers.jsonl"],
     "tokenize": [f"tokenize -m {MODEL} --jsonl lines.jsonl"],
-    "causal": [f"causal -m {MODEL} --raw task-0.json task-1.json -o causal.tsv"],
-    "info": ["info h2o.kvf", "info h2o.kvf --json", "info own.safetensors"],
-    "verify": ["verify h2o.kvf --full"],
-    "repair": ["repair h2o.kvf -o repaired.kvf"],
-    "compact": ["compact h2o.kvf -o compact.kvf"],
-    "trim": ["trim h2o.kvf --head L0-2K* -o trimmed.kvf"],
-    "split": ["split h2o.kvf --parts 2 -o half-%d.kvf"],
-    "cat": ["cat half-1.kvf half-2.kvf -o whole.kvf"],
-    "ls": ["ls . --where method=h2o"],
-    "devices": ["devices"],
-    "export": ["export h2o.kvf -o h2o.npz"],
-    "import": ["import h2o.npz -o again.kvf"],
-    "plan": ["plan h2o.kvf -o plan.kvf"],
-    "part": ["part h2o.kvf full.kvf -o part.tsv"],
-    "diff": ["diff h2o.kvf compact.kvf"],
-    "checksum": ["checksum h2o.kvf"],
+    "causal": [f"ablate --as causal -m {MODEL} --raw task-0.json task-1.json -o causal.tsv"],
+    "info": ["trace info h2o.kvf", "trace info h2o.kvf --json", "trace info own.safetensors"],
+    "verify": ["trace verify h2o.kvf --full"],
+    "repair": ["trace repair h2o.kvf -o repaired.kvf"],
+    "compact": ["trace compact h2o.kvf -o compact.kvf"],
+    "trim": ["trace trim h2o.kvf --head L0-2K* -o trimmed.kvf"],
+    "split": ["trace split h2o.kvf --parts 2 -o half-%d.kvf"],
+    "cat": ["trace cat half-1.kvf half-2.kvf -o whole.kvf"],
+    "ls": ["trace ls . --where method=h2o"],
+    "devices": ["list devices"],
+    "export": ["trace export h2o.kvf -o h2o.npz"],
+    "import": ["trace import h2o.npz -o again.kvf"],
+    "plan": ["trace plan h2o.kvf -o plan.kvf"],
+    "part": ["trace diff --first h2o.kvf full.kvf -o part.tsv"],
+    "diff": ["trace diff h2o.kvf compact.kvf"],
+    "checksum": ["trace checksum h2o.kvf"],
     "predict": ["predict effect.tsv h2o.kvf saliency.kvf -o predict.tsv"],
     "corpus": ["corpus survival h2o.kvf gates.kvf --shard 1/2 --state one.state", "corpus survival h2o.kvf gates.kvf --shard 2/2 --state two.state",
                "corpus survival h2o.kvf gates.kvf -o corpus.tsv"],
-    "merge": ["merge one.state two.state -o merged.tsv"],
+    "merge": ["corpus merge one.state two.state -o merged.tsv"],
     "claims": ["claims . -o claims.tsv"],
     "draw": ["draw effect.tsv --minus mirror.tsv -o difference.png"],
     "report": ["report h2o.kvf -o report.html"],
-    "figures": ["figures"],
-    "describe": ["describe --json"],
+    "figures": ["list figures"],
+    "describe": ["list all --json"],
 }
 # Analyses use h2o.kvf, or these.
 TRACES = {"retention": "betas.kvf", "calibration": "betas.kvf", "agreement": "betas.kvf others.kvf", "variance": "betas.kvf", "compare": "h2o.kvf gates.kvf full.kvf",
           "tokens": "gates.kvf", "overlap": "long.kvf", "received": "full.kvf", "dynamics": "full.kvf"}
 for name in ANALYSES:
-    LINES[name] = [f"{name} {TRACES.get(name, 'h2o.kvf')} -o {name}.tsv", f"{name} {TRACES.get(name, 'h2o.kvf')}"]
+    LINES[name] = [f"{COMMANDS[name]['words']} {TRACES.get(name, 'h2o.kvf')} -o {name}.tsv", f"{COMMANDS[name]['words']} {TRACES.get(name, 'h2o.kvf')}"]
 REJECTED = LINES["saliency"] if SHAPE["layers_with_window"] else []  # saliency has no derivatives through windows
 if REJECTED:
     LINES["saliency"] = []
@@ -141,7 +141,7 @@ def look(name, path):
     if name in ("needle", "split"):  # several files, which the next commands read
         return not os.path.exists(path)
     if path.endswith(".kvf"):
-        return s.run(["verify", path, "--full"]).returncode == 0
+        return s.run(["trace", "verify", path, "--full"]).returncode == 0
     if path.endswith(".tsv"):
         table = rows(path)
         return len(table) > 0 and all(None not in r and None not in r.values() for r in table)
@@ -192,7 +192,7 @@ text = said[LINES["generate"][0]].decode()
 s.check("a story", len(text) > 20 if MODEL != STORIES else len(text.split()) > 5 and text.isascii(), text)
 logits = np.load("story.npy")
 s.check("logits", logits.shape == (VOCAB,) and np.isfinite(logits).all() and logits.std() > 0.1, logits.shape)
-header = json.loads(said["info h2o.kvf --json"])["header"]
+header = json.loads(said["trace info h2o.kvf --json"])["header"]
 evicted = rows("eviction.tsv")
 last = max(int(r["evict_step"]) for r in evicted)
 for head in {(r["layer"], r["index"]) for r in evicted}:

@@ -277,7 +277,7 @@ def every_method():
         for variant in ("paper", "code"):
             out = f"{name}-{variant}.safetensors"
             train(out, method=f"{name}:variant={variant},hidden=8", steps=2)
-            meta = json.loads(s.accepted("info", ["info", "--json", s.path(out)]).stdout)["metadata"]
+            meta = json.loads(s.accepted("info", ["trace", "info", "--json", s.path(out)]).stdout)["metadata"]
             kept = json.loads(meta["training"])
             s.check(f"{out}: the record", kept["method"] == name and kept["steps_done"] == 2 and kept["hidden"] == 8, kept)
             method = [name, *(["-B", "16"] if name != "wgkv" else [])]
@@ -299,12 +299,12 @@ def every_net():
         own, tied = net == {"trimkv": "rg", "dbtrimkv": "rg10"}[method], method == "dbtrimkv" or "tied" in more
         out = f"{method}-{net}{len(more)}.st"
         train(out, method=f"{method}:net={net},bias=3{more}", steps=2)
-        facts = json.loads(s.accepted("info", ["info", "--json", s.path(out)]).stdout)
+        facts = json.loads(s.accepted("info", ["trace", "info", "--json", s.path(out)]).stdout)
         kept = json.loads(facts["metadata"]["training"])
         s.check(f"{out}: layout", (facts["kind"], facts["layout"], facts["hidden"], facts["tied"]) == ("retention", net, 8 if shapes[net] else None, tied), facts)
         s.check(f"{out}: sizes", facts["kv_heads"] == 2 and (facts["d_model"], facts["head_dim"]) == ((None, 16) if net == "rgkv" else (64, None)), facts)
         s.check(f"{out}: the record", kept.get("net", net) == net and ("net" in kept) != own and kept["hidden"] == 8 * shapes[net], kept)
-        text = s.accepted("info", ["info", s.path(out)]).stdout
+        text = s.accepted("info", ["trace", "info", s.path(out)]).stdout
         s.check(f"{out}: info", f"layout {net},".encode() in text and (b"readout equal in all layers" if tied else b"readout of each layer its own") in text
                 and (b"hidden 8" in text) == bool(shapes[net]), text)
         r = s.accepted(f"{out} runs", ["run", "--overwrite", "-m", MODEL, "-t", "1", "-q", "--raw", "-p", prose(40), "-n", "3", "-o", s.path("r.kvf"), "--json",
@@ -411,7 +411,7 @@ def no_numbers():
         before = result("wild.st")
         s.refused("no number again", argv("wild.st", "--warmup", "0", "--save-every", "1", **wild), 1, "finite")
         equal("the last checkpoint and gates stay", result("wild.st"), before)
-        s.accepted("its gates are whole", ["info", s.path("wild.st")])
+        s.accepted("its gates are whole", ["trace", "info", s.path("wild.st")])
 
 
 def full_disk():
@@ -539,7 +539,7 @@ def checked_files():
         alone.append([x["mean_kl"] for x in record(f"alone{i}.st") if "check" in x])
     s.check("the KL of each file", len(found) == 2 and [[x["kl_in_text"] for x in found], [x["kl_in_lines-2"] for x in found]] == alone, found, alone)
     s.check("the mean of both", all(abs(x["mean_kl"] - (x["kl_in_text"] + x["kl_in_lines-2"]) / 2) < 1e-7 for x in found), found)
-    table = s.accepted("its table", ["curves", s.path("each.st.log.jsonl"), "-o", "-"]).stdout.decode()
+    table = s.accepted("its table", ["train", "curves", s.path("each.st.log.jsonl"), "-o", "-"]).stdout.decode()
     s.check("a column of each file", all(name in table for name in ("kl_in_text", "kl_in_lines-2")), table[:300])
     os.mkdir(s.path("second"))
     shutil.copy(TEXT, s.path("second/text.txt"))
@@ -554,7 +554,7 @@ def accumulated():
     for key in ("loss", "fwkl", "ntp", "limit", "value"):
         mean = (one[0][key] + one[1][key]) / 2
         s.check(f"{key} of two packs a step", abs(first[key] - mean) <= 1e-5 * abs(mean), first[key], mean)
-    table = json.loads(s.accepted("curves of two packs a step", ["curves", s.path("two.st.log.jsonl"), "--json"]).stdout)
+    table = json.loads(s.accepted("curves of two packs a step", ["train", "curves", s.path("two.st.log.jsonl"), "--json"]).stdout)
     s.check("tokens of two packs a step", table["data"]["tokens"] == [128, 256, 384], table["data"]["tokens"])
 
 
@@ -562,13 +562,13 @@ def accumulated():
 
 def curves():
     s.refused("curves: no operand", ["curves"], 2, "missing")
-    s.refused("curves: missing", ["curves", s.path("none.jsonl")], 1, "none.jsonl", "No such file")
+    s.refused("curves: missing", ["train", "curves", s.path("none.jsonl")], 1, "none.jsonl", "No such file")
     for what, data in (("empty", b""), ("not JSON", b"{\n"), ("other JSON", b'{"a": 1}\n'), ("backwards", b'{"step": 2, "loss": 1}\n{"step": 1, "loss": 1}\n'), ("no object", b"3\n")):
-        s.refused(f"curves: {what}", ["curves", s.file("bad.jsonl", data)], 1, "bad.jsonl")
-    r = s.accepted("curves: a check alone", ["curves", s.file("zero.jsonl", b'{"check": 0, "kl_16": 0.5, "mean_kl": 0.5}\n')])
+        s.refused(f"curves: {what}", ["train", "curves", s.file("bad.jsonl", data)], 1, "bad.jsonl")
+    r = s.accepted("curves: a check alone", ["train", "curves", s.file("zero.jsonl", b'{"check": 0, "kl_16": 0.5, "mean_kl": 0.5}\n')])
     s.check("curves: no loss before the first step", b"nan" not in r.stdout and b"least KL of the checks 0.5000 at step 0" in r.stdout, r.stdout)
     log, early = s.path("whole.st.log.jsonl"), s.path("early.st.log.jsonl")
-    table = json.loads(s.accepted("curves as JSON", ["curves", log, early, "--json"]).stdout)
+    table = json.loads(s.accepted("curves as JSON", ["train", "curves", log, early, "--json"]).stdout)
     data, rows = table["data"], record("whole.st")
     steps = [x for x in rows if "step" in x]
     found = {k: [v for v, name in zip(data[k], data["run"]) if name == "whole.st"] for k in data}
@@ -580,16 +580,16 @@ def curves():
         s.check(f"column {key}", found[key] == [checks.get(t, {}).get(key) for t in found["step"]], key)
     s.check("two runs", sorted(set(data["run"])) == ["early.st", "whole.st"])
     for end in ("tsv", "csv", "json", "npz", "png", "svg", "pdf"):
-        s.accepted(f"curves {end}", ["curves", log, early, "-o", s.path("curves." + end)])
+        s.accepted(f"curves {end}", ["train", "curves", log, early, "-o", s.path("curves." + end)])
         first = read("curves." + end)
-        s.accepted(f"curves {end}", ["curves", log, early, "-o", s.path("curves." + end)])
+        s.accepted(f"curves {end}", ["train", "curves", log, early, "-o", s.path("curves." + end)])
         s.check(f"curves {end}: the same bytes", len(first) > 400 and read("curves." + end) == first)
-    s.accepted("curves: style", ["curves", log, "-o", s.path("c.svg"), "--style", "smooth=5,show=fwkl+ntp+kl_16", "--title", "A title"])
+    s.accepted("curves: style", ["train", "curves", log, "-o", s.path("c.svg"), "--style", "smooth=5,show=fwkl+ntp+kl_16", "--title", "A title"])
     s.check("all panels have names", all(k in read("c.svg") for k in (b"svg",)))
-    s.refused("curves: unknown column", ["curves", log, "-o", s.path("d.svg"), "--style", "show=run"], 2, "show=run")
-    s.refused("curves: unknown style", ["curves", log, "-o", s.path("d.svg"), "--style", "colour=red"], 2, "colour")
-    s.refused("curves: name", ["curves", log, "-o", s.path("d.gif")], 2, ".png")
-    s.refused("curves: over its input", ["curves", s.file("in.tsv", read("whole.st.log.jsonl")), "-o", s.path("in.tsv")], 2, "overwrite")
+    s.refused("curves: unknown column", ["train", "curves", log, "-o", s.path("d.svg"), "--style", "show=run"], 2, "show=run")
+    s.refused("curves: unknown style", ["train", "curves", log, "-o", s.path("d.svg"), "--style", "colour=red"], 2, "colour")
+    s.refused("curves: name", ["train", "curves", log, "-o", s.path("d.gif")], 2, ".png")
+    s.refused("curves: over its input", ["train", "curves", s.file("in.tsv", read("whole.st.log.jsonl")), "-o", s.path("in.tsv")], 2, "overwrite")
     nothing_left("curves", "d.")
 
 

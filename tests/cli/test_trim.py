@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kvfate trim: kept values compared by the package kvfate, and analyses of the piece with the
+"""kvfate trace trim: kept values compared by the package kvfate, and analyses of the piece with the
 numbers of the complete trace."""
 import json
 import math
@@ -22,21 +22,21 @@ CASES = [  # --head, --tokens, kept heads, renamed columns (None: removed)
 ]
 for heads, tokens, (a, b), kept, named in CASES:
     how = (["--head", heads] if heads else []) + (["--tokens", tokens] if tokens else [])
-    s.accepted("trims " + " ".join(how), ["trim", x, *how, "-o", out, "--overwrite"])
+    s.accepted("trims " + " ".join(how), ["trace", "trim", x, *how, "-o", out, "--overwrite"])
     s.check("what is kept", differences(out, a, b, kept, named) == [], differences(out, a, b, kept, named))
     t = kvfate.open(out)
     s.check("is whole", t.closed and digest(t) == t.digest and t.id == kvfate.open(x).id)
     s.check("the heads are told", t.notes.get("heads") == (kept and [f"{l}.{h}" for l in kept for h in kept[l]]), t.notes)
     part = {"from": a, "to": b, "of": T, "whole": "" if heads else digest(kvfate.open(x))}
     s.check("the tokens are told", t.notes.get("part") == (part if tokens else None), t.notes)
-    s.accepted("verifies", ["verify", "--full", out])
+    s.accepted("verifies", ["trace", "verify", "--full", out])
 
 
 # ---- analyses: a row of the piece has the numbers of the row of the complete trace
 
 
 def table(command, path, *more):
-    done = s.run([command, path, *more, "--json"])
+    done = s.run([*s.words_of(command), path, *more, "--json"])
     s.check(f"{command} of {os.path.basename(path)}", done.returncode == 0, done.stderr.decode())
     return json.loads(done.stdout)["data"] if done.returncode == 0 else {}
 
@@ -66,7 +66,7 @@ def compare(name, piece, whole, places, to_whole, but=()):
 
 
 heads = s.path("heads.kvf")
-s.accepted("two layers", ["trim", x, "--head", "L1K1,L2K*", "-o", heads])
+s.accepted("two layers", ["trace", "trim", x, "--head", "L1K1,L2K*", "-o", heads])
 KV = {(0, 0): (1, 1), (1, 0): (2, 0), (1, 1): (2, 1)}
 QUERY = {(0, 0): (1, 2), (0, 1): (1, 3), **{(1, h): (2, h) for h in range(4)}}
 ANALYSES = [(["kv-size"], ("at",), KV), (["occupancy"], ("step", "class"), KV), (["runs"], (), KV), (["density"], ("bin_low",), KV),
@@ -77,7 +77,7 @@ for (command, *more), places, table_of in ANALYSES:
 
 for a, b in ((0, 25), (10, 30)):
     piece = s.path(f"tokens-{a}.kvf")
-    s.accepted("some tokens", ["trim", x, "--tokens", f"{a}:{b}", "-o", piece])
+    s.accepted("some tokens", ["trace", "trim", x, "--tokens", f"{a}:{b}", "-o", piece])
     compare(f"retention of tokens {a} to {b}", table("retention", piece), table("retention", x), ("layer", "index", "token"),
             lambda p: p[:2] + (p[2] + a,), but=("birth",))
     compare(f"tokens {a} to {b}", table("tokens", piece), table("tokens", x), ("token",), lambda p: (p[0] + a,),
@@ -85,13 +85,13 @@ for a, b in ((0, 25), (10, 30)):
     if a == 0:  # the complete trace also counts later entries, which the piece lacks
         compare("occupancy at the first steps", table("occupancy", piece), table("occupancy", x), ("layer", "index", "step", "class"), lambda p: p)
 
-s.refused("nothing is said", ["trim", x, "-o", s.path("none.kvf")], 2, "--head", "--tokens")
+s.refused("nothing is said", ["trace", "trim", x, "-o", s.path("none.kvf")], 2, "--head", "--tokens")
 for heads in ("L9K*", "L0H1", "nonsense"):
-    s.refused("heads " + heads, ["trim", x, "--head", heads, "-o", s.path("none.kvf")], 2, "head")
+    s.refused("heads " + heads, ["trace", "trim", x, "--head", heads, "-o", s.path("none.kvf")], 2, "head")
 for tokens in ("5", "7:7", "9:3", "0:41", "40:", "x:y", "-1:4"):
-    s.refused("tokens " + tokens, ["trim", x, "--tokens=" + tokens, "-o", s.path("none.kvf")], 2, "--tokens")
-s.refused("no output", ["trim", x, "--tokens", "0:5"], 2, "-o")
-s.refused("there is one already", ["trim", x, "--tokens", "0:5", "-o", out], 1, "--overwrite")
-s.refused("not closed", ["trim", sample(s, "open.kvf", unclosed=True), "--tokens", "0:5", "-o", s.path("none.kvf")], 1, "not closed", "repair")
+    s.refused("tokens " + tokens, ["trace", "trim", x, "--tokens=" + tokens, "-o", s.path("none.kvf")], 2, "--tokens")
+s.refused("no output", ["trace", "trim", x, "--tokens", "0:5"], 2, "-o")
+s.refused("there is one already", ["trace", "trim", x, "--tokens", "0:5", "-o", out], 1, "--overwrite")
+s.refused("not closed", ["trace", "trim", sample(s, "open.kvf", unclosed=True), "--tokens", "0:5", "-o", s.path("none.kvf")], 1, "not closed", "repair")
 s.check("nothing is left", not [n for n in os.listdir(s.work.name) if "none" in n or n.endswith(".part")], os.listdir(s.work.name))
 s.finish()

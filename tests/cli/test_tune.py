@@ -169,7 +169,7 @@ def quantised(x, kind):
 
 def logits(model, *more):
     ids = s.file("ids.txt", b"5 17 40 41 100 7 33 12 250")
-    s.accepted(f"logits of {model}", ["logits", "-m", model, "--ids", ids, "--exact", "-t", "1", "-o", s.path("logits.npy"), *more])
+    s.accepted(f"logits of {model}", ["generate", "--logits", "-m", model, "--ids", ids, "--exact", "-t", "1", "-o", s.path("logits.npy"), *more])
     return np.load(s.path("logits.npy"))
 
 
@@ -283,7 +283,7 @@ def foreign_adapters():
     s.file("peft/adapter_model.safetensors", stored(pair, {"format": "pt"}))
 
     def run(*more):
-        return ["logits", "-m", MODEL, "-p", "the red hat", "--raw", "--exact", "-o", s.path("x.npy"), *more]
+        return ["generate", "--logits", "-m", MODEL, "-p", "the red hat", "--raw", "--exact", "-o", s.path("x.npy"), *more]
 
     def refused(what, tensors, notes, *words):
         path = s.file("bad.safetensors", stored(tensors, notes))
@@ -319,7 +319,7 @@ def foreign_adapters():
     trace = s.path("lora.kvf")
     s.accepted("a run", ["run", "-m", MODEL, "-p", "the red hat", "-n", "3", "--lora", s.path("plain.safetensors"), "-o", trace])
     s.accepted("a run", ["run", "-m", MODEL, "-p", "the red hat", "-n", "3", "-o", s.path("base.kvf")])
-    hashes = [json.loads(s.run(["info", x, "--json"]).stdout) for x in (trace, s.path("base.kvf"))]
+    hashes = [json.loads(s.run(["trace", "info", x, "--json"]).stdout) for x in (trace, s.path("base.kvf"))]
     s.check("traces tell the models apart", len({json.dumps(h).split('"hash": "')[1][:32] for h in hashes}) == 2, hashes[0])
 
 
@@ -395,7 +395,7 @@ def recorded():
     ids = s.file("ids.txt", " ".join(str(rng.randrange(3, 300)) for _ in range(48)).encode())
     for method in ("window", "h2o", "knorm"):
         s.accepted("run", ["run", "-m", MODEL, "--exact", "--ids", ids, "-n", "1", "--method", f"{method}:budget=16,chunk=1", "--probes", "evict,nll", "--overwrite", "-o", s.path("r.kvf")])
-        s.accepted("plan", ["plan", s.path("r.kvf"), "--overwrite", "-o", s.path("p.kvf")])
+        s.accepted("plan", ["trace", "plan", s.path("r.kvf"), "--overwrite", "-o", s.path("p.kvf")])
         argv_plan = ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "--steps", "20", "--lr", "3e-3", "--length", "64", "-t", "1", "--fresh", "-o", s.path("rec.gguf")]
         s.accepted(f"{method}: from a plan", argv_plan)
         log = [x for x in record("rec.gguf") if "step" in x]
@@ -410,7 +410,7 @@ def recorded():
     s.refused("a plan and no evictions", [*argv_plan, "--control"], 2, "--plan", "--control")
     s.refused("a longer plan", ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "--length", "32", "-o", s.path("x.gguf")], 2, "48 tokens", "--length")
     s.refused("a trace that is no plan", ["tune", "-m", MODEL, "--plan", s.path("r.kvf"), "-o", s.path("x.gguf")], 1, "plan")
-    s.accepted("plan", ["plan", s.path("r.kvf"), "--no-evictions", "--overwrite", "-o", s.path("p.kvf")])
+    s.accepted("plan", ["trace", "plan", s.path("r.kvf"), "--no-evictions", "--overwrite", "-o", s.path("p.kvf")])
     s.refused("a plan of tokens alone", ["tune", "-m", MODEL, "--plan", s.path("p.kvf"), "-o", s.path("x.gguf")], 2, "no evictions")
 
 
@@ -468,7 +468,7 @@ def rewarded():
                 break
             stops += 1
         s.check(f"reward: the same after {stops} of {number.name}", p.returncode == 0 and stops > 0 and (read(name), read(name + ".log.jsonl")) == whole, p.returncode)
-    s.accepted("curves of rewards", ["curves", s.path("one.gguf.log.jsonl"), "-o", s.path("curves.tsv")])
+    s.accepted("curves of rewards", ["train", "curves", s.path("one.gguf.log.jsonl"), "-o", s.path("curves.tsv")])
     with open(s.path("curves.tsv")) as f:
         head = [line for line in f if not line.startswith("#")][0].split("\t")
     s.check("their columns", {"reward", "entropy", "pass_8", "pass_full", "kl_full", "entropy_12"} <= {x.split(" ")[0].strip() for x in head}, head)

@@ -47,7 +47,7 @@ def models(kinds, untied):
 
 def logits(name, model, *options):
     out = s.path("out.npy")
-    s.accepted(name, ["logits", "-m", model, "--raw", "-p", "hello world, and then it is in the morning that ", "-t", "1", "-o", out, *options])
+    s.accepted(name, ["generate", "--logits", "-m", model, "--raw", "-p", "hello world, and then it is in the morning that ", "-t", "1", "-o", out, *options])
     return np.load(out)
 
 
@@ -78,7 +78,7 @@ for kinds in ((), ("q4_0",)):
     for bits, told in PRECISION.items():
         out = s.path("bits.kvf")
         s.accepted(f"{bits} bits", ["run", "-m", g if kinds else plain, "--raw", "-p", "hello", "-n", "4", "-q", "--overwrite", "--activations", bits, "-o", out])
-        header = json.loads(s.run(["info", "--json", out]).stdout)["header"]
+        header = json.loads(s.run(["trace", "info", "--json", out]).stdout)["header"]
         s.check(f"{bits} bits, {kinds}: precision", header["run"]["precision"] == (PRECISION["auto"] if kinds and bits == "16" else told), header["run"])
 
 # ---- types of the cache: the header, bytes of pages by kv_page.h, and a method for every way to
@@ -93,7 +93,7 @@ for kind, of_entry in BYTES.items():
         out, what = s.path("cache.kvf"), f"cache {kind}, {row}"
         told = s.accepted(what, ["run", "-m", made, "--ids", ids, "-n", "12", "--ignore-eos", "--kv-type", kind, "--method", *row.split(), "-q", "--json",
                                  "--overwrite", "-o", out])
-        header = json.loads(s.run(["info", "--json", out]).stdout)["header"]
+        header = json.loads(s.run(["trace", "info", "--json", out]).stdout)["header"]
         s.check(f"{what}: header", header["run"]["kv_type"] == kind, header["run"])
         if row == "full":
             bytes_, pages = json.loads(told.stdout)["kv_bytes_peak"], L * H * -(-(T + 11) // 64)

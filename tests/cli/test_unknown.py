@@ -20,7 +20,7 @@ gen_tiny.value = lambda kind, v: struct.pack(WIDE[kind], v) if kind in WIDE else
 
 
 def logits(model, *more):
-    return ["logits", "-m", model, "--ids", IDS, "--exact", "-t", "1", "-o", s.path("x.npy"), *more]
+    return ["generate", "--logits", "-m", model, "--ids", IDS, "--exact", "-t", "1", "-o", s.path("x.npy"), *more]
 
 
 def bytes_of(name, model):
@@ -92,7 +92,7 @@ path = linear.write(s.path("m.gguf"))
 s.refused("a linear file's own context", over(path), 1, "700", "512", "-c")
 s.accepted("a longer one", over(path, "-c", "2048"))
 s.refused("without scaling", over(Gguf().write(s.path("n.gguf")), "-c", "2048"), 2, "2048", "512", "--rope-scale")
-s.accepted("the plan of a long run", ["plan", s.path("x.kvf"), "-o", s.path("x.plan"), "--overwrite"])
+s.accepted("the plan of a long run", ["trace", "plan", s.path("x.kvf"), "-o", s.path("x.plan"), "--overwrite"])
 s.accepted("again", ["run", "-m", path, "--plan", s.path("x.plan"), "-c", "2048", "-q", "--overwrite", "-t", "1", "-o", s.path("y.kvf")])
 linear.set("llama.rope.scaling.original_context_length", 512, 4)
 s.accepted("a length that is told", over(linear.write(s.path("m.gguf"))))

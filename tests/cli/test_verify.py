@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""verify --full has no findings for a valid trace of every method with every probe."""
+"""trace verify --full has no findings for a valid trace of every method with every probe."""
 import json
 import os
 import subprocess
@@ -11,7 +11,7 @@ s = Suite()
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 GATES = {"trimkv": "rg", "dbtrimkv": "rg", "locret": "locret", "wgkv": "wgkv", "wgkv-snapkv": "wgkv", "wgkv-quest": "wgkv", "seer": "seer", "duo": "duo"}
 NO_BUDGET = ("full", "plan", "duo")
-methods = [m["name"] for m in json.loads(subprocess.check_output([s.exe, "describe", "--json"]))["methods"]]
+methods = [m["name"] for m in json.loads(subprocess.check_output([s.exe, "list", "all", "--json"]))["methods"]]
 model, plan, out = s.path("m.gguf"), s.path("p.kvp"), s.path("x.kvf")
 subprocess.run([sys.executable, os.path.join(DATA, "golden/tools/gen_tiny.py"), "--heads", "4", "--kv-heads", "2", "-o", model], check=True)
 RUN = ["run", "-m", model, "-t", "1", "-q", "--raw", "-p", "the thing in there was the other thing in where they were", "-n", "60", "--ignore-eos", "-o", out,
@@ -19,12 +19,12 @@ RUN = ["run", "-m", model, "-t", "1", "-q", "--raw", "-p", "the thing in there w
 
 
 def verify(name, path):
-    r = s.run(["verify", "--full", path])
+    r = s.run(["trace", "verify", "--full", path])
     s.check(f"verify: {name}", r.returncode == 0 and not r.stderr, r.returncode, r.stderr)
 
 
 s.accepted("a run for a plan", RUN)
-s.accepted("a plan", ["plan", out, "-o", plan])
+s.accepted("a plan", ["trace", "plan", out, "-o", plan])
 verify("a plan", plan)
 for method in methods:
     more = [] if method in NO_BUDGET else ["-B", "24"]
@@ -43,12 +43,12 @@ for method in methods:
             verify(f"{method} {' '.join(shadow)}", out)
 s.accepted("what is watched", [*RUN, "--method", "h2o", "-B", "24", "--shadow", "entries,model", "--watch", "3,5-8@L0H1", "--watch-queries", "L0H0@post"])
 verify("what is watched", out)
-s.accepted("saliency", ["saliency", "-m", model, "-t", "1", "--raw", "-p", "the thing in there was the other thing", "-o", s.path("s.kvf")])
+s.accepted("saliency", ["ablate", "--as", "saliency", "-m", model, "-t", "1", "--raw", "-p", "the thing in there was the other thing", "-o", s.path("s.kvf")])
 verify("saliency", s.path("s.kvf"))
 
 # ---- without --full the output tells that payloads were not decoded
-r = s.run(["verify", plan])
+r = s.run(["trace", "verify", plan])
 s.check("verify without --full", r.returncode == 0 and b"values of columns were not decoded (--full does)" in r.stdout, r.stdout)
-r = s.run(["verify", "--full", plan])
-s.check("verify --full", b"not decoded" not in r.stdout, r.stdout)
+r = s.run(["trace", "verify", "--full", plan])
+s.check("trace verify --full", b"not decoded" not in r.stdout, r.stdout)
 s.finish()

@@ -45,8 +45,8 @@ assert read(TRACE), "no trace, no test"
 # Commands that write a file; the name comes last.
 PROMPT = ["-m", MODEL, "--raw", "-p", "the thing"]
 WRITERS = {f"x.{ext}": ["eviction", TRACE, "-o"] for ext in ("tsv", "csv", "json", "npz", "png", "svg", "pdf")}
-WRITERS |= {"x.kvf": ["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o"], "plan.kvf": ["plan", TRACE, "--overwrite", "-o"],
-            "saliency.kvf": ["saliency", *PROMPT, "--overwrite", "-o"], "x.html": ["report", TRACE, "-o"], "x.npy": ["logits", *PROMPT, "-o"]}
+WRITERS |= {"x.kvf": ["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o"], "plan.kvf": ["trace", "plan", TRACE, "--overwrite", "-o"],
+            "saliency.kvf": ["ablate", "--as", "saliency", *PROMPT, "--overwrite", "-o"], "x.html": ["report", TRACE, "-o"], "x.npy": ["generate", "--logits", *PROMPT, "-o"]}
 
 
 def refusals():
@@ -63,10 +63,10 @@ def refusals():
         s.refused("nothing to resume", run_argv(s.path("none.kvf"), *options), 1, "neither", "none.kvf")
         s.refused("nothing to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is whole", "nothing to resume")
     plan = s.path("r-plan.kvf")
-    s.accepted("a plan", ["plan", TRACE, "-o", plan])
-    s.refused("a second plan", ["plan", TRACE, "-o", plan], 1, plan, "--overwrite")
-    s.accepted("a plan overwritten", ["plan", TRACE, "-o", plan, "--overwrite"])
-    argv = ["saliency", "-m", MODEL, "--raw", "-p", "the thing", "-o", s.path("r-saliency.kvf")]
+    s.accepted("a plan", ["trace", "plan", TRACE, "-o", plan])
+    s.refused("a second plan", ["trace", "plan", TRACE, "-o", plan], 1, plan, "--overwrite")
+    s.accepted("a plan overwritten", ["trace", "plan", TRACE, "-o", plan, "--overwrite"])
+    argv = ["ablate", "--as", "saliency", "-m", MODEL, "--raw", "-p", "the thing", "-o", s.path("r-saliency.kvf")]
     s.accepted("saliency", argv)
     s.refused("a second saliency", argv, 1, "r-saliency.kvf", "--overwrite")
     s.accepted("saliency overwritten", [*argv, "--overwrite"])
@@ -117,7 +117,7 @@ def devices():
             (s.accepted if name == "x.npy" else s.survives)(f"{name} onto a device", [*argv, null])
             s.check(f"{name}: it stays a device", stat.S_ISCHR(os.lstat(null).st_mode))
     with open(s.file("log", b"before\n"), "ab") as log:
-        s.run(["logits", "-m", MODEL, "--raw", "-p", "the thing", "-o", "/dev/stdout"], stdout=log)
+        s.run(["generate", "--logits", "-m", MODEL, "--raw", "-p", "the thing", "-o", "/dev/stdout"], stdout=log)
     s.check("standard output by its name is added to", read(s.path("log")).startswith(b"before\n\x93NUMPY"), read(s.path("log"))[:40])
 
 
@@ -158,7 +158,7 @@ def resumed():
             os.unlink(out)
             continue
         s.refused(f"{size}: not begun anew unasked", run_argv(out, *options, n=3000), 1, "--resume", "--overwrite")
-        r = s.survives(f"{size}: opens by its name", ["info", out], (3,))
+        r = s.survives(f"{size}: opens by its name", ["trace", "info", out], (3,))
         s.check(f"{size}: and says what it is", b"resumed.kvf.unfinished" in r.stdout and b"not closed" in r.stdout, r.stdout[:200])
         for what, argv in (("run.temperature", run_argv(out, *options, "--resume", "--temp", "0.5", n=3000)), ("method.budget", run_argv(out, *options, "--budget", "65", "--resume", n=3000)),
                            ("model.hash", run_argv(out, *options, "--resume", n=3000, model=OTHER)), ("", run_argv(out, *options, "--resume", n=3000, prompt="the thong"))):

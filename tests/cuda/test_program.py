@@ -54,8 +54,8 @@ def answers_are_equal():
     for method in ("full", "h2o:every=1"):
         more = [] if method == "full" else ["-B", 24]
         both(f"generate --jsonl, {method}", ["generate", "-m", MODEL, "--jsonl", prompts, "--together", 3, "--exact", "--ignore-eos", "--method", method, *more])
-    both("logits", ["logits", *PROMPT, "--exact"], "x.npy")
-    both("effect", ["effect", *PROMPT, "--exact", "--recent", 8, "--score-tokens", 3, "--head", "L0K0", "-o", "-"])
+    both("logits", ["generate", "--logits", *PROMPT, "--exact"], "x.npy")
+    both("effect", ["ablate", *PROMPT, "--exact", "--recent", 8, "--score-tokens", 3, "--head", "L0K0", "-o", "-"])
     text = path("text.txt")
     Path(text).write_text("".join(f"= Title {i} =\n" + f"The {i} grey cats of the house sleep. " * 40 + "\n" for i in range(3)), encoding="utf-8")
     both("eval", ["eval", "-m", MODEL, "--data", text, "--docs", 2, "--prompt-tokens", 48, "--score-tokens", 3, "--methods", "full,h2o",
@@ -65,7 +65,7 @@ def answers_are_equal():
 def sinks_and_biases():
     """One more logit in each softmax, and biases behind all products, in prefill, in steps and layer by layer (--shadow entries)."""
     prompt = ["-m", os.path.join(MODELS, "family17.gguf"), "--raw", "-p", TEXT * 2]
-    both("logits with sinks", ["logits", *prompt, "--exact"], "sinks.npy")
+    both("logits with sinks", ["generate", "--logits", *prompt, "--exact"], "sinks.npy")
     for more in ([], ["--probes", "mass,steps"], ["--shadow", "entries"]):
         both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, *more], "sinks.kvf")
 
@@ -100,7 +100,7 @@ def what_useful_entries_get():
     with open(spans, "w", encoding="utf-8") as f:
         json.dump({"spans": [{"name": "start", "useful": True, "start": 3, "end": 40}, {"name": "end", "useful": True, "start": 80, "end": 90}]}, f)
     run(KVFATE, ["run", *PROMPT, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, "-q", "-o", path("h2o-24.kvf")])
-    r = run(KVFATE, ["plan", path("h2o-24.kvf"), "-o", plan])
+    r = run(KVFATE, ["trace", "plan", path("h2o-24.kvf"), "-o", plan])
     expect(r.returncode == 0, "a plan", r.said)
     for method in (["full"], ["window", "-B", 24]):
         both(f"run --spans --plan, {method[0]}", ["run", *PROMPT, "-n", 6, "--exact", "--ignore-eos", "--probes", "evict,dilution", "--spans", spans,
@@ -117,14 +117,14 @@ def what_useful_entries_get():
 
 
 def devices():
-    d = json.loads(run(EMULATED, ["devices", "--json"], "memory=1000000").stdout)
-    expect(d["driver"] == "13.0" and d["why_not"] is None and len(d["devices"]) == 1, "devices --json", d)
+    d = json.loads(run(EMULATED, ["list", "devices", "--json"], "memory=1000000").stdout)
+    expect(d["driver"] == "13.0" and d["why_not"] is None and len(d["devices"]) == 1, "list devices --json", d)
     expect(d["devices"][0]["memory"] == 1000000 and d["devices"][0]["why_not"] is None, "of the device", d)
-    d = json.loads(run(EMULATED, ["devices", "--json"], "major=7").stdout)
+    d = json.loads(run(EMULATED, ["list", "devices", "--json"], "major=7").stdout)
     expect("bf16" in d["devices"][0]["why_not"], "a device that is too old", d)
-    d = json.loads(run(EMULATED, ["devices", "--json"], "kernels=0").stdout)
+    d = json.loads(run(EMULATED, ["list", "devices", "--json"], "kernels=0").stdout)
     expect("-Dnvcc_archs=90" in d["devices"][0]["why_not"], "a device for which no kernels were compiled", d)
-    told("no kernels for the device", run(EMULATED, ["logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda"], "kernels=0"),
+    told("no kernels for the device", run(EMULATED, ["generate", "--logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda"], "kernels=0"),
          "compute capability 9.0", "-Dnvcc_archs=90", code=1)
     said = run(EMULATED, ["devices"], "driver=0").stdout.decode()
     expect("no NVIDIA driver" in said and "emulated" not in said, "without a driver", said)
@@ -133,9 +133,9 @@ def devices():
 
 
 def what_it_lacks():
-    told("8 bits", run(EMULATED, ["logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda", "--kv-type", "q8_0"]), "q8_0", "f16", code=2)
+    told("8 bits", run(EMULATED, ["generate", "--logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda", "--kv-type", "q8_0"]), "q8_0", "f16", code=2)
     expect(not os.path.exists(path("none.npy")), "a failure leaves no file")
-    r = run(EMULATED, ["logits", *PROMPT, "-o", path("auto.npy"), "--device", "auto"])
+    r = run(EMULATED, ["generate", "--logits", *PROMPT, "-o", path("auto.npy"), "--device", "auto"])
     expect(r.returncode == 0 and "takes CUDA device 0" in r.said, "auto", r.said)
 
 
@@ -150,11 +150,11 @@ def alike(name, a, b, share):
 
 
 def derivatives_by_entries():
-    argv = ["saliency", "-m", MODEL, "--raw", "-p", "She sells sea shells.", "--loss", "kl", "--weight", "0.5", "-o"]
+    argv = ["ablate", "--as", "saliency", "-m", MODEL, "--raw", "-p", "She sells sea shells.", "--loss", "kl", "--weight", "0.5", "-o"]
     run(KVFATE, [*argv, path("cpu.tsv")])
     for precision, words, share in (("cuda f32", ["--exact"], 1e-4), ("cuda bf16", [], 1e-1)):
         r = run(EMULATED, [*argv, path("gpu.tsv"), "--device", "cuda", *words])
-        expect(r.returncode == 0, "saliency --device cuda", r.said)
+        expect(r.returncode == 0, "ablate --as saliency --device cuda", r.said)
         cpu, gpu = (read(path(n)).decode() for n in ("cpu.tsv", "gpu.tsv"))
         expect(precision in gpu and precision not in cpu, "what computed is said", gpu[:600])
         rows = ["\n".join(line for line in t.splitlines() if line[:1] != "#") for t in (cpu, gpu)]

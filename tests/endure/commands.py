@@ -1,6 +1,6 @@
 """The commands that write files, each with small inputs, for kills.py and power.py.
 
-Every command with an option -o in `kvfate describe` must be covered: those that make a table from
+Every command with an option -o in `kvfate list all` must be covered: those that make a table from
 one trace automatically, the others by the list below. A command that is in neither is an error in
 this file."""
 import json
@@ -74,32 +74,32 @@ EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--metho
 # Arguments before -o and the file. If there are several files, all of them are listed.
 LIST = {
     "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "logits": ([["logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
+    "logits": ([["generate", "--logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
     "eval": ([[*EVAL, "--state", "x.state", "-o", "x.tsv"]], ["x.tsv"], ["x.state"]),
-    "effect": ([["effect", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
-    "saliency": ([["saliency", *PROMPT, "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "effect": ([["ablate", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
+    "saliency": ([["ablate", "--as", "saliency", *PROMPT, "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "train": ([[*TRAIN, "-o", "x.safetensors"]], ["x.safetensors", "x.safetensors.log.jsonl"], ["x.safetensors.state"]),
     "tune": ([[*TUNE, "-o", "x.gguf"]], ["x.gguf", "x.gguf.log.jsonl"], ["x.gguf.state"]),
-    "curves": ([["curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
-    "causal": ([["causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
-    "needle": ([["needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
+    "curves": ([["train", "curves", "g.safetensors.log.jsonl", "-o", "x.tsv"]], ["x.tsv"]),
+    "causal": ([["ablate", "--as", "causal", "-m", "m.gguf", "--raw", "q.json", "-t", "1", "-o", "x.tsv"]], ["x.tsv"]),
+    "needle": ([["tasks", "needle", "--words", "60", "-n", "2", "-o", "x"]], ["x-0.txt", "x-0.json", "x-1.txt", "x-1.json"]),
     "tasks": ([["tasks", "gsm8k", "gsm.jsonl", "-m", "m.gguf", "-o", "x.jsonl"]], ["x.jsonl"]),
-    "score": ([["score", "x.tasks", "x.answers", "-o", "x.tsv"]], ["x.tsv"]),
+    "score": ([["tasks", "score", "x.tasks", "x.answers", "-o", "x.tsv"]], ["x.tsv"]),
     "gates": ([["gates", "convert", "g.pth", "--overwrite", "-o", "x.safetensors"]], ["x.safetensors"]),
-    "quiz": ([["quiz", "-n", "50", "-o", "x.jsonl"]], ["x.jsonl"]),
-    "export": ([["export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),
-    "import": ([["import", "c.npz", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "repair": ([["repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "compact": ([["compact", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "trim": ([["trim", "c.kvf", "--tokens", "0:10", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "split": ([["split", "c.kvf", "--parts", "2", "--overwrite", "-o", "x%d.kvf"]], ["x1.kvf", "x2.kvf"]),
-    "cat": ([["cat", "p1.kvf", "p2.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "plan": ([["plan", "a.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
-    "part": ([["part", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
-    "diff": ([["diff", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
+    "quiz": ([["tasks", "quiz", "-n", "50", "-o", "x.jsonl"]], ["x.jsonl"]),
+    "export": ([["trace", "export", "c.kvf", "--overwrite", "-o", "x.npz"]], ["x.npz"]),
+    "import": ([["trace", "import", "c.npz", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "repair": ([["trace", "repair", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "compact": ([["trace", "compact", "c.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "trim": ([["trace", "trim", "c.kvf", "--tokens", "0:10", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "split": ([["trace", "split", "c.kvf", "--parts", "2", "--overwrite", "-o", "x%d.kvf"]], ["x1.kvf", "x2.kvf"]),
+    "cat": ([["trace", "cat", "p1.kvf", "p2.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "plan": ([["trace", "plan", "a.kvf", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "part": ([["trace", "diff", "--first", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
+    "diff": ([["trace", "diff", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
     "compare": ([["compare", "a.kvf", "b.kvf", "-o", "x.tsv"]], ["x.tsv"]),
     "corpus": ([["corpus", "survival", "a.kvf", "b.kvf", "--state", "x.sum", "--save-every", "0", "-t", "1", "-o", "x.tsv"]], ["x.tsv"], ["x.sum"]),
-    "merge": ([["merge", "s1.sum", "s2.sum", "-o", "x.tsv"]], ["x.tsv"]),
+    "merge": ([["corpus", "merge", "s1.sum", "s2.sum", "-o", "x.tsv"]], ["x.tsv"]),
     "draw": ([["draw", "e.tsv", "-o", f"x.{ext}"] for ext in ("svg",)], ["x.svg"]),
     "report": ([["report", "a.kvf", "-o", "x.html"]], ["x.html"]),
 }
@@ -116,7 +116,7 @@ def try_out(bed, argv):
 def writers(bed):
     """Returns all commands; makes their inputs."""
     inputs(bed)
-    said = json.loads(bed.kvfate("describe", "--json"))["commands"]
+    said = json.loads(bed.kvfate("list", "all", "--json"))["commands"]
     out = []
     for c in said:
         name = c["name"]
@@ -127,9 +127,9 @@ def writers(bed):
             out += [Writer(name, argv, outs, *more) for argv in argvs]
             continue
         for trace in ("b.kvf", "a.kvf", "g.kvf"):
-            code, err = try_out(bed, [name, trace, "-o", "try.tsv"])
+            code, err = try_out(bed, [*c["words"].split(), trace, "-o", "try.tsv"])
             if code in (0, 3):
-                out.append(Writer(name, [name, trace, "-o", "x.tsv"], ["x.tsv"]))
+                out.append(Writer(name, [*c["words"].split(), trace, "-o", "x.tsv"], ["x.tsv"]))
                 break
         else:
             raise SystemExit(f"tests/endure/commands.py: {name} has no arguments in LIST, and says of a trace: {err}")

@@ -187,7 +187,7 @@ def commands(args, folder):
 
     x = make(s.write_kvf, s.path("x.kvf"), honest(), (L, H, G, T), texts=["x"] * T, meta={"run": {"prompt_tokens": 20}}, blobs=["k f16 0 0 0 8 4", "k f16 0 1 0 8 4"])
     plain = make(s.write_kvf, s.path("plain.kvf"), honest(), (L, H, G, T), texts=["x"] * T)
-    kvfate("split", plain, "--parts", "2", "-o", "part%d.kvf")
+    kvfate("trace", "split", plain, "--parts", "2", "-o", "part%d.kvf")
     parts = [s.path("part1.kvf"), s.path("part2.kvf")]
     model = os.path.join(args.models, "tiny0.gguf")
     run = ["-m", model, "--raw", "-p", "the thing", "-t", "1"]
@@ -195,14 +195,14 @@ def commands(args, folder):
     trace = {"out.kvf": open(plain, "rb").read()}
     out = ["-o", "out.kvf", "--overwrite"]
     yield Command("run", ["run", *run, "-n", "6", "--ignore-eos", "--method", "h2o", "-B", "8", "-q", *out], trace)
-    yield Command("compact", ["compact", x, *out], trace)
-    yield Command("repair", ["repair", x, *out], trace)
-    yield Command("trim", ["trim", x, "--tokens", "3:20", "--head", "L0K*", *out], trace)
-    yield Command("split", ["split", plain, "--parts", "2", "-o", "p%d.kvf", "--overwrite"], {"p1.kvf": trace["out.kvf"]})
-    yield Command("cat", ["cat", *parts, *out], trace)
-    yield Command("plan", ["plan", x, *out], trace)
-    yield Command("saliency", ["saliency", *run, *out], trace)
-    yield Command("logits", ["logits", *run, "-o", "out.npy"], older("out.npy"))
+    yield Command("compact", ["trace", "compact", x, *out], trace)
+    yield Command("repair", ["trace", "repair", x, *out], trace)
+    yield Command("trim", ["trace", "trim", x, "--tokens", "3:20", "--head", "L0K*", *out], trace)
+    yield Command("split", ["trace", "split", plain, "--parts", "2", "-o", "p%d.kvf", "--overwrite"], {"p1.kvf": trace["out.kvf"]})
+    yield Command("cat", ["trace", "cat", *parts, *out], trace)
+    yield Command("plan", ["trace", "plan", x, *out], trace)
+    yield Command("saliency", ["ablate", "--as", "saliency", *run, *out], trace)
+    yield Command("logits", ["generate", "--logits", *run, "-o", "out.npy"], older("out.npy"))
     for ext in ("tsv", "csv", "json", "npz", "svg", "pdf", "png"):
         more = ["--dpi", "40", "--threads", "1"] if ext == "png" else ["--threads", "1"]
         yield Command(f"table {ext}" if ext in ("tsv", "csv", "json", "npz") else f"figure {ext}",
@@ -215,7 +215,7 @@ def commands(args, folder):
     spans = [{"name": n, "useful": n == "needle", "start": a, "end": b} for n, a, b in (("needle", 12, 20), ("question", 42, 52))]
     with open(task + ".json", "w") as f:
         json.dump({"reply": {"text": " it is red", "values": [[6, 10]]}, "spans": spans}, f)
-    yield Command("causal", ["causal", "-m", model, "--raw", task + ".json", "-t", "1", "-o", "out.tsv"], older("out.tsv"))
+    yield Command("causal", ["ablate", "--as", "causal", "-m", model, "--raw", task + ".json", "-t", "1", "-o", "out.tsv"], older("out.tsv"))
     yield Command("eval tasks", ["eval", "-m", model, "--raw", "--tasks", task + ".json", "--methods", "full", "-t", "1", "-o", "out.tsv"], older("out.tsv"))
     yield Command("corpus state", ["corpus", "survival", x, "--criterion", "top64", "-t", "1", "--state", "out.state", "-o", "out.tsv"], older("out.tsv"),
                   saves=True, lines=2)

@@ -52,7 +52,7 @@ def judge(what, data, running):
 def main():
     global SIZES
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
-    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:
         for n, figure in enumerate(figures):

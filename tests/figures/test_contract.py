@@ -188,7 +188,7 @@ def sizes(d, n):
 def main():
     os.makedirs(OUT, exist_ok=True)
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
-    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     expect(len(figures) > 40, f"{len(figures)} figures")
     draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:

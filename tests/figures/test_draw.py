@@ -112,10 +112,10 @@ def difference(at):
 
 
 def keys():
-    r = run("figures", "survival")
+    r = run("list", "figures", "survival")
     check("keys of a figure", r.returncode == 0 and r.stdout.startswith("survival of survival: ") and
           "\n  by=auto|criterion|class|head|trace|gap: what a line is of" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
-    r = run("figures", "eviction-mask")
+    r = run("list", "figures", "eviction-mask")
     check("all have a page", r.returncode == 0 and "eviction-mask of eviction" in r.stdout, r.stdout)
     refused("no such figure", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
     refused("one as JSON", "figures", "survival", "--json", words=["--json is of all figures"])
@@ -128,7 +128,7 @@ def bad_input(at):
         r = run("draw", at("s.tsv"), *same, "-o", at("b.svg"))
         check("TABLE@FIGURE:KEY=VALUE alone, as of panels", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
     for layout in ([], ["--layout", "a"]):
-        refused("TABLE@ of no figure", "draw", at("s.tsv") + "@survivor:y=log", *layout, "-o", at("x.svg"), words=["no figure 'survivor'", "kvfate figures"])
+        refused("TABLE@ of no figure", "draw", at("s.tsv") + "@survivor:y=log", *layout, "-o", at("x.svg"), words=["no figure 'survivor'", "kvfate list figures"])
     refused("no figure of this table", "draw", at("s.tsv"), "--figure", "survivel", "-o", at("x.svg"),
             words=["did you mean 'survival'", "it has survival, survival-map"])
     refused("a figure named twice", "draw", at("s.tsv") + "@survival", "--figure", "survival", "-o", at("x.svg"), words=["--figure"])
@@ -196,15 +196,15 @@ def one_glyph_each(at):
 
 
 def previews(at):
-    table = list(csv.DictReader(io.StringIO("\n".join(x for x in run("sparsity", at("x.kvf"), "-o", "-").stdout.splitlines() if x[0] != "#")),
+    table = list(csv.DictReader(io.StringIO("\n".join(x for x in run("size", "--as", "sparsity", at("x.kvf"), "-o", "-").stdout.splitlines() if x[0] != "#")),
                                 delimiter="\t"))
     ends = [min(float(t["sparsity"]) for t in table if int(t["layer"]) >= 0), max(float(t["sparsity"]) for t in table if int(t["layer"]) >= 0)]
-    r = run("sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60")
+    r = run("size", "--as", "sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60")
     lines = screen(r.stdout)
     check("as wide as told", r.returncode == 0 and max(map(len, lines)) <= 60 and max(map(len, lines)) > 50, max(map(len, lines)))
     check("labels are text", "layer" in r.stdout and "0.5" in ANSI.sub("", r.stdout))
     # the map is 3 layers across and 2 heads down: the middle of each cell, as in the SVG
-    run("sparsity", at("x.kvf"), "-o", at("m.svg"), "--size", "84x42")
+    run("size", "--as", "sparsity", at("x.kvf"), "-o", at("m.svg"), "--size", "84x42")
     blocks = [[c for c in line if c[0] == "\u2580"] for line in lines]
     full = [i for i, b in enumerate(blocks) if len(b) > 25]
     values = {(int(t["layer"]), int(t["index"])): float(t["sparsity"]) for t in table}
@@ -218,15 +218,15 @@ def previews(at):
     light = [shown[key][1] for key in order]  # green increases along viridis
     check("cells have the colours of their values", light == sorted(light) and shown[order[0]] == (68, 1, 84)
           and shown[order[-1]] == (253, 231, 37), shown, values)
-    r = run("sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60", NO_COLOR="1")
+    r = run("size", "--as", "sparsity", at("x.kvf"), "--preview", "--vmin", repr(ends[0]), "--vmax", repr(ends[1]), COLUMNS="60", NO_COLOR="1")
     check("NO_COLOR", r.returncode == 0 and "\x1b" not in r.stdout and {"\u2588", "\u00b7"} <= set(r.stdout), r.stdout)
     one_glyph_each(at)
-    check("a dumb terminal", "\x1b" not in run("sparsity", at("x.kvf"), "--preview", TERM="dumb").stdout)
+    check("a dumb terminal", "\x1b" not in run("size", "--as", "sparsity", at("x.kvf"), "--preview", TERM="dumb").stdout)
     wide = [max(len(x) for x in screen(run("eviction", at("x.kvf"), "--preview", COLUMNS=str(n)).stdout)) for n in (40, 80, 200)]
     check("three widths", wide[0] <= 40 < wide[1] <= 80 < wide[2] <= 200, wide)
     r = run("eviction", at("x.kvf"), "--preview", "-o", at("p.svg"), "--title", "evil \x1b[31m title")
     check("a file beside it", r.returncode == 0 and "\u2580" in r.stdout and "\x1b[31m" not in r.stdout and Svg(at("p.svg")).texts())
-    for argv in (["sparsity", at("x.kvf")], ["draw", at("ev.tsv")]):
+    for argv in (["size", "--as", "sparsity", at("x.kvf")], ["draw", at("ev.tsv")]):
         r = run(*argv, "--preview", "-o", "-")
         check(f"a picture takes the place of the table: {argv[0]}", r.returncode == 0 and "\u2580" in r.stdout and "# table" not in r.stdout, r.stdout[:200])
     check("piped, - is TSV", run("eviction", at("x.kvf"), "-o", "-").stdout.startswith("# table: eviction"))

@@ -201,7 +201,7 @@ def refusals(kvf):
             (["eviction", kvf, "-o", png_path, "--size", "-5x50"], 2),
             (["eviction", kvf, "-o", png_path, "--size", "6000x50"], 2),
             (["eviction", kvf, "-o", png_path, "--cmap", "jet"], 2),
-            (["sparsity", kvf, "-o", png_path, "--vmin", "2", "--vmax", "1"], 2),
+            (["size", "--as", "sparsity", kvf, "-o", png_path, "--vmin", "2", "--vmax", "1"], 2),
             (["survival", kvf, "-o", png_path, "--figure", "survival-map", "--style", "colour=red"], 2),
             (["tokens", kvf, "-o", png_path, "--style", "by=weight"], 2),
             (["tokens", kvf, "-o", png_path, "--figure", "survival"], 2),
@@ -223,11 +223,11 @@ def looks(kvf):
     for value_of, name in ((1, b"\x08\x30\x6b"), (0, b"\xe3\xe6\xea")):
         flat = px.reshape(-1, 3)
         expect((flat == np.frombuffer(name, np.uint8)).all(1).sum() > 500, f"no blues({value_of}) in the map")
-    run("sparsity", kvf, "-o", path)
+    run("size", "--as", "sparsity", kvf, "-o", path)
     w, h, dpi, px = png(read(path))
     expect((w, dpi) == (1040, 300), f"sparsity by default is {w} pixels wide at {dpi} dpi, not one column at 300")
-    run("occupancy", kvf, "--vmax", "4", "-o", os.path.join(FOLDER, "a.png"))
-    run("occupancy", kvf, "-o", os.path.join(FOLDER, "b.png"))
+    run("size", kvf, "--vmax", "4", "-o", os.path.join(FOLDER, "a.png"))
+    run("size", kvf, "-o", os.path.join(FOLDER, "b.png"))
     expect(read(os.path.join(FOLDER, "a.png")) != read(os.path.join(FOLDER, "b.png")), "--vmax changes nothing")
 
 

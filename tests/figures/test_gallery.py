@@ -26,7 +26,7 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the file name of the default model
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
          "LICENSE": 100, "examples/01_read_trace.c": 110}
 SHORTER = {"--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
-           "needle --tokens 400": "needle --tokens 170", "dilution -n 12 -o needle": "dilution -n 4 -o needle", "dilution --shadow entries -n 12": "dilution --shadow entries -n 4", "--tokens 500 --keys 8 -n 40": "--tokens 250 --keys 2 -n 2", "--tokens 421:": "--tokens 160:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
+           "tasks needle --tokens 400": "tasks needle --tokens 170", "dilution -n 12 -o needle": "dilution -n 4 -o needle", "dilution --shadow entries -n 12": "dilution --shadow entries -n 4", "--tokens 500 --keys 8 -n 40": "--tokens 250 --keys 2 -n 2", "--tokens 421:": "--tokens 160:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
 LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
@@ -54,7 +54,7 @@ def side_pages(made):
 
 
 def check_page(page, lines):
-    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     drawing = [x for x in lines if re.search(r"-o [\w.-]+\.(png|svg|pdf)", x)]
     for name in (f["name"] for f in figures):
         rule = DRAWN_BY.get(name, f" --figure {name} ")
@@ -90,7 +90,7 @@ def prepare(work):
     environment = {**os.environ, "KVFATE": KVFATE, "KVFATE_CACHE": os.path.dirname(model), "KVFATE_GATES": gates, "DPI": "70"}
     trace = os.path.join(work, "x.kvf")
     subprocess.run([KVFATE, "run", "--raw", "-p", "a", "-n", "1", "-q", "-o", trace], env=environment, check=True, capture_output=True)
-    table = subprocess.run([KVFATE, "sparsity", trace, "-o", "-"], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run([KVFATE, "size", "--as", "sparsity", trace, "-o", "-"], capture_output=True, text=True, check=True).stdout
     for layout, name in (("rg", "trimkv"), ("rg10", "dbtrimkv")):
         make("make_gates.py", "--layout", layout, *TINY, "--d-model", "36", "--hidden", "8", "--model-hash", re.search("# model_hash: (.*)", table).group(1),
              "-o", os.path.join(gates, f"tiny-{name}.safetensors"))

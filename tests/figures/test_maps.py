@@ -195,16 +195,16 @@ def rows_of_a_head(folder):
 def side_by_side(folder, kvf):
     copy, out = os.path.join(folder, "other.kvf"), os.path.join(folder, "x.svg")
     shutil.copy(kvf, copy)
-    r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean", "-o", out)
+    r = run(KVFATE, "size", "--as", "kv-size", kvf, copy, "--style", "at=mean", "-o", out)
     expect(r.returncode == 0, f"kv-size of two traces: {r.stderr}")
     root = svg(out)
     got = [g[2] for g in cells(root)]
     expect(len(got) == 12 and got[:6] == got[6:], "equal traces are drawn unlike")
     expect(any("usual" in x for x in texts(root)) and any("other" in x for x in texts(root)), f"traces are not named: {texts(root)}")
-    r = run(KVFATE, "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
+    r = run(KVFATE, "size", "--as", "kv-size", kvf, copy, "--style", "at=mean,minus=yes", "-o", out)
     v, far = value([g[2] for g in cells(svg(out))], "bluered")
     expect(len(v) == 6 and np.abs(v - .5).max() < 3e-3 and far.max() < 1, f"a trace less itself is {v}")
-    r = run(KVFATE, "words", kvf, copy, "-o", out)
+    r = run(KVFATE, "tokens", "--as", "words", kvf, copy, "-o", out)
     expect(r.returncode == 2, f"two traces in a figure of one: exit {r.returncode}")
 
 

@@ -47,7 +47,7 @@ def golden(table):
 
 
 def figures():
-    return json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    return json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
 
 
 # ---- ticks

@@ -24,32 +24,32 @@ def rows(*args):
 
 
 def stacked(folder, paths):
-    both, one = rows("density", *paths), [rows("density", p) for p in paths]
+    both, one = rows("where", *paths), [rows("where", p) for p in paths]
     expect(both[0] == ["trace"] + one[0][0] + ["method", "budget", "T"], f"columns {both[0]}")
     want = []
     for p, t in zip(paths, one):
         name = os.path.basename(p)[:-4]
-        meta = dict(x[2:].split(": ", 1) for x in run("density", p, "-o", "-").stdout.decode().split("\n")
+        meta = dict(x[2:].split(": ", 1) for x in run("where", p, "-o", "-").stdout.decode().split("\n")
                     if x.startswith("# ") and ": " in x)
         want += [[name] + x + [meta["method"], str(int(float(meta.get("budget", 0)))), meta["T"]] for x in t[1:]]
     expect(both[1:] == want, "rows differ from those of each trace")
-    r = run("density", *paths, "-o", os.path.join(folder, "x.svg"))
+    r = run("where", *paths, "-o", os.path.join(folder, "x.svg"))
     expect(r.returncode == 0 and os.path.getsize(os.path.join(folder, "x.svg")) > 1000, f"figure: {r.stderr}")
     for p in paths:
-        alone = run("density", p).stdout
+        alone = run("where", p).stdout
         expect(os.path.basename(p)[:-4].encode() + b":\n" in r.stdout and alone in r.stdout, f"summary of {p}")
 
 
 def refused(folder, paths):
     out = os.path.join(folder, "no.png")
-    for args in (["density", *([paths[0]] * 17)],
+    for args in (["where", *([paths[0]] * 17)],
                  ["survival", paths[0], "-o", out, "--style", "by=weight"],
                  ["survival", paths[0], "-o", out, "--style", "criterion=top65"],
                  ["survival", paths[0], "-o", out, "--style", "y=log", "--vmin", "-1"],
                  ["survival", paths[0], "-o", out, "--size", "40x25", "--style", "by=head"],
-                 ["density", paths[0], "-o", out, "--style", "by=class"],
-                 ["density", paths[0], "-o", out, "--style", "by"],
-                 ["occupancy", paths[0], "-o", out, "--figure", "occupancy-curves", "--style", "steps=1"]):
+                 ["where", paths[0], "-o", out, "--style", "by=class"],
+                 ["where", paths[0], "-o", out, "--style", "by"],
+                 ["size", paths[0], "-o", out, "--figure", "occupancy-curves", "--style", "steps=1"]):
         r = run(*args)
         expect(r.returncode == 2 and len(r.stderr.decode().strip().split("\n")) == 1, f"{args}: {r.returncode} {r.stderr}")
         expect(not os.path.exists(out), f"{args} leaves a file")
@@ -65,7 +65,7 @@ def unused(folder, paths):
             r = run(*args, "--style", style)
             expect(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
             expect(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
-    for args in (["runs", paths[0]], ["words", *paths]):
+    for args in (["where", "--as", "runs", paths[0]], ["tokens", "--as", "words", *paths]):
         r = run(*args, "--style", "y=log")
         expect(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 

@@ -1,4 +1,4 @@
-"""Check that figures behave as `kvfate figures --json` describes them: keys of --style, colour maps, columns.
+"""Check that figures behave as `kvfate list figures --json` describes them: keys of --style, colour maps, columns.
 
 usage: test_style.py KVFATE DRAW_TABLE
 
@@ -109,7 +109,7 @@ def columns_are_true(d):
 
 
 def main():
-    figures = json.loads(subprocess.run([KVFATE, "figures", "--json"], capture_output=True, check=True).stdout)
+    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     expect(len(figures) > 40, "figures", len(figures))
     with tempfile.TemporaryDirectory() as folder:
         for figure in figures:

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(MAKER))
 from maker import ALIVE, SNAPSHOT, Column, make  # noqa: E402
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import expect, finish  # noqa: E402
+from check import expect, finish, words_of  # noqa: E402
 
 LAYERS, HEADS, TOKENS = 3, 4, 700
 THREADS = ["1", "2", "5", "40"]
@@ -36,7 +36,7 @@ def trace(path):
 
 
 def drawn(kvf, out, analysis, threads, more):
-    r = subprocess.run([KVFATE, analysis, kvf, "-o", out, *more, "-t", threads], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, *words_of(analysis, KVFATE), kvf, "-o", out, *more, "-t", threads], capture_output=True, text=True)
     expect(r.returncode == 0, f"{analysis} {more} -t {threads}: exit {r.returncode} {r.stderr}")
     with open(out, "rb") as f:
         return f.read(), r.stdout

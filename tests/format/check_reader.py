@@ -21,6 +21,8 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from digest import digest, hexadecimal, mix, records, run_id  # noqa: E402
 from listing import listing  # noqa: E402
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from check import words_of  # noqa: E402
 import kvfate as package  # noqa: E402
 
 PROMPT = "A trace is a record: who was kept, who was evicted, when, and why. It is made of columns, and of nothing else."
@@ -88,7 +90,7 @@ def check_listing(kvfate, write_dump, root, path):
     equal("run id", t.id, hexadecimal(run_id(b'{"run":{}}', [17, 17])))
     if page[begins:] != listing(path):
         raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")
-    subprocess.run([kvfate, "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([kvfate, "trace", "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([write_dump, path], check=True)
     equal("bytes of the library and of docs/reference/format.md", Path(path).read_bytes() == data, True)
     equal("digest", t.digest, digest(t))
@@ -139,7 +141,7 @@ def check_frozen(kvfate, root, version):
             t = package.open(path)
             kinds |= {r["type"] for r in records(t)}
             equal(name + ": format", t.format, version)
-            shown = json.loads(subprocess.run([kvfate, "info", "--json", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+            shown = json.loads(subprocess.run([kvfate, "trace", "info", "--json", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
             equal(name, (t.steps, t.closed, t.meta), (shown["steps"], shown["clean"], shown["header"]))
             equal(name + ": columns", list(t.columns), [c["name"] for c in shown["columns"]])
             if not name.endswith(".tail"):
@@ -156,11 +158,11 @@ def check_frozen(kvfate, root, version):
             if t.closed:
                 held = {c.name: sum(len(v) for l in range(c.layers) for h in c[l] for v in h) for c in t.schema if c.intervals}
                 equal(name + ": intervals", held, {c["name"]: c["intervals"] for c in shown["columns"] if "intervals" in c})
-            code = subprocess.run([kvfate, "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+            code = subprocess.run([kvfate, "trace", "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
             invented = name.startswith(("closed", "unfinished"))  # arbitrary numbers: verify reports that ids cannot be negative
             equal(name + ": exit of verify", code, 1 if invented else 0 if t.closed else 3)
             if t.closed:
-                told = subprocess.run([kvfate, "checksum", path], check=True, stdout=subprocess.PIPE).stdout.split()[0].decode()
+                told = subprocess.run([kvfate, "trace", "checksum", path], check=True, stdout=subprocess.PIPE).stdout.split()[0].decode()
                 equal(name + ": digest", told, digest(t))
         equal("types of records", kinds, set(range(1, 8)) | ({9, 10} if version != "0.1" else set()))
 
@@ -189,7 +191,7 @@ def check_corpus(root):
 
 def table(kvfate, path, name, *options):
     out = path + "." + name + ".npz"
-    subprocess.run([kvfate, name, path, *options, "-o", out], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([kvfate, *words_of(name, kvfate), path, *options, "-o", out], check=True, stderr=subprocess.DEVNULL)
     with np.load(out) as z:
         return {k: z[k] for k in z.files}
 
@@ -205,7 +207,7 @@ def check_run(kvfate, root, folder):
     subprocess.run([kvfate, "run", "--overwrite", "-m", model, "--raw", "-p", PROMPT, "-n", "40", "--ignore-eos", "--method", "h2o",
                     "--budget", "24", "-t", "1", "-q", "-o", path], check=True, stdout=subprocess.DEVNULL)
     t = package.open(path)
-    info = json.loads(subprocess.run([kvfate, "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)
+    info = json.loads(subprocess.run([kvfate, "trace", "info", "--json", path], check=True, stdout=subprocess.PIPE).stdout)
     equal("steps", (t.steps, t.epoch, t.closed), (info["steps"], info["epoch"], True))
     equal("digest", t.digest, digest(t))
     equal("columns", list(t.columns), [c["name"] for c in info["columns"]])
@@ -249,10 +251,10 @@ def check_cuts(kvfate, path):
     for cut in [places[0], places[1] + 40, places[-3] + 100, places[-1], len(data) - 64, len(data) - 1]:
         Path(path + ".cut").write_bytes(data[:cut])
         t = package.open(path + ".cut")
-        info = json.loads(subprocess.run([kvfate, "info", "--json", path + ".cut"], check=False, stderr=subprocess.DEVNULL,
+        info = json.loads(subprocess.run([kvfate, "trace", "info", "--json", path + ".cut"], check=False, stderr=subprocess.DEVNULL,
                                          stdout=subprocess.PIPE).stdout)
         equal("cut at %d" % cut, (t.steps, t.epoch, t.closed), (info["steps"], info["epoch"], info["clean"]))
-        told = subprocess.run([kvfate, "verify", path + ".cut"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        told = subprocess.run([kvfate, "trace", "verify", path + ".cut"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         equal("exit of verify", told.returncode, 3)
         n, torn = len(records(t)), t._file.torn
         want = "unfinished: %d whole records" % n
@@ -262,7 +264,7 @@ def check_cuts(kvfate, path):
     middle = bytearray(data)
     middle[places[3] + 20] ^= 1
     refused("a damaged record header", middle, path + ".cut")
-    equal("exit of verify", subprocess.run([kvfate, "verify", path + ".cut"], stdout=subprocess.DEVNULL,
+    equal("exit of verify", subprocess.run([kvfate, "trace", "verify", path + ".cut"], stdout=subprocess.DEVNULL,
                                            stderr=subprocess.DEVNULL).returncode, 1)
 
 

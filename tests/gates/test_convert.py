@@ -534,7 +534,7 @@ def command(folder, work):
     check("converts", r.returncode == 0 and r.stdout == made + "\n" and not r.stderr and there() == sorted(map(os.path.basename, (made, path))), r, there())
     meta, tensors = twin(made)
     check("its tensors", meta == {"format": "pt"} and tensors == content(convert(data)[0]), meta)
-    facts = json.loads(run("info", made, "--json").stdout)
+    facts = json.loads(run("trace", "info", made, "--json").stdout)
     check("its facts", (facts["kind"], facts["layout"], facts["container"], facts["tied"], facts["layers"], facts["kv_heads"], facts["d_model"], facts["hidden"],
                         facts["head_dim"], facts["metadata"]) == ("retention", "rg10", "safetensors", True, 2, 2, 6, 4, None, {"format": "pt"}), facts)
     refused("there already", 1, ["gates", "convert", path], "exists")
@@ -572,7 +572,7 @@ def configs(folder, work):
                 json.dump(value, f)
         r = run("gates", "convert", path, "--overwrite")
         check(f"{name} {value}", r.returncode == 0 and twin(out)[0] == {"format": "pt", **want}, r)
-        facts = json.loads(run("info", out, "--json").stdout)
+        facts = json.loads(run("trace", "info", out, "--json").stdout)
         check(f"{name} {value}: layout", facts["layout"] == want.get("kvfate.layout", "rg or rg2" if name == "rg2.pth" else re.match("[a-z0-9]+", name)[0]), facts)
     with open(os.path.join(folder, "rg2.pth"), "rb") as f, open(path, "wb") as g:
         g.write(f.read())
@@ -591,7 +591,7 @@ def configs(folder, work):
     check("aligned", r.returncode == 0 and len(places) == 3 and all(at % n == 0 for at, n in places), r, places)
     for name, readout in (("rg10_tied.pth", "readout equal in all layers"), ("rg.pth", "readout of each layer its own"), ("wgkv.pt", None)):  # only for retention gates
         run("gates", "convert", os.path.join(folder, name), "-o", out, "--overwrite")
-        words = run("info", out).stdout
+        words = run("trace", "info", out).stdout
         check(name + ": readout", "weights" in words and ("readout" in words) == bool(readout) and (readout or "") in words, words)
 
 

@@ -40,16 +40,16 @@ def cannot_be_used():
     out = path("none.npy")
     for what, words in (("driver", ["no NVIDIA driver"]), ("recent driver", ["too old", "CUDA 12.4"]), ("device", ["no device"]), ("bf16", ["7.0", "bf16"])):
         env = lever.without(what)
-        if not isinstance(env, str) and lever.name == "real" and what == "bf16" and b"bf16" not in run(KVFATE, ["devices", "--json"], env).stdout:
+        if not isinstance(env, str) and lever.name == "real" and what == "bf16" and b"bf16" not in run(KVFATE, ["list", "devices", "--json"], env).stdout:
             env = "the run time does not ask the driver where it can be lied to"
         if isinstance(env, str):
             seen.append(f"no {what}: SKIPPED ({env})")
             continue
-        for argv in (["logits", *PROMPT, "-o", out], ["saliency", *PROMPT]):
+        for argv in (["generate", "--logits", *PROMPT, "-o", out], ["ablate", "--as", "saliency", *PROMPT]):
             told(f"no {what}: {argv[0]}", on_device(argv, env), "--device cpu", *words)
         seen.append(f"no {what}")
     expect(not os.path.exists(out), "a failure leaves no file")
-    r = run(KVFATE, ["logits", *PROMPT, "-o", out, "--device", "auto"], lever.without("driver"))
+    r = run(KVFATE, ["generate", "--logits", *PROMPT, "-o", out, "--device", "auto"], lever.without("driver"))
     expect(r.returncode == 0 and "takes the processor: there is no NVIDIA driver" in r.said, "auto without a driver", r.said)
     return ", ".join(seen)
 
@@ -129,9 +129,9 @@ def little_memory():
         if made.returncode:
             return "SKIPPED: no model could be made: " + made.stderr.strip().split("\n")[-1]
     argv = ["-m", model, "--raw", "--exact", "-p"]
-    logits = edges("logits", ["logits", *argv, text], "x.npy", lever.grain, {"weights", "a session"})
+    logits = edges("logits", ["generate", "--logits", *argv, text], "x.npy", lever.grain, {"weights", "a session"})
     run_without_a_session([*argv, text], logits.get("a session"))
-    saliency = edges("saliency", ["saliency", *argv, "She sells."], "x.tsv", lever.grain,
+    saliency = edges("saliency", ["ablate", "--as", "saliency", *argv, "She sells."], "x.tsv", lever.grain,
                      {"derivatives", "a pass"} if model == MODEL else {"derivatives"})
     return described("logits", logits) + "; " + described("saliency", saliency)
 
@@ -166,7 +166,7 @@ def size(name):
 
 
 def tokens_kept(name, trace):
-    r = run(KVFATE, ["info", trace, "--json"])
+    r = run(KVFATE, ["trace", "info", trace, "--json"])
     kept = json.loads(r.stdout or "{}").get("steps", 0)
     expect(r.returncode == 3 and BLOCK <= kept < BLOCK + lever.tokens, f"{name}: what is kept can be read, as a trace that was not closed", r.returncode, r.said, kept)
     return kept

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that no option, command, page, example or table is stale. The reference is the program's
-description of itself (`kvfate describe --json`). It is compared with:
+description of itself (`kvfate list all --json`). It is compared with:
 
 * the program's own declarations: defaults and ranges, names, examples, options in usage lines;
 * templates of manual pages: one page per command and no other page, existing options, correct
@@ -65,7 +65,7 @@ def check_declaration(program, c):
     for n in re.findall(r'(?<![\w-])--?[a-zA-Z][\w-]*', c['needs']):
         if n not in names:
             reports.append(f'{where}: usage names {n}, which does not exist')
-    if not c['example'].startswith(f'kvfate {c["name"]}'):
+    if program.command_of(c['example'].split()[1:]) != c['name']:
         reports.append(f'{where}: the example is of another command')
     reports += [f'{where}: example: {r}' for r in describe.check_line(program, c['example'])]
     if c['summary'].endswith('.') or '\n' in c['summary']:
@@ -171,6 +171,8 @@ def command_lines(text, manual):
 def check_lines(root, program):
     reports = []
     for path in documents(root) + sorted(glob.glob('docs/man/kvfate*.1', root_dir=root)):
+        if path == 'CHANGELOG.md':  # it names commands as they were called at the time
+            continue
         if not os.path.exists(os.path.join(root, path)):
             continue
         for line in command_lines(lint.read(root, path), path.endswith('.1')):
@@ -267,15 +269,16 @@ PLANTS = [
     lint.Plant(MAN + 'run.1', 'the option --nothing', append='.Fl Fl nothing\n'),
     lint.Plant(MAN + 'run.1', 'run has no option --bugdet',
                replace=('.Bd -literal', '.Bd -literal\nkvfate run --bugdet 3 -o x.kvf\n.Ed\n.Bd -literal')),
-    lint.Plant('docs/man/kvfate.1', 'of the group traces', replace=('@commands traces', 'traces')),
+    lint.Plant('docs/man/kvfate.1', 'of the group files', replace=('@commands files', 'files')),
     lint.Plant('README.md', 'survival has no option --horizon',
                append='\n    kvfate survival x.kvf --horizon 3\n'),
     lint.Plant('docs/reference/report.md', 'there is no command reprot', append='\n`kvfate reprot x.kvf`\n'),
+    lint.Plant('docs/reference/report.md', 'survival has no kind harzard', append='\n`kvfate survival x.kvf --as harzard`\n'),
     lint.Plant('docs/reference/corpus.md', 'corpus has no option --spread',
                append='\n    kvfate corpus survival x.kvf --spread heads\n'),
     lint.Plant('CITATION.cff', 'the version of meson.build', replace=('version: 0.1.0', 'version: 0.0.9')),
     lint.Plant('CHANGELOG.md', 'the version of meson.build', replace=('## [0.1.0]', '## [0.0.9]')),
-    lint.Plant('README.md', 'stale', replace=('| `kvfate sparsity` |', '| `kvfate parsity` |')),
+    lint.Plant('README.md', 'stale', replace=('| `kvfate size --as sparsity` |', '| `kvfate parsity` |')),
     lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
     lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
     lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),

@@ -20,14 +20,12 @@ import man_pages  # noqa: E402
 def make_pages(root, program, folder):
     """Makes all pages in the folder. Returns problems with templates that give no page."""
     common = man_pages.common_texts(lint.read(root, 'docs/man/common.mdoc'))
-    for template in sorted(glob.glob(os.path.join(root, 'docs/man/kvfate*.1'))):
-        name = os.path.basename(template)
-        try:
-            page = man_pages.make_page(program.all, name, man_pages.read(template), common)
-        except (SystemExit, KeyError) as wrong:
-            yield f'docs/man/{name}:1: {wrong}'
-            continue
-        Path(os.path.join(folder, name)).write_text(page, encoding='utf-8')
+    templates = {os.path.basename(t): man_pages.read(t) for t in sorted(glob.glob(os.path.join(root, 'docs/man/kvfate*.1')))}
+    try:
+        for name, page in man_pages.pages(program.all, templates, common):
+            Path(os.path.join(folder, name)).write_text(page, encoding='utf-8')
+    except (SystemExit, KeyError) as wrong:
+        yield f'docs/man/{str(wrong).split(":")[0]}:1: {wrong}'
     shutil.copy(os.path.join(root, 'docs/man/kvf.5'), folder)
 
 

@@ -18,7 +18,7 @@ MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'  # the name by which the default model
 SHAPE = '--layers 13 --heads 9 --kv-heads 3 --head-dim 8'.split()
 TRACE = re.compile(r'\b(kvfate (?:run|plan))\b(?=[^|;&]* -o \S+\.kvf)')
 # Replacements for long texts, because the tiny model uses one token per letter.
-SHORTER = {'needle --tokens 512 --keys 4': 'needle --tokens 280 --keys 4', 'needle --words 120': 'needle --words 60'}
+SHORTER = {'tasks needle --tokens 512 --keys 4': 'tasks needle --tokens 280 --keys 4', 'tasks needle --words 120': 'tasks needle --words 60'}
 ASK = "kvfate run -q -p 'Why is the sky blue?'"
 # Files that the examples of -h read, made in their folder before the first example.
 FILES = [
@@ -28,7 +28,7 @@ FILES = [
     f'{ASK} -n 24 --ignore-eos --method h2o -B 24 --probes paper -o h2o.kvf',
     'cp full.kvf text1.kvf',
     "kvfate run -q -p 'Name three rivers.' -n 24 --ignore-eos --probes paper -o text2.kvf",
-    'kvfate sparsity h2o.kvf -o h2o.tsv', 'kvfate sparsity full.kvf -o full.tsv',
+    'kvfate size --as sparsity h2o.kvf -o h2o.tsv', 'kvfate size --as sparsity full.kvf -o full.tsv',
     'kvfate corpus survival full.kvf h2o.kvf --shard 1/2 --state one.state',
     'kvfate corpus survival full.kvf h2o.kvf --shard 2/2 --state two.state',
     'mkdir results',
@@ -40,9 +40,9 @@ TORCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEFORE = {
     'dynamics': [f'{ASK} --watch-queries L0-1H0 --probes paper,queries -s {s} --temp 1 -n 40 --ignore-eos '
                  f'-o {name}.kvf' for s, name in ((1, 'a'), (2, 'b'))],
-    'predict': ["kvfate effect -p 'Why is the sky blue?' --recent 8 --score-tokens 8 --ignore-eos "
+    'predict': ["kvfate ablate -p 'Why is the sky blue?' --recent 8 --score-tokens 8 --ignore-eos "
                 '--head L0-1K* -o effect.tsv', f'{ASK} -n 9 --ignore-eos -o run.kvf',
-                'kvfate saliency --of run.kvf -o saliency.kvf'],
+                'kvfate ablate --as saliency --of run.kvf -o saliency.kvf'],
     'overlap': [f'{ASK} -n 300 --ignore-eos --probes evict,window,under -o run.kvf'],
 }
 BEFORE['score'] = ['kvfate tasks gsm8k gsm8k.jsonl --answer-tokens 8 -o gsm8k-tasks.jsonl', 'kvfate generate --jsonl gsm8k-tasks.jsonl > gsm8k-answers.jsonl']
@@ -141,7 +141,7 @@ def prepare(root, folder, kvfate):
          '-o', os.path.join(cache, MODEL))
     subprocess.run([kvfate, 'run', '--raw', '-p', 'a', '-n', '1', '-q', '-o', trace], env=environment,
                    check=True, capture_output=True)
-    table = subprocess.run([kvfate, 'sparsity', trace, '-o', '-'], env=environment, check=True,
+    table = subprocess.run([kvfate, 'size', '--as', 'sparsity', trace, '-o', '-'], env=environment, check=True,
                            capture_output=True, text=True).stdout
     make('make_gates.py', '--layout', 'rg', '--d-model', '36', '--hidden', '8', '--model-hash',
          re.search('# model_hash: (.*)', table).group(1), '-o',

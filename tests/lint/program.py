@@ -1,4 +1,4 @@
-"""Reads the program's description of itself (`kvfate describe --json`), for the checks of
+"""Reads the program's description of itself (`kvfate list all --json`), for the checks of
 documentation."""
 import functools
 import json
@@ -19,11 +19,23 @@ class Program:
             assert description[kind], f'describe has no {kind}'
             setattr(self, kind, {x['name']: x for x in description[kind]})
 
+    def command_of(self, words):
+        """Returns the name of the command that a command line calls, or None: the longest words that fit."""
+        best, length = None, 0
+        for name, c in self.commands.items():
+            bare, _, option = c['words'].partition(' --')
+            bare, option = bare.split(), option.split()
+            at = words.index('--' + option[0]) if option and '--' + option[0] in words else 0
+            chosen = not option or at and (len(option) == 1 or words[at + 1:at + 2] == option[1:])
+            if words[:len(bare)] == bare and chosen and len(bare) + len(option) > length:
+                best, length = name, len(bare) + len(option)
+        return best
+
     def options(self, command, analysis=None):
         """Returns {'--name' and '-n': option} of a command, with those of its analysis argument."""
         listed = list(self.commands[command]['options'])
         if analysis in self.analyzers:
-            listed += [o for o in self.commands[analysis]['options'] if o.get('group') == 'own']
+            listed += [o for o in self.commands[analysis]['options'] if o.get('group') == 'own' or o['name'] == 'as']
         found = {'--help': {'type': 'flag'}, '-h': {'type': 'flag'}}
         for o in listed:
             found['--' + o['name']] = o
@@ -36,7 +48,7 @@ class Program:
 
 
 def describe(path):
-    done = subprocess.run([path, 'describe', '--json'], capture_output=True, text=True, check=True)
+    done = subprocess.run([path, 'list', 'all', '--json'], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -78,10 +90,13 @@ def check_line(program, line):
     if not words or words[0] in ('help', '--version', '--help', '-h') or not re.fullmatch(
             r'[a-z][\w-]*', words[0]):
         return []
-    command = words[0]
-    if command not in program.commands:
-        return [f'there is no command {command}: {line.strip()}']
-    known = program.options(command, words[1] if command == 'corpus' and len(words) > 1 else None)
+    command = program.command_of(words)
+    if command is None:
+        return [f'there is no command {words[0]}: {line.strip()}']
+    known = program.options(command, program.command_of(words[1:]) if command == 'corpus' else None)
+    for kind in [b for a, b in zip(words, words[1:]) if a == '--as' and '--as' in known]:
+        if re.fullmatch(r'[a-z][a-z-]*', kind) and kind not in known['--as']['words']:
+            return [f'{command} has no kind {kind}: {line.strip()}']
     return [f'{command} has no option {w}: {line.strip()}' for w in flags(words[1:], known)
             if w not in known]
 

@@ -196,7 +196,7 @@ FIXED = [
 def parts_case(rng, long, score=None):
     """Returns (name, case): a method with another score (a given one, or any), allocation, or way
     to read."""
-    what = "score" if score else rng.choice(["score", "score", "allocation", "read"])
+    what = "score" if score else rng.choice(["tasks", "score", "score", "allocation", "read"])
     if what == "read":
         name = rng.choice(["quest", "seer-oracle", "wgkv-quest"])
         c = case_of(rng, name, long)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: check_benchmarks.py FOLDER [--answers TASKS.jsonl ANSWERS.jsonl]...
 
-Compares the scorers of `kvfate score` with the published programs, answer by answer.  FOLDER has checkouts of the public repositories
+Compares the scorers of `kvfate tasks score` with the published programs, answer by answer.  FOLDER has checkouts of the public repositories
 RULER, LongBench, InfiniteBench, MInference, grade-school-math, lm-evaluation-harness, math (Hendrycks) and prm800k; a missing one is
 skipped with a message.  The Python that runs this needs the packages of these programs: rouge, rouge_score, jieba, fuzzywuzzy, nltk, sympy,
 pylatexenc, tree_sitter_languages.

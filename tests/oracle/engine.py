@@ -74,7 +74,7 @@ class Engine:
         """Records a plan for the same tokens, with their attention in the full cache."""
         full, out = self.path("planned.kvf"), self.path("plan.kvf")
         self.call("run", "--overwrite", "-m", model, *self.prompt(ids), *self.forced(after), "-q", "--probes", "mass", "-o", full)
-        self.call("plan", "--overwrite", full, "-o", out)
+        self.call("trace", "plan", "--overwrite", full, "-o", out)
         return ["--plan", out]
 
     def tokens_of_run(self, name, model, ids, after):
@@ -93,11 +93,11 @@ class Engine:
 
     def logits(self, model, ids, *more):
         out = self.path("logits.npy")
-        self.call("logits", "-m", model, *self.prompt(ids), *more, "-o", out)
+        self.call("generate", "--logits", "-m", model, *self.prompt(ids), *more, "-o", out)
         return Path(out).read_bytes()
 
     def header(self, path):
-        return json.loads(self.call("info", "--json", path))["header"]
+        return json.loads(self.call("trace", "info", "--json", path))["header"]
 
     def numbers(self, path):
         """Returns the method's effective numbers from the trace's header."""

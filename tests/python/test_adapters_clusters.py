@@ -149,7 +149,7 @@ def judged(name, t, took):
             check("%s: evictions of layer %d, head %d" % (name, layer, head), np.array_equal(got, want), got, want)
         check(name + ": rows", np.allclose(t["mass.sum"][layer].astype(float).sum(1), t.steps, atol=1e-3))
     check(name + ": something left", sum((t.evict_step[layer] < t.steps).sum() for layer in range(LAYERS)) > 100, left)
-    check(name + ": verify", subprocess.run([KVFATE, "verify", "--full", t.path], capture_output=True).returncode == 0)
+    check(name + ": verify", subprocess.run([KVFATE, "trace", "verify", "--full", t.path], capture_output=True).returncode == 0)
     check(name + ": tables", len(kvfate.table("occupancy", t)) > 0 and len(kvfate.table("regret", t)) > 0)
     print("%s: %d compressions, method %s" % (name, sum(map(len, took.values())), t.meta["method"]))
 

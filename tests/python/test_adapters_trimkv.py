@@ -119,7 +119,7 @@ def told(what, t, states, betas, ahead):
         lost = (1 - t["shadow.kept_mass"][layer].astype(float)).sum(1)
         check(what + ": what is missed", np.allclose(lost, t["shadow.ghost_mass"][layer].astype(float).sum(1), atol=1e-3) and lost.max() > 0.01, lost)
     check(what + ": method", t.meta["method"]["name"].startswith("trimkv."), t.meta["method"])
-    r = subprocess.run([KVFATE, "verify", "--full", t.path], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "trace", "verify", "--full", t.path], capture_output=True, text=True)
     check(what + ": verify", r.returncode == 0, r.stderr)
 
 

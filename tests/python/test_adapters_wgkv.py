@@ -132,7 +132,7 @@ def told(what, t, seen, lengths, gates, defer=False, packs=False, quest=False, s
             check(what + ": margins", silent or (margin[refused_ones] >= 0).all() and np.allclose((margin + t["evict_score"][layer, head])[refused_ones], 0.5))
             chosen = (reason == 1) & (step != NEVER)
             check(what + ": chosen", packs == bool(chosen.any()) and (margin[chosen] >= 0).all() and (chosen | refused_ones | (step == NEVER)).all(), reason)
-    r = subprocess.run([KVFATE, "verify", "--full", t.path], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "trace", "verify", "--full", t.path], capture_output=True, text=True)
     check(what + ": verify", r.returncode == 0, r.stderr)
     name = "wgkv-snapkv" if packs else "wgkv-quest" if quest else "wgkv"
     check(what + ": method", t.meta["method"]["name"] == name and t.meta["method"]["local"] == W, t.meta["method"])

@@ -82,7 +82,7 @@ def columns(folder, model, layer, heads, seed):
                 if name.startswith("evict"):  # the program also evicts after the last query of a prompt, which no query shows
                     want = np.where(trace.evict_step[layer][heads_of] == T, trace[name][layer][heads_of][:, -1:], want)
                 equal(what, c[0], want)
-    r = subprocess.run([KVFATE, "verify", "--full", path], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "trace", "verify", "--full", path], capture_output=True, text=True)
     check("verify", r.returncode == 0, r.stderr)
 
 

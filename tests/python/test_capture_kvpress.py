@@ -82,7 +82,7 @@ def prompt(model, where, ids):
             check(name + ": as many", a.sum() == b.sum() and (theirs.evict_step[layer][:, :T][~a] == T).all(), a.sum(), b.sum())
             seen = theirs["mass.max"][layer]
             check(name + ": weights", bool((seen >= 0).all()) and float(seen.max()) <= 1.00001)
-        check(name + ": verify", subprocess.run([KVFATE, "verify", "--full", "theirs.kvf"], capture_output=True).returncode == 0)
+        check(name + ": verify", subprocess.run([KVFATE, "trace", "verify", "--full", "theirs.kvf"], capture_output=True).returncode == 0)
         print("%s: %d heads keep %d of %d entries each on average; %d heads differ" % (name, heads, kept // heads, T, odd))
 
 
@@ -96,7 +96,7 @@ def settings(model, ids):
         name = type(press).__name__
         check(name + ": settings", {k: told.get(k) for k in options} == {k: str(v) for k, v in options.items()}, told)
         check(name + ": ratio", method.get("compression_ratio") == {"SnapKVPress": .25, "AdaKVPress": .75}.get(name), method)
-        table = subprocess.run([KVFATE, "occupancy", "settings.kvf", "-o", "-"], capture_output=True, text=True, check=True).stdout
+        table = subprocess.run([KVFATE, "size", "settings.kvf", "-o", "-"], capture_output=True, text=True, check=True).stdout
         check(name + ": protocol of a table", "# protocol: " + method["options"].replace(",", ", ") in table.splitlines(), table[:900])
 
 

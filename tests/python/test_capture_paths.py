@@ -64,7 +64,7 @@ def columns(model, how, ids, mask):
     with kvfate.capture(model, None, out="x.kvf", probes="full", existing="overwrite") as c:
         model.generate(ids, attention_mask=mask, max_new_tokens=5, min_new_tokens=5, do_sample=False, pad_token_id=0)
     for path in c.paths:
-        check("%s: verify" % how, subprocess.run([KVFATE, "verify", "--full", path], capture_output=True).returncode == 0)
+        check("%s: verify" % how, subprocess.run([KVFATE, "trace", "verify", "--full", path], capture_output=True).returncode == 0)
     traces = [kvfate.open(path) for path in c.paths]
     check("%s: it is noted" % how, all(t.meta["run"]["captured"]["attention"] == how for t in traces))
     return [{name: np.asarray(column) for name, column in t.columns.items() if not column.intervals} for t in traces]

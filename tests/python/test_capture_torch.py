@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from check import check, finish  # noqa: E402
+from check import check, finish, words_of  # noqa: E402
 import kvfate  # noqa: E402
 import make_family_golden as golden  # noqa: E402
 from kvfate.capture_names import TESTED  # noqa: E402
@@ -112,7 +112,7 @@ def compare(what, a, b, n_layers, dense):
 def tables(what, a, b, names=TABLES):
     """Compares the program's tables of both traces: equal text, and numbers within 1e-4."""
     for name in names:
-        said = [subprocess.run([KVFATE, name, path], capture_output=True, text=True) for path in (a, b)]
+        said = [subprocess.run([KVFATE, *words_of(name, KVFATE), path], capture_output=True, text=True) for path in (a, b)]
         rows = [[re.split(r"[,\t ]+", line) for line in r.stdout.splitlines() if not line.startswith("#")] for r in said]
         same = rows[0] and len(rows[0]) == len(rows[1]) and all(len(p) == len(q) and all(alike(u, v) for u, v in zip(p, q)) for p, q in zip(*rows))
         check("%s: table %s" % (what, name), same and said[0].returncode == said[1].returncode, said[0].stderr, said[1].stderr)
@@ -140,7 +140,7 @@ def families(n=230, more=15):
             attention = twin(torch.tensor(a["tokens.id"][:].astype(int))[None], output_attentions=True).attentions
         compare("%s %s" % (kind, how), a, b, len(attention), lambda layer, head, t: attention[layer][0, head, t, :t + 1].numpy())
         tables("%s %s" % (kind, how), "engine.kvf", "capture.kvf")
-        r = subprocess.run([KVFATE, "verify", "--full", "capture.kvf"], capture_output=True, text=True)
+        r = subprocess.run([KVFATE, "trace", "verify", "--full", "capture.kvf"], capture_output=True, text=True)
         check(kind + ": verify", r.returncode == 0, r.stderr)
 
 
@@ -187,7 +187,7 @@ def missed(shadow, model, where, ids, only=None):
                     held.keys, held.values = (x.gather(2, keep[None, ..., None].expand(-1, -1, -1, x.shape[3])) for x in (held.keys, held.values))
             place = torch.tensor([[t]])  # a cache with evictions does not count its tokens
             cache = model(torch.tensor([[ids[t]]]), past_key_values=cache, position_ids=place, **({"cache_position": place[0]})).past_key_values
-    for words in (["plan", "capture.kvf", "-o", "plan.kvf"], ["run", *where, "--plan", "plan.kvf", "--exact", "--probes",
+    for words in (["trace", "plan", "capture.kvf", "-o", "plan.kvf"], ["run", *where, "--plan", "plan.kvf", "--exact", "--probes",
                   "full", *(["--shadow", "entries"] if shadow else []), "-o", "engine.kvf", "-q"]):
         subprocess.run([KVFATE, *words, "--overwrite"], check=True, stdout=subprocess.DEVNULL)
     a, b = kvfate.open("engine.kvf"), kvfate.open("capture.kvf")

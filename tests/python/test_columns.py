@@ -89,7 +89,7 @@ def judge(analysis, path, option):
             check(what, r.returncode == 1 and lines == 1 and stem in r.stderr, r)
         elif c["need"] == "can lack":
             there = any(matches(n, c["name"]) for n in kvfate.open(base).columns)
-            check(what, r.returncode == 0 and (not there or stem in r.stderr and lines == 1 and "kvfate import" in r.stderr), r)
+            check(what, r.returncode == 0 and (not there or stem in r.stderr and lines == 1 and "kvfate trace import" in r.stderr), r)
         elif c["need"] == "helps":
             check(what, r.returncode == 0 and not r.stderr, r)
         else:
@@ -99,7 +99,7 @@ def judge(analysis, path, option):
 
 with tempfile.TemporaryDirectory() as FOLDER:
     os.chdir(FOLDER)
-    told = json.loads(said("describe", "--json").stdout)
+    told = json.loads(said("list", "all", "--json").stdout)
     paths = recorded()
     for a in told["analyzers"]:
         check("%s declares columns" % a["name"], a["columns"] and all(c["note"] or c["need"] == "always" for c in a["columns"]))

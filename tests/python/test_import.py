@@ -72,7 +72,7 @@ def attention(method):
                     check("%s of %s, %s" % (c.name, name, method), near or np.array_equal(got, want), np.argwhere(got != want)[:3].tolist(), got.dtype, want.dtype)
                     compared += 1
             check("columns of " + name, compared > 70, compared)
-    check("verify", said("verify", "--full", "rows.kvf").returncode == 0)
+    check("verify", said("trace", "verify", "--full", "rows.kvf").returncode == 0)
 
 
 # ---- kept entries
@@ -111,7 +111,7 @@ def kept():
     np.savez("after.npz", kept_after=after, ids=np.arange(T), **{"kept_after@steps": np.arange(T - 1)})
     Path("ids.tsv").write_text("token\tid\n" + "".join("%d\t%d\n" % (i, i) for i in range(T)))
     for files in (["kept.npz"], ["kept.tsv"], ["kept.jsonl"], ["long.tsv"], ["folder"], ["after.npz"], ["kept.tsv", "ids.tsv"]):
-        r = said("import", *files, "-o", "kept.kvf", "--overwrite")
+        r = said("trace", "import", *files, "-o", "kept.kvf", "--overwrite")
         if not check("import of %s" % files, r.returncode == 0, r.stderr):
             continue
         with kvfate.open("kept.kvf") as mine:
@@ -262,17 +262,17 @@ def mistakes():
     Path("bad.npz").write_bytes(b"PK no")
     refused("zip", "bad.npz", "no npz")
     refused("ending", "ids", "no known ending", ".npz")
-    r = said("import", "kept.npz")
+    r = said("trace", "import", "kept.npz")
     check("no output", r.returncode == 2 and "-o OUT.kvf" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
-    r = said("import", "kept.npz", "-o", "kept.kvf")
+    r = said("trace", "import", "kept.npz", "-o", "kept.kvf")
     check("not replaced", r.returncode == 1 and "--overwrite" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
-    r = said("import", "no such file.npz", "-o", "n.kvf")
+    r = said("trace", "import", "no such file.npz", "-o", "n.kvf")
     check("no file", r.returncode == 1 and "no such file" in r.stderr and r.stderr.count("\n") == 1, r.stderr)
 
 
 def limited(*argv):
     """Runs an import with a limit of 3 GiB."""
-    return subprocess.run(["sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh", KVFATE, "import", *argv, "-o", "no.kvf"], capture_output=True, text=True,
+    return subprocess.run(["sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh", KVFATE, "trace", "import", *argv, "-o", "no.kvf"], capture_output=True, text=True,
                           env={**os.environ, "KVFATE_PYTHON": sys.executable, "OPENBLAS_NUM_THREADS": "1"})
 
 
@@ -324,8 +324,8 @@ def hostile():
         refused("a pipe, " + name, name, name, "not a regular file")
     for name, text in (("half.jsonl", '{"column": "\\ud800", "layer": 0, "head": 0, "values": [1]}\n'), ("half.json", '{"roles": ["prompt", %d], "ids": [1, 2]}' % 2**53)):
         Path(name).write_text(text)
-        r = said("import", name, "-o", "no.kvf")
-        check("one line: " + name, r.returncode == 1 and r.stderr.count("\n") == 1 and r.stderr.startswith("kvfate import: "), r)
+        r = said("trace", "import", name, "-o", "no.kvf")
+        check("one line: " + name, r.returncode == 1 and r.stderr.count("\n") == 1 and r.stderr.startswith("kvfate trace import: "), r)
     np.savez("inf.npz", **{"x-a": np.ones((1, 1, 4)), "evict_rank": np.array([[[0, np.inf, 1, 2]]]), "tokens.id": np.array([1, np.inf, 2, 3])})
     refused("infinite ids", "inf.npz", "tokens.id of token 1 is inf")
 
@@ -343,23 +343,23 @@ def package():
     def python(*argv):
         return subprocess.run([sys.executable, "-m", "kvfate", *argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
 
-    for argv in (["import", "-h"], ["help", "export"], ["export", "x", "--form", "csv", "-o", "y"], ["import"], ["import", "a", "-o"], ["import", "a", "--overwrite=1"],
-                 ["import", "a", "--prompt", "1.5"], ["export", "f.kvf", "g.kvf", "-o", "x.npz"], ["import", "--model", "m", "--no-such"], ["occupancy", "f.kvf"],
-                 ["--version"], ["nothing"], ["export", "--", "-h", "-o"]):
+    for argv in (["trace", "import", "-h"], ["help", "export"], ["trace", "export", "x", "--form", "csv", "-o", "y"], ["import"], ["trace", "import", "a", "-o"], ["trace", "import", "a", "--overwrite=1"],
+                 ["trace", "import", "a", "--prompt", "1.5"], ["trace", "export", "f.kvf", "g.kvf", "-o", "x.npz"], ["trace", "import", "--model", "m", "--no-such"], ["size", "f.kvf"],
+                 ["--version"], ["nothing"], ["trace", "export", "--", "-h", "-o"]):
         a, b = python(*argv), said(*argv)
         check("both ways: %s" % argv, (a.returncode, a.stdout, a.stderr) == (b.returncode, b.stdout, b.stderr), a, b)
         check("one line: %s" % argv, (a.returncode == 0) == (not a.stderr) and a.stderr.count("\n") <= 1, a)
     Path("numpy.py").write_text("print('a file of the folder was run')")
-    r = said("export", "f.kvf", "-o", "own.npz")
+    r = said("trace", "export", "f.kvf", "-o", "own.npz")
     check("nothing of the current folder is run", r.returncode == 0 and r.stdout == "own.npz\n", r)
     os.unlink("numpy.py")
-    r = subprocess.run([KVFATE, "import", "x", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": "/no/python"})
+    r = subprocess.run([KVFATE, "trace", "import", "x", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": "/no/python"})
     check("no Python", r.returncode == 1 and "/no/python" in r.stderr and "KVFATE_PYTHON" in r.stderr and r.stderr.count("\n") == 1, r)
     with open("alone", "w") as f:
         f.write("#!/bin/sh\nshift 2\nexec %s -S -E -s -c 'import sys; sys.modules[\"numpy\"] = None; sys.path.insert(0, \"%s\"); from kvfate.__main__ import main; main()' \"$@\"\n" % (
             sys.executable, os.path.join(ROOT, "python")))
     os.chmod("alone", 0o755)
-    r = subprocess.run([KVFATE, "import", "x.npz", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": os.path.abspath("alone")})
+    r = subprocess.run([KVFATE, "trace", "import", "x.npz", "-o", "y.kvf"], capture_output=True, text=True, env={**env, "KVFATE_PYTHON": os.path.abspath("alone")})
     check("no NumPy", r.returncode == 1 and "NumPy" in r.stderr and "pip install numpy" in r.stderr and r.stderr.count("\n") == 1, r)
 
 

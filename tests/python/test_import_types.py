@@ -105,7 +105,7 @@ def marks():
                         ones, got = 65535 if "selected" in name else 2**32 - 1, t[name][0, 0]
                         want = [ones if i in MARKED else valid[name][i] for i in range(T)]
                         check("%s as %s with %s in %s" % (name, kind, odd, form), got.tolist() == want, got)
-    check("verify", subprocess.run([KVFATE, "verify", "--full", "v.kvf"], capture_output=True).returncode == 0)
+    check("verify", subprocess.run([KVFATE, "trace", "verify", "--full", "v.kvf"], capture_output=True).returncode == 0)
 
 
 def again():

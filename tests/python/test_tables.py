@@ -71,7 +71,7 @@ def tables(x):
     same("options", kvfate.table("survival", x, by="class", criterion=["top64"], horizons=[1, 4, 16], skip_trivial=True, gap=None),
          told("survival", x, "--by", "class", "--criterion", "top64", "--horizons", "1,4,16", "--skip-trivial"))
     with kvfate.open(x) as t:
-        same("an open trace", kvfate.table("occupancy", t, every=4), told("occupancy", x, "--every", "4"))
+        same("an open trace", kvfate.table("occupancy", t, every=4), told("size", x, "--every", "4"))
     same("two traces", kvfate.table("survival", x, x, criterion="top64"), told("survival", x, x, "--criterion", "top64"))
 
 

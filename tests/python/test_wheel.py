@@ -77,7 +77,7 @@ def main():
         ran("export by Python", command, "export", "x.kvf", "-o", "x.npz", env=env, cwd=folder)
         ran("import by Python", command, "import", "x.npz", "-o", "again.kvf", env=env, cwd=folder)
         check("the same again", ran("diff", command, "checksum", "x.kvf", env=env, cwd=folder).split()[0] == ran("diff", command, "checksum", "again.kvf", env=env, cwd=folder).split()[0])
-        check("help of all", "usage: kvfate import" in ran("help", command, "import", "-h", env=env, cwd=folder))
+        check("help of all", "usage: kvfate trace import" in ran("help", command, "import", "-h", env=env, cwd=folder))
         program = ran("where", python, "-c", "from kvfate import program; print(program.find())", env=env, cwd=folder).strip()
         check("its own libraries", not loaded(program, {"PATH": os.environ["PATH"]}), loaded(program, {"PATH": os.environ["PATH"]}))
         # The configuration of the wheel alone must give the same picture as that of the system: FONTCONFIG_FILE takes precedence.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """usage: test_writer.py KVFATE LIBKVFTRACE SOURCE_ROOT
 
-Tests kvfate.Writer: the package reads its files back equal, and `kvfate verify --full` accepts
+Tests kvfate.Writer: the package reads its files back equal, and `kvfate trace verify --full` accepts
 them. Also tests the files of a killed or failed program, and all rejections."""
 import os
 import random
@@ -26,7 +26,7 @@ HEADS = [(2, 4), (1, 3)]
 
 
 def verified(path, code=0):
-    r = subprocess.run([KVFATE, "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    r = subprocess.run([KVFATE, "trace", "verify", "--full", path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     check("verify " + os.path.basename(path), r.returncode == code, r)
 
 

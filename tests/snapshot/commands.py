@@ -52,45 +52,45 @@ kvfate methods
 kvfate methods --json
 kvfate methods snapkv -B 128
 kvfate methods pyramidkv:beta=3 --json
-kvfate figures
-kvfate figures --json
-kvfate info in/gates/smollm2-135m-trimkv.safetensors
-kvfate info in/rg.safetensors --json
-kvfate info in/tiny.gguf
-kvfate needle --words 60 --keys 2 --values 2 --queries 2 --haystack noise -n 2 -o x
-kvfate needle --tokens 150 --haystack needles --seed 3 -o x
+kvfate list figures
+kvfate list figures --json
+kvfate trace info in/gates/smollm2-135m-trimkv.safetensors
+kvfate trace info in/rg.safetensors --json
+kvfate trace info in/tiny.gguf
+kvfate tasks needle --words 60 --keys 2 --values 2 --queries 2 --haystack noise -n 2 -o x
+kvfate tasks needle --tokens 150 --haystack needles --seed 3 -o x
 kvfate generate -m in/tiny.gguf --raw -f in/short.txt -n 12 --ignore-eos -q
 kvfate generate --raw -f in/salt.txt -n 8 -q
 kvfate generate --raw -f in/salt.txt -n 8 -q --method h2o -B 40
 kvfate generate -m in/gqa.gguf --raw -f in/short.txt -n 12 --temp 1 --top-p 0.8 --seed 5 --ignore-eos -q
-kvfate logits -m in/tiny.gguf --raw -f in/short.txt -o x.npy
-kvfate logits -m in/half.gguf --raw -f in/short.txt --method snapkv:chunk=5 -B 12 -o x.npy
-kvfate logits --raw -f in/short.txt -o x.npy
-kvfate logits -m in/mha.gguf --raw -f in/short.txt --exact -o x.npy
-kvfate effect --raw -f in/short.txt --recent 8 --score-tokens 2 --head L0K*,L20K1 -o x.tsv
-kvfate effect -m in/tiny.gguf --raw -f in/short.txt --recent 4 --sinks 1 --score-tokens 4 --per-token -o x.tsv
-kvfate effect -m in/tiny.gguf --raw -f in/short.txt --entries class=sink --score-tokens 4 -o x.tsv
-kvfate effect -m in/tiny.gguf --raw -f in/short.txt --entries random:5 --seed 3 --score-tokens 4 -o x.json
-kvfate effect -m in/tiny.gguf --raw -f in/short.txt --entries span=3:9 --each --score-tokens 4 -o x.csv
-kvfate effect -m in/tiny.gguf --data in/prose.txt --docs 2 --prompt-tokens 30 --score-tokens 4 -o x.tsv
-kvfate effect -m in/gqa.gguf --raw -f in/short.txt --recent 6 --score-tokens 4 --mirror -o x.png --dpi 50
-kvfate saliency --raw -f in/short.txt --head L0K*,L20K1 -o x.tsv
-kvfate saliency -m in/tiny.gguf --of in/tiny.kvf --loss kl --weight 0.5 -o x.kvf && kvfate tokens x.kvf -o x.tsv
-kvfate saliency -m in/tiny.gguf --raw -f in/short.txt --gates in/rg.safetensors -o x.tsv
-kvfate saliency -m in/gqa.gguf --raw -f in/short.txt --window 3 --by-head -o x.csv
-kvfate saliency -m in/tiny.gguf --of in/tiny-wgkv.kvf --weight recorded -o x.tsv
+kvfate generate --logits -m in/tiny.gguf --raw -f in/short.txt -o x.npy
+kvfate generate --logits -m in/half.gguf --raw -f in/short.txt --method snapkv:chunk=5 -B 12 -o x.npy
+kvfate generate --logits --raw -f in/short.txt -o x.npy
+kvfate generate --logits -m in/mha.gguf --raw -f in/short.txt --exact -o x.npy
+kvfate ablate --raw -f in/short.txt --recent 8 --score-tokens 2 --head L0K*,L20K1 -o x.tsv
+kvfate ablate -m in/tiny.gguf --raw -f in/short.txt --recent 4 --sinks 1 --score-tokens 4 --per-token -o x.tsv
+kvfate ablate -m in/tiny.gguf --raw -f in/short.txt --entries class=sink --score-tokens 4 -o x.tsv
+kvfate ablate -m in/tiny.gguf --raw -f in/short.txt --entries random:5 --seed 3 --score-tokens 4 -o x.json
+kvfate ablate -m in/tiny.gguf --raw -f in/short.txt --entries span=3:9 --each --score-tokens 4 -o x.csv
+kvfate ablate -m in/tiny.gguf --data in/prose.txt --docs 2 --prompt-tokens 30 --score-tokens 4 -o x.tsv
+kvfate ablate -m in/gqa.gguf --raw -f in/short.txt --recent 6 --score-tokens 4 --mirror -o x.png --dpi 50
+kvfate ablate --as saliency --raw -f in/short.txt --head L0K*,L20K1 -o x.tsv
+kvfate ablate --as saliency -m in/tiny.gguf --of in/tiny.kvf --loss kl --weight 0.5 -o x.kvf && kvfate tokens x.kvf -o x.tsv
+kvfate ablate --as saliency -m in/tiny.gguf --raw -f in/short.txt --gates in/rg.safetensors -o x.tsv
+kvfate ablate --as saliency -m in/gqa.gguf --raw -f in/short.txt --window 3 --by-head -o x.csv
+kvfate ablate --as saliency -m in/tiny.gguf --of in/tiny-wgkv.kvf --weight recorded -o x.tsv
 kvfate eval -m in/tiny.gguf --data in/prose.txt --methods all --gates in/rg.safetensors --budgets 8,24 --docs 2 --prompt-tokens 40 --score-tokens 6 -o x.tsv
 kvfate eval -m in/gqa.gguf --data in/prose.txt --methods h2o,tova,quest --budgets 8 --docs 1 --prompt-tokens 40 --score-tokens 6 --state x.state -o x.json
 kvfate eval -m in/gqa.gguf --data in/prose.txt --methods h2o --budgets 8,16 --docs 3 --prompt-tokens 30 --score-tokens 6 --state x.state -o x.npz && kvfate eval -m in/gqa.gguf --data in/prose.txt --methods h2o --budgets 8,16 --docs 3 --prompt-tokens 30 --score-tokens 6 --state x.state -o y.svg
 kvfate train --settings
-kvfate train -m in/tiny.gguf --data in/prose.txt --method trimkv:lr=1e-2 --length 32 --steps 2 --check-every 1 --check-docs 1 --budgets 8 -o x.safetensors && kvfate curves x.safetensors.log.jsonl -o x.tsv
-kvfate train -m in/tiny.gguf --data in/prose.txt --method dbtrimkv:lr=1e-2 --length 32 --steps 2 --check-every 0 --f32 --packing documents -o x.safetensors && kvfate info x.safetensors
+kvfate train -m in/tiny.gguf --data in/prose.txt --method trimkv:lr=1e-2 --length 32 --steps 2 --check-every 1 --check-docs 1 --budgets 8 -o x.safetensors && kvfate train curves x.safetensors.log.jsonl -o x.tsv
+kvfate train -m in/tiny.gguf --data in/prose.txt --method dbtrimkv:lr=1e-2 --length 32 --steps 2 --check-every 0 --f32 --packing documents -o x.safetensors && kvfate trace info x.safetensors
 kvfate train -m in/tiny.gguf --data in/prose.txt --method wgkv --length 32 --steps 2 --check-every 0 --recompute -o x.safetensors
-kvfate curves in/gates/smollm2-135m-trimkv.log.jsonl -o x.tsv
-kvfate curves in/gates/smollm2-135m-trimkv.log.jsonl in/gates/smollm2-135m-dbtrimkv.log.jsonl -o x.svg
-kvfate plan in/h2o.kvf -o x.kvf && kvfate run --plan x.kvf -q -o y.kvf && kvfate part in/h2o.kvf y.kvf
-kvfate plan in/gqa.kvf --head L0K* --no-mass -o x.kvf && kvfate run -m in/gqa.gguf --plan x.kvf -q -o y.kvf && kvfate diff in/gqa.kvf y.kvf
-kvfate plan in/gqa.kvf --no-tokens -o x.kvf && kvfate run -m in/gqa.gguf --raw -f in/camels.txt --plan x.kvf -n 4 -q -o y.kvf
+kvfate train curves in/gates/smollm2-135m-trimkv.log.jsonl -o x.tsv
+kvfate train curves in/gates/smollm2-135m-trimkv.log.jsonl in/gates/smollm2-135m-dbtrimkv.log.jsonl -o x.svg
+kvfate trace plan in/h2o.kvf -o x.kvf && kvfate run --plan x.kvf -q -o y.kvf && kvfate trace diff --first in/h2o.kvf y.kvf
+kvfate trace plan in/gqa.kvf --head L0K* --no-mass -o x.kvf && kvfate run -m in/gqa.gguf --plan x.kvf -q -o y.kvf && kvfate trace diff in/gqa.kvf y.kvf
+kvfate trace plan in/gqa.kvf --no-tokens -o x.kvf && kvfate run -m in/gqa.gguf --raw -f in/camels.txt --plan x.kvf -n 4 -q -o y.kvf
 kvfate run -m in/tiny.gguf --raw -f in/short.txt --force in/tiny.kvf --method h2o -B 16 -q -o y.kvf
 kvfate claims --check
 kvfate claims in/tables
@@ -164,7 +164,7 @@ def of_analysis(ask, name, fixed):
         other = " in/c1.kvf in/c2.kvf in/snapkv.kvf in/h2o.kvf"
         yield f"{corpus}{other} --skip-bad --replicates 20 -o -"
         yield f"{corpus} in/c1.kvf in/c2.kvf --replicates 7 --seed 3 --intervals all -o x.json"
-        yield f"{corpus}{other} --skip-bad --shard 1/2 --state a.state && {corpus}{other} --skip-bad --shard 2/2 --state b.state && kvfate merge a.state b.state --state c.state -o x.tsv"
+        yield f"{corpus}{other} --skip-bad --shard 1/2 --state a.state && {corpus}{other} --skip-bad --shard 2/2 --state b.state && kvfate corpus merge a.state b.state --state c.state -o x.tsv"
         yield f"{corpus}{other} --skip-bad --against in/snapkv.kvf -o x.svg"
 
 
@@ -248,7 +248,7 @@ def collect(ask, fixed, jobs):
         yield from (f"kvfate run -m in/{g}.gguf --raw -q -f in/salt.txt -n 8 --ignore-eos --method {m} {x} -o x.kvf" for g in ("tiny", "half") for x in RUN_OPTIONS)
     for g in FAMILIES:
         line = f"-m in/{g}.gguf --raw -f in/salt.txt"
-        yield f"kvfate logits {line} -o x.npy"
+        yield f"kvfate generate --logits {line} -o x.npy"
         yield from (f"kvfate run {line} -q -n 8 --ignore-eos --method {m} -o x.kvf" for m in
                     ("full --probes full --shadow entries,model", "h2o -B 20", "keydiff:chunk=16 -B 20 --exact", "window:positions=cache -B 20", "quest:page=3 -B 12"))
         yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method h2o -B 20 --exact --probes full -o x.kvf"
@@ -256,11 +256,11 @@ def collect(ask, fixed, jobs):
         yield f"kvfate train --device cuda -m in/{g}.gguf --data in/prose.txt --method trimkv --length 32 --steps 2 --check-every 0 -o x.safetensors"
     # Commands with --tokens are analyses.
     analyses = [n for n in names if "--tokens A:B" in ask(f"kvfate {n} -h")[0] and n != "corpus"]
-    figures = list(enumerate(json.loads(ask("kvfate figures --json")[0])))
+    figures = list(enumerate(json.loads(ask("kvfate list figures --json")[0])))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for lines in pool.map(lambda name: list(of_analysis(ask, name, fixed)), analyses):
             yield from lines
         for lines in pool.map(lambda x: list(of_figure(ask, x[1], fixed, x[0])), figures):
             yield from lines
-    yield from (f"kvfate sparsity in/full.kvf --kind last-use --criterion mass.90 --cmap {c} -o x.png --dpi 40"
+    yield from (f"kvfate size --as sparsity in/full.kvf --kind last-use --criterion mass.90 --cmap {c} -o x.png --dpi 40"
                 for c in re.findall(r"\w+", re.search(r"--cmap NAME +(.*?)\(", ask("kvfate draw -h")[0]).group(1)))

@@ -51,7 +51,7 @@ def main():
         with open(ids, "w") as f:
             f.write(" ".join(map(str, IDS)))
         for key, arch, file, meant in unknown_parts.cases(harness.Gguf):
-            r = subprocess.run([kvfate, "logits", "-m", file.write(path), "--ids", ids, "--exact", "-t", "1", "-o", out], capture_output=True, text=True)
+            r = subprocess.run([kvfate, "generate", "--logits", "-m", file.write(path), "--ids", ids, "--exact", "-t", "1", "-o", out], capture_output=True, text=True)
             off = None
             if r.returncode == 0 and meant is not None:
                 want = reference(meant.write(os.path.join(folder, "n.gguf")))
