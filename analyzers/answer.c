@@ -124,7 +124,7 @@ static int need_span(const struct kvf_trace *t, const char *name, int64_t T, uns
         return err;
     return kvf_fail(d, KVF_E_ARG,
                     "--needle: the run has no span '%s'; record it with kvfate run --spans "
-                    "NAME.json, which kvfate needle writes",
+                    "NAME.json, which kvfate tasks needle writes",
                     name);
 }
 

@@ -1,6 +1,6 @@
 """The analyses of the program as methods of a trace: trace.survival(by="class").
 
-Names, options and docstrings come from `kvfate describe --json`, so a new analysis of the program is a method without a change here."""
+Names, options and docstrings come from `kvfate list all --json`, so a new analysis of the program is a method without a change here."""
 import inspect
 import keyword
 
@@ -68,7 +68,7 @@ class Analysis:
         return table(self.name, self._trace, **options)
 
     def figure(self, name=None, **options):
-        """Returns a figure of this analysis: its own, or another by name (`kvfate figures` lists them)."""
+        """Returns a figure of this analysis: its own, or another by name (`kvfate list figures` lists them)."""
         from .tables import figure
         known = about(self.name)["figures"]
         if name is not None and name not in known:

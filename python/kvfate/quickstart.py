@@ -63,7 +63,7 @@ class Job:
         if text is not None:
             files.write(os.path.join(self.at, "prompt.txt"), text)
             return None
-        self.call("needle", "--tokens", str(TOKENS), "--depth", str(DEPTH), "-s", str(seed), *self.model, "-o", "prompt")
+        self.call("tasks", "needle", "--tokens", str(TOKENS), "--depth", str(DEPTH), "-s", str(seed), *self.model, "-o", "prompt")
         return "prompt.json"
 
     def record(self, spans, more=()):

@@ -277,7 +277,7 @@ class Trace:
             return {}
 
     def figure(self, name, **options):
-        """Returns a figure by its name in `kvfate figures`, or of an analysis: trace.figure("eviction", size="88x60").  A notebook shows it."""
+        """Returns a figure by its name in `kvfate list figures`, or of an analysis: trace.figure("eviction", size="88x60").  A notebook shows it."""
         from .tables import figure
         return figure(name, self, **options)
 

@@ -128,7 +128,7 @@ def own_logits(program, model, ids, folder):
     path = os.path.join(folder, "ids")
     with open(path, "w") as f:
         f.write(" ".join(map(str, ids)))
-    subprocess.run([program, "logits", "-m", model, "--ids", path, "--exact", "-o", path + ".npy"], check=True)
+    subprocess.run([program, "generate", "--logits", "-m", model, "--ids", path, "--exact", "-o", path + ".npy"], check=True)
     return np.load(path + ".npy").astype(float)
 
 
