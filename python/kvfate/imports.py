@@ -24,6 +24,7 @@ OTHERS = {
     "tokens.id": "i32 run", "tokens.role": "u8 run", "seen": "u32 kv snapshot intervals", "log_beta": "f32 kv", "write_gate": "f32 kv",
     "importance": "f32 kv", "saliency": "f32 kv: nat", "read.count": "u32 query snapshot", "plan.mass": "f64 query", "received.*": "f32 run step",
     "query.*": "f32 run step", "near.*": "STEP query step", "kept.*": "f32 query step", "rho_u.*": "f32 query step", "rho_d.*": "f32 query step",
+    "copy.top": "STEP query step", "copy.*": "f32 query step",  # the first name that fits counts
     "beta.*": "f32 query step", "shadow.kept_mass": "f32 query step", "shadow.oracle_mass": "f32 query step", "shadow.output_error": "f32 query step",
     "shadow.ghost_hits": "u32 query snapshot", "shadow.first_hit": "u32 query snapshot: step", "shadow.ghost_mass": "f32 query snapshot",
     "shadow.nll": "f32 run: nat", "shadow.kl": "f32 run step: nat", "shadow.residual_error.*": "f32 run step",
