@@ -65,7 +65,7 @@ def sources(folder):
 
 
 def count_tokens(model, path, scratch):
-    """A run that may hold one token says how many its prompt has."""
+    """A run with a budget of one entry prints the number of tokens of its prompt."""
     said = subprocess.run([KVFATE, "run", "-m", model, "-f", path, "--raw", "-n", "0", "-c", "1", "-q", "--overwrite", "-o", scratch],
                           capture_output=True, text=True).stderr
     return int(re.search(r"the prompt has (\d+) tokens", said).group(1))
@@ -145,7 +145,7 @@ def read_table(path):
 
 
 def same_head(model, copy):
-    """(layer, index, space) of a head of the model -> its head of the copy, None for none"""
+    """(layer, index, space) of a head of the model -> its head of the copy, or None"""
     g = gguf_copies.Gguf(model) if copy in ("permuted", "shuffled") else None
     if copy == "permuted":
         order = [[list(x) for x in gguf_copies.head_order(g, layer)] for layer in range(g.config("block_count"))]

@@ -186,7 +186,7 @@ FORMATS = ("kvf", "png", "svg", "pdf", "webp", "html", "tsv", "csv", "json", "js
 
 
 def _check_output(option, name):
-    """Rejects a name of what is written that is empty, or that ends as another format does than those which the help shows."""
+    """Rejects an empty output name, and a name with the ending of a format that the help does not list."""
     if not name:
         raise Usage("-o: the name of what is written is empty")
     end = name.rpartition(".")[2].lower() if "." in name else None
@@ -204,7 +204,7 @@ def _options(command):
 
 
 def _option(command, word):
-    """(option, the value that stands in the same word or None) of a word of the command line."""
+    """Returns (option, value in the same word or None) of a word of the command line."""
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
     for o in _options(command):
         if name == "--" + o.name or o.short and name == "-" + o.short:

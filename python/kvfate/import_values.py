@@ -14,7 +14,7 @@ LARGE = tuple(2**bits - one for bits in (31, 32, 63, 64) for one in (1, 0))  # a
 
 
 def bounds_of(name):
-    """The function of NEVER_IN for a column, or None."""
+    """Returns the function of NEVER_IN for a column, or None."""
     return next((f for n, f in NEVER_IN.items() if n == name or n.endswith("*") and name.startswith(n[:-1])), None)
 
 
@@ -36,8 +36,8 @@ def _number(v):
 
 
 def parsed(values):
-    """Numbers of what JSON and tables hold as objects or texts: whole ones as int64 or uint64, others as float64.  TypeError, ValueError or
-    OverflowError for what is no number."""
+    """Converts objects or texts of JSON and tables to numbers: whole numbers to int64 or uint64, others to float64.  Raises TypeError, ValueError or
+    OverflowError if a value is not a number."""
     if values.dtype.kind not in "OU":
         return values
     cells = [_number(v) for v in values.ravel().tolist()]
@@ -47,7 +47,7 @@ def parsed(values):
 
 
 def _never(values, dtype, bounds, T, what):
-    """Where values say never: -1, what is not finite, all ones of the column's type, or of another that they may have passed through."""
+    """Returns a mask of the values that mean "never": -1, values that are not finite, and all ones of the column's type or of an intermediate type."""
     ones = int(np.iinfo(dtype).max)
     marks = {-1, ones, *(LARGE if bounds else ()), *(SHORT if bounds and T < SHORT[0] else ())}
     if bounds and values.dtype.kind == "u":
@@ -62,8 +62,8 @@ def _never(values, dtype, bounds, T, what):
 
 
 def whole_numbers(what, values, dtype, place, have=None, upto=np.inf, never=False, bounds=None):
-    """Values [heads][T] in a whole-number type.  what: the file and the column, for sentences; place(head, token): words for where a value
-    is; have: which of them there are, or None; upto: see exact_below; never: all ones is a value; bounds: a function of NEVER_IN, or None."""
+    """Converts values [heads][T] to a whole-number type.  what: file and column for messages; place(head, token): text for the place of a value;
+    have: mask of present values, or None; upto: see exact_below; never: accept all ones; bounds: a function of NEVER_IN, or None."""
     have = np.ones(values.shape, bool) if have is None else np.asarray(have, bool)
     T = values.shape[-1]
     gone = _never(values, dtype, bounds, T, what) & have if never else np.zeros(values.shape, bool)

@@ -1,4 +1,4 @@
-"""`kvfate trace import`, and kvfate.import_arrays: a trace from what another program knows of its cache.  docs/guide/import.md has the names."""
+"""`kvfate trace import`, and kvfate.import_arrays: make a trace from arrays of another program.  Field names: docs/guide/import.md."""
 import os
 import re
 
@@ -24,6 +24,7 @@ OTHERS = {
     "tokens.id": "i32 run", "tokens.role": "u8 run", "seen": "u32 kv snapshot intervals", "log_beta": "f32 kv", "write_gate": "f32 kv",
     "importance": "f32 kv", "saliency": "f32 kv: nat", "read.count": "u32 query snapshot", "plan.mass": "f64 query", "received.*": "f32 run step",
     "query.*": "f32 run step", "near.*": "STEP query step", "kept.*": "f32 query step", "rho_u.*": "f32 query step", "rho_d.*": "f32 query step",
+    "copy.top": "STEP query step", "copy.*": "f32 query step",  # the first name that fits counts
     "beta.*": "f32 query step", "shadow.kept_mass": "f32 query step", "shadow.oracle_mass": "f32 query step", "shadow.output_error": "f32 query step",
     "shadow.ghost_hits": "u32 query snapshot", "shadow.first_hit": "u32 query snapshot: step", "shadow.ghost_mass": "f32 query snapshot",
     "shadow.nll": "f32 run: nat", "shadow.kl": "f32 run step: nat", "shadow.residual_error.*": "f32 run step",
@@ -32,13 +33,13 @@ KNOWN = {**{name: words for columns in PROBES.values() for name, words in column
 
 
 def known(name):
-    """The words of a column of <kvf/schema.h>, or None."""
+    """Returns the type, space and flags of a column of <kvf/schema.h>, or None for an unknown column."""
     fits = [w for n, w in KNOWN.items() if n == name or n.endswith("*") and name.startswith(n[:-1])]
     return fits[0] if fits else None
 
 
 def _budget(given, prompt):
-    """What the header says of a budget: entries, or a text such as "64" or "25%"."""
+    """Returns the budget members of the run header for a number of entries or a text such as "64" or "25%"."""
     if given is None or isinstance(given, int):
         return {"budget": given}
     part = budgets.percent(given)
@@ -52,7 +53,7 @@ def _budget(given, prompt):
 
 
 class Import:
-    """What will be written.  source: fields by name; options: those of the command, by name."""
+    """A trace to write.  source: fields by name; the other arguments are the options of the command."""
 
     def __init__(self, source, heads=None, prompt=None, probes=ROWS, model=None, method=None, budget=None):
         self.source, self.about = source, source.about
@@ -89,7 +90,7 @@ class Import:
         return value
 
     def at(self, name):
-        """Where a field came from, for sentences."""
+        """Returns the origin of a field for messages."""
         return next((path for key, path in self.source.where.items() if SHORT.get(split(key)[0], split(key)[0]) == name), "the import")
 
     def _look_at_about(self):
@@ -130,7 +131,7 @@ class Import:
         return out
 
     def _space(self, name):
-        """run, kv or query of a field; None where it has no shape of heads."""
+        """Returns the space of a field, run, kv or query; None if its shape has no heads."""
         if name == "attention":
             return "query"
         if name in ("kept", "kept_after", "retention"):
@@ -182,7 +183,7 @@ class Import:
     # ---- columns
 
     def _columns(self):
-        """{name: words} of what is written."""
+        """Returns {name: type, space and flags} of the columns to write."""
         out, step = dict(self.exact), "u16" if self.steps <= NARROW else "u32"
         for name in self.names():
             if name in MADE or name in out or self.parts.get((name, "")) is None and not self.has(name, "pairs"):
@@ -210,7 +211,7 @@ class Import:
         return found
 
     def layer_values(self, name, layer, part=""):
-        """[heads][tokens] of a field, or None where it has none of this layer; [1][tokens] of the run."""
+        """Returns a field of a layer as [heads][tokens], or None without such a layer; a field of the run as [1][tokens]."""
         parts = self.parts.get((name, part), {})
         if layer in parts:
             value = parts[layer]
@@ -353,7 +354,7 @@ def _write_intervals(w, x, name, layer):
 
 
 def _texts(x):
-    """(texts as bytes, present or None); None: there are none."""
+    """Returns (texts as bytes, mask of present texts or None), or None without texts."""
     have = x.parts.get(("tokens.text", "present"), {}).get(None)
     ends = x.parts.get(("tokens.text", "ends"), {}).get(None)
     if ends is not None:
@@ -444,7 +445,7 @@ def import_trace(files: "str | os.PathLike | list | dict", out: "str | os.PathLi
     """Makes the trace OUT of files and folders, whose fields have the names of docs/guide/import.md, and returns OUT.
 
     files: one name or several, or a dict {name: array, tensor or list}.  heads: "2/8", KV heads / query heads of a layer; the others are as of
-    `kvfate trace import`.  kvfate.Error says in one sentence what does not fit."""
+    `kvfate trace import`.  Raises kvfate.Error with one sentence for invalid input."""
     if os.path.exists(out) and not overwrite:
         raise Error("%s is there already; overwrite=True, or --overwrite, replaces it" % os.fspath(out))
     if isinstance(files, dict):

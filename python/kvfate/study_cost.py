@@ -1,5 +1,5 @@
-"""What a study will take, told before it begins: time by the speeds that a short run shows, memory by what the program says of a model, disk by
-the sizes of what is kept.  These are estimates; docs/guide/study.md says how far they were off."""
+"""Estimates the cost of a study before it begins: time from the speeds of a short run, memory from the model description, disk from the
+sizes of the output.  docs/guide/study.md compares these estimates with measurements."""
 import json
 import os
 import time
@@ -16,7 +16,7 @@ PROBE = "The ferryman counted the boats at the foot of the stairs while the othe
 
 
 def _quiet(*words):
-    """What the program prints; its notes come again with the study itself."""
+    """Returns the output of the program.  Its notes are printed later, by the study itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return program.run(*words)
@@ -29,7 +29,7 @@ def limits(methods, budgets):
 
 
 def _speeds(model, plan):
-    """Tokens a second of (a prompt, a step of one row among those of the plan)."""
+    """Returns tokens per second of (a prompt, a decode step of one row of the plan)."""
     words = ["-m", model.path] if model.path else []
     words += ["-t", plan.threads] if plan.threads else []
     told = json.loads(_quiet("generate", "--raw", "-p", PROBE[:300], "-n", "2", "--ignore-eos", "--json", "-q", *words))
@@ -81,7 +81,7 @@ def costs(plan, speeds, memory, remembered):
 
 
 def jobs_of(n, rows):
-    """How many jobs of how many rows; claims alone have none."""
+    """Returns the number of jobs and rows as text; claims have no rows."""
     return "%d job%s%s" % (n, "" if n == 1 else "s", " of at most %d rows" % rows if rows else "")
 
 

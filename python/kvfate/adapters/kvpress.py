@@ -38,7 +38,7 @@ def _settings(press, prefix=""):
 
 
 def _method(press):
-    """Returns what the run header says about a press."""
+    """Returns the members of the run header that describe a press."""
     ratio, settings = getattr(press, "compression_ratio", None), ",".join(_settings(press))
     return {"name": "kvpress." + type(press).__name__, **({"options": settings} if settings else {}), "budget": 0,
             **({"compression_ratio": ratio} if isinstance(ratio, (int, float)) else {})}
