@@ -128,7 +128,7 @@ def record(o, ids):
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
     subprocess.run([o.kvfate, "run", "-m", o.model, "--ids", text, "-n", "1", "--method", f"{o.method}:budget={o.budget},chunk=16", "--probes", "evict",
                     "--overwrite", "-t", str(o.threads), "-o", trace], **quiet)
-    subprocess.run([o.kvfate, "plan", trace, "--overwrite", "-o", plan], **quiet)
+    subprocess.run([o.kvfate, "trace", "plan", trace, "--overwrite", "-o", plan], **quiet)
     with kvfate.open(trace) as t:
         gone = torch.tensor([[t.evict_step[layer, h].tolist()[:len(ids)] for h in range(kv)] for layer, (kv, _) in enumerate(t.heads)])
     return plan, gone

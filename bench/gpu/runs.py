@@ -385,7 +385,7 @@ def choose(words):
 def card_of(p):
     name = p.watch.name() or ""
     if not name:
-        r = subprocess.run([p.kvfate, "devices", "--json"], capture_output=True, check=False)
+        r = subprocess.run([p.kvfate, "list", "devices", "--json"], capture_output=True, check=False)
         found = json.loads(r.stdout or "{}").get("devices", [])
         name = found[0]["name"] if found else ""
     part = next(key for key in CARDS if key in name)

@@ -64,3 +64,11 @@ def run(*argv):
 def described():
     """What `kvfate list all --json` tells: commands, analyses, figures, probes and methods, with their options."""
     return json.loads(run("list", "all", "--json"))
+
+
+@functools.lru_cache(maxsize=None)
+def command_words(name):
+    """Returns the words that call an analysis or a command: ("survival", "--as", "hazard") for "hazard" and for "survival --as hazard".
+
+    Other names are returned as they are, so that the program answers with its own sentence."""
+    return next((tuple(c["words"].split()) for c in described()["commands"] if c["name"] == name), tuple(name.split()))

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import files
 from .errors import Error, meant, needing
-from .program import described, path_of, run, words_of
+from .program import command_words, described, path_of, run, words_of
 from .trace import Trace
 
 
@@ -67,14 +67,14 @@ def table(analysis: str, *traces: Traces, **options) -> "pandas.DataFrame | Tabl
 
         kvfate.table("survival", "x.kvf", by="class", criterion=["top64", "mass.90"])
 
-    analysis: as `kvfate survival`; traces: names of files, or traces that were opened; options: those of the command, with
-    `_` for `-`, True for a flag and a list for values that commas part.  attrs holds the metadata, `units` among them.
+    analysis: a name in `kvfate list all`, such as "survival" or "hazard".  traces: names of files, or open traces.  options: those of the
+    command, with `_` for `-`, True for a flag and a list for values separated by commas.  attrs holds the metadata with `units`.
     ProgramError has the program's sentence; of a trace that was not closed there is a warning."""
     if not traces:
         raise Error("kvfate.table(%r): there is no trace" % (analysis,))
     with tempfile.TemporaryDirectory(prefix="kvfate-") as folder:
         out = os.path.join(folder, "table.npz")
-        run(analysis, *map(path_of, traces), *words_of(options), "-o", out)
+        run(*command_words(analysis), *map(path_of, traces), *words_of(options), "-o", out)
         return _framed(*read_npz(out))
 
 
@@ -133,7 +133,7 @@ class Drawing:
     kinds = ()
 
     def __init__(self, command, traces, words):
-        self._argv, self._made = [command, *map(path_of, traces), *words], {}
+        self._argv, self._made = [*command_words(command), *map(path_of, traces), *words], {}
 
     def __repr__(self):
         return "<kvfate %s>" % " ".join(map(str, self._argv))

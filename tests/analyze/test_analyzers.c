@@ -40,11 +40,9 @@ Test(analyzers, options_fit_the_room_and_have_valid_defaults)
 Test(analyzers, each_says_what_it_is)
 {
     for (const struct analyzer *const *a = analyzer_table; *a; a++) {
-        char command[80];
-        snprintf(command, sizeof command, "kvfate %s ", (*a)->name);
+        const char *example = (*a)->example;
         cr_expect(eq(ptr, (void *)analyzer_find((*a)->name), (void *)*a), "%s", (*a)->name);
-        cr_expect(eq(int, strncmp((*a)->example, command, strlen(command)), 0), "%s",
-                  (*a)->example);
+        cr_expect(eq(int, strncmp(example, "kvfate ", 7), 0), "%s", example);
         cr_expect(ne(int, (*a)->summary[strlen((*a)->summary) - 1], '.'), "%s", (*a)->summary);
         cr_expect(eq(int, ((*a)->heads != NULL) + ((*a)->run != NULL), 1), "%s: heads or run",
                   (*a)->name);

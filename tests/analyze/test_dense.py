@@ -340,7 +340,7 @@ def sets_of_probes(run):
     failed = 0
     for probes, want in (("lean", False), ("paper", False), ("keys", True), ("lean,keys", True), ("full", True)):
         run.call(run.kvfate, "run", "--overwrite", "-m", run.gguf, "--ids", run.path("ids"), "-n", "0", "--probes", probes, "-t", "1", "-q", "-o", run.path("p.kvf"))
-        if (b"key_norm" in run.call(run.kvfate, "info", run.path("p.kvf"))) != want:
+        if (b"key_norm" in run.call(run.kvfate, "trace", "info", run.path("p.kvf"))) != want:
             print(f"  --probes {probes}: key_norm should {'' if want else 'not '}be there")
             failed += 1
     return failed

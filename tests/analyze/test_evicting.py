@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish, kvfate  # noqa: E402
+from check import check, finish, kvfate, words_of  # noqa: E402
 from maker import AGE, SNAPSHOT, Column, make  # noqa: E402
 
 write_kvf, gen_tiny = map(os.path.abspath, sys.argv[2:4])
@@ -45,12 +45,12 @@ def residence(folder):
     for budget, dropped in ((64, ["top64", "top128"]), (65, ["top128"]), (129, []), (0, [])):
         x = made(folder, budget)
         for name in ("survival", "hazard"):
-            r = run(name, x, "-o", "-")
+            r = run(*words_of(name), x, "-o", "-")
             want = [c for c in ("top64", "top128", "mass.90") if c not in dropped]
             check(f"{name}, budget {budget}: criteria", criteria(r.stdout) == want, criteria(r.stdout))
             said = f"the budget is {budget} entries, so every query after the prompt selects every cached entry by {', '.join(dropped)}: left out" in r.stderr
             check(f"{name}, budget {budget}: note", said == bool(dropped) and ("left out" in r.stdout) == said, r.stderr)
-            r = run(name, x, "--criterion", "top128", "-o", "-")
+            r = run(*words_of(name), x, "--criterion", "top128", "-o", "-")
             check(f"{name}, budget {budget}: by name", criteria(r.stdout) == ["top128"] and ("not how long they are used" in r.stderr) == bool(dropped), r.stderr)
         r = run("corpus", "survival", x, "-o", "-")
         check(f"corpus, budget {budget}: note", ("selects every cached entry" in r.stderr) == bool(dropped), r.stderr)

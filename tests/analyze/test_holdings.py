@@ -341,13 +341,13 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
         compare_words(f"{name}: words", r, r.words(r.places("word")))
         table(kvfate, "eviction", r.path), table(kvfate, "size", r.path, "--by", "class")
         for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
-            said(command, r.path)
+            said(*words_of(command), r.path)
     check("full: lift", set(table(kvfate, "tokens", "--as", "words", full.path)[0]["lift"]) == {1}, "")
     _, meta = table(kvfate, "where", empty.path)
     check("empty: undefined heads", meta["undefined"] == "4" or float(meta["undefined"]) == 4, meta)
     for command in ("words", "density", "runs", "kv-size", "occupancy", "eviction"):
         data, _ = table(kvfate, *words_of(command), none.path)
-        said(command, none.path)
+        said(*words_of(command), none.path)
         check(f"no tokens: {command}", all(v in (None, 0) for k in ("share", "ratio", "count", "entries") for v in data.get(k, [])), data)
 
     # errors
@@ -362,6 +362,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-holdings-") as folder:
     refused("no gates", 1, ["tokens", "--as", "words", full.path, "--sort", "retention"], "log_beta")
     lacking = make(write_kvf, os.path.join(folder, "lacking.kvf"), [Column("tokens.id", "i32", "run", [1, 2]), Column("tokens.role", "u8", "run", [0, 0])], (1, 1, 1, 2))
     for command in ("words", "density", "runs", "kv-size"):
-        refused(f"{command}: no evictions", 1, [command, lacking], "evict_step", "--probes evict")
+        refused(f"{command}: no evictions", 1, [*words_of(command), lacking], "evict_step", "--probes evict")
 
 finish()

@@ -20,11 +20,11 @@ from maker import AGE, ALIVE, SNAPSHOT, Column, make  # noqa: E402
 write_kvf = os.path.abspath(sys.argv[2])
 L, H, G, T, P = 2, 2, 4, 60, 30
 CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.99")
-EVICT = "(kvfate run --probes evict, or kvfate import)"
-STEP = "(kvfate run --probes evict, or kvfate import of evict_step or kept)"
-LEAN = "(kvfate run --probes lean, or kvfate import)"
-ROLE = "(kvfate run --probes lean, or kvfate import of tokens.role or --prompt)"
-SURVIVAL = "(kvfate run --probes survival, or kvfate import of attention)"
+EVICT = "(kvfate run --probes evict, or kvfate trace import)"
+STEP = "(kvfate run --probes evict, or kvfate trace import of evict_step or kept)"
+LEAN = "(kvfate run --probes lean, or kvfate trace import)"
+ROLE = "(kvfate run --probes lean, or kvfate trace import of tokens.role or --prompt)"
+SURVIVAL = "(kvfate run --probes survival, or kvfate trace import of attention)"
 
 
 def columns(rng):
@@ -85,16 +85,16 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     both = ["tokens", x, kvf("one.kvf", "tokens.id"), kvf("other.kvf", "tokens.role")]
     check("several traces", table(both)[1]["missing"] == f"tokens.id {LEAN}, tokens.role {ROLE}")
     role = kvf("role.kvf", "tokens.role")
-    compare("occupancy", x, role, ["occupancy"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
+    compare("occupancy", x, role, ["size"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
     compare("occupancy by role", x, role, ["size", "--by", "role", "--every", "7"], f"tokens.role {ROLE}", {}, keep=lambda t, k: t["class"][k] == "all")
     two = kvf("two.kvf", *("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")))
     others = ", ".join("last_selected." + c for c in CRITERIA if c not in ("top64", "mass.90")) + " " + SURVIVAL
-    for argv in (["survival", "--horizons", "1,4,16"], ["hazard"]):
+    for argv in (["survival", "--horizons", "1,4,16"], ["survival", "--as", "hazard"]):
         compare(argv[0], x, two, argv, others, {}, keep=lambda t, k: t["criterion"][k] in ("top64", "mass.90"))
 
     r = subprocess.run([kvfate, "eviction", kvf("step.kvf", *rest)], capture_output=True, text=True)
     check("the summary says nothing of reasons and ties", "reasons" not in r.stdout and "tie rule" not in r.stdout and "\n\n" not in r.stdout, r.stdout)
-    for argv in (["eviction"], ["tokens"], ["occupancy"], ["survival", "--criterion", "top64"]):
+    for argv in (["eviction"], ["tokens"], ["size"], ["survival", "--criterion", "top64"]):
         path = os.path.join(folder, "f.svg")
         bare = kvf("bare.kvf", *rest, "tokens.role", "tokens.id", *("last_selected." + c for c in CRITERIA[1:]))
         r = subprocess.run([kvfate, *argv, bare, "-o", path], capture_output=True, text=True)
@@ -105,11 +105,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-lacking-") as folder:
     refused("none of the criteria", 1, ["survival", none], "last_selected.top64")
     refused("one column", 1, ["eviction", none], f"no column evict_step {STEP}")
     refused("all that is needed", 1, ["size", "--as", "kv-size", none], f"no column evict_step {STEP}")
-    refused("columns of several probes", 1, ["heads", none], "no columns mass.sum, mass.max (kvfate run --probes mass, or kvfate import of attention), last_selected.mass.90 "
-            f"{SURVIVAL}, entropy (kvfate run --probes steps, or kvfate import of attention)")
+    refused("columns of several probes", 1, ["heads", none], "no columns mass.sum, mass.max (kvfate run --probes mass, or kvfate trace import of attention), last_selected.mass.90 "
+            f"{SURVIVAL}, entropy (kvfate run --probes steps, or kvfate trace import of attention)")
     captured = kvf("captured.kvf", "evict_step", "under.seen", run={"captured": {"attention": "sdpa"}})
-    refused("of a capture, its own way", 1, ["attention", "--as", "sparsity", captured], 'kvfate.capture with probes="window", or kvfate import of attention')
-    refused("of a capture, what it has no way for", 1, ["retention", "--as", "calibration", captured], "log_beta (kvfate run --method trimkv --gates FILE, or kvfate import of log_beta",
+    refused("of a capture, its own way", 1, ["attention", "--as", "sparsity", captured], 'kvfate.capture with probes="window", or kvfate trace import of attention')
+    refused("of a capture, what it has no way for", 1, ["retention", "--as", "calibration", captured], "log_beta (kvfate run --method trimkv --gates FILE, or kvfate trace import of log_beta",
             'kvfate.capture with probes="calibration"')
     refused("a way out", 1, ["compare", x, x], "no columns mass.sum", "--by tokens --value evict_step")
     refused("one of several", 1, ["retention", "--as", "variance", x], "log_beta", "write_gate", "importance", "one of them is enough")

@@ -375,11 +375,11 @@ def refusals(x, path):
     scores = {f"window{n}.{w}": np.ones((1, 1, T)) for w in range(4) for n in ("", "16")}
     under = {"under." + n: np.ones((1, 1, T)) for n in (*SHARES, "seen")}
     full = columns(scores, np.full((1, 1, T), np.inf), under)
-    for name, argv in (("window.1", ["overlap"]), ("window16.0", ["overlap", "--queries", "16"]), ("window16.3", ["attention-sparsity"]),
+    for name, argv in (("window.1", ["overlap"]), ("window16.0", ["overlap", "--queries", "16"]), ("window16.3", ["attention", "--as", "sparsity"]),
                        ("under.0.01", ["attention", "--as", "sparsity", "--form", "step"]), ("under.seen", ["attention", "--as", "sparsity", "--form", "step"]),
-                       ("evict_step", ["overlap"]), ("evict_step", ["attention-sparsity"])):
+                       ("evict_step", ["overlap"]), ("evict_step", ["attention", "--as", "sparsity"])):
         y = make(write_kvf, path("bad.kvf"), [c for c in full if c.name != name], (1, 1, 1, T))
-        refused("without " + name, 1, [argv[0], y, *argv[1:]], name, "--probes")
+        refused("without " + name, 1, [*argv, y], name, "--probes")
         if "under" in name:
             wrong = Column(name, "u16", "query", np.ones((1, 1, T)))
             word = "query head and step"
@@ -387,7 +387,7 @@ def refusals(x, path):
             wrong = Column(name, "f32", "kv", np.ones((1, 1, T)), axis="step")
             word = "KV head and token"
         y = make(write_kvf, path("bad.kvf"), [wrong if c.name == name else c for c in full], (1, 1, 1, T))
-        refused("another kind of " + name, 1, [argv[0], y, *argv[1:]], name, word)
+        refused("another kind of " + name, 1, [*argv, y], name, word)
     more = Column("under.0.1", "u16", "query", np.where(np.arange(T) < 3, 2, 1).reshape(1, 1, T), axis="step")
     y = make(write_kvf, path("bad.kvf"), [more if c.name == more.name else c for c in full], (1, 1, 1, T))
     data, meta = table(kvfate, "attention", "--as", "sparsity", y, "--form", "step", "--p", "0.1")

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish  # noqa: E402
+from check import check, finish, words_of  # noqa: E402
 
 kvfate, gen_tiny, make_gates = map(os.path.abspath, sys.argv[1:4])
 PROMPTS = [500, 300, 40, 1]  # tokens; the last run has a single entry
@@ -126,8 +126,8 @@ def curve(measure, age, whole, singles, keys):
 
 def compare(name, about, files):
     """Compare every value of the corpus with those of the single tables."""
-    whole, _ = table("corpus", name, *files, *OPTIONS.get(name, []), "--intervals", "none")
-    singles = [table(name, f, *OPTIONS.get(name, []), *LENGTH.get(name, []))[0] for f in files]
+    whole, _ = table("corpus", *words_of(name, kvfate), *files, *OPTIONS.get(name, []), "--intervals", "none")
+    singles = [table(*words_of(name, kvfate), f, *OPTIONS.get(name, []), *LENGTH.get(name, []))[0] for f in files]
     keys = [c for c in whole if c in about["pool_keys"] and c in singles[0]]
     of = [rows(s, keys) for s in singles]
     for measure in about["measures"]:
@@ -149,11 +149,11 @@ def compare(name, about, files):
 
 def shards(name, files, folder):
     options = OPTIONS.get(name, [])
-    call(kvfate, "corpus", name, *files, *options, "-o", folder + "/whole.tsv")
+    call(kvfate, "corpus", *words_of(name, kvfate), *files, *options, "-o", folder + "/whole.tsv")
     states = []
     for i in (3, 1, 2):
         states.append(f"{folder}/{name}.{i}.state")
-        call(kvfate, "corpus", name, *files, *options, "--shard", f"{i}/3", "--state", states[-1], "-t", i, "-o", folder + "/part.tsv")
+        call(kvfate, "corpus", *words_of(name, kvfate), *files, *options, "--shard", f"{i}/3", "--state", states[-1], "-t", i, "-o", folder + "/part.tsv")
     call(kvfate, "corpus", "merge", *states, "-o", folder + "/merged.tsv")
     with open(folder + "/whole.tsv", "rb") as a, open(folder + "/merged.tsv", "rb") as b:
         a, b = a.read(), b.read()

@@ -204,7 +204,7 @@ class Case:
     # ---- contents of the trace
 
     def judge(self, path):
-        info = json.loads(self.campaign.call([self.campaign.exe, "info", "--json", path]).stdout)
+        info = json.loads(self.campaign.call([self.campaign.exe, "trace", "info", "--json", path]).stdout)
         table = self.campaign.path("e.npz")
         if self.campaign.call([self.campaign.exe, "eviction", path, "-o", table]).returncode != 0:
             return "eviction fails"

@@ -144,7 +144,7 @@ else:
 
 # ---- standard output
 with open("/dev/full", "wb") as full:
-    for argv in (run(), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["figures"], ["--version"], ["help"], run("--json"),
+    for argv in (run(), ["generate", *MODEL, "--raw", "-p", "x", "-n", "3"], ["methods"], ["list", "figures"], ["--version"], ["help"], run("--json"),
                  ["trace", "info", s.path("x.kvf")], ["trace", "verify", s.path("x.kvf")], ["tokens", s.path("x.kvf")], ["tokens", s.path("x.kvf"), "-o", "-"],
                  ["eviction", s.path("x.kvf"), "--json"]):
         r = s.run(argv, stdout=full)

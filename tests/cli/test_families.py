@@ -118,7 +118,7 @@ for i in range(len(CASES)):
         done = s.survives(f"family {i}: {a['name']}", argv, codes=(0, 1, 3))
         ran[a["name"]] = ran.get(a["name"], 0) + (done.returncode == 0)
         for k, figure in enumerate(a["figures"] if done.returncode == 0 else ()):
-            if ALL or (i + k) % 3 == 0:
+            if figure != "fates-answer" and (ALL or (i + k) % 3 == 0):  # this needs --needle
                 s.survives(f"family {i}: {a['name']} as {figure}", [*argv, "--figure", figure, "-o", s.path("x.svg")], codes=(0, 1, 3))
     s.accepted(f"family {i}: report", ["report", trace, "-o", s.path("r.html")])
 s.check("an analysis works on all families or on none", set(ran.values()) <= {0, len(CASES)} and sum(n > 0 for n in ran.values()) > 20, ran)

@@ -34,7 +34,7 @@ for name in ("huge", "t24"):
             bounded(f"{name}: a figure of {a['name']}", [*s.words_of(a["name"]), *operands(a, trace(name)), "-o", s.path("x.svg")], words=("in a file of",))
     for argv in (["trace", "diff", trace(name), trace(name)], ["trace", "diff", "--first", trace(name), trace(name)], ["trace", "plan", trace(name), "-o", s.path("x.kvp")],
                  ["report", trace(name), "-o", s.path("x.html")], ["corpus", "survival", trace(name)]):
-        bounded(f"{name}: {argv[0]}", argv, (2 if "diff" in argv else 1, ), words=("in a file of",))
+        bounded(f"{name}: {argv[0]}", argv, (2 if argv[1] == "diff" and "--first" not in argv else 1, ), words=("in a file of",))
     bounded(f"{name}: info", ["trace", "info", trace(name)], (0,))
     bounded(f"{name}: verify --full", ["trace", "verify", "--full", trace(name)], seconds=30)
 bounded("huge: what is missing", ["trace", "verify", trace("huge")], words=("tokens.id lacks 16777216 of the 16777216 values",))

@@ -23,10 +23,10 @@ older = make(s.write_kvf, s.path("older.kvf"), [*columns(), Column("surprise", "
 def copies(path, name):
     """Returns the trace and the output of every command that copies it."""
     made = {}
-    for command, *more in (["repair"], ["compact"], ["trace", "trim", "--tokens", "5:20"], ["trace", "split", "--parts", "2"], ["cat"]):
+    for command, *more in (["repair"], ["compact"], ["trim", "--tokens", "5:20"], ["split", "--parts", "2"], ["cat"]):
         out = s.path(f"{name}-{command}{'%d' if command == 'split' else ''}.kvf")
         of = [s.path(f"{name}-split{i}.kvf") for i in (1, 2)] if command == "cat" else [path]
-        s.accepted(f"{name}: {command}", [*s.words_of(command), *of, *more, "-o", out])
+        s.accepted(f"{name}: {command}", ["trace", command, *of, *more, "-o", out])
         made[command] = out.replace("%d", "1")
     return made
 

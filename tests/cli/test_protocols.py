@@ -35,7 +35,7 @@ def header(trace):
 
 def columns(trace, table="eviction"):
     out = s.path("table.npz")
-    s.accepted(table, [table, trace, "-o", out])
+    s.accepted(table, [*s.words_of(table), trace, "-o", out])
     with np.load(out) as z:
         return {k: z[k] for k in z}
 

@@ -57,11 +57,11 @@ def inputs(bed):
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
     bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
     bed.kvfate(*run, "-o", "c.kvf")
-    bed.kvfate("export", "c.kvf", "-o", "c.npz")
+    bed.kvfate("trace", "export", "c.kvf", "-o", "c.npz")
     for i in (1, 2):
         bed.kvfate("corpus", "survival", "a.kvf", "--state", f"s{i}.sum", "--shard", f"{i}/2", "-o", f"s{i}.tsv")
     bed.kvfate("eviction", "a.kvf", "-o", "e.tsv")
-    bed.kvfate("split", "c.kvf", "--parts", "2", "-o", "p%d.kvf")
+    bed.kvfate("trace", "split", "c.kvf", "--parts", "2", "-o", "p%d.kvf")
     bed.kvfate(*TRAIN, "-o", "g.safetensors")
     bed.kvfate(*run, "--method", "trimkv", "--gates", "g.safetensors", "--budget", "64", "--probes", "full", "-o", "g.kvf")
 

@@ -34,7 +34,7 @@ def path(name):
 def logits(model, prompt, *more):
     """Returns the bytes of the array, or the problem."""
     out = path("logits.npy")
-    r = subprocess.run([sys.argv[1], "logits", "-m", model, "--raw", "-p", prompt, "-t", "1", "-o", out, *more],
+    r = subprocess.run([sys.argv[1], "generate", "--logits", "-m", model, "--raw", "-p", prompt, "-t", "1", "-o", out, *more],
                        capture_output=True, stdin=subprocess.DEVNULL)
     if r.returncode:
         return r.stderr.decode()
@@ -216,7 +216,7 @@ def given():
         want, got = logits(path(f"{pre}.gguf"), text), logits(plain, text, "--pre", pre)
         check.check(f"--pre {pre}", isinstance(want, bytes) and got == want, got[:200])
         check.check(f"--pre {pre} goes before the file's", logits(path("gpt-2.gguf"), text, "--pre", pre) == want)
-    for argv in (("generate", "-m", plain, "--raw", "-p", "a", "-n", "1", "-q"), ("models", plain), ("needle", "-m", plain, "--tokens", "400", "-o", path("n"))):
+    for argv in (("generate", "-m", plain, "--raw", "-p", "a", "-n", "1", "-q"), ("models", plain), ("tasks", "needle", "-m", plain, "--tokens", "400", "-o", path("n"))):
         r = run(*argv)
         check.check(f"{argv[0]} without a name", r.returncode == 1 and b"tokenizer.ggml.pre" in r.stderr and b"--pre" in r.stderr, r.returncode, r.stderr)
         r = run(*argv, "--pre", "qwen2")

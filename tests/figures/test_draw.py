@@ -21,7 +21,7 @@ from made import make_trace
 from readers import Svg
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import check, finish  # noqa: E402
+from check import check, finish, words_of  # noqa: E402
 
 KVFATE, WRITE_KVF = (os.path.abspath(a) for a in sys.argv[1:3])
 ANSI = re.compile(r"\x1b\[([\d;]*)m")
@@ -117,8 +117,8 @@ def keys():
           "\n  by=auto|criterion|class|head|trace|gap: what a line is of" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
     r = run("list", "figures", "eviction-mask")
     check("all have a page", r.returncode == 0 and "eviction-mask of eviction" in r.stdout, r.stdout)
-    refused("no such figure", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
-    refused("one as JSON", "figures", "survival", "--json", words=["--json is of all figures"])
+    refused("no such figure", "list", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
+    refused("one as JSON", "list", "figures", "survival", "--json", words=["--json is of all figures"])
 
 
 def bad_input(at):
@@ -231,7 +231,7 @@ def previews(at):
         check(f"a picture takes the place of the table: {argv[0]}", r.returncode == 0 and "\u2580" in r.stdout and "# table" not in r.stdout, r.stdout[:200])
     check("piped, - is TSV", run("eviction", at("x.kvf"), "-o", "-").stdout.startswith("# table: eviction"))
     for figure, trace in (("survival", "s.kvf"), ("tokens", "x.kvf"), ("occupancy", "x.kvf"), ("retention", "s.kvf")):
-        r = run(figure, at(trace), "--preview")
+        r = run(*words_of(figure), at(trace), "--preview")
         check(f"{figure} is drawn", r.returncode == 0 and len(r.stdout) > 500 and not r.stderr, r.stderr)
     refused("no figure", "draw", write(at("n.tsv"), "# table: nothing\na\n1\n"), "--preview", words=["no figure"])
 

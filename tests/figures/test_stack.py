@@ -77,7 +77,7 @@ def drawn(folder, path):
     out, rejected = os.path.join(folder, "y.pdf"), 0
     for size in ("60x50", "88x60", "180x200", "1000x40"):
         for figure, args in (("survival", []), ("survival", ["--style", "by=head", "--head", "L0H*"]),
-                             ("density", ["--style", "by=head"]), ("occupancy", ["--figure", "occupancy-curves"])):
+                             ("where", ["--style", "by=head"]), ("size", ["--figure", "occupancy-curves"])):
             r = run(figure, path, "-o", out, "--size", size, *args)
             least = re.search(rb"--size: figure \S+ needs at least (\d+) x (\d+) mm here\n$", r.stderr)
             what = f"{figure} {args} at {size}: {r.returncode} {r.stderr}"

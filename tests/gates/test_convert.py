@@ -525,7 +525,7 @@ def command(folder, work):
     path = os.path.join(work, "it's a file.pth")
     data = Path(os.path.join(folder, "rg10_tied.pth")).read_bytes()
     Path(path).write_bytes(data)
-    for argv in (("info", path), ("run", "-p", "a", "-n", "1", "--raw", "--method", "trimkv", "-B", "8", "--gates", path, "-o", os.path.join(work, "x.kvf"))):
+    for argv in (("trace", "info", path), ("run", "-p", "a", "-n", "1", "--raw", "--method", "trimkv", "-B", "8", "--gates", path, "-o", os.path.join(work, "x.kvf"))):
         r = run(*argv)
         words = r.stderr.strip().rpartition("convert it with: ")[2]
         check(argv[0] + " names the command", r.returncode == 1 and r.stderr.count("\n") == 1 and shlex.split(words) == ["kvfate", "gates", "convert", path], r)

@@ -235,10 +235,10 @@ def collect(ask, fixed, jobs):
         yield f"kvfate {name} -h"
         yield f"kvfate {name}" if name not in ("methods", "figures", "eval") else f"kvfate {name} --nonsense"
     for t in TRACES:
-        yield from (f"kvfate {c} in/{t}.kvf{more}" for c, more in (("info", ""), ("info", " --json"), ("verify", " --full")))
+        yield from (f"kvfate trace {c} in/{t}.kvf{more}" for c, more in (("info", ""), ("info", " --json"), ("verify", " --full")))
     for a, b in PAIRS + [("tiny", "tiny-rg"), ("full", "full")]:
         for name in ("part", "diff"):
-            yield from (f"kvfate {name} in/{a}.kvf in/{b}.kvf {x}" for x in ["", "-o -", "-o x.json", *tries(ask, name, {"output"} | COMMON)])
+            yield from (f"kvfate trace {name} in/{a}.kvf in/{b}.kvf {x}" for x in ["", "-o -", "-o x.json", *tries(ask, name, {"output"} | COMMON)])
     from inputs import FAMILIES, GATES
     for m in json.loads(ask("kvfate methods --json")[0]):
         yield from of_method(m, GATES)
