@@ -104,8 +104,9 @@ LIST = {
     "report": ([["report", "a.kvf", "-o", "x.html"]], ["x.html"]),
 }
 FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, in addition to the TSV tables of all analyses
-# Commands without small inputs. They write tables by the same function as every analysis.
-LEFT_OUT = {"claims", "predict", "atlas", "agreement"}
+# Commands without small inputs, which write tables by the same function as every analysis; and quickstart, which
+# writes a folder with other commands of this list.
+LEFT_OUT = {"claims", "predict", "atlas", "agreement", "quickstart"}
 
 
 def try_out(bed, argv):

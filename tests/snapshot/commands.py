@@ -2,6 +2,7 @@
 keys of --style (from the message about an unknown key) come from the program. This file only has
 values for them."""
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -128,10 +129,16 @@ def options(text):
             yield m.group(1), bool(m.group(2))
 
 
+@functools.lru_cache(maxsize=None)
+def words(ask):
+    """Returns {name of a command: its words}."""
+    return {c["name"]: c["words"] for c in json.loads(ask("kvfate list all --json")[0])["commands"]}
+
+
 def tries(ask, command, leave_out):
     """Returns arguments that try each option of a command. An option without known values is an
     error in this file."""
-    for name, takes in options(ask(f"kvfate {command} -h")[0]):
+    for name, takes in options(ask(f"kvfate {words(ask)[command]} -h")[0]):
         if name in leave_out:
             continue
         values = VALUES.get(f"{command}.{name}", VALUES.get(name))
@@ -144,7 +151,7 @@ def of_analysis(ask, name, fixed):
     taken = []
     for operands in [(t,) for t in TRACES] + PAIRS:
         files = " ".join(f"in/{t}.kvf" for t in operands if os.path.exists(f"{fixed}/{t}.kvf"))
-        line = f"kvfate {name} {files}"
+        line = f"kvfate {words(ask)[name]} {files}"
         yield line + " -o x.tsv"
         if len(taken) < MOST_TRACES and not ask(line)[1].strip().startswith("kvfate"):
             taken.append(line)
@@ -168,7 +175,7 @@ def of_analysis(ask, name, fixed):
         yield f"{corpus}{other} --skip-bad --against in/snapkv.kvf -o x.svg"
 
 
-def tables(fixed, table):
+def tables(ask, table):
     """Returns command lines that end in a table of that name, from which figures are drawn."""
     made = {"effect": "in/effect.tsv", "saliency": "in/saliency.tsv", "eval": "in/tables/eval.tsv", "claims": "in/tables/claims.tsv", "predict": "in/predict.tsv",
             "predict-units": "in/predict-units.tsv", "training": "in/training.tsv", "causal": "in/causal.tsv"}
@@ -176,7 +183,7 @@ def tables(fixed, table):
         return ["kvfate draw in/effect.tsv --minus in/mirror.tsv"]
     if table in made:
         return [f"kvfate draw {made[table]}"]
-    return [f"kvfate {table} in/{a}" for a in ("rich.kvf", "full.kvf", "gates.kvf in/dbgates.kvf", "gqa.kvf", "snapkv.kvf in/h2o.kvf", "scripts.kvf")]
+    return [f"kvfate {words(ask)[table]} in/{a}" for a in ("rich.kvf", "full.kvf", "gates.kvf in/dbgates.kvf", "gqa.kvf", "snapkv.kvf in/h2o.kvf", "scripts.kvf")]
 
 
 def styles(ask, line, figure):
@@ -188,7 +195,7 @@ def styles(ask, line, figure):
 
 
 def of_figure(ask, figure, fixed, n):
-    lines = tables(fixed, figure["table"])
+    lines = tables(ask, figure["table"])
     drawn = [x for x in lines if not ask(f"{x} --figure {figure['name']} --preview --size 60x40")[1].strip().startswith("kvfate")] or lines[:1]
     for i, line in enumerate(drawn[:2]):
         line += f" --figure {figure['name']}"
@@ -229,16 +236,14 @@ def of_device(m, layouts):
 def collect(ask, fixed, jobs):
     """Returns every command line, in order."""
     yield from FIXED.strip().split("\n")
-    overview = ask("kvfate help")[0]
-    names = re.findall(r"^  (\w[\w-]*) ", overview, re.M)
-    for name in names:
-        yield f"kvfate {name} -h"
-        yield f"kvfate {name}" if name not in ("methods", "figures", "eval") else f"kvfate {name} --nonsense"
+    for name, typed in words(ask).items():
+        yield f"kvfate {typed} -h"
+        yield f"kvfate {typed}" if name not in ("methods", "figures", "eval", "describe", "quickstart") else f"kvfate {typed} --nonsense"
     for t in TRACES:
         yield from (f"kvfate trace {c} in/{t}.kvf{more}" for c, more in (("info", ""), ("info", " --json"), ("verify", " --full")))
     for a, b in PAIRS + [("tiny", "tiny-rg"), ("full", "full")]:
         for name in ("part", "diff"):
-            yield from (f"kvfate trace {name} in/{a}.kvf in/{b}.kvf {x}" for x in ["", "-o -", "-o x.json", *tries(ask, name, {"output"} | COMMON)])
+            yield from (f"kvfate {words(ask)[name]} in/{a}.kvf in/{b}.kvf {x}" for x in ["", "-o -", "-o x.json", *tries(ask, name, {"output"} | COMMON)])
     from inputs import FAMILIES, GATES
     for m in json.loads(ask("kvfate methods --json")[0]):
         yield from of_method(m, GATES)
@@ -255,7 +260,7 @@ def collect(ask, fixed, jobs):
         yield f"kvfate run --device cuda {line} -q -n 6 --ignore-eos --method snapkv -B 20 -o x.kvf"
         yield f"kvfate train --device cuda -m in/{g}.gguf --data in/prose.txt --method trimkv --length 32 --steps 2 --check-every 0 -o x.safetensors"
     # Commands with --tokens are analyses.
-    analyses = [n for n in names if "--tokens A:B" in ask(f"kvfate {n} -h")[0] and n != "corpus"]
+    analyses = [n for n, typed in words(ask).items() if "--tokens A:B" in ask(f"kvfate {typed} -h")[0] and n != "corpus"]
     figures = list(enumerate(json.loads(ask("kvfate list figures --json")[0])))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for lines in pool.map(lambda name: list(of_analysis(ask, name, fixed)), analyses):
