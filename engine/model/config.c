@@ -1,7 +1,9 @@
 /* config.c - reads the configuration of a model from its GGUF keys (config.h). */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "engine/model/keys.h"
 #include "engine/model/layers.h"
@@ -11,6 +13,49 @@
 static void copy(char *out, size_t cap, const char *s, size_t len)
 {
     snprintf(out, cap, "%.*s", (int)(len < cap ? len : cap - 1), s ? s : "");
+}
+
+/* Returns true if the last part of a file name, such as "Q4_K_M", states the type of weights. */
+static bool names_weights(const char *s)
+{
+    s += tolower((unsigned char)s[0]) == 'i' || tolower((unsigned char)s[0]) == 't';
+    return (tolower((unsigned char)s[0]) == 'q' && isdigit((unsigned char)s[1]))
+           || strcasecmp(s, "f32") == 0 || strcasecmp(s, "f16") == 0 || strcasecmp(s, "bf16") == 0
+           || strcasecmp(s, "fp16") == 0;
+}
+
+/* Returns true for names that do not tell models apart: of converters, and digests. */
+static bool common_name(const char *s)
+{
+    size_t n = strlen(s);
+    return n == 0 || strcasecmp(s, "model") == 0 || strcasecmp(s, "ggml-model") == 0
+           || (n >= 32 && strspn(s, "0123456789abcdefABCDEF") == n);
+}
+
+/* Names the model after its file, without the folders, ".gguf", the number of a part
+ * ("-00001-of-00003") and the type of the weights: "SmolLM2-135M-Instruct" for
+ * "SmolLM2-135M-Instruct.Q4_1.gguf". Folders and files with common names have the name in the key
+ * general.name. */
+static void read_name(const struct gguf *g, char *out, size_t cap)
+{
+    const char *path = gguf_path(g), *slash = strrchr(path, '/'), *end = strrchr(path, '.');
+    const char *file = slash ? slash + 1 : path;
+    if (end > file && strcasecmp(end, ".gguf") == 0) {
+        copy(out, cap, file, (size_t)(end - file));
+        size_t n = strlen(out);
+        if (n > 15 && out[n - 15] == '-' && memcmp(out + n - 9, "-of-", 4) == 0)
+            out[n - 15] = '\0';
+        char *last = strpbrk(out, "-.");
+        for (char *next = last; next; next = strpbrk(next + 1, "-."))
+            last = next;
+        if (last && names_weights(last + 1))
+            *last = '\0';
+        if (!common_name(out))
+            return;
+    }
+    size_t len = 0;
+    const char *name = gguf_str(g, "general.name", &len);
+    copy(out, cap, name, name ? len : 0);
 }
 
 struct field {
@@ -157,10 +202,8 @@ static int read_scales(const struct gguf *g, struct model_config *m, struct kvf_
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d)
 {
     struct model_config m = {0};
-    size_t len = 0;
     int64_t vocab = gguf_array_strings(g, "tokenizer.ggml.tokens");
-    const char *name = gguf_str(g, "general.name", &len);
-    copy(m.name, sizeof m.name, name, name ? len : 0);
+    read_name(g, m.name, sizeof m.name);
     int err = read_arch(g, &m, d);
     if (!err)
         err = keys_check(g, m.arch, d);

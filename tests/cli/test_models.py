@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from harness import Suite
+from harness import Gguf, Suite
 
 s = Suite()
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
@@ -83,6 +83,16 @@ for key in ("name", "arch", "layers", "query_heads", "kv_heads", "head_dim", "vo
 s.check("lengths", [m["length"] for m in found["memory"]][-1] == found["context"])
 s.check("template", found["template"] and "template_error" not in found and "template   for chats" in ask(tiny))
 s.check("no gates", found["gates"] == [] and "kvfate train makes some" in ask(tiny))
+
+# The name is that of the file, unless many files have it.
+inside = Gguf(arch="llama")
+inside.metadata.append(["general.name", 8, "Inside"])
+for file, name in (("SmolLM2-135M-Instruct.Q4_1", "SmolLM2-135M-Instruct"), ("gemma-3-270m-q4_k_m", "gemma-3-270m"), ("a.b-IQ2_XS", "a.b"), ("x-bf16", "x"), ("x-TQ1_0", "x"),
+                   ("Qwen-quiet", "Qwen-quiet"), ("x-q8_0-00001-of-00001", "x"), ("model", "Inside"), ("ggml-model-f16", "Inside"), ("0" * 40, "Inside"),
+                   ("f16", "f16"), ("0" * 31, "0" * 31)):
+    path = inside.write(s.path(file + ".gguf"))
+    s.check(f"{file} is named {name}", json.loads(ask(path, "--json"))["name"] == name, json.loads(ask(path, "--json"))["name"])
+    os.remove(path)
 
 # Errors.
 s.refused("no file", ["models", s.path("none.gguf")], 1, "none.gguf")
