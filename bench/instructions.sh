@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the instructions of one call of each kernel with AVX2 and with NEON, by emulation, as the
-# table of docs/performance.md.
+# Prints the instructions of one call of each kernel with AVX2 and with NEON, by emulation, as a
+# Markdown table.
 #     bench/instructions.sh [NAME]     only kernels whose name contains NAME
 # It needs the packages listed at the head of tests/aarch64.sh, which makes build-arm64, and a build
 # in ./build.  A call with 256 rows is counted with 16. The emulator has no AVX-VNNI and no AVX-512.

@@ -9,8 +9,7 @@ enum {
     PIECE = 1 << 18, /* minimum bytes of rows */
     UP = 2,
     /* Maps and text both repeat from row to row.  Level 6 takes three times as long.  Level 4 would
-     * save 2 % of plots and 11 to 14 % of maps for 40 % more time
-     * (docs/studies/performance-notes.md). */
+     * save 2 % of plots and 11 to 14 % of maps for 40 % more time. */
     LEVEL = 2,
     HEAD = 0x785e /* deflate, window of 32 KiB, "fast"; divisible by 31 */
 };
