@@ -33,13 +33,9 @@ def quoted(names):
 
 
 def commands(program):
-    """All commands, in the groups of the overview that `kvfate help` prints."""
-    return table(('command', 'what it gives'),
+    """Returns all commands in the order of `kvfate help`."""
+    return table(('command', 'purpose'),
                  [(f'`kvfate {c["words"]}`', c['summary']) for c in program['commands']])
-
-
-def methods(program):
-    return f'{len(program["methods"])} rows: {quoted(m["name"] for m in program["methods"])}.\n'
 
 
 def overview(program):
@@ -127,9 +123,9 @@ def supplies(program):
                   for c in program['columns']])
 
 
-MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools, figures,
+MADE = {f.__name__: f for f in (commands, overview, probes, analyzers, pools, figures,
                                    published_gates, columns, supplies)}
-PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/methods.md': ['overview'],
+PAGES = {'docs/reference/commands.md': ['commands'], 'docs/reference/methods.md': ['overview'],
          'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
          'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
