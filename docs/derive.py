@@ -121,10 +121,15 @@ def supplies(program):
         if c['name'].startswith('tokens.'):
             return 'always'
         return f'`{probe}`' if probe in [*probes, 'watch'] and (c['import'] or probe != 'dilution') else ''
+    rows = []
+    for c in program['columns']:  # adjacent columns with equal sources share a row
+        sources = (f'`{c["flag"]}`' if c['flag'] else '', capture(c), ' or '.join(f'`{x}`' for x in c['import'].split(' or ') if x))
+        if rows and rows[-1][1] == sources:
+            rows[-1][0].append(c['name'])
+        else:
+            rows.append(([c['name']], sources))
     return table(('column', '`kvfate run`', '`kvfate.capture`', '`kvfate trace import`'),
-                 [(f'`{c["name"]}`', f'`{c["flag"]}`' if c['flag'] else '', capture(c),
-                   'its name' if not c['import'] else ' or '.join(f'`{x}`' for x in c['import'].split(' or ')))
-                  for c in program['columns']])
+                 [(quoted(names), *sources) for names, sources in rows])
 
 
 MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools, figures,
