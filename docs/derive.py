@@ -100,16 +100,15 @@ def options_quoted(text):
 
 
 def columns(program):
-    """Which column each analysis needs, by which options, and which it can do without."""
+    """Returns the columns that each analysis needs, and the options that need them."""
     def listed(a, *needs):
         found = {}
         for c in a['columns']:
             if c['need'] in needs:
                 found.setdefault(options_quoted(c['note']), []).append(c['name'])
         return '; '.join(quoted(names) + (f' ({note})' if note else '') for note, names in found.items())
-    return table(('analysis', 'needs', 'asks for', 'can do without', 'uses where it is there'),
-                 [(f'`{a["name"]}`', listed(a, 'always'), listed(a, 'asked'), listed(a, 'can lack'), listed(a, 'helps'))
-                  for a in program['analyzers']])
+    return table(('analysis', 'needs', 'needs for an option'),
+                 [(f'`{a["name"]}`', listed(a, 'always'), listed(a, 'asked')) for a in program['analyzers']])
 
 
 def supplies(program):
