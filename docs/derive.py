@@ -49,12 +49,15 @@ def overview(program):
 
 
 def probes(program):
+    """Returns the probes of each set, or the option that asks for them."""
     def asked(p):
         if 'shadow' in p:
             return f'`--shadow {p["shadow"]}`'
-        return ', '.join(p['sets']) or 'by name'
-    return table(('probe', 'what it records', 'part of'),
-                 [(f'`{p["name"]}`', p['summary'], asked(p)) for p in program['probes']])
+        return ', '.join(f'`{x}`' for x in p['sets']) or 'only by name'
+    found = {}
+    for p in program['probes']:
+        found.setdefault(asked(p), []).append(p['name'])
+    return table(('part of', 'probes'), [(key, quoted(names)) for key, names in found.items()])
 
 
 def analyzers(program):
