@@ -45,12 +45,15 @@ def overview(program):
 
 
 def probes(program):
+    """Returns the probes of each set, or the option that asks for them."""
     def asked(p):
         if 'shadow' in p:
             return f'`--shadow {p["shadow"]}`'
-        return ', '.join(p['sets']) or 'by name'
-    return table(('probe', 'what it records', 'part of'),
-                 [(f'`{p["name"]}`', p['summary'], asked(p)) for p in program['probes']])
+        return ', '.join(f'`{x}`' for x in p['sets']) or 'only by name'
+    found = {}
+    for p in program['probes']:
+        found.setdefault(asked(p), []).append(p['name'])
+    return table(('part of', 'probes'), [(key, quoted(names)) for key, names in found.items()])
 
 
 def analyzers(program):
@@ -96,16 +99,15 @@ def options_quoted(text):
 
 
 def columns(program):
-    """Which column each analysis needs, by which options, and which it can do without."""
+    """Returns the columns that each analysis needs, and the options that need them."""
     def listed(a, *needs):
         found = {}
         for c in a['columns']:
             if c['need'] in needs:
                 found.setdefault(options_quoted(c['note']), []).append(c['name'])
         return '; '.join(quoted(names) + (f' ({note})' if note else '') for note, names in found.items())
-    return table(('analysis', 'needs', 'asks for', 'can do without', 'uses where it is there'),
-                 [(f'`{a["name"]}`', listed(a, 'always'), listed(a, 'asked'), listed(a, 'can lack'), listed(a, 'helps'))
-                  for a in program['analyzers']])
+    return table(('analysis', 'needs', 'needs for an option'),
+                 [(f'`{a["name"]}`', listed(a, 'always'), listed(a, 'asked')) for a in program['analyzers']])
 
 
 def supplies(program):
@@ -117,10 +119,15 @@ def supplies(program):
         if c['name'].startswith('tokens.'):
             return 'always'
         return f'`{probe}`' if probe in [*probes, 'watch'] and (c['import'] or probe != 'dilution') else ''
+    rows = []
+    for c in program['columns']:  # adjacent columns with equal sources share a row
+        sources = (f'`{c["flag"]}`' if c['flag'] else '', capture(c), ' or '.join(f'`{x}`' for x in c['import'].split(' or ') if x))
+        if rows and rows[-1][1] == sources:
+            rows[-1][0].append(c['name'])
+        else:
+            rows.append(([c['name']], sources))
     return table(('column', '`kvfate run`', '`kvfate.capture`', '`kvfate trace import`'),
-                 [(f'`{c["name"]}`', f'`{c["flag"]}`' if c['flag'] else '', capture(c),
-                   'its name' if not c['import'] else ' or '.join(f'`{x}`' for x in c['import'].split(' or ')))
-                  for c in program['columns']])
+                 [(quoted(names), *sources) for names, sources in rows])
 
 
 MADE = {f.__name__: f for f in (commands, overview, probes, analyzers, pools, figures,

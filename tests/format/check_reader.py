@@ -3,7 +3,7 @@
 kvfate's output.
 
 usage: check_reader.py KVFATE WRITE_DUMP SOURCE_ROOT
-       check_reader.py --list WRITE_DUMP SOURCE_ROOT      replaces the listing of section 15
+       check_reader.py --list WRITE_DUMP SOURCE_ROOT      replaces tests/format/listing.txt
 """
 import hashlib
 import json
@@ -48,26 +48,33 @@ def refused(what, data, path):
     raise SystemExit("%s: not noticed" % what)
 
 
-def page_of(root):
-    """Returns the page, and where its listing begins."""
+def listing_of(root):
+    """Returns the path of the listing that section 15 cites."""
+    return Path(os.path.join(root, "tests/format/listing.txt"))
+
+
+def check_excerpt(root, listed):
+    """Every line of the excerpt in section 15 occurs in the listing."""
     page = Path(os.path.join(root, "docs/reference/format.md")).read_text()
-    return page, page.index("    # file header\n")
+    for line in page[page.index("    # file header\n"):].splitlines():
+        if line and line not in listed:
+            raise SystemExit("section 15 of format.md: this line is not in listing.txt: %s" % line)
 
 
 def list_anew(write_dump, root):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "listing.kvf")
         subprocess.run([write_dump, path], check=True)
-        page, at = page_of(root)
-        Path(os.path.join(root, "docs/reference/format.md")).write_text(page[:at] + listing(path))
+        listing_of(root).write_text(listing(path))
 
 
 def check_listing(kvfate, write_dump, root, path):
     """Section 15: its bytes are a trace with these values, and the library writes the same
     bytes."""
     listed = {}
-    page, begins = page_of(root)
-    for line in page[begins:].split("\n"):
+    text = listing_of(root).read_text()
+    check_excerpt(root, text.splitlines())
+    for line in text.splitlines():
         m = re.match(r"    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+?)(?:  |$)", line)
         if m:
             listed[int(m.group(1), 16)] = bytes.fromhex(m.group(2))
@@ -88,11 +95,11 @@ def check_listing(kvfate, write_dump, root, path):
     (b,) = t.blobs
     equal("blob", (b.name, b.layer, b.head, b.t0, b.data.tolist()), ("k", 0, 0, 1, [[1, -2], [0.5, 0]]))
     equal("run id", t.id, hexadecimal(run_id(b'{"run":{}}', [17, 17])))
-    if page[begins:] != listing(path):
-        raise SystemExit("section 15 is not what listing.py makes of it: run check_reader.py --list")
+    if text != listing(path):
+        raise SystemExit("listing.txt differs from the output of listing.py: run check_reader.py --list")
     subprocess.run([kvfate, "trace", "verify", "--full", path], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([write_dump, path], check=True)
-    equal("bytes of the library and of docs/reference/format.md", Path(path).read_bytes() == data, True)
+    equal("bytes of the library and of listing.txt", Path(path).read_bytes() == data, True)
     equal("digest", t.digest, digest(t))
     for i in range(len(data)):  # the reader of the document detects a change of every byte except padding
         if listed_padding(data, i):

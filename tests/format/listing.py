@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a trace byte by byte, as in section 15 of docs/reference/format.md.
+"""Prints a trace byte by byte, as in listing.txt.
 
 usage: listing.py X.kvf
 """

@@ -1,4 +1,4 @@
-/* write_dump.c - writes the trace shown byte by byte in docs/reference/format.md. */
+/* write_dump.c - writes the trace that listing.txt shows byte by byte. */
 #include <kvf/trace.h>
 
 int main(int argc, char **argv)
