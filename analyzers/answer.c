@@ -98,7 +98,7 @@ static int judge_all(struct kvf_trace *t, struct answer *x, const unsigned char 
     return err;
 }
 
-/* Reads the text that the run generated. */
+/* Reads the text that the run generated. It is empty if the model ended its answer at once. */
 static int read_text(const struct kvf_trace *t, struct answer *x, struct kvf_diag *d)
 {
     const char *note = kvf_note(t, "result");
@@ -106,8 +106,9 @@ static int read_text(const struct kvf_trace *t, struct answer *x, struct kvf_dia
     if (note && json_parse(note, strlen(note), &result, NULL) == KVF_OK)
         for (const char *s = json_str(json_get(result, "text"), ""); *s; s++)
             buf_char(&x->text, (unsigned char)*s < ' ' || *s == 127 ? ' ' : *s);
+    bool ended = strcmp(json_str(json_get(result, "stop"), ""), "eos") == 0;
     json_free(result);
-    if (!x->text.err && !x->text.len)
+    if (!x->text.err && !x->text.len && !ended)
         return kvf_fail(d, KVF_E_NOTFOUND,
                         "--needle: the trace has no answer; record the run to its end, with -n 2 "
                         "or more and without --force");

@@ -115,10 +115,10 @@ def supplies(program):
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'python', 'kvfate', 'capture_rows.py'), encoding='utf-8') as f:
         probes = re.findall(r'^    "(\w+)": \{', f.read(), re.M)
     def capture(c):
-        probe = {'nll': 'nll', 'received.*': 'watch'}.get(c['name'], c['flag'].removeprefix('--probes '))
+        probe = {'nll': 'nll', 'received.*': 'watch', 'shadow.*': 'shadow', 'kept.*': 'dilution', 'rho_u.*': 'dilution,shadow', 'rho_d.*': 'dilution,shadow'}.get(c['name'], c['flag'].removeprefix('--probes '))
         if c['name'].startswith('tokens.'):
             return 'always'
-        return f'`{probe}`' if probe in [*probes, 'watch'] and (c['import'] or probe != 'dilution') else ''
+        return f'`{probe}`' if set(probe.split(',')) <= {*probes, 'watch'} and (c['import'] or probe != 'dilution' or c['name'] == 'kept.*') else ''
     rows = []
     for c in program['columns']:  # adjacent columns with equal sources share a row
         sources = (f'`{c["flag"]}`' if c['flag'] else '', capture(c), ' or '.join(f'`{x}`' for x in c['import'].split(' or ') if x))

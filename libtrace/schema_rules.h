@@ -48,7 +48,7 @@ struct rule {
 /* X(name, spaces, axis, least, most, nan, never) */
 #define SCHEMA_RULES(X)                                                                            \
     X("tokens.id", RULE_RUN, RULE_TOKEN, RULE_IS(0), RULE_ANY, 0, 0)                               \
-    X("tokens.role", RULE_RUN, RULE_TOKEN, RULE_IS(0), RULE_IS(3), 0, 0)                           \
+    X("tokens.role", RULE_RUN, RULE_TOKEN, RULE_IS(0), RULE_IS(4), 0, 0)                           \
     X("nll", RULE_RUN, RULE_TOKEN, RULE_ROUNDED, RULE_ANY, 1, 0)                                   \
     X("evict_step", RULE_KV | RULE_QUERY, RULE_TOKEN, RULE_NEXT, RULE_STEPS, 0, 1)                 \
     X("evict_reason", RULE_KV | RULE_QUERY, RULE_TOKEN, RULE_IS(0), RULE_IS(5), 0, 0)              \

@@ -48,7 +48,7 @@ r = s.run(["trace", "verify", "--full", good])
 s.check("an honest trace is whole", r.returncode == 0 and not r.stderr, r)
 
 
-for column, value in (("tokens.id", -1), ("tokens.role", 4), ("nll", -.5), ("evict_step", 7), ("evict_step", T + 1), ("evict_reason", 6), ("evict_margin", -1),
+for column, value in (("tokens.id", -1), ("tokens.role", 5), ("nll", -.5), ("evict_step", 7), ("evict_step", T + 1), ("evict_reason", 6), ("evict_margin", -1),
                       ("log_beta", .5), ("log_beta", np.nan), ("last_selected.top64", T - 7), ("mass.sum", -1), ("mass.sum", np.nan), ("mass.sum", np.inf), ("mass.sum", T),
                       ("entropy", -1), ("shadow.first_hit", 6), ("shadow.first_hit", T), ("shadow.ghost_hits", T - 6)):
     bad = spoiled(s, column, value)

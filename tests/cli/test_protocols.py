@@ -254,6 +254,7 @@ s.refused("turns in overrides", ["generate", "-m", MODEL, "--chat", CHAT, "--met
 # ---- a question is neither the prompt nor the answer
 
 a = record("apart", "-p", context(40), "--ask", "Who?", "-n", "6", "--method", "h2o", "-B", "12", "--question", "unknown", "--probes", "paper,mass")
+s.accepted("the role of a question is valid", ["trace", "verify", "--full", a])
 run = header(a)["run"]
 P, Q = run["prompt_tokens"], run["question_tokens"]
 e = columns(a, "eviction")

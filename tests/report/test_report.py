@@ -280,8 +280,8 @@ def downloads(s, b, trace):
     folder = s.path("down")
     os.makedirs(folder, exist_ok=True)
     b.call("Browser.setDownloadBehavior", top=True, behavior="allow", downloadPath=folder)
-    commands = {"tokens": ["tokens"], "eviction": ["eviction"], "survival": ["survival"], "heads": ["heads"], "occupancy": ["occupancy"],
-                "last-use": ["retention", "--criterion", "mass.90", "--source", "last-use"], "kv-size": ["kv-size"], "density": ["density"]}
+    commands = {"tokens": ["tokens"], "eviction": ["eviction"], "survival": ["survival"], "heads": ["heads"], "occupancy": ["size"],
+                "last-use": ["retention", "--criterion", "mass.90", "--source", "last-use"], "kv-size": ["size", "--as", "kv-size"], "density": ["where"]}
     for key, argv in commands.items():
         for place, ending in enumerate(("tsv", "csv") if key in ("tokens", "survival") else ("tsv",)):
             path = os.path.join(folder, f"a.{key}.{ending}")
@@ -290,7 +290,7 @@ def downloads(s, b, trace):
             while not os.path.exists(path) and time.monotonic() < end:
                 b.run("new Promise(done => setTimeout(done, 30))")
             want = s.path(f"want.{ending}")
-            s.run(argv[0], trace, *argv[1:], "-o", want)
+            s.run(*argv, trace, "-o", want)
             with open(want, "rb") as f, open(path, "rb") as g:
                 w, got = b"".join(x for x in f.read().splitlines(True) if not x.startswith(b"# checksum: ")), g.read()  # the page makes no checksum
             line = next((n for n, (p, q) in enumerate(zip(w.splitlines(), got.splitlines())) if p != q), None)
