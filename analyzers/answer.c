@@ -98,16 +98,35 @@ static int judge_all(struct kvf_trace *t, struct answer *x, const unsigned char 
     return err;
 }
 
+/* Copies a note in JSON and replaces NUL characters in its texts by blanks, because texts of struct
+ * json end at NUL. */
+static void copy_note(struct buf *b, const char *note)
+{
+    for (const char *s = note; *s; s++) {
+        if (strncmp(s, "\\u0000", 6) == 0) {
+            buf_str(b, " ");
+            s += 5;
+            continue;
+        }
+        buf_char(b, *s);
+        if (*s == '\\' && s[1])
+            buf_char(b, *++s);
+    }
+}
+
 /* Reads the text that the run generated. It is empty if the model ended its answer at once. */
 static int read_text(const struct kvf_trace *t, struct answer *x, struct kvf_diag *d)
 {
     const char *note = kvf_note(t, "result");
     struct json *result = NULL;
-    if (note && json_parse(note, strlen(note), &result, NULL) == KVF_OK)
+    struct buf copy = {0};
+    copy_note(&copy, note ? note : "");
+    if (note && !copy.err && json_parse(copy.data, copy.len, &result, NULL) == KVF_OK)
         for (const char *s = json_str(json_get(result, "text"), ""); *s; s++)
             buf_char(&x->text, (unsigned char)*s < ' ' || *s == 127 ? ' ' : *s);
     bool ended = strcmp(json_str(json_get(result, "stop"), ""), "eos") == 0;
     json_free(result);
+    buf_finish(&copy);
     if (!x->text.err && !x->text.len && !ended)
         return kvf_fail(d, KVF_E_NOTFOUND,
                         "--needle: the trace has no answer; record the run to its end, with -n 2 "
