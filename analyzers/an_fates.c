@@ -193,7 +193,7 @@ static double lost_attention(const struct frame *f)
 static void put_answer(struct frame *f, struct table *out)
 {
     const struct data *x = f->state;
-    const char *const text[] = {x->answer.text.data};
+    const char *const text[] = {x->answer.text.len ? x->answer.text.data : ""};
     const char *const expected[] = {x->answer.judged ? x->answer.expected.data : ""};
     int64_t *needle = FRAME_NEW(f, int64_t, (size_t)x->n);
     if (!needle)

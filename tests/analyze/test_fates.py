@@ -98,7 +98,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
     def needle(name, text, spans=spans, T=T, question=0):
         run = {"prompt_tokens": PROMPT - question, "question_tokens": question}
         return make(write_kvf, os.path.join(folder, name), [Column(c.name, c.dtype, c.space, c.values[..., :T], flags=c.flags) for c in columns(False)],
-                    (L, H, G, T), {"run": run, "spans": spans}, words[:T], note=None if text is None else {"result": {"text": text}})
+                    (L, H, G, T), {"run": run, "spans": spans}, words[:T], note=None if text is None else {"result": {"stop": "length" if text else "eos", "text": text}})
 
     for text, right in (("It is 12 and 7a.", 1), ("7A312\n", 1), ("12", 0), ("1 2 and 7a", 0), ("no", 0)):
         data, meta = table(kvfate, "fates", needle("needle.kvf", text, question=3), "--needle", "needle", "--points", "2")
@@ -110,6 +110,10 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
         check("heads that cache a token when the answer begins", np.allclose(data["held"][:PROMPT], alive, atol=1e-12) and 0 < sum(alive) < PROMPT, data["held"][:PROMPT])
     data, _ = table(kvfate, "fates", needle("plain.kvf", "It is 12.", []), "--needle", "none")
     check("no known answer", set(data["right"]) == {-1} and set(data["needle"]) == {0} and set(data["answer"]) == {"It is 12."}, set(data["right"]))
+    data, _ = table(kvfate, "fates", needle("nul.kvf", "a\0 12\\u0000 7a"), "--needle", "needle", "--points", "2")
+    check("NUL characters are blanks", set(data["answer"]) == {"a  12\\u0000 7a"} and set(data["right"]) == {1}, set(data["answer"]))
+    data, _ = table(kvfate, "fates", needle("ended.kvf", ""), "--needle", "needle", "--points", "2")
+    check("an answer that ended at once is wrong", set(data["answer"]) == {""} and set(data["right"]) == {0}, set(data["answer"]))
     refused("no span", 2, ["fates", needle("plain.kvf", "12", []), "--needle", "needle"], "'needle'", "--spans")
     refused("no value", 2, ["fates", needle("value.kvf", "12", spans[:1]), "--needle", "needle"], "'value'", "--spans")
     refused("a value without text", 2, ["fates", needle("value.kvf", "12", [spans[0], {"name": "value", "tokens": []}]), "--needle", "needle"], "no text")
