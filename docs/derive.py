@@ -81,13 +81,6 @@ def pools(program):
                   for a in program['analyzers'] if a['pools']])
 
 
-def figures(program):
-    def keys(f):
-        return quoted(k['name'] for k in f.get('style') or [])
-    return table(('figure', 'table', 'what it shows', '`--style`'),
-                 [(f'`{f["name"]}`', f'`{f["table"]}`', f['summary'], keys(f)) for f in program['figures']])
-
-
 def published_gates(program):
     return table(('method', 'gates', 'made for', 'to load it'),
                  [(f'`{g["method"]}`', g['name'], g['base'], '`kvfate gates convert`' if g['converts'] else 'save it as safetensors')
@@ -127,12 +120,12 @@ def supplies(program):
                   for c in program['columns']])
 
 
-MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools, figures,
+MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools,
                                    published_gates, columns, supplies)}
 PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/methods.md': ['overview'],
          'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
-         'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
+         'docs/reference/columns.md': ['columns', 'supplies'],
          'docs/guide/own-model.md': ['published_gates']}
 
 
