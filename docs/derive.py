@@ -42,12 +42,6 @@ def methods(program):
     return f'{len(program["methods"])} rows: {quoted(m["name"] for m in program["methods"])}.\n'
 
 
-def overview(program):
-    """Returns the needs, sizes and costs of all methods."""
-    return table(('row', 'looks at', 'one set for', 'protects', 'state, bytes per entry', 'cost'),
-                 [[m[k] for k in ('name', 'needs', 'scope', 'protects', 'state_formula', 'cost')] for m in program['methods']])
-
-
 def probes(program):
     def asked(p):
         if 'shadow' in p:
@@ -120,9 +114,9 @@ def supplies(program):
                   for c in program['columns']])
 
 
-MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools,
+MADE = {f.__name__: f for f in (commands, methods, probes, analyzers, pools,
                                    published_gates, columns, supplies)}
-PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/methods.md': ['overview'],
+PAGES = {'README.md': ['commands', 'methods'],
          'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
          'docs/reference/columns.md': ['columns', 'supplies'],
