@@ -38,12 +38,6 @@ def commands(program):
                  [(f'`kvfate {c["words"]}`', c['summary']) for c in program['commands']])
 
 
-def overview(program):
-    """Returns the needs, sizes and costs of all methods."""
-    return table(('row', 'looks at', 'one set for', 'protects', 'state, bytes per entry', 'cost'),
-                 [[m[k] for k in ('name', 'needs', 'scope', 'protects', 'state_formula', 'cost')] for m in program['methods']])
-
-
 def probes(program):
     """Returns the probes of each set, or the option that asks for them."""
     def asked(p):
@@ -78,13 +72,6 @@ def pools(program):
     return table(('analysis', 'a row of the sum has', 'and the values'),
                  [(f'`{a["name"]}`', quoted(a['pool_keys']), '; '.join(map(value, a['measures'])))
                   for a in program['analyzers'] if a['pools']])
-
-
-def figures(program):
-    def keys(f):
-        return quoted(k['name'] for k in f.get('style') or [])
-    return table(('figure', 'table', 'what it shows', '`--style`'),
-                 [(f'`{f["name"]}`', f'`{f["table"]}`', f['summary'], keys(f)) for f in program['figures']])
 
 
 def published_gates(program):
@@ -130,12 +117,11 @@ def supplies(program):
                  [(quoted(names), *sources) for names, sources in rows])
 
 
-MADE = {f.__name__: f for f in (commands, overview, probes, analyzers, pools, figures,
-                                   published_gates, columns, supplies)}
-PAGES = {'docs/reference/commands.md': ['commands'], 'docs/reference/methods.md': ['overview'],
+MADE = {f.__name__: f for f in (commands, probes, analyzers, pools, published_gates, columns, supplies)}
+PAGES = {'docs/reference/commands.md': ['commands'],
          'docs/reference/probes.md': ['probes'],
          'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
-         'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
+         'docs/reference/columns.md': ['columns', 'supplies'],
          'docs/guide/own-model.md': ['published_gates']}
 
 

@@ -255,8 +255,8 @@ def preset(change, args, kind, made):
     row = f'    "{args.name}": ("all", "{args.score}", "{allocation}", "overflow", "all"),\n'
     change.insert('tests/oracle/rows.py', '}\nMETHODS = ', row)
     if windowed:
-        change.insert(kind.reference, '\nPresets that are not in the table', f'| {args.name} | window | 32 | as in snapkv |\n'
-                      f'| {args.name} | recent | window | as in snapkv |\n')
+        change.insert(kind.reference, '\nPresets that are not in the table',
+                      f'| {args.name} (ours) | `window` 32, `recent` window: as in snapkv |\n')
         change.insert('tests/oracle/rows.py', '}\nEVERY = ', f', "{args.name}": 32')
     if 'group' in own:
         change.insert('tests/oracle/rows.py', ')\nSHARES = ', f', "{args.name}"')

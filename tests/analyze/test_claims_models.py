@@ -4,7 +4,7 @@ coverage by simulation, verdicts over folders of tables, and frozen inputs.
 
 usage: test_claims_models.py KVFATE SOURCE_ROOT [DRAWS]
 
-With DRAWS the simulation has so many draws, and its table of coverage is printed as Markdown (docs/studies/claims.md has it of 3,000).
+With DRAWS the simulation has so many draws, and its table of coverage is printed as Markdown (docs/studies/claims.md has its range for 3,000).
 """
 import hashlib
 import json

@@ -97,18 +97,15 @@ s.check("cost by what is reduced", [json.loads(ask("snapkv" + o, "--json"))["cos
 s.check("no budget where none is needed", [by[n]["budget"] for n in ("full", "duo", "wgkv")] == [0, 0, 100] and json.loads(ask("wgkv", "--json"))["budget"] == 0)
 s.check("256 without -B", [json.loads(ask(n, "--json"))["budget"] for n in ("h2o", "quest", "full")] == [256, 256, 0])
 
-# docs/reference/methods.md: the overview, and the lines of options and cost below each method.
+# docs/reference/methods.md: the lines of options and cost below each method.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "methods.md")) as f:
     page = f.read()
 COMMON = {"sinks", "recent", "protect", "every", "order", "slack", "stride", "chunk", "positions", "tie", "of", "cut"}
-overview = {c[0]: c for c in ([x.strip() for x in line.strip("|").split("|")] for line in page.splitlines() if line.count("|") == 7)}
 for r in by.values():
     name, own = r["name"], {o["key"]: o["value"] for o in r["options"]}
-    line = overview.get(name, [name] + [""] * 5)
-    s.check(name + ": in the overview", line[1:] == [r[k] for k in ("needs", "scope", "protects", "state_formula", "cost")], line, r)
-    formula = re.sub(r"g \(", "g*(", re.sub(r"(\d) ([gDd])", r"\1*\2", line[4]))
+    formula = re.sub(r"g \(", "g*(", re.sub(r"(\d) ([gDd])", r"\1*\2", r["state_formula"]))
     bytes_ = eval(formula, {"g": 3, "D": 64, "d": 128, "w": own.get("window"), "p": own.get("page")})
-    s.check(name + ": bytes in the overview", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
+    s.check(name + ": bytes of the formula", bytes_ == r["state_bytes"], formula, bytes_, r["state_bytes"])
     section = re.search(rf"^## [^\n]*(?<![\w-]){name}(?![\w-])[^\n]*\n(.*?)(?=^## )", page, re.M | re.S).group(1)
     said = re.search(r"^\* Options: (.*)$", section, re.M).group(1)
     both = {"beta"} if name == "adakv" else set()  # its section also describes ada-pyramidkv
@@ -133,11 +130,13 @@ wanted = {}
 for r in json.loads(ask("--json", "-B", B)):
     own = {o["key"]: o["value"] for o in r["options"]}
     names = own | {"B": B}
-    for line in re.findall(rf"^\| {r['name']} \| (\w+) \| ([^|]+) \| ([^|]+) \|$", page, re.M):
+    listed = re.findall(rf"^\| {r['name']} \([^)]+\) \| ([^|]+) \|$", page, re.M)
+    parts = [part.partition(": ") for cell in listed for part in cell.split("; ")]
+    for line in [(*pair, source) for defaults, _, source in parts for pair in re.findall(r"`(\w+)` ([^,]+)", defaults)]:
         key, default, source = line
         is_word = isinstance(own.get(key), str)
         value = default if is_word else eval(default.replace("/", "//"), {}, names)
-        s.check(f"{r['name']}: {key} is the default that has a source", own.get(key) == value and len(source) > 6, line, own.get(key))
+        s.check(f"{r['name']}: {key} is the default that has a source", own.get(key) == value and len(source) > 3, line, own.get(key))
         wanted[r["name"], key] = True
     for key, value in own.items():
         s.check(f"{r['name']}: {key} has a source", value == NEUTRAL.get(key, 0) or (r["name"], key) in wanted, value)
