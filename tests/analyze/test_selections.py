@@ -415,7 +415,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
                 check_intermittency(f"{T} tokens", m)
                 check_persistence(f"{T} tokens", m)
             for analysis in ("survival", "hazard", "persistence", "intermittency"):
-                said(analysis, m.path)
+                said(*words_of(analysis), m.path)
                 data, _ = table(kvfate, *words_of(analysis), m.path)
                 check(f"{T} tokens: {analysis} rows", (len(data["head"]) == 0) == (T == 0 and analysis != "survival" or T < 2 and analysis == "persistence"), data)
 
@@ -452,7 +452,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-selections-") as folder:
     for drop, analysis, word in (("last_selected.top64", "survival", "survival"), ("last_selected.top64", "hazard", "survival"),
                                  ("selected_at.top64", "persistence", "calibration"), ("n_returns.top64", "intermittency", "returns"),
                                  ("first_unselected.top64", "intermittency", "calibration")):
-        refused(f"{analysis} without {drop}", 1, [analysis, Made(m.S, 1, drop=[drop]).path, "--criterion", "top64"], drop, f"--probes", word)
+        refused(f"{analysis} without {drop}", 1, [*words_of(analysis), Made(m.S, 1, drop=[drop]).path, "--criterion", "top64"], drop, f"--probes", word)
     refused("no evictions to count by", 1, ["survival", Made(m.S, 1, drop=["evict_step"]).path, "--skip-trivial", "--criterion", "top64"], "evict_step", "--probes evict")
     refused("pages are read", 1, ["survival", Made(m.S, 1, extra=[Column("read.count", "u32", "query", np.zeros((1, 2, 9)))]).path, "--skip-trivial", "--criterion", "top64"], "pages")
     text = said("survival", "--as", "hazard", m.path) + said("survival", "--as", "persistence", m.path) + said("survival", "--as", "intermittency", m.path)

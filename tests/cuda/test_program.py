@@ -126,9 +126,9 @@ def devices():
     expect("-Dnvcc_archs=90" in d["devices"][0]["why_not"], "a device for which no kernels were compiled", d)
     told("no kernels for the device", run(EMULATED, ["generate", "--logits", *PROMPT, "-o", path("none.npy"), "--device", "cuda"], "kernels=0"),
          "compute capability 9.0", "-Dnvcc_archs=90", code=1)
-    said = run(EMULATED, ["devices"], "driver=0").stdout.decode()
+    said = run(EMULATED, ["list", "devices"], "driver=0").stdout.decode()
     expect("no NVIDIA driver" in said and "emulated" not in said, "without a driver", said)
-    said = run(EMULATED, ["devices"]).stdout.decode()
+    said = run(EMULATED, ["list", "devices"]).stdout.decode()
     expect("emulated device" in said and "13.0" in said, "for people", said)
 
 
