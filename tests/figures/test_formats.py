@@ -21,7 +21,7 @@ import numpy as np
 import readers
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from check import ended_well, expect, finish  # noqa: E402
+from check import ended_well, expect, finish, words_of  # noqa: E402
 from made import make_trace  # noqa: E402
 
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
@@ -139,7 +139,7 @@ def pictures(kind, kvf, *more):
         for ext in PICTURES:
             what = f"{figure}.{ext} of '{kind}' {' '.join(more)}"
             path = os.path.join(FOLDER, "x." + ext)
-            data = twice(what, [analysis, kvf, "--figure", figure, "--dpi", "60", *more], path)
+            data = twice(what, [*words_of(analysis, KVFATE), kvf, "--figure", figure, "--dpi", "60", *more], path)
             try:
                 {"png": is_png, "svg": is_svg}.get(ext, lambda d, w: is_pdf(d, w, path))(data, what)
             except (AssertionError, ET.ParseError, zlib.error, struct.error) as e:
@@ -151,7 +151,7 @@ def tables(kind, kvf):
         got = {}
         for ext in DATA:
             what = f"{analysis}.{ext} of '{kind}'"
-            data = twice(what, [analysis, kvf], os.path.join(FOLDER, "x." + ext))
+            data = twice(what, [*words_of(analysis, KVFATE), kvf], os.path.join(FOLDER, "x." + ext))
             got[ext] = columns_of(data, ext)
             if ext == "npz":
                 with zipfile.ZipFile(io.BytesIO(data)) as z:
@@ -187,7 +187,7 @@ def missing(kvf):
     """Check a trace without the column: exit 1, and the message names the flag."""
     for analysis in ANALYSES:
         path = os.path.join(FOLDER, "none.png")
-        r = run(analysis, kvf, "-o", path)
+        r = run(*words_of(analysis, KVFATE), kvf, "-o", path)
         flag = "--probes " + SOURCE[analysis]
         expect(r.returncode == 1 and flag in r.stderr.decode(), f"{analysis} without column: {r.returncode} {r.stderr}")
         expect(not os.path.exists(path), f"{analysis} without column leaves a file")
