@@ -138,7 +138,7 @@ class Ruler:
 
     def _open_niah(self, files):
         how = self.how
-        read = published.constants(self.repository, NEEDLE, ["tasks", "needle", "haystack"])
+        read = published.constants(self.repository, NEEDLE, ["needle", "haystack"])
         self.needle, self.noise = read["needle"], read["haystack"]
         self.keys = max(how["keys"], how["queries"])
         if "words" in (how["key"], how["value"]):

@@ -104,8 +104,8 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     check("stops if a document fails in another process", r.returncode != 0 and not [c for c in calls if c.startswith("claims ")], r.stderr[-300:])
     r, calls = script("two")
     done += calls
-    steady = [d for d in done if d.split()[0] in ("run", "corpus", "attention", "--as", "dynamics", "needle")]
-    check("goes on", r.returncode == 0 and len(set(steady)) == len(steady) and len(steady) == len([d for d in first if d.split()[0] in ("run", "corpus", "attention", "--as", "dynamics", "needle")]),
+    steady = [d for d in done if d.split()[0] in ("run", "corpus", "attention", "tasks")]
+    check("goes on", r.returncode == 0 and len(set(steady)) == len(steady) and len(steady) == len([d for d in first if d.split()[0] in ("run", "corpus", "attention", "tasks")]),
           len(steady), len(set(steady)), r.stderr[-300:])
     check("leaves no halves", not [n for _, _, names in os.walk(os.path.join(work, "two")) for n in names if n.startswith("part-") and not n.startswith("part-prose")])
 

@@ -16,7 +16,7 @@ if not ends:
     check.finish(check.NO_TERMINAL)
 for end in ends:
     os.close(end)
-LINE = re.compile(rb"\r(\S+) +\[[#.]{24}\] ([\d.]+)/(\d+)  [\d.e+-]+ ([a-zA-Z]+)/s")
+LINE = re.compile(rb"\r(\S[^\[\r]*?) +\[[#.]{24}\] ([\d.]+)/(\d+)  [\d.e+-]+ ([a-zA-Z]+)/s")
 
 
 def on_terminal(*argv, columns=0):
@@ -67,11 +67,11 @@ short = s.file("short.txt", b" ".join(b"%d" % (i * 7 % 90 + 3) for i in range(24
 trace = s.path("a.kvf")
 s.accepted("a trace", ["run", "-m", WIDE, "--ids", short, "-n", "0", "--method", "h2o", "-B", "64", "--probes", "paper", "-q", "-o", trace])
 told("a prompt", b"prefill", b"tok", "generate", "--logits", "-m", WIDE, "--ids", ids, "-o", s.path("l.npy"), "-t", "1", elsewhere=True)
-told("an analysis of heads", b"decay", b"parts", "survival", "--as", "decay", *[trace] * 9, "--criterion", "mass.90,mass.95,mass.99", "-t", "1")
+told("an analysis of heads", b"survival --as decay", b"parts", "survival", "--as", "decay", *[trace] * 9, "--criterion", "mass.90,mass.95,mass.99", "-t", "1")
 told("one that is not of the frame", b"heads", b"parts", "heads", *[trace] * 8, "-t", "1")
 told("a page", b"report", b"tables", "report", trace, trace, "-o", s.path("r.html"), elsewhere=True)
 shown("rows of a table", b"write", b"rows", "eviction", *[trace] * 2, "-t", "1", "-o", s.path("t.sqlite"))
-shown("prompts with needles", b"needle", b"prompts", "tasks", "needle", "--words", "50000", "-n", "40", "-o", s.path("hay"))
+shown("prompts with needles", b"tasks needle", b"prompts", "tasks", "needle", "--words", "50000", "-n", "40", "-o", s.path("hay"))
 shown("an export", b"export", b"heads", "trace", "export", trace, "-o", s.path("t.jsonl"))
 shown("a piece of a prompt, by its layers", b"prefill", b"tok", "generate", "-m", WIDE, "--ids", ids, "-n", "0", "-t", "1", "--chunk", "4096")
 text = s.file("text.txt", b"".join(b"# %d\n\n" % i + b"the thing and the other thing of the day\n" * 40 for i in range(20)))
