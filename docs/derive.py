@@ -57,14 +57,26 @@ def probes(program):
                  [(f'`{p["name"]}`', p['summary'], asked(p)) for p in program['probes']])
 
 
-def analyzers(program):
-    def traces(a):
-        if a['max_traces'] == 1:
-            return '1'
-        return f'{a["min_traces"]} to {a["max_traces"]}'
-    return table(('analysis', 'what it says', 'traces of one table', 'figures', 'adds up by'),
-                 [(f'`{a["name"]}`', a['summary'], traces(a), quoted(a['figures']),
-                   quoted(a['pool_keys'])) for a in program['analyzers']])
+# Commands that are no analyzers and have a page of docs/reference/analyses, and the page of each.
+PAGE_OF = {'effect': 'ablation', 'saliency': 'saliency', 'causal': 'causal', 'predict': 'predict',
+           'part': 'part', 'diff': 'diff'}
+
+
+def analyses(program):
+    """The analyses with their commands and pages. A question is the heading of its page."""
+    pages = {a['name']: a['name'] for a in program['analyzers']} | PAGE_OF
+
+    def question(command, page):
+        path = os.path.join(program['root'], 'docs/reference/analyses', page + '.md')
+        if not os.path.exists(path):
+            return command['summary']
+        with open(path, encoding='utf-8') as f:
+            asked = f.readline().partition(': ')[2].strip()
+        return asked[:1].upper() + asked[1:]
+    return table(('question', 'command', 'page'),
+                 [(question(c, page), f'`kvfate {c["words"]}`', f'[{page}]({page}.md)')
+                  for c in sorted(program['commands'], key=lambda c: not c['analysis'])
+                  for page in [pages.get(c['name'])] if page])
 
 
 def pools(program):
@@ -127,16 +139,17 @@ def supplies(program):
                   for c in program['columns']])
 
 
-MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyzers, pools, figures,
+MADE = {f.__name__: f for f in (commands, methods, overview, probes, analyses, pools, figures,
                                    published_gates, columns, supplies)}
 PAGES = {'README.md': ['commands', 'methods'], 'docs/reference/methods.md': ['overview'],
          'docs/reference/probes.md': ['probes'],
-         'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
+         'docs/reference/analyses/README.md': ['analyses'], 'docs/reference/corpus.md': ['pools'],
          'docs/reference/gallery.md': ['figures'], 'docs/reference/columns.md': ['columns', 'supplies'],
          'docs/guide/own-model.md': ['published_gates']}
 
 
-def made(text, program):
+def made(text, program, root):
+    program = {**program, 'root': root}
     return BLOCK.sub(lambda m: m.group(1) + MADE[m.group(2)](program) + m.group(4), text)
 
 
@@ -152,7 +165,7 @@ def stale(root, program):
         found = [m.group(2) for m in BLOCK.finditer(text)]
         if found != names:
             yield path, f'it has the made parts {found}, not {names}'
-        elif made(text, program) != text:
+        elif made(text, program, root) != text:
             yield path, 'a made table is stale: run docs/derive.py'
 
 
@@ -164,7 +177,7 @@ def main():
         full = os.path.join(root, path)
         with open(full, encoding='utf-8') as f:
             text = f.read()
-        files.write(full, made(text, program))
+        files.write(full, made(text, program, root))
         print(path)
 
 
