@@ -88,9 +88,10 @@ def pools(program):
         if 'numerator' in m:
             return f'`{m["value"]}` = `{m["numerator"]}` / `{m["denominator"]}`'
         return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'
-    return table(('analysis', 'a row of the sum has', 'and the values'),
-                 [(f'`{a["name"]}`', quoted(a['pool_keys']), '; '.join(map(value, a['measures'])))
-                  for a in program['analyzers'] if a['pools']])
+    words = {c['name']: c['words'] for c in program['commands']}
+    return table(('analysis', 'keys of a row', 'values'),
+                 [(f'`{words[a["name"]]}`', ', '.join(k for k in a['pool_keys'] if k not in ('layer', 'index')),
+                   '; '.join(map(value, a['measures']))) for a in program['analyzers'] if a['pools']])
 
 
 def figures(program):

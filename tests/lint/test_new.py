@@ -32,7 +32,7 @@ import program
 MADE = [('analyzer', 'held-now'), ('figure', 'held-now'), ('figure', 'a-b', '--table', 'kv-size', '--column', 'size'),
         ('probe', 'seen-by-queries-2'), ('score', 'age', '--evidence', 'values'),
         ('preset', 'oldest', '--score', 'age', '--allocation', 'adaptive'), ('preset', 'by-window', '--score', 'window-attention'),
-        ('analyzer', 'held-then', '--after', 'eviction'), ('kernel', 'halved-rows'), ('command', 'columns', '--group', 'running models')]
+        ('analyzer', 'held-then', '--after', 'eviction'), ('kernel', 'halved-rows'), ('command', 'columns', '--group', 'running')]
 TABLES = ['analyzers/analyzer_table.c', 'render/figure.c', 'engine/probe/probes.c', 'engine/method/parts.c', 'engine/method/presets.c',
           'cli/commands.c', 'libtrace/schema.c']
 SUMMARY = 'what it is said to be in a few words'
