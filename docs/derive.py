@@ -84,9 +84,9 @@ def pools(program):
     def value(m):
         if 'product' in m:
             half = f', `{m["half_life"]}`' if 'half_life' in m else ''
-            return f'`{m["value"]}` = product of `{m["numerator"]}` / `{m["denominator"]}`{half}'
+            return f'`{m["value"]}` = product of `{m["numerator"]}/{m["denominator"]}`{half}'
         if 'numerator' in m:
-            return f'`{m["value"]}` = `{m["numerator"]}` / `{m["denominator"]}`'
+            return f'`{m["value"]}` = `{m["numerator"]}/{m["denominator"]}`'
         return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'
     words = {c['name']: c['words'] for c in program['commands']}
     return table(('analysis', 'keys of a row', 'values'),
