@@ -89,9 +89,8 @@ def pools(program):
             return f'`{m["value"]}` = `{m["numerator"]}/{m["denominator"]}`'
         return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'
     words = {c['name']: c['words'] for c in program['commands']}
-    return table(('analysis', 'keys of a row', 'values'),
-                 [(f'`{words[a["name"]]}`', ', '.join(k for k in a['pool_keys'] if k not in ('layer', 'index')),
-                   '; '.join(map(value, a['measures']))) for a in program['analyzers'] if a['pools']])
+    return table(('analysis', 'values'), [(f'`{words[a["name"]]}`', '; '.join(map(value, a['measures'])))
+                                          for a in program['analyzers'] if a['pools']])
 
 
 def figures(program):
