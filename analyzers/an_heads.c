@@ -261,7 +261,7 @@ static void describe(const struct table *t, struct buf *out)
 {
     int kind = table_find(t, "kind"), window = table_find(t, "window");
     int sink = table_find(t, "sink_mass");
-    buf_printf(out, "kinds of %lld %s, by rules (docs/reference/analyzers.md)\n",
+    buf_printf(out, "kinds of %lld %s, by rules (docs/reference/analyses/heads.md)\n",
                (long long)table_rows(t),
                table_meta(t, "by") ? "KV heads by their retention" : "query heads");
     for (int k = 0; k < N_HEAD_KINDS; k++) {

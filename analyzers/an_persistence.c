@@ -3,7 +3,7 @@
  * and the rate of a head towards the rate of all heads.  One token is selected or not once at an
  * age, so its own maximum-likelihood beta would be 0 or 1.  The table has no such column.
  *
- * Of a cell with y of n tokens selected (docs/reference/analyzers.md derives it):
+ * Of a cell with y of n tokens selected (docs/reference/analyses/persistence.md derives it):
  *   p ~ Beta(M mu, M (1 - mu)),  y | p ~ Binomial(n, p)
  *   p | y ~ Beta(y + M mu, n - y + M (1 - mu)),  mean (y + M mu) / (n + M)
  * mu is the rate one level up; M = 1 / rho - 1 with rho from the moments of the cells (Kleinman

@@ -12,9 +12,9 @@
  *      provenance, selected.h the common part of analyses of selected sets, classes.h the classes
  *      of tokens.
  *   2. analyzers/analyzers.list: its line ('-' is written '_').  The tool puts it last, or with
- *      --after OTHER after the analyzer OTHER, and the paragraph of step 3 likewise.  Users see
- *      the analyzers in this order.
- *   3. docs/reference/analyzers.md: `## NAME` with equation, columns and pitfalls.
+ *      --after OTHER after the analyzer OTHER.  Users see the analyzers in this order.
+ *   3. docs/reference/analyses/NAME.md: `# NAME: question`, an example, equation, columns and
+ *      pitfalls.  docs/derive.py adds it to the overview.
  *   4. docs/man/kvfate-NAME.1: the description, the options at length, examples.  Lines of at most
  *      80 bytes.  An analyzer with options has a section `.Sh OPTIONS`: kvfate-density.1 is one;
  *      the texts of --head, --tokens and others that all have are made (docs/man/common.mdoc).

@@ -1,4 +1,4 @@
-/* head_kind.h - the kind of a head by stated rules (docs/reference/analyzers.md, heads).
+/* head_kind.h - the kind of a head by stated rules (docs/reference/analyses/heads.md).
  *
  * A condition "x from A to B" is 0 up to A, 1 from B on, straight between, and 1/2 halfway, where
  * the rule changes its mind; of an x that is not defined 0.  A kind's score is the least of its

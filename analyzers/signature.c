@@ -1,5 +1,5 @@
 /* signature.c - the numbers of a query head.  Equations: signature.h and
- * docs/reference/analyzers.md. */
+ * docs/reference/analyses/compare.md. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * analyzer for each (head, token) are constant within a head or the same for every head, so a
  * column is dense, or repeats with a stride, or is read on demand from its source.  90 heads x 128k
  * tokens then cost only the few columns that really differ.  Row order is the analyzer's and
- * documented in docs/reference/analyzers.md; head-major tables put all rows of one head together,
- * and `blocks` has the start of each head for figures.
+ * documented in docs/reference/analyses/README.md; head-major tables put all rows of one head
+ * together, and `blocks` has the start of each head for figures.
  *
  * NaN in a float column means "not defined": `nan` in TSV, null in JSON.  Integer columns have no
  * NaN; analyzers use -1 in documented columns. */

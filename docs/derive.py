@@ -50,14 +50,26 @@ def probes(program):
     return table(('part of', 'probes'), [(key, quoted(names)) for key, names in found.items()])
 
 
-def analyzers(program):
-    def traces(a):
-        if a['max_traces'] == 1:
-            return '1'
-        return f'{a["min_traces"]} to {a["max_traces"]}'
-    return table(('analysis', 'what it says', 'traces of one table', 'figures', 'adds up by'),
-                 [(f'`{a["name"]}`', a['summary'], traces(a), quoted(a['figures']),
-                   quoted(a['pool_keys'])) for a in program['analyzers']])
+# Commands that are no analyzers and have a page of docs/reference/analyses, and the page of each.
+PAGE_OF = {'effect': 'ablation', 'saliency': 'saliency', 'causal': 'causal', 'predict': 'predict',
+           'part': 'part', 'diff': 'diff'}
+
+
+def analyses(program):
+    """The analyses with their commands and pages. A question is the heading of its page."""
+    pages = {a['name']: a['name'] for a in program['analyzers']} | PAGE_OF
+
+    def question(command, page):
+        path = os.path.join(program['root'], 'docs/reference/analyses', page + '.md')
+        if not os.path.exists(path):
+            return command['summary']
+        with open(path, encoding='utf-8') as f:
+            asked = f.readline().partition(': ')[2].strip()
+        return asked[:1].upper() + asked[1:]
+    return table(('question', 'command', 'page'),
+                 [(question(c, page), f'`kvfate {c["words"]}`', f'[{page}]({page}.md)')
+                  for c in sorted(program['commands'], key=lambda c: not c['analysis'])
+                  for page in [pages.get(c['name'])] if page])
 
 
 def pools(program):
@@ -65,13 +77,13 @@ def pools(program):
     def value(m):
         if 'product' in m:
             half = f', `{m["half_life"]}`' if 'half_life' in m else ''
-            return f'`{m["value"]}` = product of `{m["numerator"]}` / `{m["denominator"]}`{half}'
+            return f'`{m["value"]}` = product of `{m["numerator"]}/{m["denominator"]}`{half}'
         if 'numerator' in m:
-            return f'`{m["value"]}` = `{m["numerator"]}` / `{m["denominator"]}`'
+            return f'`{m["value"]}` = `{m["numerator"]}/{m["denominator"]}`'
         return f'`{m["value"]}` (by `{m["denominator"]}`)' if 'denominator' in m else f'`{m["value"]}`'
-    return table(('analysis', 'a row of the sum has', 'and the values'),
-                 [(f'`{a["name"]}`', quoted(a['pool_keys']), '; '.join(map(value, a['measures'])))
-                  for a in program['analyzers'] if a['pools']])
+    words = {c['name']: c['words'] for c in program['commands']}
+    return table(('analysis', 'values'), [(f'`{words[a["name"]]}`', '; '.join(map(value, a['measures'])))
+                                          for a in program['analyzers'] if a['pools']])
 
 
 def published_gates(program):
@@ -117,15 +129,16 @@ def supplies(program):
                  [(quoted(names), *sources) for names, sources in rows])
 
 
-MADE = {f.__name__: f for f in (commands, probes, analyzers, pools, published_gates, columns, supplies)}
+MADE = {f.__name__: f for f in (commands, probes, analyses, pools, published_gates, columns, supplies)}
 PAGES = {'docs/reference/commands.md': ['commands'],
          'docs/reference/probes.md': ['probes'],
-         'docs/reference/analyzers.md': ['analyzers'], 'docs/reference/corpus.md': ['pools'],
+         'docs/reference/analyses/README.md': ['analyses'], 'docs/reference/corpus.md': ['pools'],
          'docs/reference/columns.md': ['columns', 'supplies'],
          'docs/guide/own-model.md': ['published_gates']}
 
 
-def made(text, program):
+def made(text, program, root):
+    program = {**program, 'root': root}
     return BLOCK.sub(lambda m: m.group(1) + MADE[m.group(2)](program) + m.group(4), text)
 
 
@@ -141,7 +154,7 @@ def stale(root, program):
         found = [m.group(2) for m in BLOCK.finditer(text)]
         if found != names:
             yield path, f'it has the made parts {found}, not {names}'
-        elif made(text, program) != text:
+        elif made(text, program, root) != text:
             yield path, 'a made table is stale: run docs/derive.py'
 
 
@@ -153,7 +166,7 @@ def main():
         full = os.path.join(root, path)
         with open(full, encoding='utf-8') as f:
             text = f.read()
-        files.write(full, made(text, program))
+        files.write(full, made(text, program, root))
         print(path)
 
 

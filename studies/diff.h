@@ -13,7 +13,7 @@ struct diff_args {
 };
 
 /* A table with a row for each key of the run headers that differs, one for the
- * texts of the tokens, and one for every column of either trace (docs/reference/analyzers.md).
+ * texts of the tokens, and one for every column of either trace (docs/reference/analyses/diff.md).
  * Values are equal when they are the same number, or both undefined: NaN, the
  * "never" of ages, the "alive" of steps.  *ret_equal: the traces are equal. */
 int diff_compare(struct kvf_trace *a, struct kvf_trace *b, const struct diff_args *args,

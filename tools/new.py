@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     source: str  # of a preset: the file that gets the new row
     list: str
     test: str
-    reference: str  # the page that gets a paragraph, or ''
+    reference: str  # the page that gets a paragraph, or ''; of an analyzer: its own page. %s stands for its name
     before: str  # the heading before which the paragraph is inserted; '': at the end
     rooms: tuple  # no other part in these folders may have the name
     suites: str  # the suites that test it
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     'analyzer': Kind('analyzers/an_%s.c', 'analyzers/analyzers.list', 'tests/analyze/test_%s.py',
-                     'docs/reference/analyzers.md', '## part\n', ('analyzers', 'cli'), 'analyze lint',
+                     'docs/reference/analyses/%s.md', '', ('analyzers', 'cli'), 'analyze lint',
                      'its place in the list (or --after NAME); a figure, unless one draws its table: tools/new.py figure'),
     'figure': Kind('render/fig_%s.c', 'render/figures.list', 'tests/figures/test_fig_%s.py',
                    'docs/reference/gallery.md', '## report\n', ('render',), 'figures lint',
@@ -132,8 +132,7 @@ def arguments():
     p.add_argument('summary', help='one line without a full stop')
     p.add_argument('--score', help='of a preset: the score part that it uses')
     p.add_argument('--allocation', help='of a preset: the allocation part (default: uniform)')
-    p.add_argument('--after', help='of an analyzer: the analyzer after which it is listed, in `kvfate -h` and on the pages '
-                   '(default: the last one)')
+    p.add_argument('--after', help='of an analyzer: the analyzer after which it is listed in `kvfate -h` (default: the last one)')
     p.add_argument('--table', help='the table that a figure draws (default: that of its name)')
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
     p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
@@ -263,12 +262,6 @@ def preset(change, args, kind, made):
     change.insert('tests/oracle/meson.build', "  'random': 20,", f"  '{args.name}': 20,\n")
 
 
-def heading_after(page, name):
-    """Returns the heading after that of `name`, or ''."""
-    found = re.search(rf'^## {re.escape(name or "-")}\n.*?^(## [^\n]+\n)', page, re.M | re.S)
-    return found[1] if found else ''
-
-
 def list_line(change, args, kind, symbol):
     """Adds the line to the list: figures and kernels by name, commands last in their group, others last or --after."""
     text = change.read(kind.list)
@@ -315,10 +308,11 @@ def plan(args):
     list_line(change, args, kind, symbol)
     if args.kind in PAGES:
         change.create(f'docs/man/kvfate-{args.name}.1', made('1'))
-    if kind.reference:
+    if '%s' in kind.reference:
+        change.create(kind.reference % args.name, made('md'))
+    elif kind.reference:
         paragraph = made('md')
-        before = heading_after(change.read(kind.reference), args.after) or kind.before
-        change.insert(kind.reference, before, paragraph + '\n' if before else '\n' + paragraph)
+        change.insert(kind.reference, kind.before, paragraph + '\n' if kind.before else '\n' + paragraph)
     change.create(kind.test % symbol, made('test'))
     if args.kind == 'probe':
         change.insert('libtrace/include/kvf/schema.h', ' * mass.sum ',

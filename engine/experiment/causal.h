@@ -6,7 +6,7 @@
  * (teacher forcing). Only the removal can change log p(answer). If
  * attention to distractors degrades the answer, removing distractors increases log p(answer).
  * Removing equal attention mass of entries that are neither evidence nor distractors does not.
- * docs/reference/causal.md defines all terms.
+ * docs/reference/analyses/causal.md defines all terms.
  *
  * Masses are attention masses of the answer's query with the full cache. The mass of a KV head is
  * the mean over its query heads.

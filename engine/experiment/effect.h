@@ -4,7 +4,7 @@
  * limits it. It restricts a set of heads to sinks and recent entries from then on, or removes
  * chosen entries permanently. Then the tokens P .. P + S - 1 are fed to all forks (teacher
  * forcing). Step s compares the prediction of query P + s in the fork with its prediction with the
- * full cache. The target is token P + s + 1. See docs/reference/effect.md.
+ * full cache. The target is token P + s + 1. See docs/reference/analyses/ablation.md.
  */
 #ifndef KVF_ENGINE_EFFECT_H
 #define KVF_ENGINE_EFFECT_H

@@ -1,5 +1,5 @@
 /* saliency.h - the saliency of every cache entry for the predictions of a text, from one backward
- * pass (docs/reference/saliency.md).
+ * pass (docs/reference/analyses/saliency.md).
  *
  * Query t of KV head (l, h) sees entry i <= t with the logit s_ti + [t - i >= W] ln w_i. The
  * saliency of the entry is -d loss / d ln w_i at the given weights w. It is positive if the entry

@@ -1,6 +1,6 @@
 """`kvfate predict`: does a statistic of a trace tell which memory matters?  It ranks statistics by their correlation with a measured effect.
 
-docs/reference/effect.md defines the table."""
+docs/reference/analyses/predict.md defines the table."""
 import math
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,7 @@
 """Correlates candidates of `kvfate predict` with the effect: rank correlations, their interval, and tests by permutations and circular shifts.
 
 Heads of one layer resemble each other, and layers resemble their neighbours.  No test here takes heads or entries as exchangeable.
-docs/reference/effect.md defines every number.  The seeds are fixed, and the streams of NumPy's RandomState do not change between versions."""
+docs/reference/analyses/predict.md defines every number.  The seeds are fixed, and the streams of NumPy's RandomState do not change between versions."""
 import math
 from types import SimpleNamespace
 

@@ -1,6 +1,6 @@
 """The input of `kvfate predict`: effects of KV heads or entries, and statistics of them from traces and tables.
 
-docs/reference/effect.md defines the statistics."""
+docs/reference/analyses/predict.md defines the statistics."""
 import math
 import re
 

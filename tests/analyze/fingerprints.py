@@ -1,4 +1,4 @@
-"""Signatures of heads and their matches, computed independently with NumPy from docs/reference/analyzers.md (compare)."""
+"""Signatures of heads and their matches, computed independently with NumPy from docs/reference/analyses/compare.md."""
 import numpy as np
 
 AGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 384)

@@ -6,7 +6,7 @@ A document has its own risk, log-normal, and each of its HEADS heads draws its o
 is HEADS repetitions at once.  The true value is an integral over the risks.  Fewer than 4 documents must have no
 interval; 5 and more must cover.
 
-usage: test_coverage.py KVFATE WRITE_KVF INTERVALS [--table]   (--table: print the table of docs/reference/corpus.md)
+usage: test_coverage.py KVFATE WRITE_KVF INTERVALS [--table]   (--table: print the coverage as a table)
 """
 import os
 import shutil

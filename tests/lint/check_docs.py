@@ -249,7 +249,8 @@ def check(root, args):
     reports += check_headings(root, 'docs/reference/methods.md', parts, 'part')
     probes = [p['name'] for p in program.probes.values() if 'shadow' not in p]
     reports += check_headings(root, 'docs/reference/probes.md', probes, 'probe')
-    reports += check_headings(root, 'docs/reference/analyzers.md', program.analyzers, 'analyzer')
+    for name in program.analyzers:
+        reports += check_headings(root, f'docs/reference/analyses/{name}.md', [name], 'analyzer')
     return reports + check_headings(root, 'docs/reference/gallery.md', program.figures, 'figure')
 
 
@@ -282,8 +283,9 @@ PLANTS = [
     lint.Plant('docs/reference/methods.md', 'the method tova', replace=('## tova', '## other')),
     lint.Plant('docs/reference/methods.md', 'the part overflow', replace=('`overflow`', 'overflow')),
     lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),
-    lint.Plant('docs/reference/analyzers.md', 'the analyzer sparsity',
-               replace=('\n## sparsity', '\n## thinness')),
+    lint.Plant('docs/reference/analyses/sparsity.md', 'the analyzer sparsity',
+               replace=('# sparsity', '# thinness')),
+    lint.Plant('docs/reference/analyses/README.md', 'stale', replace=('(hazard.md)', '(survival.md)')),
     lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n## The runs\n'),
     lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)',
                                                                      '](../img/none.png)')),

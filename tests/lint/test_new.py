@@ -32,7 +32,7 @@ import program
 MADE = [('analyzer', 'held-now'), ('figure', 'held-now'), ('figure', 'a-b', '--table', 'kv-size', '--column', 'size'),
         ('probe', 'seen-by-queries-2'), ('score', 'age', '--evidence', 'values'),
         ('preset', 'oldest', '--score', 'age', '--allocation', 'adaptive'), ('preset', 'by-window', '--score', 'window-attention'),
-        ('analyzer', 'held-then', '--after', 'eviction'), ('kernel', 'halved-rows'), ('command', 'columns', '--group', 'running models')]
+        ('analyzer', 'held-then', '--after', 'eviction'), ('kernel', 'halved-rows'), ('command', 'columns', '--group', 'running')]
 TABLES = ['analyzers/analyzer_table.c', 'render/figure.c', 'engine/probe/probes.c', 'engine/method/parts.c', 'engine/method/presets.c',
           'cli/commands.c', 'libtrace/schema.c']
 SUMMARY = 'what it is said to be in a few words'
@@ -207,11 +207,11 @@ def main():
         kvfate, *programs = build_all(Build(args.build, copy, built), sources)
         if not all(map(os.path.exists, (kvfate, *programs))):
             finish()
-        overview = subprocess.run([kvfate, '-h'], capture_output=True, text=True).stdout
-        check('kvfate -h has all', all(f'  {n:<18} {SUMMARY}' in overview for n in ('held-now', 'held-then', 'columns')), overview)
-        check('--after', re.search(r'^  eviction .*\n  held-then ', overview, re.M), overview)
-        check('--after on the page', re.search(r'^## eviction\n(?:(?!^## ).*\n)*## held-then\n', lint.read(copy, 'docs/reference/analyzers.md'), re.M))
+        overview = subprocess.run([kvfate, 'help'], capture_output=True, text=True).stdout
+        check('kvfate help has all', all(re.search(f'^  {n} +{SUMMARY}$', overview, re.M) for n in ('held-now', 'held-then', 'columns')), overview)
+        check('a page of its own', lint.read(copy, 'docs/reference/analyses/held-then.md').startswith('# held-then'))
         subprocess.run([sys.executable, os.path.join(copy, 'docs', 'derive.py'), kvfate], check=True, capture_output=True)
+        check('--after in the overview', re.search(r'\(eviction\.md\) \|\n.*\(held-then\.md\)', lint.read(copy, 'docs/reference/analyses/README.md')))
         more = reports(copy, kvfate)
         if more:  # unless the tree already names it
             more -= reports(args.root, args.kvfate)

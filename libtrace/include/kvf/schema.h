@@ -21,7 +21,7 @@
  * write_gate       f32 kv   token   g of the write gate: below tau the entry is refused
  * importance       f32 kv   token   score of a trained importance head
  * key_norm         f32 kv   token   length of its key as the cache holds it
- * saliency         f32 kv   token   -d loss / d ln weight of the entry (docs/reference/saliency.md)
+ * saliency         f32 kv   token   -d loss / d ln weight (docs/reference/analyses/saliency.md)
  * [nat] read.count       u32 query token  queries after the prompt that read it (snapshot)
  * last_selected.C  u16|u32 query token  largest age at which the token was in the
  *                                   selected set of criterion C (snapshot, age)
