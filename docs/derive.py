@@ -87,9 +87,13 @@ def pools(program):
 
 
 def published_gates(program):
-    return table(('method', 'gates', 'made for', 'to load it'),
-                 [(f'`{g["method"]}`', g['name'], g['base'], '`kvfate gates convert`' if g['converts'] else 'save it as safetensors')
-                  for g in program['models']['published_gates']])
+    """All published gates, in one row for each method and way to load them."""
+    rows = {}
+    for g in program['models']['published_gates']:
+        way = '`kvfate gates convert`' if g['converts'] else 'save as safetensors'
+        rows.setdefault((g['method'], way), []).append(f'{g["name"]} ({g["base"]})')
+    return table(('method', 'gates (model)', 'to load them'),
+                 [(f'`{method}`', ', '.join(names), way) for (method, way), names in rows.items()])
 
 
 def options_quoted(text):

@@ -551,7 +551,7 @@ for section in sections:
     listed = [x.strip() for line in lines if line.startswith("| Fig") or line.startswith("| Tab") for x in line.split("|")[1].split(",")]
     wanted = [f"{kind} {i + 1}" for kind, n in zip(("Figure", "Table"), NUMBERED[name]) for i in range(n)]
     check("figures of " + name, sorted(listed) == sorted(wanted), set(listed) ^ set(wanted))
-    check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`")) or "out of reach" in line or "diagram" in line
+    check("commands of " + name, all(line.count("|") == 4 and (any(w in line for w in ("kvfate", ".py", ".sh", ".c`", "$GPU ", "$ABLATE ")) or "out of reach" in line or "diagram" in line
                                                               or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
 
 curves = re.findall(r"@survival:[^ `]*|kvfate survival [^`]*", sections[0])

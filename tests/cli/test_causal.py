@@ -184,7 +184,7 @@ def invariants(argv):
     r = s.accepted("in words", argv)
     words = r.stdout.decode()
     s.check("in words", words.startswith("3 tasks; nats per answer") and "3 tasks say nothing of others: give 6 or more" in words, words)
-    s.refused("a task that is given twice", [*argv, argv[1]], 2, "would count twice")
+    s.refused("a task that is given twice", [*argv, argv[3]], 2, "would count twice")
     r = s.accepted("JSON", [*argv, "--json"])
     s.check("JSON", json.loads(r.stdout)["name"] == "causal")
 

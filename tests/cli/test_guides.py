@@ -66,7 +66,7 @@ def check_heads_gates(folder):
     effect, gates, score = [x for x in re.findall(r"`([^`]+)`", row) if x.startswith(("kvfate ablate", "examples/", "kvfate eval"))]
     shell(effect + " --score-tokens 2 --recent 16 --ignore-eos", folder)
     shell(f"{sys.executable} {root}/" + gates, folder)
-    shell(score.replace("wgkv:tau=0.05,wgkv:tau=0.2,", "").replace("duo,local", "duo:sinks=4,recent=16,local:sinks=4,recent=16")
+    shell(score.replace("wgkv:tau=0.05,wgkv:tau=0.2,", "").replace("duo,local", "duo:sinks=4,recent=16,local:sinks=4,recent=16").replace("--data text.txt --docs 2 ", "")
           + " --data examples/demo/problem.txt --docs 1 --prompt-tokens 48 --score-tokens 2", folder)
     with open(os.path.join(folder, "effect.tsv"), encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f if not line.startswith("#")]

@@ -190,8 +190,8 @@ def with_header(*path, value):
 bad_plan()
 s.accepted("the plan that is then spoiled", REPLAY)
 for name, change, words in (
-        ("a trace", with_header("trace", "plan", value=None), ("not a plan", "kvfate trace plan")), ("a plan that is a number", with_header("trace", "plan", value=1), ("not a plan",)),
-        ("another version", with_header("trace", "plan", "version", value=2), ("version",)), ("no version", with_header("trace", "plan", "version", value=None), ("version",)),
+        ("a trace", with_header("plan", value=None), ("not a plan", "kvfate trace plan")), ("a plan that is a number", with_header("plan", value=1), ("not a plan",)),
+        ("another version", with_header("plan", "version", value=2), ("version",)), ("no version", with_header("plan", "version", value=None), ("version",)),
         ("another model", with_header("model", "hash", value="0" * 32), ("another model", "0" * 32)), ("no hash", with_header("model", "hash", value=None), ("does not say", "model")),
         ("a hash that is a number", with_header("model", "hash", value=5), ("does not say",)), ("no model", with_header("model", value=None), ("does not say",)),
         ("not closed", {"unclosed": True}, ("not closed",)), ("a prompt too long", with_header("run", "prompt_tokens", value=T + 1), ("prompt of 21",)),

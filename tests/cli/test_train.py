@@ -561,7 +561,7 @@ def accumulated():
 # ---- curves
 
 def curves():
-    s.refused("curves: no operand", ["curves"], 2, "missing")
+    s.refused("curves: no operand", ["train", "curves"], 2, "missing")
     s.refused("curves: missing", ["train", "curves", s.path("none.jsonl")], 1, "none.jsonl", "No such file")
     for what, data in (("empty", b""), ("not JSON", b"{\n"), ("other JSON", b'{"a": 1}\n'), ("backwards", b'{"step": 2, "loss": 1}\n{"step": 1, "loss": 1}\n'), ("no object", b"3\n")):
         s.refused(f"curves: {what}", ["train", "curves", s.file("bad.jsonl", data)], 1, "bad.jsonl")
