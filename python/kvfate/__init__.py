@@ -1,6 +1,6 @@
 """kvfate: what became of every entry of an LLM's KV cache.
 
-    trace = kvfate.run("smollm2", "Name three rivers.", method="h2o", budget=64)     a trace; kvfate.open("x.kvf") opens a file
+    trace = kvfate.run("smollm2-135m", "Name three rivers.", method="h2o", budget=64)     a trace; kvfate.open("x.kvf") opens a file
     trace.evict_step[layer, head]                       an array, one number for each token
     trace.survival(by="class")                          a DataFrame, where pandas is installed
     trace.eviction.figure().save("x.pdf")               a figure, which a notebook shows

@@ -89,7 +89,7 @@ def _with_score(words, scorer):
 def run(model: "str | os.PathLike | None", prompt, method=None, budget: "int | str | None" = None, output: "str | os.PathLike | None" = None, **options):
     """Runs a model under a cache method, and returns the open trace (kvfate.Trace).
 
-        trace = kvfate.run("smollm2", "Name three rivers.", method="h2o", budget=64, predict=32)
+        trace = kvfate.run("smollm2-135m", "Name three rivers.", method="h2o", budget=64, predict=32)
         trace.survival()
 
     model: name or file of a model, as `kvfate run -m`; None: the default model.
