@@ -301,7 +301,7 @@ def shipped_gates():
     s.check("which differ", read(s.path("c.tsv"))[1]["gates"] != read(s.path("b.tsv"))[1]["gates"])
     s.refused("a method without gates", [*argv, "--method", "h2o"], 2, "h2o", "retention")
     s.refused("write gates", [*argv, "--method", "wgkv"], 2, "wgkv", "retention")
-    s.refused("none shipped for a model", ["ablate", "--as", "saliency", "-m", s.model(1), *argv[3:], "--method", "trimkv"], 2, "shipped", env=env)
+    s.refused("none shipped for a model", ["ablate", "--as", "saliency", "-m", s.model(1), *argv[5:], "--method", "trimkv"], 2, "shipped", env=env)
     s.refused("gates of another kind", [*argv, "--gates", s.path("gates.safetensors")], 2, "write gates")
     s.refused("no such gates", [*argv, "--gates", s.path("none.safetensors")], 1, "none.safetensors")
     few = s.path("few.safetensors")
