@@ -135,7 +135,7 @@ def arguments():
     p.add_argument('--after', help='of an analyzer: the analyzer after which it is listed in `kvfate -h` (default: the last one)')
     p.add_argument('--table', help='the table that a figure draws (default: that of its name)')
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
-    p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
+    p.add_argument('--group', default='files', help='of a command in `kvfate help` (default: files)')
     p.add_argument('--evidence', action='append', default=[], help='data that a score reads, an EVIDENCE_... of '
                    'engine/method/preset.h in lower case (values: lengths of the values); may be given again')
     p.add_argument('--no-build', action='store_true', help='do not build kvfate and do not run docs/derive.py')
@@ -287,13 +287,22 @@ def list_line(change, args, kind, symbol):
     change.insert(kind.list, line.group(0) if line else '', f'X({symbol})\n')
 
 
+def words_of(root, analysis):
+    """Returns the words that call an analysis: "size --as sparsity" for "sparsity"."""
+    with open(os.path.join(root, 'cli/groups.list'), encoding='utf-8') as f:
+        found = re.search(rf'^(FIRST|KIND)\("(.+?)", "(.+?)", "{re.escape(analysis)}"\)', f.read(), re.M)
+    if not found:
+        return analysis
+    return found[2] if found[1] == 'FIRST' else f'{found[2]} --as {found[3]}'
+
+
 def plan(args):
     """Returns all that is to be written, or raises Refused."""
     kind, symbol = KINDS[args.kind], args.name.replace('-', '_')
     args.table = args.table or args.name
     check(args, kind)
     words = {'name': args.name, 'symbol': symbol, 'summary': args.summary, 'mark': f'{MARK}({args.name}):',
-             'table': args.table, 'column': args.column, 'group': args.group,
+             'table': args.table, 'words': words_of(args.root, args.table), 'column': args.column, 'group': args.group,
              'choice': '' if args.table == args.name else f' --figure {args.name}', **evidence(args)}
 
     def made(part, more={}):
@@ -326,7 +335,7 @@ void gpu_{symbol}(struct gpu *g, float *out, const float *x, int rows, int n);
 
 ''')
     if args.kind == 'score':
-        change.insert(kind.reference, '.\nAdmission: ', f', `{args.name}`')
+        change.insert(kind.reference, '.\n\nAdmission: ', f', `{args.name}`')
         oracle(change, args, symbol, words['mark'])
     return change
 
