@@ -22,8 +22,8 @@ table() {
     [ ! -e "$name.tsv" ] || return 0
     echo "$name.tsv" >&2
     mkdir -p "$name"
-    "$program" needle --tokens "$length" -n "$tasks" "$@" -o "$name/task"
-    "$program" causal "$name" -o "$name.tsv" > /dev/null
+    "$program" tasks needle --tokens "$length" -n "$tasks" "$@" -o "$name/task"
+    "$program" ablate --as causal "$name" -o "$name.tsv" > /dev/null
 }
 
 # answers NAME LENGTH: the same prompts under methods with small caches

@@ -48,7 +48,7 @@ runs() { # program, models, command before it...
     printf ' = A = \n%s = B = \n%s' "$(cat "$work/prompt")" "$(cat "$work/prompt")" >"$work/text"
     "$@" "$exe" eval -m "$models/tiny6.gguf" --data "$work/text" --budgets 12,24 --docs 1 -t 2 $device \
         --prompt-tokens 40 --score-tokens 12 --state "$work/eval.state" >"$work/out" 2>&1
-    "$@" "$exe" logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2 $device
+    "$@" "$exe" generate --logits -m "$models/tiny1.gguf" --raw -p 'the thing' -o "$work/l.npy" -t 2 $device
     for n in 1 2 3 4 5 6 7 8 9; do # sessions whose tokens are made side by side
         printf '{"id": "%s", "prompt": "%s"}\n' $n "$(head -c $((40 * n)) "$work/prompt")"
     done >"$work/prompts"
@@ -56,9 +56,9 @@ runs() { # program, models, command before it...
         "$@" "$exe" run -m "$models/tiny6.gguf" --jsonl "$work/prompts" -n 8 --ignore-eos -q -t 3 $device \
             --method $method -B 24 --probes full -o "$work/many/$method" >"$work/out"
     done
-    for command in info verify eviction retention survival occupancy tokens sparsity hazard \
-        persistence intermittency overlap attention-sparsity dilution kv-size density runs words heads \
-        "received --spread heads"; do
+    for command in 'trace info' 'trace verify' eviction retention survival size tokens 'size --as sparsity' 'survival --as hazard' \
+        'survival --as persistence' 'survival --as intermittency' overlap 'attention --as sparsity' dilution 'size --as kv-size' where \
+        'where --as runs' 'tokens --as words' heads 'attention --spread heads'; do
         "$@" "$exe" $command "$work/h2o.kvf" >"$work/out"
     done
     for ext in $outputs; do
@@ -70,10 +70,10 @@ runs() { # program, models, command before it...
 pictures() { # program, command before it...
     exe=$1
     shift
-    for figure in eviction survival heads tokens words; do
+    for figure in eviction survival heads tokens 'tokens --as words'; do
         "$@" "$exe" $figure "$work/h2o.kvf" -o "$work/p.svg" >"$work/out"
     done
-    "$@" "$exe" sparsity "$work/h2o.kvf" -o "$work/p.csv" >"$work/out"
+    "$@" "$exe" size --as sparsity "$work/h2o.kvf" -o "$work/p.csv" >"$work/out"
     "$@" "$exe" draw "$work/p.csv" --preview >"$work/out"
     "$@" "$exe" draw "$work/p.csv" --minus "$work/p.csv" -o "$work/p.pdf"
     "$@" "$exe" report "$work/h2o.kvf" "$work/window.kvf" -o "$work/p.html" >"$work/out"

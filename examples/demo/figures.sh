@@ -37,10 +37,10 @@ draw survival-full.png "Share of tokens that are selected at an age of at least 
 selected." survival full.kvf
 draw survival-map-full.png "The same for each head." survival full.kvf --figure survival-map
 draw sparsity-last-use-full.png "Share of the attention triangle that lies after a token's last use." \
-    sparsity full.kvf --kind last-use
+    size --as sparsity full.kvf --kind last-use
 
 section "What the budget cost" "Sparsity of the attention triangle and the entries that each head holds. These \
 methods give every head the same budget, so their maps are level; methods that share a budget between heads are not."
-draw sparsity-h2o.png "h2o: share of the triangle that queries could not see." sparsity h2o.kvf
-draw occupancy-full.png "full: the cache grows with every token." occupancy full.kvf
-draw occupancy-h2o.png "h2o: after the prompt every head holds 256 entries." occupancy h2o.kvf
+draw sparsity-h2o.png "h2o: share of the triangle that queries could not see." size --as sparsity h2o.kvf
+draw occupancy-full.png "full: the cache grows with every token." size full.kvf
+draw occupancy-h2o.png "h2o: after the prompt every head holds 256 entries." size h2o.kvf

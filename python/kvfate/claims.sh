@@ -310,7 +310,8 @@ options=''
 by_document() {
     table=$1 prefix=$2 analysis=$3 columns=$4 keep=$5
     shift 5
-    "$kvfate" "$analysis" -h > /dev/null 2>&1 || { echo "$table: this program has no $analysis" >&2; return 0; }
+    # shellcheck disable=SC2086 # words of a command
+    "$kvfate" $analysis -h > /dev/null 2>&1 || { echo "$table: this program has no $analysis" >&2; return 0; }
     : > "$out/part-$table"
     for x in $list; do
         [ -e "$traces/$prefix.$x.kvf" ] || continue
@@ -326,7 +327,7 @@ by_document() {
 }
 rows_of() { # FILE, of what by_document says
     # shellcheck disable=SC2086 # options hold no blanks
-    "$kvfate" corpus "$analysis" "$traces/$prefix.$x.kvf" ${THREADS:+-t "$THREADS"} $options -o "$work/all.tsv" \
+    "$kvfate" corpus $analysis "$traces/$prefix.$x.kvf" ${THREADS:+-t "$THREADS"} $options -o "$work/all.tsv" \
         > "$work/log.tables" 2>&1 || { sed "s/^/$table: /" "$work/log.tables" >&2; return 1; }
     awk -F '\t' -v columns="$columns" -v keep="$keep" -v doc="$x" -v method="$prefix" '
         /^#/ { print; next }
@@ -346,28 +347,28 @@ horizons=1,$((T / 64)),$((T / 16)),$((T / 4)),$((T / 2)),$((T * 9 / 10))
 for run in full random-model; do
     [ $run = full ] && end='' spread=heads || end=.$run spread=$run
     by_document "survival$end" $run survival "$heads criterion class horizon fraction" "class=all criterion=top64,mass.99" --horizons "$horizons"
-    by_document "persistence$end" $run persistence "head criterion class age rate" "head=all class=all criterion=top64"
+    by_document "persistence$end" $run "survival --as persistence" "head criterion class age rate" "head=all class=all criterion=top64"
     by_document "overlap$end" $run overlap "head window p overlap kappa" "head=all window=0"
-    by_document "attention-sparsity$end" $run attention-sparsity "$heads form p sparsity" "index=-1 form=window" --entries kept
-    by_document "received.$spread" $run received "$heads tokens_share" "" --spread heads
+    by_document "attention-sparsity$end" $run "attention --as sparsity" "$heads form p sparsity" "index=-1 form=window" --entries kept
+    by_document "received.$spread" $run attention "$heads tokens_share" "" --spread heads
     by_document "heads$end" $run heads "$heads window sink_mass number gist" ""
 done
 for run in full random-gates; do
     [ $run = full ] && end=trimkv || end=$run
-    by_document "sparsity.$end" $run sparsity "kind $heads sparsity" "kind=beta" --kind beta
-    by_document "words.$end" $run words "word log_beta" "" --by class
-    by_document "variance.$end" $run variance "$heads factor epsilon2" "head=all"
+    by_document "sparsity.$end" $run "size --as sparsity" "kind $heads sparsity" "kind=beta" --kind beta
+    by_document "words.$end" $run "tokens --as words" "word log_beta" "" --by class
+    by_document "variance.$end" $run "retention --as variance" "$heads factor epsilon2" "head=all"
 done
-by_document runs.trimkv trimkv runs "$heads mean_run" ""
-by_document runs.random-gates random-kept runs "$heads mean_run" ""
+by_document runs.trimkv trimkv "where --as runs" "$heads mean_run" ""
+by_document runs.random-gates random-kept "where --as runs" "$heads mean_run" ""
 for run in dbtrimkv wgkv random-dbtrimkv random-wgkv; do
-    by_document "kv-size.$run" "$run" kv-size "$heads at size ratio" "at=end"
+    by_document "kv-size.$run" "$run" "size --as kv-size" "$heads at size ratio" "at=end"
 done
 for run in gkv random-rest full-rest random-model-gkv; do
-    by_document "attention-sparsity.$run" "$run" attention-sparsity "$heads form p sparsity" "index=-1 form=window" --entries kept
+    by_document "attention-sparsity.$run" "$run" "attention --as sparsity" "$heads form p sparsity" "index=-1 form=window" --entries kept
 done
 for run in snapkv gkv gkv-local random; do
-    by_document "density.$run" "$run" density "$heads bin_low bin_high mean" "bin_low=0"
+    by_document "density.$run" "$run" where "$heads bin_low bin_high mean" "bin_low=0"
 done
 
 # The query of the answer is the last one of the prompt: a row for each prompt, named by its seed.
