@@ -40,7 +40,7 @@ models) echo '{"name": "stand-in", "arch": "llama", "layers": 30, "query_heads":
 methods) seq 1 900 | sed 's/$/ is a method that needs nothing/' ;;
 tokens) printf '# table: tokens\ntoken\tid\n'; seq 0 19 | sed 's/.*/&\t&/' ;;
 dilution) printf '# table: dilution\nhead\tstep\n' ;;
-needle) : > "$out.txt"; : > "$out.json" ;;
+tasks) : > "$out.txt"; : > "$out.json" ;;
 corpus) printf '# table: x\nhead\tlayer\n' > "$out" ;;
 eval) [ -e "$state" ] || printf '# x: y\ndoc\tkl\n' > "$state" ;;
 *) [ -z "$out" ] || : > "$out" ;;
