@@ -155,7 +155,7 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
         return err;
     traces_shard(t, j->part.part, j->part.parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
-        fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
+        fprintf(command_errors(), "kvfate %s: %s\n", j->name, t->trace[i].why);
     for (size_t i = 0; i < t->n_readable; i++)
         if (t->trace[i].partial)
             trace_report_partial(j->name, t->trace[i].path);
@@ -434,7 +434,7 @@ static int do_round(struct job *j, size_t at, int n, struct progress *bar, struc
             end = strchr(line, '\n');
             if (bar)
                 progress_clear(bar);
-            fprintf(stderr, "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
+            fprintf(command_errors(), "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
         }
         if (!err && k->err) {
             err = k->err;

@@ -17,6 +17,7 @@ struct job {
     int letters;
     bool json;
     struct figure_options look;
+    int64_t threads;
 };
 
 /* Returns the column that a map of the table shows: --value, or the default of tables that are
@@ -115,6 +116,8 @@ static const struct opt options[] = {
      .absent = "the figure's"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},
 };
@@ -124,6 +127,7 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
 {
     struct kvf_diag d = {""};
     const struct draw_layout x = {j->layout, (enum layout_letters)j->letters, n, operand};
+    j->look.style.threads = (int)j->threads;
     int err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err
         && (j->figure || j->minus || j->value || j->json || j->look.preview

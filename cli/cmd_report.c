@@ -45,7 +45,8 @@ enum { N_JOBS = sizeof jobs / sizeof *jobs };
 struct request {
     const char *out, *heads, *criterion, *classes;
     double max_size; /* in MB */
-    char *query;     /* owned: the query heads that `heads` selects; NULL if all */
+    int64_t threads;
+    char *query; /* owned: the query heads that `heads` selects; NULL if all */
 };
 
 /* Sets *ret (owned) to the set of query heads that use the KV heads of `set`. */
@@ -126,6 +127,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
                                  .token1 = -1,
                                  .options = &options,
+                                 .threads = (int)q->threads,
                                  .watch = stage_see,
                                  .watch_ctx = &stage};
     struct table *table = NULL;
@@ -234,6 +236,8 @@ static const struct opt options[] = {
      "classes of tokens of one's own"},
     {OPT_REAL, 0, "max-size", offsetof(struct request, max_size), "MB",
      "leave columns out beyond this", "10", .min = 0.1, .max = 1000},
+    {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
     {.type = OPT_END},
 };
 

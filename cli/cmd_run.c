@@ -324,11 +324,12 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     struct run *u = request;
     struct kvf_diag d = {""};
     u->r.force = &u->force;
-    if (!u->out) {
-        fprintf(stderr,
-                "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
-        return EXIT_USAGE;
-    }
+    if (!u->out)
+        return command_end(self,
+                           kvf_fail(&d, KVF_E_ARG,
+                                    "no -o OUT.kvf; use 'kvfate generate' to decode without a "
+                                    "trace"),
+                           &d);
     unsigned set;
     int err = check_batch(u, &d);
     if (!err)

@@ -28,7 +28,9 @@ static void say(void *ctx, const char *line)
 {
     const struct check_context *j = ctx;
     watcher_end(&j->watcher);
-    command_print(j->self->name, "%s: %s", j->path, line);
+    struct kvf_diag d = {""};
+    kvf_fail(&d, KVF_E_CORRUPT, "%s: %s", j->path, line);
+    command_print_error(j->self, KVF_E_CORRUPT, &d);
 }
 
 /* Checks that the records of a trace are consistent, and with `values` that every value is
@@ -77,7 +79,7 @@ static void print_check(const char *what, const struct kvf_check *c, bool full)
 static void remark(const struct command *self, struct kvf_diag *d)
 {
     if (d->text[0])
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text);
+        fprintf(command_errors(), "kvfate %s: %s\n", self->name, d->text);
     d->text[0] = 0;
 }
 

@@ -26,8 +26,12 @@ const char *top_group(const char *top);
 /* Finds the command that a command line calls. argv[0] is the first word behind "kvfate". If a
  * place fits, its words are removed from argv, argv[0] becomes the words of the place, *argc is
  * reduced, and *ret is the name of the command in the lists. Otherwise *ret is argv[0]. Everything
- * behind "--" is left alone. Returns KVF_OK, or KVF_E_ARG with a sentence if --as is wrong. */
-int place_find(int *argc, char **argv, const char **ret, struct kvf_diag *d);
+ * behind "--", and each value of an option, is skipped. `caller` is the first word of the command
+ * line. Returns KVF_OK, or KVF_E_ARG with a sentence if --as is wrong. */
+int place_find(int *argc, char **argv, const char *caller, const char **ret, struct kvf_diag *d);
+/* Returns true if the word is an option with a value, in the next word, of a command under the
+ * top-level command `top`. It is defined in commands.c, which has the table of commands. */
+bool command_takes_value(const char *top, const char *word);
 
 enum { PLACE_MAX_KINDS = 16, PLACE_MAX_FLAGS = 4 };
 /* The options that choose between the commands at one place, for help and documents: --as with its

@@ -136,7 +136,7 @@ def arguments():
                    '(default: the last one)')
     p.add_argument('--table', help='the table that a figure draws (default: that of its name)')
     p.add_argument('--column', default='entries', help='a column of that table (default: entries)')
-    p.add_argument('--group', default='traces', help='of a command in `kvfate -h` (default: traces)')
+    p.add_argument('--group', default='files', help='of a command in `kvfate help` (default: files)')
     p.add_argument('--evidence', action='append', default=[], help='data that a score reads, an EVIDENCE_... of '
                    'engine/method/preset.h in lower case (values: lengths of the values); may be given again')
     p.add_argument('--no-build', action='store_true', help='do not build kvfate and do not run docs/derive.py')

@@ -74,7 +74,9 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
 {
     struct chat_message m = {"user", text};
     if (strlen(text) != n)
-        return kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "the prompt contains a NUL byte; use --raw for such text, or -m if it is a model");
     int err = render_chat(p, e, (struct chat_request){.msg = &m, .n = 1}, d);
     const struct chat_text *t = &p->chat_text;
     for (int i = 0; !err && i < t->n_spans; i++)
@@ -83,6 +85,9 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
             p->bytes = t->span[i].to - t->span[i].from;
         }
     p->changed = !err && p->bytes != n;
+    if (!err && n == 0)
+        p->note =
+            "the prompt is empty, so the model sees only the chat template; -p TEXT gives one";
     if (!err && p->bytes == 0 && strspn(text, " \t\r\n") < n)
         return kvf_fail(
             d, KVF_E_FORMAT,

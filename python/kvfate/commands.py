@@ -6,6 +6,7 @@ with a member for each option, raises kvfate.Error for what fails, Usage for a w
 cli/commands.list where the overview shall show it; docs/man/kvfate-NAME.1; a line in tests/cli/test_stories.py.
 
 This module is loaded by a build, which may have no NumPy: it imports Python's own library alone."""
+import difflib
 import re
 from types import SimpleNamespace
 from typing import NamedTuple, Optional, Tuple
@@ -56,6 +57,17 @@ FIGURE = tuple(Option(name, arg, "") for name, arg in (
     ("size", "WxH"), ("dpi", "N"), ("cmap", "NAME"), ("vmin", "X"), ("vmax", "X"), ("title", "TEXT"), ("font", "NAME"), ("style", "K=V,..."), ("preview", None)))
 
 
+# Options that every command takes (cli/common.c): those that a command does not declare. BARRED: the reasons why an option is rejected.
+COMMON = (
+    Option("quiet", None, "print only errors on the standard error", "q"),
+    Option("verbose", None, "print the time and the memory that the command used", "v"),
+    Option("output", "FILE.txt|FILE.json", "write the standard output to this file", "o"),
+    Option("overwrite", None, "replace an existing file, which -o does by default"),
+)
+BARRED = {"--json": "this command prints no table as JSON; leave --json out", "-t": "this command computes on one thread; leave -t out"}
+BARRED["--threads"] = BARRED["-t"]
+
+
 COMMANDS = {c.name: c for c in (
     Command("quickstart", "quickstart", "running", "run three methods on a prompt and write a page of kept tokens and answers",
             "kvfate quickstart --no-open -o first", "[PROMPT]", "text", 0, 1, options=(
@@ -66,12 +78,14 @@ COMMANDS = {c.name: c for c in (
                 Option("predict", "N", "maximum number of new tokens", "n", type="int", min=2, max=1 << 12, standard="32"),
                 Option("prompts", "N", "also run N built-in prompts, and add a table with 95 % confidence intervals", type="int", min=1, max=1 << 12, standard="1"),
                 Option("no-open", None, "do not open the page in a browser"),
+                Option("threads", "N", "threads", "t", absent="number of cores", type="int", min=1, max=256),
             )),
     Command("study", "study", "quality", "run a study from one file: models, methods, budgets, texts, seeds",
             "kvfate study plan.toml --plan", "PLAN.toml", "file", 1, 1, options=(
                 Option("plan", None, "tell what it would do and take, and stop"),
                 Option("so-far", None, "make no answers; make the tables and figures of those that are there"),
                 Option("data", "TEXT=FILE", "the data of a text of the file, in the place of what it says; several files of one text may follow", type="list"),
+                Option("threads", "N", "threads, instead of those of the file", "t", absent="as the file has them", type="int", min=1, max=256),
                 Option("ranks", "N", "let mpirun start N processes for each job", type="int", min=1, max=1 << 16),
                 Option("shard", "I/N", "do part I of N of each job, and make no tables"),
                 Option("slurm", "N", "print a script that runs N such parts as a Slurm array", type="int", min=1, max=1 << 16),
@@ -200,7 +214,14 @@ def usage(command):
 
 
 def _options(command):
-    return command.options + (FIGURE if command.figure else ())
+    own = command.options + (FIGURE if command.figure else ())
+    names = {o.name for o in own}
+    return own + tuple(o for o in COMMON if o.name not in names)
+
+
+def declares(command, name):
+    """Returns True if the command handles the option itself."""
+    return any(o.name == name for o in command.options)
 
 
 def _option(command, word):
@@ -211,7 +232,10 @@ def _option(command, word):
             if o.arg is None and equals:
                 raise Usage("%s takes no value" % name)
             return o, value if equals else None
-    raise Usage("unknown option '%s'; 'kvfate %s -h' lists them" % (name, command.name))
+    if name in BARRED:
+        raise Usage("%s: %s" % (name, BARRED[name]))
+    near = difflib.get_close_matches(name, ["--" + o.name for o in _options(command)], 1)
+    raise Usage("unknown option %s%s; 'kvfate %s -h' lists the options" % (name, " (did you mean %s?)" % near[0] if near else "", command.name))
 
 
 def parsed(command, words):
