@@ -176,9 +176,9 @@ static int front_page(FILE *out, int status)
     fprintf(out, "\nMore commands are in these groups ('kvfate help GROUP'):\n");
     for (int i = 0; group_table[i].name; i++)
         fprintf(out, "  %-10s %s\n", group_table[i].name, group_table[i].text);
-    fprintf(out,
-            "\n'kvfate COMMAND -h' explains a command, 'kvfate help --man COMMAND' too, at length; "
-            "'help' lists all.\n");
+    fprintf(out, "\n'kvfate COMMAND -h' explains a command, 'help --man COMMAND' shows its page, "
+                 "'help' lists "
+                 "all.\n");
     return status;
 }
 
