@@ -1,7 +1,8 @@
 /* answer.h - the hidden number of a prompt, and the answer that the model gave.
  *
  * A run that was recorded with `kvfate run --spans NAME.json` names stretches of its prompt in the
- * run header. `kvfate tasks needle` calls the hidden sentence "needle" and the number in it "value". */
+ * run header. `kvfate tasks needle` calls the hidden sentence "needle" and the number in it
+ * "value". */
 #pragma once
 
 #include <stdbool.h>
@@ -25,10 +26,10 @@ struct answer {
 
 /* Reads the answer of a trace of T steps. needle: name of the span that holds the answer, or "none"
  * for a prompt without a known answer, which is not judged. The
- * spans "value" have the right answer. It is right by the scorer "ruler-all" of `kvfate tasks score`:
- * every value occurs in the text, in upper or lower case. Returns KVF_OK, KVF_E_ARG with a sentence
- * if the run has no such spans, KVF_E_NOTFOUND with a sentence if the trace has no answer. Call
- * answer_finish in either case. */
+ * spans "value" have the right answer. It is right by the scorer "ruler-all" of `kvfate tasks
+ * score`: every value occurs in the text, in upper or lower case. Returns KVF_OK, KVF_E_ARG with a
+ * sentence if the run has no such spans, KVF_E_NOTFOUND with a sentence if the trace has no answer.
+ * Call answer_finish in either case. */
 int answer_read(struct kvf_trace *t, const char *needle, int64_t T, struct answer *ret,
                 struct kvf_diag *d);
 void answer_finish(struct answer *x); /* accepts a zeroed struct */

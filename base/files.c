@@ -163,7 +163,7 @@ int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf
 {
     for (int i = 0; i < n; i++) {
         if (data->n == 0)
-            return kvf_fail(d, KVF_E_ARG, "--data comes before the files");
+            return kvf_fail(d, KVF_E_ARG, "--data must precede the files");
         if (opt_list_add(data, operand[i]) != KVF_OK)
             return KVF_E_NOMEM;
     }

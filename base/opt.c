@@ -372,7 +372,7 @@ static int check_output(const struct opt *o, const char *shown, const char *v, s
         ".npz", ".jsonl", ".npy", ".txt", ".md",   ".gguf", ".zip", ".sqlite", ".safetensors"};
     const char *end = strrchr(v, '.');
     if (!v[0])
-        return kvf_fail(d, KVF_E_ARG, "%s: the name of what is written is empty", shown);
+        return kvf_fail(d, KVF_E_ARG, "%s: the name of the output file is empty", shown);
     if (!end || !strchr(o->arg, '.') || shows_ending(o->arg, end))
         return KVF_OK;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)

@@ -72,7 +72,9 @@ static int check_output(const struct job *j, const char *path, struct kvf_diag *
     if (!j->out && !j->json && !j->look.preview)
         return kvf_fail(d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}, or --preview");
     if (j->minus && j->figure)
-        return kvf_fail(d, KVF_E_ARG, "--figure: --minus has a figure of its own");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--figure has no effect with --minus, which has its own figure; leave it out");
     if (j->value && !j->minus)
         return kvf_fail(d, KVF_E_ARG, "--value belongs to --minus");
     if (!j->out || strcmp(j->out, "-") == 0)
@@ -96,10 +98,10 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     f = figure_of_table(table_name(t));
     bool own = f && figure_draws(f, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
-        return kvf_fail(d, KVF_E_ARG,
-                        "%s: table '%.80s' has no figure; 'kvfate list figures' lists "
-                        "those that have",
-                        path, table_name(t));
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "%s: table '%.80s' has no figure; 'kvfate list figures' lists the tables with figures",
+            path, table_name(t));
     return KVF_OK;
 }
 
@@ -112,7 +114,7 @@ static const struct opt options[] = {
     {OPT_WORD, 0, "letters", offsetof(struct job, letters), "FORM", "how panels are lettered", "a",
      .words = layout_letters},
     {OPT_STR, 0, "minus", offsetof(struct job, minus), "TABLE", "draw the difference to this one"},
-    {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "what is subtracted",
+    {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "column to subtract",
      .absent = "the figure's"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
@@ -154,9 +156,9 @@ static int parse_operand(struct job *j, const char *text, struct draw_operand *r
     if (err || !ret->figure)
         return err;
     if (j->figure || (ret->option && j->look.style.option))
-        return kvf_fail(d, KVF_E_ARG,
-                        "%.200s names its figure%s; --figure%s belongs to a table by itself", text,
-                        ret->option ? " and its style" : "", ret->option ? " or --style" : "");
+        return kvf_fail(d, KVF_E_ARG, "%.200s names its figure%s; --figure%s is for a single table",
+                        text, ret->option ? " and its style" : "",
+                        ret->option ? " or --style" : "");
     j->figure = ret->figure->name;
     if (ret->option)
         j->look.style.option = ret->option;
@@ -194,8 +196,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
 }
 
 static const struct exit_status exits[] = {
-    {"2",
-     "The command line was wrong, or the figure cannot be drawn of this table; nothing was done."},
+    {"2", "The command line was wrong, or this table has no such figure; no file was written."},
     {NULL, NULL},
 };
 

@@ -72,9 +72,9 @@ struct exit_status command_exit(const struct command *c, int i)
 {
     static const struct exit_status usual[] = {
         {"0", "The command succeeded."},
-        {"1", "It failed: a file could not be read or written, is damaged, or lacks what was asked "
-              "for."},
-        {"2", "The command line was wrong; nothing was done."},
+        {"1",
+         "It failed: a file could not be read or written, is damaged, or lacks requested data."},
+        {"2", "The command line was wrong; no file was changed."},
         EXIT_PARTIAL,
     };
     bool traces = c->operands.kind && strcmp(c->operands.kind, "trace") == 0;
@@ -246,7 +246,7 @@ static int check_operands(const struct command *self, const struct opt *list, in
         const char *end = strrchr(operand[0], '.');
         bool name = end && end[1] && strlen(end) <= 6 && !strpbrk(operand[0], " \t\n");
         bool file = name || access(operand[0], R_OK) == 0;
-        return kvf_fail(d, KVF_E_ARG, "'%.200s' stands alone; %s: kvfate %s %s '%.200s'",
+        return kvf_fail(d, KVF_E_ARG, "'%.200s' has no option; %s: kvfate %s %s '%.200s'",
                         operand[0], file ? "a prompt in a file needs -f" : "a prompt needs -p",
                         self->name, file ? "-f" : "-p", operand[0]);
     }
@@ -424,8 +424,7 @@ static int unknown(const char *name)
     const char *near = meant(name);
     if (name[0] == '-')
         return fprintf(stderr,
-                       "kvfate: option %s stands before the command; write 'kvfate COMMAND "
-                       "%s'\n",
+                       "kvfate: option %s must follow the command; write 'kvfate COMMAND %s'\n",
                        name, name)
                        < 0
                    ? EXIT_FAILED

@@ -134,7 +134,8 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
     if (!o->style.option)
         return KVF_OK;
     if (!f)
-        return kvf_fail(d, KVF_E_ARG, "--style is of figures, and none of table %s is drawn",
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style is for figures, and no figure of table %s is drawn; leave it out",
                         table_name(t));
     return figure_try(f, t, &o->style, d);
 }

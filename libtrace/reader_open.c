@@ -284,10 +284,10 @@ static int judge(const struct kvf_trace *t, enum kvf_open_mode mode, struct kvf_
 {
     bool inside = t->clean || t->first_bad < t->commit_at || mode == KVF_OPEN_STRICT;
     if (mode != KVF_OPEN_SALVAGE && t->bad_records && inside)
-        return kvf_fail(d, KVF_E_CORRUPT,
-                        "%s: damaged at byte %llu; 'kvfate trace verify --full' tells "
-                        "what is lost",
-                        t->path, (unsigned long long)t->first_bad);
+        return kvf_fail(
+            d, KVF_E_CORRUPT,
+            "%s: damaged at byte %llu; 'kvfate trace verify --full' lists the lost data", t->path,
+            (unsigned long long)t->first_bad);
     if (mode == KVF_OPEN_STRICT && !t->clean)
         return kvf_fail(d, KVF_E_CORRUPT, "%s: the trace was not closed", t->path);
     if (mode == KVF_OPEN_STRICT && t->bad_index)

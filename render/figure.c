@@ -185,7 +185,7 @@ static int check_column(const struct figure *f, const struct table *t, const str
     if (table_rows(t) == 0 || strcmp(need->type, "either") == 0
         || text == (strcmp(need->type, "text") == 0))
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, need->name,
+    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s has no %s", f->name, need->name,
                     text ? "numbers" : "text");
 }
 

@@ -47,7 +47,7 @@ static int render_chat(struct prompt *p, const struct engine *e, struct chat_req
         return err;
     if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch)
         p->note = "the model's chat template has no switch for thinking: --think and --no-think "
-                  "change nothing";
+                  "have no effect";
     p->text = p->chat_text.text;
     p->chat_text.text = (struct buf){0};
     return KVF_OK;
@@ -106,7 +106,7 @@ static int render_plain(struct prompt *p, const struct engine *e, const char *te
     if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
     if (!p->raw)
-        p->note = "the model has no chat template: the prompt is taken as it stands, as with --raw";
+        p->note = "the model has no chat template: the prompt is used unchanged, as with --raw";
     buf_add(&p->text, text, n);
     return KVF_OK;
 }
@@ -247,11 +247,10 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
                              prompt_all(p), end);
     if (err) {
         mem_free(end);
-        return err != KVF_E_FORMAT
-                   ? err
-                   : kvf_fail(d, err,
-                              "the model's tokens leave out bytes of the prompt, so that "
-                              "places in it mean nothing");
+        return err != KVF_E_FORMAT ? err
+                                   : kvf_fail(d, err,
+                                              "the model's tokens omit bytes of the prompt, so "
+                                              "that places in it are undefined");
     }
     *ret_end = end;
     return KVF_OK;

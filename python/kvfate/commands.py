@@ -202,7 +202,7 @@ FORMATS = ("kvf", "png", "svg", "pdf", "webp", "html", "tsv", "csv", "json", "js
 def _check_output(option, name):
     """Rejects an empty output name, and a name with the ending of a format that the help does not list."""
     if not name:
-        raise Usage("-o: the name of what is written is empty")
+        raise Usage("-o: the name of the output file is empty")
     end = name.rpartition(".")[2].lower() if "." in name else None
     shown = [x.partition(".")[2] for x in option.arg.split("|")]
     if any(shown) and end in FORMATS and end not in shown:

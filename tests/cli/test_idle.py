@@ -48,7 +48,7 @@ for option, value in (("-n", "5"), ("--seed", "1"), ("--temp", "1"), ("--top-p",
     s.refused(f"logits {option}", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy"), option, value], 2, option)
 full = s.accepted("logits", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy")])
 r = s.accepted("logits of a method", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "h2o", "-B", "2"])
-s.check("are told to be those of full", b"evicts nothing before the end of the prompt" in r.stderr and full.stderr == b"", r.stderr)
+s.check("are told to be those of full", b"evicts no entries before the end of the prompt" in r.stderr and full.stderr == b"", r.stderr)
 with open(s.path("l.npy"), "rb") as a, open(s.path("m.npy"), "rb") as b:
     s.check("and are", a.read() == b.read())
 r = s.accepted("logits of a method in the prompt", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "knorm:chunk=4", "-B", "2"])

@@ -31,7 +31,7 @@ CASES = (  # (what was typed, exit status, words of the sentence)
     (["help", "heatmap"], 2, "did you mean 'eviction'?"),
     (["regret", TRACE], 2, "'kvfate missed --as regret'"),
     (["trace", "validte", TRACE], 2, "kvfate help trace"),
-    (["-v", "run"], 2, "before the command", "kvfate COMMAND -v"),
+    (["-v", "run"], 2, "must follow the command", "kvfate COMMAND -v"),
     (["survival", "--as", "hazrd", TRACE], 2, "did you mean 'hazard'?"),
     # prompts
     (["run", *MODEL, TEXT, "-o", NEW], 2, f"kvfate run -f '{TEXT}'"),

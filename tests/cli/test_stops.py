@@ -65,7 +65,7 @@ s.check("the context is told, quiet or not", re.search(rb"^note: the answer stop
 r = s.accepted("not quiet", argv("generate", WIDE, 9, "--ignore-eos"))
 s.check("the summary", r.stderr.endswith(b"; stop: length\n"), r.stderr)
 r = s.accepted("quiet, no context", argv("generate", WIDE, 9, "--ignore-eos", "-q"))
-s.check("says nothing", r.stderr == b"", r.stderr)
+s.check("does not answer", r.stderr == b"", r.stderr)
 
 # ---- beyond the context: both files have the same weights, and ranks stay within the short one
 for name, how in {"window": BY_RANK, "snapkv": ["--method", "snapkv:positions=cache,window=4", "-B", "16"],

@@ -135,7 +135,7 @@ def killed(folder):
                     raise KeyError("mine")
             except KeyError:
                 pass
-            check("nothing is left of %s" % name, not [n for n in os.listdir(folder) if name in n], os.listdir(folder))
+            check("%s could not be recovered" % name, not [n for n in os.listdir(folder) if name in n], os.listdir(folder))
 
 
 def beside(folder):
