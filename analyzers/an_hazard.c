@@ -198,7 +198,7 @@ const struct analyzer an_hazard = {
     OPTIONS(LIFE_OPTION_CRITERION(CRITERION_LIST, "all"),
             {OPT_STR, 0, "bins", offsetof(struct options, bins), "LIST", "ages at which bins begin",
              .absent = "0, 1, 2, 4, 8, ..."},
-            LIFE_OPTION_GRACE, LIFE_OPTION_AT_LEAST("leave out ages that fewer tokens could reach"),
+            LIFE_OPTION_GRACE, LIFE_OPTION_AT_LEAST("omit ages that fewer tokens could reach"),
             LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
     COLUMNS(COLUMN_SELECTED,
             {"evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"}),

@@ -12,7 +12,7 @@ const struct opt life_event_options[] = {
      "selection",
      "gone", .words = life_event_words},
     LIFE_OPTION_GRACE,
-    LIFE_OPTION_AT_LEAST("leave out ages that fewer tokens could reach"),
+    LIFE_OPTION_AT_LEAST("omit ages that fewer tokens could reach"),
     LIFE_OPTION_MEAN_SPACE,
     LIFE_OPTION_GROUPS,
     {.type = OPT_END},

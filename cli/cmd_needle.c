@@ -186,7 +186,7 @@ static const struct opt options[] = {
      .min = 1, .max = MOST_LENGTH},
     {OPT_INT, 0, "words", offsetof(struct request, words), "N", "most words of the text", .min = 1,
      .max = MOST_LENGTH},
-    {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "whose tokens",
+    {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "model that counts the tokens",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_STR, 0, "pre", offsetof(struct request, pre), "NAME",
      "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",

@@ -52,12 +52,11 @@ static const struct opt options[] = {
      "replace the plan that is there"},
     {OPT_STR, 0, "head", offsetof(struct request, plan.head_text), "SET",
      "evictions only of these KV heads; other heads keep all entries", .absent = "all"},
-    {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL,
-     "leave out the tokens"},
+    {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL, "omit the tokens"},
     {OPT_FLAG, 0, "no-evictions", offsetof(struct request, plan.no_evictions), NULL,
-     "leave out the evictions"},
+     "omit the evictions"},
     {OPT_FLAG, 0, "no-mass", offsetof(struct request, plan.no_mass), NULL,
-     "leave out the attention received"},
+     "omit the attention received"},
     {.type = OPT_END},
 };
 

@@ -235,7 +235,7 @@ static const struct opt options[] = {
     {OPT_STR, 0, "classes", offsetof(struct request, classes), "FILE",
      "classes of tokens of one's own"},
     {OPT_REAL, 0, "max-size", offsetof(struct request, max_size), "MB",
-     "leave out columns above this size", "10", .min = 0.1, .max = 1000},
+     "omit columns above this size", "10", .min = 0.1, .max = 1000},
     {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {.type = OPT_END},

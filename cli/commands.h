@@ -45,9 +45,8 @@ struct exit_status {
  * listing it; other commands that read traces list it in `exits`. */
 #define EXIT_PARTIAL                                                                               \
     {                                                                                              \
-        "3",                                                                                       \
-            "It succeeded, but a trace that it read was not closed or holds no steps: the result " \
-            "is of less than a whole run, and a line on the standard error names the trace."       \
+        "3", "It succeeded, but a trace that it read was not closed or has no steps: the result "  \
+             "is for an incomplete run, and a line on the standard error names the trace."         \
     }
 
 /* The operands of a command. */

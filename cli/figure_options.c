@@ -45,7 +45,7 @@ const struct opt figure_options[] = {
     {OPT_REAL, 0, "vmax", offsetof(struct figure_options, style.vmax), "X",
      "upper end of the colours", "nan", .absent = "of the data"},
     {OPT_STR, 0, "title", offsetof(struct figure_options, style.title), "TEXT",
-     "title of the figure", .absent = "none"},
+     "title of the figure", .absent = "no title"},
     {OPT_STR, 0, "font", offsetof(struct figure_options, style.font), "NAME", "font family",
      .absent = "Lato, or DejaVu Sans where it is missing"},
     {OPT_STR, 0, "style", offsetof(struct figure_options, style.option), "K=V,...",

@@ -75,7 +75,7 @@ const struct opt runner_prompt_options[] = {
     {OPT_FLAG, 0, "no-think", offsetof(struct runner, prompt.no_think), NULL,
      "the chat template without thinking"},
     {OPT_STR, 0, "date", offsetof(struct runner, prompt.date), "YYYY-MM-DD",
-     "date that the chat template reports as today", .absent = "none"},
+     "date that the chat template reports as today", .absent = "no date"},
     {.type = OPT_END},
 };
 
