@@ -95,7 +95,7 @@ for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["co
 
 for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction-mask")):
     for more in ([], ["-o", s.path("t.tsv")]):
-        s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "no figure is drawn")
+        s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "figure is drawn")
 s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")
 s.refused("causal reads the size", ["ablate", "--as", "causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
 

@@ -61,7 +61,7 @@ def refusals():
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
     for options in (["--resume"], ["--resume", "--overwrite"]):
         s.refused("no run to resume", run_argv(s.path("none.kvf"), *options), 1, "neither", "none.kvf")
-        s.refused("no run to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is whole", "no run to resume")
+        s.refused("no run to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is complete", "no run to resume")
     plan = s.path("r-plan.kvf")
     s.accepted("a plan", ["trace", "plan", TRACE, "-o", plan])
     s.refused("a second plan", ["trace", "plan", TRACE, "-o", plan], 1, plan, "--overwrite")

@@ -338,10 +338,10 @@ Test(gate_files, tensors_fill_the_file_without_gap_or_overlap)
     } cases[] = {
         {"{" HEADS_META T4("duo.alpha", 0, 16) "}", "", 16},
         {"{" HEADS_META T4("duo.alpha", 0, 16) "}", "belong to no tensor", 20},
-        {"{" HEADS_META T4("duo.alpha", 4, 20) "}", "gap", 20},
+        {"{" HEADS_META T4("duo.alpha", 4, 20) "}", "directly follow", 20},
         {"{" HEADS_META T4("duo.alpha", 0, 16) T4("more", 0, 16) "}", "overlaps", 16},
         {"{" HEADS_META T4("duo.alpha", 0, 16) T4("more", 8, 24) "}", "overlaps", 24},
-        {"{" HEADS_META T4("duo.alpha", 0, 16) T4("more", 20, 36) "}", "gap", 36},
+        {"{" HEADS_META T4("duo.alpha", 0, 16) T4("more", 20, 36) "}", "directly follow", 36},
         {"{" HEADS_META T4("duo.alpha", 0, 16) T4("more", 16, 32) "}", "not of the layout", 32},
         {"{" HEADS_META T4("duo.alpha", 0, 16) T4("duo.alpha", 16, 32) "}", "repeats", 32},
         {"{" HEADS_META T4("", 0, 16) "}", "name", 16},
