@@ -317,7 +317,8 @@ static bool takes_value(const struct command *c, const char *word)
     return false;
 }
 
-bool command_takes_value(const char *top, const char *word)
+/* See struct place_context. */
+static bool under_takes_value(const char *top, const char *word)
 {
     struct command c;
     for (int i = 0; command_at(i, &c); i++)
@@ -339,7 +340,8 @@ static int find_analysis(const struct command *self, int *argc, char **argv,
         snprintf(before, sizeof before, "%s ", self->name);
         return analyzer_find(argv[1]) ? renamed(before, argv[1]) : EXIT_OK;
     }
-    int err = place_find(&n, argv + 1, self->name, &key, &d);
+    struct place_context x = {self->name, under_takes_value};
+    int err = place_find(&n, argv + 1, &x, &key, &d);
     if (err)
         return command_end(self, err, &d);
     *argc = n + 1;
@@ -460,7 +462,8 @@ static int call(int argc, char **argv)
     const char *key;
     if (!is_top(argv[0]))
         return unknown(argv[0]);
-    int err = place_find(&argc, argv, argv[0], &key, &d);
+    struct place_context x = {argv[0], under_takes_value};
+    int err = place_find(&argc, argv, &x, &key, &d);
     if (err)
         return command_end(&(struct command){.name = argv[0]}, err, &d);
     if (!command_find(key, &c))

@@ -19,7 +19,7 @@ static const struct opt common_table[COMMON_OPTIONS] = {
     {OPT_STR, 'o', "output", offsetof(struct common, out), "FILE.txt|FILE.json",
      "write the standard output to this file"},
     {OPT_FLAG, 0, "overwrite", offsetof(struct common, overwrite), NULL,
-     "replace an existing file, which -o does by default"},
+     "replace an existing file; -o always does so"},
     {OPT_BARRED, 0, "json", .help = "this command prints no table as JSON; leave --json out"},
     {OPT_BARRED, 't', "threads", .help = "this command computes on one thread; leave -t out"},
 };

@@ -2,11 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/buf.h"
 #include "cli/figure_options.h"
-#include "cli/groups.h"
 #include "cli/idle.h"
 #include "render/palette.h"
 
@@ -206,9 +204,6 @@ int figure_named(const char *option, const char *name, const char *table, const 
     for (int i = 0; table && i < n; i++)
         buf_printf(&all, "%s%s", i ? ", " : "; it has ", known[i]);
     const char *near = opt_near(known, name);
-    for (const struct named_text *s = synonym_table; !near && s->name; s++)
-        for (int i = 0; strcasecmp(s->name, name) == 0 && i < n; i++)
-            near = strcmp(known[i], s->text) == 0 ? known[i] : near;
     int err = kvf_fail(
         d, KVF_E_ARG, "%sno figure '%.80s'%s%.80s%s%s%s%s; 'kvfate list figures' lists them",
         option, name, table ? " of table " : "", table ? table : "", near ? " (did you mean '" : "",

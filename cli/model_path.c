@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -136,18 +135,6 @@ static int only_gguf(struct buf *path, struct kvf_diag *d)
 
 /* ---- the cache of the Hugging Face hub */
 
-/* Appends the folder of the hub cache, as its client finds it. */
-static void hub_cache(struct buf *b)
-{
-    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
-    if (cache && *cache)
-        buf_str(b, cache);
-    else if (home && *home)
-        buf_printf(b, "%s/hub", home);
-    else
-        buf_printf(b, "%s/.cache/huggingface/hub", user ? user : "");
-}
-
 /* Reads the commit of refs/main, or takes the last folder of snapshots by name. */
 static void snapshot_of(const char *folder, struct buf *ret)
 {
@@ -213,7 +200,7 @@ static bool is_hub_id(const char *text)
 static int hub_model(const char *id, struct buf *path, struct kvf_diag *d)
 {
     int org = (int)strcspn(id, "/");
-    hub_cache(path);
+    folder_hub(path);
     if (!path->err && !is_folder(path->data))
         return kvf_fail(d, KVF_E_IO,
                         "%s: there is no such file, and no hub cache %s; fetch a model of the hub "

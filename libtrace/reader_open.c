@@ -241,10 +241,10 @@ static int open_either(struct kvf_trace *t, const char *path, struct kvf_diag *d
         mem_free(t->fd < 0 ? unfinished : t->path);
         t->path = t->fd < 0 ? t->path : unfinished;
     }
-    return t->fd < 0
-               ? kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s%s", path, strerror(error),
-                          error == ENOENT ? "; 'kvfate trace ls' lists the traces here" : "")
-               : KVF_OK;
+    const char *advice = error == ENOENT ? "; 'kvfate trace ls' lists the traces here" : "";
+    return t->fd < 0 ? kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s%s", path,
+                                strerror(error), advice)
+                     : KVF_OK;
 }
 
 int trace_open_file(const char *path, struct kvf_trace **ret_trace, struct kvf_diag *d)

@@ -62,7 +62,7 @@ COMMON = (
     Option("quiet", None, "print only errors on the standard error", "q"),
     Option("verbose", None, "print the time and the memory that the command used", "v"),
     Option("output", "FILE.txt|FILE.json", "write the standard output to this file", "o"),
-    Option("overwrite", None, "replace an existing file, which -o does by default"),
+    Option("overwrite", None, "replace an existing file; -o always does so"),
 )
 BARRED = {"--json": "this command prints no table as JSON; leave --json out", "-t": "this command computes on one thread; leave -t out"}
 BARRED["--threads"] = BARRED["-t"]

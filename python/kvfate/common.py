@@ -1,5 +1,6 @@
 """The options -q, -v, -o and --overwrite of commands of this package that do not declare them, as cli/common.c handles them in the program."""
 import contextlib
+import io
 import os
 import resource
 import sys
@@ -32,7 +33,7 @@ def applied(command, request, operands):
         raise Usage("--quiet and --verbose exclude each other; give one")
     with contextlib.ExitStack() as stack:
         if own["quiet"]:
-            sys.stderr = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            sys.stderr = io.StringIO()
         if own["output"] and own["output"] != "-":
             stack.enter_context(_output(own["output"], operands))
         yield
