@@ -282,7 +282,7 @@ for name, line, *words in (
         ("a picture", b'{"messages":[{"role":"user","content":[{"type":"image"}]}]}', "message 1", "image"),
         ("tools without messages", b'{"prompt":"x","tools":[]}', "tools", "messages"), ("tools that are none", b'{"messages":[{"role":"user"}],"tools":{}}', "tools", "array"), ("n below 0", b'{"prompt":"x","n":-1}', '"n" is not an integer'),
         ("half an n", b'{"prompt":"x","n":1.5}', '"n" is not an integer'), ("n as text", b'{"prompt":"x","n":"3"}', '"n" is not an integer'),
-        ("a large n", b'{"prompt":"x","n":16777217}', '"n" is not an integer'), ("a seed below 0", b'{"prompt":"x","seed":-2}', '"seed" is no whole'),
+        ("a large n", b'{"prompt":"x","n":16777217}', '"n" is not an integer'), ("a seed below 0", b'{"prompt":"x","seed":-2}', '"seed" is not an integer'),
         ("a context without a question", b'{"context":"x"}', '"context" requires "question"'), ("an empty question", b'{"context":"x","question":""}', '"question"', "empty"),
         ("a question without a context", b'{"prompt":"x","question":"y"}', '"question" requires'), ("a join of a text", b'{"text":"x","question":"y","join":""}', '"join" requires'),
         ("a join without a question", b'{"prompt":"x","join":""}', '"join" requires'), ("a join that is none", b'{"context":"x","question":"y","join":3}', '"join" is no text'),
