@@ -330,8 +330,8 @@ static int same_tokens(const struct data *x, const struct analyzer_args *args, i
         err = same_ids(x, k, (uint32_t)(other < end ? other : end), ids, ids + end, d);
         if (!err && (other < end || (args->token1 < 0 && other != T)))
             err = kvf_fail(d, KVF_E_ARG,
-                           "trace 1 has %lld tokens and trace %d has %lld: token "
-                           "%lld is in one alone; '--tokens 0:%lld' are in both",
+                           "trace 1 has %lld tokens and trace %d has %lld: only one has token "
+                           "%lld; both have the tokens '--tokens 0:%lld'",
                            (long long)T, k + 1, (long long)other,
                            (long long)(other < T ? other : T), (long long)(other < T ? other : T));
     }
@@ -482,9 +482,9 @@ const struct analyzer an_agreement = {
     .summary = "agreement between the retention scores of different gates",
     .example = "kvfate retention --as agreement seed1.kvf seed2.kvf -o agreement.tsv",
     OPTIONS({OPT_REAL, 0, "top", offsetof(struct options, top), "P",
-             "share of the tokens whose overlap is counted, above 0 and up to 1", "0.1"},
-            {OPT_INT, 0, "skip", offsetof(struct options, skip), "N",
-             "leave out the first N tokens", "0", .max = KVF_MAX_STEPS}),
+             "fraction of the tokens for which the overlap is counted, above 0 and up to 1", "0.1"},
+            {OPT_INT, 0, "skip", offsetof(struct options, skip), "N", "skip the first N tokens",
+             "0", .max = KVF_MAX_STEPS}),
     .min_traces = 2,
     COLUMNS({"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},
             {"write_gate", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "one of the three"},

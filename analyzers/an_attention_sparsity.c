@@ -64,9 +64,7 @@ static int choose_steps(const struct kvf_trace *t, struct plan *x, struct kvf_di
             k++;
         if (k == KVF_N_UNDER)
             err = kvf_fail(d, KVF_E_ARG,
-                           "--p: --form step knows 0.0001, 0.001, 0.01 and 0.1, which is what is "
-                           "recorded, not %g",
-                           x->p[p]);
+                           "--p: --form step records 0.0001, 0.001, 0.01 and 0.1, not %g", x->p[p]);
         else
             err = columns_find(t, under_names[k], KVF_SPACE_QUERY, KVF_AXIS_STEP, &l, &x->column[p],
                                d);
@@ -292,12 +290,12 @@ static void describe(const struct table *t, struct buf *out)
         return;
     }
     if (step)
-        buf_str(out, "share of the entries seen whose weight is under p times the query's largest, "
-                     "mean over queries\n");
+        buf_str(out, "fraction of the visible entries with a weight below p times the query's "
+                     "largest, mean over queries\n");
     else
         buf_printf(out,
-                   "share of tokens with a score under p times the largest; score: what the "
-                   "last 16 queries gave\nentries: %s; largest: %s\n",
+                   "fraction of tokens with a score below p times the largest; score: weights of "
+                   "the last 16 queries\nentries: %s; largest: %s\n",
                    table_meta(t, "entries"), table_meta(t, "max"));
     for (int64_t r = 0; r < table_rows(t); r++)
         if (strcmp(table_str(t, head, r), "all") == 0)

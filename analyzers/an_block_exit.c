@@ -202,7 +202,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_block_exit = {
     .name = "block-exit",
-    .summary = "probability that a token leaves the selected set within b steps",
+    .summary = "probability that a selected token is not selected any more after at most b steps",
     .example = "kvfate survival --as block-exit run.kvf --criterion top256",
     OPTIONS({OPT_GROUP, .offset = 0, .group = life_event_options},
             {OPT_STR, 0, "block", offsetof(struct options, blocks), "LIST",

@@ -168,7 +168,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     int err = choose_horizons(o->horizon, p, d);
     err = err ? err : choose_events(o->event, p, d);
     if (!err && o->follow_up >= 0 && !p->event[EVER_AGAIN])
-        err = kvf_fail(d, KVF_E_ARG, "--follow-up would change nothing without --event ever-again");
+        err = kvf_fail(d, KVF_E_ARG, "--follow-up has an effect only with --event ever-again");
     return err ? err : choose_columns(f, o->criterion, d);
 }
 
@@ -524,8 +524,8 @@ const struct analyzer an_calibration = {
     OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
              "top64 ... top512, mass.90 ... mass.99", "top64"},
             {OPT_WORD, 0, "group", offsetof(struct options, group), "G",
-             "events: of a KV head, those of any of its query heads; or of each query head", "any",
-             .words = groups},
+             "events: of a KV head, the events of any of its query heads; or of each query head",
+             "any", .words = groups},
             {OPT_STR, 0, "event", offsetof(struct options, event), "LIST",
              "ever-again, at-age, no-exit, a list, or all", "all"},
             {OPT_STR, 0, "horizon", offsetof(struct options, horizon), "LIST",
@@ -533,7 +533,7 @@ const struct analyzer an_calibration = {
             {OPT_INT, 0, "bins", offsetof(struct options, bins), "N",
              "bins of the predicted probability, of equal width", "10", .min = 1, .max = MOST_BINS},
             {OPT_INT, 0, "budget", offsetof(struct options, budget), "B",
-             "entries held where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
+             "entries cached where the ranking is judged", "64", .min = 1, .max = RANK_MOST_BUDGET},
             {OPT_INT, 0, "follow-up", offsetof(struct options, follow_up), "W",
              "ever-again: only tokens with W queries or more after the horizon", "-1",
              .absent = "64, or T / 4 if less", .max = INT32_MAX}),

@@ -180,8 +180,8 @@ static int check_groups(const struct job *x, struct kvf_diag *d)
     return a < 0 || !several
                ? KVF_OK
                : kvf_fail(d, KVF_E_ARG,
-                          "--groups: traces %d and %d are of one model, but stand in groups %d and "
-                          "%d beside another model; --groups model puts those of a model together",
+                          "--groups: traces %d and %d are of one model, but are in groups %d and "
+                          "%d with another model; --groups model makes a group of each model",
                           a + 1, b + 1, x->of[a] + 1, x->of[b] + 1);
 }
 
@@ -192,8 +192,8 @@ static int choose_groups(struct job *x, const char *how, struct kvf_diag *d)
         group_by_model(x);
         if (x->n_groups < 2)
             return kvf_fail(d, KVF_E_ARG,
-                            "--groups model: all traces are of one model; --groups N says how many "
-                            "of them are the first group");
+                            "--groups model: all traces are of one model; --groups N sets the size "
+                            "of the first group");
         return KVF_OK;
     }
     bool each = strcmp(how, "each") == 0;
@@ -382,11 +382,11 @@ static int parse(struct job *x, const struct analyzer_args *args, struct kvf_dia
     if (strcmp(o->groups, "each") != 0 && (!x->match || x->by_tokens))
         return kvf_fail(d, KVF_E_ARG, "--groups needs --match, by signature");
     if (strcmp(o->value, VALUE) != 0 && !x->by_tokens)
-        return kvf_fail(d, KVF_E_ARG, "--value would change nothing without --by tokens");
+        return kvf_fail(d, KVF_E_ARG, "--value has an effect only with --by tokens");
     if (strcmp(o->criterion, CRITERION) != 0 && x->by_tokens)
-        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by tokens");
+        return kvf_fail(d, KVF_E_ARG, "--criterion has no effect with --by tokens; leave it out");
     if (o->level != LEVEL && !x->match)
-        return kvf_fail(d, KVF_E_ARG, "--level would change nothing without --match");
+        return kvf_fail(d, KVF_E_ARG, "--level has an effect only with --match");
     if (!(o->level > 0 && o->level < 1))
         return kvf_fail(d, KVF_E_ARG, "--level must be a number between 0 and 1, not %g", o->level);
     return x->by_tokens ? tokens_select(x->side[0].t, args, &x->t0, &x->t1, d) : KVF_OK;
@@ -529,21 +529,19 @@ const struct analyzer an_compare = {
     .name = "compare",
     .summary = "compare and match heads across runs or models",
     .example = "kvfate compare a.kvf b.kvf --match -o match.tsv",
-    OPTIONS(
-        {OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
-         "signatures, or tokens of equal texts", "signature", .words = by_words},
-        {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
-         "best assignment alone, with what differs and whether it is proven"},
-        {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
-         "texts that belong together: each by itself, those of a model, the first N and the rest",
-         "each"},
-        {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
-         "a match whose q is below this is proven", OPT_TEXT(LEVEL)},
-        {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN", "what is ranked by tokens",
-         VALUE},
-        {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-         "selected set behind last uses", CRITERION},
-        CLASSES_OPTION(struct options, classes)),
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "WHAT",
+             "signatures, or tokens of equal texts", "signature", .words = by_words},
+            {OPT_FLAG, 0, "match", offsetof(struct options, match), NULL,
+             "print only the best assignment, with the differences and their significance"},
+            {OPT_STR, 0, "groups", offsetof(struct options, groups), "HOW",
+             "texts to compare: each text, the texts of a model, the first N and the rest", "each"},
+            {OPT_REAL, 0, "level", offsetof(struct options, level), "Q",
+             "a match with q below this is significant", OPT_TEXT(LEVEL)},
+            {OPT_STR, 0, "value", offsetof(struct options, value), "COLUMN",
+             "ranking of the tokens", VALUE},
+            {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
+             "selected set that defines the last use", CRITERION},
+            CLASSES_OPTION(struct options, classes)),
     .min_traces = 2,
     COLUMNS(SIGNATURE_COLUMNS("unless --by tokens")),
     .max_traces = MOST_TRACES,

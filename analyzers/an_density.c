@@ -154,7 +154,7 @@ static void describe(const struct table *t, struct buf *out)
         low = low < 0 || v < table_real(t, mean, low) ? h * bins : low;
         high = high < 0 || v > table_real(t, mean, high) ? h * bins : high;
     }
-    buf_printf(out, "%lld entries of %lld heads held at step %s, of a text of %s tokens\n",
+    buf_printf(out, "%lld entries of %lld heads cached at step %s, of a text of %s tokens\n",
                (long long)table_row_int(t, all, "total"), (long long)heads, table_meta(t, "step"),
                table_meta(t, "length"));
     if (low < 0)
@@ -173,7 +173,7 @@ const struct analyzer an_density = {
     OPTIONS({OPT_INT, 0, "bins", offsetof(struct options, bins), "N", "bins of equal width", "20",
              .min = 1, .max = 1 << 16},
             {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-             "what query N sees, or what is left at the end", "end"}),
+             "entries that query N sees, or entries cached at the end", "end"}),
     COLUMNS(COLUMN_EVICT_STEP),
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch), .finish = finish),
     .describe = describe,

@@ -215,8 +215,8 @@ static int useful_parse(const struct kvf_trace *t, const char *text, struct usef
     }
     if (i < 0)
         return kvf_fail(d, KVF_E_ARG,
-                        "--useful: '%s' is none of span, span:NAME, plan, "
-                        "topk:64|128|256|512, mass:0.90|0.95|0.99 and topk-slack:1|2|4",
+                        "--useful: '%s' is unknown; use span, span:NAME, plan, "
+                        "topk:64|128|256|512, mass:0.90|0.95|0.99 or topk-slack:1|2|4",
                         text);
     return KVF_OK;
 }
@@ -667,14 +667,14 @@ static void describe_rho(const struct table *t, const char *kind, struct buf *ou
 static void describe_retention(const struct table *t, struct buf *out)
 {
     if (number(t, "mean_rho_u") == 1 && number(t, "mean_rho_d") == 1) {
-        buf_str(out, "retention leaves all weights as they are\n");
+        buf_str(out, "nothing was evicted: retention has no effect\n");
         return;
     }
     if (isnan(number(t, "mean_dilution_retained")))
         return;
     if (table_meta(t, "retention")) {
-        buf_str(out, "the retention of this run never acted: no query missed an entry, and what is "
-                     "said under retention is what is said without\n");
+        buf_str(out, "retention had no effect in this run: no query attended to an evicted entry, "
+                     "so that the values with and without it are equal\n");
         return;
     }
     buf_printf(out, "under retention (%s) %.4f", table_meta(t, "weights"),
@@ -689,7 +689,8 @@ static void describe_retention(const struct table *t, struct buf *out)
     describe_rho(t, "", out);
     describe_rho(t, "_after_prompt", out);
     if (number(t, "compared") > 0)
-        buf_printf(out, "corollary 3.2 holds within %.1e\n", number(t, "identity_difference"));
+        buf_printf(out, "the error of corollary 3.2 is at most %.1e\n",
+                   number(t, "identity_difference"));
 }
 
 static void describe(const struct table *t, struct buf *out)
@@ -700,7 +701,7 @@ static void describe(const struct table *t, struct buf *out)
         buf_printf(out, "dilution %.4f", number(t, "mean_dilution"));
         if (!isnan(number(t, "mean_dilution_after_prompt")))
             buf_printf(out, ", after the prompt %.4f", number(t, "mean_dilution_after_prompt"));
-        buf_printf(out, "; near-ties alone force %.4f", number(t, "mean_bound"));
+        buf_printf(out, "; lower bound from near-ties: %.4f", number(t, "mean_bound"));
         if (undefined > 0)
             buf_printf(out, " (means over the %.0f where it is defined)", pairs - undefined);
         buf_str(out, "\n");
@@ -723,7 +724,8 @@ const struct analyzer an_dilution = {
     OPTIONS({OPT_STR, 0, "useful", offsetof(struct options, useful), "U",
              "span[:NAME], plan, topk:K, mass:TAU, topk-slack:D", .absent = "span, else topk:64"},
             {OPT_WORD, 0, "weights", offsetof(struct options, weights), "W",
-             "retention: what queries saw, or of gates, not applied", "run", .words = weight_words},
+             "retention: entries that queries saw, or gates that were not applied", "run",
+             .words = weight_words},
             {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
              .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,

@@ -370,18 +370,18 @@ static void describe_head(const struct table *t, int64_t first, int64_t end, str
     double explained = 0, m = find(t, first, end, "components", 0, 0);
     for (int k = 0; k < (int)m; k++)
         explained += find(t, first, end, "explained", 0, k);
-    buf_printf(out, "%s: %.0f components hold %.1f %% of the variance\n",
+    buf_printf(out, "%s: %.0f components explain %.1f %% of the variance\n",
                table_row_str(t, first, "head"), m, m > 0 ? 100 * explained : 0);
     if (m > 0) {
         buf_printf(out, "  stable prompts %.1f %%, median spectral radius %.3f (shuffled %.3f)\n",
                    100 * find(t, first, end, "stable", 0, 0),
                    find(t, first, end, "spectral_radius", 0, 0),
                    find(t, first, end, "spectral_radius", 1, 0));
-        buf_printf(out, "  median held-out R2 %.3f (shuffled %.3f)\n",
+        buf_printf(out, "  median test R2 %.3f (shuffled %.3f)\n",
                    find(t, first, end, "r2.test", 0, 0), find(t, first, end, "r2.test", 1, 0));
         buf_printf(out,
-                   "  innovations: kurtosis %.2f, held out %.2f (Gaussian 3, exponential "
-                   "6); P(|w| > 3) = %.2g (Gaussian %.2g, exponential %.2g)\n",
+                   "  innovations: kurtosis %.2f, test set %.2f (Gaussian 3, exponential 6); P(|w| "
+                   "> 3) = %.2g (Gaussian %.2g, exponential %.2g)\n",
                    find(t, first, end, "kurtosis.train", 0, 0),
                    find(t, first, end, "kurtosis.test", 0, 0),
                    find(t, first, end, "tail.train", 0, 12), erfc(3 / sqrt(2)), exp(-3 * sqrt(2)));
@@ -402,7 +402,7 @@ static void describe(const struct table *t, struct buf *out)
         describe_head(t, r, end, out);
     }
     if (table_meta_real(t, "undefined", 0) > 0)
-        buf_printf(out, "%s values are undefined: too few steps, or none held out\n",
+        buf_printf(out, "%s values are undefined: too few steps, or no test steps\n",
                    table_meta(t, "undefined"));
 }
 
@@ -410,19 +410,20 @@ const struct analyzer an_dynamics = {
     .name = "dynamics",
     .summary = "test whether the queries of a head are a stationary process",
     .example = "kvfate attention --as dynamics a.kvf b.kvf -o dynamics.tsv",
-    OPTIONS(
-        {OPT_INT, 0, "components", offsetof(struct options, components), "M",
-         "principal components", "8", .min = 1, .max = VAR1_MOST},
-        {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
-         "answer", .words = step_words},
-        {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
-         "held out: the end of every run (time), or whole rollouts", "time", .words = split_words},
-        {OPT_REAL, 0, "train", offsetof(struct options, train), "F", "part that is for training",
-         "0.75"},
-        {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
-         "vectors before or after RoPE; auto: as recorded, pre first", "auto", .words = rope_words},
-        {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate", "0",
-         .max = 9e15}),
+    OPTIONS({OPT_INT, 0, "components", offsetof(struct options, components), "M",
+             "principal components", "8", .min = 1, .max = VAR1_MOST},
+            {OPT_WORD, 0, "steps", offsetof(struct options, steps), "WHICH", "queries of this part",
+             "answer", .words = step_words},
+            {OPT_WORD, 0, "split", offsetof(struct options, split), "BY",
+             "test set: the end of every run (time), or complete rollouts", "time",
+             .words = split_words},
+            {OPT_REAL, 0, "train", offsetof(struct options, train), "F",
+             "part that is for training", "0.75"},
+            {OPT_WORD, 0, "rope", offsetof(struct options, rope), "STAGE",
+             "vectors before or after RoPE; auto: as recorded, pre first", "auto",
+             .words = rope_words},
+            {OPT_INT, 0, "seed", offsetof(struct options, seed), "S", "of the shuffled surrogate",
+             "0", .max = 9e15}),
     COLUMNS({"query.*", KVF_SPACE_RUN, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
             {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"},
             {"tokens.id", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_ASKED, "of two runs or more"}),

@@ -268,7 +268,7 @@ static void describe(const struct table *t, struct buf *out)
 
 const struct analyzer an_fates = {
     .name = "fates",
-    .summary = "what happened to each token over time: cached, evicted, needed after eviction",
+    .summary = "the history of each token: cached, evicted, needed after eviction",
     .example = "kvfate fates run.kvf -o fates.png",
     OPTIONS(
         {OPT_INT, 0, "points", offsetof(struct options, points), "N", "steps that the table has",
@@ -279,7 +279,8 @@ const struct analyzer an_fates = {
          "needed: would get at least this fraction of the attention of later queries, on average",
          .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
         {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-         "span of the prompt that holds the answer, or none: adds the model's answer",
+         "span of the prompt that contains the answer, or none for no answer; adds the model's "
+         "answer",
          .absent = "no answer"}),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},

@@ -199,7 +199,7 @@ const struct analyzer an_ghosts = {
             [STEP] = COLUMN_EVICT_STEP,
             [KEPT] = {"shadow.kept_mass", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ALWAYS, NULL},
             {"evict_reason", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_HELPS,
-             "entries outside of the layer's own window are not told apart"}),
+             "do not mark entries outside of the layer's own window"}),
     HEADS(.space = KVF_SPACE_QUERY, .state_size = sizeof(struct data), FRAME_RECORDS(struct row),
           .prepare = prepare, .finish = finish, .rows = rows),
     .describe = describe,

@@ -278,11 +278,11 @@ static int put_table(const struct job *x, struct kvf_trace *first, struct table 
 static int check_options(const struct options *o, struct kvf_diag *d)
 {
     if (o->by != BY_RETRIEVAL && o->needle)
-        return kvf_fail(d, KVF_E_ARG, "--needle would change nothing without --by retrieval");
+        return kvf_fail(d, KVF_E_ARG, "--needle has an effect only with --by retrieval");
     if (o->by != BY_KINDS && strcmp(o->criterion, CRITERION) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing without --by kinds");
+        return kvf_fail(d, KVF_E_ARG, "--criterion has an effect only with --by kinds");
     if (o->by != BY_KINDS && o->classes)
-        return kvf_fail(d, KVF_E_ARG, "--classes would change nothing without --by kinds");
+        return kvf_fail(d, KVF_E_ARG, "--classes has an effect only with --by kinds");
     return KVF_OK;
 }
 
@@ -362,10 +362,10 @@ const struct analyzer an_head_types = {
              "kinds by the rules of heads, or heads above the published limit of a score", "kinds",
              .words = by_words},
             {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-             "selected set behind last uses", CRITERION},
+             "selected set that defines the last use", CRITERION},
             CLASSES_OPTION(struct options, classes),
             {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-             "span of the prompt whose copies in the answer give retrieval scores",
+             "span of the prompt for which copies in the answer give retrieval scores",
              .absent = "needle"}),
     COLUMNS(SIGNATURE_COLUMNS("--by kinds"), COPIES_COLUMNS("--by induction or retrieval")),
     .max_traces = MOST_TRACES,

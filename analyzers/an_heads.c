@@ -183,9 +183,9 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     (void)n_traces;
     bool beta = o->by == 1;
     if (beta && strcmp(o->criterion, CRITERION) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing with --by beta");
+        return kvf_fail(d, KVF_E_ARG, "--criterion has no effect with --by beta; leave it out");
     if (beta && o->needle)
-        return kvf_fail(d, KVF_E_ARG, "--needle would change nothing with --by beta");
+        return kvf_fail(d, KVF_E_ARG, "--needle has no effect with --by beta; leave it out");
     int err = signature_open(traces[0], args, beta ? NULL : o->criterion, o->classes, &s, d);
     if (!err)
         err = tokens_select(traces[0], args, &a, &b, d);
@@ -210,9 +210,10 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     else
         table_meta_str(out, "criterion", o->criterion);
     if (!beta && kvf_find(traces[0], "evict_step") >= 0 && !saw_everything(traces[0], (uint32_t)T))
-        table_meta_str(out, "note",
-                       "the run evicts, and heads are classified by their attention to the entries "
-                       "that were still cached; a run of --method full shows what they attend to");
+        table_meta_str(
+            out, "note",
+            "the run evicts entries, and heads are classified by their attention to the entries "
+            "that were still cached; a run of --method full shows all their attention");
     err = put_columns(out, heads, rows, copies);
 
 done:
@@ -290,15 +291,15 @@ const struct analyzer an_heads = {
              "of query heads by attention, or of KV heads by the retention that gates give",
              "attention", .words = by_words},
             {OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
-             "selected set behind last uses: top64 ... mass.99", CRITERION},
+             "selected set that defines the last use: top64 ... mass.99", CRITERION},
             CLASSES_OPTION(struct options, classes),
             {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-             "span of the prompt whose copies in the answer give retrieval scores",
+             "span of the prompt for which copies in the answer give retrieval scores",
              .absent = "needle"}),
     COLUMNS(SIGNATURE_COLUMNS("always"),
             COPIES_COLUMNS("the scores of retrieval and induction heads"),
             {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
-             "--by beta, in place of all others"}),
+             "with --by beta; replaces all other limits"}),
     .run = run,
     .describe = describe,
     POOL(KEYS("head", "layer", "index"), {"window"}, {"sink_mass"}, {"recent"}, {"spread"},

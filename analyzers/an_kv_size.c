@@ -201,8 +201,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
             return err;
         if (x->window < 1 || x->window > KVF_MAX_STEPS)
             return kvf_fail(d, KVF_E_NOTFOUND,
-                            "the run header has no local window of its method; "
-                            "say how many of the newest entries to leave out: --window N");
+                            "the run header has no local window of its method; give the number of "
+                            "newest entries to leave out: --window N");
         return KVF_OK;
     }
     if (!opt_int(o->window, &x->window) || x->window < 0 || x->window > KVF_MAX_STEPS)
@@ -290,9 +290,9 @@ static void describe_prefill(const struct table *t, int64_t heads, struct buf *o
     int64_t budget = table_meta_int(t, "budget", 0), row = heads * N_MOMENTS + AT_PREFILL;
     int64_t held = table_row_int(t, row, "entries");
     if (budget > 0 && held == heads * (budget - 1))
-        buf_str(out, "  prefill is what the next query finds: one entry of each head has made room "
-                     "for its own; a run with order=after shows what the cut after the prompt "
-                     "left\n");
+        buf_str(out,
+                "  prefill is the cache of the next query: one entry of each head has made room "
+                "for the new entry; a run with order=after shows the cache after the cut\n");
 }
 
 /* The sum and the range of the budgets of the heads that have one. */
@@ -349,9 +349,9 @@ const struct analyzer an_kv_size = {
     .example = "kvfate size --as kv-size run.kvf -o sizes.tsv",
     OPTIONS({OPT_STR, 0, "window", offsetof(struct options, window), "W",
              "in, out (less the method's local window), or less the N newest", "in"}),
-    COLUMNS(COLUMN_EVICT_STEP,
-            {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
-             "the prompt ends where the run header says, or else it has no tokens"}),
+    COLUMNS(COLUMN_EVICT_STEP, {"tokens.role", KVF_SPACE_RUN, KVF_AXIS_TOKEN, COLUMN_CAN_LACK,
+                                "by default the prompt ends where the run header specifies; "
+                                "without it there is no prompt"}),
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
           FRAME_RECORDS(struct row), .finish = finish),
     .describe = describe,

@@ -256,7 +256,7 @@ static void describe(const struct table *t, struct buf *out)
         }
     }
     buf_printf(out,
-               "largest head: %.0f entries at its peak; at the last step shown a head holds %.1f "
+               "largest head: %.0f entries at its peak; at the last step shown a head caches %.1f "
                "on average, of %lld tokens\n",
                peak, heads ? last / (double)heads : 0.0, (long long)T);
 }

@@ -372,9 +372,9 @@ const struct analyzer an_persistence = {
     .example = "kvfate survival --as persistence run.kvf -o persistence.png",
     OPTIONS(LIFE_OPTION_CRITERION("top64 ... top512, mass.90 ... mass.99, a list, or all", "top64"),
             {OPT_INT, 0, "grace", offsetof(struct life_options, grace), "W",
-             "leave out tokens with fewer later queries", "32", .max = INT32_MAX},
-            LIFE_OPTION_AT_LEAST("estimate nothing at ages with fewer tokens at risk"),
-            LIFE_OPTION_SPACE, LIFE_OPTION_GROUPS),
+             "omit tokens with fewer later queries", "32", .max = INT32_MAX},
+            LIFE_OPTION_AT_LEAST("omit ages with fewer tokens at risk"), LIFE_OPTION_SPACE,
+            LIFE_OPTION_GROUPS),
     COLUMNS(
         {"selected_at.*", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_ASKED, "always, of --criterion"}),
     HEADS(FRAME_TYPES(struct plan, struct scratch), FRAME_RECORDS(struct row), .choose = choose,

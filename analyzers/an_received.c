@@ -419,8 +419,8 @@ static int find_pairs(struct pairs_data *x, const struct analyzer_args *args, st
         if (col->space != KVF_SPACE_RUN || col->axis != KVF_AXIS_STEP
             || p.layer >= kvf_n_layers(x->t) || p.head >= per_layer)
             err = kvf_fail(d, KVF_E_FORMAT,
-                           "the column %s must hold a value for each step, and "
-                           "name a query head of this trace",
+                           "the column %s must have a value for each step, and name a query head "
+                           "of this trace",
                            col->name);
         else if (mask[p.layer * per_layer + p.head] && p.token >= x->T)
             x->unborn++;
@@ -436,8 +436,7 @@ static int find_pairs(struct pairs_data *x, const struct analyzer_args *args, st
                         "(or ask for --spread)");
     if (!err && !x->n && x->T > 0 && !x->unborn)
         return kvf_fail(d, KVF_E_ARG,
-                        "of the %d pairs recorded none is among the heads and tokens "
-                        "chosen",
+                        "no pair of the %d recorded pairs is in the heads and tokens chosen",
                         recorded);
     qsort(x->pair, (size_t)x->n, sizeof *x->pair, compare);
     return err;
@@ -590,7 +589,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
         return kvf_fail(d, KVF_E_ARG, "--mass belongs to --spread");
     if ((o->cumulative || o->every != 1) && o->spread)
         return kvf_fail(d, KVF_E_ARG,
-                        "--cumulative and --every would change nothing with --spread");
+                        "--cumulative and --every have no effect with --spread; leave them out");
     if (!o->spread)
         return run_steps(traces[0], args, ret_table, d);
     return received_spread(traces[0], (enum spread)(o->spread - 1), o->mass, o->weight == 1, args,
@@ -648,11 +647,12 @@ const struct analyzer an_received = {
     .summary = "attention that tokens receive from later queries",
     .example = "kvfate attention run.kvf --spread heads -o received.tsv",
     OPTIONS({OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
-             "a column more: the sum of what came up to each step"},
+             "add a column with the sum up to each step"},
             {OPT_INT, 0, "every", offsetof(struct options, every), "N",
              "every N-th step from birth on", "1", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_WORD, 0, "spread", offsetof(struct options, spread), "KIND",
-             "how what was received spreads, from mass.sum", "none", .words = spread_options},
+             "distribution of the received attention, from mass.sum", "none",
+             .words = spread_options},
             {OPT_REAL, 0, "mass", offsetof(struct options, mass), "P",
              "part of the mass that --spread counts up to", OPT_TEXT(MASS)},
             {OPT_WORD, 0, "weight", offsetof(struct options, weight), "W",

@@ -369,7 +369,7 @@ const struct analyzer an_retention = {
     OPTIONS({OPT_STR, 0, "criterion", offsetof(struct options, criterion), "C",
              "selected set: top64 ... top512, mass.90 ... mass.99, contrib64 or held", "top64"},
             {OPT_WORD, 0, "source", offsetof(struct options, source), "S",
-             "what the rows are of; auto: gates where the trace has them", "auto",
+             "rows: gates or last uses; auto: gates if the trace has them", "auto",
              .words = sources}),
     COLUMNS([LOG_BETA] = {"log_beta", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED,
                           "one of it and last_selected.*; --source gate"},

@@ -146,14 +146,14 @@ static void describe(const struct table *t, struct buf *out)
         above += table_real(t, z, h) > 1.96;
     }
     long long kept = (long long)table_row_int(t, heads, "kept");
-    buf_printf(out, "%lld entries of %lld heads held at step %s in %lld runs\n", kept,
+    buf_printf(out, "%lld entries of %lld heads cached at step %s in %lld runs\n", kept,
                (long long)heads, table_meta(t, "step"), (long long)table_row_int(t, heads, "runs"));
     if (!kept)
         return;
     buf_printf(out, "mean run %.3f; as many at random give %.3f\n",
                table_row_real(t, heads, "mean_run"),
                (double)kept / table_row_real(t, heads, "expected_runs"));
-    buf_printf(out, "%.1f %% stand alone, longest run %lld\n",
+    buf_printf(out, "%.1f %% have no cached neighbour, longest run %lld\n",
                100 * (double)table_row_int(t, heads, "alone") / (double)kept,
                (long long)table_row_int(t, heads, "longest"));
     buf_printf(out,
@@ -190,7 +190,7 @@ const struct analyzer an_runs = {
     .summary = "test whether cached entries are contiguous or scattered",
     .example = "kvfate where --as runs run.kvf -o runs.tsv",
     OPTIONS({OPT_STR, 0, "step", offsetof(struct options, step), "N",
-             "what query N sees, or what is left at the end", "end"}),
+             "entries that query N sees, or entries cached at the end", "end"}),
     COLUMNS(COLUMN_EVICT_STEP),
     HEADS(.space = KVF_SPACE_KV, FRAME_USUAL(struct data, struct scratch),
           FRAME_RECORDS(struct row), .finish = finish),

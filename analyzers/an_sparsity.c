@@ -134,7 +134,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     char name[KVF_NAME_MAX + 16];
     *p = (struct plan){(enum kind)o->kind, o->triangle == 1, f->T, f->a, f->b, NULL};
     if (p->kind != LAST_USE && strcmp(o->criterion, CRITERION) != 0)
-        return kvf_fail(d, KVF_E_ARG, "--criterion would change nothing without --kind last-use");
+        return kvf_fail(d, KVF_E_ARG, "--criterion has an effect only with --kind last-use");
     f->space = p->kind == LAST_USE ? KVF_SPACE_QUERY : KVF_SPACE_KV;
     if (p->kind == BETA)
         return log_beta_need(f->t, &f->column[0], d);

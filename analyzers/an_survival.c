@@ -460,7 +460,7 @@ const struct analyzer an_survival = {
              "tokens of which the share is", "at-risk", .words = denominators},
             LIFE_OPTION_SPACE,
             {OPT_FLAG, 0, "skip-trivial", offsetof(struct options, skip_trivial), NULL,
-             "leave out queries that saw no more than K entries"},
+             "omit queries that saw no more than K entries"},
             LIFE_OPTION_FOLLOW_UP, LIFE_OPTION_GRACE,
             {OPT_INT, 0, "at-least", offsetof(struct options, life.at_least), "N",
              "end curves at the age that fewer tokens could reach", "-1",

@@ -350,7 +350,8 @@ static int choose(struct frame *f, struct kvf_diag *d)
     if (o->scale == SCALE_AUTO)
         x->scale = retention ? SCALE_RATE : SCALE_RANK;
     if (x->scale != SCALE_RANK && !retention)
-        return kvf_fail(d, KVF_E_ARG, "--scale %s is of log_beta; this trace has %s: say rank",
+        return kvf_fail(d, KVF_E_ARG,
+                        "--scale %s needs log_beta; this trace has %s: use --scale rank",
                         scale_words[x->scale], value);
     return classes_open(o->classes, &x->classes, d);
 }
@@ -413,8 +414,8 @@ static void describe_notes(const struct table *t, struct buf *out)
     buf_str(out, "factors overlap: their shares do not add up\n");
     if (clamped)
         buf_printf(out,
-                   "%lld values of log_beta are 0 or nearly: they stand at log(%.3g) and may "
-                   "outweigh the others, compare --scale rank\n",
+                   "%lld values of log_beta are 0 or nearly 0: they are set to log(%.3g) and may "
+                   "outweigh other values; compare with --scale rank\n",
                    clamped, (double)FLT_MIN);
     if (left_out)
         buf_printf(out, "%lld values left out: not finite%s\n", left_out,

@@ -223,7 +223,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     struct data *x = f->state;
     const struct options *o = x->o = f->options;
     if (o->fold && o->by != BY_WORD)
-        return kvf_fail(d, KVF_E_ARG, "--fold is for words: say --by word");
+        return kvf_fail(d, KVF_E_ARG, "--fold needs words; add --by word");
     if (o->classes && o->by != BY_CLASS)
         return kvf_fail(d, KVF_E_ARG, "--classes are of use with --by class");
     int err = step_select(o->step, f->T, &x->step, d);
@@ -361,17 +361,17 @@ const struct analyzer an_words = {
     .name = "words",
     .summary = "which words are cached more often than chance",
     .example = "kvfate tokens --as words run.kvf -o words.tsv",
-    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "what a row is of", "word",
+    OPTIONS({OPT_WORD, 0, "by", offsetof(struct options, by), "UNIT", "unit of a row", "word",
              .words = by_words},
             {OPT_STR, 0, "step", offsetof(struct options, step), "N",
-             "what query N sees, or what is left at the end", "end"},
+             "entries that query N sees, or entries cached at the end", "end"},
             {OPT_WORD, 0, "sort", offsetof(struct options, sort), "KEY",
              "the largest first, or by word", "count", .words = sort_words},
             {OPT_WORD, 0, "match", offsetof(struct options, match), "HOW",
-             "a place is held when so many of its tokens are", "any", .words = match_words},
+             "a place counts as cached if this fraction of its tokens is cached", "any",
+             .words = match_words},
             {OPT_INT, 0, "min-count", offsetof(struct options, min_count), "N",
-             "only words that stand at N places of the text or more", "1", .min = 1,
-             .max = INT32_MAX},
+             "only words with at least N places in the text", "1", .min = 1, .max = INT32_MAX},
             {OPT_FLAG, 0, "fold", offsetof(struct options, fold), NULL,
              "words in lower case and without punctuation around them"},
             CLASSES_OPTION(struct options, classes)),

@@ -156,7 +156,7 @@ int columns_find(const struct kvf_trace *t, const char *name, enum kvf_space spa
     int column = kvf_find(t, name);
     const struct kvf_column *has = column < 0 ? NULL : kvf_column(t, column);
     if (has && (has->space != space || has->axis != axis))
-        return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s%s", name,
+        return kvf_fail(d, KVF_E_FORMAT, "the column %s must have a value for each %s%s", name,
                         spaces[space], axes[axis]);
     if (!has && l)
         lacks_add(l, t, name);

@@ -23,11 +23,11 @@ int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_
     uint64_t held = kvf_held(t, column);
     if (held >= n)
         return KVF_OK;
-    return kvf_fail(
-        d, KVF_E_NOTFOUND,
-        "%s holds %llu values of the column %s, fewer than the %llu that are asked for; "
-        "'kvfate trace verify' tells which are not there",
-        kvf_path(t), (unsigned long long)held, kvf_column(t, column)->name, (unsigned long long)n);
+    return kvf_fail(d, KVF_E_NOTFOUND,
+                    "%s has %llu values of the column %s, fewer than the %llu requested; 'kvfate "
+                    "trace verify' lists the missing ones",
+                    kvf_path(t), (unsigned long long)held, kvf_column(t, column)->name,
+                    (unsigned long long)n);
 }
 
 /* n heads with all their steps against the bytes of the file. */
@@ -38,7 +38,7 @@ static int budget_heads(const struct kvf_trace *t, uint64_t n, struct kvf_diag *
         return KVF_OK;
     return kvf_fail(d, KVF_E_LIMIT,
                     "%s declares %llu heads and %u steps in a file of %llu bytes, which is too "
-                    "little to hold their values",
+                    "small for their values",
                     kvf_path(t), (unsigned long long)n, kvf_n_steps(t), (unsigned long long)bytes);
 }
 
@@ -293,7 +293,7 @@ int column_of_heads(const struct kvf_trace *t, int column, enum kvf_space space,
     const struct kvf_column *c = kvf_column(t, column);
     if (c->space == space && c->axis == KVF_AXIS_TOKEN)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_FORMAT, "the column %s must hold a value for each %s head and token",
+    return kvf_fail(d, KVF_E_FORMAT, "the column %s must have a value for each %s head and token",
                     c->name, space == KVF_SPACE_KV ? "KV" : "query");
 }
 

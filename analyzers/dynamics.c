@@ -264,8 +264,8 @@ static int each_vector(struct dynamics *x, bool train, visit_fn visit, void *ctx
                     v[j] = block[j * BLOCK + (size_t)i];
                     if (!isfinite(v[j]))
                         err = kvf_fail(d, KVF_E_FORMAT,
-                                       "trace %d: a query vector of step %lld has "
-                                       "numbers that are none",
+                                       "trace %d: a query vector of step %lld has a value that is "
+                                       "not a number",
                                        x->order[k] + 1, (long long)(r->first + s + i));
                 }
                 visit(x, ctx, k, s + i, v);

@@ -8,10 +8,11 @@ const char *const life_mean_words[] = {"query", "kv-mean", NULL};
 const struct opt life_event_options[] = {
     LIFE_OPTION_CRITERION(CRITERION_LIST, "top64"),
     {OPT_WORD, 0, "event", offsetof(struct life_options, event), "E",
-     "what ends a life: the last selection, or the first query without one", "gone",
-     .words = life_event_words},
+     "event that ends the life of a token: its last selection, or the first query without a "
+     "selection",
+     "gone", .words = life_event_words},
     LIFE_OPTION_GRACE,
-    LIFE_OPTION_AT_LEAST("leave out ages that fewer tokens could reach"),
+    LIFE_OPTION_AT_LEAST("omit ages that fewer tokens could reach"),
     LIFE_OPTION_MEAN_SPACE,
     LIFE_OPTION_GROUPS,
     {.type = OPT_END},

@@ -54,8 +54,8 @@ int criteria_choose(const char *list, int ret[N_CRITERION_TABLE], int *ret_n, st
         int c = criterion_find(s, strcspn(s, ","));
         if (c < 0)
             return kvf_fail(d, KVF_E_ARG,
-                            "--criterion: no criterion in '%s'; there are top64 ... "
-                            "top512, mass.90 ... mass.99, contrib64 and held",
+                            "--criterion: no criterion in '%s'; use top64 ... top512, mass.90 ... "
+                            "mass.99, contrib64 or held",
                             s);
         wanted[c] = true;
     }
@@ -75,7 +75,7 @@ int criterion_column(const struct kvf_trace *t, const char *family, int criterio
     if (criterion == CRITERION_HELD && last)
         return columns_find(t, "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, l, ret_column, d);
     if (criterion >= KVF_N_CRITERIA && !last)
-        return kvf_fail(d, KVF_E_NOTFOUND, "of %s traces hold the last selection alone",
+        return kvf_fail(d, KVF_E_NOTFOUND, "of %s traces record only the last selection",
                         criterion_table[criterion].name);
     return columns_find(t, name, KVF_SPACE_QUERY, KVF_AXIS_TOKEN, l, ret_column, d);
 }
@@ -83,7 +83,7 @@ int criterion_column(const struct kvf_trace *t, const char *family, int criterio
 const char *criterion_else(const struct kvf_trace *t)
 {
     return kvf_find(t, "evict_step") < 0 ? NULL
-                                         : "--criterion held needs evict_step alone, which it has";
+                                         : "--criterion held needs only evict_step, which it has";
 }
 
 const char *const space_words[] = {"query", "kv-union", "kv-mean", NULL};

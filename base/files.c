@@ -32,7 +32,9 @@ int file_read(const char *path, struct buf *out, struct kvf_diag *d)
     if (bad)
         return kvf_fail(d, KVF_E_IO, "%s: cannot read it: %s", path, strerror(errno));
     if (out->err)
-        return kvf_fail(d, out->err, "%s: over %d MiB", path, MOST_BYTES >> 20);
+        return kvf_fail(d, out->err,
+                        "%s: over %d MiB, too long for a text; a model is given with -m", path,
+                        MOST_BYTES >> 20);
     return KVF_OK;
 }
 
@@ -62,6 +64,9 @@ int file_vacant(const char *out, bool overwrite, struct kvf_diag *d)
     struct stat s;
     if (!out || overwrite || strcmp(out, "-") == 0 || lstat(out, &s) != 0)
         return KVF_OK;
+    if (stat(out, &s) == 0 && S_ISDIR(s.st_mode))
+        return kvf_fail(d, KVF_E_IO, "%s is a folder; give the name of a file, such as %s/run.kvf",
+                        out, out);
     return kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", out);
 }
 
@@ -158,7 +163,7 @@ int files_of_data(struct opt_list *data, char *const *operand, int n, struct kvf
 {
     for (int i = 0; i < n; i++) {
         if (data->n == 0)
-            return kvf_fail(d, KVF_E_ARG, "--data comes before the files");
+            return kvf_fail(d, KVF_E_ARG, "--data must precede the files");
         if (opt_list_add(data, operand[i]) != KVF_OK)
             return KVF_E_NOMEM;
     }

@@ -523,7 +523,7 @@ void json_tape_finish(struct json_tape *t)
 int json_tape_reject_nul(const struct json_tape *t, struct kvf_diag *d)
 {
     return t->has_nul
-               ? kvf_fail(d, KVF_E_FORMAT, "a text holds a NUL character (\\u0000); remove it")
+               ? kvf_fail(d, KVF_E_FORMAT, "a text contains a NUL character (\\u0000); remove it")
                : KVF_OK;
 }
 

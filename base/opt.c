@@ -175,15 +175,82 @@ const char *opt_near(const char *const *words, const char *typed)
     return near;
 }
 
+/* Names that other programs give to options, and ours. A name may have several of ours; the first
+ * one that the command has is suggested. */
+static const char *const option_synonyms[][2] = {
+    {"prompt-file", "file"},
+    {"input", "file"},
+    {"in", "file"},
+    {"max-new-tokens", "predict"},
+    {"max-tokens", "predict"},
+    {"n-predict", "predict"},
+    {"num-tokens", "predict"},
+    {"temperature", "temp"},
+    {"compression-ratio", "budget"},
+    {"ratio", "budget"},
+    {"cache-size", "budget"},
+    {"capacity", "budget"},
+    {"policy", "method"},
+    {"press", "method"},
+    {"strategy", "method"},
+    {"policy", "methods"},
+    {"method", "methods"},
+    {"budget", "budgets"},
+    {"out", "output"},
+    {"save", "output"},
+    {"format", "output"},
+    {"outfile", "output"},
+    {"clobber", "overwrite"},
+    {"replace", "overwrite"},
+    {"jobs", "threads"},
+    {"cores", "threads"},
+    {"silent", "quiet"},
+    {"debug", "verbose"},
+    {"gpu", "device"},
+    {"cuda", "device"},
+    {"ctx-size", "context"},
+    {"max-length", "context"},
+    {"n-ctx", "context"},
+    {"figsize", "size"},
+    {"width", "size"},
+    {"height", "size"},
+    {"colormap", "cmap"},
+    {"palette", "cmap"},
+    {"layer", "head"},
+    {"layers", "head"},
+    {"dataset", "data"},
+    {"input", "data"},
+    {"samples", "docs"},
+    {"kind", "as"},
+    {"type", "as"},
+    {"template", "chat"},
+    {"question", "ask"},
+    {"dtype", "kv-type"},
+};
+
+/* Returns the name of the option that a wrong name likely means: a synonym, a near name, or a name
+ * that begins as the wrong one does. Returns NULL if there is none. */
 static const char *near_option(const struct opt *list, const char *typed)
 {
-    const char *near = NULL;
+    const char *near = NULL, *longer = NULL;
+    size_t at, n = strlen(typed);
     int best = FAR;
+    for (size_t i = 0; i < sizeof option_synonyms / sizeof *option_synonyms; i++) {
+        const char *ours = option_synonyms[i][1];
+        const struct opt *o = opt_find(list, ours, &at);
+        if (strcmp(option_synonyms[i][0], typed) == 0 && o && o->type != OPT_BARRED)
+            return ours;
+    }
     struct opt_walk w = opt_walk(list);
-    for (const struct opt *o = opt_next(&w); o; o = opt_next(&w))
-        if (o->name && nearer(typed, o->name, &best))
+    for (const struct opt *o = opt_next(&w); o; o = opt_next(&w)) {
+        if (!o->name || o->type == OPT_BARRED)
+            continue;
+        if (nearer(typed, o->name, &best))
             near = o->name;
-    return near;
+        if (!longer && n >= 3 && strncmp(o->name, typed, n) == 0)
+            longer = o->name;
+    }
+    return near ? near : longer;
 }
 
 /* ---- storing */
@@ -232,6 +299,22 @@ static void list_words(const char *const *words, struct buf *b)
     }
 }
 
+/* Values that other programs take, and ours. */
+static const char *const value_synonyms[][2] = {
+    {"gpu", "cuda"}, {"nvidia", "cuda"}, {"fp16", "f16"},  {"float16", "f16"}, {"half", "f16"},
+    {"fp32", "f32"}, {"float32", "f32"}, {"int8", "q8_0"}, {"int16", "i16"},   {"q8", "q8_0"},
+};
+
+/* Returns the word that a wrong value likely means; NULL if there is none. */
+static const char *near_value(const char *const *words, const char *typed)
+{
+    for (size_t i = 0; i < sizeof value_synonyms / sizeof *value_synonyms; i++)
+        for (int k = 0; strcasecmp(value_synonyms[i][0], typed) == 0 && words[k]; k++)
+            if (strcmp(words[k], value_synonyms[i][1]) == 0)
+                return words[k];
+    return opt_near(words, typed);
+}
+
 static int store_word(const struct opt *o, int *at, const char *shown, const char *v,
                       struct kvf_diag *d)
 {
@@ -241,7 +324,7 @@ static int store_word(const struct opt *o, int *at, const char *shown, const cha
             return KVF_OK;
         }
     struct buf known = {0};
-    const char *near = opt_near(o->words, v);
+    const char *near = near_value(o->words, v);
     list_words(o->words, &known);
     int err = kvf_fail(d, KVF_E_ARG, "%s is %s, not '%s'%s%s%s", shown,
                        known.err ? "another word" : known.data, v, near ? " (did you mean '" : "",
@@ -289,7 +372,7 @@ static int check_output(const struct opt *o, const char *shown, const char *v, s
         ".npz", ".jsonl", ".npy", ".txt", ".md",   ".gguf", ".zip", ".sqlite", ".safetensors"};
     const char *end = strrchr(v, '.');
     if (!v[0])
-        return kvf_fail(d, KVF_E_ARG, "%s: the name of what is written is empty", shown);
+        return kvf_fail(d, KVF_E_ARG, "%s: the name of the output file is empty", shown);
     if (!end || !strchr(o->arg, '.') || shows_ending(o->arg, end))
         return KVF_OK;
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
@@ -384,6 +467,8 @@ static int parse_one(const struct opt *list, void *base, int argc, char **argv, 
     }
     if (!o)
         return unknown(list, shown, d);
+    if (o->type == OPT_BARRED)
+        return kvf_fail(d, KVF_E_ARG, "%s: %s", shown, o->help);
     if (o->type == OPT_FLAG && !value) {
         *(bool *)place(base, offset) = true;
         return KVF_OK;
@@ -491,6 +576,8 @@ void opt_print(const struct opt *list, FILE *out)
     for (const struct opt *o = opt_next(&w); o; o = opt_next(&w)) {
         char left[80];
         struct buf values = {0};
+        if (o->type == OPT_BARRED)
+            continue;
         show_values(o, &values);
         snprintf(left, sizeof left, "%c%c%s%s%s %s", o->short_name ? '-' : ' ',
                  o->short_name ? o->short_name : ' ', o->short_name && o->name ? ", " : "  ",
@@ -541,6 +628,8 @@ void opt_json(const struct opt *list, struct buf *b)
     struct opt_walk w = opt_walk(list);
     char before = '[';
     for (const struct opt *o = opt_next(&w); o; o = opt_next(&w)) {
+        if (o->type == OPT_BARRED)
+            continue;
         buf_char(b, before);
         put_option(o, w.group, b);
         before = ',';

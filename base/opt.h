@@ -33,6 +33,7 @@ enum opt_type {
     OPT_WORD,    /* int              min plus the place in `words` of the word given */
     OPT_LIST,    /* struct opt_list  may be given several times; free it with opt_finish() */
     OPT_GROUP,   /* another table, with offsets relative to `offset` */
+    OPT_BARRED,  /* an option of other commands; `help` is the reason why it is rejected here */
 };
 
 /* A number as the text of `standard`. */

@@ -67,7 +67,7 @@ int table_parse_csv(const char *text, size_t n, table_text_fn is_text, struct ta
     int err = b.err;
     if (!err && !whole)
         err = kvf_fail(d, KVF_E_FORMAT,
-                       n ? "a row is cut off, or a quote stands in a cell" : "the file is empty");
+                       n ? "a row is incomplete, or a cell contains a quote" : "the file is empty");
     if (!err)
         err = table_parse_tsv(b.data, b.len, is_text, ret, d);
     buf_finish(&b);

@@ -132,9 +132,7 @@ static int cut(struct tsv *x, char *line, char **cell, int most, struct kvf_diag
             cell[n] = line;
         n++;
         if (!unescape(line)) {
-            kvf_fail(d, KVF_E_FORMAT,
-                     "line %lld: a backslash stands before none of t, n, r and "
-                     "\\",
+            kvf_fail(d, KVF_E_FORMAT, "line %lld: a backslash must be followed by t, n, r or \\",
                      (long long)x->line);
             return -1;
         }
@@ -151,9 +149,7 @@ static int take_meta(struct tsv *x, char *line, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_FORMAT, "line %lld: not \"# key: value\"", (long long)x->line);
     *colon = 0;
     if (!unescape(colon + 2))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "line %lld: a backslash stands before none of t, n, r "
-                        "and \\",
+        return kvf_fail(d, KVF_E_FORMAT, "line %lld: a backslash must be followed by t, n, r or \\",
                         (long long)x->line);
     if (strcmp(line + 2, "table") == 0) {
         x->name = colon + 2;
@@ -264,7 +260,7 @@ static int check_text(const char *text, size_t n, struct kvf_diag *d)
     if (n > TABLE_MOST_BYTES)
         return kvf_fail(d, KVF_E_LIMIT, "%zu bytes are over the limit of %d", n, TABLE_MOST_BYTES);
     if (memchr(text, 0, n) || !utf8_valid(text, n))
-        return kvf_fail(d, KVF_E_FORMAT, "the text is not UTF-8, or holds a NUL");
+        return kvf_fail(d, KVF_E_FORMAT, "the text is not UTF-8, or contains a NUL");
     if (text[n - 1] != '\n')
         return kvf_fail(d, KVF_E_FORMAT, "the last line is cut off: it has no newline");
     return KVF_OK;
@@ -324,7 +320,7 @@ static int put_json(struct table *t, const struct json *column, const struct jso
     if (!whole || !real || !text)
         err = KVF_E_NOMEM;
     if (!err && kind == 3)
-        err = kvf_fail(d, KVF_E_FORMAT, "column \"%.80s\": the type is none of int, real, str",
+        err = kvf_fail(d, KVF_E_FORMAT, "column \"%.80s\": the type must be int, real or str",
                        name);
     for (const struct json *v = json_first(cells); !err && v; v = json_next(v), r++) {
         whole[r] = json_int(v, INT64_MIN);

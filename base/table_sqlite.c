@@ -271,7 +271,7 @@ int table_sqlite_write(const struct table *t, const char *path, const struct pro
     if (!err)
         err = replace_open(&r, file.data, d);
     if (!err && !r.part)
-        err = kvf_fail(d, KVF_E_ARG, "%s: a database goes to a file", file.data);
+        err = kvf_fail(d, KVF_E_ARG, "%s: a database must be a regular file", file.data);
     if (!err && r.existed)
         err = copy_older(&r, d);
     if (!err)

@@ -82,8 +82,8 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     bool screen = q->look.preview || (q->out && strcmp(q->out, "-") == 0);
     if (!err && q->figure && !screen && !(q->out && figure_can_write(q->out)))
         err = kvf_fail(d, KVF_E_ARG,
-                       "--figure would change nothing where no figure is drawn, by -o NAME.png, "
-                       ".svg or .pdf, or by --preview; leave it out");
+                       "--figure has an effect only if a figure is drawn, by -o NAME.png, .svg or "
+                       ".pdf, or by --preview; leave it out");
     if (err)
         return err;
     if (q->out && strcmp(q->out, "-") != 0 && !figure_can_write(q->out)
@@ -96,10 +96,10 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     if (err)
         return err;
     if (q->out && figure_can_write(q->out) && !figure_of(q))
-        return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: this table has no figure of its own; write it as "
-                        ".tsv, .csv, .json, .npz or .sqlite",
-                        q->out);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "-o %s: this table has no figure; write it as .tsv, .csv, .json, .npz or .sqlite",
+            q->out);
     if (q->look.preview || (q->out && figure_can_write(q->out)))
         figure_prepare();
     return KVF_OK;
@@ -198,7 +198,8 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     err = make_table(q, trace, operand, n, &t, &d);
     watcher_end(&w);
     if (!err && table_meta(t, "missing"))
-        command_print(self->name, "the trace lacks %s; what would follow is blank or left out",
+        command_print(self->name,
+                      "the trace lacks %s; the values that need it are blank or left out",
                       table_meta(t, "missing"));
     if (!err)
         err = deliver(q, t, &d);

@@ -145,8 +145,8 @@ static void print_verdict(const struct table *t, int row, int n)
     double low = cell(t, "dlogp_low", row), high = cell(t, "dlogp_high", row);
     bool clear = n >= MIN_TASKS && cell(t, "dlogp_p", row) < 0.05;
     if (n < MIN_TASKS) {
-        printf("\n%d task%s nothing of others: give %d or more.\n", n, n == 1 ? " says" : "s say",
-               MIN_TASKS);
+        printf("\n%d task%s cannot show a difference: give %d or more.\n", n,
+               n == 1 ? " says" : "s say", MIN_TASKS);
         return;
     }
     printf("\nWithout all distractors log p(answer) changes by %+.3f nats (%+.3f .. %+.3f): ",
@@ -154,9 +154,9 @@ static void print_verdict(const struct table *t, int row, int n)
     if (clear && low > 0)
         printf("attention to them costs the answer here.\n");
     else if (clear && high < 0)
-        printf("here they help more than the attention that goes to them costs.\n");
+        printf("here the distractors help more than the attention to them costs.\n");
     else
-        printf("these tasks do not tell whether attention to them costs the answer.\n");
+        printf("these tasks do not show whether attention to distractors costs the answer.\n");
 }
 
 static void summary(const struct job *j, const struct table *t)
@@ -225,11 +225,10 @@ static const struct opt options[] = {
      "4", .max = 1 << 24},
     {OPT_WORD, 0, "question", offsetof(struct job, question), "WHEN",
      "known: entries are removed at the query of the answer. unknown: before the question. file: "
-     "as "
-     "the tasks say",
+     "as in the tasks",
      "file", .words = task_question_words},
     {OPT_FLAG, 0, "per-task", offsetof(struct job, per_task), NULL, "a row for every task, too"},
-    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of what is drawn at random", "0",
+    {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of the random choices", "0",
      .max = 9e15},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
      "tsv, csv, json, npz, sqlite, png, svg or pdf by extension; - = TSV"},
@@ -239,7 +238,7 @@ static const struct opt options[] = {
     {OPT_STR, 'm', "model", offsetof(struct job, model), "FILE", "model: a GGUF file or a folder",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_FLAG, 0, "raw", offsetof(struct job, raw), NULL,
-     "no chat template: the prompts as they stand"},
+     "do not apply the chat template to prompts"},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},
 };

@@ -16,7 +16,7 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_FLAG, 0, "stored", offsetof(struct request, stored), NULL,
-     "what the file says of itself, at once; no value is read"},
+     "print the digest in the metadata of the file, without reading values"},
     {.type = OPT_END},
 };
 
@@ -31,8 +31,9 @@ static int compute(struct kvf_trace *t, const char *path, char ret[33], struct k
     kvf_watch(t, NULL, NULL);
     if (err || kvf_stored_digest(t, stored) != KVF_OK || strcmp(ret, stored) == 0)
         return err;
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s", path,
-                    ret, stored);
+    return kvf_fail(d, KVF_E_CORRUPT,
+                    "%s: its content has the digest %s, the digest of its writer is %s", path, ret,
+                    stored);
 }
 
 static int one(const struct command *self, const struct request *q, const char *path,
@@ -73,8 +74,8 @@ static int cmd_checksum(const struct command *self, void *request, int n, char *
 
 static const struct exit_status exits[] = {
     {"0", "The digests were printed."},
-    {"1", "A trace is damaged, was not closed, or is not what its writer wrote; the others were "
-          "printed."},
+    {"1", "A trace is damaged, was not closed, or differs from the digest of its writer; the other "
+          "digests were printed."},
     {NULL, NULL},
 };
 

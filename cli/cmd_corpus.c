@@ -73,18 +73,18 @@ static const struct opt options[] = {
     {OPT_STR, 0, "tokens", offsetof(struct job, tokens), "A:B", "tokens A to B - 1 of each trace",
      .absent = "all"},
     {OPT_STR, 'w', "where", offsetof(struct job, where), "CONDITIONS",
-     "only traces of which these hold: 'method=trimkv budget<=128'", .absent = "all"},
+     "only traces that meet these conditions: 'method=trimkv budget<=128'", .absent = "all"},
     {OPT_STR, 0, "shard", offsetof(struct job, shard), "I/N",
      "documents of part I of N, from 1/N to N/N"},
     {OPT_STR, 0, "state", offsetof(struct job, state), "FILE",
-     "where the sums are kept: a stopped run goes on"},
+     "file of the sums: a stopped run resumes from it"},
     {OPT_REAL, 0, "save-every", offsetof(struct job, save_every), "S", "seconds between saves",
      OPT_TEXT(SAVE_EVERY), .max = 86400},
     {OPT_INT, 0, "replicates", offsetof(struct job, replicates), "N", "bootstrap replicates", "200",
      .max = CORPUS_MOST_REPLICATES},
     {OPT_INT, 0, "seed", offsetof(struct job, seed), "N", "of the bootstrap", "0", .max = 1e15},
     {OPT_WORD, 0, "intervals", offsetof(struct job, intervals), "WHICH",
-     "rows that get intervals; auto: those of all heads", "auto", .words = corpus_interval_words},
+     "rows with intervals; auto: the rows of all heads", "auto", .words = corpus_interval_words},
     {OPT_STR, 0, "against", offsetof(struct job, against), "X",
      "compare with another trace, folder or @LIST"},
     {OPT_FLAG, 0, "skip-bad", offsetof(struct job, skip_bad), NULL,
@@ -143,19 +143,18 @@ static int parse(struct job *j, struct kvf_diag *d)
 static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
 {
     if (t->n == 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "no traces: folders hold no .kvf file");
+        return kvf_fail(d, KVF_E_NOTFOUND, "no traces: the folders have no .kvf file");
     int err = traces_identify(t, j->pool);
     /* over all shards, so that all shards use the same length */
     for (size_t i = 0; !err && i < t->n_readable; i++)
         j->longest = t->trace[i].steps > j->longest ? t->trace[i].steps : j->longest;
     if (!err && t->n == 0)
-        err = kvf_fail(d, KVF_E_NOTFOUND,
-                       "--where holds of no trace: `kvfate trace ls` lists them");
+        err = kvf_fail(d, KVF_E_NOTFOUND, "no trace meets --where: `kvfate trace ls` lists them");
     if (err)
         return err;
     traces_shard(t, j->part.part, j->part.parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
-        fprintf(stderr, "kvfate %s: %s\n", j->name, t->trace[i].why);
+        fprintf(command_errors(), "kvfate %s: %s\n", j->name, t->trace[i].why);
     for (size_t i = 0; i < t->n_readable; i++)
         if (t->trace[i].partial)
             trace_report_partial(j->name, t->trace[i].path);
@@ -434,7 +433,7 @@ static int do_round(struct job *j, size_t at, int n, struct progress *bar, struc
             end = strchr(line, '\n');
             if (bar)
                 progress_clear(bar);
-            fprintf(stderr, "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
+            fprintf(command_errors(), "kvfate %s: %.*s\n", j->name, (int)(end - line), line);
         }
         if (!err && k->err) {
             err = k->err;
@@ -469,7 +468,7 @@ static int do_all(struct job *j, struct kvf_diag *d)
         err = corpus_write(j->c, j->state, d);
     if (!err && at < j->n_documents)
         err = kvf_fail(d, KVF_E_CANCEL, "stopped after %zu of %zu documents%s", at, j->n_documents,
-                       j->state ? "; the same command goes on" : "");
+                       j->state ? "; repeat the command to continue" : "");
     return err;
 }
 
@@ -505,7 +504,7 @@ static int merge_ranks(struct job *j, struct kvf_diag *d)
 static int do_cell(void *ctx, int64_t i, struct kvf_diag *d)
 {
     if (signals_caught())
-        return kvf_fail(d, KVF_E_CANCEL, "stopped; the same command goes on");
+        return kvf_fail(d, KVF_E_CANCEL, "stopped; repeat the command to continue");
     return do_round(ctx, (size_t)i, 1, NULL, d);
 }
 
@@ -539,7 +538,7 @@ static int finish(struct job *j, struct kvf_diag *d)
     if (j->pairs)
         return pairs_out(j->pairs, &j->to, d);
     if (corpus_counted(j->c).counted == 0 && j->left_out > 0)
-        return kvf_fail(d, KVF_E_NOTFOUND, "none of the traces could be read");
+        return kvf_fail(d, KVF_E_NOTFOUND, "no trace could be read");
     int err = corpus_out(j->c, &j->to, d);
     if (!err && j->left_out)
         fprintf(stderr, "kvfate %s: %lld traces were left out\n", j->name, (long long)j->left_out);

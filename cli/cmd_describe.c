@@ -20,7 +20,7 @@ struct request {
 
 static const struct opt options[] = {
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL,
-     "JSON, which is what is printed without it too"},
+     "JSON, which is printed without this option too"},
     {.type = OPT_END},
 };
 

@@ -39,7 +39,7 @@ static const struct opt options[] = {
      "tsv, csv, json, npz or sqlite by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "the table as JSON to stdout"},
     {OPT_FLAG, 0, "no-header", offsetof(struct request, args.no_header), NULL,
-     "compare columns and texts alone"},
+     "compare only columns and texts"},
     {.type = OPT_END},
 };
 

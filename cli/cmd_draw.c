@@ -17,6 +17,7 @@ struct job {
     int letters;
     bool json;
     struct figure_options look;
+    int64_t threads;
 };
 
 /* Returns the column that a map of the table shows: --value, or the default of tables that are
@@ -71,7 +72,9 @@ static int check_output(const struct job *j, const char *path, struct kvf_diag *
     if (!j->out && !j->json && !j->look.preview)
         return kvf_fail(d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}, or --preview");
     if (j->minus && j->figure)
-        return kvf_fail(d, KVF_E_ARG, "--figure: --minus has a figure of its own");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--figure has no effect with --minus, which has its own figure; leave it out");
     if (j->value && !j->minus)
         return kvf_fail(d, KVF_E_ARG, "--value belongs to --minus");
     if (!j->out || strcmp(j->out, "-") == 0)
@@ -95,10 +98,10 @@ static int check_figure(const struct job *j, const struct table *t, const char *
     f = figure_of_table(table_name(t));
     bool own = f && figure_draws(f, table_name(t));
     if (!own && j->out && figure_can_write(j->out))
-        return kvf_fail(d, KVF_E_ARG,
-                        "%s: table '%.80s' has no figure; 'kvfate list figures' lists "
-                        "those that have",
-                        path, table_name(t));
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "%s: table '%.80s' has no figure; 'kvfate list figures' lists the tables with figures",
+            path, table_name(t));
     return KVF_OK;
 }
 
@@ -111,10 +114,12 @@ static const struct opt options[] = {
     {OPT_WORD, 0, "letters", offsetof(struct job, letters), "FORM", "how panels are lettered", "a",
      .words = layout_letters},
     {OPT_STR, 0, "minus", offsetof(struct job, minus), "TABLE", "draw the difference to this one"},
-    {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "what is subtracted",
+    {OPT_STR, 0, "value", offsetof(struct job, value), "COLUMN", "column to subtract",
      .absent = "the figure's"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL,
      "the table as JSON on the standard output"},
+    {OPT_INT, 't', "threads", offsetof(struct job, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
     {OPT_GROUP, 0, "figure", offsetof(struct job, look), .group = figure_options},
     {.type = OPT_END},
 };
@@ -124,6 +129,7 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
 {
     struct kvf_diag d = {""};
     const struct draw_layout x = {j->layout, (enum layout_letters)j->letters, n, operand};
+    j->look.style.threads = (int)j->threads;
     int err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err
         && (j->figure || j->minus || j->value || j->json || j->look.preview
@@ -150,9 +156,9 @@ static int parse_operand(struct job *j, const char *text, struct draw_operand *r
     if (err || !ret->figure)
         return err;
     if (j->figure || (ret->option && j->look.style.option))
-        return kvf_fail(d, KVF_E_ARG,
-                        "%.200s names its figure%s; --figure%s belongs to a table by itself", text,
-                        ret->option ? " and its style" : "", ret->option ? " or --style" : "");
+        return kvf_fail(d, KVF_E_ARG, "%.200s names its figure%s; --figure%s is for a single table",
+                        text, ret->option ? " and its style" : "",
+                        ret->option ? " or --style" : "");
     j->figure = ret->figure->name;
     if (ret->option)
         j->look.style.option = ret->option;
@@ -190,8 +196,7 @@ static int cmd_draw(const struct command *self, void *request, int n, char **ope
 }
 
 static const struct exit_status exits[] = {
-    {"2",
-     "The command line was wrong, or the figure cannot be drawn of this table; nothing was done."},
+    {"2", "The command line was wrong, or this table has no such figure; no file was written."},
     {NULL, NULL},
 };
 

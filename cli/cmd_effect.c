@@ -89,12 +89,12 @@ static int check_together(const struct job *j, struct kvf_diag *d)
     const struct runner *r = &j->r;
     bool classes = j->entries && strncmp(j->entries, "class=", 6) == 0;
     if (j->data.n && (prompt_named(&r->prompt) || r->prompt.raw || r->ignore_eos))
-        return kvf_fail(d, KVF_E_ARG,
-                        "--data gives prompts and what follows them; leave -p, -f, "
-                        "--chat, --ids, --raw and --ignore-eos out");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--data gives the prompts; leave -p, -f, --chat, --ids, --raw and --ignore-eos out");
     bool drawn_entries = j->entries && strncmp(j->entries, "random:", 7) == 0;
     bool drawn = j->data.n || drawn_entries;
-    const char *given = "with --data, whose texts use no chat template";
+    const char *given = "with --data: its texts use no chat template";
     const struct idle list[] = {
         {j->seed != 0 && !drawn, "--seed", "without --data and --entries random:N"},
         {r->prompt.think && j->data.n, "--think", given},
@@ -278,8 +278,8 @@ static int continue_prompt(struct job *j, struct effect_run *run, struct kvf_dia
     int n, err = effect_continue(run, j->own, j->r.ignore_eos, &n);
     if (!err && n < 2)
         err = kvf_fail(d, KVF_E_LIMIT,
-                       "the model ends its answer at once, and there is nothing "
-                       "to measure; --ignore-eos goes on");
+                       "the model ends its answer at once, so that there is no token to measure; "
+                       "--ignore-eos continues");
     if (!err)
         j->steps = n - 1;
     return err;
@@ -404,9 +404,8 @@ static int summary(const struct job *j, const struct table *t)
     if (j->entries)
         printf("without %s%s\n", j->each ? "each of " : "", j->entries);
     else
-        printf("%s held to the first %d and the newest %d entries\n",
-               j->mirror ? "all heads but this one" : "this head alone", (int)j->sinks,
-               (int)j->recent);
+        printf("%s limited to the first %d and the newest %d entries\n",
+               j->mirror ? "all heads but this one" : "this head", (int)j->sinks, (int)j->recent);
     printf("%-12s %9s  %-23s  %9s  %9s  %6s\n", j->entries ? "entries" : "head", "KL", "  95 %",
            "most", "delta NLL", "top-1");
     for (int i = 0; i < n && i < TOP; i++)
@@ -424,8 +423,8 @@ static void report_cost(const struct job *j)
     const struct effect_memory *m = &j->memory;
     double mib = (double)m->page_bytes / (1 << 20);
     fprintf(stderr,
-            "%d fork%s, %.1f s, %.1f s of processor time; pages of the caches %.1f MiB, "
-            "%.1f MiB if nothing were shared\n",
+            "%d fork%s, %.1f s, %.1f s of CPU time; pages of the caches %.1f MiB, %.1f MiB without "
+            "sharing\n",
             j->n * j->n_docs, j->n * j->n_docs > 1 ? "s" : "", j->seconds, j->cpu,
             mib * (double)m->pages, mib * (double)m->pages_unshared);
 }
@@ -502,10 +501,10 @@ static const struct opt options[] = {
     {OPT_INT, 0, "sinks", offsetof(struct job, sinks), "K", "first entries that a head keeps", "-1",
      .absent = "4", .max = 1 << 24},
     {OPT_FLAG, 0, "mirror", offsetof(struct job, mirror), NULL,
-     "hold all heads but the one of the row"},
+     "limit all heads except the head of the row"},
     {OPT_STR, 0, "entries", offsetof(struct job, entries), "FILTER",
      "remove entries: span=A:B, class=sink|recent|middle or random:N"},
-    {OPT_FLAG, 0, "each", offsetof(struct job, each), NULL, "every such entry by itself"},
+    {OPT_FLAG, 0, "each", offsetof(struct job, each), NULL, "one row for each such entry"},
     {OPT_FLAG, 0, "per-token", offsetof(struct job, per_token), NULL, "a row for every step"},
     {OPT_INT, 's', "seed", offsetof(struct job, seed), "S", "seed of documents and of random:N",
      "0", .max = 9e15},

@@ -34,7 +34,7 @@ static int check_options(struct eval_job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG,
                         "give --data FILE, text with headings or JSONL, or --tasks NAME.json, as "
                         "`kvfate tasks needle` writes them");
-    const char *why = "with --tasks, which say what is fed";
+    const char *why = "with --tasks, which contain the text";
     bool tasks = j->tasks_of.n > 0;
     const struct idle list[] = {{j->raw && !tasks, "--raw", "without --tasks"},
                                 {j->docs != DOCS && tasks, "--docs", why},
@@ -320,16 +320,17 @@ static const struct opt options[] = {
     {OPT_LIST, 0, "data", offsetof(struct eval_job, data), "FILE",
      "text with headings, or JSONL; several may follow"},
     {OPT_LIST, 0, "tasks", offsetof(struct eval_job, tasks_of), "FILE",
-     "NAME.json of prompts whose answers are known, or a folder of them, instead of documents"},
+     "NAME.json of prompts with known answers, or a folder of such files, instead of documents"},
     {OPT_FLAG, 0, "raw", offsetof(struct eval_job, raw), NULL, "tasks without the chat template"},
     {OPT_WORD, 0, "question", offsetof(struct eval_job, question), "WHEN",
-     "of --tasks. unknown: methods cut the context before they see the question, which is fed "
-     "afterwards. file: as the tasks say",
+     "with --tasks. unknown: methods cut the context before they see the question, which is fed "
+     "afterwards. file: as in the tasks",
      "file", .words = task_question_words},
     {OPT_STR, 0, "methods", offsetof(struct eval_job, methods), "A,B:k=v,...",
      "cache methods, or all", "all"},
     {OPT_STR, 0, "budgets", offsetof(struct eval_job, budgets), "N|P%,...",
-     "entries that each KV head may hold, or fractions of the tokens of each prompt", EVAL_BUDGETS},
+     "entries that each KV head may cache, or fractions of the tokens of each prompt",
+     EVAL_BUDGETS},
     {OPT_LIST, 0, "gates", offsetof(struct eval_job, gates_file), "FILE",
      "trained gates, one file of each kind, or names of shipped ones"},
     {OPT_STR, 0, "head-budgets", offsetof(struct eval_job, head_budgets), "FILE",
@@ -367,8 +368,8 @@ static int cmd_eval(const struct command *self, void *request, int n, char **ope
 }
 
 static const struct exit_status exits[] = {
-    {"1", "It failed: a file could not be read or written, is damaged or of other settings, or the "
-          "data hold too few documents."},
+    {"1", "It failed: a file could not be read or written, is damaged or has other settings, or "
+          "the data have too few documents."},
     {NULL, NULL},
 };
 

@@ -62,8 +62,8 @@ static int cmd_logits(const struct command *self, void *request, int n, char **o
         err = runner_open(&q->r, &d);
     if (!err && methods_evict(&q->r.methods) && !methods_cut_prompt(&q->r.methods))
         fprintf(stderr,
-                "note: --method %s evicts nothing before the end of the prompt: these are the "
-                "logits of --method full\n",
+                "note: --method %s evicts no entries before the end of the prompt: the logits are "
+                "equal to the logits of --method full\n",
                 q->r.methods.method);
     if (!err)
         err = runner_output(&q->r, q->out, &d);

@@ -30,9 +30,9 @@ struct job {
 
 static const struct opt options[] = {
     {OPT_STR, 'w', "where", offsetof(struct job, where), "CONDITIONS",
-     "only traces of which these hold: 'method=trimkv budget<=128'", .absent = "all"},
+     "only traces that meet these conditions: 'method=trimkv budget<=128'", .absent = "all"},
     {OPT_FLAG, 0, "paths", offsetof(struct job, paths), NULL,
-     "the names alone, a line each, for @LIST of other commands"},
+     "print only the names, one per line, for @LIST of other commands"},
     {OPT_STR, 'o', "output", offsetof(struct job, out), "OUT",
      "tsv, csv, json, npz or sqlite by extension; - = TSV"},
     {OPT_FLAG, 0, "json", offsetof(struct job, json), NULL, "the table as JSON to stdout"},
@@ -274,9 +274,8 @@ static int cmd_ls(const struct command *self, void *request, int n, char **opera
 }
 
 static const struct exit_status exits[] = {
-    {"3",
-     "The traces were listed, but a file could not be read as one: its state is \"unreadable\", "
-     "and a line on the standard error says why."},
+    {"3", "The traces were listed, but a file could not be read as a trace: its state is "
+          "\"unreadable\", and a line on the standard error gives the reason."},
     {NULL, NULL},
 };
 

@@ -50,7 +50,7 @@ static const struct opt options[] = {
     {OPT_STR, 0, "figure", offsetof(struct request, to.figure), "NAME",
      "another figure of this table"},
     {OPT_STR, 0, "state", offsetof(struct request, state), "FILE",
-     "write the state of the whole, too"},
+     "also write the sums of all parts"},
     {OPT_GROUP, 0, "figure", offsetof(struct request, to.look), .group = figure_options},
     {.type = OPT_END},
 };
@@ -63,8 +63,8 @@ static int merge_results(const struct command *self, const struct request *q, in
     int err = KVF_OK;
     if (!q->state || q->to.out || q->to.json || q->to.figure)
         err = kvf_fail(&d, KVF_E_ARG,
-                       "results of an evaluation become one file: give --state FILE alone; the "
-                       "same `kvfate eval` with that file makes the table at once");
+                       "the inputs are results of an evaluation: give only --state FILE; `kvfate "
+                       "eval` with that file then makes the table at once");
     if (!err)
         err = eval_states_merge(path, n, q->state, &d);
     return command_end(self, err, &d);

@@ -161,11 +161,11 @@ static int print_table(int budget)
                m->trigger->name, m->read->name, method_one_set_for(&r.m, &r.p), needs,
                method_cost(m, &r.p), r.state, m->summary);
     }
-    printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, "
-           "g query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
-           "block gate's vector.  state: bytes per entry beside\nits key and value (g = %d, D = "
-           "%d, B = %d).\n"
-           "'kvfate methods NAME' explains a row; docs/reference/methods.md has the equations.\n",
+    printf("\ncost: operations of one decision about a KV head, up to a constant; n entries, g "
+           "query heads, w rows of the\nwindow, D channels, p entries in a page, d numbers in a "
+           "block gate's vector.  state: bytes per entry in\naddition to its key and value (g = "
+           "%d, D = %d, B = %d).\n'kvfate methods NAME' explains a row; docs/reference/methods.md "
+           "has the equations.\n",
            GROUP, HEAD_DIM, budget ? budget : DEFAULT_BUDGET);
     return KVF_OK;
 }

@@ -143,8 +143,8 @@ static int print_all(void)
         return err;
     print_types();
     err = print_tokenizers();
-    printf("\n'kvfate models MODEL' says of one what it is, what memory it needs and which gates "
-           "there are for it.\n");
+    printf("\n'kvfate models MODEL' prints the family of a model, its memory and its shipped "
+           "gates.\n");
     return err;
 }
 
@@ -271,10 +271,10 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "accept", offsetof(struct request, accept), NULL,
      "with get: accept the terms of the model's licence"},
     {OPT_INT, 0, "length", offsetof(struct request, length), "N",
-     "the length of prompt and answer that memory is told for", .absent = "several", .min = 1,
+     "length of prompt and answer for which the memory is computed", .absent = "several", .min = 1,
      .max = 1 << 24},
     {OPT_STR, 0, "pre", offsetof(struct request, pre), "NAME",
-     "pre-tokenizer of a byte-level vocabulary, one of those that are listed without a model",
+     "pre-tokenizer of a byte-level vocabulary, as listed by 'kvfate models'",
      .absent = "as in the file"},
     {OPT_FLAG, 0, "json", offsetof(struct request, json), NULL, "JSON: an object"},
     {.type = OPT_END},

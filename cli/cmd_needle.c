@@ -89,7 +89,7 @@ static int fit(struct request *q, int *ret_sentences, struct kvf_diag *d)
     /* A bisection halves the range as often as it was doubled, so this estimates its progress. */
     uint64_t doubled = 0, halved = 0;
     if (n > most)
-        return kvf_fail(d, KVF_E_ARG, "the needles and the question alone have %lld %s, over %lld",
+        return kvf_fail(d, KVF_E_ARG, "the needles and the question have %lld %s, over %lld",
                         (long long)n, q->tokens ? "tokens" : "words", (long long)most);
     for (n = length_with(q, hi); n >= 0 && n <= most; n = length_with(q, hi)) {
         lo = hi;
@@ -186,7 +186,7 @@ static const struct opt options[] = {
      .min = 1, .max = MOST_LENGTH},
     {OPT_INT, 0, "words", offsetof(struct request, words), "N", "most words of the text", .min = 1,
      .max = MOST_LENGTH},
-    {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "whose tokens",
+    {OPT_STR, 'm', "model", offsetof(struct request, model), "FILE", "model that counts the tokens",
      .absent = "SmolLM2 in the cache folder"},
     {OPT_STR, 0, "pre", offsetof(struct request, pre), "NAME",
      "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",
@@ -202,14 +202,14 @@ static const struct opt options[] = {
     {OPT_INT, 0, "hops", offsetof(struct request, task.hops), "H",
      "keys are chains of H + 1 variables, which pass a number on", "0", .max = 63},
     {OPT_REAL, 0, "depth", offsetof(struct request, task.depth), "X",
-     "place of what is asked for, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
-    {OPT_WORD, 0, "haystack", offsetof(struct request, haystack), "KIND",
-     "what surrounds the needles", "prose", .words = haystack_words},
+     "depth of the needle, 0 = start, 1 = end", "nan", .absent = "anywhere", .max = 1},
+    {OPT_WORD, 0, "haystack", offsetof(struct request, haystack), "KIND", "text around the needles",
+     "prose", .words = haystack_words},
     {OPT_WORD, 0, "question", offsetof(struct request, question), "WHEN",
      "protocol of the task for eval and causal. unknown: they cut the cache before the question",
      "known", .words = question_words, .min = QUESTION_KNOWN},
     {OPT_INT, 'n', "count", offsetof(struct request, count), "N",
-     "prompts, NAME-0 and on, each of its own seed", "1", .min = 1, .max = 1 << 20},
+     "number of prompts, from NAME-0 on, each with its own seed", "1", .min = 1, .max = 1 << 20},
     {OPT_INT, 's', "seed", offsetof(struct request, seed), "S", "seed of the first", "0",
      .max = 9e15},
     {.type = OPT_END},

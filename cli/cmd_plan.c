@@ -51,13 +51,12 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "overwrite", offsetof(struct request, plan.overwrite), NULL,
      "replace the plan that is there"},
     {OPT_STR, 0, "head", offsetof(struct request, plan.head_text), "SET",
-     "evictions of these KV heads; the others keep all", .absent = "all"},
-    {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL,
-     "leave the tokens out"},
+     "evictions only of these KV heads; other heads keep all entries", .absent = "all"},
+    {OPT_FLAG, 0, "no-tokens", offsetof(struct request, plan.no_tokens), NULL, "omit the tokens"},
     {OPT_FLAG, 0, "no-evictions", offsetof(struct request, plan.no_evictions), NULL,
-     "leave the evictions out"},
+     "omit the evictions"},
     {OPT_FLAG, 0, "no-mass", offsetof(struct request, plan.no_mass), NULL,
-     "leave the attention received out"},
+     "omit the attention received"},
     {.type = OPT_END},
 };
 

@@ -106,7 +106,7 @@ static int write_all(const struct request *q, struct kvf_diag *d)
 static const struct opt options[] = {
     {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE.jsonl",
      "JSONL, a question a line"},
-    {OPT_WORD, 0, "kind", offsetof(struct request, kind), "KIND", "what is asked", "facts",
+    {OPT_WORD, 0, "kind", offsetof(struct request, kind), "KIND", "type of question", "facts",
      .words = quiz_kind_words},
     {OPT_INT, 0, "level", offsetof(struct request, level), "N",
      "how hard: so many facts, so many words, or the largest number", "4", .min = 1, .max = 64},

@@ -51,22 +51,22 @@ static void tell_damage(struct repair_output *x, const struct kvf_repaired *r)
              (unsigned long long)r->first_break, (unsigned long long)r->breaks,
              r->breaks == 1 ? "" : "s");
     if (r->bad_index)
-        tell(x, "the index does not match the records; what they hold counts");
+        tell(x, "the index does not match the records; the content of the records is used");
     if (r->closed && !r->places && !r->intact)
-        tell(x, "every record is whole, but the content is not what its writer told");
+        tell(x, "every record is complete, but the content differs from the digest of its writer");
 }
 
 static void tell_end(struct repair_output *x, const struct kvf_copied *made,
                      const struct kvf_repaired *r)
 {
-    const char *why = r->tail ? "what the file beside it holds" : "its last whole commit";
+    const char *why = r->tail ? "content of the second file" : "its last complete commit";
     if (r->no_commit)
         why = "its values go so far, and no commit is left";
     if (!r->closed || r->no_commit)
         tell(x, "%s kept up to step %u: %s%s", r->closed ? "it is" : "it was not closed, and is",
              made->n_steps, why, r->torn_bytes ? "; a torn record follows" : "");
     if (made->columns_left)
-        tell(x, "of %d column%s nothing is left", made->columns_left,
+        tell(x, "%d column%s could not be recovered", made->columns_left,
              made->columns_left == 1 ? "" : "s");
     if (r->texts_missing)
         tell(x, "the texts of %llu tokens are not there", (unsigned long long)r->texts_missing);
@@ -79,7 +79,8 @@ static void print(const char *out, const struct kvf_copied *made, const struct k
 {
     made_trace_print(out, made);
     if (r->intact)
-        printf("nothing is lost%s\n", r->places || r->bad_index ? "" : ": the trace was whole");
+        printf("all data were recovered%s\n",
+               r->places || r->bad_index ? "" : ": the trace was complete");
     else
         printf("%llu values kept, %llu lost\n", (unsigned long long)r->values,
                (unsigned long long)r->missing);
@@ -107,15 +108,15 @@ static int cmd_repair(const struct command *self, void *request, int n, char **o
     if (!r.intact)
         tell_end(&x, &made, &r);
     if (r.intact && made.n_steps == 0)
-        tell(&x, "it holds no steps");
+        tell(&x, "it has no steps");
     print(q->made.out, &made, &r);
     return r.intact && made.n_steps ? EXIT_OK : EXIT_LOST;
 }
 
 static const struct exit_status exits[] = {
-    {"0", "The new trace holds all that the old one held."},
-    {"1", "Nothing could be kept, or the new trace could not be written."},
-    {"3", "The new trace is whole and lacks what was lost, as was said."},
+    {"0", "The new trace has all data of the old trace."},
+    {"1", "No data could be recovered, or the new trace could not be written."},
+    {"3", "The new trace is valid but lacks data; messages name them."},
     {NULL, NULL},
 };
 

@@ -45,7 +45,8 @@ enum { N_JOBS = sizeof jobs / sizeof *jobs };
 struct request {
     const char *out, *heads, *criterion, *classes;
     double max_size; /* in MB */
-    char *query;     /* owned: the query heads that `heads` selects; NULL if all */
+    int64_t threads;
+    char *query; /* owned: the query heads that `heads` selects; NULL if all */
 };
 
 /* Sets *ret (owned) to the set of query heads that use the KV heads of `set`. */
@@ -126,6 +127,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
                                  .token1 = -1,
                                  .options = &options,
+                                 .threads = (int)q->threads,
                                  .watch = stage_see,
                                  .watch_ctx = &stage};
     struct table *table = NULL;
@@ -178,7 +180,7 @@ static int check_out(const struct request *q, struct kvf_diag *d)
 {
     const char *dot = q->out ? strrchr(q->out, '.') : NULL;
     if (!q->out)
-        return kvf_fail(d, KVF_E_ARG, "-o FILE.html is missing: where the report goes");
+        return kvf_fail(d, KVF_E_ARG, "-o FILE.html is missing: the file of the report");
     if (!dot || (strcmp(dot, ".html") != 0 && strcmp(dot, ".htm") != 0))
         return kvf_fail(d, KVF_E_ARG, "-o %s: the name must end in .html", q->out);
     return KVF_OK;
@@ -193,8 +195,8 @@ static int deliver(const struct command *self, const struct request *q, struct r
     int err = report_write(r, most, q->out, &left_out, &bytes, d);
     if (!err && left_out.len)
         fprintf(stderr,
-                "kvfate %s: left out to stay under %g MB: %s; --max-size %g holds all, "
-                "--head SET makes room\n",
+                "kvfate %s: left out to stay under %g MB: %s; --max-size %g includes all, --head "
+                "SET makes room\n",
                 self->name, q->max_size, left_out.data, ceil((double)report_whole(r) / 1e5) / 10);
     if (!err && bytes > most)
         command_print(self->name, "%s has %.2f MB, more than the %g MB of --max-size", q->out,
@@ -225,7 +227,7 @@ static int name_command(const struct request *q, char **traces, int n, struct re
 }
 
 static const struct opt options[] = {
-    {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE.html", "where the report goes"},
+    {OPT_STR, 'o', "output", offsetof(struct request, out), "FILE.html", "file of the report"},
     {OPT_STR, 0, "head", offsetof(struct request, heads), "SET", "KV heads: L0-5K*, 15.2",
      .absent = "all"},
     {OPT_STR, 0, "criterion", offsetof(struct request, criterion), "C",
@@ -233,7 +235,9 @@ static const struct opt options[] = {
     {OPT_STR, 0, "classes", offsetof(struct request, classes), "FILE",
      "classes of tokens of one's own"},
     {OPT_REAL, 0, "max-size", offsetof(struct request, max_size), "MB",
-     "leave columns out beyond this", "10", .min = 0.1, .max = 1000},
+     "omit columns above this size", "10", .min = 0.1, .max = 1000},
+    {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
+     .absent = "number of cores", .min = 1, .max = 256},
     {.type = OPT_END},
 };
 

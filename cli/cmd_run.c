@@ -247,8 +247,8 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--json and --methods exclude each other");
     if (u->cell_methods && (w->method || w->budget_text || w->override_text.n))
         return kvf_fail(d, KVF_E_ARG,
-                        "--methods and --budgets take the place of --method, --budget and "
-                        "--override");
+                        "--methods and --budgets replace --method, --budget and --override; give "
+                        "only one kind");
     return KVF_OK;
 }
 
@@ -256,7 +256,7 @@ static int check_cells(const struct run *u, struct kvf_diag *d)
 static int check_batch(const struct run *u, struct kvf_diag *d)
 {
     const struct jsonl *b = &u->batch;
-    const char *alone = "with --methods, which answer one line after the other";
+    const char *alone = "with --methods, which process lines one after another";
     const struct idle list[] = {
         {u->quiet && u->verbose, "--verbose", "with --quiet"},
         {b->part && !b->file, "--shard", "without --jsonl"},
@@ -280,9 +280,9 @@ static const struct opt run_options[] = {
     {OPT_STR, 0, "probes", offsetof(struct run, probes), "LIST", "lean, paper, full or names",
      "paper"},
     {OPT_STR, 0, "shadow", offsetof(struct run, shadow), "LIST",
-     "entries, model: what eviction cost (docs/reference/probes.md)"},
+     "entries, model: record the cost of evictions (docs/reference/probes.md)"},
     {OPT_LIST, 0, "watch", offsetof(struct run, watch_text), "TOKENS@HEADS",
-     "what these receive from every later query: 383,400-410@L10H19"},
+     "attention that tokens receive from every later query: 383,400-410@L10H19"},
     {OPT_STR, 0, "watch-queries", offsetof(struct run, watch_queries), "HEADS[@pre|@post]",
      "query vectors before or after RoPE", .absent = "pre"},
     {OPT_STR, 0, "spans", offsetof(struct run, spans.file), "FILE.json",
@@ -297,7 +297,7 @@ static const struct opt run_options[] = {
     {OPT_FLAG, 0, "overwrite", offsetof(struct run, overwrite), NULL,
      "replace the trace that is there, once the new one is closed"},
     {OPT_FLAG, 0, "resume", offsetof(struct run, resume), NULL,
-     "finish the trace of a run that was killed; a closed one is replaced with --overwrite alone"},
+     "finish the trace of a killed run; a closed trace is replaced only with --overwrite"},
     {OPT_FLAG, 0, "json", offsetof(struct run, json), NULL,
      "one JSON object to stdout at the end; with --jsonl one for each line"},
     {OPT_FLAG, 'q', "quiet", offsetof(struct run, quiet), NULL, "no progress, no summary"},
@@ -324,11 +324,12 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     struct run *u = request;
     struct kvf_diag d = {""};
     u->r.force = &u->force;
-    if (!u->out) {
-        fprintf(stderr,
-                "kvfate run: no -o OUT.kvf; use 'kvfate generate' to decode without a trace\n");
-        return EXIT_USAGE;
-    }
+    if (!u->out)
+        return command_end(self,
+                           kvf_fail(&d, KVF_E_ARG,
+                                    "no -o OUT.kvf; use 'kvfate generate' to decode without a "
+                                    "trace"),
+                           &d);
     unsigned set;
     int err = check_batch(u, &d);
     if (!err)
@@ -349,8 +350,8 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
 }
 
 static const struct exit_status run_exits[] = {
-    {"130, 143", "A signal (SIGINT, SIGTERM) stopped the run after the current token; what was "
-                 "done is kept, and a trace is closed."},
+    {"130, 143", "A signal (SIGINT, SIGTERM) stopped the run after the current token; the trace "
+                 "has all tokens up to it and is closed."},
     {NULL, NULL},
 };
 
@@ -399,8 +400,8 @@ static int cmd_generate(const struct command *self, void *request, int n, char *
 }
 
 static const struct exit_status generate_exits[] = {
-    {"130, 143",
-     "A signal (SIGINT, SIGTERM) stopped the run after the current token; what was done is kept."},
+    {"130, 143", "A signal (SIGINT, SIGTERM) stopped the run after the current token; the tokens "
+                 "up to it were printed."},
     {NULL, NULL},
 };
 

@@ -103,9 +103,9 @@ static int parse_weight(struct job *j, struct kvf_diag *d)
                         w);
     if (j->opt.kl && j->opt.weight == 1)
         return kvf_fail(d, KVF_E_ARG,
-                        "--loss kl needs weights below 1 (--weight G, or --weight "
-                        "recorded with --of X.kvf): where nothing is weakened the KL to the full "
-                        "cache is at its least, and all its derivatives are 0");
+                        "--loss kl needs weights below 1 (--weight G, or --weight recorded with "
+                        "--of X.kvf): with full weights the KL to the full cache is at its "
+                        "minimum, and all its derivatives are 0");
     return KVF_OK;
 }
 
@@ -125,9 +125,9 @@ static int check_options(struct job *j, struct kvf_diag *d)
     if (err)
         return err;
     if (j->heads && writes_trace(j->out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s holds every head; leave --head out", j->out);
+        return kvf_fail(d, KVF_E_ARG, "-o %s contains every head; leave --head out", j->out);
     if (j->by_head && writes_trace(j->out))
-        return kvf_fail(d, KVF_E_ARG, "-o %s holds every entry; leave --by-head out", j->out);
+        return kvf_fail(d, KVF_E_ARG, "-o %s contains every entry; leave --by-head out", j->out);
     j->opt.kl = j->loss == LOSS_KL;
     j->opt.window = (int)j->window;
     j->r.n_predict = 0;
@@ -157,8 +157,8 @@ static int open_recorded(struct job *j, struct kvf_diag *d)
     j->opt.weights = j->of.write_gate;
     return j->opt.weights ? KVF_OK
                           : kvf_fail(d, KVF_E_NOTFOUND,
-                                     "%s holds no write gates of KV heads "
-                                     "(column write_gate); --weight G takes a number",
+                                     "%s has no write gates of KV heads (column write_gate); "
+                                     "--weight G takes a number",
                                      j->of_path);
 }
 
@@ -172,8 +172,8 @@ static int parse_from(struct job *j, struct kvf_diag *d)
         from++;
     if (strcmp(j->from, "prompt") != 0 && (!opt_int(j->from, &from) || from < 0))
         return kvf_fail(d, KVF_E_ARG,
-                        "--from is the first query whose prediction counts, or 'prompt' for the "
-                        "end of the prompt and its question, not '%s'",
+                        "--from is the first query to count, or 'prompt' for the end of the prompt "
+                        "and its question, not '%s'",
                         j->from);
     if (from > j->n - 2)
         return kvf_fail(d, KVF_E_ARG,
@@ -199,8 +199,7 @@ static int open_all(struct job *j, struct kvf_diag *d)
     }
     if (j->n < 2)
         return kvf_fail(d, KVF_E_LIMIT,
-                        "one token predicts nothing that is known; give at least "
-                        "2");
+                        "a text of one token has no known next token; give at least 2 tokens");
     err = parse_from(j, d);
     return err || !j->out ? err : runner_output(&j->r, j->out, d);
 }
@@ -483,7 +482,7 @@ static const struct opt options[] = {
     {OPT_STR, 0, "head", offsetof(struct job, heads), "SET", "KV heads: L0-5K*, L3K1, 3.1",
      .absent = "all"},
     {OPT_WORD, 0, "loss", offsetof(struct job, loss), "LOSS",
-     "whose derivatives; kl: to the full cache", "nll", .words = loss_words},
+     "function to differentiate; kl: to the full cache", "nll", .words = loss_words},
     {OPT_STR, 0, "weight", offsetof(struct job, weight), "G",
      "weight of entries at which to look, or 'recorded' write gates", .absent = "1"},
     {OPT_STR, 0, "from", offsetof(struct job, from), "P",
@@ -525,7 +524,7 @@ static int cmd_saliency(const struct command *self, void *request, int n, char *
 
 static const struct exit_status exits[] = {
     {"1", "It failed: a file could not be read or written, the trace is of another model or lacks "
-          "what was asked for, or the text is too long for the model or the memory."},
+          "data, or the text is too long for the model or the memory."},
     EXIT_PARTIAL,
     {NULL, NULL},
 };

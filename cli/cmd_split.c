@@ -32,12 +32,12 @@ static int check(const struct request *q, struct kvf_diag *d)
     if (!q->made.out)
         return kvf_fail(d, KVF_E_ARG, "-o PATTERN is missing, such as -o part-%%d.kvf");
     if (!at || strstr(at + 2, "%d"))
-        return kvf_fail(d, KVF_E_ARG,
-                        "-o %s: one %%d must stand where the number of a part goes, as in "
-                        "part-%%d.kvf",
-                        q->made.out);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "-o %s: the name must contain one %%d for the number of a part, as in part-%%d.kvf",
+            q->made.out);
     if (!q->steps == !q->parts)
-        return kvf_fail(d, KVF_E_ARG, "say either --steps N, tokens of a part, or --parts N");
+        return kvf_fail(d, KVF_E_ARG, "give either --steps N, tokens of a part, or --parts N");
     return KVF_OK;
 }
 

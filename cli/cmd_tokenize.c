@@ -296,7 +296,7 @@ static int check_options(const struct request *q, struct kvf_diag *d)
     const struct prompt *p = &q->r.prompt;
     const char *bare = p->raw ? "with --raw, which uses no chat template"
                               : "with --ids, which uses no chat template";
-    const char *lines = "with --jsonl, whose lines have the texts";
+    const char *lines = "with --jsonl: the lines have the texts";
     bool plain = p->raw || p->ids_file;
     const struct idle list[] = {
         {q->jsonl && p->given, "-p", lines},
@@ -304,11 +304,11 @@ static int check_options(const struct request *q, struct kvf_diag *d)
         {q->jsonl && p->chat, "--chat", lines},
         {q->jsonl && p->ids_file, "--ids", lines},
         {q->jsonl && p->raw, "--raw", lines},
-        {q->jsonl && q->json, "--json", "with --jsonl, whose answers are JSON"},
+        {q->jsonl && q->json, "--json", "with --jsonl: the answers are JSON"},
         {p->think && plain, "--think", bare},
         {p->no_think && plain, "--no-think", bare},
         {p->date && plain, "--date", bare},
-        {p->raw && p->ids_file, "--raw", "with --ids, which are taken as they stand"},
+        {p->raw && p->ids_file, "--raw", "with --ids: ids are used without conversion"},
     };
     int err = IDLE_CHECK(list, d);
     return err ? err : prompt_check(p, !q->jsonl, d);

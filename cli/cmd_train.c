@@ -79,7 +79,7 @@ static int check_team(struct job *j, struct kvf_diag *d)
 /* Rejects options that have no effect in this combination. */
 static int check_idle(const struct job *j, struct kvf_diag *d)
 {
-    const char *why = j->t.check_every ? "with --share 1, which leaves no text to check on"
+    const char *why = j->t.check_every ? "with --share 1, which leaves no text for validation"
                                        : "with --check-every 0";
     bool checks = j->t.check_every > 0 && j->t.share < 1;
     const struct idle list[] = {
@@ -422,7 +422,7 @@ static const struct opt options[] = {
     {OPT_INT, 0, "length", offsetof(struct job, t.length), "T", "tokens of a pack", "512", .min = 2,
      .max = 1 << 20},
     {OPT_INT, 0, "check-every", offsetof(struct job, t.check_every), "N",
-     "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
+     "steps between validations; 0: no validation", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
     {OPT_INT, 0, "check-docs", offsetof(struct job, t.check_docs), "N", "documents of a check",
      OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
     {OPT_FLAG, 0, "check-files", offsetof(struct job, check_files), NULL,
@@ -432,7 +432,7 @@ static const struct opt options[] = {
     {OPT_FLAG, 0, "keep-teacher", offsetof(struct job, keep_teacher), NULL,
      "keep the teacher's states in the cache folder, for other trainings on the same packs"},
     {OPT_INT, 0, "teacher-limit", offsetof(struct job, teacher_limit), "BYTES",
-     "keep no more when that folder holds as much", OPT_TEXT(TEACHER_LIMIT), .max = 9e15},
+     "do not add more when that folder has this size", OPT_TEXT(TEACHER_LIMIT), .max = 9e15},
     {OPT_GROUP, 0, NULL, offsetof(struct job, t), .group = training_options},
     {.type = OPT_END},
 };
@@ -454,7 +454,7 @@ static int cmd_train(const struct command *self, void *request, int n, char **op
 }
 
 static const struct exit_status exits[] = {
-    {"128 + N", "It was stopped by signal N, and saved; the same command goes on."},
+    {"128 + N", "It was stopped by signal N, and saved; repeat the command to continue."},
     {NULL, NULL},
 };
 

@@ -25,9 +25,9 @@ static int check(const struct request *q, struct kvf_diag *d)
 {
     int err = made_trace_check(&q->made, d);
     if (!err && !q->heads && !q->tokens)
-        err = kvf_fail(
-            d, KVF_E_ARG,
-            "--head SET or --tokens A:B says what is kept; 'kvfate trace compact' copies all");
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--head SET or --tokens A:B selects the part to copy; 'kvfate trace "
+                       "compact' copies all");
     return err;
 }
 

@@ -125,14 +125,15 @@ static int check_options(struct tune_job *j, struct kvf_diag *d)
     if (!j->t.out)
         return kvf_fail(d, KVF_E_ARG, "no -o MODEL.gguf, or -o ADAPTER.safetensors with --rank");
     if (is_adapter(j) && j->rank == 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "-o %s is an adapter, which low-rank weights alone have: give --rank, or "
-                        "-o MODEL.gguf",
-                        j->t.out);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "-o %s is an adapter, which needs low-rank weights: give --rank, or -o MODEL.gguf",
+            j->t.out);
     if (!(j->kl + j->ntp > 0) || (j->plans.n && j->control))
         return kvf_fail(d, KVF_E_ARG,
                         j->control ? "--plan brings evictions, and --control takes steps without"
-                                   : "--kl and --ntp are both 0: there is nothing to learn from");
+                                   : "--kl and --ntp are both 0, so that there is no loss to "
+                                     "minimise; give one of them");
     int err = check_idle(j, d);
     if (err)
         return err;
@@ -213,8 +214,8 @@ static int open_all(struct tune_job *j, struct kvf_diag *d)
     if (!err && is_adapter(j) && j->t.engine->config.family->fused_qkv)
         err = kvf_fail(
             d, KVF_E_ARG,
-            "-o %s: %s has one matrix for queries, keys and values, and one for gate and "
-            "up, whose low-rank weights are of another shape: give -o MODEL.gguf",
+            "-o %s: %s has one matrix for queries, keys and values, and one for gate and up, so "
+            "that its low-rank weights have another shape: give -o MODEL.gguf",
             j->t.out, j->t.engine->config.arch);
     if (!err)
         err = methods_open(&j->methods, j->t.engine, d);
@@ -346,8 +347,8 @@ static void summary(const struct tune_job *j)
     }
     training_summary(&j->t, steps_done(j), tuner_parameters(j->tuner));
     if (j->stored > 0)
-        printf("%s: matrices in the file are off by %.2g of their root mean square; what "
-               "follows is of the weights before that\n",
+        printf("%s: matrices in the file differ by %.2g of their root mean square; the following "
+               "results are for the weights before rounding\n",
                type_words[j->type], j->stored);
     for (int i = 0; j->t.checks && i < j->n_budgets; i++)
         if (j->reward && !j->budget[i])
@@ -416,14 +417,14 @@ static const struct opt options[] = {
     {OPT_STR, 0, "method", offsetof(struct tune_job, methods.method), "M",
      "the cache method to live with, NAME[:key=value,...]", "gkv"},
     {OPT_STR, 'B', "budget", offsetof(struct tune_job, methods.budget_text), "N|P%",
-     "entries that each KV head may hold, or a fraction of --prompt",
+     "entries that each KV head may cache, or a fraction of --prompt",
      .absent = "128, for methods that take one"},
     {OPT_STR, 0, "gates", offsetof(struct tune_job, methods.gates_file), "FILE",
      "trained gates of the method, a file or the name of shipped ones"},
     {OPT_FLAG, 0, "control", offsetof(struct tune_job, control), NULL,
      "steps without evictions, from the next tokens; checks are under the method all the same"},
     {OPT_STR, 'o', "output", offsetof(struct tune_job, t.out), "MODEL.gguf|ADAPTER.safetensors",
-     "the new model; or the low-rank weights alone"},
+     "the new model, or only its low-rank weights"},
     {OPT_WORD, 0, "type", offsetof(struct tune_job, type), "T", "how the new model stores matrices",
      "f16", .words = type_words},
     {OPT_INT, 0, "rank", offsetof(struct tune_job, rank), "R",
@@ -435,7 +436,7 @@ static const struct opt options[] = {
     {OPT_INT, 0, "steps", offsetof(struct tune_job, t.steps), "N",
      "steps of the optimizer; 0: a check of the model as it is", "100", .max = 1 << 30},
     {OPT_INT, 0, "until", offsetof(struct tune_job, t.until), "N",
-     "check and write the model after so many of them; the same command goes on", "0",
+     "validate and save after this number of steps; repeat the command to continue", "0",
      .absent = "all", .min = 1, .max = 1 << 30},
     {OPT_REAL, 0, "lr", offsetof(struct tune_job, lr), "X",
      "rate of AdamW; then half a cosine to 0", "1e-5", .min = 1e-12, .max = 1},
@@ -452,12 +453,12 @@ static const struct opt options[] = {
     {OPT_INT, 0, "length", offsetof(struct tune_job, t.length), "T", "tokens of a pack", "256",
      .min = 2, .max = 1 << 20},
     {OPT_INT, 0, "prompt", offsetof(struct tune_job, prompt), "N",
-     "tokens of a document that are fed at once, before those that are decoded", "0",
+     "tokens of a document that are computed together, before the decoded tokens", "0",
      .absent = "a quarter", .min = 1, .max = 1 << 20},
     {OPT_INT, 0, "accumulate", offsetof(struct tune_job, accumulate), "N",
      "packs, or questions, of a step", "1", .min = 1, .max = 1 << 20},
     {OPT_INT, 0, "check-every", offsetof(struct tune_job, t.check_every), "N",
-     "steps between checks; 0: none", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
+     "steps between validations; 0: no validation", OPT_TEXT(CHECK_EVERY), .max = 1 << 30},
     {OPT_INT, 0, "check-docs", offsetof(struct tune_job, t.check_docs), "N",
      "documents, or questions, of a check", OPT_TEXT(CHECK_DOCS), .min = 1, .max = 1 << 20},
     {OPT_GROUP, 0, NULL, offsetof(struct tune_job, t), .group = training_options},
@@ -478,7 +479,7 @@ static int cmd_tune(const struct command *self, void *request, int n, char **ope
 }
 
 static const struct exit_status exits[] = {
-    {"128 + N", "It was stopped by signal N, and saved; the same command goes on."},
+    {"128 + N", "It was stopped by signal N, and saved; repeat the command to continue."},
     {NULL, NULL},
 };
 

@@ -28,7 +28,9 @@ static void say(void *ctx, const char *line)
 {
     const struct check_context *j = ctx;
     watcher_end(&j->watcher);
-    command_print(j->self->name, "%s: %s", j->path, line);
+    struct kvf_diag d = {""};
+    kvf_fail(&d, KVF_E_CORRUPT, "%s: %s", j->path, line);
+    command_print_error(j->self, KVF_E_CORRUPT, &d);
 }
 
 /* Checks that the records of a trace are consistent, and with `values` that every value is
@@ -47,10 +49,10 @@ static int check_values(const struct command *self, const char *path, bool value
     watcher_end(&j.watcher);
     if (!err && n)
         err = kvf_fail(d, KVF_E_CORRUPT,
-                       n < KVF_MAX_FINDINGS ? "%s: every record is whole, but what they say cannot "
-                                              "be: %d finding%s"
-                                            : "%s: every record is whole, but what they say cannot "
-                                              "be: the first %d finding%s are named",
+                       n < KVF_MAX_FINDINGS
+                           ? "%s: every record is complete, but values are impossible: %d finding%s"
+                           : "%s: every record is complete, but values are impossible: the first "
+                             "%d finding%s are named",
                        path, n, n == 1 ? "" : "s");
     if (!err && kvf_n_steps(t) == 0)
         trace_check_complete(self, t, "judging");
@@ -77,7 +79,7 @@ static void print_check(const char *what, const struct kvf_check *c, bool full)
 static void remark(const struct command *self, struct kvf_diag *d)
 {
     if (d->text[0])
-        fprintf(stderr, "kvfate %s: %s\n", self->name, d->text);
+        fprintf(command_errors(), "kvfate %s: %s\n", self->name, d->text);
     d->text[0] = 0;
 }
 
@@ -119,12 +121,11 @@ static int cmd_verify(const struct command *self, void *request, int n, char **o
 }
 
 static const struct exit_status exits[] = {
-    {"0", "The trace is whole and was closed."},
-    {"1", "It is damaged, cannot be read, or says what cannot be: values are missing, are there "
+    {"0", "The trace is complete and was closed."},
+    {"1", "It is damaged, cannot be read, or has impossible values: values are missing, are there "
           "twice or are out of their range."},
-    {"3",
-     "All complete records are good, but the trace was not closed, so that what its writer had "
-     "not written yet is lost, or it holds no steps."},
+    {"3", "All complete records are good, but the trace was not closed, so that the last values "
+          "may be missing, or it has no steps."},
     {NULL, NULL},
 };
 

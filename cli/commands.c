@@ -10,7 +10,9 @@
 #include "base/mem.h"
 #include "cli/analysis.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/environment.h"
+#include "cli/folders.h"
 #include "cli/open_traces.h"
 #include "cli/stream.h"
 #include "cli/package.h"
@@ -70,9 +72,9 @@ struct exit_status command_exit(const struct command *c, int i)
 {
     static const struct exit_status usual[] = {
         {"0", "The command succeeded."},
-        {"1", "It failed: a file could not be read or written, is damaged, or lacks what was asked "
-              "for."},
-        {"2", "The command line was wrong; nothing was done."},
+        {"1",
+         "It failed: a file could not be read or written, is damaged, or lacks requested data."},
+        {"2", "The command line was wrong; no file was changed."},
         EXIT_PARTIAL,
     };
     bool traces = c->operands.kind && strcmp(c->operands.kind, "trace") == 0;
@@ -92,15 +94,25 @@ struct exit_status command_exit(const struct command *c, int i)
     return i < USUAL ? usual[i] : (struct exit_status){NULL, NULL};
 }
 
+/* Returns the offset of struct common in the memory of a command's request. */
+static size_t common_at(const struct command *c)
+{
+    size_t unit = _Alignof(max_align_t);
+    return (c->request_bytes + unit - 1) / unit * unit;
+}
+
 void command_options(const struct command *c, const struct analyzer *a, struct command_options *ret)
 {
     static const struct opt none[] = {{.type = OPT_END}};
     place_options(c->name, &ret->place);
+    common_options(c, a, ret->common);
     ret->list[0] = (struct opt){OPT_GROUP, .group = ret->place.list};
     ret->list[1] = (struct opt){OPT_GROUP, .group = c->options ? c->options : none};
     ret->list[2] = (struct opt){OPT_GROUP, .name = "own", .offset = c->own_at,
                                 .group = a ? a->options : NULL};
-    ret->list[3] = (struct opt){.type = OPT_END};
+    ret->list[3] = (struct opt){OPT_GROUP, .name = "common", .offset = common_at(c),
+                                .group = ret->common};
+    ret->list[4] = (struct opt){.type = OPT_END};
 }
 
 /* ---- help and errors */
@@ -164,7 +176,9 @@ static int front_page(FILE *out, int status)
     fprintf(out, "\nMore commands are in these groups ('kvfate help GROUP'):\n");
     for (int i = 0; group_table[i].name; i++)
         fprintf(out, "  %-10s %s\n", group_table[i].name, group_table[i].text);
-    fprintf(out, "\n'kvfate COMMAND -h' explains a command; 'kvfate help' lists all of them.\n");
+    fprintf(out, "\n'kvfate COMMAND -h' explains a command, 'help --man COMMAND' shows its page, "
+                 "'help' lists "
+                 "all.\n");
     return status;
 }
 
@@ -229,14 +243,19 @@ static int check_operands(const struct command *self, const struct opt *list, in
     if (n >= o->min && (o->max < 0 || n <= o->max))
         return KVF_OK;
     if (!o->max && n == 1 && opt_find(list, "prompt", &at) && opt_find(list, "file", &at)) {
-        bool file = access(operand[0], R_OK) == 0;
-        return kvf_fail(d, KVF_E_ARG, "'%.200s' stands alone; %s: kvfate %s %s '%.200s'",
+        const char *end = strrchr(operand[0], '.');
+        bool name = end && end[1] && strlen(end) <= 6 && !strpbrk(operand[0], " \t\n");
+        bool file = name || access(operand[0], R_OK) == 0;
+        return kvf_fail(d, KVF_E_ARG, "'%.200s' has no option; %s: kvfate %s %s '%.200s'",
                         operand[0], file ? "a prompt in a file needs -f" : "a prompt needs -p",
                         self->name, file ? "-f" : "-p", operand[0]);
     }
     struct buf usage = {0};
     command_usage(self, &usage);
-    kvf_fail(d, KVF_E_ARG, "%s; usage: %s", n < o->min ? "a file is missing" : "too many operands",
+    const char *no_trace = !n && o->kind && strcmp(o->kind, "trace") == 0
+                               ? "a trace is missing, such as 'kvfate run -p TEXT -o X.kvf' records"
+                               : "a file is missing";
+    kvf_fail(d, KVF_E_ARG, "%s; usage: %s", n < o->min ? no_trace : "too many operands",
              usage.data ? usage.data : self->name);
     buf_finish(&usage);
     return KVF_E_ARG;
@@ -264,7 +283,12 @@ static int parse_and_run(const struct command *self, const struct opt *list, voi
         err = check_operands(self, list, n, argv + 1, &d);
     if (!err && self->operands.kind && strcmp(self->operands.kind, "trace") == 0)
         err = stream_operands(n, argv + 1, &d);
-    return err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);
+    if (err)
+        return command_end(self, err, &d);
+    struct common *common = (struct common *)((char *)request + common_at(self));
+    err = common_begin(common, argv + 1, n, &d);
+    int status = err ? command_end(self, err, &d) : self->run(self, request, n, argv + 1);
+    return common_end(self, common, status);
 }
 
 /* Prints the new words of a command that was called by its name in the lists. Returns the exit
@@ -276,6 +300,31 @@ static int renamed(const char *before, const char *key)
         return EXIT_OK;
     fprintf(stderr, "kvfate: '%s%s' is now 'kvfate %s%s'\n", before, key, before, c.name);
     return EXIT_USAGE;
+}
+
+/* Returns true if the word is an option of the command whose value is the next word. */
+static bool takes_value(const struct command *c, const char *word)
+{
+    struct command_options o;
+    struct opt_walk w;
+    command_options(c, c->analyzer, &o);
+    w = opt_walk(o.list);
+    for (const struct opt *x = opt_next(&w); x; x = opt_next(&w))
+        if (x->type != OPT_FLAG && x->type != OPT_BARRED
+            && ((x->name && word[1] == '-' && strcmp(x->name, word + 2) == 0)
+                || (x->short_name && word[1] == x->short_name && !word[2])))
+            return true;
+    return false;
+}
+
+/* See struct place_context. */
+static bool under_takes_value(const char *top, const char *word)
+{
+    struct command c;
+    for (int i = 0; command_at(i, &c); i++)
+        if (place_under(c.name, top) && takes_value(&c, word))
+            return true;
+    return false;
 }
 
 /* Finds the analysis in the first operand of a command, by the words that call it. argv[1] becomes
@@ -291,7 +340,8 @@ static int find_analysis(const struct command *self, int *argc, char **argv,
         snprintf(before, sizeof before, "%s ", self->name);
         return analyzer_find(argv[1]) ? renamed(before, argv[1]) : EXIT_OK;
     }
-    int err = place_find(&n, argv + 1, &key, &d);
+    struct place_context x = {self->name, under_takes_value};
+    int err = place_find(&n, argv + 1, &x, &key, &d);
     if (err)
         return command_end(self, err, &d);
     *argc = n + 1;
@@ -319,7 +369,7 @@ static int run(const struct command *self, void *request, int argc, char **argv)
 static int dispatch(const struct command *self, int argc, char **argv)
 {
     struct kvf_diag d = {""};
-    void *request = MEM_NEW(char, self->request_bytes + 1);
+    void *request = MEM_NEW(char, common_at(self) + sizeof(struct common));
     int status = request ? run(self, request, argc, argv) : command_end(self, KVF_E_NOMEM, &d);
     mem_free(request);
     return status;
@@ -374,6 +424,13 @@ static int unknown(const char *name)
     if (renamed("", name) != EXIT_OK)
         return EXIT_USAGE;
     const char *near = meant(name);
+    if (name[0] == '-')
+        return fprintf(stderr,
+                       "kvfate: option %s must follow the command; write 'kvfate COMMAND %s'\n",
+                       name, name)
+                       < 0
+                   ? EXIT_FAILED
+                   : EXIT_USAGE;
     fprintf(stderr, "kvfate: no command '%s'%s%s%s; 'kvfate help' lists them\n", name,
             near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return EXIT_USAGE;
@@ -405,7 +462,8 @@ static int call(int argc, char **argv)
     const char *key;
     if (!is_top(argv[0]))
         return unknown(argv[0]);
-    int err = place_find(&argc, argv, &key, &d);
+    struct place_context x = {argv[0], under_takes_value};
+    int err = place_find(&argc, argv, &x, &key, &d);
     if (err)
         return command_end(&(struct command){.name = argv[0]}, err, &d);
     if (!command_find(key, &c))
@@ -417,9 +475,43 @@ static int call(int argc, char **argv)
     return c.in_package ? run_in_package(&c, argc, argv) : dispatch(&c, argc, argv);
 }
 
+/* `kvfate help --man WORD...`: shows the manual page of a command. It looks for the page in the
+ * folder of the build or of the installation to which this program belongs. Without a word it shows
+ * the page of the program. */
+static int manual(int argc, char **argv)
+{
+    const struct command self = {.name = "help --man"};
+    const char *word = argc ? argv[0] : "";
+    struct kvf_diag d = {""};
+    struct buf tail = {0}, page = {0};
+    int err = KVF_E_NOTFOUND;
+    if (argc && !is_top(word))
+        return unknown(word);
+    for (int i = 0; err == KVF_E_NOTFOUND && i < 2; i++) {
+        buf_clear(&tail);
+        buf_clear(&page);
+        buf_printf(&tail, "%s/kvfate%s%s.1", i ? "/share/man/man1" : "/docs", argc ? "-" : "",
+                   word);
+        err = tail.err ? tail.err : folder_beside(1, tail.data, &page);
+    }
+    if (!err)
+        execlp("man", "man", "-l", page.data, (char *)NULL);
+    if (!err)
+        err = kvf_fail(&d, KVF_E_IO, "'man' cannot be started: %s; the page is %s", strerror(errno),
+                       page.data);
+    else if (err == KVF_E_NOTFOUND)
+        kvf_fail(&d, err, "this installation has no manual pages; use 'kvfate %s%s-h'", word,
+                 argc ? " " : "");
+    buf_finish(&tail);
+    buf_finish(&page);
+    return command_end(&self, err, &d);
+}
+
 /* `kvfate help WORD...`: lists a group, or explains a command. */
 static int help_on(int argc, char **argv)
 {
+    if (strcmp(argv[0], "--man") == 0)
+        return manual(argc - 1, argv + 1);
     for (int i = 0; group_table[i].name; i++)
         if (strcmp(group_table[i].name, argv[0]) == 0) {
             printf("%s: %s\n", argv[0], group_table[i].text);
@@ -446,7 +538,7 @@ static int choose(int argc, char **argv)
     if (strcmp(name, "help") == 0)
         return argc > 2 ? help_on(argc - 2, argv + 2) : overview();
     if (one_of(name, "-h", "--help", "-h"))
-        return front_page(stdout, EXIT_OK);
+        return argc > 2 ? help_on(argc - 2, argv + 2) : front_page(stdout, EXIT_OK);
     if (strcmp(name, "--version") == 0) {
         printf("kvfate %s\n", kvf_version());
         return EXIT_OK;

@@ -26,6 +26,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/opt.h"
 #include "cli/groups.h"
@@ -44,9 +45,8 @@ struct exit_status {
  * listing it; other commands that read traces list it in `exits`. */
 #define EXIT_PARTIAL                                                                               \
     {                                                                                              \
-        "3",                                                                                       \
-            "It succeeded, but a trace that it read was not closed or holds no steps: the result " \
-            "is of less than a whole run, and a line on the standard error names the trace."       \
+        "3", "It succeeded, but a trace that it read was not closed or has no steps: the result "  \
+             "is for an incomplete run, and a line on the standard error names the trace."         \
     }
 
 /* The operands of a command. */
@@ -99,11 +99,13 @@ bool command_at(int i, struct command *ret);
 /* Finds a command by its name in the lists. Returns false if no command has this name. */
 bool command_find(const char *key, struct command *ret);
 
-/* All options of a command: those that choose between commands at its place, its own, then those of
- * the analyzer a (NULL if there is no analyzer). */
+/* All options of a command: those that choose between commands at its place, its own, those of the
+ * analyzer a (NULL if there is no analyzer), and the common options that it does not declare. */
+enum { COMMON_OPTIONS = 6 };
 struct command_options {
     struct place_options place;
-    struct opt list[4];
+    struct opt common[COMMON_OPTIONS + 1]; /* those of cli/common.h */
+    struct opt list[5];
 };
 void command_options(const struct command *c, const struct analyzer *a,
                      struct command_options *ret);
@@ -122,6 +124,10 @@ void command_print_error(const struct command *self, int err, const struct kvf_d
 /* Prints the line "kvfate NAME: text" on the standard error. Control characters of file names in
  * it are escaped as in messages of failures. */
 KVF_PRINTF(2, 3) void command_print(const char *name, const char *fmt, ...);
+/* From here on prints only failures of commands on the standard error. */
+int command_quiet(struct kvf_diag *d);
+/* Returns the stream for failures, also after command_quiet(). */
+FILE *command_errors(void);
 /* Prints the failure of a command, if err is one, and returns its exit status: EXIT_OK for KVF_OK,
  * EXIT_USAGE for KVF_E_ARG, EXIT_FAILED for any other error. */
 int command_end(const struct command *self, int err, const struct kvf_diag *d);

@@ -344,9 +344,9 @@ int crew_each(struct crew *c, crew_fn each, void *ctx, struct kvf_diag *d)
     }
     if (c->over)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_IO,
-                    "the first rank has ended or says nothing any more: give the same command "
-                    "again; what is finished is kept");
+    return kvf_fail(
+        d, KVF_E_IO,
+        "the first rank has ended or does not answer: repeat the command; finished parts are kept");
 }
 
 void crew_file(const char *file, int rank, struct buf *b)

@@ -183,8 +183,7 @@ static int check_kinds(const struct eval_job *j, struct kvf_diag *d)
         for (int k = 0; k < i; k++)
             if (gates_kind(j->gates[i]) == gates_kind(j->gates[k]))
                 return kvf_fail(d, KVF_E_ARG,
-                                "--gates %s and %s both hold %s gates; give one file "
-                                "of each kind",
+                                "--gates %s and %s both have %s gates; give one file of each kind",
                                 gates_path(j->gates[k]), gates_path(j->gates[i]),
                                 gates_kind_name(gates_kind(j->gates[i])));
     return KVF_OK;
@@ -217,9 +216,7 @@ static int assign_gates(struct eval_job *j, struct eval_cell *c, struct kvf_diag
     struct method_inputs in = {
         .gates = c->gates, .head_table = c->head_table, .model = m, .length = length};
     if (c->gates && gates_positions(c->gates) < length)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--gates %s holds numbers of %d positions, and texts "
-                        "have %d",
+        return kvf_fail(d, KVF_E_ARG, "--gates %s has values for %d positions, and texts have %d",
                         gates_path(c->gates), (int)gates_positions(c->gates), length);
     return method_check_inputs(&c->row, &c->params, &in, d);
 }

@@ -43,7 +43,7 @@ const struct opt figure_options[] = {
     {OPT_REAL, 0, "vmax", offsetof(struct figure_options, style.vmax), "X",
      "upper end of the colours", "nan", .absent = "of the data"},
     {OPT_STR, 0, "title", offsetof(struct figure_options, style.title), "TEXT",
-     "title of the figure", .absent = "none"},
+     "title of the figure", .absent = "no title"},
     {OPT_STR, 0, "font", offsetof(struct figure_options, style.font), "NAME", "font family",
      .absent = "Lato, or DejaVu Sans where it is missing"},
     {OPT_STR, 0, "style", offsetof(struct figure_options, style.option), "K=V,...",
@@ -132,7 +132,8 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
     if (!o->style.option)
         return KVF_OK;
     if (!f)
-        return kvf_fail(d, KVF_E_ARG, "--style is of figures, and none of table %s is drawn",
+        return kvf_fail(d, KVF_E_ARG,
+                        "--style is for figures, and no figure of table %s is drawn; leave it out",
                         table_name(t));
     return figure_try(f, t, &o->style, d);
 }

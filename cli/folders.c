@@ -83,6 +83,17 @@ static const char *gates_beside_program(void)
     return fits ? path : NULL;
 }
 
+void folder_hub(struct buf *ret_path)
+{
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    if (cache && *cache)
+        buf_str(ret_path, cache);
+    else if (home && *home)
+        buf_printf(ret_path, "%s/hub", home);
+    else
+        buf_printf(ret_path, "%s/.cache/huggingface/hub", user ? user : "");
+}
+
 const char *folder_gates(void)
 {
     const char *given = getenv("KVFATE_GATES");

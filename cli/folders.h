@@ -13,6 +13,10 @@ int folder_cache(const char *name, struct buf *ret_path);
  * missing. */
 int folder_cache_make(const char *name, struct buf *ret_path);
 
+/* Appends the cache folder of the Hugging Face hub, as its client finds it: HF_HUB_CACHE, HF_HOME
+ * and "/hub", or ~/.cache/huggingface/hub. */
+void folder_hub(struct buf *ret_path);
+
 /* Returns the folder of shipped gates. It is KVFATE_GATES if set, else ../share/kvfate/gates
  * relative to the folder of the program, else the installed folder, else the folder in the source
  * tree. */

@@ -90,10 +90,10 @@ static int check_masses(const struct force *f, const struct method *m, struct kv
             full = p->evict_step[i] == KVF_ALIVE;
     }
     if (!full)
-        return kvf_fail(d, KVF_E_ARG,
-                        "method %s needs the masses of a run that evicts nothing, "
-                        "and %s was made from '%s'",
-                        m->name, f->plan_file, p->method);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s needs the masses of a run without evictions, and %s was made from '%s'",
+            m->name, f->plan_file, p->method);
     bool same = !f->text_ids;
     if (f->tokens && p->ids) {
         int32_t k = f->tokens->n_tokens < p->n_tokens ? f->tokens->n_tokens : p->n_tokens;
@@ -109,8 +109,7 @@ static int check_masses(const struct force *f, const struct method *m, struct kv
 static int check_row(const struct force *f, const struct method *m, struct kvf_diag *d)
 {
     if (needs_evictions(m) && !f->plan->evict_step)
-        return kvf_fail(d, KVF_E_ARG, "%s holds no evictions; choose another --method",
-                        f->plan_file);
+        return kvf_fail(d, KVF_E_ARG, "%s has no evictions; choose another --method", f->plan_file);
     if (needs_mass(m) && f->plan->mass)
         return check_masses(f, m, d);
     return KVF_OK;
@@ -182,10 +181,10 @@ int force_prompt(const struct force *f, const int32_t **ret_ids, int *ret_n, str
 {
     const struct plan *p = source(f);
     if (!p || p->n_prompt < 1)
-        return kvf_fail(d, KVF_E_ARG,
-                        "no prompt; %s does not hold one: give it with -p TEXT, "
-                        "-f FILE, --chat FILE or --ids FILE",
-                        f->file ? f->file : f->plan_file);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "no prompt, and %s has none: give it with -p TEXT, -f FILE, --chat FILE or --ids FILE",
+            f->file ? f->file : f->plan_file);
     *ret_ids = p->ids;
     *ret_n = p->n_prompt;
     return KVF_OK;

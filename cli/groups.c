@@ -135,14 +135,18 @@ static int match_bare(const struct place *p, int argc, char **argv)
 }
 
 /* Returns the index of an option in the arguments from 1 on, also as "--as=VALUE"; 0 if it is not
- * there. */
-static int find_option(int argc, char **argv, const char *name)
+ * there. Values of other options are skipped. */
+static int find_option(int argc, char **argv, const struct place_context *x, const char *name)
 {
     size_t n = strlen(name);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], name) == 0
             || (strcmp(name, "--as") == 0 && strncmp(argv[i], "--as=", n + 1) == 0))
             return i;
+        if (argv[i][0] == '-' && argv[i][1]
+            && (x->takes_value(argv[0], argv[i]) || x->takes_value(x->caller, argv[i])))
+            i++;
+    }
     return 0;
 }
 
@@ -161,9 +165,10 @@ static bool has_kinds(const char *top)
 }
 
 /* Removes every --as from the arguments. *ret becomes the value of the last one, or stays NULL. */
-static int take_kind(int *argc, char **argv, const char **ret, struct kvf_diag *d)
+static int take_kind(int *argc, char **argv, const struct place_context *x, const char **ret,
+                     struct kvf_diag *d)
 {
-    for (int i = find_option(*argc, argv, "--as"); i; i = find_option(*argc, argv, "--as")) {
+    for (int i = find_option(*argc, argv, x, "--as"); i; i = find_option(*argc, argv, x, "--as")) {
         bool joined = argv[i][4] == '=';
         if (!joined && i + 1 >= *argc)
             return kvf_fail(d, KVF_E_ARG, "--as needs a value, KIND; 'kvfate help %s' lists them",
@@ -189,10 +194,11 @@ static int wrong_kind(const char *top, const char *kind, struct kvf_diag *d)
     return err;
 }
 
-static int find_kind(int *argc, char **argv, const char **ret, struct kvf_diag *d)
+static int find_kind(int *argc, char **argv, const struct place_context *x, const char **ret,
+                     struct kvf_diag *d)
 {
     const char *kind = NULL;
-    int err = take_kind(argc, argv, &kind, d);
+    int err = take_kind(argc, argv, x, &kind, d);
     for (int i = 0; !err && i < N_PLACES; i++) {
         const struct place *p = &places[i];
         if (p->kind && place_under(p->words, argv[0]) && (!kind || strcmp(p->kind, kind) == 0)) {
@@ -204,18 +210,19 @@ static int find_kind(int *argc, char **argv, const char **ret, struct kvf_diag *
     return err ? err : wrong_kind(argv[0], kind, d);
 }
 
-int place_find(int *argc, char **argv, const char **ret, struct kvf_diag *d)
+int place_find(int *argc, char **argv, const struct place_context *x, const char **ret,
+               struct kvf_diag *d)
 {
     const struct place *best = NULL;
     int words = 0;
     *ret = argv[0];
     if (has_kinds(argv[0]))
-        return find_kind(argc, argv, ret, d);
+        return find_kind(argc, argv, x, ret, d);
     for (int i = 0; i < N_PLACES; i++) {
         const struct place *p = &places[i];
         const char *flag = flag_of(p);
         int n = match_bare(p, *argc, argv);
-        if (n && (!flag || find_option(*argc, argv, flag)) && n + (flag != NULL) > words) {
+        if (n && (!flag || find_option(*argc, argv, x, flag)) && n + (flag != NULL) > words) {
             words = n + (flag != NULL);
             best = p;
         }
@@ -223,7 +230,7 @@ int place_find(int *argc, char **argv, const char **ret, struct kvf_diag *d)
     if (!best)
         return KVF_OK;
     if (flag_of(best))
-        drop(argc, argv, find_option(*argc, argv, flag_of(best)), 1);
+        drop(argc, argv, find_option(*argc, argv, x, flag_of(best)), 1);
     drop(argc, argv, 1, match_bare(best, *argc, argv) - 1);
     *ret = best->command;
     argv[0] = (char *)best->words;

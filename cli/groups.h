@@ -23,11 +23,21 @@ bool place_under(const char *words, const char *top);
 const char *top_summary(const char *top);
 const char *top_group(const char *top);
 
+/* The options of a command line, as place_find() needs to know them. */
+struct place_context {
+    const char *caller; /* first word of the command line */
+    /* Returns true if `word` is an option with its value in the next word, of a command under the
+     * top-level command `top`. */
+    bool (*takes_value)(const char *top, const char *word);
+};
+
 /* Finds the command that a command line calls. argv[0] is the first word behind "kvfate". If a
  * place fits, its words are removed from argv, argv[0] becomes the words of the place, *argc is
  * reduced, and *ret is the name of the command in the lists. Otherwise *ret is argv[0]. Everything
- * behind "--" is left alone. Returns KVF_OK, or KVF_E_ARG with a sentence if --as is wrong. */
-int place_find(int *argc, char **argv, const char **ret, struct kvf_diag *d);
+ * behind "--", and each value of an option, is skipped. Returns KVF_OK, or KVF_E_ARG with a
+ * sentence if --as is wrong. */
+int place_find(int *argc, char **argv, const struct place_context *x, const char **ret,
+               struct kvf_diag *d);
 
 enum { PLACE_MAX_KINDS = 16, PLACE_MAX_FLAGS = 4 };
 /* The options that choose between the commands at one place, for help and documents: --as with its

@@ -25,9 +25,9 @@ const struct opt jsonl_options[] = {
     {OPT_STR, 0, "shard", offsetof(struct jsonl, part), "I/N",
      "of --jsonl every N-th line from the I-th on, from 1/N to N/N"},
     {OPT_INT, 0, "together", offsetof(struct jsonl, together), "N",
-     "lines of --jsonl whose tokens are made side by side", .absent = "16", .min = 1, .max = 64},
+     "lines of --jsonl that are computed together", .absent = "16", .min = 1, .max = 64},
     {OPT_INT, 0, "room", offsetof(struct jsonl, room), "GIB",
-     "memory that these may hold, their caches and buffers",
+     "memory limit for the caches and buffers of these lines",
      .absent = "1; with a device half of the machine's", .min = 1, .max = 1 << 20},
     {.type = OPT_END},
 };
@@ -67,7 +67,7 @@ static int parse_number(const struct json *root, const char *key, double most, i
     const struct json *member = json_get(root, key);
     int64_t v = json_int(member, -1);
     if (member && (v < 0 || (double)v > most))
-        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is no whole number from 0 to %.0f", key, most);
+        return kvf_fail(d, KVF_E_FORMAT, "\"%s\" is not an integer from 0 to %.0f", key, most);
     *ret = v;
     return KVF_OK;
 }
@@ -186,8 +186,8 @@ static int parse_continuation(struct jsonl_line *x, struct kvf_diag *d)
     if (!(x->text || x->ids) || x->question || x->answer_prefix || x->n >= 0 || x->seed >= 0
         || x->until)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "\"continuation\" goes with \"text\" or \"ids\" and \"id\" alone: nothing "
-                        "is sampled");
+                        "\"continuation\" needs \"text\" or \"ids\", and allows only \"id\" in "
+                        "addition: no token is sampled");
     return KVF_OK;
 }
 
@@ -394,7 +394,7 @@ int jsonl_open(struct jsonl *b, struct kvf_diag *d)
     if (!err)
         err = crew_join(&b->crew, d);
     if (!err && crew_size(b->crew) > 1 && strcmp(b->file, "-") == 0)
-        err = kvf_fail(d, KVF_E_ARG, "--jsonl - is read by one process alone: name a file");
+        err = kvf_fail(d, KVF_E_ARG, "--jsonl - needs a single process: give the name of a file");
     if (err)
         return err;
     FILE *f = strcmp(b->file, "-") == 0 ? stdin : fopen(b->file, "rb");
@@ -404,7 +404,7 @@ int jsonl_open(struct jsonl *b, struct kvf_diag *d)
     if (f != stdin)
         fclose(f);
     if (!err && b->n_lines == 0)
-        err = kvf_fail(d, KVF_E_FORMAT, "%s: holds no prompts", b->file);
+        err = kvf_fail(d, KVF_E_FORMAT, "%s: there are no prompts in it", b->file);
     if (!err)
         err = check_ids(b, d);
     return err || !b->folder ? err : make_folder(b->folder, d);
@@ -580,8 +580,7 @@ int jsonl_run(const struct command *self, struct jsonl *b)
         fprintf(stderr, "%lld made, %lld skipped, %lld failed\n", (long long)l.made,
                 (long long)l.skipped, (long long)l.failed);
     if (signals_caught())
-        fprintf(stderr, "kvfate %s: interrupted; the same command goes on with what is missing\n",
-                self->name);
+        fprintf(stderr, "kvfate %s: interrupted; repeat the command to continue\n", self->name);
     else if (l.failed && err != KVF_E_NOMEM)
         err = kvf_fail(&d, KVF_E_FORMAT, "%s: lines that failed: %lld, the first is line %d",
                        b->file, (long long)l.failed, l.first);

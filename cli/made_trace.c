@@ -24,7 +24,7 @@ int made_trace_needs_steps(const struct kvf_trace *t, struct kvf_diag *d)
 {
     if (kvf_n_steps(t) > 0)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_NOTFOUND, "%s holds no steps: there is no piece of it", kvf_path(t));
+    return kvf_fail(d, KVF_E_NOTFOUND, "%s has no steps: there is no part to copy", kvf_path(t));
 }
 
 struct kvf_copy_request made_trace_request(const struct made_trace *m)

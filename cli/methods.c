@@ -42,8 +42,8 @@ static int parse_override(struct methods *r, int i, const struct budget_prompt *
     }
     if (!same_cache(r, o))
         return kvf_fail(d, KVF_E_ARG,
-                        "--override '%s': positions, chunk, group=none and cut=turn belong to "
-                        "the whole run; give them to --method and to every override",
+                        "--override '%s': positions, chunk, group=none and cut=turn belong to the "
+                        "complete run; give them to --method and to every override",
                         text);
     return KVF_OK;
 }
@@ -82,18 +82,18 @@ static int check_budget(const struct methods *r, bool named, struct kvf_diag *d)
     budget_text(&r->budget, budget);
     if (!named && r->row.admission->reason == KVF_REASON_PLAN)
         return kvf_fail(d, KVF_E_ARG,
-                        "-B %s: with --plan entries leave at the steps of the plan, and a budget "
-                        "would change nothing; leave it out, or give --method",
+                        "-B %s: with --plan entries are evicted at the steps of the plan, and a "
+                        "budget would have no effect; leave it out, or give --method",
                         budget);
     if (!named)
         return kvf_fail(d, KVF_E_ARG,
-                        "-B %s needs --method: without it nothing is evicted and a budget would "
-                        "change nothing",
+                        "-B %s needs --method: without it no entry is evicted and a budget would "
+                        "have no effect",
                         budget);
-    return kvf_fail(d, KVF_E_ARG,
-                    "-B %s: --method %s takes no budget from it, and it would change nothing; "
-                    "leave it out",
-                    budget, r->method);
+    return kvf_fail(
+        d, KVF_E_ARG,
+        "-B %s: --method %s takes no budget, so that it would have no effect; leave it out", budget,
+        r->method);
 }
 
 static int parse_method(struct methods *r, const struct budget_prompt *prompt, struct kvf_diag *d)
@@ -197,11 +197,10 @@ static int check_layers(const struct methods *r, const struct model_config *m, s
         const struct method *one = a < 0 ? &r->row : &r->override[a].row;
         const struct method *two = b < 0 ? &r->row : &r->override[b].row;
         if (a != b && (one->scope == SCOPE_LAYER || two->scope == SCOPE_LAYER))
-            return kvf_fail(d, KVF_E_ARG,
-                            "--override '%s': %s chooses for all heads of a layer; "
-                            "name whole layers",
-                            r->override_text.item[later],
-                            one->scope == SCOPE_LAYER ? one->name : two->name);
+            return kvf_fail(
+                d, KVF_E_ARG,
+                "--override '%s': %s chooses for all heads of a layer; name complete layers",
+                r->override_text.item[later], one->scope == SCOPE_LAYER ? one->name : two->name);
     }
     return KVF_OK;
 }
@@ -261,7 +260,7 @@ static int check_deciders(const struct methods *r, const struct model_config *m,
             some = methods_decider(r, i) == k;
         if (!some)
             return kvf_fail(d, KVF_E_ARG,
-                            "--override '%s' changes nothing: later ones take all of its heads",
+                            "--override '%s' has no effect: later overrides take all of its heads",
                             r->override_text.item[k]);
     }
     return KVF_OK;

@@ -19,10 +19,13 @@ struct listed_model {
 extern const struct listed_model
     model_list[]; /* ends with .name == NULL; the first is the default */
 
-/* Resolves the value of -m to a path. NULL is the default model in the cache folder. The name of a
- * listed model is its file in the cache folder, unless a file of that name exists
- * here. Any other value is the path itself. Returns KVF_OK, KVF_E_IO with a sentence if the listed
- * model has not been fetched, or KVF_E_NOMEM. */
+/* Resolves the value of -m to the path of a model file or folder. NULL is the default model in the
+ * cache folder. The name of a listed model is its file in the cache folder, unless a file of that
+ * name exists here. ORG/NAME is the snapshot of this model in the cache of the Hugging Face hub,
+ * unless a file of that name exists. A folder models--ORG--NAME of that cache is its snapshot. A
+ * folder without config.json is its only GGUF file. NAME.safetensors is its folder. Any other value
+ * is the path. Returns KVF_OK, KVF_E_IO with a sentence if files are missing, ambiguous or Git LFS
+ * pointers, or KVF_E_NOMEM. */
 int model_path(const char *given, struct buf *ret_path, struct kvf_diag *d);
 
 #endif

@@ -160,12 +160,12 @@ static void print_shape(const struct found *f)
            m->n_layers, m->n_heads, m->n_kv_heads, m->head_dim, m->d_model, m->d_ffn);
     printf("context    %d tokens", m->n_ctx);
     if (m->window)
-        printf("; %d of %d layers see their newest %d entries alone", window_layers(m), m->n_layers,
-               m->window);
+        printf("; %d of %d layers attend only to their newest %d entries", window_layers(m),
+               m->n_layers, m->window);
     printf("\ntokenizer  %s, %d tokens%s%.*s\n", tokenizer_kind(f->g)->what, m->vocab,
            n ? ", words as " : "", n, pre);
     if (!f->has_template)
-        printf("template   none: prompts are taken as they stand\n");
+        printf("template   no template: prompts are used unchanged\n");
     else if (f->template_error.text[0])
         printf("template   cannot be used, give prompts with --raw: %s\n", f->template_error.text);
     else
@@ -207,8 +207,8 @@ static void print_memory(const struct found *f)
     for (int i = 0; i < f->n_lengths; i++)
         printf(" %10.1f", mb((int64_t)f->packed + cache_of(f, KV_F16, f->length[i])
                              + buffers_of(f, f->length[i])));
-    printf("\n\nA method with --budget B holds B entries of each head in place of all. Buffers are "
-           "those of 2 threads\nand chunks of 256 tokens, without what methods and probes keep.\n");
+    printf("\n\nA method with --budget B caches B entries of each head instead of all. Buffers are "
+           "for 2 threads\nand chunks of 256 tokens, without the memory of methods and probes.\n");
 }
 
 static void print_gates(const struct found *f)
@@ -231,7 +231,8 @@ static void print_gates(const struct found *f)
     if (published)
         printf("\nPublished gates are listed by the model's shape: take those for your model.\n");
     else if (!f->shipped.len)
-        printf("  none are shipped, or known for a model of this shape; kvfate train makes some\n");
+        printf("  no gates are shipped, or known for a model of this shape; kvfate train makes "
+               "some\n");
 }
 
 static void put_memory(struct buf *b, const struct found *f)

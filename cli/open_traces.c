@@ -17,7 +17,7 @@ bool traces_partial(void)
 void trace_report_partial(const char *command, const char *path)
 {
     partial = true;
-    command_print(command, "%s was not closed, was repaired, or holds no steps", path);
+    command_print(command, "%s was not closed, was repaired, or has no steps", path);
 }
 
 bool trace_is_partial(const struct kvf_trace *t)
@@ -46,10 +46,10 @@ void trace_check_complete(const struct command *self, const struct kvf_trace *t,
         return;
     partial = true;
     if (kvf_tail_aside(t))
-        command_print(self->name, "%s; the newest state of the run, which it held, is not read",
+        command_print(self->name, "%s; the newest state of the run, which was there, is not read",
                       kvf_tail_aside(t));
     if (kvf_n_steps(t) == 0)
-        command_print(self->name, "%s holds no steps%s", path,
+        command_print(self->name, "%s has no steps%s", path,
                       kvf_is_clean(t) ? "" : ": it was not closed");
     else if (!kvf_is_clean(t))
         command_print(self->name, "%s was not closed: %s its last snapshot (%u steps)", path, doing,
@@ -61,7 +61,7 @@ void trace_check_complete(const struct command *self, const struct kvf_trace *t,
             "where that does",
             path);
     else
-        command_print(self->name, "%s was repaired, and lacks what was lost", path);
+        command_print(self->name, "%s was repaired, and lacks the lost data", path);
 }
 
 void trace_report_piece(const struct command *self, const struct kvf_trace *t)
@@ -73,12 +73,11 @@ void trace_report_piece(const struct command *self, const struct kvf_trace *t)
     int64_t from = json_int(json_get(root, "from"), 0), to = json_int(json_get(root, "to"), 0);
     int64_t of = json_int(json_get(root, "of"), 0);
     if (to - from < of)
-        command_print(
-            self->name,
-            "%s is tokens %lld to %lld of a run of %lld: what happened to an entry behind "
-            "them, such as its eviction, counts at the end of the piece, and shares of "
-            "the attention are of what the piece holds",
-            kvf_path(t), (long long)from, (long long)to - 1, (long long)of);
+        command_print(self->name,
+                      "%s is tokens %lld to %lld of a run of %lld: an event after the part, such "
+                      "as the eviction of an entry, counts at the end of the part, and fractions "
+                      "of the attention are relative to the part",
+                      kvf_path(t), (long long)from, (long long)to - 1, (long long)of);
     json_free(root);
 }
 

@@ -84,11 +84,12 @@ int resume_check(const char *out, const char *header, const struct prompt *promp
     if (!err && stat(path.data, &st) != 0 && errno == ENOENT)
         err = stat(out, &st) == 0
                   ? kvf_fail(d, KVF_E_IO,
-                             "%s is whole, there is nothing to resume; --overwrite without "
-                             "--resume makes it anew",
+                             "%s is complete, so that there is no run to resume; --overwrite "
+                             "without --resume replaces it",
                              out)
                   : kvf_fail(d, KVF_E_IO,
-                             "neither %s nor an unfinished one is there: leave --resume out", out);
+                             "neither %s nor an unfinished trace is there: leave --resume out",
+                             out);
     if (!err)
         err = resume_same(path.data, header, prompt, d);
     buf_finish(&path);

@@ -66,8 +66,8 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
         err = watch_settle(w, cfg, set, d);
     if (!err && w->turned && u->r.methods.params.positions == POSITIONS_CACHE)
         err = kvf_fail(d, KVF_E_ARG,
-                       "--watch-queries: with positions=cache queries are turned by "
-                       "their rank in each head's cache; say @pre");
+                       "--watch-queries: with positions=cache queries are rotated by their rank in "
+                       "each head's cache; use @pre");
     cfg->watch = w;
     if (!err && !u->quiet)
         note_watch(w, cfg->shape.head_dim);
@@ -483,7 +483,7 @@ static const char *why_failed(const struct run *u, int err)
     if (err == KVF_E_IO)
         return "no space or no permission";
     return u->resume && err == KVF_E_FORMAT
-               ? "what is recorded now is not what the unfinished trace holds; it is kept as it is"
+               ? "the options record other data than the unfinished trace has; it is kept unchanged"
                : kvf_strerror(err);
 }
 
@@ -498,11 +498,11 @@ static void say_failed(const struct run *u, int err, struct kvf_diag *d)
         return;
     }
     if ((err == KVF_E_BACKEND || err == KVF_E_NOMEM) && u->out && d->text[0])
-        kvf_diag_prefix(d, "%s: what was recorded is kept, and --resume goes on with it", out);
+        kvf_diag_prefix(d, "%s: the recorded steps were kept, and --resume continues", out);
     else if (d->text[0])
         kvf_diag_prefix(d, "%s", out);
     else if (err == KVF_E_IO)
-        kvf_fail(d, err, "%s: writing failed: %s; what was written stays readable", out,
+        kvf_fail(d, err, "%s: writing failed: %s; the steps that were written stay readable", out,
                  why_failed(u, err));
     else
         kvf_fail(d, err, "%s: %s", out, why_failed(u, err));

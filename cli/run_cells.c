@@ -106,11 +106,10 @@ static int check_gates(const struct run *u, int cap, struct kvf_diag *d)
     const struct eval_job *j = &u->cells->job;
     for (int i = 0; i < j->n; i++)
         if (j->cell[i].gates && gates_positions(j->cell[i].gates) < cap)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--gates %s holds numbers of %d positions, and the line may have %d "
-                            "tokens",
-                            gates_path(j->cell[i].gates), (int)gates_positions(j->cell[i].gates),
-                            cap);
+            return kvf_fail(
+                d, KVF_E_ARG,
+                "--gates %s has values for %d positions, and the line may have %d tokens",
+                gates_path(j->cell[i].gates), (int)gates_positions(j->cell[i].gates), cap);
     return KVF_OK;
 }
 

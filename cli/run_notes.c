@@ -85,8 +85,8 @@ static void note_left_out(const char *probes, unsigned set, const struct probe_c
         gap = ", ";
     }
     if (gap[0] == ',')
-        fprintf(stderr, "; --probes paper,NAME adds one, --probes full all "
-                        "(what needs them and their time: docs/reference/probes.md)\n");
+        fprintf(stderr, "; --probes paper,NAME adds one, --probes full adds all "
+                        "(docs/reference/probes.md lists their users and their time)\n");
 }
 
 void note_recorded(const char *probes, const char *shadow, unsigned set,
@@ -160,15 +160,13 @@ void note_effect(const struct runner *r, const struct session *s)
         return;
     if (session_cache_stats(s).entries == all && session_read_all(s))
         fprintf(stderr,
-                "note: nothing was evicted%s: the %d tokens of the run fit into what %s keeps, "
-                "and it is the run of --method full\n",
+                "note: no entry was evicted%s: the %d tokens of the run fit into the budget of %s, "
+                "so that the run equals --method full\n",
                 methods_read_pages(m) ? " or left unread" : "", fed, m->row.name);
     else if (fed == r->prompt.n_ids && !methods_cut_prompt(m))
-        fprintf(stderr,
-                "note: no query missed what was evicted after the prompt: of the tokens of -n "
-                "the last is in the text alone; -n 2 or more has a query that does\n");
+        fprintf(stderr, "note: no query followed the evictions after the prompt: with -n 1 no "
+                        "token is fed back; use -n 2 or more\n");
     else if (methods_read_pages(m) && session_read_all(s) && fed > r->prompt.n_ids)
-        fprintf(stderr,
-                "note: nothing was left unread: each query read all entries of the cache, so "
-                "the choice of pages changed nothing\n");
+        fprintf(stderr, "note: all pages were read: each query read all entries of the cache, so "
+                        "the choice of pages had no effect\n");
 }

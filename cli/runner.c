@@ -21,8 +21,7 @@ static const char *const activation_words[] = {"auto", "16", "8", NULL};
 
 const struct opt execution_options[] = {
     {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
-     "what computes: the processor, a CUDA device, or a device where there is one", "cpu",
-     .words = device_words},
+     "device: cpu, cuda, or auto (cuda if available)", "cpu", .words = device_words},
     {OPT_INT, 0, "chunk", offsetof(struct execution, chunk), "N", "prompt tokens that run together",
      .absent = "256, on a device 1024", .min = 1, .max = 8192},
     {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
@@ -48,8 +47,8 @@ const struct opt learner_options[] = {
     {OPT_INT, 't', "threads", offsetof(struct execution, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {OPT_WORD, 0, "device", offsetof(struct execution, device), "D",
-     "what computes the derivatives: the processor, a CUDA device, or one where there is one",
-     "cpu", .words = device_words},
+     "device of the derivatives: cpu, cuda, or auto (cuda if available)", "cpu",
+     .words = device_words},
     {OPT_STR, 0, "pre", offsetof(struct execution, pre), "NAME",
      "pre-tokenizer of a byte-level vocabulary, as 'kvfate models' lists them",
      .absent = "as in the file"},
@@ -70,13 +69,13 @@ const struct opt runner_prompt_options[] = {
     {OPT_STR, 0, "ids", offsetof(struct runner, prompt.ids_file), "FILE",
      "prompt as token ids, separated by white space"},
     {OPT_FLAG, 0, "raw", offsetof(struct runner, prompt.raw), NULL,
-     "no chat template: the prompt as it stands"},
+     "do not apply the chat template"},
     {OPT_FLAG, 0, "think", offsetof(struct runner, prompt.think), NULL,
      "the chat template with thinking, where it has the switch"},
     {OPT_FLAG, 0, "no-think", offsetof(struct runner, prompt.no_think), NULL,
      "the chat template without thinking"},
     {OPT_STR, 0, "date", offsetof(struct runner, prompt.date), "YYYY-MM-DD",
-     "the day that a chat template tells as today", .absent = "none"},
+     "date that the chat template reports as today", .absent = "no date"},
     {.type = OPT_END},
 };
 
@@ -90,7 +89,7 @@ const struct opt runner_method_options[] = {
     {OPT_STR, 0, "head-budgets", offsetof(struct runner, methods.head_budgets), "FILE",
      "table of budgets per head for methods with allocation=file, JSON or safetensors"},
     {OPT_STR, 'B', "budget", offsetof(struct runner, methods.budget_text), "N|P%",
-     "entries that each KV head may hold, or a fraction of the tokens of the prompt"},
+     "entries that each KV head may cache, or a fraction of the tokens of the prompt"},
     {.type = OPT_END},
 };
 
@@ -149,7 +148,7 @@ static int check_idle(const struct runner *r, struct kvf_diag *d)
         {p->think && plain, "--think", bare},
         {p->no_think && plain, "--no-think", bare},
         {p->date && plain, "--date", bare},
-        {p->raw && p->ids_file, "--raw", "with --ids, which are taken as they stand"},
+        {p->raw && p->ids_file, "--raw", "with --ids: ids are used without conversion"},
         {p->question_at && r->question != QUESTION_UNKNOWN, "--question-at",
          "without --question unknown"},
     };
@@ -299,11 +298,10 @@ static int check_lengths(struct runner *r, struct kvf_diag *d)
     int64_t most = runner_cap(r), fed = all + (r->n_predict > 1 ? r->n_predict - 1 : 0);
     fed = fed < most ? fed : most;
     if (!err && r->methods.gates && gates_positions(r->methods.gates) < fed)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--gates %s holds numbers of %d positions, and the run may "
-                       "have %d; use a smaller -n",
-                       gates_path(r->methods.gates), (int)gates_positions(r->methods.gates),
-                       (int)fed);
+        err = kvf_fail(
+            d, KVF_E_ARG,
+            "--gates %s has values for %d positions, and the run may have %d; use a smaller -n",
+            gates_path(r->methods.gates), (int)gates_positions(r->methods.gates), (int)fed);
     return err;
 }
 
@@ -312,11 +310,10 @@ int runner_check_context(const struct runner *r, struct kvf_diag *d)
     int n_ctx = r->engine->config.n_ctx_max;
     if (r->outlives || r->context <= n_ctx)
         return KVF_OK;
-    return kvf_fail(
-        d, KVF_E_ARG,
-        "-c %lld is over the model's context of %d tokens; give a smaller -c%s, or use a "
-        "method with positions=cache whose entries fit into the context",
-        (long long)r->context, n_ctx, length_advice(r, n_ctx));
+    return kvf_fail(d, KVF_E_ARG,
+                    "-c %lld is over the model's context of %d tokens; give a smaller -c%s, or a "
+                    "method with positions=cache and a cache that fits into the context",
+                    (long long)r->context, n_ctx, length_advice(r, n_ctx));
 }
 
 static int open_model(struct runner *r, bool needs_prompt, struct kvf_diag *d)

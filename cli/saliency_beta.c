@@ -30,8 +30,7 @@ static int open_gates(struct engine *e, const char *file, const char *method, st
                        row.name);
     if (!err && gates_kind(*ret) != GATE_RETENTION)
         err = kvf_fail(d, KVF_E_ARG,
-                       "--gates %s holds %s gates; saliency is compared with "
-                       "retention gates",
+                       "--gates %s has %s gates; saliency is compared with retention gates",
                        gates_path(*ret), gates_kind_name(gates_kind(*ret)));
     return err;
 }
@@ -80,8 +79,7 @@ int saliency_beta(struct engine *e, const char *gates_file, const char *method, 
     int err = open_gates(e, gates_file, method, &g, d);
     if (!err && gates_positions(g) < n)
         err = kvf_fail(d, KVF_E_ARG,
-                       "--gates %s holds numbers of %d positions, and the text has "
-                       "%d tokens",
+                       "--gates %s has values for %d positions, and the text has %d tokens",
                        gates_path(g), (int)gates_positions(g), n);
     if (!err)
         err = feed(e, g, ids, n, &s, d);

@@ -42,7 +42,7 @@ static int ended(const struct score_pipe *p, struct kvf_diag *d)
 {
     return kvf_fail(d, KVF_E_IO,
                     "--score-pipe %s: the program that computes the scores has ended; its own "
-                    "message says why",
+                    "message has the reason",
                     p->text);
 }
 
@@ -137,8 +137,8 @@ int score_pipe_open(struct score_pipe *p, struct kvf_diag *d)
     memcpy(&parts, hello + 8, 4);
     if (memcmp(hello, "KVFS", 4) != 0 || version != VERSION || hello[GREETING - 1])
         return kvf_fail(d, KVF_E_FORMAT,
-                        "--score-pipe %s: the other program does not send the greeting of version "
-                        "%d; use a kvfate package of the same version as this program",
+                        "--score-pipe %s: the connected program does not send the greeting of "
+                        "version %d; use a kvfate package of the same version as this program",
                         p->text, VERSION);
     memcpy(p->name, hello + 12, SCORE_NAME);
     p->external = (struct external){.parts = (unsigned)parts, .ask = ask, .ctx = p};

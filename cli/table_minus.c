@@ -167,8 +167,7 @@ static int build(const struct side *a, const struct side *b, struct table **ret,
     }
     if (!err && n == 0)
         err = kvf_fail(d, KVF_E_ARG,
-                       "no row of one table has a partner in the other: heads, or "
-                       "what the rows are of, differ");
+                       "the two tables have no common row: their heads or their units differ");
     struct table *t = err ? NULL : table_create("difference", n);
     if (t) {
         table_dense_str(t, "head", "", head);

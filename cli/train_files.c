@@ -34,9 +34,12 @@ int train_files_name(struct train_files *f, const char *out, const char *state,
     for (int i = 0; !err && i < data->n; i++)
         err = train_files_keep(f, data->item[i], d);
     if (!err && (strcmp(f->state.data, out) == 0 || file_same(f->state.data, out)))
-        err = kvf_fail(d, KVF_E_ARG, "--state %s: what is trained goes there", f->state.data);
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--state %s: this is the name of the trained file; give another name",
+                       f->state.data);
     if (!err && (strcmp(f->state.data, f->log.data) == 0 || file_same(f->state.data, f->log.data)))
-        err = kvf_fail(d, KVF_E_ARG, "--state %s: the record of the training goes there",
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--state %s: this is the record of the training; give another name",
                        f->state.data);
     return err;
 }
@@ -52,7 +55,7 @@ int train_files_try(const struct train_files *f, struct kvf_diag *d)
             err = kvf_fail(d, KVF_E_IO, "%s: is a directory", path_of(f, i));
         else if (there && !S_ISREG(s.st_mode))
             err = kvf_fail(d, KVF_E_IO,
-                           "%s: it is not a regular file, and what is trained goes to one",
+                           "%s: not a regular file; the result of the training needs one",
                            path_of(f, i));
         else
             err = replace_open(&r, path_of(f, i), d);

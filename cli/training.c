@@ -33,11 +33,11 @@ const struct opt training_options[] = {
     {OPT_INT, 0, "save-every", offsetof(struct training, save_every), "N",
      "steps between checkpoints", "20", .min = 1, .max = 1 << 30},
     {OPT_FLAG, 0, "fresh", offsetof(struct training, fresh), NULL,
-     "start anew although there is a checkpoint"},
+     "start again although there is a checkpoint"},
     {OPT_FLAG, 0, "recompute", offsetof(struct training, recompute), NULL,
      "an eighth of the memory of activations for a fifth more time"},
     {OPT_INT, 's', "seed", offsetof(struct training, seed), "S",
-     "order of the data, start of what is learned", "0", .max = 9e15},
+     "order of the data, and initial weights", "0", .max = 9e15},
     {OPT_GROUP, 0, "execution", offsetof(struct training, how), .group = learner_options},
     {OPT_FLAG, 0, "json", offsetof(struct training, json), NULL, "one JSON object at the end"},
     {.type = OPT_END},
@@ -210,7 +210,8 @@ static int conclude(struct training *t, const struct training_kind *k, void *job
         err = k->write(job, d);
     progress_end(&t->bar, k->steps(job));
     if (!err && signals_caught())
-        fprintf(stderr, "kvfate %s: interrupted after step %" PRId64 "; the same command goes on\n",
+        fprintf(stderr,
+                "kvfate %s: interrupted after step %" PRId64 "; repeat the command to continue\n",
                 k->name, k->steps(job));
     else if (!err && !k->early)
         err = k->write(job, d);

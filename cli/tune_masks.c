@@ -18,8 +18,8 @@ static int check_plan(const struct plan *p, const char *path, const struct engin
                         path);
     if (p->by_rank)
         return kvf_fail(d, KVF_E_ARG,
-                        "--plan %s: positions of its run were those within the cache, and those of "
-                        "a pass are those of the text",
+                        "--plan %s: its run used positions within the cache, and training uses "
+                        "positions of the text",
                         path);
     if (p->n_tokens < 2 || p->n_tokens > length)
         return kvf_fail(d, KVF_E_ARG, "--plan %s: it has %d tokens, and a pack 2 to %d (--length)",
@@ -74,8 +74,8 @@ int tune_check_method(const struct methods *r, const struct engine *e, struct kv
 {
     if (methods_read_pages(r))
         return kvf_fail(d, KVF_E_ARG,
-                        "--method %s chooses what each query reads and evicts nothing, so that it "
-                        "gives no mask to train under",
+                        "--method %s chooses the entries that each query reads and evicts none, so "
+                        "that it gives no mask for training",
                         r->method);
     if (r->cache_heads != e->config.n_kv_heads)
         return kvf_fail(d, KVF_E_ARG,

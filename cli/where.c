@@ -125,8 +125,8 @@ static int parse_condition(const char **at, struct condition *c, struct kvf_diag
     size_t n = strcspn(*at, "=<>! \t\n\""), sign = comparison_at(*at + n, &c->how);
     if (n == 0 || sign == 0 || n >= sizeof key)
         return kvf_fail(d, KVF_E_ARG,
-                        "--where: '%.60s' is no condition: they are KEY=VALUE, or with one of != < "
-                        "<= > >=, and no blanks beside it",
+                        "--where: '%.60s' is not a condition: use KEY=VALUE, or one of != < <= > "
+                        ">=, without blanks around it",
                         *at);
     memcpy(key, *at, n);
     key[n] = 0;

@@ -163,28 +163,28 @@ def figure_text(figures, name):
     own = [f for f in figures if f['name'] == name]
     others = [f for f in figures if f['name'] != name]
     if not others:
-        return f'The figure of this table, which is drawn anyway:\n.Cm {own[0]["name"]} .\n'
+        return f'The figure of this table, which is drawn by default:\n.Cm {own[0]["name"]} .\n'
     text = 'Draw this figure of the table instead' if own else 'Draw this figure of the table'
     rows = ''.join(f'.It Cm {f["name"]}\n{escape(f["summary"])}\n' for f in others)
     return f'{text}:\n.Bl -tag -width Ds -compact\n{rows}.El\n'
 
 
-OUTPUT = """Where to write; the extension says what.
+OUTPUT = """Output file; its extension selects the format.
 .Pa .tsv , .csv , .json
 and
 .Pa .npz
-hold the table;
+contain the table;
 """
 DRAWN = """.Pa .png , .svg
 and
 .Pa .pdf
-hold its figure;
+contain its figure;
 """
 REST = """.Sq -
 is the table as TSV on the standard output.
-Unless the table goes to the standard output, a few lines for people do.
+If the table is not written there, a summary is printed.
 """
-NO_FIGURE = 'There is no figure of this table.\n'
+NO_FIGURE = 'This table has no figure.\n'
 
 
 def derived_text(program, command, option):
@@ -207,7 +207,7 @@ def style_text(program, command):
         rows = ''.join(f'.It {head_of_key(k)}\n{plain(sentence(k["help"]))}{values_of(k, "")}'
                        for k in keys)
         text += f'.Cm {figure["name"]}\n' + (
-            f'has\n.Bl -tag -width Ds -compact\n{rows}.El\n' if keys else 'has none.\n')
+            f'has\n.Bl -tag -width Ds -compact\n{rows}.El\n' if keys else 'has no options.\n')
     return text
 
 
@@ -253,7 +253,7 @@ def option_items(program, command, own, common):
                    + (values_of(option, text) if len(together) == 1 else ''))
     if not drawn:
         idle = [f'Fl Fl {o["name"]}' for o in command['options'] if o.get('group') == 'figure']
-        out.append(f'.It {" , ".join(idle)}\nOf no effect: there is no figure of this table.\n')
+        out.append(f'.It {" , ".join(idle)}\nNo effect: this table has no figure.\n')
     return out + ['.It Fl h , Fl Fl help\nPrint the options and an example.\n']
 
 

@@ -44,7 +44,7 @@ status=0
 "$kvfate" trace verify "$dir/cut.kvf" > "$dir/out" 2> "$dir/err" || status=$?
 expect "exit of verify on an unfinished trace" 3 "$status"
 # 64 file header, 88 + 32 run header, 88 + 216 schema; then the texts
-grep -q "unfinished: 2 whole records up to byte 488, then 112 bytes of a torn one" "$dir/err" || { cat "$dir/err"; exit 1; }
+grep -q "unfinished: 2 complete records up to byte 488, then 112 bytes of an incomplete one" "$dir/err" || { cat "$dir/err"; exit 1; }
 for p in "$read_trace" "$statistic"; do
     if "$p" "$dir/none.kvf" 2> "$dir/err"; then echo "$p: no error"; exit 1; fi
     grep -q "none.kvf: cannot open" "$dir/err"

@@ -149,15 +149,16 @@ static int check_piece(const struct kvf_trace *t, const struct kvf_piece *piece,
     if (!t->clean)
         return kvf_fail(
             d, KVF_E_NOTFOUND,
-            "%s: the trace was not closed; 'kvfate trace repair' makes a whole one of it", t->path);
+            "%s: the trace was not closed; 'kvfate trace repair' makes a complete trace of it",
+            t->path);
     if (!piece)
         return KVF_OK;
     *ret = *piece;
     ret->to = ret->to ? ret->to : t->n_steps;
     if (ret->from < ret->to && ret->to <= t->n_steps)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "%s has %u tokens; %u:%u takes none of them, or more", t->path,
-                    t->n_steps, ret->from, ret->to);
+    return kvf_fail(d, KVF_E_ARG, "%s has %u tokens; %u:%u selects no token, or more than it has",
+                    t->path, t->n_steps, ret->from, ret->to);
 }
 
 /* Checks that the copy has the digest that the writer of the source stored. */
@@ -169,8 +170,9 @@ static int check_digest(const struct copying *c, const struct kvf_trace *t, stru
     digest_text(writer_digest(c->w), now);
     if (strcmp(now, told) == 0)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: its content has the digest %s, its writer told %s",
-                    t->path, now, told);
+    return kvf_fail(d, KVF_E_CORRUPT,
+                    "%s: its content has the digest %s, the digest of its writer is %s", t->path,
+                    now, told);
 }
 
 /* The number of records that a piece omits. */

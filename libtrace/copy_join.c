@@ -105,8 +105,8 @@ static int fill(struct copying *c, struct kvf_trace *const *t, int n, const stru
     if (strcmp(now, told.whole) == 0)
         return KVF_OK;
     return kvf_fail(d, KVF_E_CORRUPT,
-                    "%s and what follows: joined they have the digest %s, the trace that they are "
-                    "parts of had %s",
+                    "%s and the following parts: joined they have the digest %s, the trace that "
+                    "they are parts of had %s",
                     t[0]->path, now, told.whole);
 }
 

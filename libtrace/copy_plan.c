@@ -180,7 +180,7 @@ int copying_wrote(struct copying *c, int err, struct kvf_diag *d)
     if (!err)
         return KVF_OK;
     if (c->w->err != err) /* the source's run header cannot be written */
-        return kvf_fail(d, err, "%s: what it holds cannot be written: %s", c->w->path,
+        return kvf_fail(d, err, "%s: its content cannot be written: %s", c->w->path,
                         kvf_strerror(err));
     err = kvf_writer_close(c->w, d); /* it has the sentence */
     c->w = NULL;

@@ -363,8 +363,8 @@ static int check_lists(const struct copying *c, const struct taken *s, struct kv
     for (int k = 0; !all && k < c->n_columns; k++)
         if (c->column[k].flags & KVF_COL_INTERVALS)
             return kvf_fail(d, KVF_E_ARG,
-                            "%s: the column %s holds intervals of steps of the whole run, which a "
-                            "piece of its tokens cannot hold; take all tokens",
+                            "%s: the column %s has intervals of steps of the complete run, which a "
+                            "part of its tokens cannot have; take all tokens",
                             s->t->path, c->column[k].name);
     return KVF_OK;
 }

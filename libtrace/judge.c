@@ -102,7 +102,7 @@ static void find_overlap(struct judge *j, const struct group *g)
     for (size_t a = g->first; a < g->end && !b && j->work > 0; a++) {
         b = partner_of(j, g, a);
         if (b)
-            found(j, "the records at byte %llu and %llu both hold %s of layer %d at %u",
+            found(j, "the records at byte %llu and %llu both have %s of layer %d at %u",
                   (unsigned long long)r[a].offset, (unsigned long long)r[b].offset,
                   j->t->column[g->column].name, g->layer, r[a].t0 > r[b].t0 ? r[a].t0 : r[b].t0);
     }
@@ -191,7 +191,7 @@ static void find_beyond(struct judge *j, const struct group *g)
 {
     for (size_t i = g->first; i < g->end && g->part->clean; i++)
         if (end_of(&g->part->rec[i]) > j->t->n_steps) {
-            found(j, "%s of layer %d holds values up to %u, and the trace has %u steps",
+            found(j, "%s of layer %d has values up to %u, and the trace has %u steps",
                   j->t->column[g->column].name, g->layer, end_of(&g->part->rec[i]), j->t->n_steps);
             return;
         }
@@ -253,7 +253,7 @@ static int judge_column(struct judge *j, int column, bool values)
     values = values && !(c->flags & KVF_COL_INTERVALS); /* reading them has judged those */
     bool shape = !rule || ((rule->spaces >> c->space & 1) && rule->axis == c->axis);
     if (!shape)
-        found(j, "%s must not hold a value for each %s%s", c->name, spaces[c->space],
+        found(j, "%s must not have a value for each %s%s", c->name, spaces[c->space],
               axes[c->axis]);
     for (int layer = 0; !err && layer < layers && j->n == before; layer++) {
         struct group g[PARTS];

@@ -144,7 +144,7 @@ static int check_lists(const struct kvf_trace *t, const struct record *r, const 
 {
     if (r->type != REC_INTERVALS || trace_lists_fit(t, r, raw))
         return KVF_OK;
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: the chunk at byte %llu holds intervals that cannot be",
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the chunk at byte %llu has impossible intervals",
                     t->path, (unsigned long long)r->offset);
 }
 

@@ -241,7 +241,9 @@ static int open_either(struct kvf_trace *t, const char *path, struct kvf_diag *d
         mem_free(t->fd < 0 ? unfinished : t->path);
         t->path = t->fd < 0 ? t->path : unfinished;
     }
-    return t->fd < 0 ? kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s", path, strerror(error))
+    const char *advice = error == ENOENT ? "; 'kvfate trace ls' lists the traces here" : "";
+    return t->fd < 0 ? kvf_fail(d, KVF_E_IO, "%s: cannot open the trace: %s%s", path,
+                                strerror(error), advice)
                      : KVF_OK;
 }
 
@@ -282,10 +284,10 @@ static int judge(const struct kvf_trace *t, enum kvf_open_mode mode, struct kvf_
 {
     bool inside = t->clean || t->first_bad < t->commit_at || mode == KVF_OPEN_STRICT;
     if (mode != KVF_OPEN_SALVAGE && t->bad_records && inside)
-        return kvf_fail(d, KVF_E_CORRUPT,
-                        "%s: damaged at byte %llu; 'kvfate trace verify --full' tells "
-                        "what is lost",
-                        t->path, (unsigned long long)t->first_bad);
+        return kvf_fail(
+            d, KVF_E_CORRUPT,
+            "%s: damaged at byte %llu; 'kvfate trace verify --full' lists the lost data", t->path,
+            (unsigned long long)t->first_bad);
     if (mode == KVF_OPEN_STRICT && !t->clean)
         return kvf_fail(d, KVF_E_CORRUPT, "%s: the trace was not closed", t->path);
     if (mode == KVF_OPEN_STRICT && t->bad_index)

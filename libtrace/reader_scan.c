@@ -298,8 +298,9 @@ static void salvage_header(struct kvf_trace *t)
 static int header_error(const struct kvf_trace *t, int err, struct kvf_diag *d)
 {
     if (err == KVF_E_FORMAT)
-        return kvf_fail(d, err, "%s: not a kvfate trace (%llu bytes)", t->path,
-                        (unsigned long long)t->size);
+        return kvf_fail(d, err,
+                        "%s: not a kvfate trace (%llu bytes); 'kvfate run -o X.kvf' records one",
+                        t->path, (unsigned long long)t->size);
     if (err == KVF_E_CORRUPT)
         return kvf_fail(d, err, "%s: the header of the trace is damaged", t->path);
     if (err == KVF_E_VERSION)

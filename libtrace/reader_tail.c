@@ -42,7 +42,8 @@ static int tail_name(const struct kvf_trace *t, char **ret)
 
 static int ends_early(const char *name, struct kvf_diag *d)
 {
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was written whole", name);
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the tail ends early; it was complete when written",
+                    name);
 }
 
 /* True if a file of this name exists, even if it cannot be read. */
@@ -124,7 +125,7 @@ static int compare_tail(const struct kvf_trace *t, const char *name, struct kvf_
     bool later = tail->n_steps > t->n_steps;
     if (!fits(t, tail))
         err = kvf_fail(d, KVF_OK, "%s: the tail %s, and is left aside", name,
-                       later ? "is of another run" : "goes no further than the trace");
+                       later ? "is of another run" : "does not continue after the trace");
     kvf_close(tail);
     return err;
 }

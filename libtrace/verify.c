@@ -96,7 +96,7 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
     if (t->bad_records && t->breaks && !c->lost)
         return kvf_fail(d, KVF_E_CORRUPT,
                         "%s: the chain of checksums is broken at byte %llu: this record does not "
-                        "follow the one before it; one was exchanged, moved or left out",
+                        "follow the previous one; a record was exchanged, moved or left out",
                         t->path, (unsigned long long)t->first_break);
     if (t->bad_records)
         return kvf_fail(d, KVF_E_CORRUPT,
@@ -105,16 +105,16 @@ static int report(const struct kvf_trace *t, const struct kvf_check *c,
                         t->breaks ? "; the chain of checksums is broken there" : "");
     if (t->bad_index)
         return kvf_fail(d, KVF_E_CORRUPT,
-                        "%s: the index does not match the records; all %llu "
-                        "records are whole",
+                        "%s: the index does not match the records; all %llu records are complete",
                         t->path, n);
     if (!c->clean && torn)
         return kvf_fail(d, KVF_OK,
-                        "%s: unfinished: %llu whole records up to byte %llu, then %llu "
-                        "bytes of a torn one",
+                        "%s: unfinished: %llu complete records up to byte %llu, then %llu bytes of "
+                        "an incomplete one",
                         t->path, n, size - torn, torn);
     if (!c->clean)
-        return kvf_fail(d, KVF_OK, "%s: unfinished: %llu whole records, none torn", t->path, n);
+        return kvf_fail(d, KVF_OK, "%s: unfinished: %llu complete records, no incomplete one",
+                        t->path, n);
     return KVF_OK;
 }
 
@@ -129,7 +129,7 @@ static int tell_story(struct kvf_trace *t, struct kvf_check *c, struct kvf_diag 
         return KVF_OK;
     c->bad += t->bad_records;
     c->records -= t->bad_records;
-    return kvf_fail(d, KVF_E_CORRUPT, "%s: the commit or note at byte %llu says what cannot be",
+    return kvf_fail(d, KVF_E_CORRUPT, "%s: the commit or note at byte %llu has impossible values",
                     t->path, (unsigned long long)t->first_bad);
 }
 
@@ -145,7 +145,7 @@ static int compare_digest(const struct kvf_trace *t, struct hash128 sum, struct 
         return KVF_OK;
     c->bad++;
     return kvf_fail(d, KVF_E_CORRUPT,
-                    "%s: the digest of the content is not the one that the writer told", t->path);
+                    "%s: the digest of the content differs from the digest of the writer", t->path);
 }
 
 int kvf_verify_watched(const char *path, int full, kvf_watch_fn watch, void *ctx,

@@ -170,7 +170,7 @@ static int begin(struct kvf_writer *w, const char *meta, size_t n,
     if (!err)
         err = write_start(w, meta, n);
     if (err == KVF_E_FORMAT)
-        return kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run, as its header says",
+        return kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is of another run, by its header",
                         w->path);
     if (err)
         return kvf_fail(d, err, "%s: cannot write the trace: %s", w->path,
@@ -444,8 +444,8 @@ int kvf_writer_close(struct kvf_writer *w, struct kvf_diag *d)
     else if (err)
         kvf_fail(d, err, "%s: writing failed: %s%s%s%s", w->path,
                  err == KVF_E_IO ? strerror(w->saved_errno) : kvf_strerror(err),
-                 shown ? "; what was written before stays readable in " : "", shown ? w->path : "",
-                 shown ? REPLACE_UNFINISHED : "");
+                 shown ? "; the steps that were written stay readable in " : "",
+                 shown ? w->path : "", shown ? REPLACE_UNFINISHED : "");
     else
         err = writer_file_close(&w->file, d);
     free_writer(w);

@@ -24,8 +24,8 @@ static int check_existing(const struct writer_file *f, enum kvf_existing existin
         err = kvf_fail(d, KVF_E_IO, "%s is there already; --overwrite replaces it", f->path);
     else if (!err && existing == KVF_REFUSE && !f->only_whole && lstat(unfinished, &s) == 0)
         err = kvf_fail(d, KVF_E_IO,
-                       "%s" REPLACE_UNFINISHED " is there: what a run wrote that was not finished; "
-                       "--resume goes on with it, --overwrite begins anew",
+                       "%s" REPLACE_UNFINISHED " is there: the trace of an unfinished run; "
+                       "--resume continues it, --overwrite starts again",
                        f->path);
     mem_free(unfinished);
     return err;
@@ -69,7 +69,8 @@ int writer_file_open(struct writer_file *f, const char *path, const struct kvf_w
     bool resume = writer_resumes(o->existing);
     int err = resume ? replace_resume(&f->r, path, d) : replace_open(&f->r, path, d);
     if (err && resume && f->r.error == ENOENT)
-        kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is not there: nothing to go on with", path);
+        kvf_fail(d, err, "%s" REPLACE_UNFINISHED " is not there: there is no run to continue",
+                 path);
     if (err)
         return err;
     if (!f->r.place)

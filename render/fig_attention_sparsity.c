@@ -95,6 +95,6 @@ PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "atte
             .summary = "share of the tokens under p times the largest score, by layer",
             .needs = "head:text layer p sparsity",
             STYLE(struct sparsity_style, WORD_KEY(struct sparsity_style, by, "layer",
-                                                  "what a line is of; of heads, what a panel is of",
+                                                  "unit of a line; for heads, the unit of a panel",
                                                   "all", "head", "layer")),
             .cmap = "viridis");

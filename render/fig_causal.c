@@ -117,7 +117,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(fig_causal, .name = "causal", .table = "causal",
-            .summary = "what the answer loses or gains with the attention that leaves it",
+            .summary = "change of the answer after attention to distractors is removed",
             .needs = "group:text removed:text dose mass dlogp",
-            STYLE(struct causal_style,
-                  WORD_KEY(struct causal_style, y, "logp", "what goes up", "logp", "right")));
+            STYLE(struct causal_style, WORD_KEY(struct causal_style, y, "logp",
+                                                "column on the vertical axis", "logp", "right")));

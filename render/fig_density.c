@@ -111,8 +111,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(fig_density, .name = "density", .table = "density",
-            .summary = "where in the text held entries lie, with means; several traces overlaid",
+            .summary = "where in the text cached entries are, with means; several traces overlaid",
             .needs = "head:text bin_low bin_high share mean",
             STYLE(struct density_style,
-                  WORD_KEY(struct density_style, by, "all", "what a panel is of", "all", "head")),
+                  WORD_KEY(struct density_style, by, "all", "unit of a panel", "all", "head")),
             .side_by_side = true);

@@ -210,8 +210,8 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
     return can || y != Y_LOG
                ? KVF_OK
                : kvf_fail(d, KVF_E_ARG,
-                          "--style: y=log draws what goes to U over the steps, of dilution, "
-                          "dilution_retained, dilution_oracle and bound alone");
+                          "--style: y=log draws the attention outside U over the steps, only for "
+                          "dilution, dilution_retained, dilution_oracle and bound");
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -259,12 +259,13 @@ PLOT_FIGURE(
     .summary = "attention past the useful entries: over the steps, or against budget or length",
     .needs = "head:text step dilution",
     STYLE(struct dilution_style,
-          WORD_KEY(struct dilution_style, by, "all", "what a panel is of", "all", "head"),
+          WORD_KEY(struct dilution_style, by, "all", "unit of a panel", "all", "head"),
           WORD_KEY(struct dilution_style, x, "step",
-                   "what goes across; all but step: of several traces", "step", "budget", "length"),
+                   "horizontal axis; all except step: of several traces", "step", "budget",
+                   "length"),
           WORD_KEY(struct dilution_style, y, "auto",
-                   "log: what goes to U, on a logarithmic axis; auto where little does", "auto",
-                   "linear", "log"),
+                   "log: the attention outside U, on a logarithmic axis; auto if it is small",
+                   "auto", "linear", "log"),
           TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
                    .standard = "dilution+dilution_retained+dilution_oracle+bound")),
     .side_by_side = true);

@@ -424,7 +424,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_dynamics = {
     .name = "dynamics",
     .table = "dynamics",
-    .summary = "eigenvalues, running means, innovations and held-out R2, a row for each head",
+    .summary = "eigenvalues, running means, innovations and test R2, a row for each head",
     .needs = "head:text prompt rollout surrogate quantity:text index x value",
     STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MAX_HEADS,
                                            "most heads that are drawn", .standard = "6")),

@@ -279,7 +279,7 @@ const struct figure fig_effect = {
           WORD_KEY(struct effect_style, form, "map", "all heads, or the largest with intervals",
                    "map", "bars"),
           COUNT_KEY(struct effect_style, top, 1, 1000, "most bars", .standard = "20"),
-          WORD_KEY(struct effect_style, marks, "yes", "dots on heads whose effect is beyond doubt",
+          WORD_KEY(struct effect_style, marks, "yes", "dots on heads with a significant effect",
                    "yes", "no")),
     .size = size,
     .draw = draw,

@@ -45,14 +45,14 @@ static const struct opt keys[] = {
              "kl: how far predictions move; dnll: whether the token helped them or harmed", "kl",
              "dnll"),
     COUNT_KEY(struct tokens_style, page, 1, 100000, "the page that a PNG or SVG shows",
-              .absent = "the whole text in what room there is"),
+              .absent = "the complete text in the space available"),
     {.type = OPT_END},
 };
 
 const struct figure fig_effect_text = {
     .name = "effect-text",
     .table = "effect-entries",
-    .summary = "the text, tokens coloured by what predictions lose when they leave the cache",
+    .summary = "the text, tokens coloured by the loss of the predictions when they are evicted",
     .needs = "text:text token count kl dnll",
     .style = keys,
     .style_bytes = sizeof(struct tokens_style),

@@ -414,7 +414,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_fates = {
     .name = "fates",
     .table = "fates",
-    .summary = "the text, under it what happened to each token, a ribbon for each method",
+    .summary = "the text, under it the history of each token, a ribbon for each method",
     .needs = "step token text:text joined:text held needed",
     STYLE(struct fates_style,
           REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",

@@ -151,7 +151,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         p->ramp_lo = (double)v.first;
         p->ramp_hi = (double)v.last;
     }
-    snprintf(p->note, sizeof p->note, "missed: among the n largest weights of some later query");
+    snprintf(p->note, sizeof p->note, "missed: in the n largest weights of some later query");
     mem_free(v.delay);
     return KVF_OK;
 }
@@ -161,7 +161,7 @@ PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
             .needs = "head:text layer token evict_step first_hit",
             STYLE(struct ghosts_style,
                   WORD_KEY(struct ghosts_style, by, "layer",
-                           "what a line is of; of heads, what a panel is of", "all", "head",
+                           "unit of a line; for heads, the unit of a panel", "all", "head",
                            "layer"),
                   WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age",
                            "away", "age")),

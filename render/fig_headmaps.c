@@ -57,13 +57,13 @@ HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "
                                        .fractions = "sparsity share"});
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",
-        .summary = "where in the text the entries of each head lie, in the mean",
-        .needs = NEEDS("mean"), .style = KEYS(VALUES("mean", "mean")),
+        .summary = "mean position in the text of the entries of each head", .needs = NEEDS("mean"),
+        .style = KEYS(VALUES("mean", "mean")),
         .map = &(const struct headmap){.label = "mean place of what is held", .fractions = "mean"});
 
 HEADMAP(
     fig_dilution_map, .name = "dilution-map", .table = "dilution",
-    .summary = "layer x head map of the attention that goes past useful entries",
+    .summary = "layer x head map of the attention to entries outside the useful set",
     .needs = NEEDS("step dilution"),
     .style = KEYS(VALUES("dilution", "dilution", "useful_mass", "rho_u", "rho_d",
                          "dilution_retained", "bound", "dilution_oracle", "useful_entries")),
@@ -88,7 +88,7 @@ HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
                          "residence last_use_sparsity"});
 
 HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermittency",
-        .summary = "layer x head map of how attention comes and goes",
+        .summary = "layer x head map of the dynamics of attention",
         .needs = NEEDS("quantity:text above share"),
         .style = KEYS(VALUES("share", "share", "mean", "q50", "q90", "q99", "most"),
                       FILTER(0, "criterion", FIRST), FILTER(1, "quantity", "returns"),

@@ -308,7 +308,7 @@ const struct figure fig_heads = {
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
     .needs = "head:text layer index kind:text",
     STYLE(struct heads_style,
-          TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for this head alone",
+          TEXT_KEY(struct heads_style, head, "NAME", "scores of the rules for only this head",
                    .absent = "all of them")),
     .size = size,
     .draw = draw,

@@ -122,12 +122,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-PLOT_FIGURE(fig_intermittency, .name = "intermittency", .table = "intermittency",
-            .summary = "how often tokens are selected, return, stay away, and when they leave",
-            .needs = "head:text criterion:text quantity:text above share",
-            STYLE(struct intermittency_style, CHOICE_BY("criterion", "class", "head", "trace"),
-                  CHOICE_ONE,
-                  TEXT_KEY(struct intermittency_style, quantity, "NAME",
-                           "the only quantity that is drawn", .absent = "all"),
-                  CHOICE_Y),
-            .side_by_side = true);
+PLOT_FIGURE(
+    fig_intermittency, .name = "intermittency", .table = "intermittency",
+    .summary = "how often tokens are selected, return, stay away, and when they are evicted",
+    .needs = "head:text criterion:text quantity:text above share",
+    STYLE(struct intermittency_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,
+          TEXT_KEY(struct intermittency_style, quantity, "NAME", "the only quantity that is drawn",
+                   .absent = "all"),
+          CHOICE_Y),
+    .side_by_side = true);

@@ -222,7 +222,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_life = {
     .name = "life",
     .table = "received",
-    .summary = "one entry over time: attention received, its gate, and until when it was held",
+    .summary = "one entry over time: attention received, its gate, and the time of its eviction",
     .needs = "head:text token text:text step seen attention retention",
     .size = size,
     .draw = draw,

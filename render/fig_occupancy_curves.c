@@ -233,11 +233,11 @@ done:
 }
 
 PLOT_FIGURE(fig_occupancy_curves, .name = "occupancy-curves", .table = "occupancy",
-            .summary = "entries held by class of token over the steps, as stacked areas",
+            .summary = "cached entries by class of token over the steps, as stacked areas",
             .needs = "head:text step class:text entries",
             STYLE(struct occupancy_style,
-                  WORD_KEY(struct occupancy_style, by, "all", "what a panel is of", "all", "head",
+                  WORD_KEY(struct occupancy_style, by, "all", "unit of a panel", "all", "head",
                            "layer"),
                   WORD_KEY(struct occupancy_style, steps, "all",
-                           "all steps, or those of the answer", "all", "answer")),
+                           "all steps, or the steps of the answer", "all", "answer")),
             .side_by_side = true);

@@ -131,7 +131,7 @@ PLOT_FIGURE(fig_overlap, .name = "overlap", .table = "overlap",
             .summary = "overlap of windows by the share of tokens, and chance",
             .needs = "head:text layer window:either p overlap expected kappa",
             STYLE(struct overlap_style,
-                  WORD_KEY(struct overlap_style, by, "all", "what a panel is of", "all", "head",
+                  WORD_KEY(struct overlap_style, by, "all", "unit of a panel", "all", "head",
                            "layer"),
                   WORD_KEY(struct overlap_style, y, "overlap",
-                           "the overlap, or what of it is beyond chance", "overlap", "kappa")));
+                           "the overlap, or the part of it beyond chance", "overlap", "kappa")));

@@ -107,5 +107,5 @@ PLOT_FIGURE(fig_regret, .name = "regret", .table = "regret",
             .summary = "kept mass and the mass of the best set, over the steps",
             .needs = "head:text step kept_mass oracle_mass",
             STYLE(struct regret_style,
-                  WORD_KEY(struct regret_style, by, "all", "what a panel is of", "all", "head")),
+                  WORD_KEY(struct regret_style, by, "all", "unit of a panel", "all", "head")),
             .side_by_side = true);

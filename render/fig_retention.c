@@ -85,7 +85,7 @@ const struct figure fig_retention = {
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
     .needs = "source:text head:text layer index token log_beta last_use_age",
-    STYLE(struct grid_style, GRID_STEPS("those of the tokens"),
+    STYLE(struct grid_style, GRID_STEPS("tokens of the row"),
           WORD_KEY(struct grid_style, scale, "auto",
                    "colours of gates' retention; auto is log where little reaches a tenth", "auto",
                    "linear", "log")),

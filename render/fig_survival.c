@@ -133,7 +133,7 @@ PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
             STYLE(struct survival_style, CHOICE_BY("criterion", "class", "head", "trace", "gap"),
                   CHOICE_ONE, CHOICE_HEADS, CHOICE_Y,
                   LIST_KEY(struct survival_style, share, "survival",
-                           "the estimate, or the share among tokens at risk", shares),
+                           "the estimate, or the fraction of tokens at risk", shares),
                   COUNT_KEY(struct survival_style, mark, 1, INT32_MAX,
                             "an age that is marked by a dashed line", .absent = "none")),
             .side_by_side = true);

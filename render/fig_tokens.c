@@ -132,7 +132,7 @@ done:
 const struct figure fig_tokens = {
     .name = "tokens",
     .table = "tokens",
-    .summary = "the text, tokens coloured by what became of them; heads or runs side by side",
+    .summary = "the text, tokens coloured by their state; heads or runs next to each other",
     .needs = "joined:text text:text kept mean_residency mean_beta mean_retention nll saliency "
              "last_use_age state:text trace:either head:text",
     .style = text_style_keys,

@@ -210,7 +210,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_tokens_flow = {
     .name = "tokens-flow",
     .table = "tokens",
-    .summary = "flows from the classes of tokens to what the cache keeps and lets go",
+    .summary = "flows from the classes of tokens to cached and evicted",
     .needs = "trace:either class:text kept",
     .size = size,
     .draw = draw,

@@ -186,7 +186,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_tokens_top = {
     .name = "tokens-top",
     .table = "tokens",
-    .summary = "the words that gates, or what became of them, rank first and last",
+    .summary = "the words that gates, or their fate in the cache, rank first and last",
     .needs = "joined:text mean_beta mean_retention kept mean_residency nll",
     STYLE(struct top_style,
           LIST_KEY(struct top_style, by, "auto", "the number that ranks; auto: beta, or else kept",

@@ -348,7 +348,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_training = {
     .name = "training",
     .table = "training",
-    .summary = "curves of training: losses, limit and what checks found",
+    .summary = "training and validation curves: losses and limit",
     .needs = "run:text step tokens",
     STYLE(struct training_style,
           COUNT_KEY(struct training_style, smooth, 1, 1 << 20, "steps of the running mean",

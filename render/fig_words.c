@@ -168,14 +168,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_words = {
     .name = "words",
     .table = "words",
-    .summary = "bars of the words that the caches hold, against those of the text",
+    .summary = "bars of the cached words, compared with the words of the text",
     .needs = "word:text count base_count",
     STYLE(struct words_style,
           WORD_KEY(struct words_style, sort, "count", "the order of the bars", "ratio", "count",
                    "table"),
           COUNT_KEY(struct words_style, top, 1, 1000, "most bars", .standard = "20"),
           WORD_KEY(struct words_style, value, "auto",
-                   "the share of all that is held, or the part held", "auto", "share", "kept")),
+                   "the fraction of all cached tokens, or the cached fraction of the word", "auto",
+                   "share", "kept")),
     .size = size,
     .draw = draw,
 };

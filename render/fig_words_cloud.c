@@ -142,11 +142,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_words_cloud = {
     .name = "words-cloud",
     .table = "words",
-    .summary = "the words that the caches hold, as large as often",
+    .summary = "word cloud of kept words",
     .needs = "word:text count base_count",
     STYLE(struct cloud_style,
           COUNT_KEY(struct cloud_style, top, 1, MOST, "most words", .standard = "100"),
-          WORD_KEY(struct cloud_style, size, "count", "what the area of a word tells", "count",
+          WORD_KEY(struct cloud_style, size, "count", "meaning of the area of a word", "count",
                    "ratio")),
     .size = size,
     .draw = draw,

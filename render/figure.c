@@ -161,7 +161,8 @@ int figure_style_check(const struct figure_style *s, struct kvf_diag *d)
 {
     struct canvas *c = NULL;
     if (!palette_known(s->cmap))
-        return kvf_fail(d, KVF_E_ARG, "--cmap is one of " PALETTE_NAMES ", not '%.80s'", s->cmap);
+        return kvf_fail(d, KVF_E_ARG, "--cmap: no colour map '%.80s'; use one of " PALETTE_NAMES,
+                        s->cmap);
     if (!isnan(s->vmin) && !isnan(s->vmax) && !(s->vmax > s->vmin))
         return kvf_fail(d, KVF_E_ARG, "--vmax must be above --vmin");
     int err = s->font ? canvas_create(CANVAS_PNG, 10, 10, 20, &c, d) : KVF_OK;
@@ -184,7 +185,7 @@ static int check_column(const struct figure *f, const struct table *t, const str
     if (table_rows(t) == 0 || strcmp(need->type, "either") == 0
         || text == (strcmp(need->type, "text") == 0))
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s holds no %s", f->name, need->name,
+    return kvf_fail(d, KVF_E_ARG, "figure %s: column %s has no %s", f->name, need->name,
                     text ? "numbers" : "text");
 }
 

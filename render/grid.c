@@ -120,8 +120,8 @@ int traces_alike(const struct table *t, const char *number, struct kvf_diag *d)
                && strcmp(table_str(t, trace, r), table_str(t, trace, r - r % per)) == 0;
     return same ? KVF_OK
                 : kvf_fail(d, KVF_E_ARG,
-                           "the traces differ in heads or in %ss; choose with --head and --tokens "
-                           "what all have, or draw one trace",
+                           "the traces differ in heads or in %ss; choose common ones with --head "
+                           "and --tokens, or draw one trace",
                            number);
 }
 
@@ -254,7 +254,7 @@ static int grid_window_of(const struct grid *g, const struct figure_style *s,
 }
 
 const struct opt grid_keys[] = {
-    GRID_STEPS("those of the tokens, from shortly before the first eviction on"),
+    GRID_STEPS("the tokens from shortly before the first eviction on"),
     {.type = OPT_END},
 };
 

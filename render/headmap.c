@@ -228,7 +228,7 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
     if (err)
         return err;
     if (!is_number(t, p->value))
-        return kvf_fail(d, KVF_E_ARG, "--style: column %s holds no numbers", value);
+        return kvf_fail(d, KVF_E_ARG, "--style: column %s has no numbers", value);
     for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
         err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
     if (!err)

@@ -54,12 +54,12 @@ static const char *const by_words[] = {"auto", "kept",      "residency", "state"
 
 const struct opt text_style_keys[] = {
     LIST_KEY(struct tokens_style, by, "auto",
-             "what is shown of each token; auto is kept, and no error where nothing is known",
+             "quantity shown for each token; auto is kept, without an error if it is unknown",
              by_words),
-    WORD_KEY(struct tokens_style, mark, "auto", "colour of the letters, or behind them", "auto",
-             "text", "fill"),
+    WORD_KEY(struct tokens_style, mark, "auto", "colour of the letters, or of the background",
+             "auto", "text", "fill"),
     COUNT_KEY(struct tokens_style, page, 1, 100000, "the page that a PNG or SVG shows",
-              .absent = "the whole text in what room there is"),
+              .absent = "the complete text in the space available"),
     COUNT_KEY(struct tokens_style, columns, 1, 100000, "texts side by side",
               .absent = "as many as fit"),
     {.type = OPT_END},

@@ -300,11 +300,10 @@ int corpus_row(struct corpus *c, const char *key, size_t len, bool interval, siz
         x->interval = interval;
         return interval && c->set.replicates ? make_replicates(c, x, d) : KVF_OK;
     }
-    return x->interval == interval
-               ? KVF_OK
-               : kvf_fail(d, KVF_E_FORMAT,
-                          "some documents have rows of a head `all` and others none: "
-                          "give --intervals all or none");
+    return x->interval == interval ? KVF_OK
+                                   : kvf_fail(d, KVF_E_FORMAT,
+                                              "some documents have rows of a head `all` and some "
+                                              "have none: give --intervals all or none");
 }
 
 /* Wraps rather than overflows: numbers from files may be anything (corpus.h has the bounds

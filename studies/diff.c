@@ -475,7 +475,7 @@ static void say_row(const struct table *t, int64_t row, struct buf *out)
     if (!isnan(largest))
         buf_printf(out, "; largest difference %.6g", largest);
     if (whole(t, "undefined", row))
-        buf_printf(out, "; %lld defined in one alone", (long long)whole(t, "undefined", row));
+        buf_printf(out, "; %lld defined in only one", (long long)whole(t, "undefined", row));
     buf_char(out, '\n');
 }
 

@@ -167,8 +167,7 @@ static int find_columns(struct part *p, struct kvf_diag *d)
         col[s] = kvf_column(p->t[s], column);
         if (col[s]->space == KVF_SPACE_RUN || col[s]->axis != KVF_AXIS_TOKEN)
             return kvf_fail(d, KVF_E_FORMAT,
-                            "evict_step must hold a value for each head and "
-                            "token");
+                            "evict_step must have a value for each head and token");
         p->id[s] = kvf_find(p->t[s], "tokens.id");
         for (int c = 0; c < PART_COLUMNS; c++) {
             int k = kvf_find(p->t[s], names[c]);
@@ -515,8 +514,8 @@ static void say_totals(const struct part *p, struct buf *out)
     }
     double cells = (double)p->heads.n * (double)p->T;
     buf_printf(out,
-               "in all: %lld of %.0f entries differ (%.2f %%), in %d heads: evicted in A "
-               "alone %lld, in B alone %lld, earlier in A %lld, earlier in B %lld\n",
+               "in all: %lld of %.0f entries differ (%.2f %%), in %d heads: evicted only in A "
+               "%lld, only in B %lld, earlier in A %lld, earlier in B %lld\n",
                (long long)all.differ, cells, 100.0 * (double)all.differ / cells, heads,
                (long long)all.only[0], (long long)all.only[1], (long long)all.earlier[0],
                (long long)all.earlier[1]);

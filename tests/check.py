@@ -62,7 +62,7 @@ def ended_well(r):
     err = r.stderr.decode() if isinstance(r.stderr, bytes) else r.stderr
     if not err:
         return r.returncode == 0
-    return r.returncode == 3 and all(line.endswith("holds no steps") for line in err.splitlines())
+    return r.returncode == 3 and all(line.endswith("has no steps") for line in err.splitlines())
 
 
 def said(*argv):

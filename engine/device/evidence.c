@@ -141,8 +141,8 @@ static int allocate(struct session *s, struct device_decode *r, int most)
     int err = buffers_alloc(m->gpu, &a, &r->owned);
     if (err)
         return gpu_no_room(m->gpu, &s->e->error,
-                           "the device has no room for what steps remember of %d slots of each "
-                           "head: take a smaller budget, or --device cpu",
+                           "the device memory is too small for the state of %d slots of each head: "
+                           "use a smaller budget, or --device cpu",
                            r->ld);
     r->heads.cache = (struct gpu_cache){.type = s->kv_type,
                                         .heads = s->cache_heads * s->e->config.n_layers,

@@ -114,14 +114,12 @@ static int alloc_rows(struct session *s, struct device_session *m)
 int device_session_begin(struct session *s, const struct session_options *opt, struct kvf_diag *d)
 {
     if (s->kv_type == KV_Q8_0 || s->kv_type == KV_I16)
-        return kvf_fail(d, KVF_E_ARG,
-                        "a cache of %s is held on the processor alone: take f16, or "
-                        "--device cpu",
+        return kvf_fail(d, KVF_E_ARG, "a cache of type %s needs the CPU: use f16, or --device cpu",
                         kv_type_name(s->kv_type));
     if (s->e->config.head_dim > GPU_MAX_CHANNELS)
         return kvf_fail(d, KVF_E_ARG,
-                        "heads of %d channels are computed on the processor alone, a device has "
-                        "kernels for %d at most: take --device cpu",
+                        "heads of %d channels need the CPU; kernels of devices support at most %d: "
+                        "use --device cpu",
                         s->e->config.head_dim, GPU_MAX_CHANNELS);
     (void)opt;
     struct device_session *m = MEM_NEW(struct device_session, 1);

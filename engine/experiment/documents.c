@@ -119,8 +119,8 @@ int documents_choose(const struct tokenizer *t, const struct documents_source *f
     }
     if (ret->n < from->docs)
         return kvf_fail(d, KVF_E_LIMIT,
-                        "the data hold %d documents of %d tokens, not %d; lower "
-                        "--docs or --prompt-tokens, or give more --data",
+                        "the data have %d documents of %d tokens, not %d; lower --docs or "
+                        "--prompt-tokens, or give more --data",
                         ret->n, ret->length, from->docs);
     documents_shuffle(ret, from->seed);
     return KVF_OK;

@@ -78,7 +78,7 @@ static int mark_random(const char *filter, const char *s, const struct entries_p
     if (!opt_int(s, &n) || n < 1)
         return kvf_fail(d, KVF_E_ARG, "--entries %s: write random:N with N >= 1", filter);
     if (n > left)
-        return kvf_fail(d, KVF_E_ARG, "--entries %s: the prompt has %d tokens behind its %d sinks",
+        return kvf_fail(d, KVF_E_ARG, "--entries %s: the prompt has %d tokens after its %d sinks",
                         filter, left > 0 ? left : 0, p->sinks);
     rng_init(&r, p->seed);
     for (int i = p->sinks; i < p->tokens; i++, left--)

@@ -83,7 +83,7 @@ static int take_file(struct states *s, const char *path, const char *first, stru
     s->text[s->n++] = text;
     at = eval_head_length(text, n);
     if (at == 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s holds no results of an evaluation", path);
+        return kvf_fail(d, KVF_E_FORMAT, "%s has no results of an evaluation", path);
     err = eval_head_check(path, text, at, &s->seed, d);
     if (err)
         return err;
@@ -92,7 +92,8 @@ static int take_file(struct states *s, const char *path, const char *first, stru
     if (header->err)
         return header->err;
     if (header->len != at || memcmp(header->data, text, at) != 0)
-        return kvf_fail(d, KVF_E_FORMAT, "%s and %s hold results of other settings", first, path);
+        return kvf_fail(d, KVF_E_FORMAT, "%s and %s have results of different settings", first,
+                        path);
     return take_rows(s, path, text, at, n, d);
 }
 

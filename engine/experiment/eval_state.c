@@ -141,19 +141,18 @@ static int other_settings(const struct eval_state *s, const struct buf *header, 
     size_t own = s->text.len < header->len ? s->text.len : header->len;
     if (!has_key(header, header->len, old))
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s holds results of other settings: \"%.*s\", which this run lacks; give "
+                        "%s has results of other settings: \"%.*s\", which this run lacks; give "
                         "another file to --state",
                         s->path, most, old);
     if (!has_key(&s->text, own, now))
         return kvf_fail(
             d, KVF_E_FORMAT,
-            "%s holds results of other settings, without \"%.*s\"; give another file to "
-            "--state",
+            "%s has results of other settings, without \"%.*s\"; give another file to --state",
             s->path, new_width, now);
-    return kvf_fail(d, KVF_E_FORMAT,
-                    "%s holds results of other settings: \"%.*s\", now \"%.*s\"; give another file "
-                    "to --state",
-                    s->path, most, old, new_width, now);
+    return kvf_fail(
+        d, KVF_E_FORMAT,
+        "%s has results of other settings: \"%.*s\", now \"%.*s\"; give another file to --state",
+        s->path, most, old, new_width, now);
 }
 
 /* Checks the header of the file. A file that ends within the header is written again. */

@@ -46,8 +46,8 @@ static int same_hash(const struct input *in, const char *object, const char *min
         return KVF_OK;
     if (!*hash)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s does not say which %s it was made with; a capture takes that from a "
-                        "trace of kvfate run (meta in the guide on captures)",
+                        "%s does not name the %s of its run; a capture takes it from a trace of "
+                        "kvfate run (meta in the guide on captures)",
                         in->path, object);
     return kvf_fail(d, KVF_E_FORMAT,
                     "%s was made with another %s (%.40s of hash %.32s); this one "
@@ -59,7 +59,7 @@ static int check_length(const struct input *in, struct kvf_diag *d)
 {
     uint32_t T = kvf_n_steps(in->t);
     if (T < 1)
-        return kvf_fail(d, KVF_E_FORMAT, "%s holds no token", in->path);
+        return kvf_fail(d, KVF_E_FORMAT, "%s has no token", in->path);
     if (T > (uint32_t)in->model->most_tokens)
         return kvf_fail(d, KVF_E_LIMIT, "%s has %u tokens, over the model's context of %d",
                         in->path, T, in->model->most_tokens);
@@ -108,7 +108,7 @@ static int check_plan(const struct input *in, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_VERSION, "%s is a plan of another version than %d", in->path,
                         PLAN_VERSION);
     if (!kvf_is_clean(in->t))
-        return kvf_fail(d, KVF_E_FORMAT, "%s was not closed: a plan must be whole", in->path);
+        return kvf_fail(d, KVF_E_FORMAT, "%s was not closed: a plan must be complete", in->path);
     return KVF_OK;
 }
 
@@ -266,7 +266,7 @@ static int read_trace(struct input *in, struct kvf_diag *d)
     if (err)
         return err;
     if (!in->p->ids)
-        return kvf_fail(d, KVF_E_NOTFOUND, "%s holds no token ids", in->path);
+        return kvf_fail(d, KVF_E_NOTFOUND, "%s has no token ids", in->path);
     return KVF_OK;
 }
 

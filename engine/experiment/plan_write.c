@@ -56,8 +56,7 @@ static int choose(struct job *j, struct kvf_diag *d)
         if (kvf_n_heads(j->t, l, KVF_SPACE_KV) != kvf_n_heads(j->t, 0, KVF_SPACE_KV)
             || kvf_n_heads(j->t, l, KVF_SPACE_QUERY) != kvf_n_heads(j->t, 0, KVF_SPACE_QUERY))
             return kvf_fail(d, KVF_E_FORMAT,
-                            "plans are for models whose layers have equally "
-                            "many heads");
+                            "plans need models with the same number of heads in all layers");
     if (!o->no_tokens && add_column(j, "tokens.id", "tokens.id", KVF_I32, KVF_SPACE_RUN, "")) {
         j->tokens = true;
         add_column(j, "tokens.role", "tokens.role", KVF_U8, KVF_SPACE_RUN, "");
@@ -68,11 +67,11 @@ static int choose(struct job *j, struct kvf_diag *d)
         j->mass = add_column(j, "plan.mass", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "")
                   || add_column(j, "mass.sum", "plan.mass", KVF_F64, KVF_SPACE_QUERY, "");
     if (o->heads && !j->evictions)
-        return kvf_fail(d, KVF_E_NOTFOUND, "--head chooses evictions, and there are none");
+        return kvf_fail(d, KVF_E_NOTFOUND, "--head chooses evictions, and there are no evictions");
     if (!j->n)
         return kvf_fail(d, KVF_E_NOTFOUND,
-                        "nothing is left to plan: the trace needs tokens.id, "
-                        "evict_step of KV heads or mass.sum ('kvfate run --probes paper')");
+                        "the plan would be empty: the trace needs tokens.id, evict_step of KV "
+                        "heads or mass.sum ('kvfate run --probes paper')");
     return KVF_OK;
 }
 
@@ -256,7 +255,7 @@ int plan_write(struct kvf_trace *trace, const struct plan_options *opt, const ch
 {
     struct job j = {.t = trace, .opt = opt, .T = kvf_n_steps(trace)};
     if (!j.T)
-        return kvf_fail(d, KVF_E_FORMAT, "the trace holds no step");
+        return kvf_fail(d, KVF_E_FORMAT, "the trace has no step");
     int err = choose(&j, d);
     if (err)
         return err;

@@ -47,7 +47,7 @@ static int render_chat(struct prompt *p, const struct engine *e, struct chat_req
         return err;
     if (r.think != CHAT_THINK_AS_IS && !p->chat_text.has_switch)
         p->note = "the model's chat template has no switch for thinking: --think and --no-think "
-                  "change nothing";
+                  "have no effect";
     p->text = p->chat_text.text;
     p->chat_text.text = (struct buf){0};
     return KVF_OK;
@@ -74,7 +74,9 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
 {
     struct chat_message m = {"user", text};
     if (strlen(text) != n)
-        return kvf_fail(d, KVF_E_FORMAT, "the prompt holds a NUL byte; use --raw for such text");
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "the prompt contains a NUL byte; use --raw for such text, or -m if it is a model");
     int err = render_chat(p, e, (struct chat_request){.msg = &m, .n = 1}, d);
     const struct chat_text *t = &p->chat_text;
     for (int i = 0; !err && i < t->n_spans; i++)
@@ -83,6 +85,9 @@ static int render_message(struct prompt *p, const struct engine *e, const char *
             p->bytes = t->span[i].to - t->span[i].from;
         }
     p->changed = !err && p->bytes != n;
+    if (!err && n == 0)
+        p->note =
+            "the prompt is empty, so the model sees only the chat template; -p TEXT gives one";
     if (!err && p->bytes == 0 && strspn(text, " \t\r\n") < n)
         return kvf_fail(
             d, KVF_E_FORMAT,
@@ -101,7 +106,7 @@ static int render_plain(struct prompt *p, const struct engine *e, const char *te
     if (!p->raw && chat_has_template(e->gguf))
         return render_message(p, e, text, n, d);
     if (!p->raw)
-        p->note = "the model has no chat template: the prompt is taken as it stands, as with --raw";
+        p->note = "the model has no chat template: the prompt is used unchanged, as with --raw";
     buf_add(&p->text, text, n);
     return KVF_OK;
 }
@@ -242,11 +247,10 @@ int prompt_ends(const struct prompt *p, const struct tokenizer *t, int64_t **ret
                              prompt_all(p), end);
     if (err) {
         mem_free(end);
-        return err != KVF_E_FORMAT
-                   ? err
-                   : kvf_fail(d, err,
-                              "the model's tokens leave out bytes of the prompt, so that "
-                              "places in it mean nothing");
+        return err != KVF_E_FORMAT ? err
+                                   : kvf_fail(d, err,
+                                              "the model's tokens omit bytes of the prompt, so "
+                                              "that places in it are undefined");
     }
     *ret_end = end;
     return KVF_OK;

@@ -69,11 +69,11 @@ int question_token(const struct prompt *p, const struct engine *e, size_t from, 
         err = kvf_fail(d, KVF_E_FORMAT, "there is no %s to cut the cache for",
                        token ? "question" : "context before the question");
     else if (start < (int64_t)from)
-        err = kvf_fail(d, KVF_E_FORMAT,
-                       "token %d holds the end of the context and the beginning of the question "
-                       "(bytes %lld to %lld of the prompt): separate them with a new line, or give "
-                       "--question-at",
-                       token, (long long)start, (long long)end[token]);
+        err = kvf_fail(
+            d, KVF_E_FORMAT,
+            "token %d contains the end of the context and the beginning of the question (bytes "
+            "%lld to %lld of the prompt): separate them with a new line, or give --question-at",
+            token, (long long)start, (long long)end[token]);
     for (int i = 0; !err && i < OTHERS; i++)
         err = compare_prefix(p, e, from, to, i, token, d);
     mem_free(end);
@@ -150,15 +150,15 @@ int question_split(struct prompt *p, const struct engine *e, struct kvf_diag *d)
     if (!token && !given && (p->chat || p->messages))
         given = last_message(p, &from, &to);
     if (!token && !given && p->line)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--question unknown: this line does not say where its question begins; "
-                        "give \"context\" and \"question\", \"text\" and \"question\", or "
-                        "\"messages\"");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--question unknown: the beginning of the question is not marked in this line; give "
+            "\"context\" and \"question\", \"text\" and \"question\", or \"messages\"");
     if (!token && !given)
         return kvf_fail(d, KVF_E_ARG,
-                        "--question unknown: this prompt does not say where its question begins; "
-                        "give the question with --ask TEXT, as the last message of --chat, as the "
-                        "span \"question\" of --spans, or --question-at N");
+                        "--question unknown: the beginning of the question is not marked in this "
+                        "prompt; give the question with --ask TEXT, as the last message of --chat, "
+                        "as the span \"question\" of --spans, or --question-at N");
     if (token >= p->n_ids)
         return kvf_fail(d, KVF_E_ARG, "--question-at %d: the prompt has %d tokens", token,
                         p->n_ids);

@@ -139,8 +139,8 @@ static int take_file(struct spans *s, const struct json *root, const struct prom
     if (p->changed)
         return kvf_fail(
             d, KVF_E_FORMAT,
-            "--spans: the chat template changes the prompt, which it strips, say, so that "
-            "places in it mean nothing; give one without blanks at its ends, or --raw");
+            "--spans: the chat template changes the prompt, for example strips it, so that places "
+            "in it are undefined; give a prompt without blanks at its ends, or --raw");
     if (n < 1 || n > MOST_SPANS)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: expected {\"spans\": [{\"name\", \"start\", "

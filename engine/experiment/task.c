@@ -28,8 +28,8 @@ static int names_of(struct task *t, const char *path, char **ret_text, struct kv
     size_t n = strlen(path), k = sizeof json - 1;
     if (n <= k || strcmp(path + n - k, json) != 0)
         return kvf_fail(d, KVF_E_ARG,
-                        "%s: a task is NAME.json with NAME.txt beside it, as `kvfate tasks needle` "
-                        "writes them",
+                        "%s: a task is NAME.json with NAME.txt in the same folder, as `kvfate "
+                        "tasks needle` writes them",
                         path);
     t->name = MEM_NEW(char, n - k + 1);
     *ret_text = MEM_NEW(char, n);
@@ -278,7 +278,8 @@ int tasks_open(struct tasks *t, const char *const *operand, int n, struct kvf_di
     for (int i = 0; !err && i < n; i++)
         err = files_each(operand[i], ".json", add, t, d);
     if (!err && t->n == 0)
-        err = kvf_fail(d, KVF_E_ARG, "%s: there is no task, NAME.json with NAME.txt beside it",
+        err = kvf_fail(d, KVF_E_ARG,
+                       "%s: there is no task, NAME.json with NAME.txt in the same folder",
                        operand[0]);
     return err;
 }

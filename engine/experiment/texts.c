@@ -263,7 +263,7 @@ static int find_form(const struct text *t, bool *ret_jsonl, struct kvf_diag *d)
     else if (ends_in(t->path, ".csv") || ends_in(t->path, ".tsv") || is_table(s, t->bytes.len))
         wrong = "a table in CSV or TSV";
     else if (t->bytes.len && (ends_in(t->path, ".jsonl") || ends_in(t->path, ".json")))
-        wrong = "not JSONL, as its name says";
+        wrong = "not JSONL, although its name ends in .jsonl";
     return wrong ? kvf_fail(d, KVF_E_FORMAT,
                             "%s: the file is %s; expected plain text, or JSONL: one object with "
                             "\"text\", or with \"question\" and \"answer\", a line",

@@ -41,8 +41,8 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
         return gates_kind_by_names(g, f, d);
     if (!kind || !layout)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the metadata lack %s, so these are no gates that "
-                        "can be read; docs/reference/gates.md tells how to mark a file",
+                        "%s: the metadata lack %s, so that the gates cannot be read; "
+                        "docs/reference/gates.md explains how to mark a file",
                         g->path, kind ? "kvfate.layout" : "kvfate.kind");
     int k = 0, l = 0;
     while (k <= GATE_BLOCKS && strcmp(gates_kind_name((enum gate_kind)k), kind) != 0)
@@ -61,8 +61,7 @@ static int read_kind(struct gates *g, const struct tensor_file *f, struct kvf_di
                         g->path, layout);
     if (!(gate_layouts[l].kinds >> k & 1))
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: gates of kind %s do not come in the layout %s; one "
-                        "of the two is wrong",
+                        "%s: gates of kind %s do not match the layout %s; correct one of the two",
                         g->path, kind, layout);
     g->kind = (enum gate_kind)k;
     g->layout = (enum layout_id)l;

@@ -29,10 +29,10 @@ static int rg_or_rg2(struct gates *g, const struct tensor_file *f, struct kvf_di
     } else if (cols == (uint64_t)size_of(g, S_2HD)) {
         if (cols == (uint64_t)g->model.d_model)
             return kvf_fail(d, KVF_E_FORMAT,
-                            "%s: these may be gates of rg or of rg2, since the model's width of "
-                            "%d is also that of its keys and values; put the config.json that "
-                            "was published with them, with \"retention_gate\": \"rg\" or "
-                            "\"rg2\", beside the torch file and convert it again",
+                            "%s: these may be gates of rg or of rg2, since the model's width of %d "
+                            "is also the width of its keys and values; put the config.json that "
+                            "was published with them, with \"retention_gate\": \"rg\" or \"rg2\", "
+                            "into the folder of the torch file and convert it again",
                             f->path, g->model.d_model);
         g->layout = LAYOUT_RG2;
     }
@@ -59,12 +59,12 @@ int gates_kind_by_names(struct gates *g, const struct tensor_file *f, struct kvf
                 g->layout = known[k].layout;
                 return g->layout == LAYOUT_RG ? rg_or_rg2(g, f, d) : KVF_OK;
             }
-    return kvf_fail(d, KVF_E_FORMAT,
-                    "%s: none of its %zu tensors is called as the retention gates "
-                    "(self_attn.retention_gate.*), the write gates (self_attn.g_predictors.*) or "
-                    "the retaining heads (self_attn.fc1.*) of published files; give the file "
-                    "the metadata of docs/reference/gates.md",
-                    f->path, f->n);
+    return kvf_fail(
+        d, KVF_E_FORMAT,
+        "%s: the %zu tensors have no names of retention gates (self_attn.retention_gate.*), write "
+        "gates (self_attn.g_predictors.*) or retaining heads (self_attn.fc1.*) of published files; "
+        "give the file the metadata of docs/reference/gates.md",
+        f->path, f->n);
 }
 
 /* Returns the number of layers that have the layout's first part. */

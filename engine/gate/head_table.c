@@ -409,7 +409,7 @@ static int read_bytes(struct reader *r, const unsigned char *data, size_t n)
         blank++;
     if (blank == n || data[blank] != '{')
         return kvf_fail(r->d, KVF_E_FORMAT,
-                        "%s: neither JSON nor safetensors; a table of DuoAttention goes to --gates "
+                        "%s: neither JSON nor safetensors; a table of DuoAttention is for --gates "
                         "of method duo",
                         path);
     return read_json(r, (const char *)data, n);

@@ -54,11 +54,11 @@ static int need_gates(const struct method *m, const struct gates *g, struct kvf_
     const char *name = gates_kind_name((enum gate_kind)kind);
     if (!g)
         return kvf_fail(d, KVF_E_ARG,
-                        "method %s needs %s gates: give --gates FILE "
-                        "(docs/reference/gates.md says how to get one)",
+                        "method %s needs %s gates: give --gates FILE (docs/reference/gates.md "
+                        "explains how to get one)",
                         m->name, name);
     if (!(need >> gates_kind(g) & 1))
-        return kvf_fail(d, KVF_E_ARG, "--gates %s holds %s gates, and method %s needs %s gates",
+        return kvf_fail(d, KVF_E_ARG, "--gates %s has %s gates, and method %s needs %s gates",
                         gates_path(g), gates_kind_name(gates_kind(g)), m->name, name);
     return KVF_OK;
 }
@@ -82,8 +82,8 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
 {
     if (m->score && m->score->needs_mass && !in->plan_mass)
         return kvf_fail(d, KVF_E_ARG,
-                        "method %s looks at the attention of the whole run: give "
-                        "--plan PLAN.kvf made from a full run of the same tokens",
+                        "method %s uses the attention of the complete run: give --plan PLAN.kvf "
+                        "made from a full run of the same tokens",
                         m->name);
     if (m->score && m->score->serial && !in->external)
         return kvf_fail(d, KVF_E_ARG,
@@ -93,10 +93,11 @@ int method_check_inputs(const struct method *m, const struct method_params *p,
     if (m->admission->until && m->admission->reason == KVF_REASON_PLAN && !in->plan_until)
         return kvf_fail(d, KVF_E_ARG, "method %s needs --plan PLAN.kvf", m->name);
     if (m->read->evidence & EVIDENCE_BLOCKS && in->model && in->model->window)
-        return kvf_fail(d, KVF_E_ARG,
-                        "method %s: gated blocks must keep all their entries, and some leave the "
-                        "sliding window of this model; use read=seer-oracle, or method quest",
-                        m->name);
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s: gated blocks must keep all their entries, and some are evicted from the "
+            "sliding window of this model; use read=seer-oracle, or method quest",
+            m->name);
     if (in->model && !m->read->all && p->dense >= in->model->n_layers
         && p->dense != m->params.dense)
         return kvf_fail(

@@ -64,6 +64,11 @@ static int unknown_name(const char *name, struct kvf_diag *d)
     for (int i = 0; i < MOST && method_presets[i].name; i++)
         known[i] = method_presets[i].name;
     const char *near = opt_near(known, name);
+    if (strchr(name, ','))
+        return kvf_fail(d, KVF_E_ARG,
+                        "'%s' names several methods and a run has one; 'kvfate eval --methods' or "
+                        "'kvfate quickstart --methods' compares several",
+                        name);
     return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; 'kvfate methods' lists them", name,
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }

@@ -36,20 +36,21 @@ const struct method_option method_options[] = {
     {WHOLE(recent, 0, MOST), .also = USES_SPANS, .help = "newest positions kept"},
     {OPTION(protect, OPTION_TEXT, .words = protect_forms), .also = USES_SPANS | USES_LOCAL,
      .tacit = true, .late = true,
-     .help =
-         "tokens that are never evicted; several are joined by +; spans:NAME are those of a name"},
+     .help = "tokens that are never evicted; join several by +; spans:NAME protects the spans with "
+             "this name"},
     {WHOLE(every, 1, MOST), .help = "tokens between cuts"},
     {WORD(order, order_names), .help = "cut before the newcomer, or after its query"},
     {WHOLE(slack, 0, MOST), .help = "entries above the share that are tolerated"},
-    {WHOLE(chunk, 0, MOST), .help = "tokens of the prompt between cuts; 0 = none"},
+    {WHOLE(chunk, 0, MOST), .help = "tokens of the prompt between cuts; 0 = no cuts"},
     {WORD(positions, position_names),
      .help = "rotation by original position, or by rank in the cache"},
     {WORD(tie, tie_names), .help = "which of equal scores is kept"},
     {WHOLE(stride, 0, MOST), .tacit = true,
-     .help = "cuts after the prompt come one token after a multiple of it; 0 = when they are due"},
-    {WHOLE(window, 1, 4096), .uses = USES_WINDOW, .help = "queries whose rows are the evidence"},
+     .help = "cuts after the prompt are one token after a multiple of it; 0 = when they are due"},
+    {WHOLE(window, 1, 4096), .uses = USES_WINDOW,
+     .help = "number of queries that give the evidence"},
     {WHOLE(pool, 1, 1023), .uses = USES_POOL,
-     .help = "width of pooling over neighbours in time; odd, 1 = none"},
+     .help = "width of pooling over neighbours in time; odd, 1 = no pooling"},
     {WORD(pool_kind, pool_names), .uses = USES_POOL,
      .help = "how pooling reduces; avg divides by the width at the edges too"},
     {WORD(group, group_names), .uses = USES_GROUP,
@@ -59,24 +60,24 @@ const struct method_option method_options[] = {
     {WORD(across, across_names), .uses = USES_ACROSS,
      .help = "reduction over the queries of the window"},
     {WORD(support, support_names), .uses = USES_ACROSS,
-     .help = "what the weights of a row sum to 1 over: everything the query saw, or the "
+     .help = "entries over which the weights of a row sum to 1: all visible entries, or the "
              "unprotected entries"},
     {WHOLE(offset, 0, 3), .uses = USES_RETENTION, .help = "exponent of the newest entry's beta"},
     {WHOLE(lookahead, 1, 65536), .uses = USES_RETENTION,
      .help = "N: coming queries over which retention is summed, T - t of DBTrimKV's Eq. 9"},
     {WHOLE(local, 1, MOST), .uses = USES_LOCAL,
-     .help = "newest entries that admission leaves alone (W)"},
+     .help = "newest entries that admission does not change (W)"},
     {WORD(compare, compare_names), .uses = USES_TAU, .help = "admitted when g >= tau, or g > tau"},
     {WHOLE(horizon, 1, 65536), .uses = USES_EXPECTED,
      .help = "positions ahead over which queries are expected"},
     {WHOLE(page, 1, 4096), .uses = USES_PAGE, .help = "entries of a page that is read or not"},
     {WHOLE(dense, 0, 4096), .uses = USES_PAGE, .help = "first layers that read everything"},
     {WHOLE(reads, 1, MOST), .uses = USES_READS, .tacit = true, .late = true,
-     .help = "entries that a query reads of those that are cached"},
+     .help = "cached entries that a query reads"},
     {WHOLE(channels, 0, 1024), .uses = USES_CHANNELS, .tacit = true, .late = true,
      .help = "channels of a page that are compared; 0 = D p / max(1, B / (2 reads))"},
     {REAL(history, 0, 1), .uses = USES_HISTORY,
-     .help = "weight alpha of the score remembered from the last cut; 0 = none"},
+     .help = "weight alpha of the score remembered from the last cut; 0 = not used"},
     {WORD(fold, fold_names), .uses = USES_HISTORY, .tacit = true,
      .help = "how the remembered score F and that of this cut S become one: max(a F, S), "
              "a F + (1 - a) S, or a F + S"},
@@ -88,7 +89,7 @@ const struct method_option method_options[] = {
      .help = "weight of the importance against the redundancy of keys"},
     {REAL(gamma, 0, 1e9), .uses = USES_GAMMA, .help = "weight of the variance over the window"},
     {REAL(floor, 0, 1), .uses = USES_FLOOR,
-     .help = "share of its even part that a head keeps whatever the others' scores"},
+     .help = "fraction of its even part that a head keeps whatever scores other heads have"},
     {REAL(beta, 1, 1e9), .uses = USES_BETA | USES_HEADKV,
      .help = "steepness of the pyramid; for a table of HeadKV its beta"},
     {REAL(temp, 0.01, 10), .uses = USES_HEADKV, .tacit = true,
@@ -175,7 +176,7 @@ static int set_score(struct edit *e, const char *value, struct kvf_diag *d)
         if (strcmp(score_table[i]->name, value) != 0)
             continue;
         if (!e->m.score)
-            return kvf_fail(d, KVF_E_ARG, "method %s: score would change nothing", e->m.name);
+            return kvf_fail(d, KVF_E_ARG, "method %s: score would have no effect", e->m.name);
         e->m.score = score_table[i];
         e->m.reason = KVF_REASON_BUDGET;
         return KVF_OK;
@@ -277,7 +278,7 @@ static int find_option(const struct method *m, const char *key, const struct met
         if (!method_same_key(key, o->key))
             continue;
         if (!method_option_counts(o, m))
-            return kvf_fail(d, KVF_E_ARG, "method %s: %s would change nothing", m->name, key);
+            return kvf_fail(d, KVF_E_ARG, "method %s: %s would have no effect", m->name, key);
         *ret = o;
         return KVF_OK;
     }
@@ -420,7 +421,7 @@ int method_options_parse(struct method *m, const char *text, const struct budget
     set_entries(&p, &e.budget, prompt);
     err = method_resolve(&e.m, &p, d);
     if (!err && e.budgeted && p.budget == 0)
-        err = kvf_fail(d, KVF_E_ARG, "method %s: budget would change nothing", e.m.name);
+        err = kvf_fail(d, KVF_E_ARG, "method %s: budget would have no effect", e.m.name);
     if (err)
         return err;
     *m = e.m;

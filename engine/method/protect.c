@@ -99,11 +99,10 @@ static int no_tokens(const struct method *m, const struct term *t, const struct 
     for (int i = 0; i < in->n_ranges; i++)
         spans |= in->ranges[i].name != NULL;
     if (t->kind == PROTECT_SYSTEM)
-        return kvf_fail(
-            d, KVF_E_ARG,
-            "method %s: protect=system: the prompt has no system message; text that the "
-            "chat template adds by itself is no message",
-            m->name);
+        return kvf_fail(d, KVF_E_ARG,
+                        "method %s: protect=system: the prompt has no system message; text that "
+                        "the chat template adds is not a message",
+                        m->name);
     if (!spans)
         return kvf_fail(
             d, KVF_E_ARG,

@@ -117,13 +117,13 @@ static int check_cut(const struct method *m, const struct method_params *p, stru
     if (p->of == BUDGET_OF_SEEN && !p->part)
         return refuse(m, "of=seen needs a budget in percent, such as budget=25%", d);
     if (p->of == BUDGET_OF_SEEN && p->cut == CUT_PROMPT && !p->chunk)
-        return refuse(m, "of=seen would change nothing with cut=prompt, which cuts once", d);
+        return refuse(m, "of=seen has no effect with cut=prompt, which cuts once", d);
     if (p->cut != CUT_ALWAYS && p->budget == 0)
         return refuse(m, "cut needs a budget: without one no entry is evicted for it", d);
     if (p->cut != CUT_ALWAYS && later)
         return refuse(m,
-                      "every, order=after, slack and stride say when cuts follow each other in "
-                      "decoding; leave them out, or give cut=always",
+                      "every, order=after, slack and stride set the cuts in decoding; leave them "
+                      "out, or give cut=always",
                       d);
     return KVF_OK;
 }
@@ -142,16 +142,15 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       "score does not keep; use a window's score or another allocation",
                       d);
     if (m->allocation->heads && !m->score)
-        return refuse(m, "allocation=file gives budgets to heads, and nothing is evicted for one",
-                      d);
+        return refuse(m, "allocation=file gives budgets to heads, and no entry is evicted", d);
     if (m->allocation->heads && p->of == BUDGET_OF_SEEN)
         return refuse(
             m, "of=seen changes the budget at each token, and allocation=file reads it once", d);
     if (m->scope == SCOPE_LAYER && (m->allocation->pool != POOL_HEAD || m->allocation->heads))
-        return refuse(m,
-                      "one set of entries per layer leaves nothing to share out; use "
-                      "allocation=uniform",
-                      d);
+        return refuse(
+            m,
+            "one set of entries per layer cannot be shared between heads; use allocation=uniform",
+            d);
     if (m->admission->uses & USES_SPANS && p->recent == 0)
         return refuse(m, "a query must see its own entry; recent is at least 1", d);
     if (!m->read->all && m->unbudgeted)
@@ -161,8 +160,8 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       d);
     if (m->read->evidence & EVIDENCE_BLOCKS && (m->admission->until || m->score))
         return refuse(m,
-                      "gated blocks must keep all their entries: their gates are trained on whole "
-                      "blocks; use read=quest or read=seer-oracle",
+                      "gated blocks must keep all their entries: their gates are trained on "
+                      "complete blocks; use read=quest or read=seer-oracle",
                       d);
     if (m->read->uses & USES_GROUP && !m->score && p->group != GROUP_NONE && p->group != GROUP_MAX)
         return refuse(m,
@@ -180,18 +179,18 @@ static int check_parts(const struct method *m, const struct method_params *p, st
                       d);
     if (p->slots == SLOTS_SCORE && (p->history > 0 || m->normalise))
         return refuse(m,
-                      "slots=score remembers the scores of the last cut in place of a history; use "
+                      "slots=score remembers the scores of the last cut instead of a history; use "
                       "rkv, and leave history out",
                       d);
     if (p->positions == POSITIONS_CACHE
         && (m->admission->until || !m->read->all
             || (m->score && m->score->evidence & EVIDENCE_MOMENTS)))
-        return refuse(m,
-                      "positions=cache needs a row that keeps what it is given, reads all of "
-                      "it and does not score rotated keys",
-                      d);
+        return refuse(
+            m,
+            "positions=cache needs a method that reads all entries and does not score rotated keys",
+            d);
     if (m->score && m->score->evidence & EVIDENCE_FULL && p->chunk)
-        return refuse(m, "an oracle's twin runs the whole prompt at once; leave chunk out", d);
+        return refuse(m, "an oracle runs the complete prompt at once; leave chunk out", d);
     return KVF_OK;
 }
 
@@ -231,7 +230,7 @@ static int check_reads(const struct method *m, const struct method_params *p, bo
     bool page_given = p->page != m->params.page;
     if (most && given && p->reads >= most)
         return kvf_fail(d, KVF_E_ARG,
-                        "method %s: reads=%d would change nothing: a head never has more than %lld "
+                        "method %s: reads=%d would have no effect: a head never has more than %lld "
                         "entries after the prompt; give a smaller number, or read=all",
                         m->name, p->reads, (long long)most);
     if (most && page_given && !m->read->entries && pages * p->page >= most)
@@ -295,7 +294,7 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
 {
     bool spans = m->admission->uses & USES_SPANS;
     if (m->unbudgeted && p->budget > 0)
-        return refuse(m, "a budget would mean nothing; its options say how much is kept", d);
+        return refuse(m, "a budget would have no effect; its options set the number of entries", d);
     if (method_needs_budget(m) && p->budget < 1)
         return kvf_fail(d, KVF_E_ARG,
                         "method %s needs --budget N with N >= 1: entries that each "

@@ -151,11 +151,10 @@ static int find_alpha(struct job *j, struct kvf_diag *d)
         j->alpha = NAN;
     int err = own ? KVF_OK : read_config(j, d);
     if (!err && !isfinite(j->alpha))
-        err = kvf_fail(
-            d, KVF_E_FORMAT,
-            "%s: neither its metadata nor adapter_config.json beside it says lora_alpha, "
-            "by which the changes are weighed",
-            j->path);
+        err = kvf_fail(d, KVF_E_FORMAT,
+                       "%s: its metadata and adapter_config.json in the same folder lack "
+                       "lora_alpha, which scales the changes",
+                       j->path);
     return err;
 }
 
@@ -224,7 +223,7 @@ static int fits(const struct job *j, const float *w, size_t n, const char *name,
     float most = j->type == WEIGHT_F16 ? 65504.0f : 3.4e38f;
     for (size_t i = 0; i < n; i++)
         if (!(fabsf(w[i]) <= most))
-            return kvf_fail(d, KVF_E_LIMIT, "%s: %s becomes %g, which %s cannot hold", j->path,
+            return kvf_fail(d, KVF_E_LIMIT, "%s: %s becomes %g, which %s cannot represent", j->path,
                             name, (double)w[i], weight_type_name(j->type));
     return KVF_OK;
 }

@@ -63,8 +63,8 @@ const char *executor_lacks(const struct model_config *m, unsigned supported)
     } all[FEATURES] = {
         [FEATURE_WINDOW] = {m->window > 0, "layers with an attention window"},
         [FEATURE_CAP] = {m->attn_cap > 0 || m->logit_cap > 0, "capped logits"},
-        [FEATURE_NORMS] = {f->post_norm && !f->no_pre_norm, "norms behind its branches"},
-        [FEATURE_LATE_NORMS] = {f->no_pre_norm || f->qk_norm_wide, "norms behind its branches"},
+        [FEATURE_NORMS] = {f->post_norm && !f->no_pre_norm, "norms after its branches"},
+        [FEATURE_LATE_NORMS] = {f->no_pre_norm || f->qk_norm_wide, "norms after its branches"},
         [FEATURE_GELU] = {f->gelu, "a GELU gate"},
         [FEATURE_NOPE] = {m->no_rope_every > 0, "layers without rotations"},
         [FEATURE_MULTIPLIERS] = {f->multipliers, "multipliers"},

@@ -254,7 +254,7 @@ static void add_advice(const struct gguf *g, const struct chat_request *r, int e
                        struct kvf_diag *d)
 {
     struct kvf_diag was = d ? *d : (struct kvf_diag){""};
-    const char *way = "; --raw takes the prompt as it stands";
+    const char *way = "; --raw uses the prompt unchanged";
     if (r->json)
         way =
             "; the template may need each \"content\" to be a text; you can also give the rendered "

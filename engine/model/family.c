@@ -153,7 +153,7 @@ void family_traits(const struct family *f, struct buf *b)
         {f->qkv_bias, "biases of queries, keys and values"},
         {f->qk_norm, f->qk_norm_wide ? "norms of queries and keys over all heads"
                                      : "norms of queries and keys in each head"},
-        {f->post_norm, f->no_pre_norm ? "norms behind branches alone" : "norms behind branches"},
+        {f->post_norm, f->no_pre_norm ? "norms only after branches" : "norms after branches"},
         {f->fused_qkv, "fused projections"},
         {f->gelu, "GELU gates"},
         {f->embedding_by_width, "scaled embeddings"},

@@ -154,9 +154,10 @@ static int place_tensors(struct gguf *g, const struct cursor *c, const uint64_t 
         struct gguf_tensor *t = &g->tensor[i];
         if (offset[i] % (uint64_t)align || base > g->size || offset[i] > g->size - base
             || t->bytes > g->size - base - offset[i])
-            return kvf_fail(d, KVF_E_FORMAT,
-                            "%s: tensor %s lies outside the file; it is cut off: fetch it again",
-                            g->path, t->name);
+            return kvf_fail(
+                d, KVF_E_FORMAT,
+                "%s: tensor %s is outside the file; the file is incomplete: fetch it again",
+                g->path, t->name);
         t->data = g->map + base + offset[i];
     }
     return KVF_OK;
@@ -269,7 +270,7 @@ static int open_part(struct gguf *g, int i, int n, struct kvf_diag *d)
     if (err == KVF_E_FORMAT)
         return kvf_fail(d, err,
                         "%s: this is the first of %d files, but its name does not end in "
-                        "-00001-of-%05d.gguf, by which the others are found; give it its name back",
+                        "-00001-of-%05d.gguf, which is needed to find the rest; rename it",
                         g->path, n, n);
     if (err)
         return err;
@@ -288,7 +289,7 @@ static int open_part(struct gguf *g, int i, int n, struct kvf_diag *d)
         int64_t count = gguf_int(g->part[i - 1], "split.count", -1);
         if (no != i || count != n)
             err = kvf_fail(d, KVF_E_FORMAT,
-                           "%s: the file says that it is part %lld of %lld, its name %d of %d; "
+                           "%s: the file is part %lld of %lld, but its name gives part %d of %d; "
                            "fetch it again under its own name",
                            path, (long long)(no < INT64_MAX ? no + 1 : no), (long long)count, i + 1,
                            n);
@@ -307,8 +308,7 @@ static int join_tensors(struct gguf *g, struct kvf_diag *d)
     if (stated != (int64_t)n)
         return kvf_fail(
             d, KVF_E_FORMAT,
-            "%s: the %d files of this model hold %zu tensors, %lld are announced; fetch "
-            "them again",
+            "%s: the %d files of this model have %zu tensors, %lld are announced; fetch them again",
             g->path, g->n_parts + 1, n, (long long)stated);
     struct gguf_tensor *all = MEM_NEW(struct gguf_tensor, n);
     if (!all)
@@ -339,8 +339,8 @@ static int open_parts(struct gguf *g, struct kvf_diag *d)
         return KVF_OK;
     if (no != 0)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: this is not the first of the %lld files of a model; give the one that "
-                        "ends in -00001-of-%05lld.gguf",
+                        "%s: this is not the first of the %lld files of a model; give the file "
+                        "that ends in -00001-of-%05lld.gguf",
                         g->path, (long long)n, (long long)n);
     g->part = MEM_NEW(struct gguf *, (size_t)n - 1);
     if (!g->part)

@@ -283,8 +283,8 @@ int gguf_refuse_type(const struct gguf *g, const struct gguf_tensor *t, struct k
     weight_types_read(read, sizeof read);
     if (block && t->dim[0] % (uint64_t)block)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: tensor %s is %llu wide, but its type %s comes in blocks of %d; take a "
-                        "file that holds it as Q8_0 or F16",
+                        "%s: tensor %s is %llu wide, but the blocks of its type %s have %d values; "
+                        "use a file with type Q8_0 or F16",
                         g->path, t->name, (unsigned long long)t->dim[0], weight_type_name(t->type),
                         block);
     return kvf_fail(d, KVF_E_FORMAT, "%s: tensor %s has type %s (%u); %s can be read", g->path,

@@ -127,7 +127,7 @@ static int quantise(struct job *j, const struct gguf_tensor *t, struct kvf_diag 
     j->change->fill(j->change->ctx, t, j->values);
     for (size_t i = 0; i < elements(t); i++)
         if (!(fabsf(j->values[i]) <= (type == WEIGHT_F32 ? 3.4e38f : 65504.0f)))
-            return kvf_fail(d, KVF_E_LIMIT, "tensor %s has the value %g, which %s cannot hold",
+            return kvf_fail(d, KVF_E_LIMIT, "tensor %s has the value %g, which %s cannot represent",
                             t->name, (double)j->values[i], weight_type_name(type));
     weight_quantise(j->bytes, j->values, type, elements(t));
     measure(j, t, type);

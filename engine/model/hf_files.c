@@ -108,17 +108,17 @@ static int refuse_folder(const struct hf_files *f, const char *missing, struct k
     static const struct {
         const char *file, *what;
     } others[] = {
-        {"adapter_config.json", "it holds an adapter, not a model: merge it into its base model "
-                                "and give the folder of the result"},
+        {"adapter_config.json", "it is an adapter, not a model: merge it into its base model and "
+                                "give the folder of the result"},
         {"pytorch_model.bin", "its weights are torch files: load the model with the transformers "
                               "library and save it again, which writes safetensors"},
         {"pytorch_model.bin.index.json",
          "its weights are torch files: load the model with the transformers library and save it "
          "again, which writes safetensors"},
-        {"dataset_infos.json", "it holds a data set, not a model"},
-        {"dataset_info.json", "it holds a data set, not a model"},
-        {"vocab.json", "vocab.json alone is not read: load the tokenizer with the transformers "
-                       "library and save it again, which writes tokenizer.json"},
+        {"dataset_infos.json", "it is a data set, not a model"},
+        {"dataset_info.json", "it is a data set, not a model"},
+        {"vocab.json", "vocab.json is not enough: load the tokenizer with the transformers library "
+                       "and save it again, which writes tokenizer.json"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (has_file(f, others[i].file))

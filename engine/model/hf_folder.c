@@ -128,8 +128,8 @@ static int add_tensor(struct opener *o, const struct tensor *t)
         return KVF_OK;
     default:
         return kvf_fail(o->d, KVF_E_FORMAT,
-                        "%s: tensor %s is none that models of type '%s' have; the folder holds "
-                        "another kind of model than its config.json says",
+                        "%s: tensor %s is unknown in models of type '%s'; the folder has another "
+                        "kind of model than its config.json",
                         o->files->path, t->name, o->config.family->model_type);
     }
 }
@@ -167,8 +167,8 @@ static int add_tensors(struct opener *o)
     }
     if (!head)
         return kvf_fail(o->d, KVF_E_FORMAT,
-                        "%s: tensor lm_head.weight is missing, and config.json does not say that "
-                        "tie_word_embeddings is true; fetch the folder again",
+                        "%s: tensor lm_head.weight is missing, and config.json does not set "
+                        "tie_word_embeddings to true; fetch the folder again",
                         f->path);
     return add_vectors(o);
 }

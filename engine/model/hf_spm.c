@@ -131,7 +131,7 @@ static int read_trainer(struct hf_tokens *x, struct span s, struct hf_spm *ret)
         if (f.number == 3 && f.value != UNIGRAM && f.value != BPE)
             return unsupported(x, "its pieces are words or characters, neither BPE nor unigram");
         if (f.number == 24 && f.value)
-            return unsupported(x, "spaces stand behind words (treat_whitespace_as_suffix)");
+            return unsupported(x, "spaces follow words (treat_whitespace_as_suffix)");
         if (f.number == 3)
             x->model = f.value == BPE ? HF_PIECES : HF_UNIGRAM;
         int64_t *mark[] = {&ret->unknown, &ret->bos, &ret->eos};

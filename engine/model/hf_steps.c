@@ -256,8 +256,8 @@ int hf_steps_read(struct hf_tokens *x, uint32_t root)
     bool level = x->model == HF_BYTE_LEVEL;
     if (level ? x->spaces || x->rules || x->prefix : !x->spaces || x->n_patterns || x->nfc)
         return kvf_fail(x->d, KVF_E_FORMAT,
-                        "%s: normalizer and pre_tokenizer are together neither those of byte-level "
-                        "BPE nor those of SentencePiece; give a .gguf file of the model",
+                        "%s: normalizer and pre_tokenizer are not supported: together they are "
+                        "neither byte-level BPE nor SentencePiece; give a .gguf file of the model",
                         x->path);
     return KVF_OK;
 }

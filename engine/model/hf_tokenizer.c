@@ -27,7 +27,7 @@ static int check_model(struct hf_tokens *x, uint32_t model)
     if (json_tape_kind(x->tape, get(x, model, "dropout")) == 0
         && json_tape_num(x->tape, get(x, model, "dropout"), 0) != 0)
         return kvf_fail(x->d, KVF_E_FORMAT,
-                        "%s: the tokenizer leaves out merges by chance (dropout); set it to null",
+                        "%s: the tokenizer skips merges at random (dropout); set it to null",
                         x->path);
     x->whole_words = json_tape_bool(x->tape, get(x, model, "ignore_merges"), false);
     return KVF_OK;

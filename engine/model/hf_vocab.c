@@ -158,8 +158,8 @@ static int read_decoded(struct hf_tokens *x, const struct json *v)
     long id = strtol(key, &end, 10);
     if (end == key || *end || id < 0 || id >= x->most || !s || !*s)
         return kvf_fail(x->d, KVF_E_FORMAT,
-                        "%s: added_tokens_decoder of the tokenizer_config.json beside it has no "
-                        "token with an id from 0 to %d in '%.40s'",
+                        "%s: added_tokens_decoder of the tokenizer_config.json in its folder has "
+                        "no token with an id from 0 to %d in '%.40s'",
                         x->path, x->most - 1, key);
     uint8_t type = is_made(x, s, strlen(s)) ? TOKEN_NORMAL : TOKEN_USER;
     type = json_bool(json_get(v, "special"), false) ? TOKEN_CONTROL : type;

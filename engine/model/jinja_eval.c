@@ -220,8 +220,8 @@ static struct jinja_value arithmetic(struct jinja *j, int op, const struct jinja
         r.u.f = x / y;
     else
         return jinja_error(j, KVF_E_FORMAT,
-                           "it divides by 0, or takes powers or rests of numbers "
-                           "that are not whole, which is not done here");
+                           "division by 0, and powers or remainders of numbers that are not "
+                           "integers, are not supported here");
     return r;
 }
 

@@ -178,7 +178,7 @@ FILTER(indent)
     int64_t n = width && width->type == JINJA_INT ? width->u.i : 4;
     struct jinja_out out = {0};
     if (args->n > 1 || args->n_named > (args->n == 0 && width) || n < 0 || n > 32)
-        return jinja_error(j, KVF_E_FORMAT, "indent takes a width of 0 to 32 alone here");
+        return jinja_error(j, KVF_E_FORMAT, "indent supports only a width of 0 to 32 here");
     const struct jinja_text pad = {blanks, (size_t)n, NULL, 0};
     for (size_t from = 0; !j->err && from < t->n;) {
         const char *feed = memchr(t->s + from, '\n', t->n - from);

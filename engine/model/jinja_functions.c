@@ -38,7 +38,7 @@ void jinja_assign(struct jinja *j, const struct jinja_text *name, struct jinja_v
 static struct jinja_value raised(struct jinja *j, const struct jinja_args *args)
 {
     const struct jinja_text *t = args->n ? jinja_printed(j, &args->v[0]) : jinja_text(j, "", 0);
-    return jinja_error(j, KVF_E_FORMAT, "it refuses these messages: %.*s",
+    return jinja_error(j, KVF_E_FORMAT, "it rejects these messages: %.*s",
                        (int)(t->n < 200 ? t->n : 200), t->s);
 }
 
@@ -47,7 +47,7 @@ static struct jinja_value named_values(struct jinja *j, const struct jinja_args 
 {
     struct jinja_value ret = jinja_dict(j);
     if (args->n)
-        return jinja_error(j, KVF_E_FORMAT, "namespace and dict take named values alone here");
+        return jinja_error(j, KVF_E_FORMAT, "namespace and dict take only named values here");
     for (int i = 0; !j->err && i < args->n_named; i++)
         jinja_set(j, ret.u.dict, args->name[i], args->named[i]);
     if (!j->err)
@@ -61,7 +61,7 @@ static struct jinja_value range_of(struct jinja *j, const struct jinja_args *arg
     for (int i = 0; i < args->n && i < 3; i++) {
         if (args->v[i].type != JINJA_INT || args->v[i].u.i > INT32_MAX
             || args->v[i].u.i < -INT32_MAX)
-            return jinja_error(j, KVF_E_FORMAT, "range of what is no number, or of a large one");
+            return jinja_error(j, KVF_E_FORMAT, "range needs a number that is not too large");
         v[i] = args->v[i].u.i;
     }
     if (args->n == 1) {

@@ -93,7 +93,7 @@ static void put_dict(struct writer *w, const struct jinja_dict *dict)
 static void put_value(struct writer *w, const struct jinja_value *v)
 {
     if (w->depth > JINJA_MAX_DEPTH) {
-        jinja_error(w->j, KVF_E_LIMIT, "what is written as JSON is nested too deep");
+        jinja_error(w->j, KVF_E_LIMIT, "a value to be written as JSON is nested too deep");
         return;
     }
     switch (v->type) {

@@ -141,7 +141,8 @@ METHOD(splitlines)
     const struct jinja_text *feed = jinja_text(j, "\n", 1);
     for (size_t i = 0; i < of->n; i++)
         if ((of->s[i] != '\n' && of->s[i] < ' ' && of->s[i] != '\t') || (of->s[i] & 0x80))
-            return jinja_error(j, KVF_E_FORMAT, "splitlines is done here for ASCII lines alone");
+            return jinja_error(j, KVF_E_FORMAT,
+                               "splitlines is supported here only for ASCII lines");
     struct jinja_value list = jinja_split(j, of, feed, -1);
     if (!j->err && (of->n == 0 || of->s[of->n - 1] == '\n'))
         list.u.list->n--;

@@ -127,7 +127,7 @@ static void set_member(struct jinja *j, const struct jinja_node *target, struct 
     if (of.type == JINJA_NAMESPACE)
         jinja_set(j, of.u.dict, target->text, v);
     else
-        jinja_error(j, KVF_E_FORMAT, "a member of %s is set, and a namespace alone may change",
+        jinja_error(j, KVF_E_FORMAT, "a member of %s is set, and only a namespace may change",
                     jinja_type_name(&of));
 }
 
@@ -190,7 +190,7 @@ static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *
     j->frame = saved;
     const struct jinja_text *t = capture(j, macro->define->body, own);
     if (j->jump)
-        return jinja_error(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
+        return jinja_error(j, KVF_E_FORMAT, "break or continue is outside of a loop");
     return jinja_of_text(t);
 }
 
@@ -290,7 +290,7 @@ int jinja_render(struct jinja *j, const char *text, size_t n, const struct jinja
     if (!j->err)
         run_body(j, first);
     if (!j->err && j->jump)
-        jinja_error(j, KVF_E_FORMAT, "break or continue stands outside of a loop");
+        jinja_error(j, KVF_E_FORMAT, "break or continue is outside of a loop");
     const struct jinja_text *t = jinja_taken(j, &out);
     if (!j->err)
         *ret_text = t;

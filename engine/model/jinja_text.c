@@ -175,7 +175,7 @@ struct jinja_value jinja_rsplit(struct jinja *j, const struct jinja_text *t,
     if (most < 0)
         return jinja_split(j, t, sep, -1);
     if (!sep || sep->n == 0 || most != 1)
-        return jinja_error(j, KVF_E_FORMAT, "rsplit is done here with a text and 1 alone");
+        return jinja_error(j, KVF_E_FORMAT, "rsplit is supported here only with a text and 1");
     int64_t place = jinja_place(j, t, sep, true);
     struct jinja_value list = jinja_list(j, place < 0 ? 1 : 2);
     if (j->err)

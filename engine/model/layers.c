@@ -26,7 +26,7 @@ static int read_list(const struct gguf *g, struct model_config *m, const char *k
                      struct kvf_diag *d)
 {
     if (n < m->n_layers)
-        return kvf_fail(d, KVF_E_FORMAT, "%s: %s tells of %lld layers, but the model has %d",
+        return kvf_fail(d, KVF_E_FORMAT, "%s: %s has %lld layers, but the model has %d",
                         gguf_path(g), key, (long long)n, m->n_layers);
     gguf_each_int(g, key, on_local, m);
     return KVF_OK;

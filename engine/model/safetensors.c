@@ -81,17 +81,17 @@ static int read_entry(const struct reader *r, const struct json *node, struct en
                         "be read",
                         path, name, json_str(json_get(node, "dtype"), "?"));
     if (read_shape(json_get(node, "shape"), &e->t))
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the shape of tensor %s is not 0 to %d whole numbers "
-                        "from 1 on with a usable product",
-                        path, name, TENSOR_DIMS);
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: the shape of tensor %s must be 0 to %d integers from 1 on with a usable product",
+            path, name, TENSOR_DIMS);
     if (json_len(span) != 2 || read_size(json_at(span, 0), 0, &e->begin)
         || read_size(json_at(span, 1), 0, &e->end) || e->begin > e->end
         || e->end > r->size - r->data)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: tensor %s lies outside the file; it is damaged or "
-                        "cut off: fetch it again",
-                        path, name);
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: tensor %s is outside the file; it is damaged or incomplete: fetch it again", path,
+            name);
     size_t bytes = weight_bytes(e->t.type, e->t.n), one = weight_bytes(e->t.type, 1);
     if (e->end - e->begin != bytes)
         return kvf_fail(d, KVF_E_FORMAT,
@@ -129,14 +129,14 @@ static int check_places(struct reader *r, struct kvf_diag *d)
                             "%s: tensor %s %s the one before it; write the file "
                             "again",
                             r->path, r->entry[i].t.name,
-                            r->entry[i].begin < at ? "overlaps" : "leaves a gap behind");
+                            r->entry[i].begin < at ? "overlaps" : "does not directly follow");
         at = r->entry[i].end;
     }
     if (at != r->size - r->data)
-        return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: %llu bytes after the last tensor belong to none; "
-                        "write the file again",
-                        r->path, (unsigned long long)(r->size - r->data - at));
+        return kvf_fail(
+            d, KVF_E_FORMAT,
+            "%s: %llu bytes after the last tensor belong to no tensor; write the file again",
+            r->path, (unsigned long long)(r->size - r->data - at));
     qsort(r->entry, r->n, sizeof *r->entry, by_name);
     return KVF_OK;
 }

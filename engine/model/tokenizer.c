@@ -84,8 +84,8 @@ static int create_pretok(struct tokenizer *t, const struct gguf *g, const char *
     if (!pre)
         return kvf_fail(d, KVF_E_FORMAT,
                         "%s: the file names no pre-tokenizer (tokenizer.ggml.pre), and its "
-                        "vocabulary is none that is known; name the one that the model was trained "
-                        "with by --pre, such as --pre llama-bpe ('kvfate models' lists them)",
+                        "vocabulary is unknown; name the pre-tokenizer of the model by --pre, such "
+                        "as --pre llama-bpe ('kvfate models' lists them)",
                         gguf_path(g));
     int err = pretok_create(pre, len, &t->pretok);
     return err == KVF_E_FORMAT ? refuse_pretok(g, pre, len, d) : err;
@@ -167,8 +167,8 @@ static int load_model(struct tokenizer *t, const struct gguf *g, const char *pre
         return err;
     if (pre && (kind != KIND_BYTES || gguf_array_strings(g, patterns_key) >= 0))
         return kvf_fail(d, KVF_E_ARG,
-                        "--pre: the words of %s are not cut by a pre-tokenizer with a name; only "
-                        "those of GGUF files with byte-level BPE are",
+                        "--pre: the pre-tokenizer of %s has no name; only GGUF files with "
+                        "byte-level BPE have one",
                         gguf_path(g));
     if (kind == KIND_BYTES)
         return load_bpe(t, g, pre, d);

@@ -13,7 +13,7 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
         if (!probe_table[i]->shadow)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                                   probe_table[i]->name);
-    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; say lean, paper, full or a list of %s",
+    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; use lean, paper, full or a list of %s",
                     name, list);
 }
 
@@ -61,12 +61,12 @@ int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
             if (probe_table[i]->shadow && strcmp(key, probe_table[i]->shadow) == 0)
                 bit = 1u << i;
         if (!bit || value[0])
-            return kvf_fail(d, KVF_E_ARG, "--shadow: no shadow '%s'; say entries, model or both",
+            return kvf_fail(d, KVF_E_ARG, "--shadow: no shadow '%s'; use entries, model or both",
                             key);
         set |= bit;
     }
     if (more < 0 || !set)
-        return kvf_fail(d, KVF_E_ARG, "--shadow: say entries, model or both, with a comma");
+        return kvf_fail(d, KVF_E_ARG, "--shadow: use entries, model or both, with a comma");
     *ret_set = set;
     return KVF_OK;
 }

@@ -202,7 +202,8 @@ int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
     if (w->n_queries)
         *set |= bit_of(&probe_queries);
     if (*set & bit_of(&probe_received) && !w->n_pairs)
-        return kvf_fail(d, KVF_E_ARG, "--probes received: say of what with --watch TOKENS@HEADS");
+        return kvf_fail(d, KVF_E_ARG,
+                        "--probes received: choose the pairs with --watch TOKENS@HEADS");
     if (*set & bit_of(&probe_queries) && !w->n_queries)
         return default_queries(w, cfg, d);
     return KVF_OK;

@@ -142,8 +142,8 @@ static int check_hash(const struct tensor_file *f, struct kvf_diag *d)
         return err;
     if (!all_f32 || strcmp(found, hash) != 0)
         return kvf_fail(d, KVF_E_FORMAT,
-                        "%s: the checkpoint is damaged (its bytes are not those of its hash); "
-                        "remove it and train again",
+                        "%s: the checkpoint is damaged (its hash does not match its bytes); remove "
+                        "it and train again",
                         path);
     return KVF_OK;
 }

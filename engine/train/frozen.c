@@ -28,8 +28,8 @@ int frozen_build(const struct compute *c, const struct model_config *config,
                        config->arch, beyond);
     if (!err && most && config->head_dim > most)
         err = kvf_fail(d, KVF_E_ARG,
-                       "derivatives of heads of %d channels are computed on the processor alone, a "
-                       "device has kernels for %d at most: take --device cpu",
+                       "derivatives of heads of %d channels need the CPU; kernels of devices "
+                       "support at most %d: use --device cpu",
                        config->head_dim, most);
     if (err)
         return err;

@@ -79,8 +79,8 @@ static int collect(const struct job *j, float *value, struct kvf_diag *d)
         float v = -j->d[place(j, k)];
         if (!isfinite(v))
             return kvf_fail(d, KVF_E_LIMIT,
-                            "a derivative is not finite: the model's numbers "
-                            "leave the range of f32 on this text");
+                            "a derivative is not finite: the model's numbers exceed the range of "
+                            "f32 on this text");
         value[k] = v == 0 ? 0 : v; /* no -0 */
     }
     return KVF_OK;

@@ -121,8 +121,8 @@ static int take_room(struct teacher_states *s, int64_t n)
             return kvf_fail(&s->why, KVF_E_IO, "%s: %s", s->folder, strerror(errno));
         if (n > s->limit - held)
             return kvf_fail(&s->why, KVF_E_LIMIT,
-                            "%s holds %lld bytes of at most %lld; remove "
-                            "files there, or give a larger --teacher-limit",
+                            "%s has %lld bytes of at most %lld; remove files there, or give a "
+                            "larger --teacher-limit",
                             s->folder, (long long)held, (long long)s->limit);
         s->trust = (s->limit - held) / 8;
     }

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import program
+from . import common, program
 from .commands import COMMANDS, Usage, parsed
 from .errors import Error, shown
 
@@ -15,6 +15,15 @@ NEEDED = {"numpy": "NumPy", "scipy": "SciPy", "pyarrow": "pyarrow", "torch": "Py
 
 def _run(command, words):
     request, operands = parsed(command, words)
+    try:
+        with common.applied(command, request, operands):
+            return _call(command, request, operands)
+    except BaseException:
+        common.loud()
+        raise
+
+
+def _call(command, request, operands):
     try:
         module = importlib.import_module("." + command.module, __package__)
         status = module.run(request, operands)

@@ -345,7 +345,7 @@ def run(request, operands):
         with progress.line("export"):
             export(trace, request.output, request.form, request.overwrite)
         lacks = "" if trace.closed else "was not closed: what is written is its newest whole state"
-        lacks = lacks if trace.steps else "holds no steps"
+        lacks = lacks if trace.steps else "has no steps"
     print(shown(request.output))
     if lacks:
         print("kvfate trace export: %s %s" % (shown(operands[0]), lacks), file=sys.stderr)

@@ -27,13 +27,13 @@ def _is_partial(t):
     """Returns whether a trace is of less than a full run, and prints why to the standard error."""
     repaired = t.notes.get("repaired")
     if not t.steps:
-        _tell(t.path, "holds no steps" + ("" if t.closed else ": it was not closed"))
+        _tell(t.path, "has no steps" + ("" if t.closed else ": it was not closed"))
     elif not t.closed:
         _tell(t.path, "was not closed: using its last snapshot (%d steps)" % t.steps)
     elif isinstance(repaired, dict) and repaired.get("closed") is False and repaired.get("places") == repaired.get("missing") == 0:
         _tell(t.path, "was repaired: it has all that a run wrote which was not finished, and ends where that does")
     elif repaired is not None:
-        _tell(t.path, "was repaired, and lacks what was lost")
+        _tell(t.path, "was repaired, and lacks the lost data")
     return not (t.steps and t.closed and repaired is None)
 
 

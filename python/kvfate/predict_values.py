@@ -73,7 +73,7 @@ def criteria(text):
     wanted = list(CRITERIA) if text == "all" else [x for x in text.split(",") if x]
     for x in wanted:
         if x not in CRITERIA + MORE_CRITERIA:
-            raise Usage("--criterion: no criterion in '%s'; there are top64 ... top512, mass.90 ... mass.99, contrib64 and held" % x)
+            raise Usage("--criterion: no criterion in '%s'; use top64 ... top512, mass.90 ... mass.99, contrib64 and held" % x)
     if not wanted:
         raise Usage("--criterion: no criterion in '%s'" % text)
     return [x for x in CRITERIA + MORE_CRITERIA if x in wanted]
@@ -247,7 +247,7 @@ class Values:
     @staticmethod
     def _check_column(c, space, axis):
         if (c.space, c.axis) != (space, axis):
-            raise Error("the column %s must hold a value for each %s head and %s" % (c.name, "KV" if space == "kv" else "query", axis))
+            raise Error("the column %s must have a value for each %s head and %s" % (c.name, "KV" if space == "kv" else "query", axis))
 
     def _take_heads(self, pair, name, layer_of, f, T, share):
         """Adds the numbers of the heads of each layer.  share: query heads of a KV head, which become their mean and their maximum; 0: the numbers

@@ -46,6 +46,7 @@ class Job:
     def __init__(self, request, at):
         self.request, self.at, self.commands = request, at, []
         self.model = ["-m", request.model] if request.model else []
+        self.threads = ["-t", str(request.threads)] if request.threads else []
         self.methods = [m.strip() for m in request.methods.split(",")]
         if not all(self.methods) or len(set(self.methods)) < len(self.methods):
             raise Usage("--methods: '%s' needs different methods, such as full,snapkv,h2o" % request.methods)
@@ -74,7 +75,7 @@ class Job:
             self.names += (trace,)
             budget = [] if method == "full" else ["-B", self.request.budget]
             self.call("run", *self.model, "-f", "prompt.txt", *(["--spans", spans] if spans else []), "-n", str(self.request.predict), "--method",
-                      method, *budget, *more, "-q", "-o", trace)
+                      method, *budget, *more, *self.threads, "-q", "-o", trace)
             traces.append(trace)
         return traces
 

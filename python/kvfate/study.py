@@ -210,6 +210,8 @@ def _so_far(study):
 
 def run(request, operands):
     plan = study_plan.read(operands[0], request.data or ())
+    if request.threads:
+        plan = plan._replace(threads=request.threads)
     if request.shard and request.ranks:
         raise Usage("--shard and --ranks are two ways of sharing a study: give one")
     if request.shard and not study_plan.is_shard(request.shard):

@@ -74,7 +74,7 @@ class Trace:
         notes = sorted(self._small(NOTE, self._note), key=lambda n: int(n[0]["offset"]))
         self._notes = {key: text for _, key, text in notes}
         if f.first_bad is not None and (f.closed or f.first_bad < commit_at):
-            raise f.error("damaged at byte %d; 'kvfate trace verify --full' tells what is lost", f.first_bad)
+            raise f.error("damaged at byte %d; 'kvfate trace verify --full' lists the lost data", f.first_bad)
 
     def _first(self, kind, name):
         found = self._file.of_type(kind)

@@ -304,7 +304,7 @@ def pictures(x, short, path):
             out = path("f." + ext)
             r = subprocess.run([kvfate, "retention", "--as", "calibration", trace, "-o", out], capture_output=True, text=True)
             none = trace == path("zero.kvf")
-            check(f"figure {ext}", r.returncode == 3 * none and r.stderr.endswith("holds no steps\n" * none) and r.stderr.count("\n") == none, r.stderr)
+            check(f"figure {ext}", r.returncode == 3 * none and r.stderr.endswith("has no steps\n" * none) and r.stderr.count("\n") == none, r.stderr)
             raw.append(Path(out).read_bytes())
         check(f"figure {ext} again", raw[0] == raw[1] and len(raw[0]) > 500)
     width = {}

@@ -445,7 +445,7 @@ def changed(**parts):
 
 for name, data, words in (("no JSON", "{", ""), ("array", "[1]", "columns"), ("no data", changed(data={}), "columns"), ("text", changed(data={"a": ["x"]}), "no int"),
                           ("half", changed(data={"a": [1.5]}), "no int"), ("null", changed(data={"a": [None]}), "no int"), ("flat", changed(data={"a": 1}), "no array"),
-                          ("type", changed(columns=[{"name": "a", "type": "f8"}]), "none of"), ("true", changed(columns=[{"name": "a", "type": "real"}], data={"a": [True]}), "no real"),
+                          ("type", changed(columns=[{"name": "a", "type": "f8"}]), "must be int"), ("true", changed(columns=[{"name": "a", "type": "real"}], data={"a": [True]}), "no real"),
                           ("other", changed(data={"b": [1]}), "no array"), ("twice", changed(columns=[{"name": "a", "type": "int"}] * 2, data={"a": [1], "b": [1]}), "twice"),
                           ("uneven", changed(columns=[{"name": c, "type": "int"} for c in "ab"], data={"a": [1], "b": []}), "rows"), ("meta", changed(meta=[1]), "meta")):
     put("bad.json", data)

@@ -496,7 +496,7 @@ def check_bad(files, folder, whole):
     run("corpus", "merge", path("b2.state"), path("b1.state"), "--state", path("bm.state"))
     with open(path("bm.state"), "rb") as f, open(path("b.state"), "rb") as g:
         check("shards with bad traces", f.read() == g.read())
-    refused("all are bad", 1, ["corpus", "survival", bare], "none of the traces")
+    refused("all are bad", 1, ["corpus", "survival", bare], "no trace could be read")
     os.makedirs(path("no traces"))
     refused("an empty folder", 1, ["corpus", "survival", path("no traces")], "no traces")
     refused("an absent list", 1, ["corpus", "survival", "@" + path("absent")], "absent", "cannot read")

@@ -56,7 +56,7 @@ def compare(name, whole, path, argv, missing, blank, left_out=(), keep=None):
     """
     (want, about, said), (got, told, line) = table([*argv, whole]), table([*argv, path])
     check(f"{name}: nothing is said of the whole one", not said and "missing" not in about, said)
-    check(f"{name}: one line", line == f"kvfate {' '.join(argv[:3]) if '--as' in argv else argv[0]}: the trace lacks {missing}; what would follow is blank or left out\n", line)
+    check(f"{name}: one line", line == f"kvfate {' '.join(argv[:3]) if '--as' in argv else argv[0]}: the trace lacks {missing}; the values that need it are blank or left out\n", line)
     check(f"{name}: metadata", told == {**{k: v for k, v in about.items() if k not in left_out}, "missing": missing}, told, about)
     rows = [k for k in range(len(next(iter(want.values())))) if keep is None or keep(want, k)]
     check(f"{name}: columns", list(got) == list(want), list(got))

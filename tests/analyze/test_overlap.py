@@ -368,7 +368,7 @@ def refusals(x, path):
                        (["--queries", "17"], "--queries"), (["--head", "L0H0"], "KV heads"), (["--tokens", "9:3"], "--tokens")):
         refused("overlap " + " ".join(more), 2, ["overlap", x, *more], word)
     for more, word in ((["--form", "x"], "--form"), (["--entries", "x"], "--entries"), (["--max", "x"], "--max"), (["--p", "1.5"], "--p"),
-                       (["--form", "step", "--p", "0.02"], "what is recorded"), (["--form", "step", "--max", "all"], "--max"),
+                       (["--form", "step", "--p", "0.02"], "records 0.0001"), (["--form", "step", "--max", "all"], "--max"),
                        (["--form", "step", "--entries", "kept"], "--entries"), (["--form", "step", "--head", "L0K0"], "query heads"), (["--head", "L0H0"], "KV heads")):
         refused("attention-sparsity " + " ".join(more), 2, ["attention", "--as", "sparsity", x, *more], word)
     T = 20

@@ -207,7 +207,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-predict-") as folder:
 
     def predict(*argv):
         r = subprocess.run([kvfate, "predict", *argv, "--json"], capture_output=True, text=True)
-        check("predict", r.returncode == 3 * ("holds no steps" in r.stderr), argv, r)
+        check("predict", r.returncode == 3 * ("has no steps" in r.stderr), argv, r)
         t = json.loads(r.stdout)
         return {(c, k): {key: t["data"][key][i] for key in t["data"]} for i, (c, k) in enumerate(zip(t["data"]["candidate"], t["data"]["reduce"]))}, t["meta"]
 

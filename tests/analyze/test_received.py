@@ -253,8 +253,8 @@ def edges(folder):
     refused("no out_norm", 1, ["attention", p, "--spread", "heads", "--weight", "contrib"], "out_norm", "contrib")
     make(write_kvf, p, [Column("received.L0H0.1", "f32", "run", [np.nan, 1, 1], "step")], (1, 1, 2, 3))
     refused("no mass.sum", 1, ["attention", p, "--spread", "heads"], "mass.sum", "--probes mass")
-    refused("not among those", 2, ["attention", p, "--head", "L0H1"], "none is among")
-    refused("not among those", 2, ["attention", p, "--tokens", "2:"], "none is among")
+    refused("not among those", 2, ["attention", p, "--head", "L0H1"], "no pair of the")
+    refused("not among those", 2, ["attention", p, "--tokens", "2:"], "no pair of the")
     refused("a KV head", 2, ["attention", p, "--head", "L0K0"], "query")
     for more, word in ((["--weight", "x"], "--weight"), (["--weight", "contrib"], "--spread")):
         refused(f"{more}", 2, ["attention", p, *more], word)

@@ -92,7 +92,7 @@ for file, words in (("adapter_config.json", ("adapter", "merge")), ("dataset_inf
     s.refused(f"a folder with {file} alone", generate(path), 1, path, "config.json", *words)
 refused("no config.json", folder(config__json=None), "no config.json")
 refused("no tokenizer.json", folder(tokenizer__json=None), "no tokenizer.json")
-refused("vocab.json alone", folder(tokenizer__json=None, vocab__json=b"{}"), "no tokenizer.json", "vocab.json")
+refused("vocab.json is not enough", folder(tokenizer__json=None, vocab__json=b"{}"), "no tokenizer.json", "vocab.json")
 refused("no weights", folder(model__safetensors=None), "no model.safetensors")
 refused("torch weights alone", folder(model__safetensors=None, pytorch_model__bin=b"x"), "torch", "save it again")
 refused("an adapter's weights alone", folder(model__safetensors=None, adapter_config__json=b"{}"), "adapter")
@@ -168,7 +168,7 @@ for n in (0, 1, 7, 9, 10):
     refused(f"weights of {n} bytes", folder(model__safetensors=WEIGHTS[:n]), "model.safetensors")
 for n in (100, len(WEIGHTS) // 2, len(WEIGHTS) - 1):
     refused(f"weights cut at {n}", folder(model__safetensors=WEIGHTS[:n]), "model.safetensors")
-refused("more bytes behind", folder(model__safetensors=WEIGHTS + b"1234"), "belong to none")
+refused("more bytes behind", folder(model__safetensors=WEIGHTS + b"1234"), "belong to no tensor")
 for n in (len(weights()) - 7, 1 << 40, (1 << 64) - 1, (1 << 64) - 8):
     refused(f"a header of {n} bytes", folder(model__safetensors=weights(length=n)), "model.safetensors", "longer than the file")
 refused("a short header", folder(model__safetensors=weights(length=8)), "model.safetensors")

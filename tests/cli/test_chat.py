@@ -101,6 +101,6 @@ s.accepted("spans of a prompt as it stands", ["run", "-m", m, "-p", "hello", "--
 s.refused("spans of a prompt that is stripped", ["run", "-m", m, "-p", " hello ", "--spans", spans, "-o", s.path("b.kvf"), *END], 1, "--spans", "changes the prompt")
 s.refused("a message that is not shown", ["generate", "-m", model("mute", "[INST] {{ x }} [/INST]"), "-p", "x", "-q"], 1, "does not show", "--raw")
 s.refused("messages that the template refuses", ["generate", "-m", m, "--chat", s.file("two.json", json.dumps([{"role": "user", "content": "a"}] * 2).encode()), "-q"],
-          1, "refuses these messages", "take turns", "--raw")
+          1, "rejects these messages", "take turns", "--raw")
 s.refused("what is not known", ["generate", "-m", model("call", "a\n{{ messages | xmlattr }}"), "-p", "x", "-q"], 1, "line 2", "xmlattr", "--raw")
 s.finish()

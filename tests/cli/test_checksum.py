@@ -42,7 +42,7 @@ data = bytearray(open(x, "rb").read())
 data[-24] ^= 1  # of the digest in the footer, which gets a correct checksum
 struct.pack_into("<I", data, len(data) - 4, crc32c(bytes(data[-64:-4])))
 told = s.file("told.kvf", bytes(data))
-s.refused("another digest told", ["trace", "checksum", told], 1, "its writer told")
+s.refused("another digest told", ["trace", "checksum", told], 1, "digest of its writer is")
 s.refused("verify notices, too", ["trace", "verify", "--full", told], 1, "digest")
 r = s.run(["trace", "checksum", told, x])
 s.check("one fails, the other is told", r.returncode == 1 and r.stdout.decode().split() == [want, x], r)

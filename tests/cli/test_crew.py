@@ -47,7 +47,7 @@ def same_folder(a, b):
     return names == sorted(os.listdir(s.path(b))) and all(read(f"{a}/{n}") == read(f"{b}/{n}") for n in names)
 
 
-s.accepted("one process", [*EVAL, "-o", s.path("one.tsv")])
+s.accepted("a single process", [*EVAL, "-o", s.path("one.tsv")])
 s.accepted("one process makes traces", [*RUN, "-o", s.path("one")])
 said = s.accepted("one process answers", SAY).stdout
 s.accepted("one process adds up", ["corpus", "eviction", s.path("one"), "--state", s.path("one.sums"), "-o", s.path("sums.tsv")])
@@ -167,7 +167,7 @@ else:
         r = told(ranks(2, [*EVAL, "-o", s.path("no.tsv")]))
         s.check("ranks need a place", r[0] != 0 and "--state" in r[2], r)
         r = told(ranks(2, [*RUN[:3], "--jsonl", "-", *RUN[5:], "-o", s.path("no")]))
-        s.check("the standard input is for one", r[0] != 0 and "name a file" in r[2], r)
+        s.check("the standard input is for one", r[0] != 0 and "give the name of a file" in r[2], r)
     r = told(ranks(3, [*RUN, "-o", s.path("d1")]))
     s.check("what is there is skipped", r[0] == 0 and sum(f"{k} skipped" in r[2] for k in range(10)) > 0 and same_folder("one", "d1"), r)
     for name, argv in EFFECTS.items():

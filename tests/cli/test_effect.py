@@ -243,7 +243,7 @@ def invariants():
     r = s.accepted("--json", ["ablate", "-m", s.model(), *DATA, "--docs", "1", *HELD, "--json"])
     j = json.loads(r.stdout)
     s.check("JSON", j["name"] == "effect" and j["data"]["head"][0] == "L0K0" and int(j["meta"]["recent"]) == W, j["meta"])
-    s.check("the cost is told", b"processor time" in r.stderr and b"if nothing were shared" in r.stderr, r.stderr)
+    s.check("the cost is told", b"CPU time" in r.stderr and b"without sharing" in r.stderr, r.stderr)
     r = s.accepted("in words", ["ablate", "-m", s.model(), *DATA, "--docs", "2", *HELD])
     words = r.stdout.decode().splitlines()
     kl = [float(x.split()[1]) for x in words[3:-1]]
@@ -297,7 +297,7 @@ def bad_input():
     s.refused("two prompts", [*argv, "-p", "a", "--ids", "x"], 2, "several")
     s.refused("prompt and data", [*data, "-p", "a"], 2, "--data")
     s.refused("documents without data", [*argv, "-p", "a", "--docs", "2"], 2, "--docs")
-    s.refused("a file without --data", [*argv, TEXT], 2, "--data comes before")
+    s.refused("a file without --data", [*argv, TEXT], 2, "--data must precede")
     s.refused("too few documents", [*argv, *DATA, "--docs", "99"], 1, "hold", "99")
     s.refused("too long", [*data, "--score-tokens", "100000"], 1, "hold")
     s.refused("over the context", [*argv, "-p", "a", "--score-tokens", "100000"], 1, "context")

@@ -501,7 +501,7 @@ def bad_input():
     argv = ["eval", "-m", s.model(), *SHAPE, "--docs", "1"]
     data = ["--data", TEXT]
     s.refused("no data", argv, 2, "--data")
-    s.refused("files without --data", [*argv, TEXT], 2, "--data comes before")
+    s.refused("files without --data", [*argv, TEXT], 2, "--data must precede")
     s.refused("data that are not there", [*argv, "--data", s.path("none.txt")], 1, "none.txt", "cannot open")
     s.refused("a folder", [*argv, "--data", s.work.name], 1, "cannot read")
     s.refused("an empty file", [*argv, "--data", s.file("empty", b"")], 1, "0 documents")

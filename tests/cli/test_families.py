@@ -181,7 +181,7 @@ for text in ("yarn", "yarn:", "yarn:0.5", "yarn:1025", "yarn:nan", "yarn:2x", "y
 for i in (0, 2, 3, 10):
     s.refused(f"family {i} scales already", ["generate", "-m", os.path.join(s.models, f"family{i}.gguf"), "--raw", "-p", "a", "-n", "1", "--rope-scale", "linear:2"],
               2, "--rope-scale", "already")
-for i, words in ((1, "window"), (5, "window"), (7, "norms behind"), (8, "multipliers"), (9, "without rotations")):
+for i, words in ((1, "window"), (5, "window"), (7, "norms after"), (8, "multipliers"), (9, "without rotations")):
     model = os.path.join(s.models, f"family{i}.gguf")
     s.refused(f"no derivatives of family {i}", ["ablate", "--as", "saliency", "-m", model, "--ids", IDS, "-o", s.path("x.kvf")], 2, words, "not trained")
 

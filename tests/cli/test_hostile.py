@@ -71,10 +71,10 @@ bounded("that column cannot", ["attention", s.path("gap.kvf"), "--spread"], (1, 
 columns = honest()
 columns[8].axis = "step"
 r = s.run(["trace", "verify", made(s, "axis.kvf", columns)])
-s.check("a column of another shape", r.returncode == 1 and b"mass.sum must not hold a value for each query head and step" in r.stderr, r.stderr)
+s.check("a column of another shape", r.returncode == 1 and b"mass.sum must not have a value for each query head and step" in r.stderr, r.stderr)
 twice = make(s.write_kvf, s.path("twice.kvf"), honest(), (L, H, G, T), texts=["x"] * T, again=True)
 r = s.run(["trace", "verify", twice])
-s.check("values that are there twice", r.returncode == 1 and b"both hold tokens.id of layer 0 at 0" in r.stderr, r.stderr)
+s.check("values that are there twice", r.returncode == 1 and b"both have tokens.id of layer 0 at 0" in r.stderr, r.stderr)
 ages = spoiled(s, "shadow.first_hit", 4294967294)
 for ext in ("tsv", "png", "svg"):
     bounded(f"ghosts of an age beyond the run: {ext}", ["missed", ages, "-o", s.path("x." + ext)], words=("4294967294", "no step of this trace"))
@@ -105,12 +105,12 @@ bounded("drawn: as many as it may have", ["draw", few, "--size", "676x676", "-o"
 # ---- an incomplete run
 empty = make(s.write_kvf, s.path("empty.kvf"), [Column(c.name, c.dtype, c.space, c.values[..., :0], c.axis, c.flags) for c in honest()], (L, H, G, 0))
 torn = make(s.write_kvf, s.path("torn.kvf"), honest(), (L, H, G, T), texts=["x"] * T, unclosed=True)
-for name, path, words in (("empty", empty, b"holds no steps"), ("unfinished", torn, b"was not closed")):
+for name, path, words in (("empty", empty, b"has no steps"), ("unfinished", torn, b"was not closed")):
     for argv in (["survival", path, "--criterion", "top64"], ["size", path, "-o", s.path("x.tsv")], ["trace", "info", path], ["trace", "diff", path, path], ["report", path, "-o", s.path("x.html")],
                  ["corpus", "survival", path, "--criterion", "top64"]):
         r = s.run(argv)
         s.check(f"{name}: {argv[0]}", r.returncode in (3, 1) and words in r.stderr and (r.returncode == 3 or "diff" in argv or argv[0] == "corpus"), argv, r.returncode, r.stderr)
-s.check("a whole one", s.run(["survival", good, "--criterion", "top64"]).returncode == 0)
+s.check("a complete", s.run(["survival", good, "--criterion", "top64"]).returncode == 0)
 
 # ---- terminals, pipes
 for argv in (["trace", "info", trace("esc")], ["trace", "info", "--json", trace("esc")], ["tokens", trace("esc")], ["tokens", trace("esc"), "-o", "-"], ["trace", "verify", trace("esc")],

@@ -48,7 +48,7 @@ for option, value in (("-n", "5"), ("--seed", "1"), ("--temp", "1"), ("--top-p",
     s.refused(f"logits {option}", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy"), option, value], 2, option)
 full = s.accepted("logits", ["generate", "--logits", *MODEL, *P, "-o", s.path("l.npy")])
 r = s.accepted("logits of a method", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "h2o", "-B", "2"])
-s.check("are told to be those of full", b"evicts nothing before the end of the prompt" in r.stderr and full.stderr == b"", r.stderr)
+s.check("are told to be those of full", b"evicts no entries before the end of the prompt" in r.stderr and full.stderr == b"", r.stderr)
 with open(s.path("l.npy"), "rb") as a, open(s.path("m.npy"), "rb") as b:
     s.check("and are", a.read() == b.read())
 r = s.accepted("logits of a method in the prompt", ["generate", "--logits", *MODEL, *P, "-o", s.path("m.npy"), "--method", "knorm:chunk=4", "-B", "2"])
@@ -95,7 +95,7 @@ for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["co
 
 for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction-mask")):
     for more in ([], ["-o", s.path("t.tsv")]):
-        s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "no figure is drawn")
+        s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "figure is drawn")
 s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")
 s.refused("causal reads the size", ["ablate", "--as", "causal", s.path("none.json"), "-o", s.path("c.png"), "--size", "3"], 2, "WxH")
 

@@ -148,15 +148,15 @@ s.check("a corpus of all", documents(evict) == 6)
 s.check("a corpus of some", documents(evict, "--where", "budget<=48") == 3)
 s.check("and the list of them", s.run(["corpus", "eviction", evict, "-w", "budget<=48", "--json"]).stdout.split(b'"meta"')[0]
         == s.run(["corpus", "eviction", *(f"{evict}/{i}.kvf" for i in range(3)), "--json"]).stdout.split(b'"meta"')[0])
-s.refused("a corpus of none", ["corpus", "eviction", evict, "--where", "budget>1000"], 1, "--where holds of no trace")
+s.refused("a corpus of none", ["corpus", "eviction", evict, "--where", "budget>1000"], 1, "no trace meets --where")
 
 # ---- rejections
 
 for name, text, words in (("a key that is none", "metod=h2o", "did you mean 'method'"), ("a text in order", "method<h2o", "= or !="),
-                          ("a number that is none", "budget=many", "is a number"), ("blanks", "budget = 4", "no condition"),
-                          ("nothing", "", "needs a condition"), ("no value", "budget=", "has no value"), ("no key", "=4", "no condition"),
+                          ("a number that is none", "budget=many", "is a number"), ("blanks", "budget = 4", "not a condition"),
+                          ("nothing", "", "needs a condition"), ("no value", "budget=", "has no value"), ("no key", "=4", "not a condition"),
                           ("an open quote", 'model="a', "quote"), ("no object", ".seed=4", ".seed"), ("an order of a text", "run.probes<a", "no number"),
-                          ("too long", "a" * 80 + "=1", "no condition"), ("a long value", "model=" + "a" * 300, "longer"),
+                          ("too long", "a" * 80 + "=1", "not a condition"), ("a long value", "model=" + "a" * 300, "longer"),
                           ("too many", "tokens>1 " * 40, "more than 32")):
     s.refused(name, ["trace", "ls", folder, "--where", text], 2, words)
 s.refused("names and a table", ["trace", "ls", folder, "--paths", "--json"], 2, "standard output")

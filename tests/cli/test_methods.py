@@ -68,7 +68,7 @@ for n, key in enumerate(keys):
         s.check(f"{r['name']}: {key} at its least", o.get("min", o["value"]) in [x["value"] for x in at["options"] if x["key"] == key], at)
     for r in (lack[n % len(lack)], lack[-1], lack[0]):
         limit = ["-B", "100000"] if r["budget"] else []
-        s.refused(f"{r['name']}: {key}", ["methods", f"{r['name']}:{key}={have[0]['options'][0]['value']}", *limit], 2, "would change nothing")
+        s.refused(f"{r['name']}: {key}", ["methods", f"{r['name']}:{key}={have[0]['options'][0]['value']}", *limit], 2, "no effect")
 
 # variant=code has the values in `code`, and no effect if it is null.
 for r in rows:

@@ -83,7 +83,7 @@ s.check("by hand: row", rows == [[4, 2, 0, 1, 1, 0, 5]], rows)
 r = s.accepted("by hand: text", ["trace", "diff", "--first", pa, pb])
 out = r.stdout.decode()
 for words in ("part at step 4\n", "1 entries of 1 heads of 1 part at step 4\n", "L0K0     entry 2      A: gone at 4, budget, score 0.25, margin 0.125; B: gone at 5, window\n",
-              "2 of 6 entries differ (33.33 %)", "in B alone 1, earlier in A 1, earlier in B 0", "cells: 83.33 %"):
+              "2 of 6 entries differ (33.33 %)", "only in B 1, earlier in A 1, earlier in B 0", "cells: 83.33 %"):
     s.check(f"by hand: says {words!r}", words in out, out)
 data, meta = table(s.exe, "trace", "diff", "--first", pa, pb, "--entries")
 s.check("by hand: entries", [data[k] for k in ("head", "token", "step", "evict_step_a", "evict_step_b", "reason_a", "reason_b", "score_a", "margin_a", "score_b")]

@@ -192,8 +192,8 @@ s.accepted("the plan that is then spoiled", REPLAY)
 for name, change, words in (
         ("a trace", with_header("plan", value=None), ("not a plan", "kvfate trace plan")), ("a plan that is a number", with_header("plan", value=1), ("not a plan",)),
         ("another version", with_header("plan", "version", value=2), ("version",)), ("no version", with_header("plan", "version", value=None), ("version",)),
-        ("another model", with_header("model", "hash", value="0" * 32), ("another model", "0" * 32)), ("no hash", with_header("model", "hash", value=None), ("does not say", "model")),
-        ("a hash that is a number", with_header("model", "hash", value=5), ("does not say",)), ("no model", with_header("model", value=None), ("does not say",)),
+        ("another model", with_header("model", "hash", value="0" * 32), ("another model", "0" * 32)), ("no hash", with_header("model", "hash", value=None), ("does not name", "model")),
+        ("a hash that is a number", with_header("model", "hash", value=5), ("does not name",)), ("no model", with_header("model", value=None), ("does not name",)),
         ("not closed", {"unclosed": True}, ("not closed",)), ("a prompt too long", with_header("run", "prompt_tokens", value=T + 1), ("prompt of 21",)),
         ("a negative prompt", with_header("run", "prompt_tokens", value=-1), ("prompt of -1",)),
         ("an id beyond the vocabulary", changed("tokens.id", 3, 300), ("token 3", "300")), ("a negative id", changed("tokens.id", 4, -1), ("token 4",)),
@@ -326,7 +326,7 @@ s.check("another method on the plan's tokens", ids_of("tova") == all_ids and max
 run("words", "--plan", kvf("plan"), "--force", answer, n=None)
 same("tokens of --force, evictions of --plan", "h2o", "words", but=WHY)
 s.refused("the method plan without a plan", [*FORCE, *P, "--method", "plan"], 2, "--plan")
-s.refused("masses of a run that evicts", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
+s.refused("masses of a run without", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
 s.refused("masses of other tokens", [*FORCE, "--plan", kvf("masses"), "--force", kvf("h2o"), "--method", "mass-greedy", "-B", "12"], 2, "same tokens")
 run("chunked", "--method", "h2o:chunk=16", "-B", "14", prompt=LONG)
 s.accepted("plan of a chunked run", ["trace", "plan", "--overwrite", kvf("chunked"), "-o", kvf("its")])

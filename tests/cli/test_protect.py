@@ -173,7 +173,7 @@ for text in ("", "x", "prompt+", "+prompt", "prompt++system", "system:3", "promp
              "+".join(["prompt"] * 10), "none+prompt"):
     s.refused(f"protect={text}", ["run", *HOW, *BY_TEXT, "--method", f"random:protect={text}", "-B", "60", "-o", s.path("no.kvf")], 2, "protect")
 for row in ("full", "quest", "seer-oracle"):
-    s.refused(f"{row}:protect=prompt", ["run", *HOW, *BY_TEXT, "--method", f"{row}:protect=prompt", "-B", "60", "-o", s.path("no.kvf")], 2, "protect would change nothing")
+    s.refused(f"{row}:protect=prompt", ["run", *HOW, *BY_TEXT, "--method", f"{row}:protect=prompt", "-B", "60", "-o", s.path("no.kvf")], 2, "protect would have no effect")
 s.refused("no system message", ["run", *HOW, *BY_TEXT, "--method", "random:protect=system", "-B", "60", "-o", s.path("no.kvf")], 2, "no system message")
 s.refused("no spans", ["run", *HOW, *BY_TEXT, "--method", "random:protect=spans", "-B", "60", "-o", s.path("no.kvf")], 2, "--spans FILE")
 s.refused("no such span", ["run", *HOW, *BY_TEXT, "--spans", SPAN_FILE, "--method", "random:protect=spans:moon", "-B", "60", "-o", s.path("no.kvf")], 2, "spans:moon")

@@ -90,7 +90,7 @@ for budget, words in (("0%", ["--budget '0%'", "25%"]), ("101%", ["101%"]), ("1.
 s.refused("too small", ["generate", "-m", MODEL, "-p", context(60), "--method", "h2o:sinks=18,recent=18", "-B", "10%", *END], 2,
           "18 sinks, 18 recent", "--budget 10%", "entries here")
 s.refused("no method", ["generate", "-m", MODEL, "-p", "x", "-B", "25%"], 2, "-B 25% needs --method")
-s.refused("a method without a budget", ["generate", "-m", MODEL, "-p", "x", "-B", "25%", "--method", "h2o:budget=3"], 2, "takes no budget from it")
+s.refused("a method without a budget", ["generate", "-m", MODEL, "-p", "x", "-B", "25%", "--method", "h2o:budget=3"], 2, "takes no budget")
 
 
 # ---- unknown questions
@@ -198,7 +198,7 @@ asked = record("asked", "-p", span, "--ask", "Who sleeps?", "-n", "4", "--method
 s.check("the span of a question", same_values(spanned, asked))
 
 ask = ["--question", "unknown", "--method", "h2o", "-B", "8", *END]
-s.refused("no question", ["generate", "-m", MODEL, "-p", "x y z", *ask], 2, "does not say where its question begins", "--ask")
+s.refused("no question", ["generate", "-m", MODEL, "-p", "x y z", *ask], 2, "the beginning of the question is not marked", "--ask")
 s.refused("--question-at alone", ["generate", "-m", MODEL, "-p", "x", "--question-at", "3"], 2, "--question-at", "--question unknown")
 s.refused("behind the end", ["generate", "-m", MODEL, "-p", "x", "--question-at", "3000", *ask], 2, "--question-at 3000", "tokens")
 s.refused("one word", ["generate", "-m", MODEL, "--raw", "-p", "the mill by th", "--ask", "e river", *ask], 1, "question", "new line")
@@ -211,7 +211,7 @@ for bad, word in (({"context": "a"}, "requires \"question\""), ({"prompt": "a", 
     s.refused(str(bad), ["generate", "-m", MODEL, "--jsonl", path, *END], 1, "line 1", word)
 plain = s.file("plain.jsonl", b'{"prompt": "a b c"}\n')
 r = s.run(["generate", "-m", MODEL, "--jsonl", plain, *ask])
-s.check("a line without a question", r.returncode == 1 and b"does not say where its question begins" in r.stderr, r.stderr)
+s.check("a line without a question", r.returncode == 1 and b"the beginning of the question is not marked" in r.stderr, r.stderr)
 
 # ---- turns
 

@@ -32,8 +32,8 @@ def flipped(at):
     return bad
 
 
-said, t = repaired("a whole one", data, 0)
-s.check("nothing is lost", "nothing is lost" in said and differences(out) == [] and digest(t) == digest(whole) and "repaired" not in t.notes, said)
+said, t = repaired("a complete", data, 0)
+s.check("all data were recovered", "all data were recovered" in said and differences(out) == [] and digest(t) == digest(whole) and "repaired" not in t.notes, said)
 
 lost = 0
 for r in records(whole):
@@ -43,7 +43,7 @@ for r in records(whole):
         continue
     if r["type"] == CHECKPOINT:
         said, t = repaired("a checkpoint is damaged", flipped(at), 0)
-        s.check("nothing is lost", digest(t) == digest(whole) and "nothing is lost" in said and str(r["offset"]) in said, said)
+        s.check("all data were recovered", digest(t) == digest(whole) and "all data were recovered" in said and str(r["offset"]) in said, said)
         continue
     if r["type"] == COMMIT:
         said, t = repaired("the commit is damaged", flipped(at), 3)
@@ -76,9 +76,9 @@ s.check("every chunk", lost == sum(HEADS[c.space] * (1 if c.space == "run" else 
 
 # ---- header, index, footer and padding
 said, t = repaired("the file header is damaged", flipped(20), 0)
-s.check("nothing is lost, nor the run", digest(t) == digest(whole) and t.id == whole.id, said)
+s.check("all data were recovered, nor the run", digest(t) == digest(whole) and t.id == whole.id, said)
 said, t = repaired("the index is damaged", flipped(after(whole, records(whole)[-1]) + 200), 0)
-s.check("nothing is lost", digest(t) == digest(whole), said)
+s.check("all data were recovered", digest(t) == digest(whole), said)
 said, t = repaired("the footer is damaged", flipped(len(data) - 30), 3)
 s.check("all values are kept", differences(out) == [] and t.notes["repaired"]["closed"] is False and "not closed" in said, said)
 

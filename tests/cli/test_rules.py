@@ -33,7 +33,7 @@ writers = [c for c in COMMANDS.values() if any(o.get("short") == "o" for o in c[
 assert len(writers) > 30
 for command in writers:
     for option in (["-o", ""], ["--output", ""], ["--output="]):
-        s.refused(f"{command['name']} {option}", [*command["words"].split(), *option], 2, "the name of what is written is empty")
+        s.refused(f"{command['name']} {option}", [*command["words"].split(), *option], 2, "the name of the output file is empty")
 
 # ---- a trace without steps is incomplete, for every command
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "format"))
@@ -51,13 +51,13 @@ for command in READERS:
     s.check(f"{command['name']} of no steps", r.returncode in (1, 2, 3) and lines, argv, r)
     s.check(f"{command['name']}: never less than no steps", "-1" not in r.stderr.decode().replace(s.work.name, ""), argv, r)
     if r.returncode == 3:
-        s.check(f"{command['name']} says so", any(x.endswith("holds no steps") for x in lines), argv, r)
+        s.check(f"{command['name']} says so", any(x.endswith("has no steps") for x in lines), argv, r)
 for name in ("info", "checksum", "compact", "repair", "verify"):
     r = s.run(call(COMMANDS[name], s.path("empty.kvf"), s.path("of-empty-")))
     s.check(f"{name} of no steps succeeds", r.returncode == 3, r)
 for argv in (["trace", "trim", s.path("empty.kvf"), "--tokens", "0:1"], ["trace", "trim", s.path("empty.kvf"), "--head", "L0K0"], ["trace", "split", s.path("empty.kvf"), "--steps", "7"],
              ["trace", "split", s.path("empty.kvf"), "--parts", "1"]):
-    s.refused("no piece of no steps", [*argv, "-o", s.path("piece-%d.kvf")], 1, "holds no steps")
+    s.refused("no piece of no steps", [*argv, "-o", s.path("piece-%d.kvf")], 1, "has no steps")
 
 # ---- an unreadable tail is reported
 left = made(s, "left.kvf", honest(), unclosed=True)

@@ -260,7 +260,7 @@ def beside_gates():
     copy, which a run records."""
     path = gates_file("other.safetensors", 9)
     other = s.path("full.kvf")
-    s.accepted("a run that evicts nothing", ["run", "--overwrite", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
+    s.accepted("a run without evictions", ["run", "--overwrite", "-m", s.model(0), "--ids", IDS_FILE, "-n", "1", "-q", "--exact", "--method", "trimkv",
                                              "--budget", "64", "--gates", path, "-o", other])
     t = kvfate.open(other)
     beta = np.asarray(t.log_beta, float)[:, :, :T]

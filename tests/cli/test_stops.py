@@ -44,11 +44,11 @@ for command, more in (("generate", []), ("run", ["-o", s.path("x.kvf")])):
     s.refused(f"{command}: no method", argv(command, WIDE, 3, "-B", "64", *more), 2, "-B 64", "--method")
     s.refused(f"{command}: full", argv(command, WIDE, 3, "-B", "64", "--method", "full", *more), 2, "-B 64", "full")
 s.check("nothing was written", not os.path.exists(s.path("x.kvf")))
-s.refused("full:budget", argv("generate", WIDE, 3, "--method", "full:budget=9"), 2, "budget", "nothing")
+s.refused("full:budget", argv("generate", WIDE, 3, "--method", "full:budget=9"), 2, "budget", "no effect")
 s.refused("two budgets", argv("generate", WIDE, 3, "--method", "h2o:budget=9", "-B", "8"), 2, "-B 8")
 s.refused("two budgets, override", argv("generate", WIDE, 3, "--override", "L0K0=window:budget=9", "-B", "8"), 2, "-B 8")
 s.accepted("the override's", argv("generate", WIDE, 3, "--override", "L0K0=window", "-B", "8"))
-s.refused("an override without a head", argv("generate", WIDE, 3, "--override", "L0K0=window:budget=9", "--override", "L0K*=h2o:budget=8"), 2, "L0K0", "nothing")
+s.refused("an override without a head", argv("generate", WIDE, 3, "--override", "L0K0=window:budget=9", "--override", "L0K*=h2o:budget=8"), 2, "L0K0", "no effect")
 
 # ---- the context
 for command in ("generate", "run"):
@@ -65,7 +65,7 @@ s.check("the context is told, quiet or not", re.search(rb"^note: the answer stop
 r = s.accepted("not quiet", argv("generate", WIDE, 9, "--ignore-eos"))
 s.check("the summary", r.stderr.endswith(b"; stop: length\n"), r.stderr)
 r = s.accepted("quiet, no context", argv("generate", WIDE, 9, "--ignore-eos", "-q"))
-s.check("says nothing", r.stderr == b"", r.stderr)
+s.check("does not answer", r.stderr == b"", r.stderr)
 
 # ---- beyond the context: both files have the same weights, and ranks stay within the short one
 for name, how in {"window": BY_RANK, "snapkv": ["--method", "snapkv:positions=cache,window=4", "-B", "16"],

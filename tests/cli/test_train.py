@@ -466,7 +466,7 @@ def shipped():
         s.check(f"{method}: the gates of its name", file in r.stderr, r.stderr)
     s.refused("gates of another kind", [*run, "--method", "trimkv", "--gates", "tiny-wgkv"], 2, "tiny-wgkv", "retention")
     other = Gguf(layers=2, seed=9).write(s.path("second.gguf"))
-    s.refused("another model", ["generate", "-m", other, *run[3:], "--method", "trimkv"], 2, "none are shipped for this model")
+    s.refused("another model", ["generate", "-m", other, *run[3:], "--method", "trimkv"], 2, "no gates are shipped for this model")
     shutil.copy(s.path("wide.st"), s.path("shipped/alpha-trimkv.safetensors"))
     s.check("of several the first by name", b"/alpha-trimkv." in s.accepted("two", [*run, "--method", "trimkv"]).stderr)
     s.file("shipped/aa-trimkv.safetensors", b"damaged")

@@ -23,7 +23,7 @@ CASES = [  # --head, --tokens, kept heads, renamed columns (None: removed)
 for heads, tokens, (a, b), kept, named in CASES:
     how = (["--head", heads] if heads else []) + (["--tokens", tokens] if tokens else [])
     s.accepted("trims " + " ".join(how), ["trace", "trim", x, *how, "-o", out, "--overwrite"])
-    s.check("what is kept", differences(out, a, b, kept, named) == [], differences(out, a, b, kept, named))
+    s.check("the part to copy", differences(out, a, b, kept, named) == [], differences(out, a, b, kept, named))
     t = kvfate.open(out)
     s.check("is whole", t.closed and digest(t) == t.digest and t.id == kvfate.open(x).id)
     s.check("the heads are told", t.notes.get("heads") == (kept and [f"{l}.{h}" for l in kept for h in kept[l]]), t.notes)

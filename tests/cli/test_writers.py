@@ -60,8 +60,8 @@ def refusals():
     s.accepted("overwritten", run_argv(out, "--overwrite", "--method", "window", "--budget", "8"))
     s.check("overwritten", read(out) not in (None, first) and not beside(out), beside(out))
     for options in (["--resume"], ["--resume", "--overwrite"]):
-        s.refused("nothing to resume", run_argv(s.path("none.kvf"), *options), 1, "neither", "none.kvf")
-        s.refused("nothing to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is whole", "nothing to resume")
+        s.refused("no run to resume", run_argv(s.path("none.kvf"), *options), 1, "neither", "none.kvf")
+        s.refused("no run to resume beside a closed one", run_argv(out, *options), 1, "r.kvf is complete", "no run to resume")
     plan = s.path("r-plan.kvf")
     s.accepted("a plan", ["trace", "plan", TRACE, "-o", plan])
     s.refused("a second plan", ["trace", "plan", TRACE, "-o", plan], 1, plan, "--overwrite")
@@ -143,7 +143,7 @@ def resumed():
     """A killed and resumed run has the bytes of an uninterrupted one."""
     whole, out = s.path("whole.kvf"), s.path("resumed.kvf")
     options = ("--temp", "1", "--method", "h2o", "--budget", "64", "--probes", "full")
-    s.accepted("the whole run", run_argv(whole, *options, n=3000))
+    s.accepted("the complete run", run_argv(whole, *options, n=3000))
     for size in (1, 40000, 120000, 200000) if LONG else (120000,):
         p = subprocess.Popen([s.exe, *run_argv(out, *options, n=3000)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(6000):

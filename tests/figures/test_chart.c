@@ -302,8 +302,8 @@ struct keys {
 };
 
 static const struct opt keys[] = {
-    WORD_KEY(struct keys, by, "all", "what a panel is of", "head", "all"),
-    TEXT_KEY(struct keys, x, "NAME", "what goes across", .absent = "nothing"),
+    WORD_KEY(struct keys, by, "all", "unit of a panel", "head", "all"),
+    TEXT_KEY(struct keys, x, "NAME", "horizontal axis", .absent = "nothing"),
     COUNT_KEY(struct keys, top, 1, 9, "most rows", .standard = "3"),
     REAL_KEY(struct keys, level, 0, 1, "the level", .standard = "0.25"),
     {.type = OPT_END},

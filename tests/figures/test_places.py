@@ -499,7 +499,7 @@ def numbers_and_texts():
         for r in rows[1:]:
             r[names.index(column)] = "abc"
         code, _, said = draw("\n".join([x for x in lines if x.startswith("# ")] + ["\t".join(r) for r in rows]) + "\n", figure)
-        check(f"{figure} with text in {column}", code == 2 and f"column {column} holds no numbers" in said and said.count("\n") == 1, code, said)
+        check(f"{figure} with text in {column}", code == 2 and f"column {column} has no numbers" in said and said.count("\n") == 1, code, said)
     words = ["12345", "007", "1e3", "nan"]
     text = tsv("words", ["word", "count", "base_count", "share", "base_share", "lift", "kept"], [(w, 9 - i, 10, .2, .1, 2, .5) for i, w in enumerate(words)])
     said = [t for t, *_ in texts(read(draw(text, "words")[1]))]

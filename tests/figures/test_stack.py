@@ -67,7 +67,7 @@ def unused(folder, paths):
             expect(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
     for args in (["where", "--as", "runs", paths[0]], ["tokens", "--as", "words", *paths]):
         r = run(*args, "--style", "y=log")
-        expect(r.returncode == 2 and b"none of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
+        expect(r.returncode == 2 and b"no figure of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 
 
 def drawn(folder, path):

@@ -264,8 +264,8 @@ def check_cuts(kvfate, path):
         told = subprocess.run([kvfate, "trace", "verify", path + ".cut"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         equal("exit of verify", told.returncode, 3)
         n, torn = len(records(t)), t._file.torn
-        want = "unfinished: %d whole records" % n
-        want += " up to byte %d, then %d bytes of a torn one" % (cut - torn, torn) if torn else ", none torn"
+        want = "unfinished: %d complete records" % n
+        want += " up to byte %d, then %d bytes of an incomplete one" % (cut - torn, torn) if torn else ", no incomplete one"
         if want not in told.stderr.decode():
             raise SystemExit("verify says %r, not %r" % (told.stderr, want))
     middle = bytearray(data)

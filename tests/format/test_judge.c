@@ -94,7 +94,7 @@ Test(judge, values_that_are_there_twice)
     values(m, 0, 0, four, sizeof four, 4);
     values(m, 0, 0, four, sizeof four, 4);
     end(m, 4);
-    expect(m, "both hold x-one of layer 0 at 0");
+    expect(m, "both have x-one of layer 0 at 0");
 }
 
 Test(judge, records_of_several_heads_that_meet)
@@ -111,7 +111,7 @@ Test(judge, records_of_several_heads_that_meet)
     put(m, r, four, sizeof four);
     end(m, 5);
     cr_expect(ge(int, judge(m), 1));
-    cr_expect(ne(ptr, strstr(heard, "both hold x-one of layer 0 at 1"), NULL), "%s", heard);
+    cr_expect(ne(ptr, strstr(heard, "both have x-one of layer 0 at 1"), NULL), "%s", heard);
 }
 
 Test(judge, values_beyond_the_last_step)
@@ -119,7 +119,7 @@ Test(judge, values_beyond_the_last_step)
     struct maker *m = with_columns(2, 4, &one, 1);
     values(m, 0, 0, four, sizeof four, 4);
     end(m, 3);
-    expect(m, "x-one of layer 0 holds values up to 4, and the trace has 3 steps");
+    expect(m, "x-one of layer 0 has values up to 4, and the trace has 3 steps");
 }
 
 Test(judge, columns_of_another_shape)
@@ -129,13 +129,13 @@ Test(judge, columns_of_another_shape)
     static const float v[4] = {0};
     values(m, 0, 0, v, sizeof v, 4);
     end(m, 4);
-    expect(m, "mass.sum must not hold a value for each token");
+    expect(m, "mass.sum must not have a value for each token");
     c.space = KVF_SPACE_QUERY;
     c.axis = KVF_AXIS_STEP;
     m = with_columns(1, 1, &c, 1);
     values(m, 0, 0, v, sizeof v, 4);
     end(m, 4);
-    expect(m, "mass.sum must not hold a value for each query head and step");
+    expect(m, "mass.sum must not have a value for each query head and step");
 }
 
 Test(judge, numbers_that_no_run_records)

@@ -223,7 +223,7 @@ Test(pieces, ranges_and_heads_that_there_are_not)
     for (int k = 0; k < 4; k++) {
         cr_expect(
             eq(int, take(in, (struct kvf_piece){bad[k][0], bad[k][1], NULL}, out, &d), KVF_E_ARG));
-        cr_expect(ne(ptr, strstr(d.text, "takes none of them, or more"), NULL), "%s", d.text);
+        cr_expect(ne(ptr, strstr(d.text, "selects no token, or more"), NULL), "%s", d.text);
     }
     cr_expect(eq(int, take(in, (struct kvf_piece){0, 0, none}, out, &d), KVF_E_ARG));
     cr_expect(ne(ptr, strstr(d.text, "no head is kept"), NULL), "%s", d.text);

@@ -338,7 +338,7 @@ Test(tail, it_is_verified)
     put(w, STREAM, FIRST, ALL - FIRST, 0);
     cr_assert(zero(int, kvf_writer_commit(w, 2, ALL)));
     kvf_writer_abandon(w);
-    expect_verified(path, p, n, KVF_OK, "goes no further");
+    expect_verified(path, p, n, KVF_OK, "does not continue");
     kvf_writer_abandon(begin(path, other));
     expect_verified(path, p, n, KVF_OK, "is of another run");
     finish(begin(path, one));

@@ -66,6 +66,7 @@ WRITERS = {
     'engine/experiment/eval_state.c': 'a list that grows by whole lines, under a lock',
     'cli/stream.c': 'a file without a name, for what comes from the standard input',
     'cli/main.c': '/dev/null in place of a closed standard stream',
+    'cli/command_end.c': '/dev/null in place of the standard error, for --quiet',
 }
 
 

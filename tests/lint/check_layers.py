@@ -123,6 +123,7 @@ FENCES = [
      ['base/os_linux.c']),
     (r'sys/file', ['base/replace.c']),
     (r'sys/ioctl', ['base/progress.c']),
+    (r'sys/resource', ['cli/common.c']),
     (r'poll\.h', ['cli/score_pipe.c']),
     (r'mpi', ['cli/crew_mpi.c']),
 ]

@@ -115,12 +115,12 @@ struct refusal {
 
 static const struct refusal refusals[] = {
     {"h2o:of=seen", "64", 400, "of=seen needs a budget in percent"},
-    {"h2o:of=seen,cut=prompt", "25%", 400, "of=seen would change nothing with cut=prompt"},
+    {"h2o:of=seen,cut=prompt", "25%", 400, "of=seen has no effect with cut=prompt"},
     {"h2o:of=all", "25%", 400, "'all' is not a value for of"},
-    {"local:of=seen", "25%", 400, "of would change nothing"},
-    {"full:cut=prompt", NULL, 400, "cut would change nothing"},
-    {"quest:cut=prompt", "25%", 400, "cut would change nothing"},
-    {"duo", "25%", 400, "a budget would mean nothing"},
+    {"local:of=seen", "25%", 400, "of would have no effect"},
+    {"full:cut=prompt", NULL, 400, "cut would have no effect"},
+    {"quest:cut=prompt", "25%", 400, "cut would have no effect"},
+    {"duo", "25%", 400, "a budget would have no effect"},
     {"wgkv:cut=prompt", NULL, 400, "cut needs a budget"},
     {"h2o:cut=prompt,every=4", "64", 400, "every, order=after, slack and stride"},
     {"h2o:cut=turn,slack=4", "64", 400, "every, order=after, slack and stride"},

@@ -154,7 +154,7 @@ def sentences():
     fails("its own exception", lambda: go(lambda keys: 1 // 0), "integer division", ZeroDivisionError)
     fails("an unknown argument", lambda: go(lambda logits: logits), "has the argument logits; arguments are some of keys")
     fails("no arguments", lambda: go(print), "kvfate.score")
-    fails("an option of no use", lambda: go(kvfate.score(key_norm, pool=3)), "pool would change nothing", kvfate.ProgramError)
+    fails("an option of no use", lambda: go(kvfate.score(key_norm, pool=3)), "pool would have no effect", kvfate.ProgramError)
     fails("no such model", lambda: kvfate.run("/none.gguf", "x"), "/none.gguf", kvfate.ProgramError)
     fails("no such model, with a function", lambda: kvfate.run("/none.gguf", "x", key_norm, 16), "/none.gguf", kvfate.ProgramError)
     fails("no such prompt", lambda: kvfate.run(MODEL, 3.5), "the prompt is a text")

@@ -81,8 +81,8 @@ def refused(name, lines, sentence, status=1):
     check(name, r.returncode == status and sentence in r.stderr and not r.stdout, r)
 
 
-refused("a continuation of a message", [{"prompt": "a", "continuation": "b"}], "goes with")
-refused("a continuation with a seed", [{"text": "a", "continuation": "b", "seed": 1}], "goes with")
+refused("a continuation of a message", [{"prompt": "a", "continuation": "b"}], "needs")
+refused("a continuation with a seed", [{"text": "a", "continuation": "b", "seed": 1}], "needs")
 refused("an empty continuation", [{"text": "a", "continuation": ""}], "empty")
 refused("a continuation that is no text", [{"text": "a", "continuation": 4}], "no text")
 refused("ends that are no array", [{"text": "a", "until": "b"}], "until")

@@ -135,7 +135,7 @@ def killed(folder):
                     raise KeyError("mine")
             except KeyError:
                 pass
-            check("nothing is left of %s" % name, not [n for n in os.listdir(folder) if name in n], os.listdir(folder))
+            check("%s could not be recovered" % name, not [n for n in os.listdir(folder) if name in n], os.listdir(folder))
 
 
 def beside(folder):
@@ -205,7 +205,7 @@ def closed_or_odd(folder, path, refused):
     refused("a closed writer", lambda: w.write("tokens.id", [1], t0=2), "is closed")
     refused("a name that is taken", lambda: kvfate.Writer(path, HEADS, COLUMNS), "r.kvf", 'existing="overwrite" replaces it')
     with open(os.path.join(folder, "old.kvf.unfinished"), "w"):
-        refused("one that is unfinished", lambda: kvfate.Writer(os.path.join(folder, "old.kvf"), HEADS, COLUMNS), 'existing="resume" goes on', 'existing="overwrite" begins')
+        refused("one that is unfinished", lambda: kvfate.Writer(os.path.join(folder, "old.kvf"), HEADS, COLUMNS), 'existing="resume" continues', 'existing="overwrite" starts')
     refused("a name of one's own", lambda: new({"surprise": "f32 kv"}), "surprise", "begin with x-")
     refused("65536 heads", lambda: kvfate.Writer(os.path.join(folder, "new.kvf"), [(65536, 65536)], COLUMNS), "heads", "uint16")
     refused("ids of 33 bits", lambda: new(prompt=[2**32 + 7]), "prompt", "int32")

@@ -49,7 +49,7 @@ class Case:
 
     def report(self, out, *argv):
         done = self.run("report", *argv, "-o", self.path(out))
-        empty = b"holds no steps" in done.stderr
+        empty = b"has no steps" in done.stderr
         self.check(f"report {out}", done.returncode == (3 if empty else 0), done.returncode, done.stderr)
         return self.path(out)
 
