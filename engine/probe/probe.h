@@ -65,6 +65,7 @@ struct probe_config {
      * NULL: no plan. */
     const uint32_t *plan_until;
     int plan_heads, plan_tokens;
+    int every;              /* dilution records every N-th query: t % every == 0; 0 is 1 */
     const double *out_gram; /* engine/model/out_gram.h; NULL unless PROBE_VALUE is wanted */
 };
 
@@ -172,7 +173,8 @@ struct probe {
     unsigned wants;
     bool lean;                       /* part of --probes lean */
     bool full_only;                  /* part of --probes full, not of paper */
-    bool by_name;                    /* not part of any set: its name asks for it */
+    bool by_name;                    /* not part of lean, paper and full */
+    bool in_auto;                    /* part of --probes auto, although not of paper */
     const char *shadow;              /* name under --shadow; NULL: the probe belongs to --probes */
     const struct probe_array *array; /* [n_arrays] its columns, in trace order */
     int n_arrays;
