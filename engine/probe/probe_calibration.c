@@ -120,7 +120,7 @@ const struct probe probe_calibration = {
     .summary = "selection at ages 1, 2, 4, ..., and the first age without it, per criterion",
     .wants = PROBE_ROWS,
     .full_only = true,
-    .in_auto = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .open = open_state,
     .close = close_state,

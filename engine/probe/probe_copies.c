@@ -105,7 +105,6 @@ const struct probe probe_copies = {
     .summary = "per query: the largest weight, and the weights on copies of its token",
     .wants = PROBE_ROWS,
     .by_name = true,
-    .in_auto = true,
     PROBE_ARRAYS(arrays),
     .open = open_state,
     .close = close_state,

@@ -76,7 +76,7 @@ const struct probe probe_returns = {
     .summary = "per token: number of selections and returns, and the longest gap",
     .wants = PROBE_ROWS,
     .full_only = true,
-    .in_auto = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .open = open_state,
     .copy = copy,

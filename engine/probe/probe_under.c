@@ -54,7 +54,7 @@ const struct probe probe_under = {
     .summary = "per query: number of weights below p times the largest, for four p",
     .wants = PROBE_ROWS,
     .full_only = true,
-    .in_auto = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .row = on_row,
 };
