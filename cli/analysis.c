@@ -200,6 +200,8 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     if (!err && table_meta(t, "missing"))
         command_print(self->name, "the trace lacks %s; what would follow is blank or left out",
                       table_meta(t, "missing"));
+    if (!err && table_meta(t, "sampled"))
+        command_print(self->name, "sampled: %s", table_meta(t, "sampled"));
     if (!err)
         err = deliver(q, t, &d);
     if (!err && table_meta(t, "note"))
