@@ -264,6 +264,7 @@ struct plan {
     int column[N_IN];
     int64_t a, b;            /* steps [a, b) */
     int64_t every, n;        /* every how many steps; rows per head */
+    int64_t sampled;         /* only steps that it divides are recorded */
     int64_t prompt;          /* first step after the prompt; -1: not known */
     double *value[N_VALUES]; /* [(heads + 1) * n]; block `all` is the last */
     int64_t *count[3];       /* the same: n, compared, preferential */
@@ -534,7 +535,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
     static const char *const counts[3] = {"defined", "compared", "preferential"};
     const struct plan *p = f->state;
     int err = put_heads_all(out, &f->heads);
-    (void)d;
+    if (!err && p->sampled > 1)
+        err = put_sampled(out, f->t, "dilution", d);
     put_tokens(out, p->a, p->b, f->T);
     table_meta_str(out, "useful", p->useful.text);
     table_meta_str(out, "weights", p->beta ? "beta" : "run");
@@ -572,8 +574,14 @@ static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
                        .b = f->b,
                        .every = steps_every(o->every, T)};
     int err = prompt_tokens(f->t, &p->prompt, d);
+    if (!err)
+        err = trace_number(f->t, "run", "dilution_every", 1, &p->sampled, d);
+    if (!err && p->sampled < 1)
+        err = kvf_fail(d, KVF_E_FORMAT, "run.dilution_every of the run header must be 1 or more");
     if (err)
         return err;
+    if (!o->every && p->a % p->sampled == 0) /* rows of recorded steps only */
+        p->every = (p->every + p->sampled - 1) / p->sampled * p->sampled;
     p->n = p->mean ? T > 0 : T / p->every + (T % p->every != 0);
     return useful_parse(f->t, o->useful, &p->useful, d);
 }
@@ -713,8 +721,8 @@ static void describe(const struct table *t, struct buf *out)
     if (undefined > 0)
         buf_printf(out,
                    "undefined in %.0f pairs: no useful entry yet, or entries that the query "
-                   "did not see and no --shadow entries\n",
-                   undefined);
+                   "did not see and no --shadow entries%s\n",
+                   undefined, table_meta(t, "sampled") ? ", or a query outside the sample" : "");
 }
 
 const struct analyzer an_dilution = {

@@ -277,6 +277,8 @@ static int build(const struct data *x, const struct dynamics *dy, const char *st
                  struct table *t, struct kvf_diag *d)
 {
     int err = put_provenance(t, dy->run[0].t, d);
+    if (!err)
+        err = put_sampled(t, dy->run[0].t, "queries", d);
     if (err)
         return err;
     table_meta_num(t, "runs", dy->n);

@@ -536,6 +536,8 @@ enum { CUMULATIVE = 7, N_MEMBERS = sizeof members / sizeof *members };
 static int build(const struct pairs_data *x, bool cumulative, struct table *out, struct kvf_diag *d)
 {
     int err = put_provenance(out, x->t, d);
+    if (!err)
+        err = put_sampled(out, x->t, "received", d);
     if (err)
         return err;
     table_meta_num(out, "pairs", x->n);

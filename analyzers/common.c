@@ -219,6 +219,18 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
     return err;
 }
 
+int put_sampled(struct table *t, const struct kvf_trace *trace, const char *probe,
+                struct kvf_diag *d)
+{
+    struct json *root = NULL;
+    int err = run_header(trace, &root, d);
+    if (err)
+        return err;
+    copy_str(t, "sampled", json_get(json_get(root, "sampled"), probe));
+    json_free(root);
+    return KVF_OK;
+}
+
 int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d)
 {
     return trace_number(t, "run", "prompt_tokens", -1, ret, d);

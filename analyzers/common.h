@@ -42,6 +42,10 @@ int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
  * run header.
  * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
+/* Puts the metadata `sampled`, a text such as "every 8th query", if the run recorded a sample of the
+ * columns of a probe (--probes auto). */
+int put_sampled(struct table *t, const struct kvf_trace *trace, const char *probe,
+                struct kvf_diag *d);
 
 /* Sets *ret to the first token of the answer by the run header, after the prompt and a question
  * that was fed after it; -1 if it has no such number.  The errors of prompt_tokens. */

@@ -13,7 +13,9 @@
 #include "cli/open_traces.h"
 #include "cli/output.h"
 #include "cli/preview.h"
+#include "cli/record_again.h"
 #include "cli/shown.h"
+#include "cli/stream.h"
 #include "cli/watcher.h"
 #include "render/figure.h"
 
@@ -31,6 +33,10 @@ struct request {
     struct figure_options look;
     struct buf about; /* for several traces: the summary of each trace */
     int64_t threads;
+    struct again_options {
+        bool record;
+        const char *to, *model;
+    } again;
 };
 
 static const struct opt shared_options[] = {
@@ -45,6 +51,12 @@ static const struct opt shared_options[] = {
      "another figure of this table"},
     {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
+    {OPT_FLAG, 0, "record", offsetof(struct request, again.record), NULL,
+     "run the model again on the tokens of the trace if columns are missing"},
+    {OPT_STR, 0, "record-to", offsetof(struct request, again.to), "OUT.kvf",
+     "does so too, and keeps the new trace"},
+    {OPT_STR, 0, "model", offsetof(struct request, again.model), "FILE", "with --record, the model",
+     .absent = "the listed model that the trace names"},
     {OPT_GROUP, 0, "figure", offsetof(struct request, look), .group = figure_options},
     {.type = OPT_END},
 };
@@ -171,14 +183,95 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     return drawn || figure ? err : check_unused_style(q, f, t, err, d);
 }
 
+/* Sets the file of a repeated run: the one of --record-to, or a temporary one. */
+static int again_file(const struct request *q, struct buf *ret_path, struct kvf_diag *d)
+{
+    if (!q->again.to)
+        return temporary_trace(ret_path, d);
+    buf_str(ret_path, q->again.to);
+    return ret_path->err;
+}
+
+/* Records the run of a trace again and opens the new trace in its place. */
+static int record_again(const struct command *self, const struct request *q, const char *lacks,
+                        struct kvf_trace **trace, struct kvf_diag *d)
+{
+    struct again a = {.n = 0};
+    struct buf path = {0};
+    struct kvf_trace *now = NULL;
+    int err = again_file(q, &path, d);
+    if (!err)
+        err = again_plan(*trace, lacks, q->again.model, path.data, &a, d);
+    if (!err)
+        err = again_run(&a, d);
+    if (!err)
+        err = open_trace(self, path.data, "showing", &now, d);
+    if (!err)
+        err = again_same(*trace, now, d);
+    if (!err) {
+        kvf_close(*trace);
+        *trace = now;
+        now = NULL;
+    }
+    kvf_close(now);
+    again_free(&a);
+    if (!q->again.to)
+        stream_out_close(&path); /* the open trace stays readable */
+    buf_finish(&path);
+    return err;
+}
+
+/* Appends the command that records the missing columns, if there is one. */
+static void put_remedy(const struct request *q, const struct kvf_trace *t, const char *lacks,
+                       struct buf *out)
+{
+    struct again a = {.n = 0};
+    struct kvf_diag unused;
+    struct buf path = {0};
+    size_t n = strlen(kvf_path(t));
+    n -= n > 4 && strcmp(kvf_path(t) + n - 4, ".kvf") == 0 ? 4 : 0;
+    buf_printf(&path, "%.*s-again.kvf", (int)n, kvf_path(t));
+    if (!path.err && again_plan(t, lacks, q->again.model, path.data, &a, &unused) == KVF_OK)
+        again_show(&a, out);
+    again_free(&a);
+    buf_finish(&path);
+}
+
+/* Makes the table. If columns are missing, --record records the runs again, and otherwise *remedy
+ * receives the command that does so. */
+static int make_or_record(const struct command *self, struct request *q, struct kvf_trace **trace,
+                          char **path, int n, struct table **ret, struct buf *remedy,
+                          struct kvf_diag *d)
+{
+    bool record = q->again.record || q->again.to;
+    int err = make_table(q, trace, path, n, ret, d);
+    if (err != KVF_E_NOTFOUND || !strstr(d->text, "no column"))
+        return err;
+    if (!record) {
+        put_remedy(q, trace[0], d->text, remedy);
+        return err;
+    }
+    struct kvf_diag lacks = *d;
+    err = KVF_OK;
+    for (int i = 0; !err && i < n; i++)
+        err = record_again(self, q, lacks.text, &trace[i], d);
+    return err ? err : make_table(q, trace, path, n, ret, d);
+}
+
 static int cmd_analysis(const struct command *self, void *request, int n, char **operand)
 {
     struct request *q = request;
     struct kvf_diag d = {""};
     struct kvf_trace *trace[MAX_TRACES] = {NULL};
     struct table *t = NULL;
+    struct buf remedy = {0};
     q->a = self->analyzer;
     int err = parse_request(q, &d);
+    if (!err && q->again.to && n > 1)
+        err = kvf_fail(&d, KVF_E_ARG, "--record-to keeps one trace, and %d are given; use --record",
+                       n);
+    if (!err && q->again.model && !q->again.record && !q->again.to)
+        err = kvf_fail(&d, KVF_E_ARG, "--model has an effect only with --record or --record-to");
     if (err)
         goto done;
     err = check_several(q, n, &d);
@@ -195,12 +288,14 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
     struct watcher w = watcher_count(self->name, "parts");
     q->args.watch = watcher_update;
     q->args.watch_ctx = &w;
-    err = make_table(q, trace, operand, n, &t, &d);
+    err = make_or_record(self, q, trace, operand, n, &t, &remedy, &d);
     watcher_end(&w);
     if (!err && table_meta(t, "missing"))
         command_print(self->name,
                       "the trace lacks %s; the values that need it are blank or left out",
                       table_meta(t, "missing"));
+    if (!err && table_meta(t, "sampled"))
+        command_print(self->name, "sampled: %s", table_meta(t, "sampled"));
     if (!err)
         err = deliver(q, t, &d);
     if (!err && table_meta(t, "note"))
@@ -210,7 +305,11 @@ done:
     buf_finish(&q->about);
     for (int i = 0; i < n; i++)
         kvf_close(trace[i]);
-    return command_end(self, err, &d);
+    int status = command_end(self, err, &d);
+    if (remedy.len && !remedy.err)
+        command_print(self->name, "to record them: %s (or add --record here)", remedy.data);
+    buf_finish(&remedy);
+    return status;
 }
 
 struct command analysis_command(const struct analyzer *a)

@@ -12,6 +12,7 @@
 #include "cli/methods_json.h"
 #include "cli/models_json.h"
 #include "engine/probe/probes.h"
+#include "engine/probe/recorder.h"
 #include "render/figure.h"
 
 struct request {
@@ -205,6 +206,8 @@ static void put_sets(struct buf *b, const struct probe *p)
 {
     const char *sets[5] = {NULL};
     int n = 0;
+    if (!p->shadow && (p->in_auto || !(p->by_name || p->full_only)))
+        sets[n++] = PROBES_AUTO;
     if (!p->shadow && !p->by_name) {
         if (p->lean)
             sets[n++] = "lean";

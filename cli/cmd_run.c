@@ -277,8 +277,9 @@ static const struct opt run_options[] = {
      "feed these tokens: ids as text, a trace or a plan"},
     {OPT_STR, 0, "plan", offsetof(struct run, force.plan_file), "P.kvf",
      "replay a plan: its tokens and its evictions"},
-    {OPT_STR, 0, "probes", offsetof(struct run, probes), "LIST", "lean, paper, full or names",
-     "paper"},
+    {OPT_STR, 0, "probes", offsetof(struct run, probes), "LIST",
+     "auto, lean, paper, full or names; auto: what every analysis needs, some of it sampled",
+     PROBES_AUTO},
     {OPT_STR, 0, "shadow", offsetof(struct run, shadow), "LIST",
      "entries, model: record the cost of evictions (docs/reference/probes.md)"},
     {OPT_LIST, 0, "watch", offsetof(struct run, watch_text), "TOKENS@HEADS",
@@ -335,7 +336,7 @@ static int cmd_run(const struct command *self, void *request, int n, char **oper
     if (!err)
         err = probes_parse(u->probes, &set, &d); /* checked before the model is opened */
     if (!err && u->shadow)
-        err = shadows_parse(u->shadow, &u->shadows, &d);
+        err = shadows_parse(u->shadow, &u->asked_shadows, &d);
     if (!err && u->batch.file)
         return batch(self, u);
     if (!err)

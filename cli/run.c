@@ -60,6 +60,8 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
     int err = KVF_OK;
     for (int i = 0; !err && i < u->watch_text.n; i++)
         err = watch_add_tokens(w, u->watch_text.item[i], cfg, d);
+    if (!err && u->automatic.watch[0])
+        err = watch_add_tokens(w, u->automatic.watch, cfg, d);
     if (!err && u->watch_queries)
         err = watch_set_queries(w, u->watch_queries, cfg, d);
     if (!err)
@@ -69,7 +71,7 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
                        "--watch-queries: with positions=cache queries are rotated by their rank in "
                        "each head's cache; use @pre");
     cfg->watch = w;
-    if (!err && !u->quiet)
+    if (!err && !u->quiet && (u->watch_text.n || u->watch_queries))
         note_watch(w, cfg->shape.head_dim);
     return err;
 }
@@ -102,12 +104,15 @@ static void build_header(struct run *u, struct buf *b)
         shadows_names(u->shadows, names, sizeof names);
         json_put_member_str(b, "shadow", names);
     }
+    if (u->automatic.every > 1)
+        json_put_member_num(b, "dilution_every", u->automatic.every);
     put_watch(u, b);
     if (u->score_pipe.name[0])
         json_put_member_str(b, "external_score", u->score_pipe.name);
     json_put_member_str(b, "precision", engine_precision(r->engine));
     json_put_member_str(b, "kv_type", kv_type_name(execution_kv_type(&r->how)));
     buf_char(b, '}');
+    auto_probes_put(&u->automatic, b);
     prompt_put_turns(&r->prompt, r->engine->tokenizer, b);
     spans_put(&u->spans, b);
     methods_put(b, &r->methods, &r->engine->config, r->prompt.n_ids);
@@ -132,10 +137,34 @@ static bool shares_trace(const struct run *u)
            && u->r.engine->backend->host_memory;
 }
 
+/* Chooses what --probes auto records of this run. */
+static void choose_auto(struct run *u)
+{
+    const struct runner *r = &u->r;
+    const struct model_config *m = &r->engine->config;
+    bool in_cache = r->methods.params.positions == POSITIONS_CACHE;
+    const struct auto_run x = {.probes = u->probes,
+                               .layers = m->n_layers,
+                               .head_dim = m->head_dim,
+                               .n_prompt = r->prompt.n_ids,
+                               .n_tokens = u->shared ? r->prompt.n_ids : runner_cap(r),
+                               .on_device = !r->engine->backend->host_memory,
+                               .shadows = !in_cache && !(u->shared && r->prompt.n_question),
+                               .has_watch = u->watch_text.n > 0,
+                               .has_queries = u->watch_queries != NULL};
+    u->automatic = auto_probes_choose(&x);
+    u->shadows = u->asked_shadows;
+    for (int i = 0; probe_table[i]; i++)
+        if (probe_table[i]->shadow)
+            u->shadows |= u->automatic.set & 1u << i;
+}
+
 static int open_recording(struct run *u, struct kvf_diag *d)
 {
     const struct model_config *m = &u->r.engine->config;
+    choose_auto(u);
     struct probe_config cfg = {
+        .every = u->automatic.every,
         .shape = {m->n_layers, m->n_heads, u->r.methods.cache_heads, m->head_dim},
         .cap = runner_cap(&u->r),
         .kernels = &u->r.engine->kernels,
@@ -156,7 +185,7 @@ static int open_recording(struct run *u, struct kvf_diag *d)
     int err = probes_parse(u->probes, &set, d);
     if (err)
         return err;
-    set |= u->shadows;
+    set |= u->shadows | u->automatic.set;
     err = choose_watch(u, &cfg, &set, d);
     if (!err && probes_want(set) & PROBE_VALUE && !u->out_gram)
         err = out_gram(u->r.engine->gguf, m, u->r.engine->pool, &u->out_gram, d);
@@ -188,6 +217,7 @@ int run_is_that_of(struct run *u, const char *trace, struct kvf_diag *d)
     int err = runner_protect(&u->r, &u->spans, d);
     if (err)
         return err;
+    choose_auto(u);
     build_header(u, &header);
     err = header.err ? header.err : resume_same(trace, header.data, &u->r.prompt, d);
     buf_finish(&header);

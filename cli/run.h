@@ -3,6 +3,7 @@
 #define KVF_CLI_RUN_H
 
 #include "base/progress.h"
+#include "cli/auto_probes.h"
 #include "cli/force.h"
 #include "cli/jsonl.h"
 #include "cli/runner.h"
@@ -45,7 +46,8 @@ struct run {
     struct spans spans;
     /* with -o -: path of the temporary file that is copied to the standard output */
     struct buf piped;
-    unsigned shadows; /* bits of probe_table */
+    unsigned asked_shadows, shadows; /* bits of probe_table: of --shadow; of the run */
+    struct auto_probes automatic;    /* of --probes auto */
     bool json, quiet, verbose, overwrite, resume;
     struct opt_list asks; /* --ask: questions about one context, a run each */
     /* options of a batch: several methods and budgets instead of --method */

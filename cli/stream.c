@@ -49,11 +49,16 @@ int stream_operands(int n, char **operand, struct kvf_diag *d)
 
 int stream_out_open(struct buf *ret_path, struct kvf_diag *d)
 {
-    const char *folder = getenv("TMPDIR");
     if (isatty(STDOUT_FILENO))
         return kvf_fail(d, KVF_E_ARG,
                         "-o - writes a trace to the standard output, which is a terminal: give a "
                         "file, or `| kvfate trace info -`");
+    return temporary_trace(ret_path, d);
+}
+
+int temporary_trace(struct buf *ret_path, struct kvf_diag *d)
+{
+    const char *folder = getenv("TMPDIR");
     buf_printf(ret_path, "%s/kvfate-XXXXXX", folder && *folder ? folder : "/tmp");
     if (ret_path->err)
         return ret_path->err;

@@ -19,6 +19,8 @@ int stream_operands(int n, char **operand, struct kvf_diag *d);
  * KVF_E_NOMEM, KVF_E_ARG with a sentence if the standard output is a terminal, or KVF_E_IO with a
  * sentence. */
 int stream_out_open(struct buf *ret_path, struct kvf_diag *d);
+/* Does so for a trace that is not written to the standard output. */
+int temporary_trace(struct buf *ret_path, struct kvf_diag *d);
 /* Copies the file to the standard output. Returns KVF_OK, or KVF_E_IO with a sentence. */
 int stream_out_send(const struct buf *path, struct kvf_diag *d);
 /* Removes the temporary folder and all its files, and frees the path; accepts an empty path. */

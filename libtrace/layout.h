@@ -201,7 +201,7 @@ size_t codec_encode_at(int level, void *codec, const void *raw, size_t n, int wi
                        void *scratch, uint32_t *ret_codec);
 /* A run is written and analysed at the pace of the processor, and `kvfate trace compact` makes
  * files small: level 1 takes a seventh less room and twice the time of both. */
-enum { ZSTD_LEVEL = -20, ZSTD_SMALLEST = 19 };
+enum { ZSTD_LEVEL = -20, ZSTD_SPARSE = 1, ZSTD_SMALLEST = 19 };
 /* Working memory of decoding, kept from chunk to chunk (NULL: no memory). */
 void *decoder_create(void);
 void decoder_destroy(void *decoder); /* accepts NULL */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "libtrace/crc32c.h"
 #include "libtrace/reader.h"
+#include "libtrace/sparse.h"
 #include "libtrace/writer.h"
 
 static int write_schema(struct kvf_writer *w)
@@ -543,4 +544,10 @@ void writer_tail_remove(const struct kvf_writer *w)
     if (!w->file.only_whole && writer_tail_name(w, &name) == KVF_OK)
         unlink(name.data);
     buf_finish(&name);
+}
+
+void writer_sparse(struct kvf_writer *w, int first, int end)
+{
+    w->sparse_first = first;
+    w->sparse_end = end;
 }

@@ -58,8 +58,9 @@ struct kvf_writer {
     uint16_t *n_kv, *n_query; /* [n_layers] */
     struct record *index;
     size_t n_index, cap_index;
-    int level;  /* of compression */
-    bool plain; /* values are not encoded */
+    int level;                    /* of compression */
+    int sparse_first, sparse_end; /* columns of writer_sparse() */
+    bool plain;                   /* values are not encoded */
 };
 
 /* kvf_writer_open, for columns of any names: a copy has the source's. */

@@ -133,7 +133,9 @@ int writer_put(struct kvf_writer *w, struct record *r, struct payload p, struct 
 int writer_put_coded(struct kvf_writer *w, const struct encoder *e, struct record *r, int width,
                      struct payload p, struct hash128 holds)
 {
-    p.n = codec_encode_at(w->level, e->codec, p.data, p.n, width, e->packed, e->scratch, &r->codec);
+    bool sparse = (int)r->column >= w->sparse_first && (int)r->column < w->sparse_end;
+    int level = sparse && w->level < ZSTD_SPARSE ? ZSTD_SPARSE : w->level;
+    p.n = codec_encode_at(level, e->codec, p.data, p.n, width, e->packed, e->scratch, &r->codec);
     p.data = e->packed;
     return p.n ? writer_put(w, r, p, holds) : writer_refuse(w, KVF_E_NOMEM);
 }

@@ -7,7 +7,8 @@
  * To add a probe NAME (tools/new.py probe NAME "summary" writes all of these):
  * 1. probe_NAME.c ends with `const struct probe probe_NAME`. `array` declares its columns,
  *    `wants` the hooks that it needs. Rows of different heads arrive concurrently.
- *    `lean` makes it part of --probes lean, `full_only` excludes it from paper.
+ *    `lean` makes it part of --probes lean, `full_only` excludes it from paper, `in_auto` adds it
+ *    to a default run.
  * 2. X(NAME), at the end of probes.list.
  * 3. docs/reference/probes.md: `## NAME`; its columns also in libtrace/include/kvf/schema.h and
  *    libtrace/schema_rules.h, otherwise no trace can have them.
@@ -65,6 +66,7 @@ struct probe_config {
      * NULL: no plan. */
     const uint32_t *plan_until;
     int plan_heads, plan_tokens;
+    int every;              /* dilution records every N-th query: t % every == 0; 0 is 1 */
     const double *out_gram; /* engine/model/out_gram.h; NULL unless PROBE_VALUE is wanted */
 };
 
@@ -151,6 +153,13 @@ struct probe_array {
     enum probe_kept kept;
 };
 
+/* Whether a default run has a probe that is not part of paper. */
+enum probe_auto {
+    AUTO_NEVER,
+    AUTO_CPU, /* not on a device, which would have to return to the host for it */
+    AUTO_ALL,
+};
+
 struct probe;
 /* A probe in a run. */
 struct probe_state {
@@ -172,7 +181,8 @@ struct probe {
     unsigned wants;
     bool lean;                       /* part of --probes lean */
     bool full_only;                  /* part of --probes full, not of paper */
-    bool by_name;                    /* not part of any set: its name asks for it */
+    bool by_name;                    /* not part of lean, paper and full */
+    enum probe_auto in_auto;         /* part of --probes auto, in addition to all of paper */
     const char *shadow;              /* name under --shadow; NULL: the probe belongs to --probes */
     const struct probe_array *array; /* [n_arrays] its columns, in trace order */
     int n_arrays;

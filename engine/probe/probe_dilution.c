@@ -18,7 +18,8 @@
 #include "engine/probe/dilution.h"
 #include "engine/probe/probes.h"
 
-enum { TOP64 = 0 };
+enum { TOP64 = 0, PLACES = 16 };
+_Static_assert((int)DILUTION_NEAR == PLACES && (int)DILUTION_PREFIX <= PLACES, "padded to PLACES");
 
 static const double slack[DILUTION_SLACK] = {1, 2, 4};
 
@@ -50,6 +51,7 @@ struct row {
     int n;
     const unsigned char *seen; /* NULL: all */
     const float *aged;         /* NULL: no gates */
+    int32_t *member;           /* [n] buffer */
 };
 
 static int n_sets(const struct probe_config *c)
@@ -271,19 +273,25 @@ static float not_below(double x)
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
+/* Returns how many of bar [PLACES] a weight is below. */
+static int places_below(float w, const float *bar)
+{
+    int n = 0;
+    for (int k = 0; k < PLACES; k++) /* constant trip count: vectorised */
+        n += w < bar[k];
+    return n;
+}
+
 /* Adds to count[k] the entries with weight at least limit[k] and not 0, since a weight of 0 has an
- * unknown logit. */
-static void count_near(const float *w, int n, const float *limit, int64_t *count)
+ * unknown logit. member: [n] buffer. */
+static void count_near(const float *w, int n, const float *limit, int64_t *count, int32_t *member)
 {
     int64_t step[DILUTION_NEAR] = {0};
-    for (int i = 0; i < n; i++) {
-        if (w[i] < limit[DILUTION_NEAR - 1] || w[i] == 0)
-            continue;
-        int k = 0;
-        while (w[i] < limit[k])
-            k++;
-        step[k]++;
-    }
+    const struct row_cut any = {limit[DILUTION_NEAR - 1], 0, 0};
+    int n_members = probe_members(w, n, &any, member);
+    for (int k = 0; k < n_members; k++)
+        if (w[member[k]] != 0)
+            step[places_below(w[member[k]], limit)]++;
     for (int k = 1; k < DILUTION_NEAR; k++)
         step[k] += step[k - 1];
     for (int k = 0; k < DILUTION_NEAR; k++)
@@ -302,14 +310,6 @@ static void put_near(struct state *s, int which, size_t at, const int64_t *count
         put_count(s, s->at.near[which] + k, at, count[k]);
 }
 
-static float largest(const float *w, int n)
-{
-    float top = 0;
-    for (int i = 0; i < n; i++)
-        top = w[i] > top ? w[i] : top;
-    return top;
-}
-
 /* Computes the remaining cuts from the given cut[0 .. KVF_N_CRITERIA), and the order of all by
  * size. They are prefixes of one order, so each contains the smaller ones. */
 static void order_cuts(const struct state *s, const float *w, int n, struct row_cut *cut,
@@ -321,8 +321,7 @@ static void order_cuts(const struct state *s, const float *w, int n, struct row_
         if (c->count == n)
             continue;
         *c = (struct row_cut){not_below((double)c->threshold * s->slack[j]), 0, 0};
-        for (int i = 0; i < n; i++)
-            c->count += w[i] >= c->threshold;
+        c->count = n - probe_count_below(w, n, c->threshold);
     }
     for (int j = 0; j < DILUTION_PREFIX; j++) {
         int k = j;
@@ -332,17 +331,57 @@ static void order_cuts(const struct state *s, const float *w, int n, struct row_
     }
 }
 
-/* part[j]: entries in the j-th set of the order but not in the preceding ones. */
+/* The thresholds of cuts, padded with one that selects everything. */
+static void thresholds(const struct row_cut *cut, const int *order, float *ret_bar)
+{
+    for (int k = 0; k < PLACES; k++)
+        ret_bar[k] = k < DILUTION_PREFIX ? cut[order[k]].threshold : -1;
+}
+
+/* Returns the number of cuts, in rising order of size, that do not have entry i. */
+static int sets_without(const struct row_cut *cut, const int *order, const float *bar, float w,
+                        int i)
+{
+    int below = 0, ties = 0;
+    for (int k = 0; k < PLACES; k++) { /* constant trip count: vectorised */
+        below += w < bar[k];
+        ties += w == bar[k];
+    }
+    for (int k = 0; ties && k < DILUTION_PREFIX; k++)
+        below += w == bar[k] && i < cut[order[k]].first_tie;
+    return below;
+}
+
+/* part[j]: entries in the j-th set of the order but not in the preceding ones. Only members of the
+ * largest set are sorted into parts. Each sum adds the entries in their order. */
 static void split(const struct row *row, const struct row_cut *cut, const int *order,
                   struct part *part)
 {
+    float bar[PLACES];
+    bool plain = !row->seen && !row->aged; /* then `kept` is `w`, and `aged` is 0 */
+    int n = probe_members(row->w, row->n, &cut[order[DILUTION_PREFIX - 1]], row->member);
+    struct part *rest = &part[DILUTION_PREFIX];
     memset(part, 0, (DILUTION_PREFIX + 1) * sizeof *part);
-    for (int i = 0; i < row->n; i++) {
-        int j = DILUTION_PREFIX;
-        while (j > 0 && row_cut_has(&cut[order[j - 1]], row->w[i], i))
-            j--;
-        add(&part[j], row, i);
+    thresholds(cut, order, bar);
+    for (int m = 0, i = 0; m <= n; m++) {
+        int end = m < n ? row->member[m] : row->n;
+        for (; !plain && i < end; i++)
+            add(rest, row, i);
+        for (rest->n += end - i; i < end; i++) /* 0 if not plain */
+            rest->w += (double)row->w[i];
+        if (m == n)
+            break;
+        struct part *own = &part[sets_without(cut, order, bar, row->w[i], i)];
+        if (plain) {
+            own->w += (double)row->w[i];
+            own->n++;
+        } else {
+            add(own, row, i);
+        }
+        i++;
     }
+    for (int j = 0; plain && j <= DILUTION_PREFIX; j++)
+        part[j].kept = part[j].w;
 }
 
 static void take_prefixes(struct state *s, const struct row *row, const struct row_cut *given)
@@ -359,8 +398,8 @@ static void take_prefixes(struct state *s, const struct row *row, const struct r
         struct part in = joined(part, j + 1), out = joined(part + j + 1, DILUTION_PREFIX - j);
         put_set(s, order[j], row, &in, &out);
     }
-    limits(s, largest(row->w, row->n), limit);
-    count_near(row->w, row->n, limit, near);
+    limits(s, s->cfg->kernels->max_row(row->w, row->n), limit);
+    count_near(row->w, row->n, limit, near, row->member);
     put_near(s, 0, row->at, near);
 }
 
@@ -379,7 +418,7 @@ static void span_near(struct state *s, int k, const struct row *row, float top)
     limits(s, top, limit);
     for (int r = 0; r <= set->n; r++) {
         int to = r < set->n ? clipped(set->range[r][0], row->n) : row->n;
-        count_near(row->w + from, to - from, limit, near);
+        count_near(row->w + from, to - from, limit, near, row->member);
         from = r < set->n ? clipped(set->range[r][1], row->n) : 0;
     }
     put_near(s, 1 + k, row->at, near);
@@ -434,7 +473,7 @@ static void take_plan(struct state *s, int layer, const struct row *row)
         if (plan_keeps(s->cfg, until, i, t)) { /* the plan keeps the last entry, which is the
                                                 * query's own */
             if (i > from)
-                count_near(row->w + from, i - from, limit, near);
+                count_near(row->w + from, i - from, limit, near, row->member);
             from = i + 1;
         }
     put_near(s, 1 + s->cfg->n_span_sets, row->at, near);
@@ -456,6 +495,12 @@ static void take_all(struct state *s, int layer, struct row *row, const struct r
         take_span(s, k, row);
     if (c->plan_until)
         take_plan(s, layer, row);
+}
+
+/* Returns true for a query that the sampling leaves out. Its values stay undefined. */
+static bool is_skipped(const struct probe_config *c, int32_t t)
+{
+    return c->every > 1 && t % c->every;
 }
 
 static size_t place(const struct state *s, int layer, int head, int32_t t)
@@ -481,7 +526,7 @@ static double plan_share(const struct state *s, const struct probe_row *p, doubl
 /* Processes a row with hidden entries: its largest weights, spans, the plan. */
 static void take_seen(struct state *s, const struct probe_row *p, const struct row_cut *given)
 {
-    struct row row = {.head = p->head, .w = p->p, .n = p->n};
+    struct row row = {.head = p->head, .w = p->p, .n = p->n, .member = p->scratch};
     size_t at = place(s, p->layer, p->head, p->t);
     struct row_cut cut[DILUTION_PREFIX];
     struct part part[DILUTION_PREFIX + 1];
@@ -506,13 +551,18 @@ static void take_seen(struct state *s, const struct probe_row *p, const struct r
 static void on_row(struct probe_state *run, const struct probe_row *p)
 {
     struct state *s = run->own;
+    if (is_skipped(s->cfg, p->t))
+        return;
     const struct row_cut *cut = probe_row_cuts(p, s->cfg->kernels);
     if (p->n < p->t + 1) {
         take_seen(s, p, cut);
         return;
     }
-    struct row row = {
-        .head = p->head, .at = place(s, p->layer, p->head, p->t), .w = p->p, .n = p->n};
+    struct row row = {.head = p->head,
+                      .at = place(s, p->layer, p->head, p->t),
+                      .w = p->p,
+                      .n = p->n,
+                      .member = p->scratch};
     take_all(s, p->layer, &row, cut);
 }
 
@@ -521,14 +571,15 @@ static void on_missed(struct probe_state *run, const struct probe_missed *m)
 {
     struct state *s = run->own;
     struct row_cut cut[KVF_N_CRITERIA];
-    if (m->n == 0)
+    if (m->n == 0 || is_skipped(s->cfg, m->t))
         return;
     probe_find_cuts(s->cfg->kernels, m->p, m->n, cut, m->scratch);
     struct row row = {.head = m->head,
                       .at = place(s, m->layer, m->head, m->t),
                       .w = m->p,
                       .n = m->n,
-                      .seen = m->seen};
+                      .seen = m->seen,
+                      .member = m->scratch};
     take_all(s, m->layer, &row, cut);
 }
 
@@ -537,6 +588,7 @@ const struct probe probe_dilution = {
     .summary = "attention dilution: attention to useful entries, with and without retention",
     .wants = PROBE_ROWS | PROBE_GATE,
     .full_only = true,
+    .in_auto = AUTO_CPU,
     .arrays = arrays,
     .by_column = true,
     .open = open_state,

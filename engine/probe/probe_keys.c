@@ -22,6 +22,7 @@ const struct probe probe_keys = {
     .summary = "norm of every cached key",
     .wants = PROBE_KEY,
     .full_only = true,
+    .in_auto = AUTO_CPU,
     PROBE_ARRAYS(arrays),
     .key = on_key,
 };

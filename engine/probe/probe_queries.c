@@ -40,6 +40,7 @@ const struct probe probe_queries = {
     .summary = "query vectors of chosen heads",
     .wants = PROBE_QUERY,
     .by_name = true,
+    .in_auto = AUTO_CPU,
     .arrays = arrays,
     .queries = on_queries,
 };

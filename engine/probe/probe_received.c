@@ -70,6 +70,7 @@ const struct probe probe_received = {
     .summary = "attention that chosen tokens receive from every later query",
     .wants = PROBE_ROWS,
     .by_name = true,
+    .in_auto = AUTO_ALL,
     .arrays = arrays,
     .open = open_state,
     .row = on_row,

@@ -54,11 +54,12 @@ static void take(struct probe_visits *e, int32_t t)
 static void on_row(struct probe_state *s, const struct probe_row *row)
 {
     const struct row_cut *cut = probe_row_cuts(row, s->cfg->kernels);
+    int32_t *member = (int32_t *)(void *)row->room;
     for (int c = 0; c < N_CRITERIA; c++) {
         struct probe_visits *e = entries_of(s, row->layer, row->head, c);
-        for (int i = 0; i < row->n; i++)
-            if (row_cut_has(&cut[probe_returns_of[c]], row->p[i], i))
-                take(&e[row->pos ? row->pos[i] : i], row->t);
+        int n = probe_members(row->p, row->n, &cut[probe_returns_of[c]], member);
+        for (int k = 0; k < n; k++)
+            take(&e[row->pos ? row->pos[member[k]] : member[k]], row->t);
     }
 }
 
@@ -75,6 +76,7 @@ const struct probe probe_returns = {
     .summary = "per token: number of selections and returns, and the longest gap",
     .wants = PROBE_ROWS,
     .full_only = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .open = open_state,
     .copy = copy,

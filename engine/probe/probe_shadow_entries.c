@@ -46,6 +46,7 @@ const struct probe probe_shadow_entries = {
     .name = "shadow-entries",
     .summary = "attention that queries would give to evicted entries (keeps copies of them)",
     .shadow = "entries",
+    .in_auto = AUTO_CPU,
     .wants = PROBE_SHADOW_ENTRIES,
     PROBE_ARRAYS(arrays),
     .missed = on_missed,

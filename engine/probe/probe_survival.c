@@ -33,6 +33,26 @@ const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct k
     return c->cut;
 }
 
+/* A branch on membership is unpredictable and mispredictions are expensive. So blocks without a
+ * member are skipped, and in the others every index is stored and only members advance. */
+int probe_members(const float *p, int n, const struct row_cut *cut, int32_t *out)
+{
+    enum { LANES = 16 };
+    float bar = cut->threshold;
+    int found = 0;
+    for (int i = 0; i < n; i += LANES) {
+        int end = n - i < LANES ? n : i + LANES, any = end < i + LANES;
+        if (!any)
+            for (int j = 0; j < LANES; j++) /* constant trip count: vectorised */
+                any |= p[i + j] >= bar;
+        for (int j = i; any && j < end; j++) {
+            out[found] = j;
+            found += (p[j] > bar) | ((p[j] == bar) & (j >= cut->first_tie));
+        }
+    }
+    return found;
+}
+
 /* Marks entries i0 .. i1-1 of a row, which have consecutive positions from `pos` on. */
 static void mark_run(const struct probe_state *s, void *cells, const struct probe_row *row,
                      const float *w, const struct row_cut *cut, int i0, int i1, int32_t pos)

@@ -19,17 +19,16 @@ static float bar_of(double x)
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
-static int count_under(const float *p, int n, float bar)
+int probe_count_below(const float *p, int n, float bar)
 {
-    int i = 0, count = 0;
-    for (; i + LANES <= n; i += LANES) {
-        int here = 0;
-        for (int j = i; j < i + LANES; j++) /* constant trip count: vectorised */
-            here += p[j] < bar;
-        count += here;
-    }
+    int lane[LANES] = {0}, count = 0, i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) /* constant trip count: vectorised */
+            lane[j] += p[i + j] < bar;
     for (; i < n; i++)
         count += p[i] < bar;
+    for (int j = 0; j < LANES; j++)
+        count += lane[j];
     return count;
 }
 
@@ -46,7 +45,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 #undef X
     double most = row->n ? (double)s->cfg->kernels->max_row(row->p, row->n) : 0;
     for (int c = 0; c < N_P; c++)
-        put(s, c, row, count_under(row->p, row->n, bar_of(share[c] * most)));
+        put(s, c, row, probe_count_below(row->p, row->n, bar_of(share[c] * most)));
     put(s, SEEN, row, row->n);
 }
 
@@ -55,6 +54,7 @@ const struct probe probe_under = {
     .summary = "per query: number of weights below p times the largest, for four p",
     .wants = PROBE_ROWS,
     .full_only = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .row = on_row,
 };

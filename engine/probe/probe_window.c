@@ -152,6 +152,7 @@ const struct probe probe_window = {
     .summary = "attention of the last four observation windows to each entry",
     .wants = PROBE_ROWS | PROBE_GROUPS,
     .full_only = true,
+    .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .open = open_state,
     .copy = copy,

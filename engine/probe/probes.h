@@ -43,6 +43,13 @@ void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_
 void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,
                 const float *w, const struct row_cut *cut);
 
+/* Lists the entries of a selected set of the weights p [n]: out receives their indices in rising
+ * order. Returns their number. out: [n]. */
+int probe_members(const float *p, int n, const struct row_cut *cut, int32_t *out);
+
+/* Returns the number of weights p [n] that are below bar (probe_under.c). */
+int probe_count_below(const float *p, int n, float bar);
+
 /* Returns the index of the entry at position pos in a row, or -1 (probe_received.c). */
 int probe_find(const struct probe_row *row, int32_t pos);
 

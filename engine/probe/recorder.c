@@ -8,7 +8,9 @@
 #include "base/progress.h"
 #include "engine/probe/arrays.h"
 #include "engine/probe/gather.h"
+#include "engine/probe/probes.h"
 #include "engine/probe/recorder.h"
+#include "libtrace/sparse.h"
 
 enum { MAX_PROBES = 32, BLOCK = 1024, TAIL_SECONDS = 60, TAIL_BYTES = 64 << 20 };
 
@@ -99,6 +101,10 @@ static int open_writer(struct recorder *r, const char *path, const struct record
     const struct kvf_writer_options opt = {
         .existing = run->existing, .prompt = run->prompt, .n_prompt = run->n_prompt};
     err = kvf_writer_open(path, run->header, &shape, col, n, &opt, &r->writer, d);
+    for (int i = 0; !err && r->cfg.every > 1 && i < r->n_active; i++)
+        if (r->active[i].probe == &probe_dilution)
+            writer_sparse(r->writer, r->active[i].column0,
+                          r->active[i].column0 + r->active[i].n_arrays);
 done:
     mem_free_all(heads, col);
     return err;

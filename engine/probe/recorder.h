@@ -6,9 +6,17 @@
 /* The recording of one run. */
 struct recorder;
 
-/* Parses "lean", "paper", "full" or a list such as "evict,nll" to one bit per entry of probe_table.
+#define PROBES_AUTO "auto" /* the probes of a default run */
+
+/* Parses "auto", "lean", "paper", "full" or a list such as "evict,nll" to one bit per entry of
+ * probe_table. "auto" gives the probes of "paper"; probes_auto() adds those that depend on the run.
  * Returns KVF_OK or KVF_E_ARG with a message. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
+/* Returns true if the list contains "auto". */
+bool probes_are_auto(const char *text);
+/* Returns the probes, bits of probe_table, that "auto" adds to "paper". shadows: with the shadow of
+ * evicted entries. */
+unsigned probes_auto(bool on_device, bool shadows);
 
 /* Parses "entries", "model" or "entries,model" (--shadow) to bits of probe_table. Errors as in
  * probes_parse. */

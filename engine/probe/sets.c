@@ -13,8 +13,9 @@ static int unknown_probe(const char *name, struct kvf_diag *d)
         if (!probe_table[i]->shadow)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
                                   probe_table[i]->name);
-    return kvf_fail(d, KVF_E_ARG, "--probes: no probe '%s'; use lean, paper, full or a list of %s",
-                    name, list);
+    return kvf_fail(d, KVF_E_ARG,
+                    "--probes: no probe '%s'; use auto, lean, paper, full or a list of %s", name,
+                    list);
 }
 
 /* Returns the probes of a word of --probes: a set, or a probe by name. 0: unknown word. */
@@ -26,8 +27,9 @@ static unsigned probes_of(const char *word)
         bool in_full = !p->by_name && strcmp(word, "full") == 0;
         bool in_paper = !p->by_name && !p->full_only && strcmp(word, "paper") == 0;
         bool in_lean = p->lean && strcmp(word, "lean") == 0;
+        bool in_auto = !p->by_name && !p->full_only && strcmp(word, PROBES_AUTO) == 0;
         bool named = strcmp(word, p->name) == 0;
-        if (!p->shadow && (in_full || in_paper || in_lean || named))
+        if (!p->shadow && (in_full || in_paper || in_lean || in_auto || named))
             set |= 1u << i;
     }
     return set;
@@ -48,6 +50,27 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_ARG, "--probes: write names separated by commas");
     *ret_set = set;
     return KVF_OK;
+}
+
+bool probes_are_auto(const char *text)
+{
+    char key[32], value[32];
+    bool found = false;
+    while (opt_pair(&text, key, value, sizeof key) == 1)
+        found |= strcmp(key, PROBES_AUTO) == 0;
+    return found;
+}
+
+unsigned probes_auto(bool on_device, bool shadows)
+{
+    unsigned set = 0;
+    for (int i = 0; probe_table[i]; i++) {
+        const struct probe *p = probe_table[i];
+        bool fits = p->in_auto == AUTO_ALL || (p->in_auto == AUTO_CPU && !on_device);
+        if (fits && (!(p->wants & PROBE_SHADOW_ENTRIES) || shadows))
+            set |= 1u << i;
+    }
+    return set;
 }
 
 int shadows_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)

@@ -65,7 +65,7 @@ def unused(folder, paths):
             r = run(*args, "--style", style)
             expect(r.returncode == code and (b"--style" in r.stderr) == (code == 2), f"{args} {style}: {r.returncode} {r.stderr}")
             expect(r.stdout if args[-1] in ("-", "--json") else True, f"{args}: numbers")
-    for args in (["where", "--as", "runs", paths[0]], ["tokens", "--as", "words", *paths]):
+    for args in (["tokens", "--as", "words", *paths],):
         r = run(*args, "--style", "y=log")
         expect(r.returncode == 2 and b"no figure of table" in r.stderr, f"{args}: {r.returncode} {r.stderr}")
 

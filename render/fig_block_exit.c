@@ -1,0 +1,52 @@
+/* fig_block_exit.c - draws the probability that a token leaves the selected set within a block of b
+ * steps, with its 95 % CI, against b. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "render/figures.h"
+#include "render/plot.h"
+
+static const char *const labels[] = {/* by enum choice_about */
+                                     "probability of leaving the selected set",
+                                     "probability of eviction",
+                                     "probability of leaving or eviction"};
+
+static int build(const struct table *t, const struct figure_style *s, struct plot *p,
+                 struct kvf_diag *d)
+{
+    struct row_choice v;
+    char begin[PLOT_NAME], bands[48];
+    int block = table_find(t, "block"), y = table_find(t, "epsilon");
+    int low = table_find(t, "low"), high = table_find(t, "high");
+    const struct choice_style *o = s->own;
+    int err = choice_open(&v, t, o, d);
+    if (err)
+        return err;
+    p->log_x = true;
+    p->log_y = o->y == CHOICE_LOG;
+    p->whole_x = true;
+    p->xlabel = "block length (steps)";
+    p->ylabel = labels[choice_about(&v)];
+    p->y0 = p->log_y ? NAN : 0;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        if (!choice_has(&v, r) || !(table_real(t, block, r) >= 1))
+            continue;
+        choice_add(p, &v, r, NULL, table_real(t, block, r), table_real(t, y, r),
+                   value_at(t, low, r), value_at(t, high, r));
+    }
+    for (int i = 0; i < p->n_lines; i++)
+        p->line[i].look.points = !p->line[i].back;
+    choice_note(&v, p, begin);
+    snprintf(p->note, sizeof p->note, "%s%s", begin,
+             table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %");
+    plot_hide_empty(p);
+    return KVF_OK;
+}
+
+PLOT_FIGURE(fig_block_exit, .name = "block-exit", .table = "block-exit",
+            .summary = "probability of leaving the selected set within a block, by its length",
+            .needs = "head:text criterion:text block epsilon",
+            STYLE(struct choice_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,
+                  CHOICE_HEADS, CHOICE_Y),
+            .side_by_side = true);
