@@ -26,7 +26,7 @@ GALLERY = "docs/reference/gallery.md"
 LIVE = "live/report.html"
 LIVE_METHODS = ("h2o", "snapkv", "keydiff")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
-THUMBNAIL = (480, 320)  # pixels: twice the size on the page
+THUMBNAIL, MARGIN = (480, 320), 12  # pixels: twice the size on the page
 
 
 def fail(sentence):
@@ -146,13 +146,17 @@ def add_section(pages, section, about):
 
 
 def thumbnail(source, goal):
-    """Writes a small picture: the full width of the figure, and its top if it is high."""
-    from PIL import Image
+    """Writes a small picture: the figure without its margins, or its top left part if a small copy of all would be hard to see."""
+    from PIL import Image, ImageChops
     picture = Image.open(source).convert("RGB")
-    height = max(1, round(picture.height * THUMBNAIL[0] / picture.width))
-    small = picture.resize((THUMBNAIL[0], height), Image.Resampling.LANCZOS)
+    picture = picture.crop(ImageChops.invert(picture).getbbox())
+    width, height = THUMBNAIL[0] - 2 * MARGIN, THUMBNAIL[1] - 2 * MARGIN
+    fit, cover = sorted((width / picture.width, height / picture.height))
+    scale = min(cover, max(fit, 1.6 * width / picture.width))
+    part = picture.crop((0, 0, min(picture.width, int(width / scale)), min(picture.height, int(height / scale))))
+    small = part.resize((min(width, round(part.width * scale)), min(height, round(part.height * scale))), Image.Resampling.LANCZOS)
     canvas = Image.new("RGB", THUMBNAIL, "white")
-    canvas.paste(small, (0, max(0, (THUMBNAIL[1] - height) // 2)))
+    canvas.paste(small, ((THUMBNAIL[0] - small.width) // 2, (THUMBNAIL[1] - small.height) // 2))
     os.makedirs(os.path.dirname(goal), exist_ok=True)
     canvas.save(goal, optimize=True)
 
@@ -181,10 +185,10 @@ def add_gallery(pages, section):
 
 def model_of(option):
     """Returns the model of the live report."""
-    from kvfate import model_list
+    from kvfate import model_list, models_get
     if option:
         return option
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvfate")
+    cache = models_get.cache()
     for name in (model_list.MODELS[0].file, "stories260K.gguf"):
         if os.path.exists(os.path.join(cache, name)):
             return os.path.join(cache, name)
@@ -250,7 +254,7 @@ def main():
                                os.path.join(work, "pages"), os.path.join(work, "site")], env={**os.environ, "KVFATE_SITE_VERSION": version})
         if done.returncode:
             fail("Sphinx found errors in the pages")
-        shutil.rmtree(os.path.join(work, "site", ".buildinfo"), ignore_errors=True)
+        os.remove(os.path.join(work, "site", ".buildinfo"))
         os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
         shutil.move(os.path.join(work, "site"), args.out)
     print(os.path.join(args.out, "index.html"))

@@ -1,5 +1,6 @@
 """The settings of Sphinx for the site.  build.py runs Sphinx on a folder of pages that it prepared."""
 import os
+import re
 
 project = "kvfate"
 html_title = "kvfate " + os.environ["KVFATE_SITE_VERSION"]
@@ -22,6 +23,8 @@ html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_use_index = False
+html_context = {"default_mode": "auto"}
 html_sidebars = {"index": [], "gallery": []}
 html_theme_options = {
     "logo": {"text": "kvfate"},
@@ -45,5 +48,12 @@ def language_of_commands(_, tree):
             block["language"] = "bash"
 
 
+def without_empty_headers(app, name, template, context, tree):
+    """Makes a plain cell of each empty header cell, because a screen reader would announce a header without a name."""
+    if "body" in context:
+        context["body"] = re.sub(r'<th class="head[^"]*"><p></p></th>', '<td class="head"></td>', context["body"])
+
+
 def setup(app):
+    app.connect("html-page-context", without_empty_headers)
     app.connect("doctree-read", language_of_commands)
