@@ -224,7 +224,7 @@ def prepare(folder, program, model):
         else:
             add_section(pages, section, about)
     pages.add(FRONT, tree([f"{s.title} <{s.page}>" for s in sections]))
-    for name in ("conf.py", "site.css"):
+    for name in ("conf.py", "site.css", "site.js"):
         goal = os.path.join(folder, name if name == "conf.py" else "_static/" + name)
         os.makedirs(os.path.dirname(goal), exist_ok=True)
         shutil.copyfile(os.path.join(HERE, name), goal)
