@@ -3,9 +3,9 @@
 
     docs/site/build.py OUT [--kvfate PROGRAM] [--model MODEL]
 
-OUT must not exist.  PROGRAM makes the live report (default: build/cli/kvfate, build-release/cli/kvfate, or the one on PATH).  MODEL is
+OUT must not exist, or be empty.  PROGRAM makes the live report (default: build/cli/kvfate, build-release/cli/kvfate, or the one on PATH).  MODEL is
 a name or a file (default: SmolLM2 in the cache folder, or else stories260K in the cache folder).  `pip install -r
-docs/site/requirements.txt` installs the packages that it needs.  Links that lead nowhere are errors.  docs/site/navigation.toml lists the
+docs/site/requirements.txt` installs the packages that it needs.  A broken link is an error.  docs/site/navigation.toml lists the
 sections and pages."""
 import argparse
 import os
@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
 import navigation  # noqa: E402
+from kvfate import files  # noqa: E402
 
 FRONT = "docs/site/index.md"
 CONTENTS = "docs/README.md"
@@ -63,7 +64,7 @@ def placed(path):
 
 
 class Pages:
-    """The prepared pages in a folder.  Pages, sources and pictures to which they link are added until none is missing."""
+    """The prepared pages in a folder.  Pages, sources and pictures to which they link are added until all are there."""
 
     def __init__(self, folder):
         self.folder, self.done = folder, set()
@@ -224,7 +225,7 @@ def prepare(folder, program, model):
         else:
             add_section(pages, section, about)
     pages.add(FRONT, tree([f"{s.title} <{s.page}>" for s in sections]))
-    for name in ("conf.py", "site.css", "site.js"):
+    for name in ("conf.py", "site.css", "site.js", "favicon.svg"):
         goal = os.path.join(folder, name if name == "conf.py" else "_static/" + name)
         os.makedirs(os.path.dirname(goal), exist_ok=True)
         shutil.copyfile(os.path.join(HERE, name), goal)
@@ -241,22 +242,21 @@ def main():
         import myst_parser, PIL, pydata_sphinx_theme, sphinx  # noqa: E401, F401
     except ImportError as e:
         fail(f"the Python package {e.name} is missing: run `pip install -r docs/site/requirements.txt`")
-    if os.path.exists(args.out):
-        fail(f"{args.out} exists: name another folder or remove it")
     reports = navigation.problems(ROOT)
     if reports:
         fail("; ".join(reports))
     program, model = program_of(args.kvfate), model_of(args.model)
-    version = re.search(r"version: '([^']+)'", read("meson.build"))[1]
-    with tempfile.TemporaryDirectory() as work:
-        prepare(os.path.join(work, "pages"), program, model)
-        done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", os.path.join(work, "state"),
-                               os.path.join(work, "pages"), os.path.join(work, "site")], env={**os.environ, "KVFATE_SITE_VERSION": version})
-        if done.returncode:
-            fail("Sphinx found errors in the pages")
-        os.remove(os.path.join(work, "site", ".buildinfo"))
-        os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
-        shutil.move(os.path.join(work, "site"), args.out)
+    env = {**os.environ, "KVFATE_SITE_VERSION": re.search(r"version: '([^']+)'", read("meson.build"))[1]}
+    try:
+        with files.folder(args.out) as made, tempfile.TemporaryDirectory() as work:
+            pages = os.path.join(work, "pages")
+            prepare(pages, program, model)
+            sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", os.path.join(work, "state"), pages, made]
+            if subprocess.run(sphinx, env=env).returncode:
+                fail("Sphinx found errors in the pages")
+            os.remove(os.path.join(made, ".buildinfo"))
+    except files.WriteError as e:
+        fail(f"{e}: name another folder")
     print(os.path.join(args.out, "index.html"))
 
 

@@ -22,6 +22,7 @@ html_static_path = ["_static"]
 html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_use_index = False

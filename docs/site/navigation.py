@@ -38,7 +38,7 @@ def sections(root):
 
 
 def problems(root):
-    """Returns a "path:line: what" for every page of docs/ that the file lacks, names twice, or names although it does not exist."""
+    """Returns reports, as "path:line: problem", on pages of docs/ that the file does not list or lists twice, and on listed pages that do not exist."""
     named = [page for s in sections(root) for _, pages in s.groups for page in pages]
     written = {p for p in glob.glob("docs/**/*.md", root_dir=root, recursive=True) if not p.startswith(SITE)}
     lines = open(os.path.join(root, FILE), encoding="utf-8").read().split("\n")
