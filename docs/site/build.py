@@ -83,8 +83,8 @@ class Pages:
         """Returns Markdown of the file `path` with links that hold at `place`."""
         return LINK.sub(lambda m: m[1] + self.link(path, m[2], place) + m[3], text)
 
-    def add(self, path, more="", orphan=True):
-        """Copies a file of the repository.  more: added at the end of a page.  orphan: a page that the navigation may lack."""
+    def add(self, path, more=""):
+        """Copies a file of the repository.  more: added at the end of a page."""
         if path in self.done:
             return
         self.done.add(path)
@@ -112,10 +112,14 @@ def source_page(path):
     return f"---\norphan: true\nnosearch: true\n---\n\n# {path}\n\n{fence}{language}\n{text}\n{fence}\n"
 
 
-def tree(docs, caption=None, hidden=True):
-    """Returns a table of contents for the navigation."""
-    return "\n```{toctree}\n" + (":hidden:\n" if hidden else "") + (f":caption: {caption}\n" if caption else "") + "\n" \
-        + "".join(f"{d}\n" for d in docs) + "```\n"
+def entry(path):
+    """Returns the line of a page in the navigation: the title up to a colon, and the page."""
+    return f"{title_of(path).split(': ')[0].replace('`', '')} </{placed(path)}>"
+
+
+def tree(entries, caption=None):
+    """Returns a part of the navigation, which the page itself does not show."""
+    return "\n```{toctree}\n:hidden:\n" + (f":caption: {caption}\n" if caption else "") + "\n" + "".join(e + "\n" for e in entries) + "```\n"
 
 
 def descriptions():
@@ -137,12 +141,12 @@ def add_section(pages, section, about):
         text += (f"\n## {title}\n" if title else "") + "\n"
         for path in top:
             children = [p for p in listed if p not in top and os.path.dirname(p) == os.path.dirname(path)]
-            pages.add(path, tree(["/" + placed(p) for p in children]) if children else "")
+            pages.add(path, tree(map(entry, children)) if children else "")
             line = about.get(path) or f"[{title_of(path)}]({os.path.relpath(path, 'docs')})"
             text += "* " + pages.text(CONTENTS, section.page, line) + "\n"
             for child in children:
                 pages.add(child)
-        trees += tree(["/" + placed(p) for p in top], title)
+        trees += tree(map(entry, top), title)
     write(os.path.join(pages.folder, section.page + ".md"), text + trees)
 
 
@@ -181,7 +185,7 @@ def add_gallery(pages, section):
     text = (f"# {section.title}\n\nSelect a figure to see it in full size, with the command that draws it. You can also open a"
             f" <a href=\"{LIVE}\">live report</a>.\n\n<div class=\"thumbnails\">\n\n{''.join(items)}\n</div>\n")
     pages.add(GALLERY)
-    write(os.path.join(pages.folder, section.page + ".md"), text + tree(["/" + placed(GALLERY)]))
+    write(os.path.join(pages.folder, section.page + ".md"), text + tree([entry(GALLERY)]))
 
 
 def model_of(option):

@@ -38,6 +38,7 @@ SECTIONS = ["Get started", "How-to", "Reference", "Studies", "Gallery"]
 WORDS = ("hazard", "safetensors", "distillation")
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 LIVE = "live/report.html"
+DRAWN = "performance.getEntriesByName('kvfate-map').length > 0"  # in the live report
 
 
 class Links(html.parser.HTMLParser):
@@ -115,6 +116,8 @@ def check_pages(b, site, pages, axe, shots):
                 b.open(os.path.join(site, page))
                 b.until("document.readyState === 'complete' && location.pathname.endsWith(" + json.dumps(page) + ")")
                 b.until("[...document.images].every(i => i.complete)")
+                if page == LIVE:
+                    b.until(DRAWN)
                 wide = b.run("document.documentElement.scrollWidth - innerWidth")
                 check(f"{where}: fits the window", wide <= 0, wide)
                 check(f"{where}: has a heading and pictures that load",
