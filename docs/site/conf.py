@@ -13,7 +13,7 @@ exclude_patterns = ["conf.py"]
 myst_heading_anchors = 6
 myst_enable_extensions = ["strikethrough"]
 myst_disable_syntax = ["myst_line_comment", "myst_block_break", "myst_target", "myst_role"]
-suppress_warnings = ["myst.header", "myst.strikethrough"]
+suppress_warnings = ["myst.header", "myst.strikethrough", "toc.not_included"]  # the lint checks the navigation
 smartquotes = False
 highlight_language = "none"
 
