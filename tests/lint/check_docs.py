@@ -287,7 +287,7 @@ PLANTS = [
     lint.Plant('docs/reference/probes.md', 'the probe steps', replace=('## steps', '## other')),
     lint.Plant('docs/reference/analyzers.md', 'the analyzer sparsity',
                replace=('\n## sparsity', '\n## thinness')),
-    lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n## The runs\n'),
+    lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n## fates-answer\n## The runs\n'),
     lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)',
                                                                      '](../img/none.png)')),
     lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)',
