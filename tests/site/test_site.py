@@ -3,7 +3,7 @@
 
 usage: test_site.py KVFATE [--site FOLDER] [--shots FOLDER]
 
-Checks that all links and anchors of the site resolve, that no page has an error in its console, asks another host for a file or is wider
+Checks that all links and anchors of the site resolve, that no page has an error in its console, asks another host for a file or has text wider
 than the window, that the search finds words, and that axe-core reports no violation.  Windows have 390 x 844 and 1440 x 900 pixels.  axe-core
 examines each page in one window and colour scheme, in turn; with KVFATE_TESTS=long in both windows, light and dark.
 
@@ -118,7 +118,7 @@ def check_pages(b, site, pages, axe, shots):
                 b.until("[...document.images].every(i => i.complete)")
                 if page == LIVE:
                     b.until(DRAWN)
-                wide = b.run("document.documentElement.scrollWidth - innerWidth")
+                wide = b.run("Math.max(...[...document.querySelectorAll('html, .bd-article-container')].map(e => e.scrollWidth - e.clientWidth))")
                 check(f"{where}: fits the window", wide <= 0, wide)
                 check(f"{where}: has a heading and pictures that load",
                       b.run("document.querySelectorAll('h1').length > 0 && [...document.images].every(i => i.naturalWidth > 0)"))
