@@ -12,14 +12,15 @@ SITE = "docs/site/"  # pages of this folder are parts of the site, not documenta
 class Section(NamedTuple):
     """A part of the site with an entry at the top of every page.
 
-    title: of the entry.  page: its own page, without suffix.  groups: pairs of a title (or None) and paths from the root of the repository."""
+    title: the text of the entry.  page: the page of the section, without suffix.  groups: pairs of a title (can be missing) and paths from
+    the root of the repository."""
     title: str
     page: str
     groups: list
 
 
 def order(path):
-    """Sorts README.md before the other pages of its folder."""
+    """Returns a key that sorts README.md before all pages of its folder."""
     return os.path.dirname(path), os.path.basename(path) != "README.md", path
 
 
