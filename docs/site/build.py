@@ -3,7 +3,7 @@
 
     docs/site/build.py OUT [--kvfate PROGRAM] [--model MODEL]
 
-OUT must not exist, or be empty.  PROGRAM makes the live report (default: build/cli/kvfate, build-release/cli/kvfate, or the one on PATH).  MODEL is
+OUT must not exist, or be empty.  PROGRAM makes the live report (default: build/cli/kvfate, build-release/cli/kvfate, or kvfate on PATH).  MODEL is
 a name or a file (default: SmolLM2 in the cache folder, or else stories260K in the cache folder).  `pip install -r
 docs/site/requirements.txt` installs the packages that it needs.  A broken link is an error.  docs/site/navigation.toml lists the
 sections and pages."""
@@ -80,7 +80,7 @@ class Pages:
         return os.path.relpath(to, os.path.dirname(place) or ".") + (hash_ + heading if goal.endswith(".md") else "")
 
     def text(self, path, place, text):
-        """Returns Markdown of the file `path` with links that hold at `place`."""
+        """Returns Markdown of the file `path` with links that are correct at `place`."""
         return LINK.sub(lambda m: m[1] + self.link(path, m[2], place) + m[3], text)
 
     def add(self, path, more=""):
@@ -100,7 +100,7 @@ class Pages:
 
 
 def source_page(path):
-    """Returns a page with the text of a source file, which the search leaves out."""
+    """Returns a page with the text of a source file, which the search does not list."""
     from pygments.lexers import get_lexer_for_filename
     from pygments.util import ClassNotFound
     try:

@@ -25,7 +25,7 @@ def order(path):
 
 
 def pages_of(root, name):
-    """Returns the paths that a line of the file stands for, from the root of the repository."""
+    """Returns the paths that match an entry of the file, from the root of the repository."""
     path = os.path.normpath(os.path.join("docs", name))
     return sorted(glob.glob(path, root_dir=root), key=order) if "*" in path else [path]
 
