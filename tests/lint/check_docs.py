@@ -9,6 +9,7 @@ description of itself (`kvfate list all --json`). It is compared with:
   options;
 * the version in the citation and in the change log;
 * a paragraph for each method, part, probe, analyzer and figure; links with existing targets;
+* the navigation of the site, which names each page of docs/ once and no other page;
 * the tables that docs/derive.py writes into the documentation: unchanged when written again."""
 import copy
 import functools
@@ -21,9 +22,11 @@ import sys
 import lint
 import program as describe
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs'))
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs')
+sys.path[:0] = [DOCS, os.path.join(DOCS, 'site')]
 import derive  # noqa: E402
 import man_pages  # noqa: E402
+import navigation  # noqa: E402
 
 PARTS = ('admission', 'score', 'allocation', 'trigger', 'selection')
 COMMON = 'docs/man/common.mdoc'
@@ -241,7 +244,7 @@ def check_version(root):
 def check(root, args):
     program = describe.of(root, args)
     reports = [*check_version(root)] + check_links(root) + check_declarations(program) + check_pages(root, program)
-    reports += check_lines(root, program)
+    reports += check_lines(root, program) + navigation.problems(root)
     reports += [f'{path}:1: {what}' for path, what in derive.stale(root, program.all)]
     methods = program.methods.values()
     parts = sorted({m[p] for m in methods for p in PARTS} - {'none'})
@@ -286,11 +289,15 @@ PLANTS = [
     lint.Plant('docs/reference/analyses/sparsity.md', 'the analyzer sparsity',
                replace=('# sparsity', '# thinness')),
     lint.Plant('docs/reference/analyses/README.md', 'stale', replace=('(hazard.md)', '(survival.md)')),
-    lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n## The runs\n'),
+    lint.Plant('docs/reference/gallery.md', 'the figure survival-map', text='## survival\n## training\n## fates-answer\n## The runs\n'),
     lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)',
                                                                      '](../img/none.png)')),
     lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)',
                                                                        '](plans.md#x)')),
+    lint.Plant('docs/guide/unlisted.md', 'not in docs/site/navigation.toml', text='# Unlisted\n'),
+    lint.Plant(navigation.FILE, 'no page docs/guide/tunes.md', replace=('guide/tune.md', 'guide/tunes.md')),
+    lint.Plant(navigation.FILE, 'plans.md is named twice', replace=('"reference/eval.md",',
+                                                                    '"reference/eval.md", "reference/plans.md",')),
 ]
 
 
