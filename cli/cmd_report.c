@@ -39,6 +39,7 @@ static const struct job {
     {"density", "density"},
     {"heads", "heads", .query = true},
     {"regret", "regret", "mean", "yes", .query = true, .answer = true},
+    {"dilution", "dilution", "mean", "yes", .query = true, .answer = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 

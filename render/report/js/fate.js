@@ -6,7 +6,10 @@ const GRID_WIDTH = 336, LIFE_HEIGHT = 70;
 // Returns true if token i of a compared trace is the same token: both texts are equal up to it.
 const sameToken = (trace, i) => trace === state.trace || (i < trace.T && i < commonTokens(state.trace, trace));
 
+// Returns the opacity of a cell: of the fate of entry i, or of its state at the shown query.
 function cellColour(end, i, T) {
+  if (state.time !== null)
+    return i > state.time ? 0.03 : end < 0 || state.time < end ? 1 : 0.12;
   return end < 0 ? 1 : 0.07 + 0.5 * Math.min(1, Math.max(0, (end - i) / Math.max(1, T - i)));
 }
 
@@ -19,7 +22,7 @@ function fateGrid(trace, fates, i) {
     'aria-label': `Fates of token ${i} in ${trace.title}: layers across, heads down` });
   fates.heads.forEach((head, k) => {
     const end = fates.end[k][i], x = 22 + head.layer * cell, y = head.index * tall, hits = fates.hits ? fates.hits[k][i] : 0;
-    out.append(svg('rect', { x, y, width: cell - 1, height: tall - 1, 'data-head': head.name, class: end < 0 ? 'kept' : 'gone', 'fill-opacity': cellColour(end, i, trace.T),
+    out.append(svg('rect', { x, y, width: cell - 1, height: tall - 1, 'data-head': head.name, 'data-end': end, class: end < 0 ? 'kept' : 'gone', 'fill-opacity': cellColour(end, i, trace.T),
       onclick: () => openHead(trace, head), onpointerenter: () => tellCell(trace, fates, head, k, i) }));
     if (hits > 0)
       out.append(svg('circle', { cx: x + (cell - 1) / 2, cy: y + (tall - 1) / 2, r: Math.min(cell, tall) * (0.14 + 0.06 * Math.min(3, Math.log2(hits))), class: 'missed' }));
@@ -166,15 +169,23 @@ async function drawFate() {
     [['\u2039', 'Previous token', () => stepPin(-1)], ['\u203a', 'Next token', () => stepPin(1)], ['\u00d7', 'Unpin', () => change({ pin: null })]]
       .map(([text, label, onclick]) => el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text))));
   host.replaceChildren(el('div', { class: 'head' }, el('h2', { id: 'fate-title' }, `Token ${i} ${quotedToken(state.trace, i)}`), tools),
-    el('p', { class: 'quiet fate-key' }, el('span', { class: 'swatch full' }), 'kept  ', el('span', { class: 'swatch pale' }), 'evicted, paler the sooner  ',
-      el('span', { class: 'swatch dot' }), 'missed later'), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
+    el('p', { class: 'quiet fate-key' }, el('span', { class: 'swatch full' }), 'kept  ', el('span', { class: 'swatch pale' }), 'evicted, fainter the earlier  ',
+      el('span', { class: 'swatch dot' }), 'needed later'), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
   if (fate.focus)
     host.querySelector('.fates')?.focus({ preventScroll: true });
   fate.focus = false;
   performance.mark('kvfate-fate');
 }
 
+// Shows the cells at the time of the slider.
+function timeFates() {
+  for (const cell of document.querySelectorAll('.fates rect[data-end]'))
+    cell.setAttribute('fill-opacity', cellColour(Number(cell.dataset.end), state.pin, state.trace.T));
+}
+
 function watchFate(changed) {
+  if (has(changed, 'time') && state.pin !== null)
+    timeFates();
   if (has(changed, 'pin', 'trace', 'other', 'head'))
     drawFate();
 }
