@@ -62,7 +62,7 @@ function stepCell(e, trace, fates) {
 
 async function headWords(trace, fates, head, k, i) {
   const missed = fates.hits ? missWords(fates.hits[k][i], fates.first ? fates.first[k][i] : NaN) : '';
-  return `${head.name}: ${fateWords(i, fates.end[k][i], await fates.reason(head, i))}${missed && missed !== 'never' ? `; missed ${missed}` : ''}`;
+  return `${head.name}: ${fateWords(i, fates.end[k][i], await fates.reason(head, i))}${missed && missed !== 'never' ? `; needed later ${missed}` : ''}`;
 }
 
 async function tellCell(trace, fates, head, k, i) {
@@ -78,7 +78,7 @@ function lifeLine(trace, fates, i) {
   const W = GRID_WIDTH, H = LIFE_HEIGHT, left = 22, bottom = 16, N = fates.heads.length, T = trace.T;
   const px = (t) => left + t / Math.max(1, T) * (W - left), py = (n) => 16 + (1 - n / N) * (H - bottom - 16);
   const ends = fates.end.map((e) => e[i]).filter((e) => e >= 0).sort((a, b) => a - b), out = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'life', role: 'img',
-    'aria-label': `Heads that hold token ${i} of ${trace.title} over the queries` });
+    'aria-label': `Heads that cache token ${i} of ${trace.title} over the queries` });
   let d = `M${px(i).toFixed(1)} ${py(0)}V${py(N)}`;
   ends.forEach((e, k) => { d += `H${px(e).toFixed(1)}V${py(N - k - 1).toFixed(1)}`; });
   d += `H${px(T).toFixed(1)}V${py(0)}Z`;
@@ -87,7 +87,7 @@ function lifeLine(trace, fates, i) {
   out.append(svg('path', { class: 'area', d }), svg('line', { class: 'axis', x1: left, x2: W, y1: H - bottom, y2: H - bottom }));
   (fates.first || []).map((f) => f[i]).filter((t) => t >= 0).forEach((t) =>
     out.append(svg('path', { class: 'missed', d: `M${px(t).toFixed(1)} ${H - bottom}l-2.5 5h5z` })));
-  out.append(svg('text', { class: 'tick', x: left, y: 11 }, 'heads that hold it, by query'));
+  out.append(svg('text', { class: 'tick', x: left, y: 11 }, 'heads that cache it, by query'));
   for (const t of wholeTicks(0, T, 5))
     out.append(svg('text', { class: 'tick', x: Math.min(px(t), W - 10), y: H - 2, 'text-anchor': 'middle' }, String(t)));
   [[N, 22], [0, H - bottom]].forEach(([n, y]) => out.append(svg('text', { class: 'tick', x: 17, y, 'text-anchor': 'end' }, String(n))));
@@ -98,8 +98,8 @@ function fateSummary(trace, fates, i) {
   const N = fates.heads.length, ends = fates.end.map((e) => e[i]).filter((e) => e >= 0).sort((a, b) => a - b), missed = fates.missed(i);
   const gone = ends.length ? `; ${counted(ends.length, 'head')} evicted it ${ends[0] === ends[ends.length - 1] ? `at query ${grouped(ends[0])}`
     : `from query ${grouped(ends[0])} to ${grouped(ends[ends.length - 1])}`}` : '';
-  const later = missed ? (missed.hits ? `. Later queries missed it ${counted(missed.hits, 'time')} in ${counted(missed.heads, 'head')}, first at query ${grouped(missed.first)}`
-    : '. No later query missed it') : '';
+  const later = missed ? (missed.hits ? `. Later queries needed it ${counted(missed.hits, 'time')} in ${counted(missed.heads, 'head')}, first at query ${grouped(missed.first)}`
+    : '. No later query needed it') : '';
   return `${holdWords(N - ends.length, N)}${gone}${later}.`;
 }
 

@@ -22,7 +22,7 @@ const KEYS = [
   ['n', 'next place found'],
   ['y', 'copy the command of the map'],
   ['Tab', 'on to thumbnails, map, text, fates (arrow keys: another head), menus'],
-  ['Esc', 'one at a time: close, pause, unpin, all queries, all heads, all traces, full view'],
+  ['Esc', 'one at a time: close, pause, unpin, all queries, no search, all heads, all traces, full view'],
   ['?', 'these keys'],
 ];
 const HANDS = 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, '
@@ -78,8 +78,8 @@ function nextAlone() {
     showAlone([null, ...TRACES][(TRACES.indexOf(state.alone) + 2) % (TRACES.length + 1)]);
 }
 
-// Undoes the last of these that is shown: the cell under the crosshair, playing, the pinned token, the time, the search
-// and the order of the heads, the single trace of the panels, the part of the map.
+// Undoes the first of these that is shown: the cell under the crosshair, playing, the pinned token, the time, the text
+// that is searched, the search and the order of the heads, the single trace of the panels, the part of the map.
 function undoOne() {
   if (panes.cell && !tip.node.hidden)
     pointAt(null, null);
@@ -89,6 +89,8 @@ function undoOne() {
     change({ pin: null });
   else if (state.time !== null)
     change({ time: null });
+  else if (state.found)
+    change({ found: '' });
   else if (state.wanted.trim())
     change({ wanted: '' });
   else if (state.order !== 'layer' || state.rising)

@@ -15,8 +15,12 @@ const largeEnough = () => (MANIFEST.left_out ? `; made with --max-size ${megabyt
 
 // Returns the name of a trace and its method, for titles.
 const nameOf = (trace) => [trace.title, trace.method].filter(Boolean).join('  \u00b7  ');
-// Returns the method of a trace, or its name if it has no method or another trace has the same.
-const shortName = (trace) => (trace.method && TRACES.every((t) => t === trace || t.method !== trace.method) ? trace.method : nameOf(trace));
+// Returns the method of a trace, without a budget that all traces have.  If this does not tell the traces apart, returns
+// the whole name.
+function shortName(trace) {
+  const same = TRACES.every((t) => t.budget === trace.budget), short = (t) => (same ? t.method.replace(/, budget \d+/, '') : t.method);
+  return trace.method && TRACES.every((t) => t === trace || short(t) !== short(trace)) ? short(trace) : nameOf(trace);
+}
 
 class Trace {
   constructor(index, name) {

@@ -198,6 +198,45 @@ panel('occupancy', 'Occupancy', 'occupancy', ['head', 'kind'], async (table, tra
   return [lineChart(chart), lineKey(chart.lines), el('p', { class: 'quiet' }, `Entries that ${name} caches at query t.`)];
 }, () => [...(state.head ? ['--head', state.trace.kvHead(state.head)] : []), '--figure', 'occupancy-curves'], occupancyOverlay);
 
+// ---- density
+
+async function densityLine(table, head) {
+  const rows = await rowsOf(table, head, ['bin_low', 'bin_high', 'share']), points = [];
+  if (!rows)
+    return null;
+  rows.share.forEach((v, k) => points.push([rows.bin_low[k], v * rows.share.length], [rows.bin_high[k], v * rows.share.length]));
+  return points;
+}
+
+const densityAxes = (lines) => ({ x: { label: 'position in the text', lo: 0, hi: 1 },
+  y: { label: 'density', lo: 0, hi: lines.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1] || 0), a), 1) * 1.04 } });
+
+// Draws one head of all traces.
+async function densityOverlay(some) {
+  const name = state.head ? state.trace.kvHead(state.head) : 'all', lines = [], problems = [];
+  for (const { trace, table } of some) {
+    const points = trace.T > 1 ? await densityLine(table, name) : null;
+    if (points)
+      lines.push({ ...lookOf(trace), points });
+    else
+      problems.push(`${shortName(trace)}: no density of ${name}`);
+  }
+  return { lines, problems, ...densityAxes(lines), note: `Positions of the entries that ${name === 'all' ? 'all heads cache' : `${name} caches`} at the end; 1 = uniform.` };
+}
+
+panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table, trace) => {
+  const name = state.head ? trace.kvHead(state.head) : '', lines = [];
+  if (trace.T === 1)
+    return [nothing('No density: the trace has one token.')];
+  for (const [head, colour, faint] of [['all', 'currentColor', true], [name, LINES[0], false]]) {
+    const points = await densityLine(table, head);
+    if (points)
+      lines.push({ name: head === 'all' ? 'all heads' : head, points, colour, faint, printed: !faint });
+  }
+  return [lineChart({ title: 'Density of cached entries over the text', lines, ...densityAxes(lines) }), lineKey(lines),
+    nothing('Positions of the entries that are cached at the end; 1 = uniform.')];
+}, () => (state.head ? ['--head', state.trace.kvHead(state.head), '--style', 'by=head'] : []), densityOverlay);
+
 // ---- layer x head maps of fractions, with colours from 0 to 1
 
 // Returns {heads, layers, indices, values, own} of a column; own: the blocks of single heads.
@@ -249,7 +288,7 @@ async function layerMap(table, column, row, label) {
 }
 
 function chooseHead(name, layer, index) {
-  change({ head: state.trace.headFor(state.kind, { name, layer, index }) });
+  showHead(state.trace.headFor(state.kind, { name, layer, index }));
 }
 
 const rowOfEnd = async (table) => (await table.column('at').strings(0)).indexOf('end');
@@ -272,42 +311,3 @@ panel('sparsity', 'Sparsity by head', () => `sparsity-${SPARSE[state.kind][0]}`,
 panel('dilution', 'Dilution', 'dilution', ['colours'], async (table) => [
   ...await layerMap(table, 'dilution', 0, 'dilution'), nothing(`${dilutionWords(table)}.`)], () => [],
 (some) => layerOverlay(some, 'dilution', async () => 0, 'dilution', dilutionWords(some[0].table)));
-
-// ---- density
-
-async function densityLine(table, head) {
-  const rows = await rowsOf(table, head, ['bin_low', 'bin_high', 'share']), points = [];
-  if (!rows)
-    return null;
-  rows.share.forEach((v, k) => points.push([rows.bin_low[k], v * rows.share.length], [rows.bin_high[k], v * rows.share.length]));
-  return points;
-}
-
-const densityAxes = (lines) => ({ x: { label: 'position in the text', lo: 0, hi: 1 },
-  y: { label: 'density', lo: 0, hi: lines.reduce((a, l) => l.points.reduce((b, p) => Math.max(b, p[1] || 0), a), 1) * 1.04 } });
-
-// Draws one head of all traces.
-async function densityOverlay(some) {
-  const name = state.head ? state.trace.kvHead(state.head) : 'all', lines = [], problems = [];
-  for (const { trace, table } of some) {
-    const points = trace.T > 1 ? await densityLine(table, name) : null;
-    if (points)
-      lines.push({ ...lookOf(trace), points });
-    else
-      problems.push(`${shortName(trace)}: no density of ${name}`);
-  }
-  return { lines, problems, ...densityAxes(lines), note: `Positions of the entries that ${name === 'all' ? 'all heads cache' : `${name} caches`} at the end; 1 = uniform.` };
-}
-
-panel('density', 'Where in the text', 'density', ['head', 'kind'], async (table, trace) => {
-  const name = state.head ? trace.kvHead(state.head) : '', lines = [];
-  if (trace.T === 1)
-    return [nothing('No density: the trace has one token.')];
-  for (const [head, colour, faint] of [['all', 'currentColor', true], [name, LINES[0], false]]) {
-    const points = await densityLine(table, head);
-    if (points)
-      lines.push({ name: head === 'all' ? 'all heads' : head, points, colour, faint, printed: !faint });
-  }
-  return [lineChart({ title: 'Density of cached entries over the text', lines, ...densityAxes(lines) }), lineKey(lines),
-    nothing('Positions of the entries that are cached at the end; 1 = uniform.')];
-}, () => (state.head ? ['--head', state.trace.kvHead(state.head), '--style', 'by=head'] : []), densityOverlay);

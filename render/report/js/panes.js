@@ -111,7 +111,7 @@ function entryLines(pane, i) {
   if (d.score && gone)
     lines.push(['Score', shortNumber(d.score[i]) + (d.margin && !Number.isNaN(d.margin[i]) ? `, ${shortNumber(d.margin[i])} below the worst that stayed` : '')]);
   if (d.hits && gone)
-    lines.push(['Missed', missWords(d.hits[i], d.first_hit ? d.first_hit[i] : NaN)]);
+    lines.push(['Needed later', missWords(d.hits[i], d.first_hit ? d.first_hit[i] : NaN)]);
   const { kept } = trace.tokens, N = trace.heads.alpha.length;
   if (N && kept.length)
     lines.push(['All heads', holdWords(Math.round(kept[i] * N), N)]);

@@ -55,7 +55,7 @@ function setView(x0, x1, y0, y1, moving = false) {
   if (!sameView(view, state.view))
     change({ view });
   if (moving)
-    gesture = setTimeout(() => setView(l, r, u, d), GESTURE_REST);
+    gesture = setTimeout(() => setView(state.view.x0, state.view.x1, state.view.y0, state.view.y1), GESTURE_REST);
 }
 
 // Zooms by a factor about the point (x, y) of the plane.

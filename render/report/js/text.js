@@ -8,16 +8,16 @@ const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null,
 
 const BY = {
   head: ['this head', ''],
-  kept: ['kept at the end, all heads', 'share of the heads that hold the token at the end'],
-  mean_residency: ['time kept, all heads', 'share of its life that the token was held, mean over the heads'],
+  kept: ['kept at the end, all heads', 'fraction of the heads that cache the token at the end'],
+  mean_residency: ['time kept, all heads', 'fraction of its life that the token was cached, mean over the heads'],
   mean_beta: ['retention, all heads', 'half-life of the token under the gates, mean retention over the heads'],
   nll: ['surprise', 'how unlikely the token was, against the unlikeliest of the text'],
   kl: ['harm to predictions', 'how far the prediction after the token is from that of a full cache (KL), against the farthest'],
 };
 
 const OF_HEAD = {
-  alpha: 'share of the queries after the prompt that still had the token in this head',
-  beta: 'what this head retained of the token, mean over its life', last: 'share of its life before its last use in this head',
+  alpha: 'fraction of the queries after the prompt for which this head caches the token',
+  beta: 'retention of the token in this head, mean over its life', last: 'fraction of its life before its last use in this head',
 };
 const AT_QUERY = { alpha: 'cached in this head', beta: 'retention in this head', last: 'still to be selected in this head' };
 const OF_ALL_HEADS = ['kept', 'mean_residency', 'mean_beta']; // shades that a query has too
@@ -298,7 +298,7 @@ function tokenLine(i) {
   const { tokens } = state.trace, number = (name) => (tokens[name].length ? tokens[name][i] : NaN);
   const name = tokens.class[i] && isolated(marked(tokens.class[i]));
   const parts = [`token ${i} ${quotedToken(state.trace, i)}`, name, tokens.role[i], `id ${number('id')}`];
-  for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'held for', (v) => `${percent(v)} of its life`],
+  for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'cached for', (v) => `${percent(v)} of its life`],
     ['mean_beta', 'retention', shortNumber], ['nll', 'surprise', (v) => `${shortNumber(v, 3)}\u00a0nats`], ['kl', 'KL', (v) => `${shortNumber(v, 3)}\u00a0nats`]])
     if (!Number.isNaN(number(name)))
       parts.push(`${label} ${put(number(name))}`);

@@ -38,8 +38,9 @@ const togglePlay = () => (clock.timer ? pause() : play());
 function timeTools() {
   const button = (id, label, text, onclick) => el('button', { type: 'button', id, 'aria-label': label, title: label, onclick }, text);
   const slider = el('input', { type: 'range', id: 'query', min: 0, max: lastQuery(), step: 1, 'aria-label': 'Query', oninput: () => {
+    const t = Number(slider.value);
     pause();
-    showTime(Number(slider.value));
+    showTime(t);
   } });
   byId('time').replaceChildren(button('play', 'Play the queries', '\u25b6', togglePlay), button('query-before', 'Previous query', '\u2039', () => stepTime(-1)), slider,
     button('query-after', 'Next query', '\u203a', () => stepTime(1)), el('span', { id: 'query-note', class: 'quiet' }), button('query-all', 'Show all queries', '\u00d7', () => {

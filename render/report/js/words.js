@@ -30,4 +30,4 @@ function missWords(hits, first) {
   return hits > 0 ? `${counted(hits, 'time')}, first at query ${grouped(first)}` : 'never';
 }
 
-const holdWords = (held, n) => `${grouped(held)} of ${counted(n, 'head')} ${held === 1 ? 'holds' : 'hold'} it at the end`;
+const holdWords = (held, n) => `${grouped(held)} of ${counted(n, 'head')} ${held === 1 ? 'caches' : 'cache'} it at the end`;
