@@ -51,9 +51,10 @@ def lines(header):
 
 def methods(source):
     """const METHOD_COLOURS = Map of method to colour"""
-    some = re.findall(r'{"([a-z0-9-]+)", 0x([0-9a-f]{6}), MARK_', source)
-    assert len(some) > 20
-    return "const METHOD_COLOURS = new Map([" + ", ".join(f"['{name}', '#{c}']" for name, c in some) + "]);"
+    own = dict(re.findall(r'{"([a-z0-9-]+)", 0x([0-9a-f]{6}), MARK_', source))
+    like = {name: own[other] for name, other in re.findall(r'{"([a-z0-9-]+)", "([a-z0-9-]+)"}', source) if other in own}
+    assert len(own) > 15
+    return "const METHOD_COLOURS = new Map([" + ", ".join(f"['{name}', '#{c}']" for name, c in {**like, **own}.items()) + "]);"
 
 
 def as_c(name, data):

@@ -235,12 +235,12 @@ def overlays(s, b, page, traces):
             rows = [(int(h[1:].split("K")[0].split("H")[0]), v) for h, v, *at in zip(data["head"], data[column], *([data["at"]] if "at" in data else [])) if h != "all" and (not at or at[0] == "end")]
             mean = [(layer, sum(v for lay, v in rows if lay == layer) / sum(lay == layer for lay, _ in rows)) for layer in range(L)]
             s.check(f"{panel} of trace {k + 1}: the means of the layers", same_shape(drawn(b, panel)[looks[k]], mean), drawn(b, panel)[looks[k]], mean)
-    b.run("document.querySelector('#panel-occupancy [data-alone=\"1\"]').click()")
+    b.run("document.querySelector('#panel-occupancy [data-single=\"1\"]').click()")
     settle(b)
     b.until("document.querySelectorAll('#panel-density .chart').length === 1 && document.querySelectorAll('#panel-dilution .layers').length === 1")
     s.check("a press on the key shows one trace in every panel", b.run("document.querySelectorAll('#panel-sizes .layers').length") == 1 and "made-up" in b.run(
         "document.querySelector('#panel-survival [aria-pressed=true]').textContent") and "panels=2" in b.run(HASH), b.run(HASH))
-    b.run("document.querySelector('#panel-survival [data-alone=\"1\"]').click()")
+    b.run("document.querySelector('#panel-survival [data-single=\"1\"]').click()")
     settle(b)
     b.until("document.querySelectorAll('#panel-sizes .chart').length === 1")
     s.check("another press shows all", set(drawn(b, "occupancy")) == set(looks))
@@ -293,7 +293,7 @@ def escape(s, b, page, trace):
         b.key("Escape")
         settle(b)
         left = b.run(HASH)
-        s.check(f"Esc {k + 1}: takes back {name} alone", gone not in left and all(g in left for g, _ in steps[k + 1:]), left)
+        s.check(f"Esc {k + 1}: takes back only {name}", gone not in left and all(g in left for g, _ in steps[k + 1:]), left)
     s.check("the full view starts shortly before the first eviction", b.run("document.getElementById('map-note').textContent") == (
         f"tokens 0\u2013{T - 1}, queries {max(0, int(first - (T - first) / 8))}\u2013{T - 1}" if first - (T - first) / 8 >= 1 else ""), text_of(b, "#map-note"), first)
     for key in ("+", "+", "."):
@@ -352,7 +352,7 @@ def with_mouse(s, b, page, size):
     r.task("the cache at a query", b.until("document.getElementById('query-note').textContent.includes('caches')") and "query=" in b.run(HASH))
     r.click(one("#play"))
     r.task("play the queries", b.until("document.getElementById('play').getAttribute('aria-label') === 'Pause'"))
-    r.click(one("#panel-dilution [data-alone='1']"))
+    r.click(one("#panel-dilution [data-single='1']"))
     r.task("one trace in the panels", b.until("document.querySelectorAll('#panel-dilution .layers').length === 1"))
     r.click(one("#panel-kinds tbody tr:nth-child(7)"))
     row = text_of(b, "#panel-kinds tbody tr:nth-child(7) th")

@@ -156,10 +156,12 @@ function markThumb() {
     grid.buttons.get(grid.list[0].name).tabIndex = 0;
 }
 
-// Shows a head, and scrolls to its map where the page is narrow or long.
+// Shows a head, and scrolls to its map unless most of it is in the window.
 function showHead(head) {
   change({ head });
-  byId('map').scrollIntoView({ block: 'nearest', behavior: 'instant' });
+  const { top, bottom } = panes.list[0].frame.getBoundingClientRect(), tall = window.innerHeight;
+  if (top > tall / 2 || bottom < tall / 2)
+    byId('map').scrollIntoView({ block: 'start', behavior: 'instant' });
   say(`Head ${head.name}`);
 }
 

@@ -73,9 +73,9 @@ function nextOrder() {
   say(`Heads sorted by ${labelOf(state.order)}`);
 }
 
-function nextAlone() {
+function nextSingle() {
   if (TRACES.length > 1)
-    showAlone([null, ...TRACES][(TRACES.indexOf(state.alone) + 2) % (TRACES.length + 1)]);
+    showSingle([null, ...TRACES][(TRACES.indexOf(state.single) + 2) % (TRACES.length + 1)]);
 }
 
 // Undoes the first of these that is shown: the cell under the crosshair, playing, the pinned token, the time, the text
@@ -95,8 +95,8 @@ function undoOne() {
     change({ wanted: '' });
   else if (state.order !== 'layer' || state.rising)
     change({ order: 'layer', rising: false });
-  else if (state.alone)
-    showAlone(null);
+  else if (state.single)
+    showSingle(null);
   else
     change({ view: startView() });
 }
@@ -125,7 +125,7 @@ const ACTIONS = {
   l: toggleScale,
   s: () => byId('head-search').focus(),
   o: nextOrder,
-  i: nextAlone,
+  i: nextSingle,
   '?': helpDialog,
   '/': () => byId('find').focus(),
   n: () => nextFound(1),

@@ -2,9 +2,9 @@
 
 function drawBar() {
   const kinds = Object.entries(KINDS).map(([kind, k]) => [kind, k.label, state.trace.why(kind)]);
-  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), nameOf(t)]);
+  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), shortName(t)]);
   byId('bar').replaceChildren(...[
-    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), nameOf(t)]), String(state.trace.index), (v) => showTrace(TRACES[v])),
+    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), shortName(t)]), String(state.trace.index), (v) => showTrace(TRACES[v])),
     segments('Map', kinds, state.kind, showKind),
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',

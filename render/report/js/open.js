@@ -29,7 +29,7 @@ async function openAt(asked) {
   const inside = asked.view && asked.view.x1 <= T && asked.view.y1 <= T, all = { x0: 0, x1: T, y0: 0, y1: T };
   const view = inside ? asked.view : asked.whole ? all : firstView(trace, kind, T), within = (t) => (t !== null && t < trace.T ? t : null);
   const by = asked.by || (head || !trace.tokens.kept.length ? 'head' : 'kept');
-  const { order, rising, wanted, alone, scale, found } = asked;
+  const { order, rising, wanted, single, scale, found } = asked;
   change({ trace, other, kind, head, view, by, pin: within(asked.pin), time: within(asked.time), colours: asked.colours || state.colours, found, order, rising,
-    wanted, alone, scale });
+    wanted, single, scale });
 }

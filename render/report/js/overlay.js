@@ -2,7 +2,7 @@
 
 const DASHES = [null, '7 3', '2 2.5', '9 3 2 3'];
 
-// Returns the colour of a method, that of the figures; the i-th colour of lines for an unknown method.
+// Returns the colour of a method in the figures; the i-th colour of lines for an unknown method.
 const methodColour = (trace, i) => METHOD_COLOURS.get((trace.about.get('method') || '').split(/[:, ]/)[0]) || LINES[i % 6];
 
 // Returns the name, the colour and the dashes of a trace in every panel.  Traces of one colour differ in the dashes.
@@ -15,8 +15,8 @@ function lookOf(trace) {
 }
 
 // Shows one trace in all panels that draw all traces, or all for null.
-function showAlone(trace) {
-  change({ alone: trace });
+function showSingle(trace) {
+  change({ single: trace });
   say(trace ? `Panels: only ${shortName(trace)}` : 'Panels: all traces');
 }
 
@@ -25,8 +25,8 @@ function traceKey() {
   return el('ul', { class: 'keys traces', 'aria-label': 'Traces' }, TRACES.map((trace) => {
     const look = lookOf(trace), sample = svg('svg', { viewBox: '0 0 22 8', class: 'sample', 'aria-hidden': 'true' },
       svg('path', { class: lineClass(look), d: 'M1 4H21', stroke: look.colour, 'stroke-dasharray': look.dash }));
-    return el('li', {}, el('button', { type: 'button', class: state.alone && state.alone !== trace ? 'dim' : null, 'data-alone': String(trace.index),
-      'aria-pressed': String(state.alone === trace), title: state.alone === trace ? 'Show all traces' : `Show only ${look.name}`,
+    return el('li', {}, el('button', { type: 'button', class: state.single && state.single !== trace ? 'dim' : null, 'data-single': String(trace.index),
+      'aria-pressed': String(state.single === trace), title: state.single === trace ? 'Show all traces' : `Show only ${look.name}`,
       onclick: () => pressKey(trace) }, sample, look.name));
   }));
 }
@@ -34,9 +34,9 @@ function traceKey() {
 // Keeps the focus in the panel whose key was pressed.
 function pressKey(trace) {
   const own = document.activeElement?.closest('.panel');
-  showAlone(state.alone === trace ? null : trace);
+  showSingle(state.single === trace ? null : trace);
   if (own)
-    refocus(own.id, `[data-alone="${trace.index}"]`);
+    refocus(own.id, `[data-single="${trace.index}"]`);
 }
 
 // Gives the focus back when a redrawn panel has lost it.

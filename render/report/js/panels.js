@@ -7,14 +7,14 @@ const PANELS = [];
 // the command that draws the panel, after the words of its table; overlay: returns {lines, x, y, note, problems} of all
 // traces, from [{trace, table}].
 function panel(id, title, keys, watch, make, how = () => [], overlay = null) {
-  PANELS.push({ id, title, keys, watch: ['trace', ...(overlay ? ['alone'] : []), ...watch], make, how, overlay, asked: 0 });
+  PANELS.push({ id, title, keys, watch: ['trace', ...(overlay ? ['single'] : []), ...watch], make, how, overlay, asked: 0 });
 }
 
 const keyOf = (p) => (typeof p.keys === 'function' ? p.keys() : p.keys);
 
 // The trace of a panel that shows one.
-const traceOf = (p) => (p.overlay && state.alone) || state.trace;
-const showsAll = (p) => Boolean(p.overlay) && TRACES.length > 1 && !state.alone;
+const traceOf = (p) => (p.overlay && state.single) || state.trace;
+const showsAll = (p) => Boolean(p.overlay) && TRACES.length > 1 && !state.single;
 
 // Returns the view for the save menu of a panel.
 const panelView = (p) => ({ name: p.title,

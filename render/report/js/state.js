@@ -2,9 +2,9 @@
 
 const TRACES = MANIFEST.traces.map((name, index) => new Trace(index, name));
 // time: the query whose cache is shown, or null; scale: of retention; order, rising, wanted: of the heads in the
-// overview; alone: the only trace in the panels, or null.
+// overview; single: the only trace in the panels, or null.
 const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'blues', view: null, pin: null, by: 'head',
-  found: '', time: null, scale: 'log', order: 'layer', rising: false, wanted: '', alone: null };
+  found: '', time: null, scale: 'log', order: 'layer', rising: false, wanted: '', single: null };
 const listeners = [];
 
 // f(changed): changed is a set of names of members of state.
