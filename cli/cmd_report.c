@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/stage.h"
 #include "base/files.h"
+#include "cli/groups.h"
 #include "cli/open_traces.h"
 #include "cli/shown.h"
 #include "cli/watcher.h"
@@ -39,6 +40,7 @@ static const struct job {
     {"density", "density"},
     {"heads", "heads", .query = true},
     {"regret", "regret", "mean", "yes", .query = true, .answer = true},
+    {"dilution", "dilution", "mean", "yes", .query = true, .answer = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -132,7 +134,9 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
                                  .watch_ctx = &stage};
     struct table *table = NULL;
     struct buf command = {0};
-    buf_printf(&command, "kvfate %s %s", j->analyzer, name);
+    const char *words = place_words(j->analyzer); /* such as "size --as kv-size" */
+    int first = (int)strcspn(words, " ");
+    buf_printf(&command, "kvfate %.*s %s%s", first, words, name, words + first);
     int err = set_options(j, a, q, &options, &command, d);
     if (!err && j->answer)
         err = answer_of(t, &args.token0, d);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts the page of a report together, as two arrays of bytes.
 
-usage: embed.py OUT.c page.html style.css palettes.list line_colours.h FILE.js...
+usage: embed.py OUT.c page.html style.css palettes.list line_colours.h identity.c FILE.js...
 
 page.html names where style, data and script go.  The scripts become one, in the order given, in a function of its own, after the
 colours of the figures as text and of their lines.  The
@@ -49,6 +49,14 @@ def lines(header):
             f"const HEAD_KINDS = new Map([{', '.join(kinds)}]);")
 
 
+def methods(source):
+    """const METHOD_COLOURS = Map of method to colour"""
+    own = dict(re.findall(r'{"([a-z0-9-]+)", 0x([0-9a-f]{6}), MARK_', source))
+    like = {name: own[other] for name, other in re.findall(r'{"([a-z0-9-]+)", "([a-z0-9-]+)"}', source) if other in own}
+    assert len(own) > 15
+    return "const METHOD_COLOURS = new Map([" + ", ".join(f"['{name}', '#{c}']" for name, c in {**like, **own}.items()) + "]);"
+
+
 def as_c(name, data):
     rows = [", ".join(str(b) for b in data[i:i + 24]) for i in range(0, len(data), 24)]
     return (f"const unsigned char {name}[] = {{\n    " + ",\n    ".join(rows)
@@ -56,15 +64,15 @@ def as_c(name, data):
 
 
 def main():
-    if len(sys.argv) < 7:
+    if len(sys.argv) < 8:
         sys.exit(__doc__.strip())
-    out, page, style, tables, colours, *scripts = sys.argv[1:]
+    out, page, style, tables, colours, looks, *scripts = sys.argv[1:]
     texts = []
-    for path in (page, style, tables, colours, *scripts):
+    for path in (page, style, tables, colours, looks, *scripts):
         with open(path, encoding="utf-8") as f:
             texts.append(f.read())
     page, style = texts[0], bare(texts[1])
-    script = "'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), lines(texts[3]), *map(bare, texts[4:])]) + "\n})();\n"
+    script = "'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), lines(texts[3]), methods(texts[4]), *map(bare, texts[5:])]) + "\n})();\n"
     for text, tag in ((style, "</style"), (script, "</script"), (script, "<!--")):
         if tag in text.lower():
             sys.exit(f"embed.py: {tag} would end the element early")

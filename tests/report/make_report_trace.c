@@ -3,8 +3,8 @@
  *   usage: make_report_trace OUT.kvf T L H G SEED KINDS [TEXTS]
  *
  * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s records of a
- * shadow cache, x every entry is evicted at the step after its creation, b a budget of 1000 entries
- * instead of 64. TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
+ * shadow cache, d dilution, x every entry is evicted at the step after its creation, b a budget of
+ * 1000 entries instead of 64, h the method h2o instead of an unknown one. TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
  * bytes; the other texts are words. */
 #include <math.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 static uint32_t rng;
 static uint32_t T;
 static int L, H, G;
-static struct kvf_column columns[40];
+static struct kvf_column columns[64];
 static int n_columns;
 
 static double rnd(void) /* in [0, 1) */
@@ -66,6 +66,16 @@ static void declare(const char *kinds)
         add("shadow.oracle_mass", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
         add("shadow.kl", KVF_F32, KVF_SPACE_RUN, KVF_AXIS_STEP, 0);
     }
+    if (strchr(kinds, 'd')) {
+        add("useful.top64", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        add("dilution.top64", KVF_F32, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        add("size.top64", KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        for (int k = 0; k < 16; k++) {
+            char name[32];
+            snprintf(name, sizeof name, "near.all.%d", k);
+            add(name, KVF_U16, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0);
+        }
+    }
 }
 
 /* Returns how often a shadow's queries hit an entry that was evicted at `end`. */
@@ -89,6 +99,10 @@ static double value(const char *name, uint32_t i, uint32_t end, double scale)
     double left = (double)(T - i), u = rnd();
     if (strncmp(name, "shadow.", 7) == 0)
         return shadow_value(name + 7, i, end, u);
+    if (strncmp(name, "near.", 5) == 0 || strcmp(name, "size.top64") == 0)
+        return 64;
+    if (strcmp(name, "useful.top64") == 0 || strcmp(name, "dilution.top64") == 0)
+        return name[0] == 'd' ? 0.1 * scale : 1 - 0.1 * scale;
     if (strcmp(name, "tokens.id") == 0)
         return (i * 7919u) % 49152u;
     if (strcmp(name, "tokens.role") == 0)
@@ -195,8 +209,9 @@ int main(int argc, char **argv)
     snprintf(meta, sizeof meta,
              "{\"kvf\":{\"version\":\"0\"},\"model\":{\"name\":\"made up\",\"hash\":"
              "\"00\",\"query_heads\":%d,\"kv_heads\":%d},\"run\":{\"prompt_tokens\":%u},\"method\":"
-             "{\"name\":\"made-up\",\"budget\":%d}}",
-             G, H, T - T / 4, strchr(argv[7], 'b') ? 1000 : 64);
+             "{\"name\":\"%s\",\"budget\":%d}}",
+             G, H, T - T / 4, strchr(argv[7], 'h') ? "h2o" : "made-up",
+             strchr(argv[7], 'b') ? 1000 : 64);
     struct kvf_shape shape = {L, kv, query};
     int err = kvf_writer_open(argv[1], meta, &shape, columns, n_columns,
                               &(struct kvf_writer_options){.existing = KVF_OVERWRITE}, &w, &d);

@@ -140,8 +140,20 @@ def box_mean(value, x0, x1, y0, y1):
     return (total / area if area else None), area / ((x1 - x0) * (y1 - y0))
 
 
-def pixels(s, b, name, value, view):
-    x0, size = view
+def shown(b):
+    """Return the first token, the first query and the width of the part of the map that is shown, a square."""
+    note = b.run("document.getElementById('map-note').textContent")
+    x0, x1, y0, y1 = map(int, re.findall(r"\d+", note)) if note else (0, T - 1, 0, T - 1)
+    return x0, y0, x1 + 1 - x0
+
+
+def log_place(mean):
+    """Return the place on the logarithmic scale of the figure `retention`, from 0.001 to 1."""
+    return max(0.0, 1 + math.log10(max(mean, 1e-9)) / 3)
+
+
+def pixels(s, b, name, value, place=lambda mean: mean):
+    x0, y0, size = shown(b)
     n = b.run("document.querySelector('.pane[data-role=first] canvas').width")
     r, want = random.Random(name), colours()
     places = [(r.randrange(n), r.randrange(n)) for _ in range(120)] + [(k, k) for k in range(3, n, max(1, n // 15))] + [(k, k - 1) for k in range(5, n, max(1, n // 9))]
@@ -149,12 +161,12 @@ def pixels(s, b, name, value, view):
                 f"return {json.dumps(places)}.map(([x, y]) => [...c.getImageData(x, y, 1, 1).data]) }})()")
     bad, d = [], size / n
     for (c, row), rgba in zip(places, got):
-        mean, cover = box_mean(value, x0 + c * d, x0 + (c + 1) * d, x0 + row * d, x0 + (row + 1) * d)
+        mean, cover = box_mean(value, x0 + c * d, x0 + (c + 1) * d, y0 + row * d, y0 + (row + 1) * d)
         if abs(rgba[3] - 255 * cover) > 1:
             bad.append((c, row, rgba, cover))
         if mean is None or rgba[3] < 32:
             continue
-        near_ones = [want[min(255, max(0, math.floor(mean * 255) + k))] for k in (-1, 0, 1, 2)]
+        near_ones = [want[min(255, max(0, math.floor(place(mean) * 255) + k))] for k in (-1, 0, 1, 2)]
         slack = 1.01 + 255 / rgba[3] * (rgba[3] < 255)  # the canvas stores premultiplied integers
         if not all(min(w[k] for w in near_ones) - slack <= rgba[k] <= max(w[k] for w in near_ones) + slack for k in range(3)):
             bad.append((c, row, rgba, mean))
@@ -162,7 +174,7 @@ def pixels(s, b, name, value, view):
 
 
 def all_pixels(s, b, trace):
-    b.key("0")
+    b.key("a")
     ev, gates = table(s, "eviction", trace), table(s, "retention", trace, "--source", "gate")
     last = table(s, "retention", trace, "--source", "last-use", "--criterion", "mass.90")
     end = [T if e < 0 else e for e in ev["evict_step"]]
@@ -172,14 +184,19 @@ def all_pixels(s, b, trace):
     for kind, (head, value) in maps.items():
         choose(b, kind, head)
         b.mouse("mouseMoved", 2, 2)
-        pixels(s, b, kind, value, (0, T))
+        pixels(s, b, kind, value, log_place if kind == "beta" else lambda mean: mean)
+        if kind == "beta":
+            b.key("l")
+            settle(b)
+            pixels(s, b, "beta, linear", value)
         for _ in range(4):
             b.key("+")
         settle(b)
-        size = T / 1.5 ** 4
-        pixels(s, b, f"{kind}, larger", value, ((T - size) / 2, size))
-        b.key("0")
+        s.check(f"{kind}: a larger part is shown", 30 < shown(b)[2] < 50, shown(b))
+        pixels(s, b, f"{kind}, larger", value)
+        b.key("a")
         settle(b)
+    b.key("l")
 
 
 # ---- switches, keys, text
@@ -235,7 +252,7 @@ def text_links(s, b):
 
 
 def zoom(s, b):
-    b.key("0")
+    b.key("a")
     x, y, side = frame(b)
     b.mouse("mouseMoved", x + side * 0.25, y + side * 0.5)
     b.mouse("mousePressed", x + side * 0.25, y + side * 0.5, button="left", clickCount=1)
@@ -248,7 +265,7 @@ def zoom(s, b):
     b.call("Input.dispatchMouseEvent", type="mouseWheel", x=x + side / 2, y=y + side / 2, deltaX=0, deltaY=-120)
     settle(b)
     s.check("the wheel zooms", b.run("document.getElementById('map-note').textContent") != note)
-    b.key("0")
+    b.key("a")
     settle(b)
     s.check("whole again", b.run("document.getElementById('map-note').textContent") == "")
 
@@ -356,7 +373,7 @@ def unlike(s, b, one):
     n = len(HOSTILE)
     said = b.run("document.getElementById('compared').textContent")
     s.check("what is compared is said", f"same {n} tokens" in said and "query 119" in said, said)
-    b.key("0")
+    b.key("a")
     settle(b)
     ends = [table(s, "eviction", t)["evict_step"] for t in (one, short)]
     head = b.run("document.getElementById('map-title').textContent").split()[-1]
@@ -457,8 +474,10 @@ def short(s, b):
             few = panel == "survival"  # its curves need twenty tokens
             ok = got[0] == 1 and got[2] > 0 if n == 2 and not few else got[0] == 0 and ("no tokens" if n == 0 else "one " if not few else "fewer than twenty") in got[1]
             s.check(f"{n} tokens: {panel} is drawn, or says why not", ok, got)
-        tick = b.run("Math.max(...[...document.querySelectorAll('.layers .tick')].map(t => t.getBoundingClientRect().height))")
-        s.check(f"{n} tokens: numbers of maps of few heads are no larger than text", n == 0 or 8 < tick < 24, tick)
+        tick = b.run("Math.max(0, ...[...document.querySelectorAll('.layers .tick')].map(t => t.getBoundingClientRect().height))")
+        s.check(f"{n} tokens: numbers of maps of few heads are no larger than text", tick == 0 or 8 < tick < 24, tick)
+        said = b.run("document.querySelector('#panel-sizes .body').textContent")
+        s.check(f"{n} tokens: equal heads are a sentence, not a map", n == 0 or "have the same fraction of tokens cached at the end" in said, said)
 
 
 def left_out(s, b, trace):

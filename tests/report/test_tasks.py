@@ -109,7 +109,7 @@ def find_needle(s, b, r, traces):
     held, n, first, hits, heads, hit, _ = fates(s, traces[0], NEEDLE)
     b.until(f"{one('#fate-title')}?.textContent.startsWith('Token {NEEDLE}')")
     said = b.until(f"{one('.fate-of')}?.textContent")
-    words = (f"{held} of {n} heads", f"missed it {hits} times in {heads} heads, first at query {hit}", f"query {first}")
+    words = (f"{held} of {n} heads", f"needed it {hits} times in {heads} heads, first at query {hit}", f"query {first}")
     r.task("find the needle and read whether it was evicted, in how many heads, and when it was first missed", all(w in said for w in words), said, words)
     s.check("the text is scrolled to it", b.until(f"(() => {{ const e = document.querySelector('.w[data-i=\"{NEEDLE}\"]').getBoundingClientRect(), "
                                                "h = document.getElementById('text').getBoundingClientRect(); return e.top >= h.top - 1 && e.bottom <= h.bottom + 1 })()"))
@@ -231,8 +231,8 @@ def all_commands(s, b):
     views = b.run("[...document.querySelectorAll('details.save')].map(d => [d.dataset.view, [...d.querySelectorAll('.command code')].map(c => c.textContent), "
                   "[...d.querySelectorAll('[data-save]')].map(e => e.dataset.save)])")
     names = [v for v, _, _ in views]
-    s.check("views with a menu", {"Headline", "Heads", "Map", "Text", "Survival", "Occupancy", "Cache size by head", "Sparsity by head", "Where in the text", "Kinds of heads",
-                                  "Fate of a token"} <= set(names), names)
+    s.check("views with a menu", {"Headline", "Heads", "Map", "Text", "Survival", "Occupancy", "Cache size by head", "Sparsity by head", "Where in the text", "Head types",
+                                  "Dilution", "Fate of a token"} <= set(names), names)
     for name, commands, offers in views:
         s.check(f"{name}: a command and a table", commands and {"TSV", "CSV"} <= set(offers), commands, offers)
         for command in commands:
@@ -287,8 +287,7 @@ def contrast(s, b):
 
 def both_ways(s, b):
     """Check that a token of the text moves the map, and a cell of the map moves the text."""
-    b.key("Escape")
-    b.key("0")
+    b.key("a")
     settle(b)
     point(b, 330, 350, T=T)
     settle(b)
@@ -350,7 +349,7 @@ def look(s, b):
 
 
 def tasks(s, b):
-    traces = [s.trace("a.kvf", T, L, H, G, "egus", texts=TEXTS), s.trace("b.kvf", T, L, H, G, "eus", seed=5, texts=OTHER)]
+    traces = [s.trace("a.kvf", T, L, H, G, "egusd", texts=TEXTS), s.trace("b.kvf", T, L, H, G, "eusd", seed=5, texts=OTHER)]
     page = s.report("tasks.html", *traces)
     ready(b, page)
     b.until("performance.getEntriesByName('kvfate-headline').length > 0")

@@ -25,9 +25,14 @@ function cssColour(name, v) {
 // dark page.
 const onPaperWhite = (name) => name === 'blues' || name === 'difference';
 
+// The smallest value on the logarithmic scale of retention, as in the figure `retention`.
+const LOG_FLOOR = 1e-3;
+// Returns the place of a value in 0 .. 1 on the logarithmic scale, 0 at or below the floor.
+const onLogScale = (v) => (v <= LOG_FLOOR ? 0 : 1 - Math.log10(v) / Math.log10(LOG_FLOOR));
+
 // Paints a raster with values in lo..hi and NaN for undefined.  cover: opacity, 0 for an empty
-// pixel.
-function paint(canvas, raster, name, lo, hi) {
+// pixel.  logs: the colours are those of the logarithm of values in 0..1.
+function paint(canvas, raster, name, lo, hi, logs = false) {
   const { w, h, value, cover } = raster, context = canvas.getContext('2d');
   canvas.classList.toggle('printed', onPaperWhite(name));
   if (canvas.width !== w || canvas.height !== h) {
@@ -39,7 +44,7 @@ function paint(canvas, raster, name, lo, hi) {
   for (let k = 0; k < words.length; k++) {
     if (!(cover[k] > 0))
       continue;
-    const v = (value[k] - lo) / (hi - lo);
+    const v = logs ? onLogScale(value[k]) : (value[k] - lo) / (hi - lo);
     const colour = v !== v ? grey : colours[v <= 0 ? 0 : v >= 1 ? 255 : Math.round(v * 255)];
     words[k] = (colour | (Math.round(Math.min(cover[k], 1) * 255) << 24)) >>> 0;
   }

@@ -28,7 +28,7 @@ function viewWords() {
   const v = state.view, T = extent(), a = Math.max(0, Math.floor(v.x0)), b = Math.min(T, Math.ceil(v.x1)), c = Math.floor(v.y0), d = Math.min(T, Math.ceil(v.y1));
   const tokens = a > 0 || b < T ? ['--tokens', `${a}:${b}`] : [], style = [`steps=${c}:${d < T ? d : ''}`];
   if (state.kind === 'beta')
-    style.push('scale=linear');
+    style.push(`scale=${state.scale}`);
   return [...tokens, '--style', style.join(',')];
 }
 

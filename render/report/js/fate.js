@@ -6,7 +6,10 @@ const GRID_WIDTH = 336, LIFE_HEIGHT = 70;
 // Returns true if token i of a compared trace is the same token: both texts are equal up to it.
 const sameToken = (trace, i) => trace === state.trace || (i < trace.T && i < commonTokens(state.trace, trace));
 
+// Returns the opacity of a cell: of the fate of entry i, or of its state at the shown query.
 function cellColour(end, i, T) {
+  if (state.time !== null)
+    return i > state.time ? 0.03 : end < 0 || state.time < end ? 1 : 0.12;
   return end < 0 ? 1 : 0.07 + 0.5 * Math.min(1, Math.max(0, (end - i) / Math.max(1, T - i)));
 }
 
@@ -19,7 +22,7 @@ function fateGrid(trace, fates, i) {
     'aria-label': `Fates of token ${i} in ${trace.title}: layers across, heads down` });
   fates.heads.forEach((head, k) => {
     const end = fates.end[k][i], x = 22 + head.layer * cell, y = head.index * tall, hits = fates.hits ? fates.hits[k][i] : 0;
-    out.append(svg('rect', { x, y, width: cell - 1, height: tall - 1, 'data-head': head.name, class: end < 0 ? 'kept' : 'gone', 'fill-opacity': cellColour(end, i, trace.T),
+    out.append(svg('rect', { x, y, width: cell - 1, height: tall - 1, 'data-head': head.name, 'data-end': end, class: end < 0 ? 'kept' : 'gone', 'fill-opacity': cellColour(end, i, trace.T),
       onclick: () => openHead(trace, head), onpointerenter: () => tellCell(trace, fates, head, k, i) }));
     if (hits > 0)
       out.append(svg('circle', { cx: x + (cell - 1) / 2, cy: y + (tall - 1) / 2, r: Math.min(cell, tall) * (0.14 + 0.06 * Math.min(3, Math.log2(hits))), class: 'missed' }));
@@ -59,7 +62,7 @@ function stepCell(e, trace, fates) {
 
 async function headWords(trace, fates, head, k, i) {
   const missed = fates.hits ? missWords(fates.hits[k][i], fates.first ? fates.first[k][i] : NaN) : '';
-  return `${head.name}: ${fateWords(i, fates.end[k][i], await fates.reason(head, i))}${missed && missed !== 'never' ? `; missed ${missed}` : ''}`;
+  return `${head.name}: ${fateWords(i, fates.end[k][i], await fates.reason(head, i))}${missed && missed !== 'never' ? `; needed later ${missed}` : ''}`;
 }
 
 async function tellCell(trace, fates, head, k, i) {
@@ -75,7 +78,7 @@ function lifeLine(trace, fates, i) {
   const W = GRID_WIDTH, H = LIFE_HEIGHT, left = 22, bottom = 16, N = fates.heads.length, T = trace.T;
   const px = (t) => left + t / Math.max(1, T) * (W - left), py = (n) => 16 + (1 - n / N) * (H - bottom - 16);
   const ends = fates.end.map((e) => e[i]).filter((e) => e >= 0).sort((a, b) => a - b), out = svg('svg', { viewBox: `0 0 ${W} ${H}`, class: 'life', role: 'img',
-    'aria-label': `Heads that hold token ${i} of ${trace.title} over the queries` });
+    'aria-label': `Heads that cache token ${i} of ${trace.title} over the queries` });
   let d = `M${px(i).toFixed(1)} ${py(0)}V${py(N)}`;
   ends.forEach((e, k) => { d += `H${px(e).toFixed(1)}V${py(N - k - 1).toFixed(1)}`; });
   d += `H${px(T).toFixed(1)}V${py(0)}Z`;
@@ -84,7 +87,7 @@ function lifeLine(trace, fates, i) {
   out.append(svg('path', { class: 'area', d }), svg('line', { class: 'axis', x1: left, x2: W, y1: H - bottom, y2: H - bottom }));
   (fates.first || []).map((f) => f[i]).filter((t) => t >= 0).forEach((t) =>
     out.append(svg('path', { class: 'missed', d: `M${px(t).toFixed(1)} ${H - bottom}l-2.5 5h5z` })));
-  out.append(svg('text', { class: 'tick', x: left, y: 11 }, 'heads that hold it, by query'));
+  out.append(svg('text', { class: 'tick', x: left, y: 11 }, 'heads that cache it, by query'));
   for (const t of wholeTicks(0, T, 5))
     out.append(svg('text', { class: 'tick', x: Math.min(px(t), W - 10), y: H - 2, 'text-anchor': 'middle' }, String(t)));
   [[N, 22], [0, H - bottom]].forEach(([n, y]) => out.append(svg('text', { class: 'tick', x: 17, y, 'text-anchor': 'end' }, String(n))));
@@ -95,8 +98,8 @@ function fateSummary(trace, fates, i) {
   const N = fates.heads.length, ends = fates.end.map((e) => e[i]).filter((e) => e >= 0).sort((a, b) => a - b), missed = fates.missed(i);
   const gone = ends.length ? `; ${counted(ends.length, 'head')} evicted it ${ends[0] === ends[ends.length - 1] ? `at query ${grouped(ends[0])}`
     : `from query ${grouped(ends[0])} to ${grouped(ends[ends.length - 1])}`}` : '';
-  const later = missed ? (missed.hits ? `. Later queries missed it ${counted(missed.hits, 'time')} in ${counted(missed.heads, 'head')}, first at query ${grouped(missed.first)}`
-    : '. No later query missed it') : '';
+  const later = missed ? (missed.hits ? `. Later queries needed it ${counted(missed.hits, 'time')} in ${counted(missed.heads, 'head')}, first at query ${grouped(missed.first)}`
+    : '. No later query needed it') : '';
   return `${holdWords(N - ends.length, N)}${gone}${later}.`;
 }
 
@@ -166,15 +169,23 @@ async function drawFate() {
     [['\u2039', 'Previous token', () => stepPin(-1)], ['\u203a', 'Next token', () => stepPin(1)], ['\u00d7', 'Unpin', () => change({ pin: null })]]
       .map(([text, label, onclick]) => el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text))));
   host.replaceChildren(el('div', { class: 'head' }, el('h2', { id: 'fate-title' }, `Token ${i} ${quotedToken(state.trace, i)}`), tools),
-    el('p', { class: 'quiet fate-key' }, el('span', { class: 'swatch full' }), 'kept  ', el('span', { class: 'swatch pale' }), 'evicted, paler the sooner  ',
-      el('span', { class: 'swatch dot' }), 'missed later'), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
+    el('p', { class: 'quiet fate-key' }, el('span', { class: 'swatch full' }), 'kept  ', el('span', { class: 'swatch pale' }), 'evicted, fainter the earlier  ',
+      el('span', { class: 'swatch dot' }), 'needed later'), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
   if (fate.focus)
     host.querySelector('.fates')?.focus({ preventScroll: true });
   fate.focus = false;
   performance.mark('kvfate-fate');
 }
 
+// Shows the cells at the time of the slider.
+function timeFates() {
+  for (const cell of document.querySelectorAll('.fates rect[data-end]'))
+    cell.setAttribute('fill-opacity', cellColour(Number(cell.dataset.end), state.pin, state.trace.T));
+}
+
 function watchFate(changed) {
+  if (has(changed, 'time') && state.pin !== null)
+    timeFates();
   if (has(changed, 'pin', 'trace', 'other', 'head'))
     drawFate();
 }

@@ -1,6 +1,6 @@
 // grid.js - the overview: a thumbnail per head and a row per layer, of the part of the plane that the map shows.
 
-const grid = { buttons: new Map(), stop: null, size: 20, down: 1, most: 1, layers: 0, later: 0 };
+const grid = { buttons: new Map(), list: [], flat: false, asked: 0, stop: null, size: 20, down: 1, most: 1, layers: 0, later: 0 };
 
 // Returns the largest thumbnails for which all layers fit: {size, down: layers in a column}.
 function layOut(layers, most, width, height) {
@@ -17,23 +17,71 @@ function layOut(layers, most, width, height) {
 // Returns the layers per column if the width has as many columns as fit.
 const downIn = (width, size, layers, most) => Math.ceil(layers / Math.max(1, Math.floor(width / (36 + most * (size + 3)))));
 
-function buildGrid() {
-  const host = byId('grid'), heads = state.trace.heads[state.kind] || [], layers = [...new Set(heads.map((h) => h.layer))];
-  const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length)), narrow = window.innerWidth <= 1080;
-  const width = narrow ? document.documentElement.clientWidth - 48 : Math.min(330, window.innerWidth * 0.21);
+const NARROW = 1200; // CSS pixels; as in style.css
+
+// Draws the heads in the order of the model, without a search in rows of layers, else each with its name and value.
+async function buildGrid() {
+  const asked = ++grid.asked, flat = state.order !== 'layer' || state.rising || state.wanted.trim() !== '';
+  const list = flat ? await orderedHeads() : (state.trace.heads[state.kind] || []).map((head) => ({ head }));
+  if (asked !== grid.asked)
+    return;
+  grid.list = list.map(({ head }) => head);
+  grid.flat = flat;
+  grid.buttons.clear();
+  byId('grid').classList.toggle('flat', flat);
+  if (flat)
+    layFlat(list);
+  else
+    layLayers(grid.list);
+  const all = (state.trace.heads[state.kind] || []).length, n = grid.list.length;
+  byId('grid-tools').replaceChildren(...(all ? [saveMenu(GRID_VIEW)] : []));
+  byId('overview-note').textContent = all ? `${n < all ? `${n} of ` : ''}${all} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
+  markThumb();
+  drawThumbs();
+}
+
+function gridWidth() {
+  return window.innerWidth <= NARROW ? document.documentElement.clientWidth - 48 : Math.min(420, Math.max(230, window.innerWidth * 0.21));
+}
+
+function layLayers(heads) {
+  const host = byId('grid'), layers = [...new Set(heads.map((h) => h.layer))], narrow = window.innerWidth <= NARROW, width = gridWidth();
+  const most = Math.max(1, ...layers.map((l) => heads.filter((h) => h.layer === l).length));
   const { size, down: high } = layOut(layers.length, most, width, narrow ? 600 : Math.max(360, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 20));
   const down = narrow ? Math.min(high, downIn(width, size, layers.length, most)) : high; // a narrow page has all of its width for them
-  grid.buttons.clear();
-  Object.assign(grid, { size, down, most, layers: layers.length });
+  Object.assign(grid, { size, down, most, layers: layers.length, top: host.offsetTop });
+  host.style.width = '';
   gridDown();
   host.replaceChildren(...layers.map((layer) => el('div', { class: 'layer', role: 'group', 'aria-label': `Layer ${layer}` },
     el('span', { class: 'name', 'aria-hidden': 'true' }, String(layer)),
     heads.filter((h) => h.layer === layer).map((head) => thumb(head)))));
   if (!heads.length)
     host.append(el('p', { class: 'quiet' }, state.trace.why(state.kind)));
-  byId('grid-tools').replaceChildren(...(heads.length ? [saveMenu(GRID_VIEW)] : []));
-  byId('overview-note').textContent = heads.length ? `${heads.length} ${state.kind === 'last' ? 'query heads' : 'KV heads'}` : '';
+}
+
+// Lays the rows out again when what is above them has changed its height.
+function gridMoved() {
+  if (grid.flat || byId('grid').offsetTop === grid.top)
+    return;
+  grid.buttons.clear();
+  layLayers(grid.list);
+  markThumb();
   drawThumbs();
+}
+
+const FLAT_SIZE = 46; // CSS pixels of a thumbnail with a name
+
+// list: [{head, value}]
+function layFlat(list) {
+  const host = byId('grid'), words = (v) => (typeof v === 'string' ? v : v === undefined || Number.isNaN(v) ? '' : shortNumber(v, 3));
+  Object.assign(grid, { size: FLAT_SIZE });
+  host.style.width = `${gridWidth()}px`;
+  host.style.gridTemplateRows = '';
+  host.style.setProperty('--thumb', `${FLAT_SIZE}px`);
+  host.replaceChildren(...list.map(({ head, value }) => el('div', { class: 'one' }, thumb(head, words(value)), el('span', { class: 'name', 'aria-hidden': 'true' }, head.name),
+    el('span', { class: 'name value', 'aria-hidden': 'true' }, words(value)))));
+  if (!list.length)
+    host.append(el('p', { class: 'quiet' }, `No head fits \u201c${state.wanted.trim()}\u201d. Search for heads (L5*, L3-7K0, 15.2) and head types (sink); a comma means or.`));
 }
 
 function placeThumbs(size, down) {
@@ -46,20 +94,24 @@ const gridDown = () => placeThumbs(grid.size, grid.down);
 
 // Arranges the layers in as many columns as fit the width.  Returns their height.
 function gridAcross(width) {
+  if (grid.flat) {
+    byId('grid').style.width = '';
+    return Math.ceil(grid.list.length / Math.floor(width / 62)) * 84;
+  }
   const size = Math.min(grid.size, 28), down = downIn(width, size, grid.layers, grid.most);
   placeThumbs(size, down);
   return down * (size + 3);
 }
 
-function thumb(head) {
-  const button = el('button', { type: 'button', class: 'thumb', title: head.name, 'aria-label': `Head ${head.name}`, tabindex: '-1',
-    'data-head': head.name, onclick: () => change({ head }) }, el('canvas', { 'aria-hidden': 'true' }));
+function thumb(head, value = '') {
+  const button = el('button', { type: 'button', class: 'thumb', title: head.name, 'aria-label': `Head ${head.name}${value && `, ${labelOf(state.order)} ${value}`}`,
+    tabindex: '-1', 'data-head': head.name, onclick: () => showHead(head) }, el('canvas', { 'aria-hidden': 'true' }));
   grid.buttons.set(head.name, button);
   return button;
 }
 
 function drawThumbs() {
-  const { trace, kind, colours, view } = state, heads = trace.heads[kind] || [];
+  const { trace, kind, colours, view } = state, heads = grid.list;
   const pixels = Math.round(grid.size * Math.min(2, window.devicePixelRatio || 1));
   let at = 0;
   if (grid.stop)
@@ -72,7 +124,7 @@ function drawThumbs() {
     const button = grid.buttons.get(head.name);
     if (!button) // other heads were laid out meanwhile
       return false;
-    paint(button.firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1);
+    paint(button.firstChild, trace.raster(series, view, pixels, pixels), colours, 0, 1, onLogs());
     return at < heads.length;
   }, () => performance.mark('kvfate-grid'));
 }
@@ -100,15 +152,28 @@ function markThumb() {
     button.setAttribute('aria-pressed', String(on));
     button.tabIndex = on ? 0 : -1;
   }
+  if (grid.list.length && !grid.list.includes(state.head))
+    grid.buttons.get(grid.list[0].name).tabIndex = 0;
+}
+
+// Shows a head, and scrolls to its map unless most of it is in the window.
+function showHead(head) {
+  change({ head });
+  const { top, bottom } = panes.list[0].frame.getBoundingClientRect(), tall = window.innerHeight;
+  if (top > tall / 2 || bottom < tall / 2)
+    byId('map').scrollIntoView({ block: 'start', behavior: 'instant' });
+  say(`Head ${head.name}`);
 }
 
 function watchGrid(changed) {
-  if (has(changed, 'trace', 'kind', 'colours', 'view'))
+  if (has(changed, 'trace', 'kind', 'colours', 'view', 'scale'))
     clearTimeout(grid.later);
-  if (has(changed, 'trace', 'kind', 'colours'))
+  if (has(changed, 'trace', 'kind', 'order', 'rising', 'wanted'))
     buildGrid();
+  else if (has(changed, 'colours', 'scale'))
+    drawThumbs();
   else if (has(changed, 'view'))
     grid.later = setTimeout(drawThumbs, 250);
-  if (has(changed, 'trace', 'kind', 'colours', 'head'))
+  if (has(changed, 'head'))
     markThumb();
 }

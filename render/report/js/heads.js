@@ -1,4 +1,4 @@
-// heads.js - the sortable table of head types.  A click on a row selects its head.
+// heads.js - the sortable table of head types.  A click on a row shows the map of its head.
 
 const HEAD_COLUMNS = [['head', 'Head'], ['kind', 'Kind'], ['score', 'Score'], ['window', 'Window'], ['sink_mass', 'Sink'], ['recent', 'Recent'],
   ['entropy', 'Entropy'], ['last_use_sparsity', 'Unused']];
@@ -9,12 +9,6 @@ function kindMark(kind) {
   const mark = el('span', { class: 'kind', 'aria-hidden': 'true' });
   mark.style.backgroundColor = HEAD_KINDS.get(kind) || '#b3b3b3';
   return mark;
-}
-
-function kindSummary(kinds) {
-  const count = new Map();
-  kinds.forEach((k) => count.set(k, (count.get(k) || 0) + 1));
-  return el('p', { class: 'counts' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) => el('span', {}, kindMark(k), el('b', {}, String(n)), ` ${k} `)));
 }
 
 function sorted(rows) {
@@ -31,7 +25,8 @@ function headRow(row) {
   const on = Boolean(state.head) && (state.head.name === row.head || state.trace.kvHead(state.head) === row.head);
   return el('tr', { 'aria-current': on ? 'true' : null, class: on ? 'on' : null, onclick: () => chooseHead(row.head, row.layer, row.index) },
     HEAD_COLUMNS.map(([name], k) => el(k ? 'td' : 'th', { scope: k ? null : 'row', class: typeof row[name] === 'number' ? 'number' : null },
-      name === 'kind' ? kindMark(row[name]) : null, typeof row[name] === 'number' ? shortNumber(row[name], 3) : row[name])));
+      name === 'kind' ? kindMark(row[name]) : null, k ? (typeof row[name] === 'number' ? shortNumber(row[name], 3) : row[name])
+        : el('button', { type: 'button', 'aria-label': `Show the map of ${row.head}` }, row.head))));
 }
 
 function headTable(rows, redraw) {
@@ -48,12 +43,12 @@ function headTable(rows, redraw) {
     el('table', {}, el('thead', {}, el('tr', {}, titles)), el('tbody', {}, sorted(rows).map(headRow))));
 }
 
-panel('kinds', 'Kinds of heads', 'heads', ['head'], async (table) => {
+panel('kinds', 'Head types', 'heads', ['head', 'wanted'], async (table) => {
   const names = [...HEAD_COLUMNS.map(([n]) => n), 'layer', 'index'].filter((n) => table.has(n)), values = {};
   for (const name of names)
     values[name] = await table.column(name).all();
   const rows = values.head.map((_, k) => Object.assign({ place: k }, ...names.map((n) => ({ [n]: values[n][k] }))));
   const host = el('div', {}), redraw = () => host.replaceChildren(headTable(rows, redraw));
   redraw();
-  return [kindSummary(values.kind), host];
+  return [kindChips(values.kind), host];
 });

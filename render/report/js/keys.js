@@ -5,10 +5,16 @@ const KEYS = [
   ['\u2190 \u2192', 'previous, next head'],
   ['\u2191 \u2193', 'the same head, a layer up or down'],
   ['1 2 3', 'kept, retention, last use'],
+  ['p', 'play the queries, or pause'],
+  [', .', 'previous, next query (Shift: 10 queries)'],
   ['t', 'next trace'],
   ['d', 'compare with the next trace, or not'],
   ['c', 'next colour map'],
-  ['+ \u2212 0', 'zoom in, out, whole map'],
+  ['+ \u2212', 'zoom in, out'],
+  ['0 a', 'full view, as in the figure; all queries, with the prompt'],
+  ['l', 'logarithmic or linear scale of retention'],
+  ['s o', 'search in the heads; next order of the heads'],
+  ['i', 'panels: only one trace, the next one, all'],
   ['Shift + arrows', 'move the crosshair (says the cell)'],
   ['Enter', 'pin the token under the crosshair'],
   ['[ ]', 'pin the token before, after'],
@@ -16,11 +22,11 @@ const KEYS = [
   ['n', 'next place found'],
   ['y', 'copy the command of the map'],
   ['Tab', 'on to thumbnails, map, text, fates (arrow keys: another head), menus'],
-  ['Esc', 'close, unpin, whole map'],
+  ['Esc', 'one at a time: close, pause, unpin, all queries, no search, all heads, all traces, full view'],
   ['?', 'these keys'],
 ];
 const HANDS = 'Mouse: point to read a cell, click to pin its token, drag a box to zoom in, wheel to zoom, Shift and drag to move, '
-  + 'double-click for the whole map. Touch: tap to read and pin, pinch to zoom, drag to move.';
+  + 'double-click for the full view. Touch: tap to read and pin, pinch to zoom, drag to move.';
 
 function helpDialog() {
   byId('help').replaceChildren(el('h2', { id: 'help-title' }, 'Keys, mouse and touch'),
@@ -56,6 +62,45 @@ function toggleCompare() {
     compareWith(state.other ? null : nextOf(TRACES, state.trace));
 }
 
+function toggleScale() {
+  change({ scale: state.scale === 'log' ? 'linear' : 'log' });
+  say(`${state.scale === 'log' ? 'Logarithmic' : 'Linear'} scale of retention`);
+}
+
+function nextOrder() {
+  const orders = [...byId('order-tools').querySelectorAll('option:not([disabled])')].map((o) => o.value);
+  change({ order: nextOf(orders, state.order), rising: false });
+  say(`Heads sorted by ${labelOf(state.order)}`);
+}
+
+function nextSingle() {
+  if (TRACES.length > 1)
+    showSingle([null, ...TRACES][(TRACES.indexOf(state.single) + 2) % (TRACES.length + 1)]);
+}
+
+// Undoes the first of these that is shown: the cell under the crosshair, playing, the pinned token, the time, the text
+// that is searched, the search and the order of the heads, the single trace of the panels, the part of the map.
+function undoOne() {
+  if (panes.cell && !tip.node.hidden)
+    pointAt(null, null);
+  else if (clock.timer)
+    pause();
+  else if (state.pin !== null)
+    change({ pin: null });
+  else if (state.time !== null)
+    change({ time: null });
+  else if (state.found)
+    change({ found: '' });
+  else if (state.wanted.trim())
+    change({ wanted: '' });
+  else if (state.order !== 'layer' || state.rising)
+    change({ order: 'layer', rising: false });
+  else if (state.single)
+    showSingle(null);
+  else
+    change({ view: startView() });
+}
+
 const ACTIONS = {
   ArrowLeft: () => stepHead(-1),
   ArrowRight: () => stepHead(1),
@@ -70,26 +115,33 @@ const ACTIONS = {
   '+': () => zoomKey(1.5),
   '=': () => zoomKey(1.5),
   '-': () => zoomKey(1 / 1.5),
-  0: () => change({ view: wholeView() }),
+  0: () => change({ view: startView() }),
+  a: () => change({ view: wholeView() }),
+  p: togglePlay,
+  ',': () => stepTime(-1),
+  '.': () => stepTime(1),
+  '<': () => stepTime(-10),
+  '>': () => stepTime(10),
+  l: toggleScale,
+  s: () => byId('head-search').focus(),
+  o: nextOrder,
+  i: nextSingle,
   '?': helpDialog,
   '/': () => byId('find').focus(),
   n: () => nextFound(1),
   y: copyMapCommand,
   '[': () => stepPin(-1),
   ']': () => stepPin(1),
-  Escape: () => {
-    change(state.pin === null ? { view: wholeView() } : { pin: null });
-    pointAt(null, null);
-  },
+  Escape: undoOne,
   Enter: () => panes.cell && change({ pin: panes.cell.i }),
 };
 const CROSS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 function listenToKeys() {
   document.addEventListener('keydown', (e) => {
-    const { target } = e, typing = target.closest('select, input, textarea, dialog'), scrolls = target.closest('.text, .scroll');
+    const { target } = e, slides = target.matches('input[type=range]'), typing = !slides && target.closest('select, input, textarea, dialog'), scrolls = target.closest('.text, .scroll');
     const press = e.key === 'Enter' && target.closest('button, a, summary');
-    if (e.ctrlKey || e.metaKey || e.altKey || typing || press || !state.head || (scrolls && e.key.startsWith('Arrow') && !e.shiftKey))
+    if (e.ctrlKey || e.metaKey || e.altKey || typing || press || !state.head || ((scrolls || slides) && e.key.startsWith('Arrow') && !e.shiftKey))
       return;
     const step = e.shiftKey && CROSS[e.key], action = ACTIONS[e.key.length === 1 ? e.key.toLowerCase() : e.key];
     if (!step && !action)

@@ -2,9 +2,9 @@
 
 function drawBar() {
   const kinds = Object.entries(KINDS).map(([kind, k]) => [kind, k.label, state.trace.why(kind)]);
-  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), nameOf(t)]);
+  const others = TRACES.filter((t) => t !== state.trace).map((t) => [String(t.index), shortName(t)]);
   byId('bar').replaceChildren(...[
-    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), nameOf(t)]), String(state.trace.index), (v) => showTrace(TRACES[v])),
+    TRACES.length > 1 && choice('Trace', TRACES.map((t) => [String(t.index), shortName(t)]), String(state.trace.index), (v) => showTrace(TRACES[v])),
     segments('Map', kinds, state.kind, showKind),
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
@@ -27,7 +27,8 @@ function drawTitle() {
 const TOOLS = [
   ['\u2212', 'Zoom out', () => zoomKey(1 / 1.5)],
   ['+', 'Zoom in', () => zoomKey(1.5)],
-  ['Whole', 'Whole map', () => change({ view: wholeView() })],
+  ['Full', 'Full view, as in the figure', () => change({ view: startView() })],
+  ['All', 'All queries, with the prompt', () => change({ view: wholeView() })],
   ['Answer', 'The queries after the prompt', () => showAnswer()],
 ];
 
@@ -110,7 +111,7 @@ function beforePrint() {
 
 function afterPrint() {
   onPaper = false;
-  gridDown();
+  buildGrid();
   whenResized();
 }
 
@@ -126,14 +127,15 @@ async function start() {
   listenToMenus();
   findTools();
   listenToAddress();
-  [watchBar, watchGrid, watchPanes, watchText, watchPanels, watchFound, watchFate, watchHeadline, watchAddress].forEach(whenChanged);
+  [watchBar, watchOrder, watchGrid, watchTime, watchPanes, watchText, watchPanels, watchFound, watchFate, watchHeadline, watchAddress].forEach(whenChanged);
   state.trace = null;
   layHeadline(TRACES.map(waiting));
   await openAt(askedFor());
   await drawHeadline();
   footer();
   setTimeout(() => TRACES.forEach((t) => t.fates()), 1500); // ready before a token is pinned
-  new ResizeObserver(whenResized).observe(byId('panes'));
+  const sizes = new ResizeObserver(whenResized);
+  [byId('panes'), document.querySelector('.overview')].forEach((node) => sizes.observe(node));
   window.addEventListener('resize', whenResized);
   window.addEventListener('beforeprint', beforePrint);
   window.addEventListener('afterprint', afterPrint);

@@ -2,11 +2,11 @@
 
 const SERIES_KEPT = 24;
 const KINDS = {
-  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', range: 'whether the query still has the token',
+  alpha: { table: 'eviction', column: 'evict_step', label: 'Kept', range: 'token is cached at the query',
     probe: 'evict' },
-  beta: { table: 'retention', column: 'log_beta', label: 'Retention', range: 'what the gates retain of the token at the query',
+  beta: { table: 'retention', column: 'log_beta', label: 'Retention', range: 'retention of the token at the query',
     probe: 'gates' },
-  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', range: 'whether a later query will select the token',
+  last: { table: 'last-use', column: 'last_use_age', label: 'Last use', range: 'token is selected by a later query',
     probe: 'survival' },
 };
 
@@ -15,6 +15,12 @@ const largeEnough = () => (MANIFEST.left_out ? `; made with --max-size ${megabyt
 
 // Returns the name of a trace and its method, for titles.
 const nameOf = (trace) => [trace.title, trace.method].filter(Boolean).join('  \u00b7  ');
+// Returns the method of a trace, without a budget that all traces have.  If this does not tell the traces apart, returns
+// the whole name.
+function shortName(trace) {
+  const same = TRACES.every((t) => t.budget === trace.budget), short = (t) => (same ? t.method.replace(/, budget \d+/, '') : t.method);
+  return trace.method && TRACES.every((t) => t === trace || short(t) !== short(trace)) ? short(trace) : nameOf(trace);
+}
 
 class Trace {
   constructor(index, name) {

@@ -4,9 +4,9 @@
 const ofEvictions = (trace, name) => trace.table('eviction')?.about.get(name);
 const evicts = (trace) => Number(ofEvictions(trace, 'evicted')) > 0;
 
-// Starts like the figure `eviction`: 1/8 as many steps before the first eviction as after it.
-function firstView(trace, T) {
-  const first = Number(ofEvictions(trace, 'first_eviction') ?? -1);
+// Starts like the figure of the map.  `eviction` has 1/8 as many steps before the first eviction as after it.
+function firstView(trace, kind, T) {
+  const first = kind === 'alpha' ? Number(ofEvictions(trace, 'first_eviction') ?? -1) : -1;
   return { x0: 0, x1: T, y0: first >= 0 && first < T ? Math.max(0, Math.floor(first - (T - first) / 8)) : 0, y1: T };
 }
 
@@ -27,8 +27,9 @@ async function openAt(asked) {
   const named = trace.heads[kind].find((h) => h.name === asked.head), T = Math.max(1, trace.T, other ? other.T : 0);
   const head = named || trace.headFor(kind, worthSeeing(trace)) || null;
   const inside = asked.view && asked.view.x1 <= T && asked.view.y1 <= T, all = { x0: 0, x1: T, y0: 0, y1: T };
-  const view = inside ? asked.view : asked.whole || kind !== 'alpha' ? all : firstView(trace, T);
+  const view = inside ? asked.view : asked.whole ? all : firstView(trace, kind, T), within = (t) => (t !== null && t < trace.T ? t : null);
   const by = asked.by || (head || !trace.tokens.kept.length ? 'head' : 'kept');
-  change({ trace, other, kind, head, view, by, pin: asked.pin !== null && asked.pin < trace.T ? asked.pin : null, colours: asked.colours || state.colours,
-    found: asked.found });
+  const { order, rising, wanted, single, scale, found } = asked;
+  change({ trace, other, kind, head, view, by, pin: within(asked.pin), time: within(asked.time), colours: asked.colours || state.colours, found, order, rising,
+    wanted, single, scale });
 }

@@ -12,7 +12,7 @@ class Pane {
     this.axes = svg('svg', { class: 'axes', 'aria-hidden': 'true' });
     this.cross = [el('div', { class: 'cross down' }), el('div', { class: 'cross across' }), el('div', { class: 'pinned' })];
     this.band = el('div', { class: 'band', hidden: true });
-    this.frame = el('div', { class: 'frame' }, this.canvas, this.cross, this.band);
+    this.frame = el('div', { class: 'frame' }, this.canvas, el('div', { class: 'later' }), this.cross, this.band);
     this.title = el('p', { class: 'pane-title' });
     this.node = el('figure', { class: 'pane', 'data-role': role }, this.title, el('div', { class: 'plot' }, this.axes, this.frame));
     this.series = [];
@@ -65,7 +65,7 @@ class Pane {
       const traces = this.traces(), span = traces.length > 1 ? commonSpan(...traces) : undefined;
       const each = this.series.map((s, k) => traces[k].raster(s, state.view, this.pixels, this.pixels, span));
       this.raster = each.length > 1 ? rasterDifference(each[0], each[1]) : each[0];
-      paint(this.canvas, this.raster, name, lo, 1);
+      paint(this.canvas, this.raster, name, lo, 1, this.role !== 'difference' && onLogs());
     }
     this.frame.classList.toggle('empty', Boolean(this.problem));
     this.frame.dataset.problem = this.problem;

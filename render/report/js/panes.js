@@ -13,12 +13,26 @@ function buildPanes() {
   sizePanes();
 }
 
+const PHONE = 700, TEXT_LEAST = 300; // CSS pixels: the width below which the text is under the map, and that of the text
+
+// Returns the most width that one map can have beside the text and, on a wide page, the heads.
+function mapWidth() {
+  const main = byId('main'), style = getComputedStyle(main), inside = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const gap = parseFloat(style.columnGap) || 0, wide = window.innerWidth > NARROW;
+  if (window.innerWidth <= PHONE)
+    return inside;
+  const heads = wide ? document.querySelector('.overview').offsetWidth + gap : 0;
+  return inside - heads - gap - Math.max(TEXT_LEAST, 0.26 * inside);
+}
+
 // Resizes the maps.  Returns true if their size changed.
 function sizePanes() {
-  const host = byId('panes'), n = panes.list.length, gap = 20, width = host.clientWidth;
+  const host = byId('panes'), n = panes.list.length, gap = 20, width = n > 1 ? host.clientWidth : mapWidth();
   const across = n > 1 && width > 720 ? n : 1, room = (width - gap * (across - 1)) / across - leftMargin() - MARGIN.right;
-  const most = Math.max(340, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 84);
-  const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 900)));
+  const most = Math.max(340, window.innerHeight - host.getBoundingClientRect().top - window.scrollY - 96);
+  const side = Math.max(120, Math.floor(Math.min(room, n > 1 ? room : most, 1200))), { style } = byId('main');
+  style.setProperty('--map', `${side + leftMargin() + MARGIN.right}px`);
+  style.setProperty('--tall', `${side}px`);
   const before = panes.list.map((p) => p.pixels).join();
   for (const p of panes.list)
     p.resize(side);
@@ -57,7 +71,9 @@ function colourBar(name, lo, hi, label) {
 
 function drawLegend() {
   const kind = KINDS[state.kind];
-  byId('legend').replaceChildren(...[colourBar(state.colours, '0', '1', kind.range),
+  const floor = onLogs() ? String(LOG_FLOOR) : '0';
+  byId('legend').replaceChildren(...[colourBar(state.colours, floor, '1', `${kind.range}${onLogs() ? ' (logarithmic)' : ''}`), state.kind === 'beta' ? segments('Scale of retention',
+    [['log', 'Log'], ['linear', 'Linear']], state.scale, (scale) => change({ scale })) : null,
     state.other ? colourBar('difference', '\u22121', '1', `only ${state.other.title} / only ${state.trace.title}`) : null,
     el('span', { class: 'quiet' }, el('span', { class: 'swatch' }), 'no value')].filter(Boolean));
 }
@@ -88,14 +104,14 @@ function cellWords(trace, series, i, t) {
 function entryLines(pane, i) {
   const d = pane.detail || {}, [series] = pane.series, [trace] = pane.traces(), lines = [], gone = d.evict_step && d.evict_step[i] >= 0;
   if (series && series.logBeta)
-    lines.push(['Retention', `${shortNumber(Math.exp(series.logBeta[i]), 5)} a step`]);
+    lines.push(['Retention', `${shortNumber(Math.exp(series.logBeta[i]), 5)} per step, half-life ${halfLifeWords(series.logBeta[i])}`]);
   if (series && series.age)
     lines.push(['Last use', series.age[i] < 0 ? 'never selected' : `at query ${grouped(i + series.age[i])}, age ${grouped(series.age[i])}`]);
   lines.push([d.name && d.name !== state.head.name ? d.name : 'Fate', fateWords(i, d.evict_step && d.evict_step[i], d.reason && d.reason[i])]);
   if (d.score && gone)
     lines.push(['Score', shortNumber(d.score[i]) + (d.margin && !Number.isNaN(d.margin[i]) ? `, ${shortNumber(d.margin[i])} below the worst that stayed` : '')]);
   if (d.hits && gone)
-    lines.push(['Missed', missWords(d.hits[i], d.first_hit ? d.first_hit[i] : NaN)]);
+    lines.push(['Needed later', missWords(d.hits[i], d.first_hit ? d.first_hit[i] : NaN)]);
   const { kept } = trace.tokens, N = trace.heads.alpha.length;
   if (N && kept.length)
     lines.push(['All heads', holdWords(Math.round(kept[i] * N), N)]);
@@ -205,7 +221,7 @@ function watchPanes(changed) {
     buildPanes();
   if (has(changed, 'trace', 'other', 'kind', 'head'))
     loadPanes();
-  else if (has(changed, 'view', 'colours'))
+  else if (has(changed, 'view', 'colours', 'scale'))
     drawPanes();
   if (has(changed, 'pin'))
     panes.list.forEach((p) => p.pin());

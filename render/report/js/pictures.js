@@ -17,7 +17,7 @@ function plain(node) {
     for (const name of (n.getAttribute('class') || '').split(' '))
       for (const [k, v] of Object.entries(DRAWN[name] || {}))
         n.setAttribute(k, v);
-    for (const k of ['class', 'tabindex', 'role', 'aria-hidden', 'data-head', 'style'])
+    for (const k of ['class', 'tabindex', 'role', 'aria-hidden', 'data-head', 'data-end', 'style'])
       n.removeAttribute(k);
     if (n.getAttribute('stroke') === 'currentColor')
       n.setAttribute('stroke', INK.ink);
@@ -70,10 +70,16 @@ async function savePng(view) {
   saveBlob(await new Promise((done) => canvas.toBlob(done, 'image/png')), pictureName(view, 'png'));
 }
 
-// Returns the picture of a chart in a panel, with its title.
-function chartPicture(node, title) {
+// Returns the picture of a chart in a panel, with its title and the key of `lines`.
+function chartPicture(node, title, lines = []) {
   if (!node)
     return null;
   const [, , w, h] = node.getAttribute('viewBox').split(' ').map(Number), k = Math.max(1, 440 / w);
-  return { width: Math.round(w * k) + 20, height: Math.round(h * k) + 40, parts: [{ text: title, x: 10, y: 20, size: 13 }, { node, x: 10, y: 30, width: w * k, height: h * k }] };
+  const key = lines.flatMap((line, i) => {
+    const y = h * k + 46 + 18 * i;
+    return [{ node: svg('svg', { viewBox: '0 0 22 8' }, svg('path', { class: 'line', d: 'M1 4H21', stroke: line.colour, 'stroke-dasharray': line.dash || null })), x: 54, y: y - 8,
+      width: 22, height: 8 }, { text: line.name, x: 82, y }];
+  });
+  return { width: Math.round(w * k) + 20, height: Math.round(h * k) + 40 + 18 * lines.length,
+    parts: [{ text: title, x: 10, y: 20, size: 13 }, { node, x: 10, y: 30, width: w * k, height: h * k }, ...key] };
 }

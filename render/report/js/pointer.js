@@ -14,7 +14,7 @@ function listenTo(pane) {
   frame.addEventListener('pointerdown', (e) => press(pane, hand, e, place(e)));
   frame.addEventListener('pointerup', (e) => release(pane, hand, e, place(e)));
   frame.addEventListener('pointercancel', (e) => cancel(pane, hand, e));
-  frame.addEventListener('dblclick', () => change({ view: wholeView() }));
+  frame.addEventListener('dblclick', () => change({ view: startView() }));
   frame.addEventListener('wheel', (e) => wheel(pane, e, place(e)), { passive: false });
   canvas.addEventListener('blur', () => pointAt(null, null));
 }
@@ -68,7 +68,7 @@ function drag(pane, hand, e, at) {
 function pinch(pane, hand) {
   const now = spread(hand), [a, b] = [...hand.down.values()];
   if (hand.pinch > 10 && now > 10)
-    zoomAt(...pane.at((a[0] + b[0]) / 2, (a[1] + b[1]) / 2), now / hand.pinch);
+    zoomAt(...pane.at((a[0] + b[0]) / 2, (a[1] + b[1]) / 2), now / hand.pinch, true);
   hand.pinch = now;
   hand.moved = true;
 }
@@ -109,5 +109,5 @@ function wheel(pane, e, at) {
   if (e.deltaY > 0 && isWhole(state.view))
     return; // the page scrolls on
   e.preventDefault();
-  zoomAt(...pane.at(...at), Math.exp(-Math.max(-200, Math.min(200, e.deltaY)) / 300));
+  zoomAt(...pane.at(...at), Math.exp(-Math.max(-200, Math.min(200, e.deltaY)) / 300), true);
 }

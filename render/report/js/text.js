@@ -4,22 +4,30 @@ const PIECE = 256;      // tokens of a piece, up to the next end of a line
 const PIECE_MOST = 420;
 const SHADES = 10, SHADE_STEP = 0.038; // as in style.css
 const GROUP_MOST = 32;   // tokens of one element
-const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null, asked: 0 };
+const text = { pieces: [], watcher: null, values: null, lit: null, pinned: null, query: null, asked: 0 };
 
 const BY = {
   head: ['this head', ''],
-  kept: ['kept at the end, all heads', 'share of the heads that hold the token at the end'],
-  mean_residency: ['time kept, all heads', 'share of its life that the token was held, mean over the heads'],
-  mean_beta: ['retention, all heads', 'what the gates retain of the token in a step, mean over the heads'],
+  kept: ['kept at the end, all heads', 'fraction of the heads that cache the token at the end'],
+  mean_residency: ['time kept, all heads', 'fraction of its life that the token was cached, mean over the heads'],
+  mean_beta: ['retention, all heads', 'half-life of the token under the gates, mean retention over the heads'],
   nll: ['surprise', 'how unlikely the token was, against the unlikeliest of the text'],
   kl: ['harm to predictions', 'how far the prediction after the token is from that of a full cache (KL), against the farthest'],
 };
 
 const OF_HEAD = {
-  alpha: 'share of the queries after the prompt that still had the token in this head',
-  beta: 'what this head retained of the token, mean over its life', last: 'share of its life before its last use in this head',
+  alpha: 'fraction of the queries after the prompt for which this head caches the token',
+  beta: 'retention of the token in this head, mean over its life', last: 'fraction of its life before its last use in this head',
 };
-const shadeText = () => `Shade: ${state.by === 'head' ? OF_HEAD[state.kind] : BY[state.by][1]}.`;
+const AT_QUERY = { alpha: 'cached in this head', beta: 'retention in this head', last: 'still to be selected in this head' };
+const OF_ALL_HEADS = ['kept', 'mean_residency', 'mean_beta']; // shades that a query has too
+
+function shadeText() {
+  const { by, time, kind } = state, of = by === 'head' ? AT_QUERY[kind] : OF_ALL_HEADS.includes(by) ? 'fraction of the heads that cache the token' : null;
+  if (time !== null && of)
+    return `Shade: ${of} at query ${grouped(time)}. Struck through: ${by === 'head' && kind !== 'alpha' ? 'nothing left' : 'evicted'}. Grey: not read yet.`;
+  return `Shade: ${by === 'head' ? OF_HEAD[kind] : BY[by][1]}.`;
+}
 
 // ---- user-perceived characters
 
@@ -102,7 +110,7 @@ function buildText() {
     text.watcher.disconnect();
   text.watcher = new IntersectionObserver((seen) => seen.forEach(showPiece), { root: host, rootMargin: '400px 0px' });
   text.pieces = cutPieces(Math.min(trace.T, words.length), words);
-  text.lit = text.pinned = null;
+  text.lit = text.pinned = text.query = null;
   host.replaceChildren(...text.pieces.map((piece, k) => {
     piece.node = el('div', { class: 'piece', 'data-piece': k });
     piece.node.style.minHeight = `${Math.ceil((piece.to - piece.from) / 11) * 22}px`;
@@ -163,6 +171,7 @@ function fillPiece(piece) {
   piece.node.replaceChildren(...lines);
   piece.node.style.minHeight = '';
   markToken(state.pin, 'pinned');
+  markToken(state.time, 'query');
 }
 
 function finishGroup(group) {
@@ -185,15 +194,20 @@ function paintGroup(group) {
   const { i, n, node } = group, shades = Array.from({ length: n }, (_, k) => shadeOf(i + k)), even = shades.every((v) => Object.is(v, shades[0]));
   const part = (v, k) => `rgb(var(--shade) / ${((v || 0) * SHADE_STEP).toFixed(3)}) ${k / n * 100}% ${(k + 1) / n * 100}%`;
   const hit = found.tokens.size && Array.from({ length: n }, (_, k) => found.tokens.has(i + k)).some(Boolean) ? ' found' : '';
-  node.className = (even && !Number.isNaN(shades[0]) ? `w k${shades[0]}` : 'w') + group.more + hit;
+  const late = state.time === null ? '' : i > state.time ? ' late' : shades[0] === 0 ? ' out' : '';
+  const name = (even && !Number.isNaN(shades[0]) ? `w k${shades[0]}` : 'w') + group.more + hit + late, key = `${name} ${even ? '' : shades}`;
+  if (group.key === key && node.className === name)
+    return;
+  group.key = key;
+  node.className = name;
   node.style.backgroundImage = even ? '' : `linear-gradient(to ${group.leftwards ? 'left' : 'right'}, ${shades.map(part).join(', ')})`;
 }
 
 function paintText() {
   for (const piece of text.pieces)
     (piece.groups || []).forEach(paintGroup);
-  text.lit = text.pinned = null;
   markToken(state.pin, 'pinned');
+  markToken(state.time, 'query');
 }
 
 // Returns token values of the shown head, in 0 .. 1.
@@ -203,22 +217,46 @@ function valuesOfHead(series, trace) {
     const from = Math.max(i, cut), n = T - i;
     if (series.end)
       return Math.max(0, Math.min(series.end[i], T) - from) / (T - from);
-    const x = series.logBeta[i];
-    return x === 0 ? 1 : Math.expm1(n * x) / Math.expm1(x) / n;
+    const x = series.logBeta[i], mean = x === 0 ? 1 : Math.expm1(n * x) / Math.expm1(x) / n;
+    return onLogs() ? onLogScale(mean) : mean;
   });
 }
 
+// Returns the values of the shown head at query t, in 0 .. 1, NaN for tokens after it.
+function valuesOfQuery(series, trace, t) {
+  return Float64Array.from({ length: trace.T }, (_, i) => {
+    const v = trace.cell(series, i, t);
+    return onLogs() && v === v ? onLogScale(v) : v;
+  });
+}
+
+// Returns the fraction of the heads that cache each token at query t, or null.
+async function fractionsAt(trace, t) {
+  const fates = await trace.fates();
+  return fates && Float64Array.from({ length: trace.T }, (_, i) => (i > t ? NaN : fates.end.reduce((n, e) => n + (e[i] < 0 || t < e[i]), 0) / fates.end.length));
+}
+
+// Returns the place of a retention per step in 0 .. 1: its half-life on a logarithmic scale from a step to the text.
+const halfLifePlace = (beta, T) => Math.log(Math.LN2 / -Math.log(beta)) / Math.log(Math.max(2, T));
+
+async function valuesToShow() {
+  const { trace, by, kind, head, time } = state, of = head && !trace.why(kind) && by === 'head' ? await trace.seriesOf(kind, head) : null;
+  if (by === 'head')
+    return of && (time === null ? valuesOfHead(of, trace) : valuesOfQuery(of, trace, time));
+  const atQuery = time !== null && OF_ALL_HEADS.includes(by) ? await fractionsAt(trace, time) : null;
+  if (atQuery)
+    return atQuery;
+  const values = trace.tokens[by];
+  if (by === 'mean_beta')
+    return state.scale === 'log' ? Array.from(values, (v) => (v >= 1 ? 1 : halfLifePlace(v, trace.T))) : values;
+  if ((by !== 'nll' && by !== 'kl') || !values.length)
+    return values;
+  const most = values.reduce((a, v) => (v > a ? v : a), 0);
+  return values.map((v) => v / most);
+}
+
 async function tellText() {
-  const { trace, by, kind, head } = state, asked = ++text.asked;
-  let values = null;
-  if (by === 'head' && head && !trace.why(kind))
-    values = valuesOfHead(await trace.seriesOf(kind, head), trace);
-  else if (by !== 'head')
-    values = trace.tokens[by];
-  if ((by === 'nll' || by === 'kl') && values.length) {
-    const most = values.reduce((a, v) => (v > a ? v : a), 0);
-    values = values.map((v) => v / most);
-  }
+  const asked = ++text.asked, values = await valuesToShow();
   if (asked !== text.asked)
     return;
   text.values = values;
@@ -232,7 +270,7 @@ function spanOf(i) {
 }
 
 function markToken(i, name) {
-  const before = name === 'lit' ? text.lit : text.pinned, now = spanOf(i);
+  const before = text[name], now = spanOf(i);
   if (before)
     before.classList.remove(name);
   if (now)
@@ -260,7 +298,7 @@ function tokenLine(i) {
   const { tokens } = state.trace, number = (name) => (tokens[name].length ? tokens[name][i] : NaN);
   const name = tokens.class[i] && isolated(marked(tokens.class[i]));
   const parts = [`token ${i} ${quotedToken(state.trace, i)}`, name, tokens.role[i], `id ${number('id')}`];
-  for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'held for', (v) => `${percent(v)} of its life`],
+  for (const [name, label, put] of [['kept', 'kept by', (v) => `${percent(v)} of the heads`], ['mean_residency', 'cached for', (v) => `${percent(v)} of its life`],
     ['mean_beta', 'retention', shortNumber], ['nll', 'surprise', (v) => `${shortNumber(v, 3)}\u00a0nats`], ['kl', 'KL', (v) => `${shortNumber(v, 3)}\u00a0nats`]])
     if (!Number.isNaN(number(name)))
       parts.push(`${label} ${put(number(name))}`);
@@ -335,7 +373,7 @@ function watchText(changed) {
     buildText();
     textTools();
   }
-  if (has(changed, 'by'))
+  if (has(changed, 'by', 'time', 'scale'))
     tellText();
   if (has(changed, 'pin')) {
     markToken(state.pin, 'pinned');

@@ -8,6 +8,12 @@ const counted = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : m
 const criterionName = (raw) => raw.replace(/^top/, 'top-').replace(/^mass\./, 'mass 0.');
 const percent = (share) => (Number.isNaN(share) ? 'n/a' : share > 0 && share < 0.001 ? '< 0.1\u00a0%' : `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`);
 
+// Returns the number of steps after which half is left, in words.
+function halfLifeWords(logBeta) {
+  const n = Math.LN2 / -logBeta;
+  return n > 0 && Number.isFinite(n) ? `${shortNumber(n, 3)} steps` : 'unlimited';
+}
+
 // end: the first query after eviction; negative: the entry is kept.
 function fateWords(i, end, reason) {
   if (end === undefined)
@@ -24,4 +30,4 @@ function missWords(hits, first) {
   return hits > 0 ? `${counted(hits, 'time')}, first at query ${grouped(first)}` : 'never';
 }
 
-const holdWords = (held, n) => `${grouped(held)} of ${counted(n, 'head')} ${held === 1 ? 'holds' : 'hold'} it at the end`;
+const holdWords = (held, n) => `${grouped(held)} of ${counted(n, 'head')} ${held === 1 ? 'caches' : 'cache'} it at the end`;
