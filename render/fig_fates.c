@@ -59,7 +59,6 @@ static void add_ribbon(struct fates *x, int64_t from, int64_t to)
     r->first = table_int(x->t, x->token, from);
     const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
     snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
-    r->colour = identity_of_method(r->name, x->n).colour;
     x->n++;
 }
 
@@ -80,6 +79,13 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
             return kvf_fail(d, KVF_E_ARG, "figure fates: draws at most %d traces", RIBBONS);
         add_ribbon(x, r, next);
     }
+    const char *name[RIBBONS];
+    struct identity look[RIBBONS];
+    for (int i = 0; i < x->n; i++)
+        name[i] = x->ribbon[i].name;
+    identity_of_methods(x->n, name, look);
+    for (int i = 0; i < x->n; i++)
+        x->ribbon[i].colour = look[i].colour;
     return KVF_OK;
 }
 
