@@ -46,6 +46,12 @@ struct colours colours_fraction(const struct figure_style *s, double lo, double 
  * colours_make calls it for a style with a diverging map. */
 struct colours colours_diverging(const struct figure_style *s, double reach);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays NaN */
+/* Returns true if colours show a sign, and a value is negative and not nearly white. */
+bool colours_negative(const struct colours *k, double v);
+/* Draws the cell of a value.  Cells of negative values get a minus sign, which print in grey keeps.
+ * The bar has minus signs at its negative end. */
+void colours_cell(struct canvas *c, struct colours *k, double v, double x, double y, double w,
+                  double h);
 /* Writes how many values are outside [lo, hi] and have the colour of the nearer end: "12 values
  * beyond this range", or "0.3 % beyond this range" if the total `of` is known.  Writes "" if no
  * value is. */

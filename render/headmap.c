@@ -388,8 +388,8 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
         for (int64_t b = 0; b < p->heads; b++) {
             int64_t i = ((int64_t)panel * p->layers + a) * p->heads + b;
             if (p->count[i] >= 0)
-                canvas_cell(c, x + (double)a * cw, y + (double)b * ch, cw, ch,
-                            palette_at(k->map, colours_at(k, p->count[i] ? p->cell[i] : NAN)));
+                colours_cell(c, k, p->count[i] ? p->cell[i] : NAN, x + (double)a * cw,
+                             y + (double)b * ch, cw, ch);
         }
     canvas_frame(c, x, y, l->w, l->h, 0.18, ink);
     if (col == 0)

@@ -88,6 +88,26 @@ def agreement():
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
 
 
+# ---- signs
+
+def minus_signs(value):
+    """Return the centres of the minus signs of a difference map of 4 layers and 3 heads, without those of the bar."""
+    rows = [(f"L{l}K{h}", l, h, value(l, h)) for l in range(4) for h in range(3)]
+    code, svg, said = draw(tsv("difference", ["head", "layer", "index", "difference"], rows, value="sparsity"), "difference", size="60x40")
+    check("difference", code == 0, said)
+    signs = [p for _, stroke, p, _, _ in paths(svg) if stroke and len(p) == 2 and p[0][1] == p[1][1] and .8 < p[1][0] - p[0][0] < 1.3]
+    return sorted({(round((p[0][0] + p[1][0]) / 2, 2), round(p[0][1], 2)) for p in signs if p[1][0] < 40})
+
+
+def signs():
+    """Check that negative cells have a minus sign in their middle, which a picture in grey keeps; others have none."""
+    found = minus_signs(lambda l, h: -1 if l == h else .5)
+    check("a minus sign in each negative cell", len(found) == 3, found)
+    check("at the cells of the diagonal", len(found) == 3 and affine([0, 1, 2], [x for x, _ in found]) and affine([0, 1, 2], [y for _, y in found]), found)
+    check("none in positive cells", not minus_signs(lambda l, h: 1 + l))
+    check("none in nearly white cells", not minus_signs(lambda l, h: -.001 if l == h else 1))
+
+
 # ---- removal before the answer
 
 def causal():
@@ -230,6 +250,7 @@ def main():
     training()
     received()
     agreement()
+    signs()
     causal()
     effect_bars()
     finish()
