@@ -11,8 +11,10 @@
 
 #define X(name) extern const struct figure fig_##name;
 #define MAP(name) X(name)
+#define DROPPED(name, replacement)
 #include "render/figures.list"
 #include "render/style.h"
+#undef DROPPED
 #undef MAP
 #undef X
 
@@ -88,9 +90,8 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 struct grid_style {
     /* "C:D"; NULL: the steps of the tokens, or from shortly before the event on */
     const char *steps;
-    int scale; /* for figures with this key */
+    int scale, form; /* for figures with these keys */
 };
-extern const struct opt grid_keys[];
 #define GRID_STEPS(absence)                                                                        \
     TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn", .absent = absence)
 /* Computes the size in mm of the grid. */
