@@ -198,6 +198,9 @@ int figure_named(const char *option, const char *name, const char *table, const 
     *ret = figure_find(name);
     if (*ret && (!table || figure_draws(*ret, table)))
         return KVF_OK;
+    if (figure_replacement(name))
+        return kvf_fail(d, KVF_E_ARG, "%sthe figure '%s' is now %s", option, name,
+                        figure_replacement(name));
     for (int i = 0; figure_table[i] && n < MOST_FIGURES; i++)
         if (!table || figure_draws(figure_table[i], table))
             known[n++] = figure_table[i]->name;

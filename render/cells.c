@@ -27,3 +27,8 @@ int numeric_column(const struct table *t, const char *name)
     int col = table_find(t, name);
     return col >= 0 && table_col_type(t, col) != TABLE_STR ? col : -1;
 }
+
+double half_life(double beta)
+{
+    return beta < 1 ? log(0.5) / log(fmax(beta, 0)) : beta + INFINITY;
+}

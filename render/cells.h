@@ -17,3 +17,7 @@ const char *cell_text(const struct table *t, int col, int64_t row, char out[24])
 
 /* Returns the index of the numeric column `name`, or -1 if the table lacks it. */
 int numeric_column(const struct table *t, const char *name);
+
+/* Returns the steps after which a retention factor beta, from 0 to 1, has fallen to one half:
+ * ln 0.5 / ln beta.  INFINITY for 1; NaN stays NaN. */
+double half_life(double beta);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/marks.h"
+
+static const double BAR = 2.6; /* mm; width of a bar */
 
 /* Stores the range for other maps of the page, or replaces it by the common range. */
 static struct colours shared(const struct figure_style *s, struct colours k)
@@ -61,6 +64,29 @@ double colours_at(struct colours *k, double v)
     return (v - k->lo) / (k->hi - k->lo);
 }
 
+bool colours_negative(const struct colours *k, double v)
+{
+    static const double VISIBLE = 0.02; /* of the range on one side of 0 */
+    return palette_diverging(k->map) && v < -VISIBLE * k->hi;
+}
+
+/* Draws a minus sign in the middle of a cell. */
+static void minus_sign(struct canvas *c, double x, double y, double w, double h, struct rgb fill)
+{
+    double half = fmin(0.3 * w, 0.6),
+           xy[] = {x + w / 2 - half, y + h / 2, x + w / 2 + half, y + h / 2};
+    canvas_line(c, xy, 2, fmin(0.25, 0.25 * h), ink_on(fill));
+}
+
+void colours_cell(struct canvas *c, struct colours *k, double v, double x, double y, double w,
+                  double h)
+{
+    struct rgb fill = palette_at(k->map, colours_at(k, v));
+    canvas_cell(c, x, y, w, h, fill);
+    if (colours_negative(k, v))
+        minus_sign(c, x, y, w, h, fill);
+}
+
 void colours_note(const struct colours *k, char note[COLOURS_NOTE])
 {
     double share = k->of ? 100 * (double)k->clipped / (double)k->of : 0;
@@ -89,7 +115,7 @@ static void log_bar(struct canvas *c, const struct colours *k, double x, double 
             snprintf(least, sizeof least, "\xe2\x89\xa4%.20s", name[i]);
             memcpy(name[i], least, sizeof least);
         }
-    colour_bar_ticks(c, x, y, 2.6, h, k->map, v, name, n, label, note);
+    colour_bar_ticks(c, x, y, BAR, h, k->map, v, name, n, label, note);
 }
 
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
@@ -114,5 +140,7 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
     if (k->logs)
         log_bar(c, k, x, y, h, label, note);
     else
-        colour_bar(c, x, y, 2.6, h, k->map, k->lo, k->hi, label, note);
+        colour_bar(c, x, y, BAR, h, k->map, k->lo, k->hi, label, note);
+    for (int i = 0; palette_diverging(k->map) && i < 3; i++) /* the sign of the lower half */
+        minus_sign(c, x, y + (.6 + .15 * i) * h, BAR, .1 * h, palette_at(k->map, .4 - .15 * i));
 }

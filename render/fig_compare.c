@@ -1,8 +1,5 @@
 /* fig_compare.c - compares the heads of two runs: the matrix of distances with the best assignment
- * marked, and the distances of matched pairs against all others.
- *
- * A table of matches only is drawn as the positions of the matches, with q, the adjusted
- * p value. */
+ * marked, and the distances of matched pairs against all others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +33,7 @@ struct side {
 };
 
 struct compare_style {
-    const char *pair;  /* "A-B"; NULL: the first */
-    const char *space; /* of heads, in tables of matches: "query" or "kv"; NULL: query */
+    const char *pair; /* "A-B"; NULL: the first */
 };
 
 struct pairs {
@@ -45,23 +41,18 @@ struct pairs {
     struct side a, b;
     int64_t run_a, run_b, n; /* the shown pair of runs, and its rows */
     int n_pairs;             /* pairs of runs in the table; 2: two or more */
-    int distance, matched, own, q;
-    int space; /* column, or -1 if all rows are in one space */
-    const char *shown;
-    bool only; /* only matches */
+    int distance, matched;
 };
 
 static bool chosen(const struct pairs *p, int64_t r)
 {
     const struct table *t = p->t;
-    return table_row_int(t, r, "a") == p->run_a && table_row_int(t, r, "b") == p->run_b
-           && (p->space < 0 || !*table_str(t, p->space, r)
-               || strcmp(table_str(t, p->space, r), p->shown) == 0);
+    return table_row_int(t, r, "a") == p->run_a && table_row_int(t, r, "b") == p->run_b;
 }
 
 static bool is_match(const struct pairs *p, int64_t r)
 {
-    return p->only || table_int(p->t, p->matched, r) == 1;
+    return table_int(p->t, p->matched, r) == 1;
 }
 
 static void extend(const struct pairs *p, struct side *s)
@@ -85,13 +76,7 @@ static struct pairs columns_of(const struct table *t)
                       .a = {.layer = table_find(t, "layer_a"), .index = table_find(t, "index_a")},
                       .b = {.layer = table_find(t, "layer_b"), .index = table_find(t, "index_b")},
                       .distance = table_find(t, "distance"),
-                      .matched = numeric_column(t, "matched"),
-                      .own = numeric_column(t, "own"),
-                      .q = numeric_column(t, "q"),
-                      .space = table_find(t, "space")};
-    if (p.space >= 0 && table_col_type(t, p.space) != TABLE_STR)
-        p.space = -1;
-    p.only = p.matched < 0;
+                      .matched = numeric_column(t, "matched")};
     return p;
 }
 
@@ -106,7 +91,11 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
     const struct compare_style *o = s->own;
     long long a = 0, b = 0;
     *p = columns_of(t);
-    p->shown = o->space ? o->space : "query";
+    if (p->matched < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "matches only have no picture; leave --match out to draw all distances "
+                        "with the matches, or write the table as .tsv, .csv, .json, .npz or "
+                        ".sqlite");
     if (o->pair && sscanf(o->pair, "%lld-%lld", &a, &b) != 2)
         return kvf_fail(d, KVF_E_ARG, "--style: pair=A-B names two runs by their numbers, not '%s'",
                         o->pair);
@@ -118,8 +107,8 @@ static int read_pairs(const struct table *t, const struct figure_style *s, struc
         p->n_pairs = chosen(p, r) ? p->n_pairs : 2;
     }
     if (p->n == 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: the table has no pair %lld-%lld of %s heads",
-                        (long long)p->run_a, (long long)p->run_b, p->shown);
+        return kvf_fail(d, KVF_E_ARG, "--style: the table has no pair %lld-%lld",
+                        (long long)p->run_a, (long long)p->run_b);
     extend(p, &p->a);
     extend(p, &p->b);
     const struct side *side[] = {&p->a, &p->b};
@@ -241,8 +230,7 @@ static bool same_head(const struct pairs *p, int64_t r)
            && place(p, &p->a, r) == place(p, &p->b, r);
 }
 
-static void marks(struct canvas *c, const struct pairs *p, const struct axis_box *a,
-                  struct colours *k)
+static void marks(struct canvas *c, const struct pairs *p, const struct axis_box *a)
 {
     double cell = a->w / (double)length(&p->b), dot = fmax(.6, fmin(1.6, cell));
     for (int64_t r = 0; r < table_rows(p->t); r++) {
@@ -250,24 +238,14 @@ static void marks(struct canvas *c, const struct pairs *p, const struct axis_box
             continue;
         double x = axis_x(a, (double)place(p, &p->b, r) + .5);
         double y = axis_y(a, (double)place(p, &p->a, r) + .5);
-        if (!p->only) {
-            bool same = same_head(p, r);
-            mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot + (dot > 1 ? .3 : .15),
-                      same ? ink : (struct rgb){1, 1, 1});
-            mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot,
-                      same ? (struct rgb){1, 1, 1} : mark_ink);
-            continue;
-        }
-        bool proven = p->own >= 0 && table_int(p->t, p->own, r) == 1;
-        struct rgb colour = palette_at(k->map, colours_at(k, table_real(p->t, p->distance, r)));
-        enum mark mark = proven ? MARK_SQUARE : MARK_DISC;
-        /* pale colours need a rim on white */
-        mark_draw(c, mark, x, y, fmax(1.1, dot) + .25, (struct rgb){.3, .3, .3});
-        mark_draw(c, mark, x, y, fmax(1.1, dot), colour);
+        bool same = same_head(p, r);
+        mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot + (dot > 1 ? .3 : .15),
+                  same ? ink : (struct rgb){1, 1, 1});
+        mark_draw(c, same ? MARK_SQUARE : MARK_DISC, x, y, dot,
+                  same ? (struct rgb){1, 1, 1} : mark_ink);
     }
 }
 
-/* Writes layer numbers at the first head of each layer, or of some layers if there are many. */
 static void layer_ticks(struct canvas *c, const struct side *s, const struct axis_box *a, bool down)
 {
     static const int64_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
@@ -289,14 +267,34 @@ static void layer_ticks(struct canvas *c, const struct side *s, const struct axi
 
 /* Writes the name of an axis of the matrix: the model of a group of traces, or the number of a
  * run. */
+/* Returns the name of a run without the words that both runs have in front, for example the model;
+ * NULL if the table does not name them or both names are equal. */
+static const char *run_name(const struct pairs *p, int64_t run)
+{
+    static const char *const keys[] = {"group", "trace"};
+    char key[32];
+    for (int k = 0; k < 2; k++) {
+        snprintf(key, sizeof key, "%s_%lld", keys[k], (long long)p->run_a);
+        const char *a = table_meta(p->t, key);
+        snprintf(key, sizeof key, "%s_%lld", keys[k], (long long)p->run_b);
+        const char *b = table_meta(p->t, key);
+        if (!a || !b || strcmp(a, b) == 0)
+            continue;
+        size_t same = 0;
+        for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+            same = a[i] == ' ' && i && a[i - 1] == ',' ? i + 1 : same;
+        return (run == p->run_a ? a : b) + same;
+    }
+    return NULL;
+}
+
 static void side_name(struct canvas *c, const struct pairs *p, int64_t run, double limit,
                       char out[96])
 {
-    char key[32], full[160];
-    snprintf(key, sizeof key, "group_%lld", (long long)run);
-    const char *model = table_meta(p->t, key);
-    if (model) {
-        snprintf(full, sizeof full, "%s, by layer", model);
+    char full[160];
+    const char *name = run_name(p, run);
+    if (name) {
+        snprintf(full, sizeof full, "%lld: %.120s, by layer", (long long)run, name);
         snprintf(out, 96, "%s", text_fit(c, full, PT_LABEL, limit, full, sizeof full));
     } else {
         snprintf(out, 96, limit < NAME ? "run %lld" : "heads of run %lld, by layer",
@@ -309,15 +307,15 @@ static int matrix(struct canvas *c, const struct pairs *p, const struct axis_box
 {
     struct colours k;
     char text[96];
-    bool layers = !p->only && by_layers(p);
+    bool layers = by_layers(p);
     int err = layers ? raster_of_layers(c, p, a, s, &k) : KVF_OK;
-    if (!layers)
+    if (!layers) {
         k = colours_of(p, s);
-    if (!layers && !p->only)
         err = raster(c, p, a, &k);
+    }
     canvas_clip(c, a->x, a->y, a->w, a->h);
     if (!err)
-        marks(c, p, a, &k);
+        marks(c, p, a);
     canvas_unclip(c);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
     layer_ticks(c, &p->b, a, false);
@@ -371,37 +369,13 @@ static int shares(struct canvas *c, const struct pairs *p, const struct axis_box
     return err;
 }
 
-static void level_line(struct canvas *c, const struct axis_box *a, double level)
-{
-    const double xy[] = {a->x, axis_y(a, level), a->x + a->w, axis_y(a, level)};
-    canvas_dash(c, 1, .8);
-    canvas_line(c, xy, 2, .25, ink);
-    canvas_dash(c, 0, 0);
-}
-
-static void q_points(struct canvas *c, const struct pairs *p, const struct axis_box *a)
-{
-    double level = table_meta_real(p->t, "level", .05);
-    level_line(c, a, level);
-    for (int64_t r = 0; r < table_rows(p->t); r++) {
-        if (!chosen(p, r))
-            continue;
-        double x = axis_x(a, table_real(p->t, p->distance, r));
-        if (p->q >= 0)
-            mark_draw(c, MARK_DISC, x, axis_y(a, table_real(p->t, p->q, r)), .9, mark_ink);
-    }
-}
-
-static double key_line(struct canvas *c, double x, double y, enum mark m, struct rgb colour,
-                       double dash, const char *text)
+static double key_line(struct canvas *c, double x, double y, struct rgb colour, double dash,
+                       const char *text)
 {
     const double xy[] = {x, y, x + 5, y};
     canvas_dash(c, dash, .7);
-    if (m == MARKS)
-        canvas_line(c, xy, 2, .4, colour);
+    canvas_line(c, xy, 2, .4, colour);
     canvas_dash(c, 0, 0);
-    if (m != MARKS)
-        mark_draw(c, m, x + 2.5, y, 1.1, colour);
     canvas_text(c, x + 6, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
     return x + 9 + canvas_text_width(c, text, PT_SMALL, 0);
 }
@@ -411,42 +385,29 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     struct colours k = colours_of(p, &(struct figure_style){.vmin = NAN, .vmax = NAN});
     int err = KVF_OK;
     a->x1 = k.hi * 1.03;
-    a->y1 = p->only ? 1.03 : 1;
+    a->y1 = 1;
     a->xlabel = "distance";
-    a->ylabel = p->only ? "q" : "share of pairs, at most this far";
-    if (p->only)
-        q_points(c, p, a);
-    else
-        err = shares(c, p, a);
+    a->ylabel = "fraction of pairs up to this distance";
+    err = shares(c, p, a);
     axis_draw(c, a);
-    double y = a->y + a->h + 9.8;
-    if (p->only) {
-        key_line(c, a->x - 8, y, MARK_DISC, mark_ink, 0, "matches; below the line: proven");
-    } else {
-        double x = key_line(c, a->x - 2, y, MARKS, mark_ink, 0, "matched");
-        key_line(c, x, y, MARKS, (struct rgb){.45, .45, .45}, 1.3, "all others");
-    }
+    double y = a->y + a->h + 9.8, x = key_line(c, a->x - 2, y, mark_ink, 0, "matched");
+    key_line(c, x, y, (struct rgb){.45, .45, .45}, 1.3, "all others");
     return err;
 }
 
 /* Writes the meaning of the marks and the number of matches below the matrix. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
-    int64_t n = 0, own = 0, same = 0;
+    int64_t n = 0, same = 0;
     char text[128], more[64] = "";
     for (int64_t r = 0; r < table_rows(p->t); r++)
         if (chosen(p, r) && is_match(p, r)) {
             n++;
-            own += p->own >= 0 && table_int(p->t, p->own, r) == 1;
             same += same_head(p, r);
         }
     if (p->a.layers == p->b.layers && p->a.heads == p->b.heads)
         snprintf(more, sizeof more, "; white: a head and itself (%lld)", (long long)same);
-    if (!p->only)
-        snprintf(text, sizeof text, "best assignment, %lld pairs%s", (long long)n, more);
-    else
-        snprintf(text, sizeof text, "%lld matches; squares: proven (%lld)", (long long)n,
-                 (long long)own);
+    snprintf(text, sizeof text, "best assignment, %lld pairs%s", (long long)n, more);
     canvas_text(c, fmax(1, x), y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
 }
 
@@ -477,14 +438,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_compare = {
     .name = "compare",
     .table = "compare",
-    .summary = "distances of the heads of two runs with the best assignment, or matches with q",
+    .summary = "distances of the heads of two runs with the best assignment",
     .needs = "a b distance layer_a index_a layer_b index_b",
     .cmap = "viridis",
-    STYLE(struct compare_style,
-          TEXT_KEY(struct compare_style, pair, "A-B", "two runs by their numbers",
-                   .absent = "the first"),
-          TEXT_KEY(struct compare_style, space, "SPACE", "matches of query or kv heads",
-                   .absent = "query")),
+    STYLE(struct compare_style, TEXT_KEY(struct compare_style, pair, "A-B",
+                                         "two runs by their numbers", .absent = "the first")),
     .size = size,
     .draw = draw,
 };

@@ -42,7 +42,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     plot_add(p, panel, line, b, y, low, high);
     plot_documents(p, value_at(v->t, v->k.documents, r));
     if (p->n_lines > n && v->trace >= 0) /* traces have the names of methods */
-        plot_look_method(&p->line[n].look, line, n);
+        p->line[n].method = true;
 }
 
 static double highest(const struct plot *p)
@@ -99,6 +99,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
             add_row(p, &v, r);
     p->y1 = isnan(s->vmax) ? highest(p) : s->vmax;
+    plot_look_methods(p); /* the lines of means copy the colours */
     for (int64_t r = 0; r < table_rows(t); r++)
         if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
             && table_real(t, v.low, r) == 0) /* once per line */

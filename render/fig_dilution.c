@@ -135,7 +135,7 @@ static void add_runs(struct plot *p, const struct view *v, int64_t r)
     struct plot_line *l = plot_line(p, line);
     if (!l)
         return;
-    plot_look_method(&l->look, method, (int)(l - p->line));
+    l->method = true;
     l->look.points = !level;
 }
 

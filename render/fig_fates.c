@@ -1,23 +1,35 @@
 /* fig_fates.c - draws the text and, below each line, a ribbon per trace in which time runs down.
  *
  * The coloured width of a token's cell is the fraction of heads that cache it.  The black part,
- * from the edges, is the fraction of heads that evicted it although it was needed. */
+ * from the edges, is the fraction of heads that evicted it although it was needed.
+ *
+ * Lines of the chat template and blank lines are not drawn.  Of a text that does not fit, the
+ * figure draws the passage in which the runs differ most. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/text_flow.h"
 
-enum { RIBBONS = 16, POINTS = 256, MAX_MM = 240 };
+enum { RIBBONS = 16, POINTS = 256, MAX_MM = 240, PASSAGE_MM = 110 };
 static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
-static const double SEAM = 0.01, LEAST = 2, KEY_MM = 3.8, COARSE = 0.5;
+static const double SEAM = 0.01, LEAST = 2, READABLE = 4, KEY_MM = 3.8, COARSE = 0.5, FOOT_MM = 6.5,
+                    NOTE_MM = 2.6;
 static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
 
 struct fates_style {
     double ribbon;
+    int fold;    /* 0: yes, 1: no */
+    int passage; /* 0: auto, 1: first */
+};
+
+/* Rows of the first ribbon that begin on a new line, and their lines. */
+struct segment {
+    int64_t row0, row1, lines;
 };
 
 struct ribbon {
@@ -32,8 +44,11 @@ struct fates {
     int trace, step, token, joined, held, needed; /* columns */
     struct ribbon ribbon[RIBBONS];
     int n;
-    int64_t lines, shown;   /* of text */
-    double left, top, high; /* of a ribbon, mm */
+    struct segment *segment;  /* owned; [segments] */
+    int64_t segments, folded; /* folded: rows in no segment */
+    int64_t from, to;         /* tokens of the passage that is drawn; to = 0: all */
+    int64_t lines, shown;     /* of text */
+    double left, top, high;   /* of a ribbon, mm */
     struct text_flow flow;
 };
 
@@ -59,7 +74,6 @@ static void add_ribbon(struct fates *x, int64_t from, int64_t to)
     r->first = table_int(x->t, x->token, from);
     const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
     snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
-    r->colour = identity_of_method(r->name, x->n).colour;
     x->n++;
 }
 
@@ -80,6 +94,13 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
             return kvf_fail(d, KVF_E_ARG, "figure fates: draws at most %d traces", RIBBONS);
         add_ribbon(x, r, next);
     }
+    const char *name[RIBBONS];
+    struct identity look[RIBBONS];
+    for (int i = 0; i < x->n; i++)
+        name[i] = x->ribbon[i].name;
+    identity_of_methods(x->n, name, look);
+    for (int i = 0; i < x->n; i++)
+        x->ribbon[i].colour = look[i].colour;
     return KVF_OK;
 }
 
@@ -303,6 +324,169 @@ static int draw_key(const struct fates *x, double width, bool draw)
     return rows;
 }
 
+/* ---- paragraphs, and the passage that is drawn */
+
+/* Counts the line breaks in the text of a row. */
+static int breaks_in(const struct fates *x, int64_t row)
+{
+    int n = 0;
+    const char *s = table_str(x->t, x->joined, row);
+    while ((s = strstr(s, "\xe2\x86\xb5")) != NULL) {
+        s += 3;
+        n++;
+    }
+    return n;
+}
+
+/* Returns true for the text of a special token, such as <|im_start|>. */
+static bool is_special(const char *s)
+{
+    size_t n = strlen(s);
+    return n > 2 && s[0] == '<' && s[n - 1] == '>' && !strchr(s, ' ');
+}
+
+/* Returns true if the rows [row0, row1) are a blank line, or a line of a chat template: special
+ * tokens, which may be followed by a word such as "user". */
+static bool is_folded(const struct fates *x, int64_t row0, int64_t row1)
+{
+    enum { LONGEST = 16 }; /* bytes of the word */
+    size_t bytes = 0;
+    bool several = false;
+    for (int64_t r = row0; r < row1; r++) {
+        const char *s = table_str(x->t, x->joined, r);
+        if (is_special(s) || !s[strspn(s, " \xe2\x86\xb5")])
+            continue;
+        several |= strchr(s, ' ') != NULL;
+        bytes += strlen(s);
+    }
+    bool template = is_special(table_str(x->t, x->joined, row0)) && !several && bytes <= LONGEST;
+    return bytes == 0 || template;
+}
+
+/* Divides the text into paragraphs without the folded ones. */
+static int read_segments(struct fates *x, const struct figure_style *s)
+{
+    int64_t n = x->ribbon[0].n;
+    bool fold = ((const struct fates_style *)s->own)->fold == 0;
+    x->segment = MEM_NEW(struct segment, (size_t)n + 1);
+    if (!x->segment)
+        return KVF_E_NOMEM;
+    for (int64_t row0 = 0, row1; fold && row0 < n; row0 = row1) {
+        for (row1 = row0 + 1; row1 < n && !breaks_in(x, row1 - 1); row1++)
+            ;
+        if (is_folded(x, row0, row1))
+            x->folded += row1 - row0;
+        else
+            x->segment[x->segments++] = (struct segment){row0, row1, 0};
+    }
+    if (!x->segments) { /* nothing but template and blank lines, or no folding */
+        x->folded = 0;
+        x->segment[x->segments++] = (struct segment){0, n, 0};
+    }
+    return KVF_OK;
+}
+
+/* Counts the lines of a segment, without blank lines that its last token begins. */
+static int count_lines(struct fates *x, struct segment *g)
+{
+    text_flow_open(&x->flow, x->t, g->row0, g->row1);
+    int err = text_flow_run(&x->flow, INT64_MAX, false, 0, 0, 1);
+    int breaks = breaks_in(x, g->row1 - 1);
+    g->lines = x->flow.at - (x->segments > 1 && breaks > 1 ? breaks - 1 : 0);
+    g->lines = g->lines > 1 ? g->lines : 1;
+    text_flow_close(&x->flow);
+    return err;
+}
+
+/* Returns the mean over time of the fraction of heads that cache the token of a row. */
+static double mean_held(const struct fates *x, const struct ribbon *r, int64_t row)
+{
+    double sum = 0, n = 0;
+    for (int64_t point = 0; point < r->points; point++) {
+        double v = value_of(x, r, x->held, row, row + 1, point);
+        sum += isnan(v) ? 0 : v;
+        n += !isnan(v);
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+/* Returns how far the runs differ about the token of a row, 0 to 1: the range of their means.  Of
+ * one run: how far its heads differ.  Tokens of a needle count 1 more. */
+static double difference_at(const struct fates *x, int64_t row)
+{
+    double low = NAN, high = NAN;
+    for (int k = 0; k < x->n; k++) {
+        double v = mean_held(x, &x->ribbon[k], row);
+        low = fmin(low, v);
+        high = fmax(high, v);
+    }
+    int needle = table_find(x->t, "needle");
+    double more = needle >= 0 && table_real(x->t, needle, row) > 0;
+    if (isnan(low))
+        return more;
+    return more + (x->n > 1 ? high - low : 1 - fabs(2 * low - 1));
+}
+
+/* Returns true if a passage may begin at a row: it begins a segment or follows the end of a
+ * sentence. */
+static bool begins(const struct fates *x, const struct segment *g, int64_t row)
+{
+    if (row == g->row0)
+        return true;
+    const char *s = table_str(x->t, x->joined, row - 1);
+    return *s && strchr(".!?", s[strlen(s) - 1]) && *table_str(x->t, x->joined, row) == ' ';
+}
+
+/* Finds the beginning of the passage of about `tokens` tokens in which the runs differ most. sum:
+ * [rows + 1], for cumulative differences of the rows in segments. */
+static int64_t best_row(const struct fates *x, int64_t tokens, double *sum)
+{
+    int64_t n = 0, best = x->segment[0].row0;
+    double most = -1;
+    sum[0] = 0;
+    for (int64_t i = 0; i < x->segments; i++)
+        for (int64_t r = x->segment[i].row0; r < x->segment[i].row1; r++, n++)
+            sum[n + 1] = sum[n] + difference_at(x, r);
+    int64_t at = 0;
+    for (int64_t i = 0; i < x->segments; i++)
+        for (int64_t r = x->segment[i].row0; r < x->segment[i].row1; r++, at++) {
+            double v = sum[at + tokens < n ? at + tokens : n] - sum[at];
+            if (begins(x, &x->segment[i], r) && v > most * (1 + 1e-9)) {
+                most = v;
+                best = r;
+            }
+        }
+    return best;
+}
+
+/* Chooses the passage of x->shown lines. */
+static int choose_passage(struct fates *x, const struct figure_style *s)
+{
+    int64_t rows = x->ribbon[0].n - x->folded, k = 0;
+    double each = (double)rows / (double)x->lines; /* tokens in a line */
+    double *sum = MEM_NEW(double, (size_t)rows + 1);
+    if (!sum)
+        return KVF_E_NOMEM;
+    int64_t best = x->segment[0].row0;
+    if (((const struct fates_style *)s->own)->passage == 0)
+        best = best_row(x, (int64_t)(each * (double)x->shown), sum);
+    mem_free(sum);
+    while (x->segment[k].row1 <= best)
+        k++;
+    x->segments -= k;
+    memmove(x->segment, x->segment + k, (size_t)x->segments * sizeof *x->segment);
+    x->segment[0].row0 = best;
+    int err = count_lines(x, &x->segment[0]);
+    x->lines = 0;
+    for (int64_t i = 0; i < x->segments; i++)
+        x->lines += x->segment[i].lines;
+    x->shown = x->shown < x->lines ? x->shown : x->lines;
+    x->from = x->ribbon[0].first + best;
+    for (int64_t i = 0, line = 0; i < x->segments && line < x->shown; line += x->segment[i++].lines)
+        x->to = x->ribbon[0].first + x->segment[i].row1;
+    return err;
+}
+
 /* ---- the page */
 
 static double line_mm(const struct fates *x, double high)
@@ -311,9 +495,10 @@ static double line_mm(const struct fates *x, double high)
 }
 
 /* Counts the lines of the text on a canvas of that width. */
-static int lay_out(struct fates *x, struct canvas *c, double width, struct kvf_diag *d)
+static int lay_out(struct fates *x, struct canvas *c, double width, const struct figure_style *s)
 {
     double names = 0;
+    int err = read_segments(x, s);
     x->c = c;
     for (int k = 0; k < x->n; k++)
         names = fmax(names, canvas_text_width(c, x->ribbon[k].name, PT_TICK, 0));
@@ -321,12 +506,18 @@ static int lay_out(struct fates *x, struct canvas *c, double width, struct kvf_d
     x->top = MARGIN + KEY_MM * draw_key(x, width, false) + 0.8;
     x->flow = (struct text_flow){
         .c = c, .pt = LETTERS, .width = width - x->left - MARGIN, .look = plain, .ctx = x};
-    text_flow_open(&x->flow, x->t, 0, x->ribbon[0].n);
-    int err = text_flow_run(&x->flow, INT64_MAX, false, 0, 0, 1);
-    x->lines = x->shown = x->flow.at;
-    text_flow_close(&x->flow);
-    (void)d;
+    for (int64_t i = 0; !err && i < x->segments; i++) {
+        err = count_lines(x, &x->segment[i]);
+        x->lines += x->segment[i].lines;
+    }
+    x->shown = x->lines;
     return err;
+}
+
+/* Returns the height of the note below a text of which parts are folded. */
+static double foot_mm(const struct fates *x)
+{
+    return x->folded ? FOOT_MM - NOTE_MM : 0;
 }
 
 static double own_height(const struct fates *x, const struct figure_style *s)
@@ -343,13 +534,16 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = 60;
     if (canvas_create(CANVAS_PNG, 10, 10, 72, &ruler, NULL) == KVF_OK
         && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK)
-        && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, NULL) == KVF_OK)
-        *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN;
+        && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, s) == KVF_OK)
+        *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN
+             + foot_mm(&x);
     canvas_destroy(ruler);
-    if (*h > MAX_MM) {
-        double line = line_mm(&x, own_height(&x, s));
-        *h = x.top + fmax(1, floor((MAX_MM - x.top) / line)) * line + MARGIN;
-    }
+    mem_free(x.segment);
+    double line = line_mm(&x, own_height(&x, s)), all = (double)x.lines * line_mm(&x, READABLE);
+    if (*h > MAX_MM && x.top + all + MARGIN + FOOT_MM <= MAX_MM)
+        *h = MAX_MM; /* lower ribbons show the whole text */
+    else if (*h > MAX_MM)
+        *h = x.top + fmax(2, floor((PASSAGE_MM - x.top) / line)) * line + MARGIN + FOOT_MM;
 }
 
 /* Computes the height of the ribbons and the number of lines that fit. */
@@ -358,17 +552,20 @@ static int fill_page(struct fates *x, const struct figure_style *s, struct kvf_d
     const struct fates_style *k = s->own;
     double room = canvas_height(x->c) - x->top - MARGIN + LINE_GAP,
            least = k->ribbon > 0 ? k->ribbon : LEAST;
+    room -= foot_mm(x);
     double each = room / (double)x->lines;
     x->high = k->ribbon > 0 ? k->ribbon : fmin((each - TEXT_MM - LINE_GAP) / x->n - GAP, 14);
     if (x->high >= least && (double)x->lines * line_mm(x, x->high) <= room + 0.1)
         return KVF_OK;
-    x->high = k->ribbon > 0 ? k->ribbon
-                            : fmin(own_height(x, s), (room - 4 - TEXT_MM - LINE_GAP) / x->n - GAP);
-    if (x->high < least || line_mm(x, x->high) > room - 4)
+    double foot = FOOT_MM - foot_mm(x);
+    x->high = k->ribbon > 0
+                  ? k->ribbon
+                  : fmin(own_height(x, s), (room - foot - TEXT_MM - LINE_GAP) / x->n - GAP);
+    if (x->high < least || line_mm(x, x->high) > room - foot)
         return canvas_room(x->c, "fates", canvas_width(x->c),
-                           x->top + MARGIN + 4 + line_mm(x, least), d);
-    x->shown = (int64_t)((room - 4) / line_mm(x, x->high));
-    return KVF_OK;
+                           x->top + MARGIN + FOOT_MM + line_mm(x, least), d);
+    x->shown = (int64_t)((room - foot) / line_mm(x, x->high));
+    return choose_passage(x, s);
 }
 
 static void draw_names(const struct fates *x)
@@ -384,30 +581,65 @@ static void draw_names(const struct fates *x)
         }
 }
 
+/* Writes which passage is drawn, and how many tokens are folded. */
+static void draw_note(const struct fates *x)
+{
+    char note[2][128] = {"", ""}, fit[128];
+    const struct ribbon *r = &x->ribbon[0];
+    double y = canvas_height(x->c) - MARGIN;
+    if (x->to)
+        snprintf(note[0], sizeof *note,
+                 "tokens %lld to %lld of %lld%s; --tokens A:B chooses others", (long long)x->from,
+                 (long long)x->to - 1, (long long)(r->first + r->n),
+                 x->n > 1 && x->from > r->first ? ", where the runs differ most" : "");
+    if (x->folded)
+        snprintf(note[1], sizeof *note, "not shown: chat template and blank lines (%lld tokens)",
+                 (long long)x->folded);
+    for (int i = 1; i >= 0; i--) {
+        if (!note[i][0])
+            continue;
+        canvas_text(
+            x->c, MARGIN, y,
+            text_fit(x->c, note[i], PT_SMALL, canvas_width(x->c) - 2 * MARGIN, fit, sizeof fit),
+            PT_SMALL, ALIGN_LEFT, quiet, 0);
+        y -= NOTE_MM;
+    }
+}
+
+/* Draws the first x->shown lines of the segments with their ribbons. */
+static int draw_text(struct fates *x)
+{
+    double pitch = line_mm(x, x->high), top = x->top + TEXT_MM - 1.3;
+    int err = KVF_OK;
+    x->flow.below = draw_below;
+    for (int64_t i = 0, line = 0; !err && i < x->segments && line < x->shown; i++) {
+        const struct segment *g = &x->segment[i];
+        int64_t n = x->shown - line < g->lines ? x->shown - line : g->lines;
+        text_flow_open(&x->flow, x->t, g->row0, g->row1);
+        err = text_flow_run(&x->flow, n, true, x->left, top + (double)line * pitch, pitch);
+        text_flow_close(&x->flow);
+        line += n;
+    }
+    return err;
+}
+
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct fates x = {.n = 0};
-    char note[96], fit[96];
     int err = find_ribbons(&x, t, d);
     if (!err)
-        err = lay_out(&x, c, canvas_width(c), d);
+        err = lay_out(&x, c, canvas_width(c), s);
     if (!err)
         err = fill_page(&x, s, d);
-    if (err)
-        return err;
-    draw_key(&x, canvas_width(c), true);
-    draw_names(&x);
-    x.flow.below = draw_below;
-    text_flow_open(&x.flow, t, 0, x.ribbon[0].n);
-    err = text_flow_run(&x.flow, x.shown, true, x.left, x.top + TEXT_MM - 1.3, line_mm(&x, x.high));
-    text_flow_close(&x.flow);
-    snprintf(note, sizeof note, "%lld more lines of text have no room: --tokens A:B shows others",
-             (long long)(x.lines - x.shown));
-    if (x.shown < x.lines)
-        canvas_text(c, MARGIN, canvas_height(c) - MARGIN,
-                    text_fit_own(c, note, PT_TICK, canvas_width(c) - 2 * MARGIN, fit, sizeof fit),
-                    PT_TICK, ALIGN_LEFT, quiet, 0);
+    if (!err) {
+        draw_key(&x, canvas_width(c), true);
+        draw_names(&x);
+        err = draw_text(&x);
+    }
+    if (!err && (x.to || x.folded))
+        draw_note(&x);
+    mem_free(x.segment);
     return err;
 }
 
@@ -418,7 +650,12 @@ const struct figure fig_fates = {
     .needs = "step token text:text joined:text held needed",
     STYLE(struct fates_style,
           REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
-                   .absent = "4 to 9, by how many there are")),
+                   .absent = "4 to 9, by how many there are"),
+          WORD_KEY(struct fates_style, fold, "yes",
+                   "leave lines of the chat template and blank lines out", "yes", "no"),
+          WORD_KEY(struct fates_style, passage, "auto",
+                   "of a text that does not fit: where the runs differ most, or its beginning",
+                   "auto", "first")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

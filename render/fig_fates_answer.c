@@ -15,8 +15,7 @@ enum { RUNS = 16, BARS = 512, LINES = 3, NOTE = 160, ANSWER = 512 };
 static const double MARGIN = 3, BAR_MM = 0.5, ROW_MM = 12, ROW_GAP = 3, LINE_MM = 3, HEAD = 15,
                     LEAST_MM = 80, NARROW_MM = 125, FOOT = 8.5, MARK_MM = 2.6,
                     ANSWER_FRACTION = 0.27, NEAR_MM = 1.5, SEAM = 0.01;
-static const struct rgb band = {1, 0.94, 0.72}, rest = {0.925, 0.925, 0.94},
-                        uncut = {0.5, 0.5, 0.53};
+static const struct rgb band = {1, 0.94, 0.72}, rest = {0.925, 0.925, 0.94};
 
 /* One run: its rows at the first step of the table. */
 struct run {
@@ -80,7 +79,6 @@ static int add_run(struct hero *x, int64_t from, int64_t to, struct kvf_diag *d)
     const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
     *r = (struct run){.row0 = from};
     snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
-    r->colour = strcmp(r->name, "full") ? identity_of_method(r->name, x->n).colour : uncut;
     if (n == 0)
         return kvf_fail(d, KVF_E_ARG,
                         "figure fates-answer: run '%s' has no token before its first "
@@ -116,6 +114,13 @@ static int find_runs(struct hero *x, const struct table *t, struct kvf_diag *d)
             return kvf_fail(d, KVF_E_ARG, "figure fates-answer: draws at most %d traces", RUNS);
         err = add_run(x, r, next, d);
     }
+    const char *name[RUNS];
+    struct identity look[RUNS];
+    for (int i = 0; i < x->n; i++)
+        name[i] = x->run[i].name;
+    identity_of_methods(x->n, name, look);
+    for (int i = 0; i < x->n; i++)
+        x->run[i].colour = look[i].colour;
     return err;
 }
 

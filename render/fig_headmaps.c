@@ -53,13 +53,14 @@ HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "
         .needs = NEEDS("p sparsity"),
         .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form", FIRST),
                       FILTER(1, "p", FIRST)),
-        .map = &(const struct headmap){.label = "share under p \xc3\x97 largest",
+        .map = &(const struct headmap){.label = "fraction of weights below p \xc3\x97 the maximum",
                                        .fractions = "sparsity share"});
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",
-        .summary = "mean position in the text of the entries of each head", .needs = NEEDS("mean"),
-        .style = KEYS(VALUES("mean", "mean")),
-        .map = &(const struct headmap){.label = "mean place of what is held", .fractions = "mean"});
+        .summary = "mean position in the text of the cached entries of each head",
+        .needs = NEEDS("mean"), .style = KEYS(VALUES("mean", "mean")),
+        .map = &(const struct headmap){.label = "mean position of cached entries",
+                                       .fractions = "mean"});
 
 HEADMAP(
     fig_dilution_map, .name = "dilution-map", .table = "dilution",
@@ -74,7 +75,7 @@ HEADMAP(
 HEADMAP(fig_ghosts_map, .name = "ghosts-map", .table = "ghosts",
         .summary = "layer x head map of later use of evicted entries", .needs = NEEDS("hits mass"),
         .style = KEYS(VALUES("hits", "hits", "mass")),
-        .map = &(const struct headmap){.label = "queries that would use it"});
+        .map = &(const struct headmap){.label = "later queries that would use an evicted entry"});
 
 HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
         .summary = "layer x head map of one column of the evidence of kinds",
@@ -94,7 +95,7 @@ HEADMAP(fig_intermittency_map, .name = "intermittency-map", .table = "intermitte
                       FILTER(0, "criterion", FIRST), FILTER(1, "quantity", "returns"),
                       FILTER(2, "above", FIRST), FILTER(3, "class", "all")),
         .map = &(const struct headmap){
-            .label = "share of tokens",
+            .label = "fraction of tokens",
             .fractions = "share",
             .filter = {[1] = {.usual = "returns"}, [3] = {.usual = "all"}}});
 
@@ -104,7 +105,7 @@ HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .needs = NEEDS("at:text size"),
         .style = KEYS(VALUES("size", "size", "ratio", "entries", "step", "head_budget"),
                       FILTER(0, "at", "all, each a map")),
-        .map = &(const struct headmap){.label = "cache, share of all tokens",
+        .map = &(const struct headmap){.label = "cached fraction of all tokens",
                                        .fractions = "size ratio",
                                        .panel = "at",
                                        .filter = {{.usual = "end"}}});

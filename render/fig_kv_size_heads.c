@@ -23,6 +23,7 @@ struct heads_style {
 struct run {
     char name[CELL_TEXT];
     int64_t from, n; /* of the numbers */
+    struct rgb colour;
 };
 struct runs {
     struct run run[RUNS];
@@ -66,6 +67,13 @@ static int read_runs(const struct table *t, const struct figure_style *s, struct
         x->number[n++] = v;
         x->run[x->n - 1].n++;
     }
+    const char *name[RUNS];
+    struct identity look[RUNS];
+    for (int i = 0; i < x->n; i++)
+        name[i] = x->run[i].name;
+    identity_of_methods(x->n, name, look);
+    for (int i = 0; i < x->n; i++)
+        x->run[i].colour = look[i].colour;
     for (int i = 0; i < x->n; i++)
         qsort(x->number + x->run[i].from, (size_t)x->run[i].n, sizeof *x->number, order_double);
     return KVF_OK;
@@ -109,7 +117,7 @@ static void draw_run(struct canvas *c, const struct axis_box *a, const struct ru
     const struct run *r = &x->run[k];
     const double *v = x->number + r->from;
     double each = a->w / x->n, middle = a->x + (k + .5) * each, half = .4 * each;
-    struct rgb colour = identity_of_method(r->name, k).colour;
+    struct rgb colour = r->colour;
     char fit[CELL_TEXT + 8];
     canvas_text(c, middle, a->y + a->h + 2.8,
                 text_fit(c, r->name, PT_TICK, each - 1, fit, sizeof fit), PT_TICK, ALIGN_CENTER,

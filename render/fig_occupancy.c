@@ -9,6 +9,8 @@
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/cells.h"
+#include "render/marks.h"
+#include "render/sentence.h"
 
 enum {
     LEFT = 15,
@@ -38,6 +40,8 @@ struct occupancy {
     int n; /* maps, each with its first row and its name */
     int64_t row[MAX_MAPS];
     char name[MAX_MAPS][96];
+    int equal; /* maps whose heads are all equal, which the note describes */
+    char note[160];
     int cols, rows;
     double top, w, h; /* of a map */
     double lo, span;  /* colour of v: (f(v) - lo) / span, with f = v, its root or log(1 + v) */
@@ -105,6 +109,44 @@ static void add_maps(struct occupancy *x, int64_t trace, const char *classes)
     }
 }
 
+/* Returns true if all heads of a map have equal numbers of entries at each step. */
+static bool heads_equal(const struct occupancy *x, int map)
+{
+    int col = table_find(x->t, "entries");
+    for (int64_t i = 1; i < x->heads; i++)
+        for (int64_t r = 0; r < x->steps; r++)
+            if (table_real(x->t, col, i * x->per_head + x->row[map] + r)
+                != table_real(x->t, col, x->row[map] + r))
+                return false;
+    return true;
+}
+
+/* Removes maps whose heads are all equal if other maps show differences, and names them in the
+ * note. */
+static void drop_equal(struct occupancy *x)
+{
+    bool equal[MAX_MAPS];
+    int n = 0, used = 0, step = table_find(x->t, "entries");
+    char last[24];
+    for (int k = 0; k < x->n; k++)
+        x->equal += equal[k] = x->heads > 1 && heads_equal(x, k);
+    if (x->equal == x->n) /* a sentence describes all of them */
+        x->equal = 0;
+    for (int k = 0; x->equal && k < x->n; k++) {
+        if (!equal[k]) {
+            x->row[n] = x->row[k];
+            memmove(x->name[n++], x->name[k], sizeof *x->name);
+            continue;
+        }
+        tick_text(table_real(x->t, step, x->row[k] + x->steps - 1), last);
+        if (used < (int)sizeof x->note)
+            used += snprintf(x->note + used, sizeof x->note - (size_t)used,
+                             "%s%s (%s entries at the end)",
+                             used ? ", " : "all heads equal: ", x->name[k], last);
+    }
+    x->n = x->equal ? n : x->n;
+}
+
 static int plan(struct occupancy *x, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
@@ -126,7 +168,15 @@ static int plan(struct occupancy *x, const struct table *t, const struct figure_
         add_maps(x, k, o->class);
     if (!err && !x->n)
         err = kvf_fail(d, KVF_E_ARG, "--style: table occupancy has no class '%s'", o->class);
+    if (!err && !o->class)
+        drop_equal(x);
     return err;
+}
+
+/* Returns the height in mm of the note. */
+static double foot_of(const struct occupancy *x)
+{
+    return x->equal ? 3 : 0;
 }
 
 /* Arranges the maps in as many columns as have 35 mm each. */
@@ -134,7 +184,8 @@ static void arrange(struct occupancy *x, double width, double height)
 {
     double room = width - LEFT - RIGHT;
     x->cols = (int)fmin(x->n, fmax(1, floor((room + GAP_X) / (35 + GAP_X))));
-    int each = x->n / (int)x->traces; /* keep the maps of a trace in one row if they fit */
+    int each = (int)fmax(
+        1, x->n / (double)x->traces); /* keep the maps of a trace in one row if they fit */
     if (x->traces > 1 && each > 1 && x->cols >= each)
         x->cols -= x->cols % each;
     x->rows = (x->n + x->cols - 1) / x->cols;
@@ -142,7 +193,30 @@ static void arrange(struct occupancy *x, double width, double height)
         x->cols = (x->n + x->rows - 1) / x->rows;
     x->top = x->named ? TOP + NAME : TOP;
     x->w = (room - (x->cols - 1) * GAP_X) / x->cols;
-    x->h = (height - x->top - BOTTOM - (x->rows - 1) * GAP_Y) / x->rows;
+    x->h = (height - x->top - BOTTOM - foot_of(x) - (x->rows - 1) * GAP_Y) / x->rows;
+}
+
+/* Writes a sentence for each map if no map shows a difference between two or more heads. */
+static bool describe_equal(const struct occupancy *x, char text[SENTENCES])
+{
+    int col = table_find(x->t, "entries"), used = 0;
+    for (int k = 0; k < x->n; k++) {
+        char most[24], last[24];
+        double top = 0;
+        if (x->heads < 2 || !heads_equal(x, k))
+            return false;
+        for (int64_t r = 0; r < x->steps; r++)
+            top = fmax(top, table_real(x->t, col, x->row[k] + r));
+        tick_text(table_real(x->t, col, x->row[k] + x->steps - 1), last);
+        tick_text(top, most);
+        used += snprintf(text + used, SENTENCES - (size_t)used,
+                         "%s%s%sEvery head caches %s entries at the end and %s at the peak.",
+                         used ? "\n" : "", x->named ? x->name[k] : "", x->named ? ": " : "", last,
+                         most);
+        if (used >= SENTENCES)
+            return false;
+    }
+    return true;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -153,9 +227,15 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = 40;
     if (plan(&x, t, s, NULL)) /* `draw` reports the error */
         return;
+    char text[SENTENCES];
+    if (describe_equal(&x, text)) {
+        sentence_size(text, w, h);
+        return;
+    }
     *w = wide[x.n < 3 ? x.n : 3];
     arrange(&x, s->width_mm > 0 ? s->width_mm : *w, 100);
-    *h = x.top + BOTTOM + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads)) + (x.rows - 1) * GAP_Y;
+    *h = x.top + BOTTOM + foot_of(&x) + x.rows * fmax(20, fmin(50, 4.0 * (double)x.heads))
+         + (x.rows - 1) * GAP_Y;
 }
 
 static int64_t layers_of(const struct occupancy *x, int layer)
@@ -317,7 +397,7 @@ static void curved_bar(struct canvas *c, const struct occupancy *x, const struct
         tick_text(now, name[n++]);
     }
     colours_note(k, note);
-    colour_bar_ticks(c, at, x->top, 2.6, h, k->map, place, name, n, "entries held", note);
+    colour_bar_ticks(c, at, x->top, 2.6, h, k->map, place, name, n, "cached entries", note);
 }
 
 static void names(struct canvas *c, const struct occupancy *x, const struct colours *k)
@@ -328,10 +408,15 @@ static void names(struct canvas *c, const struct occupancy *x, const struct colo
     canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
                 x->heads <= NAMED_MAX ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
+    char fit[192];
+    if (x->equal)
+        canvas_text(c, LEFT, bottom + 9.5,
+                    text_fit(c, x->note, PT_SMALL, canvas_width(c) - LEFT - 2, fit, sizeof fit),
+                    PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
     if (x->scale != SCALE_LINEAR)
         curved_bar(c, x, k, right + 2.5, h);
     else
-        colours_bar(c, k, right + 2.5, x->top, h, "entries held");
+        colours_bar(c, k, right + 2.5, x->top, h, "cached entries");
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -341,6 +426,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = plan(&x, t, s, d);
     if (err)
         return err;
+    char text[SENTENCES];
+    if (describe_equal(&x, text))
+        return sentence_draw(c, "occupancy", text, d);
     arrange(&x, canvas_width(c), canvas_height(c));
     if (!(x.w >= 2 && x.h >= 2))
         return kvf_fail(d, KVF_E_ARG,

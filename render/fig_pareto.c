@@ -22,7 +22,8 @@ struct quality {
     int order[CHART_LINES]; /* of the key: best mean first */
     double mean[CHART_LINES];
     bool strong[CHART_LINES]; /* not pale */
-    double full;              /* value of the full cache, NaN if missing */
+    struct identity look[CHART_LINES];
+    double full;   /* value of the full cache, NaN if missing */
     double beside; /* mm between lines with intervals at one x, 0 except for methods=all */
     bool log_x, log_y, more_is_better, front;
     int64_t off;     /* points that a logarithmic axis cannot show */
@@ -160,6 +161,10 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     if (err)
         return err;
     finish(q);
+    const char *name[CHART_LINES];
+    for (int i = 0; i < q->h.n; i++)
+        name[i] = q->h.line[i].name;
+    identity_of_methods(q->h.n, name, q->look);
     q->unknown = count_unknown(t, k.x, k.y);
     q->full = full_cache(t, k.y);
     if (isfinite(q->full) && (!q->log_y || q->full > 0)) {
@@ -315,7 +320,7 @@ static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf
 
 static struct identity look_of(const struct quality *q, int i)
 {
-    struct identity k = identity_of_method(q->h.line[i].name, i);
+    struct identity k = q->look[i];
     k.colour = q->strong[i] ? k.colour : tint(k.colour, PALE);
     return k;
 }

@@ -9,8 +9,9 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
+#include "render/predict_units.h"
 
-enum { TOP = 3, BOTTOM = 15 };
+enum { TOP = 3, BOTTOM = 15, USUAL = 40 };
 static const double ROW = 3.4, MIN_ROW = 2.5, EDGE = 0.5;
 
 enum { SORT_SIZE, SORT_RHO, SORT_TABLE };
@@ -86,12 +87,22 @@ static int read_candidates(const struct table *t, const struct figure_style *s,
 
 static int shown(const struct candidates *x)
 {
-    return x->n < (int)x->o->top ? x->n : (int)x->o->top;
+    int top = x->o->top ? (int)x->o->top : USUAL;
+    return x->n < top ? x->n : top;
+}
+
+static bool of_units(const struct table *t)
+{
+    return strcmp(table_name(t), "predict-units") == 0;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct candidates x;
+    if (of_units(t)) {
+        predict_units_size(t, ((const struct predict_style *)s->own)->top, w, h);
+        return;
+    }
     int n = read_candidates(t, s, &x) == KVF_OK ? shown(&x) : 1;
     mem_free(x.row);
     *w = 88;
@@ -151,6 +162,11 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     struct candidates x;
+    if (of_units(t))
+        return predict_units_draw(c, t, ((const struct predict_style *)s->own)->top, d);
+    if (numeric_column(t, "q") < 0)
+        return kvf_fail(d, KVF_E_ARG, "figure predict needs numbers in column q of table %s",
+                        table_name(t));
     int err = canvas_room(c, "predict", 80, TOP + 4 + BOTTOM + 3 * MIN_ROW, d);
     if (!err)
         err = read_candidates(t, s, &x);
@@ -164,12 +180,15 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_predict = {
     .name = "predict",
     .table = "predict",
-    .summary = "partial rank correlation of each statistic with the effect, with intervals",
-    .needs = "candidate:text reduce:text partial low high q",
+    .also = "predict-units",
+    .summary =
+        "partial rank correlation of each statistic with the effect, or the effect of each unit",
+    .needs = "candidate:text reduce:text partial low high",
     STYLE(struct predict_style,
           WORD_KEY(struct predict_style, sort, "size", "the order of the rows", "size", "rho",
                    "table"),
-          COUNT_KEY(struct predict_style, top, 1, 1000, "most rows", .standard = "40"),
+          COUNT_KEY(struct predict_style, top, 1, 1000, "maximum number of rows or panels",
+                    .absent = "40 rows, or 6 panels of units"),
           REAL_KEY(struct predict_style, level, 0, 1, "rows with q below it are filled",
                    .standard = "0.05")),
     .size = size,

@@ -1,5 +1,6 @@
-/* fig_received.c - draws the attention that selected tokens receive from each later query (WG-KV,
- * figure 3): a panel per head, a line per token. */
+/* fig_received.c - draws how many queries use selected tokens (WG-KV, figure 3): a panel per head,
+ * a line per token.  A query uses a token if it gives it more attention than uniform attention over
+ * the text would, 1 / (t + 1).  --style show=attention draws the attention itself. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +9,11 @@
 #include "render/marks.h"
 #include "render/plot.h"
 
+enum { Y_AUTO, Y_LINEAR, Y_LOG };
+enum { SHOW_USED, SHOW_ATTENTION, SHOW_CUMULATIVE };
 struct received_style {
-    int y;    /* 0: linear, 1: log */
-    int show; /* 0: attention, 1: cumulative */
+    int y;    /* Y_AUTO, ... */
+    int show; /* SHOW_USED, ... */
 };
 
 enum { NAMED = 16 }; /* tokens with names; more are only coloured */
@@ -20,6 +23,7 @@ struct view {
     struct plot_rows k;
     int token, text, step, y, seen;
     int64_t first, last; /* tokens */
+    bool used;           /* draw the fraction of queries that use the token */
     const char *map;
 };
 
@@ -33,8 +37,8 @@ static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
         snprintf(line, PLOT_NAME, "token %lld", token);
 }
 
-/* Adds a cross at the last query before the entry was evicted. */
-static void mark_end(struct plot *p, const struct view *v, int64_t r)
+/* Adds a cross at height y, at the last query before the entry was evicted. */
+static void mark_end(struct plot *p, const struct view *v, int64_t r, double y)
 {
     char line[PLOT_NAME];
     bool next = r + 1 < table_rows(v->t)
@@ -44,8 +48,7 @@ static void mark_end(struct plot *p, const struct view *v, int64_t r)
         || table_int(v->t, v->seen, r + 1) != 0)
         return;
     name_line(v, r, line);
-    plot_mark(p, table_str(v->t, v->k.head, r), line, table_real(v->t, v->step, r),
-              table_real(v->t, v->y, r), true);
+    plot_mark(p, table_str(v->t, v->k.head, r), line, table_real(v->t, v->step, r), y, true);
 }
 
 static void tokens_of(struct view *v)
@@ -59,15 +62,30 @@ static void tokens_of(struct view *v)
     }
 }
 
+/* Returns true if a row is of the same token and head as the row before. */
+static bool continues(const struct view *v, int64_t r)
+{
+    return r > 0 && table_int(v->t, v->token, r) == table_int(v->t, v->token, r - 1)
+           && strcmp(table_str(v->t, v->k.head, r), table_str(v->t, v->k.head, r - 1)) == 0;
+}
+
 static void add_rows(struct plot *p, const struct view *v)
 {
     char line[PLOT_NAME];
+    double queries = 0, uses = 0;
     for (int64_t r = 0; r < table_rows(v->t); r++) {
-        double x = table_real(v->t, v->step, r);
+        double x = table_real(v->t, v->step, r), y = table_real(v->t, v->y, r);
+        if (!continues(v, r))
+            queries = uses = 0;
+        if (v->used && x > table_real(v->t, v->token, r)) { /* later queries */
+            queries++;
+            uses += y > 1 / (x + 1);
+        }
+        if (v->used)
+            y = queries > 0 ? uses / queries : NAN;
         name_line(v, r, line);
-        plot_add(p, table_str(v->t, v->k.head, r), line, p->log_x ? x + 1 : x,
-                 table_real(v->t, v->y, r), NAN, NAN);
-        mark_end(p, v, r);
+        plot_add(p, table_str(v->t, v->k.head, r), line, x, y, NAN, NAN);
+        mark_end(p, v, r, y);
     }
 }
 
@@ -103,7 +121,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                  struct kvf_diag *d)
 {
     const struct received_style *o = s->own;
-    bool sum = o->show == 1;
+    bool sum = o->show == SHOW_CUMULATIVE;
     struct view v = {.t = t,
                      .k = plot_rows_of(t),
                      .token = table_find(t, "token"),
@@ -111,30 +129,41 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .step = table_find(t, "step"),
                      .y = table_find(t, sum ? "cumulative" : "attention"),
                      .seen = table_find(t, "seen"),
+                     .used = o->show == SHOW_USED,
                      .map = s->cmap};
     if (v.y < 0)
         return kvf_fail(d, KVF_E_ARG,
                         "--style: show=cumulative needs the table made with "
                         "--cumulative");
-    p->log_y = o->y == 1;
+    p->log_y = o->y == Y_LOG || (o->y == Y_AUTO && !v.used);
     p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
+    if (v.used) {
+        p->ylabel = "fraction of queries up to t that use the token";
+        p->y1 = 1;
+    }
     p->y0 = p->log_y ? NAN : 0;
     p->panel_h = 40;
     tokens_of(&v);
     add_rows(p, &v);
     looks(p, &v);
-    snprintf(p->note, sizeof p->note, "%s", p->n_marks ? "crosses: evicted after this query" : "");
+    snprintf(p->note, sizeof p->note, "%s%s%s",
+             v.used ? "used: attention above 1 / (t + 1), which is uniform" : "",
+             v.used && p->n_marks ? "; " : "",
+             p->n_marks ? "crosses: evicted after this query" : "");
     return KVF_OK;
 }
 
-PLOT_FIGURE(fig_received, .name = "received", .table = "received",
-            .summary = "attention that chosen tokens receive from each later query",
-            .needs = "head:text token step attention",
-            STYLE(struct received_style,
-                  WORD_KEY(struct received_style, y, "log", "quantity on the vertical axis",
-                           "linear", "log"),
-                  WORD_KEY(struct received_style, show, "attention",
-                           "of each query, or summed up to it", "attention", "cumulative")),
-            .cmap = "viridis");
+PLOT_FIGURE(
+    fig_received, .name = "received", .table = "received",
+    .summary = "fraction of later queries that use chosen tokens, or the attention they give",
+    .needs = "head:text token step attention",
+    STYLE(struct received_style,
+          WORD_KEY(struct received_style, y, "auto",
+                   "scale of the vertical axis; auto: log for attention", "auto", "linear", "log"),
+          WORD_KEY(struct received_style, show, "used",
+                   "fraction of queries up to t that use the token, attention of each "
+                   "query, or its sum up to t",
+                   "used", "attention", "cumulative")),
+    .cmap = "viridis");

@@ -1,6 +1,6 @@
-/* fig_retention.c - of gates: beta_i^(t - i) of every entry i at query t (TRIM-KV, figures 4
- * and 11).  Without: the last-use map, blue from a token's birth to the last query that
- * selected it, which is an observation and no learned score. */
+/* fig_retention.c - draws the retention beta_i^(t - i) of every entry i at query t, if the run has
+ * gates (TRIM-KV, figures 4 and 11).  Otherwise it draws each token from its creation to the last
+ * query that selected it. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,33 +20,16 @@ static void log_beta_of(const struct table *t, int64_t row0, int64_t n, double *
     table_get(t, table_find(t, "log_beta"), row0, n, log_beta);
 }
 
-/* The share of all cells (t, i) in which beta_i^(t - i) is at least `least`: ages up to
- * log least / log beta_i, of the T - i that entry i reaches. */
-static double share_above(const struct table *t, double least)
-{
-    int token = table_find(t, "token"), col = table_find(t, "log_beta");
-    double above = 0, all = 0, T = table_meta_real(t, "T", 0);
-    for (int64_t r = 0; r < table_rows(t); r++) {
-        double ages = fmax(1, T - table_real(t, token, r)), log_beta = table_real(t, col, r);
-        if (isnan(log_beta))
-            continue;
-        all += ages;
-        above += log_beta < 0 ? fmin(ages, 1 + floor(log(least) / log_beta)) : ages;
-    }
-    return all > 0 ? above / all : 1;
-}
-
 enum { SCALE_AUTO, SCALE_LINEAR, SCALE_LOG };
 
-/* The colours' floor on a scale of logarithms, or 0 for a linear one.  Where little of the maps
- * reaches a tenth, a linear scale would show one colour. */
-static double floor_of(const struct table *t, const struct figure_style *s)
+/* Returns the colours' floor on a logarithmic scale, or 0 for a linear one.  Maps of all runs have
+ * the logarithmic scale, so that their colours are comparable. */
+static double floor_of(const struct figure_style *s)
 {
     const struct grid_style *o = s->own;
-    bool log_scale = o->scale == SCALE_LOG;
-    if (o->scale == SCALE_AUTO)
-        log_scale = isnan(s->vmin) && isnan(s->vmax) && share_above(t, 0.1) < 0.3;
-    return log_scale ? 1e-3 : 0;
+    bool linear = o->scale == SCALE_LINEAR
+                  || (o->scale == SCALE_AUTO && !(isnan(s->vmin) && isnan(s->vmax)));
+    return linear ? 0 : 1e-3;
 }
 
 static struct grid grid_of(const struct table *t, const struct figure_style *s, char label[96])
@@ -56,9 +39,9 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s, 
     struct grid g = {.t = t, .label = label, .fill = log_beta_of, .raster = heat_decay};
     snprintf(label, 96, "retention \xce\xb2^{t\xe2\x88\x92i}");
     if (gate) {
-        g.floor = floor_of(t, s);
+        g.floor = floor_of(s);
     } else {
-        snprintf(label, 96, "share before last use (%.40s)", criterion ? criterion : "?");
+        snprintf(label, 96, "fraction before last use (%.40s)", criterion ? criterion : "?");
         g.fill = end_of;
         g.raster = heat_alpha;
     }
@@ -87,8 +70,8 @@ const struct figure fig_retention = {
     .needs = "source:text head:text layer index token log_beta last_use_age",
     STYLE(struct grid_style, GRID_STEPS("tokens of the row"),
           WORD_KEY(struct grid_style, scale, "auto",
-                   "colours of gates' retention; auto is log where little reaches a tenth", "auto",
-                   "linear", "log")),
+                   "colours of gates' retention; auto is log, or linear with --vmin or --vmax",
+                   "auto", "linear", "log")),
     .cmap = "blues",
     .side_by_side = true,
     .size = size,

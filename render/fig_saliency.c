@@ -8,8 +8,9 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
+#include "render/marks.h"
 
-enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2 };
+enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2, SUBROWS = 5 };
 
 struct saliency_style {
     int scale; /* 0: log, 1: linear */
@@ -78,24 +79,36 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
-        snprintf(label, 96, "decades of |saliency| above %s nats, signed", least);
+        snprintf(label, 96, "saliency: sign, and decades above %s nats", least);
     return palette_diverging(s->cmap) ? colours_diverging(s, scaled(m, most))
                                       : colours_make(s, -scaled(m, most), scaled(m, most));
 }
 
-/* Draws all heads as one image, without seams. pixels: [heads][w] */
+static struct rgb halfway(struct rgb a, struct rgb b)
+{
+    return (struct rgb){(a.r + b.r) / 2, (a.g + b.g) / 2, (a.b + b.b) / 2};
+}
+
+/* Draws all heads as one image, without seams.  A line along the middle marks negative values, so
+ * that signs survive grey. pixels: [SUBROWS heads][w] */
 static void paint(struct canvas *c, const struct map *m, struct colours *k, double *v,
                   uint32_t *pixels, const struct axis_box *box)
 {
     double *px = v + m->tokens;
     for (int64_t h = 0; h < m->heads; h++) {
-        uint32_t *row = pixels + h * m->w;
+        uint32_t *row = pixels + SUBROWS * h * m->w;
         table_get(m->t, table_find(m->t, "saliency"), h * m->tokens, m->tokens, v);
         reduce_to_pixels(m, v, px);
-        for (int x = 0; x < m->w; x++)
-            row[x] = palette_argb(k->map, colours_at(k, scaled(m, px[x])));
+        for (int x = 0; x < m->w; x++) {
+            double v_at = scaled(m, px[x]);
+            struct rgb fill = palette_at(k->map, colours_at(k, v_at));
+            for (int y = 0; y < SUBROWS; y++)
+                row[y * m->w + x] = rgb_argb(fill);
+            if (colours_negative(k, v_at))
+                row[SUBROWS / 2 * m->w + x] = rgb_argb(halfway(fill, ink_on(fill)));
+        }
     }
-    canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, (int)m->heads);
+    canvas_image(c, box->x, box->y, box->w, box->h, pixels, m->w, SUBROWS * (int)m->heads);
 }
 
 /* Labels the axis of the heads with layers if all layers have equally many heads, else with head
@@ -125,7 +138,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     m.linear = o->scale == 1;
     m.w = (int)fmax(1, fmin((double)m.tokens, most));
     double *v = mem_alloc((size_t)(m.tokens + m.w), sizeof *v);
-    uint32_t *pixels = mem_alloc((size_t)m.heads, (size_t)m.w * sizeof *pixels);
+    uint32_t *pixels = mem_alloc((size_t)m.heads, SUBROWS * (size_t)m.w * sizeof *pixels);
     if (!err && (!v || !pixels))
         err = KVF_E_NOMEM;
     if (!err) {

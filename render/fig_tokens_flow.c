@@ -1,5 +1,5 @@
-/* fig_tokens_flow.c - draws the tokens that the cache keeps as flows: token classes on the left, as
- * high as they are frequent, and the fate of their entries on the right, with a panel per trace. */
+/* fig_tokens_flow.c - draws the fraction of the entries of each token class that the caches keep: a
+ * row per class, a dot per trace, and a line at the fraction of all entries. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,19 +9,19 @@
 #include "render/figures.h"
 #include "render/identity.h"
 
-enum { PANELS = 4, CLASSES = 24, CURVE = 24 };
-static const double TOP = 7, BOTTOM = 3, NAMES = 27, LEADER = 4, SHARES = 19, BAR = 2.2, GAP = 5,
-                    LEAST = 12, APART = 0.5, LINE = 2.7;
+enum { TRACES = 16, CLASSES = 24 };
+static const double TOP = 3, BOTTOM = 11, EDGE = 3, ROW = 4.6, MIN_ROW = 2.7, LINE = 3.6, DOT = 1.9,
+                    KEY_GAP = 4;
 
-struct flow {
-    int panels, classes;
-    char title[PANELS][CELL_TEXT];
+struct kept {
+    int traces, classes;
+    char title[TRACES][CELL_TEXT];
+    struct identity look[TRACES];
     const char *name[CLASSES];
-    double kept[PANELS][CLASSES], gone[PANELS][CLASSES]; /* mean number of entries per head */
-    double all[PANELS];
+    double sum[TRACES][CLASSES], n[TRACES][CLASSES]; /* kept fractions of tokens; tokens */
 };
 
-static int class_of(struct flow *x, const char *name)
+static int class_of(struct kept *x, const char *name)
 {
     for (int k = 0; k < x->classes; k++)
         if (strcmp(x->name[k], name) == 0)
@@ -32,175 +32,169 @@ static int class_of(struct flow *x, const char *name)
     return x->classes++;
 }
 
-/* Sorts the classes by their frequency in the first panel. */
-static void sort_classes(struct flow *x)
+static int add_trace(struct kept *x, const struct table *t, int64_t row, struct kvf_diag *d)
+{
+    char key[32];
+    snprintf(key, sizeof key, "trace_%d", (int)table_row_int(t, row, "trace"));
+    const char *name = table_meta(t, key) ? table_meta(t, key) : table_meta(t, "method");
+    if (x->traces == TRACES)
+        return kvf_fail(d, KVF_E_ARG, "figure tokens-flow: at most %d traces", TRACES);
+    snprintf(x->title[x->traces++], CELL_TEXT, "%.60s", name ? name : "");
+    return KVF_OK;
+}
+
+/* Sorts the classes by their number of tokens in the first trace. */
+static void sort_classes(struct kept *x)
 {
     for (int i = 1; i < x->classes; i++)
-        for (int k = i;
-             k > 0 && x->kept[0][k] + x->gone[0][k] > x->kept[0][k - 1] + x->gone[0][k - 1]; k--) {
+        for (int k = i; k > 0 && x->n[0][k] > x->n[0][k - 1]; k--) {
             const char *name = x->name[k];
             x->name[k] = x->name[k - 1];
             x->name[k - 1] = name;
-            for (int p = 0; p < x->panels; p++) {
-                double kept = x->kept[p][k], gone = x->gone[p][k];
-                x->kept[p][k] = x->kept[p][k - 1];
-                x->gone[p][k] = x->gone[p][k - 1];
-                x->kept[p][k - 1] = kept;
-                x->gone[p][k - 1] = gone;
+            for (int p = 0; p < x->traces; p++) {
+                double sum = x->sum[p][k], n = x->n[p][k];
+                x->sum[p][k] = x->sum[p][k - 1];
+                x->n[p][k] = x->n[p][k - 1];
+                x->sum[p][k - 1] = sum;
+                x->n[p][k - 1] = n;
             }
         }
 }
 
-static int read_flow(const struct table *t, struct flow *x, struct kvf_diag *d)
+static int read_kept(const struct table *t, struct kept *x, struct kvf_diag *d)
 {
     int trace = table_find(t, "trace"), class = table_find(t, "class"),
-        kept = table_find(t, "kept");
-    for (int64_t r = 0; r < table_rows(t); r++) {
+        kept = table_find(t, "kept"), err = KVF_OK;
+    for (int64_t r = 0; !err && r < table_rows(t); r++) {
         double v = table_real(t, kept, r);
-        if (r == 0 || table_int(t, trace, r) != table_int(t, trace, r - 1)) {
-            char key[32];
-            snprintf(key, sizeof key, "trace_%d", (int)table_int(t, trace, r));
-            const char *name = table_meta(t, key) ? table_meta(t, key) : table_meta(t, "method");
-            if (x->panels == PANELS)
-                return kvf_fail(d, KVF_E_ARG, "figure tokens-flow: at most %d traces", PANELS);
-            snprintf(x->title[x->panels++], CELL_TEXT, "%.60s", name ? name : "");
-        }
-        if (isnan(v))
+        if (r == 0 || table_int(t, trace, r) != table_int(t, trace, r - 1))
+            err = add_trace(x, t, r, d);
+        if (err || isnan(v))
             continue;
         int k = class_of(x, table_str(t, class, r));
-        v = fmin(fmax(v, 0), 1);
-        x->kept[x->panels - 1][k] += v;
-        x->gone[x->panels - 1][k] += 1 - v;
-        x->all[x->panels - 1]++;
+        x->sum[x->traces - 1][k] += fmin(fmax(v, 0), 1);
+        x->n[x->traces - 1][k]++;
     }
+    const char *name[TRACES];
+    for (int p = 0; p < x->traces; p++)
+        name[p] = x->title[p];
+    identity_of_methods(x->traces, name, x->look);
     sort_classes(x);
-    return KVF_OK;
+    return err;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
-    struct flow *x = MEM_NEW(struct flow, 1);
+    struct kept *x = MEM_NEW(struct kept, 1);
     (void)s;
     *w = 88;
-    *h = 70;
-    if (x && read_flow(t, x, NULL) == KVF_OK)
-        *w = x->panels < 2 ? 88 : fmin(180, NAMES + x->panels * 48);
+    *h = 60;
+    if (x && read_kept(t, x, NULL) == KVF_OK)
+        *h = TOP + BOTTOM + LINE * (1 + (x->traces - 1) / 3) + ROW * fmax(3, x->classes);
     mem_free(x);
 }
 
-/* Draws a band of height `high` from y0 at x0 to y1 at x1 along a smooth curve. */
-static void band(struct canvas *c, double x0, double y0, double x1, double y1, double high,
-                 struct rgb colour)
+/* Draws the names of the traces in lines from y down.  Returns the number of lines.  draw false:
+ * only counts. */
+static int draw_key(struct canvas *c, const struct kept *x, double y, bool draw)
 {
-    double xy[4 * CURVE + 4];
-    for (int i = 0; i <= CURVE; i++) {
-        double f = (double)i / CURVE, smooth = f * f * (3 - 2 * f), y = y0 + smooth * (y1 - y0);
-        int back = 2 * CURVE + 1 - i;
-        xy[2 * i] = xy[2 * back] = x0 + f * (x1 - x0);
-        xy[2 * i + 1] = y;
-        xy[2 * back + 1] = y + high;
+    double at = EDGE, W = canvas_width(c);
+    int lines = 1;
+    for (int p = 0; p < x->traces; p++) {
+        char fit[CELL_TEXT + 8];
+        const char *name = text_fit(c, x->title[p], PT_TICK, W - 2 * EDGE - 4, fit, sizeof fit);
+        double w = 3 + canvas_text_width(c, name, PT_TICK, 0);
+        if (at > EDGE && at + w > W - EDGE) {
+            at = EDGE;
+            lines++;
+        }
+        if (draw) {
+            double line_y = y + (lines - 1) * LINE;
+            mark_draw(c, x->look[p].mark, at + 1, line_y, DOT, x->look[p].colour);
+            canvas_text(c, at + 3, line_y, name, PT_TICK, ALIGN_LEFT, ink, 0);
+        }
+        at += w + KEY_GAP;
     }
-    canvas_area(c, xy, 2 * CURVE + 2, colour, 1);
+    return lines;
 }
 
-static void draw_share(struct canvas *c, const struct flow *x, int p, double at, double y,
-                       double high, bool kept)
+/* Draws a vertical line at the kept fraction of all tokens of each trace. */
+static void draw_means(struct canvas *c, const struct kept *x, const struct axis_box *a)
 {
-    char text[48];
-    double n = 0;
-    for (int k = 0; k < x->classes; k++)
-        n += kept ? x->kept[p][k] : x->gone[p][k];
-    snprintf(text, sizeof text, "%s %.0f %%", kept ? "kept" : "gone",
-             x->all[p] > 0 ? 100 * n / x->all[p] : 0);
-    canvas_rect(c, at, y, BAR, high, kept ? ink : (struct rgb){.75, .75, .77});
-    canvas_text(c, at + BAR + 1, y + high / 2, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    for (int p = 0; p < x->traces; p++) {
+        double sum = 0, n = 0;
+        for (int k = 0; k < x->classes; k++) {
+            sum += x->sum[p][k];
+            n += x->n[p][k];
+        }
+        const double xy[] = {axis_x(a, sum / n), a->y, axis_x(a, sum / n), a->y + a->h};
+        canvas_dash(c, 0.8, 0.8);
+        if (n > 0)
+            canvas_line(c, xy, 2, 0.25, x->look[p].colour);
+        canvas_dash(c, 0, 0);
+    }
 }
 
-/* Draws the flows of a panel between x0 and x1: kept entries end at the top, evicted ones below. */
-static void draw_flows(struct canvas *c, const struct flow *x, int p, double x0, double x1,
-                       double high)
+/* Draws the rows.  Dots of several traces are below each other within a row, so that equal values
+ * stay visible. */
+static void draw_rows(struct canvas *c, const struct kept *x, const struct axis_box *a)
 {
-    double unit = x->all[p] > 0 ? (high - APART * (x->classes - 1)) / x->all[p] : 0, y = TOP,
-           kept = 0;
-    for (int k = 0; k < x->classes; k++)
-        kept += x->kept[p][k] * unit;
-    double to[2] = {TOP, TOP + kept + fmax(APART, high - (x->all[p] * unit))},
-           end[2] = {to[0], to[1]};
+    double row = a->h / x->classes, step = fmin(0.9, 0.7 * row / x->traces);
     for (int k = 0; k < x->classes; k++) {
-        struct rgb colour = identity_of_class(x->name[k], k);
-        double part[2] = {x->kept[p][k] * unit, x->gone[p][k] * unit};
-        canvas_rect(c, x0, y, BAR, part[0] + part[1], colour);
-        band(c, x0 + BAR, y + part[0], x1, to[1], part[1], tint(colour, .22));
-        band(c, x0 + BAR, y, x1, to[0], part[0], tint(colour, .75));
-        to[0] += part[0];
-        to[1] += part[1];
-        y += part[0] + part[1] + APART;
-    }
-    draw_share(c, x, p, x1, end[0], to[0] - end[0], true);
-    draw_share(c, x, p, x1, end[1], to[1] - end[1], false);
-}
-
-/* Draws a line in the colour of the class from its name at y0 to the middle of its bar at y1. */
-static void leader(struct canvas *c, double y0, double y1, struct rgb colour)
-{
-    double x0 = NAMES - LEADER - .6, x1 = NAMES - .3;
-    const double xy[] = {x0, y0, x0 + .6, y0, x1 - .6, y1, x1, y1};
-    canvas_line(c, xy, 4, 0.3, colour);
-}
-
-/* Draws class names next to their bars in the first panel, at least a text line apart, with lines
- * to the bars. */
-static void draw_names(struct canvas *c, const struct flow *x, double high)
-{
-    double unit = x->all[0] > 0 ? (high - APART * (x->classes - 1)) / x->all[0] : 0, y = TOP;
-    double at[CLASSES], bar[CLASSES];
-    int n = 0;
-    for (int k = 0; k < x->classes; k++) {
-        double h = (x->kept[0][k] + x->gone[0][k]) * unit;
-        at[n] = bar[n] = y + h / 2;
-        n++;
-        y += h + APART;
-    }
-    spread_places(at, n, LINE, TOP, TOP + high);
-    for (int k = 0; k < n; k++) {
         char text[CELL_TEXT], fit[CELL_TEXT + 8];
-        snprintf(text, sizeof text, "%.40s %.0f", x->name[k], x->kept[0][k] + x->gone[0][k]);
-        canvas_text(c, NAMES - LEADER - 1.2, at[k],
-                    text_fit(c, text, PT_TICK, NAMES - LEADER - 2.2, fit, sizeof fit), PT_TICK,
-                    ALIGN_RIGHT, ink, 0);
-        leader(c, at[k], bar[k], identity_of_class(x->name[k], k));
+        double y = a->y + (k + .5) * row;
+        const double rule[] = {a->x, y, a->x + a->w, y};
+        canvas_line(c, rule, 2, 0.12, (struct rgb){.85, .85, .87});
+        snprintf(text, sizeof text, "%.40s (%.0f)", x->name[k], x->n[0][k]);
+        canvas_text(c, a->x - 1.5, y, text_fit(c, text, PT_TICK, a->x - 2.5, fit, sizeof fit),
+                    PT_TICK, ALIGN_RIGHT, ink, 0);
+        for (int p = 0; p < x->traces; p++)
+            if (x->n[p][k] > 0)
+                mark_draw(c, x->look[p].mark, axis_x(a, x->sum[p][k] / x->n[p][k]),
+                          y + step * (p - (x->traces - 1) / 2.0), DOT, x->look[p].colour);
     }
 }
 
-static int draw_all(struct canvas *c, const struct flow *x, struct kvf_diag *d)
+static int draw_all(struct canvas *c, const struct kept *x, struct kvf_diag *d)
 {
-    double W = canvas_width(c), high = canvas_height(c) - TOP - BOTTOM;
-    double each = (W - NAMES - GAP * (x->panels - 1)) / x->panels;
-    int err = canvas_room(c, "tokens-flow",
-                          NAMES + x->panels * (LEAST + BAR + SHARES) + GAP * (x->panels - 1),
-                          TOP + BOTTOM + fmax(12, LINE * (x->classes + 1)), d);
+    double names = 12;
+    char text[CELL_TEXT];
+    for (int k = 0; k < x->classes; k++) {
+        snprintf(text, sizeof text, "%.40s (%.0f)", x->name[k], x->n[0][k]);
+        names = fmax(names, canvas_text_width(c, text, PT_TICK, 0) + 3.5);
+    }
+    names = fmin(names, canvas_width(c) / 2.5);
+    double top = TOP + LINE * draw_key(c, x, 0, false);
+    int err = canvas_room(c, "tokens-flow", 50, top + BOTTOM + MIN_ROW * fmax(3, x->classes), d);
     if (err)
         return err;
-    draw_names(c, x, high);
-    for (int p = 0; p < x->panels; p++) {
-        double x0 = NAMES + p * (each + GAP);
-        char fit[CELL_TEXT + 8];
-        draw_flows(c, x, p, x0, x0 + each - SHARES, high);
-        canvas_text(c, x0 + (each - SHARES) / 2, TOP - 3.4,
-                    text_fit(c, x->title[p], PT_LABEL, each, fit, sizeof fit), PT_LABEL,
-                    ALIGN_CENTER, ink, 0);
-    }
+    struct axis_box a = {.x = names,
+                         .y = top,
+                         .w = canvas_width(c) - names - EDGE,
+                         .h = canvas_height(c) - top - BOTTOM,
+                         .x1 = 1,
+                         .xlabel = "fraction of entries cached at the end"};
+    draw_key(c, x, TOP, true);
+    draw_means(c, x, &a);
+    if (x->classes)
+        draw_rows(c, x, &a);
+    axis_ticks_x(c, &a);
+    canvas_text(c, a.x + a.w / 2, a.y + a.h + 5.6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
+    canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 1.8,
+                "dashed: all classes; numbers: tokens of a class", PT_SMALL, ALIGN_CENTER, quiet,
+                0);
     return KVF_OK;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
-    struct flow *x = MEM_NEW(struct flow, 1);
+    struct kept *x = MEM_NEW(struct kept, 1);
     (void)s;
     if (!x)
         return KVF_E_NOMEM;
-    int err = read_flow(t, x, d);
+    int err = read_kept(t, x, d);
     if (!err)
         err = draw_all(c, x, d);
     mem_free(x);
@@ -210,7 +204,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_tokens_flow = {
     .name = "tokens-flow",
     .table = "tokens",
-    .summary = "flows from the classes of tokens to cached and evicted",
+    .summary = "fraction of each token class that the caches keep, a dot for each trace",
     .needs = "trace:either class:text kept",
     .size = size,
     .draw = draw,

@@ -23,6 +23,7 @@ struct sets_style {
 struct sets {
     int n;
     char name[SETS][NAME_BYTES];
+    struct identity look[SETS];
     bool tokens; /* rows are of all heads */
     int64_t items, size[SETS], count[MASKS];
     int order[MASKS], shown; /* drawn combinations */
@@ -103,6 +104,10 @@ static int read_sets(const struct table *t, const struct figure_style *s, struct
             x->size[k] += mask >> k & 1;
     }
     x->items = items;
+    const char *name[SETS];
+    for (int k = 0; k < x->n; k++)
+        name[k] = x->name[k];
+    identity_of_methods(x->n, name, x->look);
     sort_masks(x, ((const struct sets_style *)s->own)->top);
     return err;
 }
@@ -144,7 +149,7 @@ static void draw_names(struct canvas *c, const struct sets *x, const struct plac
     for (int k = 0; k < x->n; k++) {
         double y = p->matrix + (k + .5) * p->row, w = (SIZES - 10) * (double)x->size[k] / most;
         char fit[NAME_BYTES + 8], number[24];
-        struct rgb colour = identity_of_method(x->name[k], k).colour;
+        struct rgb colour = x->look[k].colour;
         if (k % 2 == 0)
             canvas_rect(c, p->x - .5, y - p->row / 2, p->column * x->shown + 1, p->row,
                         (struct rgb){.95, .95, .96});
@@ -176,8 +181,7 @@ static void draw_combination(struct canvas *c, const struct sets *x, const struc
     canvas_line(c, join, 2, 0.35, ink);
     for (int k = 0; k < x->n; k++) {
         bool in = mask >> k & 1;
-        struct rgb colour = in ? identity_of_method(x->name[k], k).colour
-                               : (struct rgb){.8, .8, .82};
+        struct rgb colour = in ? x->look[k].colour : (struct rgb){.8, .8, .82};
         canvas_disc(c, at, p->matrix + (k + .5) * p->row, in ? 1.05 : .6, 0, colour);
     }
 }

@@ -1,6 +1,6 @@
 /* fig_tokens_top.c - draws the words that a trace ranks first and last (TRIM-KV, figure 5b): the
  * mean of a number over all positions of a token's text, the highest on the left, the lowest on the
- * right. */
+ * right.  The mean of beta is drawn as its half-life on a logarithmic axis. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@ static const char *const by_words[] = {"auto",      "beta", "retention", "kept",
 static const struct {
     const char *column, *label;
 } shown[] = {{"", ""},
-             {"mean_beta", "mean of \xce\xb2"},
-             {"mean_retention", "mean of \xce\xb2^{t\xe2\x88\x92i}"},
-             {"kept", "share of heads that hold it"},
-             {"mean_residency", "share of its life that it was held"},
+             {"mean_beta", "half-life of the mean \xce\xb2 (steps)"},
+             {"mean_retention", "mean retention \xce\xb2^{t\xe2\x88\x92i}"},
+             {"kept", "fraction of heads that cache it at the end"},
+             {"mean_residency", "fraction of its life in the cache"},
              {"nll", "NLL (nats)"}};
 struct top_style {
     int by;
@@ -39,6 +39,7 @@ struct ranking {
     struct word *word; /* owned; by decreasing mean */
     int64_t n;
     const char *label;
+    bool half_lives, fractions;
 };
 
 static int by_mean(const void *a, const void *b)
@@ -87,7 +88,13 @@ static int rank(const struct table *t, const struct figure_style *s, struct rank
     for (int64_t i = 0; i < m; i++)
         w[i].mean = w[i].sum / (double)w[i].n;
     qsort(w, (size_t)m, sizeof *w, by_mean);
-    *ret = (struct ranking){w, m, shown[by].label};
+    *ret = (struct ranking){.word = w,
+                            .n = m,
+                            .label = shown[by].label,
+                            .half_lives = strcmp(shown[by].column, "mean_beta") == 0,
+                            .fractions = strcmp(shown[by].column, "nll") != 0};
+    for (int64_t i = 0; ret->half_lives && i < m; i++)
+        w[i].mean = half_life(w[i].mean);
     return KVF_OK;
 }
 
@@ -108,14 +115,26 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     mem_free(x.word);
 }
 
-/* Writes a word without its leading space, and its number of positions. */
+/* Writes a word without its leading space, and its number of positions.  The spaces of a text of
+ * spaces and line breaks are dots, as in the figure tokens. */
 static void name_of(const struct word *w, char out[CELL_TEXT])
 {
-    char times[24] = "";
+    char times[24] = "", text[CELL_TEXT];
+    const char *word = *w->text == ' ' && w->text[1] ? w->text + 1 : w->text;
+    bool blank = !w->text[strspn(w->text, " \xe2\x86\xb5")]; /* and the mark of a line break */
     if (w->n > 1)
         snprintf(times, sizeof times, " \xc3\x97%lld", (long long)w->n);
-    snprintf(out, CELL_TEXT, "%.30s%s", *w->text == ' ' && w->text[1] ? w->text + 1 : w->text,
-             times);
+    snprintf(text, sizeof text, "%.30s", word);
+    if (blank) {
+        size_t n = 0;
+        for (const char *c = w->text; *c && n + 3 < 30; c++) {
+            if (*c == ' ')
+                text[n++] = '\xc2';
+            text[n++] = *c == ' ' ? '\xb7' : *c;
+        }
+        text[n] = 0;
+    }
+    snprintf(out, CELL_TEXT, "%.40s%s", text, times);
 }
 
 static void draw_side(struct canvas *c, const struct word *word, int64_t n, struct axis_box a,
@@ -124,7 +143,8 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
     double row = a.h / (double)n;
     canvas_text(c, a.x + a.w / 2, a.y - 3.4, heading, PT_LABEL, ALIGN_CENTER, ink, 0);
     for (int64_t i = 0; i < n; i++) {
-        double y = a.y + ((double)i + .5) * row, x = axis_x(&a, word[i].mean);
+        double y = a.y + ((double)i + .5) * row;
+        double x = axis_x(&a, fmax(a.x0, fmin(word[i].mean, a.x1)));
         const double stem[] = {a.x, y, x, y};
         char name[CELL_TEXT], fit[CELL_TEXT + 8];
         name_of(&word[i], name);
@@ -140,13 +160,20 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
     canvas_line(c, side, 2, 0.18, ink);
 }
 
-/* Computes the common range of both sides. */
+/* Computes the common range of both sides: 0 to 1 for fractions, 1 to 10,000 steps or more for
+ * half-lives.  The range is then the same in most figures of a page. */
 static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
 {
-    double low = x->word[x->n - 1].mean, high = x->word[0].mean, pad = .04 * (high - low);
-    pad = pad > 1e-9 * fabs(high) ? pad : .5;
-    *lo = axis_end(isnan(s->vmin) ? low - pad : s->vmin);
-    *hi = axis_end(isnan(s->vmax) ? high + pad : s->vmax);
+    double low = 0, high = x->fractions ? 1 : 1.04 * x->word[0].mean;
+    if (x->half_lives) {
+        high = 1e4;
+        for (int64_t i = 0; i < x->n; i++) /* infinite ones are drawn at the end */
+            if (isfinite(x->word[i].mean))
+                high = fmax(high, pow(10, ceil(log10(x->word[i].mean))));
+        low = pow(10, fmin(0, floor(log10(fmax(1e-3, x->word[x->n - 1].mean)))));
+    }
+    *lo = axis_end(isnan(s->vmin) ? low : s->vmin);
+    *hi = axis_end(isnan(s->vmax) ? high : s->vmax);
     *hi = *hi > *lo ? *hi : *lo + 1;
 }
 
@@ -158,8 +185,11 @@ static int draw_sides(struct canvas *c, const struct ranking *x, const struct fi
     int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + BOTTOM + MIN_ROW * (double)n, d);
     if (err)
         return err;
-    struct axis_box a = {.x = NAMES, .y = TOP, .w = half - NAMES - 4, .h = H - TOP - BOTTOM};
+    struct axis_box a = {
+        .x = NAMES, .y = TOP, .w = half - NAMES - 4, .h = H - TOP - BOTTOM, .log_x = x->half_lives};
     range_of(x, s, &a.x0, &a.x1);
+    if (x->half_lives && !(a.x0 > 0))
+        return kvf_fail(d, KVF_E_ARG, "--vmin of half-lives is a number of steps above 0");
     draw_side(c, x->word, n, a, "highest", rgb_of(0x0072b2));
     a.x += half;
     draw_side(c, x->word + x->n - n, n, a, "lowest", rgb_of(0xd55e00));

@@ -19,11 +19,33 @@ enum { MAX_PIXELS = 64000000 };         /* maximum for a PNG: 256 MB before comp
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
 #define MAP(name) X(name)
+#define DROPPED(name, replacement)
 #include "render/figures.list"
+#undef DROPPED
 #undef MAP
 #undef X
     NULL,
 };
+
+static const struct {
+    const char *name, *replacement;
+} dropped[] = {
+#define X(name)
+#define MAP(name)
+#define DROPPED(name, replacement) {name, replacement},
+#include "render/figures.list"
+#undef DROPPED
+#undef MAP
+#undef X
+};
+
+const char *figure_replacement(const char *name)
+{
+    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+        if (strcmp(dropped[i].name, name) == 0)
+            return dropped[i].replacement;
+    return NULL;
+}
 
 const struct figure *figure_find(const char *name)
 {

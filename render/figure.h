@@ -109,6 +109,8 @@ struct figure {
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
 const struct figure *figure_find(const char *name); /* NULL if unknown */
+/* Returns the words that replace a figure name of earlier versions, or NULL. */
+const char *figure_replacement(const char *name);
 /* Returns true if some figure needs text in a column of this name.  Such columns of untyped files
  * are read as text even if all values look like numbers. */
 bool figure_reads_text(const char *column);

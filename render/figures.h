@@ -11,8 +11,10 @@
 
 #define X(name) extern const struct figure fig_##name;
 #define MAP(name) X(name)
+#define DROPPED(name, replacement)
 #include "render/figures.list"
 #include "render/style.h"
+#undef DROPPED
 #undef MAP
 #undef X
 
@@ -46,6 +48,12 @@ struct colours colours_fraction(const struct figure_style *s, double lo, double 
  * colours_make calls it for a style with a diverging map. */
 struct colours colours_diverging(const struct figure_style *s, double reach);
 double colours_at(struct colours *k, double v); /* 0 .. 1; NaN stays NaN */
+/* Returns true if colours show a sign, and a value is negative and not nearly white. */
+bool colours_negative(const struct colours *k, double v);
+/* Draws the cell of a value.  Cells of negative values get a minus sign, which print in grey keeps.
+ * The bar has minus signs at its negative end. */
+void colours_cell(struct canvas *c, struct colours *k, double v, double x, double y, double w,
+                  double h);
 /* Writes how many values are outside [lo, hi] and have the colour of the nearer end: "12 values
  * beyond this range", or "0.3 % beyond this range" if the total `of` is known.  Writes "" if no
  * value is. */
@@ -82,9 +90,8 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 struct grid_style {
     /* "C:D"; NULL: the steps of the tokens, or from shortly before the event on */
     const char *steps;
-    int scale; /* for figures with this key */
+    int scale, form; /* for figures with these keys */
 };
-extern const struct opt grid_keys[];
 #define GRID_STEPS(absence)                                                                        \
     TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn", .absent = absence)
 /* Computes the size in mm of the grid. */

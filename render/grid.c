@@ -253,11 +253,6 @@ static int grid_window_of(const struct grid *g, const struct figure_style *s,
     return KVF_OK;
 }
 
-const struct opt grid_keys[] = {
-    GRID_STEPS("the tokens from shortly before the first eviction on"),
-    {.type = OPT_END},
-};
-
 void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end)
 {
     double first = table_row_real(t, row0, "token");

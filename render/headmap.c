@@ -9,6 +9,7 @@
 #include "render/headmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
+#include "render/sentence.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { CELLS_OF_ANY = 1 << 20 };
@@ -336,6 +337,60 @@ static struct layout layout_in(const struct plan *p, double width, double height
     return l;
 }
 
+/* Reads the cells, and subtracts the first map if the style asks for it. */
+static int read_cells(struct plan *p)
+{
+    int err = fill(p);
+    if (!err && p->minus)
+        subtract(p);
+    return err;
+}
+
+static void label_of(const struct plan *p, char *out, size_t cap);
+static void panel_name(const struct plan *p, int panel, char *out, size_t cap);
+
+/* Finds the range of a map.  Returns the number of heads with a value. */
+static int64_t range_of(const struct plan *p, int panel, double *lo, double *hi)
+{
+    int64_t each = p->layers * p->heads, n = 0;
+    *lo = INFINITY;
+    *hi = -INFINITY;
+    for (int64_t k = each * panel; k < each * (panel + 1); k++) {
+        if (p->count[k] <= 0 || !isfinite(p->cell[k]))
+            continue;
+        *lo = fmin(*lo, p->cell[k]);
+        *hi = fmax(*hi, p->cell[k]);
+        n++;
+    }
+    return n;
+}
+
+/* Writes a sentence for each map if every map has one value, which two or more heads have. Returns
+ * false if some map shows differences. */
+static bool describe_equal(const struct plan *p, char text[SENTENCES])
+{
+    char label[96], name[4 * CELL_TEXT], number[24];
+    int used = 0;
+    label_of(p, label, sizeof label);
+    for (int i = p->first; i < p->n; i++) {
+        double lo, hi;
+        int64_t n = range_of(p, i, &lo, &hi);
+        if (n < 2 || hi - lo > 1e-9 * fmax(fabs(lo), fabs(hi)))
+            return false;
+        snprintf(number, sizeof number, "%.4g", lo);
+        minus_signs(number, sizeof number);
+        name[0] = 0;
+        if (p->panel >= 0)
+            panel_name(p, i, name, sizeof name);
+        used += snprintf(text + used, SENTENCES - (size_t)used,
+                         "%s%s%sall %lld heads have the same value, %s: %s.", used ? "\n" : "",
+                         name, name[0] ? ": " : "", (long long)n, number, label);
+        if (used >= SENTENCES)
+            return false;
+    }
+    return true;
+}
+
 void headmap_size(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct plan p;
@@ -343,6 +398,13 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
     *ret_h = 40;
     if (plan_make(&p, t, s, NULL)) /* `draw` reports the error */
         return;
+    char text[SENTENCES];
+    bool equal = read_cells(&p) == KVF_OK && describe_equal(&p, text);
+    mem_free_all(p.cell, p.count);
+    if (equal) {
+        sentence_size(text, ret_w, ret_h);
+        return;
+    }
     int n = p.n - p.minus;
     double one = LEFT + RIGHT + 1.5 * (double)p.layers;
     double two = LEFT + RIGHT + LEFT + 2 * MIN_CELL * (double)p.layers;
@@ -388,8 +450,8 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
         for (int64_t b = 0; b < p->heads; b++) {
             int64_t i = ((int64_t)panel * p->layers + a) * p->heads + b;
             if (p->count[i] >= 0)
-                canvas_cell(c, x + (double)a * cw, y + (double)b * ch, cw, ch,
-                            palette_at(k->map, colours_at(k, p->count[i] ? p->cell[i] : NAN)));
+                colours_cell(c, k, p->count[i] ? p->cell[i] : NAN, x + (double)a * cw,
+                             y + (double)b * ch, cw, ch);
         }
     canvas_frame(c, x, y, l->w, l->h, 0.18, ink);
     if (col == 0)
@@ -467,15 +529,16 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
     if (err)
         return err;
     struct layout l = layout_in(&p, canvas_width(c), canvas_height(c));
-    if (!(l.w >= 2 && l.h >= 2))
-        return kvf_fail(d, KVF_E_ARG,
-                        "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
-                        "larger --size",
-                        p.n - p.minus, canvas_width(c), canvas_height(c));
-    err = fill(&p);
-    if (!err) {
-        if (p.minus)
-            subtract(&p);
+    err = read_cells(&p);
+    char text[SENTENCES];
+    if (!err && describe_equal(&p, text)) {
+        err = sentence_draw(c, p.figure->name, text, d);
+    } else if (!err && !(l.w >= 2 && l.h >= 2)) {
+        err = kvf_fail(d, KVF_E_ARG,
+                       "%d maps do not fit into %.0f x %.0f mm; choose fewer or a "
+                       "larger --size",
+                       p.n - p.minus, canvas_width(c), canvas_height(c));
+    } else if (!err) {
         struct colours k = colours_for(&p, s);
         for (int i = p.first; i < p.n; i++)
             draw_panel(c, &p, &l, i, &k);

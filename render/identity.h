@@ -1,8 +1,9 @@
 /* identity.h - gives methods, token classes and head types the same look in every figure.
  *
- * Methods that choose by the same evidence share a hue and differ in mark and lightness.  All pairs
- * of colour and mark differ, so they can be distinguished in grey.  No method is black or grey:
- * figures that colour methods use these for everything else. */
+ * The 19 best-known methods have a hue each and keep it in every figure.  Other methods have the
+ * hue of a related method, or the nearest free hue if that method is in the figure.  Their lines
+ * are dashed.  No method is black or grey: figures that colour methods use these for everything
+ * else. */
 #pragma once
 
 #include "render/marks.h"
@@ -14,10 +15,10 @@ struct identity {
     double dash; /* mm; 0: solid */
 };
 
-/* Returns the look of a method by its name.  The name can have options, for example
- * "trimkv:sinks=4", which dashes the line, or a budget, for example "trimkv, budget 64". i: index
- * among the methods drawn, which gives an unknown method its look. */
-struct identity identity_of_method(const char *name, int i);
+/* Gives the n methods of one figure their looks.  A name can have options, for example
+ * "trimkv:sinks=4", or a budget, for example "trimkv, budget 64".  Names of one method share hue
+ * and mark and differ in dashes.  Different methods differ in hue, up to 19 methods. */
+void identity_of_methods(int n, const char *const *name, struct identity *ret);
 
 /* Returns the look of the method at the end of a run's name, for example "smollm2-135m-trimkv". i:
  * index for an unknown method. */

@@ -107,8 +107,8 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
         int64_t a = table_int(t, layer, r) - e.layer0, b = table_int(t, index, r) - e.head0;
         if (a < 0 || b < 0 || (m->chosen && !m->chosen(t, r, m->ctx)))
             continue;
-        canvas_cell(c, LEFT + (double)a * cw, TOP + (double)b * ch, cw, ch,
-                    palette_at(k.map, colours_at(&k, value_of(m, col, r))));
+        colours_cell(c, &k, value_of(m, col, r), LEFT + (double)a * cw, TOP + (double)b * ch, cw,
+                     ch);
     }
     draw_dots(c, m, &e, cw, ch);
     if (m->note && canvas_text_width(c, m->note, PT_SMALL, 0) < canvas_width(c) - LEFT)

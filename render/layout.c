@@ -107,6 +107,8 @@ static int make_plot(struct page *p, int k, struct kvf_diag *d)
     if (!err)
         err = of->f->build(of->t, &at->fit.style, &at->plot, d);
     if (!err)
+        plot_look_methods(&at->plot);
+    if (!err)
         err = at->plot.err;
     return err ? err : plot_ranges(&at->plot, &at->fit.style, d);
 }

@@ -17,6 +17,7 @@ struct plot_line {
     struct chart_look look;
     bool hidden; /* not in the key */
     bool back;   /* drawn before other lines */
+    bool method; /* named after a method, whose look it gets */
 };
 
 /* The points of one line in one panel. */
@@ -98,9 +99,9 @@ void plot_hide_empty(struct plot *p);
 struct chart_look plot_look(int i);
 /* Returns look i without black, which marks aggregated lines. */
 struct chart_look plot_look_coloured(int i);
-/* Sets the colour and the sign that a method has in every figure.  Methods of one hue differ in
- * their signs.  i: index of the line, for an unknown method. */
-void plot_look_method(struct chart_look *look, const char *name, int i);
+/* Gives all lines that are named after methods (plot_line.method) the looks of identity.h.  The
+ * functions that draw plots call it after `build`. */
+void plot_look_methods(struct plot *p);
 
 /* The size and draw functions of a figure that is one plot, which its `build` fills from table and
  * style. */

@@ -586,6 +586,8 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
     if (!err)
         err = s->figure->build(t, s, &p, d);
     if (!err)
+        plot_look_methods(&p);
+    if (!err)
         plot_note_documents(&p, t);
     if (!err && s->shared)
         apply_shared(&p, s->shared);

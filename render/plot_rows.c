@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "render/identity.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
@@ -273,20 +274,25 @@ bool choice_name(const struct row_choice *v, int64_t r, char panel[PLOT_NAME], c
     return false;
 }
 
-void plot_look_method(struct chart_look *look, const char *name, int i)
+void plot_look_methods(struct plot *p)
 {
-    struct identity k = identity_of_method(name, i);
-    look->colour = k.colour;
-    look->sign = 1 + (int)k.mark;
-}
-
-/* Returns the look of a trace.  Dashes depend on the index, because one method can have several
- * budgets. */
-static struct chart_look look_of_trace(const char *line, int n)
-{
-    struct chart_look look = plot_look_coloured(n);
-    plot_look_method(&look, line, n);
-    return look;
+    const char **name = MEM_NEW(const char *, (size_t)p->n_lines + 1);
+    struct identity *look = MEM_NEW(struct identity, (size_t)p->n_lines + 1);
+    int n = 0;
+    if (!name || !look)
+        p->err = KVF_E_NOMEM;
+    for (int i = 0; !p->err && i < p->n_lines; i++)
+        if (p->line[i].method)
+            name[n++] = p->line[i].name;
+    if (!p->err)
+        identity_of_methods(n, name, look);
+    for (int i = p->n_lines - 1; !p->err && i >= 0; i--)
+        if (p->line[i].method) {
+            p->line[i].look.colour = look[--n].colour;
+            p->line[i].look.dash = look[n].dash;
+            p->line[i].look.sign = 1 + (int)look[n].mark;
+        }
+    mem_free_all(name, look);
 }
 
 void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const char *panel, double x,
@@ -303,7 +309,7 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     if (!front)
         plot_behind(p, line);
     else if (v->traces)
-        made->look = look_of_trace(line, n);
+        made->method = true;
     else if (!v->classes && !v->gaps)
         made->look = criterion_look(table_str(v->k.t, v->k.criterion, r));
     else if (strcmp(line, "all") == 0)

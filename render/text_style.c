@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/order.h"
+#include "render/cells.h"
 #include "render/clamp.h"
 #include "render/marks.h"
 #include "render/text_colours.h"
@@ -20,8 +21,8 @@ static const struct text_colouring colourings[] = {
      "share of its life that the token was held", KIND_SHARE, "a run with the probe evict"},
     {"state", "at the end of the run:", "at the end of the run:", KIND_STATE,
      "a run with the probe evict"},
-    {"mean_beta", "\xce\xb2, the share retained from step to step, mean of KV heads",
-     "\xce\xb2, the share retained from step to step", KIND_FRACTION, "a run with retention gates"},
+    {"mean_beta", "half-life of the mean \xce\xb2 of KV heads, steps, log scale",
+     "half-life of \xce\xb2, steps, log scale", KIND_HALF, "a run with retention gates"},
     {"mean_retention", "retention, mean over steps and KV heads", "retention, mean over steps",
      KIND_FRACTION, "a run with retention gates"},
     {"last_use_age", "age at last use by any head, steps, log scale",
@@ -72,10 +73,14 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-/* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0.
- * NaN stays NaN. */
+enum { HALF_DECADES = 4 }; /* the scale of half-lives: 1 to 10,000 steps */
+
+/* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0,
+ * and for half-lives.  NaN stays NaN. */
 static double scaled(const struct text_style *x, double v)
 {
+    if (kind_of(x) == KIND_HALF)
+        return clamp(log10(half_life(v)), -HALF_DECADES, 2 * HALF_DECADES);
     return kind_of(x) == KIND_AGE ? log10(1 + clamp(v, 0, INFINITY)) : v;
 }
 
@@ -181,6 +186,13 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
         hi = v[n - 1 - n / 20];
         x->open = isnan(s->vmax);
     }
+    if (kind_of(x) == KIND_HALF) {
+        lo = 0;
+        hi = HALF_DECADES;
+        own.vmin = log10(s->vmin);
+        own.vmax = log10(s->vmax);
+        x->open = isnan(s->vmin) && isnan(s->vmax);
+    }
     if (lo > 0 && lo < .01 * hi) /* start the scale at 0, not at 5.7e-06 */
         lo = 0;
     if (age) {
@@ -220,6 +232,9 @@ int text_style_read(struct text_style *x, const struct table *t, const struct fi
     x->state = table_find(t, "state");
     x->fill = o->mark != MARK_TEXT;
     x->hatched = x->fill && kind_of(x) == KIND_SHARE;
+    if (kind_of(x) == KIND_HALF && (s->vmin <= 0 || s->vmax <= 0))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--vmin and --vmax of half-lives are numbers of steps above 0");
     int err = survey(x, s);
     if (err)
         return err;
@@ -376,6 +391,8 @@ static void sample(struct legend *g, const char *s, struct text_look look, int b
 
 static double unscaled(const struct text_style *x, double v)
 {
+    if (kind_of(x) == KIND_HALF)
+        return pow(10, v);
     return kind_of(x) == KIND_AGE ? pow(10, v) - 1 : v;
 }
 
@@ -385,7 +402,9 @@ static void number(const struct text_style *x, double v, const char *sign, char 
     char text[20];
     const char *digits = x->open ? "%.3g" : "%.4g";
     digits = kind_of(x) == KIND_SHARE ? "%.2g" : digits;
-    snprintf(text, 16, digits, kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : v);
+    if (kind_of(x) == KIND_HALF)
+        digits = "%.5g";
+    snprintf(text, 16, digits, kind_of(x) == KIND_AGE ? round(unscaled(x, v)) : unscaled(x, v));
     minus_signs(text, sizeof text);
     snprintf(out, 24, "%s%s", sign, text);
 }
@@ -395,7 +414,7 @@ static void bar(struct legend *g)
 {
     const struct text_style *x = g->x;
     char lo[24], hi[24];
-    bool both = x->open && kind_of(x) == KIND_SIGNED;
+    bool both = x->open && (kind_of(x) == KIND_SIGNED || kind_of(x) == KIND_HALF);
     number(x, x->range.lo, both ? "\xe2\x89\xa4" : "", lo);
     number(x, x->range.hi, x->open ? "\xe2\x89\xa5" : "", hi);
     double a = canvas_text_width(g->c, lo, PT_TICK, 0), b = canvas_text_width(g->c, hi, PT_TICK, 0);

@@ -6,13 +6,15 @@
 #include "render/figures.h"
 #include "render/style.h"
 
-/* The kind of a colouring, which sets its colours. */
+/* The kind of a colouring, which sets its colours.  KIND_HALF: the half-life of a retention factor
+ * in steps, on a logarithmic scale that is the same in every figure. */
 enum text_kind {
     KIND_SHARE,
     KIND_FRACTION,
     KIND_STATE,
     KIND_RANGE,
     KIND_AGE,
+    KIND_HALF,
     KIND_SIGNED,
     KIND_SKEWED
 };

@@ -93,7 +93,7 @@ for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["co
                             (["attention", TRACE], "--mass", "0.5"), (["attention", TRACE, "--spread", "shares"], "--every", "3")):
     s.refused(" ".join([argv[0], option]), [*argv, option, value], 2, option)
 
-for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction-mask")):
+for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction")):
     for more in ([], ["-o", s.path("t.tsv")]):
         s.refused(f"eviction {option}", ["eviction", TRACE, *more, option, value], 2, option, "figure is drawn")
 s.refused("a preview of JSON", ["eviction", TRACE, "--json", "--preview"], 2, "--preview")

@@ -115,8 +115,10 @@ def keys():
     r = run("list", "figures", "survival")
     check("keys of a figure", r.returncode == 0 and r.stdout.startswith("survival of survival: ") and
           "\n  by=auto|criterion|class|head|trace|gap: what a line is of" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
-    r = run("list", "figures", "eviction-mask")
-    check("all have a page", r.returncode == 0 and "eviction-mask of eviction" in r.stdout, r.stdout)
+    r = run("list", "figures", "tokens-flow")
+    check("all have a page", r.returncode == 0 and "tokens-flow of tokens" in r.stdout, r.stdout)
+    for old, new in (("eviction-mask", "eviction with --style form=mask"), ("predict-units", "the figure predict"), ("words-cloud", "the figure words")):
+        refused(f"the former name {old}", "list", "figures", old, words=[f"the figure '{old}' is now", new])
     refused("no such figure", "list", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
     refused("one as JSON", "list", "figures", "survival", "--json", words=["--json is of all figures"])
 

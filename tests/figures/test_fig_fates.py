@@ -59,6 +59,31 @@ code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o"])), "fates", size="88x3
 check("no room", code == 2 and "--size" in said, said)
 
 
+def long_text(lines, held, needle=None):
+    """Return a table of lines of three words, each a paragraph. held: trace -> fraction in a line."""
+    out = []
+    for trace in held:
+        for step in (1000, 1001):
+            words = [(n, w) for n, line in enumerate(lines) for w in line]
+            out += [(trace, step, i, w, w, held[trace](n), 0) for i, (n, w) in enumerate(words)]
+    return tsv("fates", COLUMNS, out)
+
+
+lines = [["<|im_start|>", "us", "er", "\u21b5"], ["\u21b5"]] + [[f"a{n}", f" b{n}", f" c{n}", "\u21b5"] for n in range(60)]
+differ = {"h2o 64": lambda n: .9 if 32 <= n < 35 else .5, "trimkv 64": lambda n: .1 if 32 <= n < 35 else .5}
+code, svg, said = draw(long_text(lines, differ), "fates", size="88x110")
+words = words_of(svg)
+check("of a long text the passage where the runs differ most", code == 0 and "a30" in words and "b32" in words and "a29" not in words and "a10" not in words, said, words)
+check("the note names it", "tokens 125 to 1" in words and "of 245, where the runs differ most" in words, words)
+check("the chat template and blank lines are folded", "im_start" not in words and "not shown: chat template and blank lines (5 tokens)" in words, words)
+words = words_of(draw(long_text(lines, differ), "fates", size="88x110", style="passage=first,fold=no")[1])
+check("or the beginning, with all lines", "im_start" in words and "differ most" not in words and "not shown" not in words and "a10" not in words, words)
+short = words_of(draw(long_text(lines[:5], differ), "fates", size="88x80")[1])
+check("a short text is whole", "a0" in short and "a2" in short and "tokens 0" not in short and "not shown" in short, short)
+answer = words_of(draw(long_text([["42", "<|im_end|>", "\u21b5"], ["ok"]], differ), "fates", size="88x80")[1])
+check("a line of text with a special token stays", "42" in answer and "not shown" not in answer, answer)
+
+
 def key(traces, needed=NEEDED, **meta):
     return words_of(draw(tsv("fates", COLUMNS, rows(traces, needed=needed), **meta), "fates", size="180x60")[1])
 

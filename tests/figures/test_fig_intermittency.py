@@ -63,10 +63,10 @@ check("beside the right edge a ring has its number, too", [t for t, *_ in texts(
 svg = draw(table(median=lambda t: 1000), "intermittency", style="by=trace")[1]
 check("a median beyond the line has no ring", not any(discs(svg, c, filled=False) for c in COLOUR.values()))
 
-# Methods of one colour have their own signs at the points and in the key.
-plain = draw(table(traces=("full", "window 64", "local 64"), median=lambda t: 33), "intermittency", style="by=trace,quantity=returns")[1]
-check("squares of window", len(polygons(plain, (123, 31, 224), 4)) == 5, polygons(plain, (123, 31, 224), 4))
-check("triangles of local", len(polygons(plain, (123, 31, 224), 3)) == 5, polygons(plain, (123, 31, 224), 3))
+# Methods have their own signs at the points and in the key.
+plain = draw(table(traces=("full", "window 64", "keydiff 64"), median=lambda t: 33), "intermittency", style="by=trace,quantity=returns")[1]
+check("diamonds of window", len(polygons(plain, (155, 109, 255), 4)) == 5, polygons(plain, (155, 109, 255), 4))
+check("triangles of keydiff", len(polygons(plain, (0, 158, 115), 3)) == 5, polygons(plain, (0, 158, 115), 3))
 usual = words_of(draw(table(), "intermittency")[1])
 check("without the key a panel for each trace and quantity", all(f"{t}: returns" in usual for t in SHARE) and "mass 0.90" in usual, usual)
 one = draw(table(traces=("h2o 64",)).replace("trace\t", "", 1).replace("h2o 64\t", ""), "intermittency", style="by=trace")

@@ -34,6 +34,21 @@ check("unlike steps are refused", code == 2 and "step" in said, said)
 code, svg, said = draw(table(), "occupancy-curves")
 check("curves: a panel for each trace", code == 0 and all(t in words_of(svg) for t in ("h2o 64", "trimkv 64")), said)
 
+# Maps without differences between heads become words.
+def equal(step, h, c):
+    return step + (10 if c == "all" else h)
+
+
+mixed = [(t, f"L0K{h}", 0, h, c, equal(t, h, c)) for h in range(2) for c in CLASSES for t in range(8)]
+svg = draw(tsv("occupancy", COLUMNS[1:], mixed), "occupancy")[1]
+check("a map of equal heads becomes a note", "all heads equal: all (17 entries at the end)" in words_of(svg) and len([m for m in Svg(text=svg.decode()).images() if m[0].shape[1] > 8]) == 1, words_of(svg))
+for rows, want in (([r for r in mixed if r[4] == "all"], "Every head caches 17 entries at the end and 17 at the peak."),
+                   ([(t, f"L0K{h}", 0, h, "all", (1, 9, 4)[t]) for h in range(2) for t in range(3)], "Every head caches 4 entries at the end and 9 at the peak.")):
+    code, svg, said = draw(tsv("occupancy", COLUMNS[1:], rows), "occupancy")
+    check("equal heads become a sentence", code == 0 and want in words_of(svg) and not list(Svg(text=svg.decode()).images()), said, words_of(svg))
+one = [r for r in mixed if r[3] == 0 and r[4] == "all"]
+check("a single head is drawn", len(list(Svg(text=draw(tsv("occupancy", COLUMNS[1:], one), "occupancy")[1].decode()).images())) > 0)
+
 # Areas by class: a class without cached entries is not in the key.
 held = {"prompt": 5, "think": 0, "answer": 3}
 svg = draw(tsv("occupancy", COLUMNS[1:], [(t, "L0K0", 0, 0, c, n) for t in range(6) for c, n in held.items()]), "occupancy-curves")[1]

@@ -4,48 +4,45 @@ import sys
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
-from test_panels import draw, paths, texts, tsv, words_of
+from test_panels import affine, draw, paths, texts, tsv, words_of
 
 COLUMNS = ["trace", "class", "kept"]
-KEPT = {"word": [1, .5, 0, .5], "number": [1, 1], "punctuation": [0, 0, .4]}
-COLOUR = {"word": (0, 114, 178), "number": (204, 121, 167), "punctuation": (213, 94, 0)}
+KEPT = {"word": [1, .5, 0, .5], "punctuation": [0, 0, .4], "number": [1, 1]}
+ORANGE = (230, 159, 0)
 
 
 def rows(traces=1):
-    return [(k + 1, c, v) for k in range(traces) for c, values in KEPT.items() for v in values]
+    return [(k + 1, c, v / (k + 1)) for k in range(traces) for c, values in KEPT.items() for v in values]
 
 
-def tint(colour, a):
-    return tuple(round(255 - a * (255 - v)) for v in colour)
-
-
-def heights(svg, colour):
-    """Return the heights of the left ends of the shapes in the colour."""
-    return [p[-1][1] - p[0][1] if len(p) > 4 else max(y for _, y in p) - min(y for _, y in p)
-            for fill, _, p, _, _ in paths(svg) if fill and all(abs(a - b) <= 1 for a, b in zip(fill, colour))]
+def centres(svg, colour, corners):
+    """Return the centres of signs in a colour below the key: a disc has curves, a square 4 corners."""
+    found = [([x for x, _ in p], [y for _, y in p]) for fill, _, p, curved, _ in paths(svg)
+             if fill == colour and min(y for _, y in p) > 6 and (curved if corners == 0 else not curved)]
+    return sorted(((min(x) + max(x)) / 2, (min(y) + max(y)) / 2) for x, y in found)
 
 
 code, svg, said = draw(tsv("tokens", COLUMNS, rows(), trace_1="h2o"), "tokens-flow")
 check("drawn", code == 0 and not said, said)
-for c, values in KEPT.items():
-    whole, kept, gone = (heights(svg, x) for x in (COLOUR[c], tint(COLOUR[c], .75), tint(COLOUR[c], .22)))
-    unit = whole[0] / len(values)
-    check(c + ": as high as it is frequent", abs(unit - heights(svg, COLOUR["word"])[0] / 4) < .01, whole)
-    check(c + ": its flows", abs(kept[0] / unit - sum(values)) < .02 and abs(gone[0] / unit - len(values) + sum(values)) < .02, (kept, gone))
-share = 100 * sum(map(sum, KEPT.values())) / 9
-check("shares", f"kept {share:.0f} %" in words_of(svg) and f"gone {100 - share:.0f} %" in words_of(svg) and "word 4" in words_of(svg), words_of(svg))
-many = ["word"] * 60 + ["function"] * 40 + ["punctuation"] * 2 + ["number", "symbol", "latex", "operator", "special", "role", "whitespace"]
-code, svg, said = draw(tsv("tokens", COLUMNS, [(1, c, .5) for c in many]), "tokens-flow", size="61x45")
-bars = {fill: sum(y for _, y in p) / len(p) for fill, _, p, _, _ in paths(svg) if fill and abs(min(x for x, _ in p) - 27) < .01 and max(x for x, _ in p) < 29.3}
-leaders = {stroke: p for _, stroke, p, _, _ in paths(svg) if stroke and len(p) == 4 and p[0][1] == p[1][1] and p[2][1] == p[3][1]}
-check("a line in its colour leads to each bar", code == 0 and len(leaders) == 10 and set(leaders) <= set(bars)
-      and all(abs(p[3][1] - bars[c]) < .01 for c, p in leaders.items()), said, leaders, bars)
-at = {t[0].split()[0]: t[2] for t in texts(svg) if t[0].split()[0] in COLOUR}
-check("from its name", all(abs(leaders[COLOUR[c]][0][1] - y) < 1.5 for c, y in at.items()) and len(at) == 3, at, leaders)
-code, svg, said = draw(tsv("tokens", COLUMNS, rows(3)), "tokens-flow")
-check("a panel for each trace", code == 0 and len(heights(svg, COLOUR["number"])) == 3, said)
-code, _, said = draw(tsv("tokens", COLUMNS, rows(5)), "tokens-flow")
-check("too many traces", code == 2 and "at most 4" in said, said)
+mean = {c: sum(v) / len(v) for c, v in KEPT.items()}
+dots = sorted(centres(svg, ORANGE, 0), key=lambda p: p[1])
+names = {t[0].split()[0]: t[2] for t in texts(svg) if t[0].split()[0] in KEPT}
+check("a dot for each class, the most frequent first", len(dots) == 3 and list(sorted(names, key=names.get)) == list(KEPT), dots, names)
+check("at the kept fraction", affine(list(mean.values()), [x for x, _ in dots]), dots)
+check("beside the name", all(abs(y - names[c]) < 1 for c, (_, y) in zip(KEPT, dots)), dots, names)
+check("numbers of tokens", all(w in words_of(svg) for w in ("word (4)", "punctuation (3)", "number (2)")), words_of(svg))
+whole = [p for _, stroke, p, _, _ in paths(svg) if stroke == ORANGE and len(p) == 2 and p[0][0] == p[1][0]]
+all_kept = sum(map(sum, KEPT.values())) / 9
+check("a line at the fraction of all", len(whole) == 1 and affine([*mean.values(), all_kept], [x for x, _ in dots] + [whole[0][0][0]]), whole)
+code, svg, said = draw(tsv("tokens", COLUMNS, rows(3), trace_1="h2o", trace_2="trimkv", trace_3="snapkv"), "tokens-flow")
+blue = sorted(centres(svg, (0, 114, 178), 0), key=lambda p: p[1])
+orange = sorted(centres(svg, ORANGE, 0), key=lambda p: p[1])
+check("a sign for each trace and class", code == 0 and len(orange) == len(blue) == 3, said, orange, blue)
+check("of the third trace", affine([*mean.values()] + [v / 3 for v in mean.values()], [x for x, _ in orange + blue]), orange, blue)
+check("signs of a row do not hide each other", all(b[1] - a[1] > .5 for a, b in zip(orange, blue)), orange, blue)
+check("the key names the traces", all(w in words_of(svg) for w in ("h2o", "trimkv", "snapkv")), words_of(svg))
+code, _, said = draw(tsv("tokens", COLUMNS, rows(17)), "tokens-flow")
+check("too many traces", code == 2 and "at most 16" in said, said)
 code, svg, said = draw(tsv("tokens", COLUMNS, []), "tokens-flow")
 check("an empty table", code == 0 and "no data" in words_of(svg), code, said)
 finish()

@@ -1,4 +1,5 @@
 """Check the figure tokens-top on a synthetic table.  usage: test_fig_tokens_top.py DRAW_TABLE"""
+import math
 import os
 import sys
 
@@ -24,9 +25,19 @@ order = [t[0] for t in sorted(texts(svg), key=lambda t: (t[1][0] > 60, t[2])) if
 check("drawn", code == 0 and not said, said)
 check("the highest, then the lowest", order == [".", "salt ×2", "the ×2", "of"], order)
 left, right = discs(svg, (0, 114, 178)), discs(svg, (213, 94, 0))
-check("dots stand at the means", len(left) == 2 and len(right) == 2 and affine([1, .8, .25, .1], [x for x, _ in left] + [x - 60 for x, _ in right]), (left, right))
+half = [math.log10(math.log(.5) / math.log(MEAN[w])) for w in ("salt ×2", "the ×2", "of")]
+dots = [x for x, _ in left[1:]] + [x - 60 for x, _ in right]
+check("dots stand at the half-lives of the means, on a logarithmic axis", len(left) == 2 and len(right) == 2 and affine(half, dots), (left, right))
+end = dots[0] + (dots[0] - dots[1]) / (half[0] - half[1]) * (4 - half[0])
+check("a word that does not decay stands at the end of the axis, 10,000 steps", abs(left[0][0] - end) < .05, left, end)
+svg = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="by=kept,top=2")[1]
+kept = [x for x, _ in discs(svg, (0, 114, 178))] + [x - 60 for x, _ in discs(svg, (213, 94, 0))]
+ticks = {t[0]: sum(t[1]) / len(t[1]) for t in texts(svg) if t[0] in ("0", "1") and max(t[1]) < 60}
+check("the axis of fractions goes from 0 to 1", affine([.9, .75, .2, 0], kept) and abs(ticks["0"] - kept[3]) < 1.6 and abs(ticks["1"] - kept[3] - (kept[0] - kept[3]) / .9) < 1.6, kept, ticks)
+words = words_of(draw(tsv("tokens", COLUMNS, [("  ", .5, .5, .5, .5, 1), ("↵ ", .1, .5, .5, .5, 1)]), "tokens-top")[1])
+check("spaces are dots", "··" in words and "↵·" in words, words)
 code, svg, said = draw(tsv("tokens", COLUMNS, rows(False)), "tokens-top", style="top=1")
-check("without gates: what is kept", code == 0 and "of" in words_of(svg) and "share of heads" in words_of(svg), words_of(svg))
+check("without gates: what is kept", code == 0 and "of" in words_of(svg) and "fraction of heads" in words_of(svg), words_of(svg))
 code, _, said = draw(tsv("tokens", COLUMNS, rows(False)), "tokens-top", style="by=beta")
 check("no number", code == 2 and "mean_beta" in said, said)
 code, svg, said = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="top=3")

@@ -31,8 +31,7 @@ SHORTER = {"--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:"
 LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
-DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "effect-text": " draw entries.tsv", "saliency": " draw saliency.tsv",
-            "predict-units": " predict .*--units", "training": " curves "}
+DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "effect-text": " draw entries.tsv", "saliency": " draw saliency.tsv", "training": " curves "}
 PHOTOGRAPHS = {"report.png"}  # of a browser
 
 

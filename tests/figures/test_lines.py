@@ -56,10 +56,23 @@ def calibration():
 
 # ---- received
 
+def used():
+    """Check that the line of a token is the fraction of the later queries that give it more than uniform attention."""
+    weight = [0, .9, .1, .5, .01, .01, .3]
+    rows = [("L0H0", 0, 0, k, k + t, w if k == 2 else .001, 1, f"w{k}") for k in (2, 3) for t, w in enumerate(weight)]
+    code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+    want, uses = [], 0
+    for t, w in list(enumerate(weight))[1:]:
+        uses += w > 1 / (2 + t + 1)
+        want.append(uses / t)
+    line = max((p for _, stroke, p, _, _ in paths(svg) if stroke == BLUE), key=len, default=[])
+    check("received: fractions of queries that use the token", code == 0 and want == [1, .5, 2 / 3, .5, .4, .5] and affine(want, [y for _, y in line]), want, line)
+
+
 def received():
     """Check that each line has its own shape, in the key too, so that lines are distinct without colours."""
     rows = [("L0H0", 0, 0, k, t, .5 / (k + 1) + .1 * (t % 3), 1, f"w{k}") for k in range(3) for t in range(k, 100)]
-    code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+    code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received", style="show=attention")
     check("received", code == 0, said)
     kinds = set()
     for colour in (BLUE, VERMILION, (0, 158, 115)):
@@ -86,6 +99,39 @@ def agreement():
         check(f"agreement of one pair: {what}", what in words, words)
     words = words_of(draw(text, "agreement-map", style="minus=yes")[1])
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
+
+
+# ---- heads without differences
+
+def equal_heads():
+    """Check that a map whose heads all have one value becomes a sentence, and that other maps stay."""
+    def table(value):
+        return tsv("sparsity", ["head", "layer", "index", "kind", "sparsity"], [(f"L{l}K{h}", l, h, "alpha", value(l, h)) for l in range(4) for h in range(3)])
+
+    words = words_of(draw(table(lambda l, h: .25), "sparsity")[1])
+    check("equal heads: a sentence", "all 12 heads have the same value, 0.25: sparsity (alpha)." in words and "layer" not in words, words)
+    words = words_of(draw(table(lambda l, h: .25 if l or h else .26), "sparsity")[1])
+    check("one head differs: a map", "same value" not in words and "layer" in words, words)
+
+
+# ---- signs
+
+def minus_signs(value):
+    """Return the centres of the minus signs of a difference map of 4 layers and 3 heads, without those of the bar."""
+    rows = [(f"L{l}K{h}", l, h, value(l, h)) for l in range(4) for h in range(3)]
+    code, svg, said = draw(tsv("difference", ["head", "layer", "index", "difference"], rows, value="sparsity"), "difference", size="60x40")
+    check("difference", code == 0, said)
+    signs = [p for _, stroke, p, _, _ in paths(svg) if stroke and len(p) == 2 and p[0][1] == p[1][1] and .8 < p[1][0] - p[0][0] < 1.3]
+    return sorted({(round((p[0][0] + p[1][0]) / 2, 2), round(p[0][1], 2)) for p in signs if p[1][0] < 40})
+
+
+def signs():
+    """Check that negative cells have a minus sign in their middle, which a picture in grey keeps; others have none."""
+    found = minus_signs(lambda l, h: -1 if l == h else .5)
+    check("a minus sign in each negative cell", len(found) == 3, found)
+    check("at the cells of the diagonal", len(found) == 3 and affine([0, 1, 2], [x for x, _ in found]) and affine([0, 1, 2], [y for _, y in found]), found)
+    check("none in positive cells", not minus_signs(lambda l, h: 1 + l))
+    check("none in nearly white cells", not minus_signs(lambda l, h: -.001 if l == h else 1))
 
 
 # ---- removal before the answer
@@ -216,7 +262,7 @@ def whole_numbers():
         check(f"ages {ages}: whole", got and all(t.isdigit() for t in got), got)
     for step in (0, 10, 999):
         rows = [("L0H0", 0, 0, 0, t, .5 + .1 * (t % 2), 1, "a") for t in (step, step + 1)]
-        got = across(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
+        got = across(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received", style="show=attention")
         check(f"steps {step}, {step + 1}: whole", got == [str(step), str(step + 1)], got)
 
 
@@ -229,7 +275,10 @@ def main():
     persistence()
     training()
     received()
+    used()
     agreement()
+    equal_heads()
+    signs()
     causal()
     effect_bars()
     finish()

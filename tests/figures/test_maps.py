@@ -303,8 +303,8 @@ def mask(folder, kvf):
     """Check two strokes per cross, and a bar for every step with an eviction."""
     out = os.path.join(folder, "x.svg")
     T, first, last = 40, 3, 25
-    run(KVFATE, "eviction", kvf, "--figure", "eviction-mask", "--head", "L1K0", "--tokens", f"{first}:{last}", "--style",
-        "steps=3:40", "-o", out)
+    run(KVFATE, "eviction", kvf, "--head", "L1K0", "--tokens", f"{first}:{last}", "--style",
+        "steps=3:40,form=mask", "-o", out)
     ends = [i + 3 + (7 * i + 2) % 20 for i in range(first, last)]
     gone = [e for e in ends if e < T]
     root = svg(out)
@@ -316,7 +316,7 @@ def mask(folder, kvf):
     many = os.path.join(folder, "many.tsv")
     write_table(many, "eviction", {"head": [f"L{h}K0" for h in range(13)], "layer": list(range(13)), "index": [0] * 13, "token": [0] * 13,
                                    "evict_step": [-1] * 13})
-    r = drawn(many, "eviction-mask", out)
+    r = drawn(many, "eviction", out, "form=mask")
     expect(r.returncode == 2 and "12" in r.stderr, f"13 heads: exit {r.returncode} {r.stderr}")
 
 

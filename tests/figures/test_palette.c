@@ -1,6 +1,7 @@
 /* test_palette.c - compares colour maps with their published tables and checks that they are fit
  * for print. */
 #include "render/figures.h"
+#include "render/identity.h"
 #include "tests/suite.h"
 
 static const char *const names[] = {"viridis", "cividis", "magma",   "inferno", "plasma",
@@ -206,4 +207,131 @@ Test(colours, clipped_values_are_counted)
     k.clipped = 0;
     colours_note(&k, note);
     cr_assert_str_eq(note, "");
+}
+
+/* ---- looks of methods */
+
+/* Kinds of sight.  Dichromats: the matrices of Machado, Oliveira and Fernandes (2009) for severity
+ * 1, of linear sRGB.  Grey: the luminance of IEC 61966-2-1. */
+enum { NORMAL, PROTAN, DEUTAN, TRITAN, GREY, SIGHTS };
+static const double sights[SIGHTS][3][3] = {
+    [NORMAL] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
+    [PROTAN] = {{0.152286, 1.052583, -0.204868},
+                {0.114503, 0.786281, 0.099216},
+                {-0.003882, -0.048116, 1.051998}},
+    [DEUTAN] = {{0.367322, 0.860646, -0.227968},
+                {0.280085, 0.672501, 0.047413},
+                {-0.011820, 0.042940, 0.968881}},
+    [TRITAN] = {{1.255528, -0.076749, -0.178779},
+                {-0.078411, 0.930809, 0.147602},
+                {0.004733, 0.691367, 0.303900}},
+    [GREY] = {{0.2126, 0.7152, 0.0722}, {0.2126, 0.7152, 0.0722}, {0.2126, 0.7152, 0.0722}},
+};
+
+static double linear(double v)
+{
+    return v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4);
+}
+
+/* Computes 100 times the Oklab coordinates (Ottosson 2020) of a colour as one kind of sight sees
+ * it. */
+static void seen(struct rgb c, int sight, double out[3])
+{
+    static const double lms[3][3] = {{0.4122214708, 0.5363325363, 0.0514459929},
+                                     {0.2119034982, 0.6806995451, 0.1073969566},
+                                     {0.0883024619, 0.2817188376, 0.6299787005}},
+                        lab[3][3] = {{0.2104542553, 0.7936177850, -0.0040720468},
+                                     {1.9779984951, -2.4285922050, 0.4505937099},
+                                     {0.0259040371, 0.7827717662, -0.8086757660}};
+    double v[3] = {linear(c.r), linear(c.g), linear(c.b)}, w[3], k[3];
+    for (int i = 0; i < 3; i++) {
+        const double *m = sights[sight][i];
+        w[i] = fmin(fmax(m[0] * v[0] + m[1] * v[1] + m[2] * v[2], 0), 1);
+    }
+    for (int i = 0; i < 3; i++)
+        k[i] = cbrt(lms[i][0] * w[0] + lms[i][1] * w[1] + lms[i][2] * w[2]);
+    for (int i = 0; i < 3; i++)
+        out[i] = 100 * (lab[i][0] * k[0] + lab[i][1] * k[1] + lab[i][2] * k[2]);
+}
+
+/* Returns the distance of two colours in the Oklab space; a step of about 2 is just visible. */
+static double distance(struct rgb a, struct rgb b, int sight)
+{
+    double p[3], q[3];
+    seen(a, sight, p);
+    seen(b, sight, q);
+    return sqrt((p[0] - q[0]) * (p[0] - q[0]) + (p[1] - q[1]) * (p[1] - q[1])
+                + (p[2] - q[2]) * (p[2] - q[2]));
+}
+
+static const char *const best_known[] = {
+    "full",     "window", "h2o",   "tova",      "scissorhands",
+    "morphkv",  "snapkv", "adakv", "pyramidkv", "expected-attention",
+    "keydiff",  "knorm",  "rkv",   "gkv",       "trimkv",
+    "dbtrimkv", "wgkv",   "quest", "duo"};
+enum { BEST_KNOWN = sizeof best_known / sizeof *best_known };
+
+/* No two hues are alike to normal sight or to dichromats, and none is near the black and the greys
+ * of axes and evicted entries.  In grey, methods with one mark differ. */
+Test(identity, methods_differ_for_every_sight)
+{
+    struct identity x[BEST_KNOWN];
+    identity_of_methods(BEST_KNOWN, best_known, x);
+    for (int i = 0; i < BEST_KNOWN; i++)
+        for (int k = 0; k < i; k++) {
+            cr_expect(ge(dbl, distance(x[i].colour, x[k].colour, NORMAL), 8.5), "%s %s %g",
+                      best_known[i], best_known[k], distance(x[i].colour, x[k].colour, NORMAL));
+            for (int s = 0; s < SIGHTS; s++)
+                cr_expect(ge(dbl, distance(x[i].colour, x[k].colour, s),
+                             x[i].mark == x[k].mark ? 18
+                             : s == GREY            ? 0
+                                                    : 5.5),
+                          "%s %s sight %d: %g", best_known[i], best_known[k], s,
+                          distance(x[i].colour, x[k].colour, s));
+        }
+    static const uint32_t reserved[] = {0x191919, 0x969696, 0xffffff};
+    for (int i = 0; i < BEST_KNOWN; i++)
+        for (int k = 0; k < 3; k++)
+            cr_expect(ge(dbl, distance(x[i].colour, rgb_of(reserved[k]), NORMAL), 8.5), "%s",
+                      best_known[i]);
+}
+
+/* The looks do not depend on the other methods of the figure. */
+Test(identity, methods_keep_their_looks)
+{
+    struct identity all[BEST_KNOWN], one;
+    identity_of_methods(BEST_KNOWN, best_known, all);
+    for (int i = 0; i < BEST_KNOWN; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s, budget 64", best_known[i]);
+        const char *only = name;
+        identity_of_methods(1, &only, &one);
+        cr_expect(memcmp(&one.colour, &all[i].colour, sizeof one.colour) == 0
+                      && one.mark == all[i].mark && one.dash == 0,
+                  "%s", name);
+    }
+}
+
+/* Methods without a hue of their own take a free one and a dash.  Names of one method share the hue
+ * and differ in dashes. */
+Test(identity, methods_of_a_figure_share_no_hue)
+{
+    const char *const name[] = {
+        "locret", "trimkv",          "cake",  "pyramidkv, budget 64", "my-method",
+        "snapkv", "trimkv:chunk=64", "other", "locret, budget 9"};
+    enum { N = sizeof name / sizeof *name };
+    struct identity x[N];
+    identity_of_methods(N, name, x);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < i; k++) {
+            bool same = (i == 6 && k == 1) || (i == 8 && k == 0);
+            double far = distance(x[i].colour, x[k].colour, NORMAL);
+            cr_expect(same ? far == 0 && x[i].mark == x[k].mark && x[i].dash != x[k].dash
+                           : far >= 8.5,
+                      "%s %s", name[i], name[k]);
+        }
+    cr_expect(x[0].dash > 0 && x[2].dash > 0 && x[4].dash > 0 && x[1].dash == 0 && x[3].dash == 0);
+    identity_of_methods(1, name, x);
+    identity_of_methods(1, name + 1, x + 1);
+    cr_expect(eq(dbl, distance(x[0].colour, x[1].colour, NORMAL), 0));
 }

@@ -159,7 +159,7 @@ def bars_of_layers():
         units = [("a", "mean", 0, u, u % layers, 0, u / 9, .1 + u / 9, .5, .4, .6, .1) for u in range(2 * layers)]
         columns = ["candidate", "reduce", "pair", "unit", "layer", "index", "statistic", "effect", "partial", "low", "high", "q"]
         for figure, text in (("attention-sparsity", tsv("attention-sparsity", ["head", "layer", "p", "sparsity"], rows)),
-                             ("predict-units", tsv("predict-units", columns, units, value="kl"))):
+                             ("predict", tsv("predict-units", columns, units, value="kl"))):
             code, out, said = draw(text, figure)
             a = Axes(Svg(out))
             bar = min(a.frames, key=lambda f: f[2] - f[0])
@@ -277,7 +277,7 @@ def least_sizes():
                 check(f"{figure['name']} {style}: {size} is too small", smaller < least or code == 2, code)
 
 
-OWN_HEIGHT = {"eviction", "fates", "fates-answer", "eviction-mask", "retention", "occupancy", "tokens", "effect-text"}  # their layout depends on the width
+OWN_HEIGHT = {"eviction", "fates", "fates-answer", "retention", "occupancy", "tokens", "effect-text"}  # their layout depends on the width
 
 
 def mm(path):
@@ -295,14 +295,14 @@ def named(lines):
 
 
 # Figures that say how many words or rows a size leaves out, have shorter names of axes, or (effect, predict) lose a note or names of rows.
-FEWER_WORDS = {"words": "all", "eviction": "query", "eviction-mask": "query", "effect at 60x40": "all", "predict at 88x30": "all"}
+FEWER_WORDS = {"words": "all", "eviction": "query", "effect at 60x40": "all", "predict at 88x30": "all"}
 
 
 def words_are_whole():
     """Check that no size cuts or omits the figure's own words: the error names a size that keeps them."""
     for figure in figures():
         text, name = golden(figure["table"]), figure["name"]
-        if name in ("words-cloud", "fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
+        if name in ("fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
             continue
         own = {t for t, *_ in texts(read(draw(text, name)[1]))}
         words = {t for t in own if re.search("[A-Za-z]{3}", t)}  # not numbers of axes, of which a small figure has fewer

@@ -155,19 +155,29 @@ def words_and_states():
     expect(set(maker.table(KVFATE, "tokens", full)[0]["state"]) == {"kept"}, "all is kept under full")
 
 
+def at_half_life(beta, low=0, high=4):
+    """Return the place of a half-life on the colour scale, whose ends are powers of ten of steps."""
+    steps = np.inf if beta >= 1 else np.log(.5) / np.log(beta)
+    return np.clip((np.log10(steps) - low) / (high - low), 0, 1)
+
+
 def values_lie_behind():
-    """Check beta as a colour: on the straight line in CIELAB from white to blue, at the position of the value."""
-    beta = np.linspace(.2, 1, 9)
+    """Check half-lives of beta as colours: on the straight line in CIELAB from white to blue, at the place of the
+    logarithm between 1 and 10,000 steps.
+    """
+    beta = [.2, .5, .6, .9, .97, .999, .9999, .99999, 1]
     kvf = trace("beta", [f"v{i}\n" for i in range(9)], kept_every(2, 9), [beta])
     p = draw(kvf, "--style", "by=beta")
     ends = lab((1, 1, 1)), lab((.25, .53, .82))
     for i, b in enumerate(beta):
         fill = p.fill_behind(f"v{i}\u21b5")
-        want = ends[0] + b * (ends[1] - ends[0])
+        want = ends[0] + at_half_life(b) * (ends[1] - ends[0])
         expect(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
-    p = draw(kvf, "--style", "by=beta", "--vmin", ".45", "--vmax", ".95")
-    expect("4 values beyond this range" in "\n".join(t for *_, t, _, _ in p.words), "values beyond the range are not counted")
-    expect("0.45" in p.text() and "0.95" in p.text(), "ends of the bar")
+    expect("\u22641" in p.text() and "\u226510000" in p.text(), "ends of the bar")
+    p = draw(kvf, "--style", "by=beta", "--vmin", "2", "--vmax", "100")
+    expect("7 values beyond this range" in "\n".join(t for *_, t, _, _ in p.words), "values beyond the range are not counted")
+    r = subprocess.run([KVFATE, "tokens", kvf, "-o", os.path.join(FOLDER, "none.svg"), "--style", "by=beta", "--vmin", "0"], capture_output=True, text=True)
+    expect(r.returncode == 2 and "above 0" in r.stderr, f"half-lives from 0 steps: {r}")
     p = draw(trace("few", ["a\n", "b\n"], kept_every(2, 2), [[np.nan, .5]]), "--style", "by=beta")
     expect("not defined" in p.text() and close(p.fill_behind("a\u21b5"), (.85,) * 3), "no value: grey")
     out = os.path.join(FOLDER, "none.svg")
@@ -179,12 +189,12 @@ def values_lie_behind():
 def characters_of_several_tokens():
     """Check that a split character has the mean of its tokens, and adjacent bytes their own values."""
     texts = ["A\n", b"x\xe4\xbd", b"\xa0y\n", "B\n"]
-    kvf = trace("split", texts, kept_every(2, 4), [[1e-9, .2, .6, 1]])
+    kvf = trace("split", texts, kept_every(2, 4), [[1e-9, .9, .98, 1]])
     p = draw(kvf, "--style", "by=beta")
     ends = lab((1, 1, 1)), lab((.25, .53, .82))
-    for word, v in (("x", .2), ("\u4f60", .4), ("y\u21b5", .6)):
+    for word, v in (("x", .9), ("\u4f60", .94), ("y\u21b5", .98)):
         fill = p.fill_behind(word)
-        want = ends[0] + v * (ends[1] - ends[0])
+        want = ends[0] + at_half_life(v) * (ends[1] - ends[0])
         expect(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=state,mark=text")  # tokens 0 and 2 are kept
     expect(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")

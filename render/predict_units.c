@@ -1,4 +1,4 @@
-/* fig_predict_units.c - draws a statistic against an effect: a panel per candidate, the best rank
+/* predict_units.c - draws a statistic against an effect: a panel per candidate, the largest rank
  * correlation first, and a point per head (coloured by layer) or entry. */
 #include <math.h>
 #include <stdio.h>
@@ -10,17 +10,24 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
+#include "render/predict_units.h"
 
-enum { MOST = 12, LEFT = 15, TOP = 9, BOTTOM = 9, GAP_X = 12, GAP_Y = 15, BAR = 19, COLUMNS = 3 };
+enum {
+    MOST = 12,
+    USUAL = 6,
+    LEFT = 15,
+    TOP = 9,
+    BOTTOM = 9,
+    GAP_X = 12,
+    GAP_Y = 15,
+    BAR = 19,
+    COLUMNS = 3
+};
 static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
 
 struct candidate {
     int64_t from, to; /* rows */
     double size;      /* |rho|; -1: undefined */
-};
-
-struct units_style {
-    int64_t top;
 };
 
 struct scatter {
@@ -84,9 +91,9 @@ static void ranges(struct scatter *s)
     s->y1 = isnan(s->y1) ? 1 : above;
 }
 
-static struct scatter scatter_of(const struct table *t, const struct figure_style *style)
+static struct scatter scatter_of(const struct table *t, int64_t top)
 {
-    const struct units_style *o = style->own;
+    int most = (int)clamp_whole(top ? top : USUAL, 1, MOST);
     struct scatter s = {.t = t,
                         .statistic = table_find(t, "statistic"),
                         .effect = table_find(t, "effect"),
@@ -98,7 +105,7 @@ static struct scatter scatter_of(const struct table *t, const struct figure_styl
         double rho = table_real(t, s.rho, r);
         for (to = r + 1; to < table_rows(t) && same(t, r, to);)
             to++;
-        insert_candidate(&s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, (int)o->top);
+        insert_candidate(&s, (struct candidate){r, to, isnan(rho) ? -1 : fabs(rho)}, most);
     }
     ranges(&s);
     return s;
@@ -114,9 +121,9 @@ static int rows_of(const struct scatter *s)
     return s->n ? (s->n + COLUMNS - 1) / COLUMNS : 1;
 }
 
-static void size(const struct table *t, const struct figure_style *style, double *w, double *h)
+void predict_units_size(const struct table *t, int64_t top, double *w, double *h)
 {
-    struct scatter s = scatter_of(t, style);
+    struct scatter s = scatter_of(t, top);
     int nx = columns_of(&s), ny = rows_of(&s);
     *w = fmax(88, LEFT + nx * PANEL_W + (nx - 1) * GAP_X + BAR);
     *h = TOP + ny * PANEL_H + (ny - 1) * GAP_Y + BOTTOM;
@@ -176,15 +183,19 @@ static void panel(struct canvas *c, const struct scatter *s, const struct candid
     title(c, s, k, a);
 }
 
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *style,
-                struct kvf_diag *d)
+int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, struct kvf_diag *d)
 {
-    struct scatter s = scatter_of(t, style);
+    static const char *const needs[] = {"layer", "statistic", "effect"};
+    for (int i = 0; i < 3; i++)
+        if (numeric_column(t, needs[i]) < 0)
+            return kvf_fail(d, KVF_E_ARG, "figure predict needs numbers in column %s of table %s",
+                            needs[i], table_name(t));
+    struct scatter s = scatter_of(t, top);
     char label[96], more[48];
     int nx = columns_of(&s), ny = rows_of(&s);
     double w = (canvas_width(c) - LEFT - BAR - (nx - 1) * GAP_X) / nx;
     double h = (canvas_height(c) - TOP - BOTTOM - (ny - 1) * GAP_Y) / ny;
-    int err = canvas_room(c, "predict-units", LEFT + BAR + (nx - 1) * GAP_X + nx * LEAST,
+    int err = canvas_room(c, "predict", LEFT + BAR + (nx - 1) * GAP_X + nx * LEAST,
                           TOP + BOTTOM + (ny - 1) * GAP_Y + ny * LEAST, d);
     if (err)
         return err;
@@ -210,14 +221,3 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                     (struct rgb){.35, .35, .35}, 0);
     return KVF_OK;
 }
-
-const struct figure fig_predict_units = {
-    .name = "predict-units",
-    .table = "predict-units",
-    .summary = "statistic against effect, a panel for each candidate, a point for each unit",
-    .needs = "candidate:text reduce:text layer statistic effect partial low high",
-    STYLE(struct units_style,
-          COUNT_KEY(struct units_style, top, 1, MOST, "most panels", .standard = "6")),
-    .size = size,
-    .draw = draw,
-};
