@@ -247,7 +247,7 @@ for budget, words in (("25.1234567%", "6 decimal places"), ("101%", "at most 100
     s.refused("a budget of several", ["eval", "-m", MODEL, "--data", "x", "--methods", "h2o", "--budgets", f"8,{budget}"], 2, f"'{budget}'", words)
 s.refused("--ask of lines", ["generate", "-m", MODEL, "--jsonl", batch, "--ask", "Who?"], 2, "--ask and --jsonl", '"context" and "question"')
 r = s.run(["generate", "-m", MODEL, "--jsonl", batch, "--method", "h2o", "-B", "8", "--question", "unknown"])
-s.check("lines without a question", r.returncode == 1 and b"line 1: --question unknown: this line does not say" in r.stderr and b'give "context" and "question"' in r.stderr, r.stderr)
+s.check("lines without a question", r.returncode == 1 and b"line 1: --question unknown: the beginning of the question is not marked in this line" in r.stderr and b'give "context" and "question"' in r.stderr, r.stderr)
 s.refused("turns of cells", ["generate", "-m", MODEL, "--jsonl", batch, "--methods", "h2o:cut=turn", "--budgets", "8", *END], 2, "cut=turn", "cut=prompt")
 s.refused("turns in overrides", ["generate", "-m", MODEL, "--chat", CHAT, "--method", "h2o", "-B", "8", "--override", "L0K*=h2o:cut=turn", *END], 2, "cut=turn belong")
 
