@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "cli/folders.h"
 #include "cli/model_list.h"
+#include "engine/model/config.h"
 #include "engine/model/gguf.h"
 #include "libtrace/run_header.h"
 #include "studies/diff_header.h"
@@ -33,18 +34,19 @@ static void add_pair(struct again *a, const char *option, const char *value)
     add(a, value);
 }
 
-/* Returns true if the file of a listed model is in the cache folder and has this name inside. */
+/* Returns true if the file of a listed model is in the cache folder and gives the model this name.
+ */
 static bool is_model(const char *listed, const char *name)
 {
     struct kvf_diag unused;
     struct buf path = {0};
     struct gguf *g = NULL;
-    size_t n = 0;
+    char has[128];
     bool same = false;
     if (model_path(listed, &path, &unused) == KVF_OK
         && gguf_open(path.data, &g, &unused) == KVF_OK) {
-        const char *has = gguf_str(g, "general.name", &n);
-        same = has && n == strlen(name) && memcmp(has, name, n) == 0;
+        model_name(g, has, sizeof has);
+        same = strcmp(has, name) == 0;
         gguf_close(g);
     }
     buf_finish(&path);

@@ -331,10 +331,8 @@ static int breaks_in(const struct fates *x, int64_t row)
 {
     int n = 0;
     const char *s = table_str(x->t, x->joined, row);
-    while ((s = strstr(s, "\xe2\x86\xb5")) != NULL) {
-        s += 3;
+    for (s = strstr(s, "\xe2\x86\xb5"); s; s = strstr(s + 3, "\xe2\x86\xb5"))
         n++;
-    }
     return n;
 }
 

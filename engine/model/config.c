@@ -32,11 +32,7 @@ static bool common_name(const char *s)
            || (n >= 32 && strspn(s, "0123456789abcdefABCDEF") == n);
 }
 
-/* Names the model after its file, without the folders, ".gguf", the number of a part
- * ("-00001-of-00003") and the type of the weights: "SmolLM2-135M-Instruct" for
- * "SmolLM2-135M-Instruct.Q4_1.gguf". Folders and files with common names have the name in the key
- * general.name. */
-static void read_name(const struct gguf *g, char *out, size_t cap)
+void model_name(const struct gguf *g, char *out, size_t cap)
 {
     const char *path = gguf_path(g), *slash = strrchr(path, '/'), *end = strrchr(path, '.');
     const char *file = slash ? slash + 1 : path;
@@ -203,7 +199,7 @@ int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf
 {
     struct model_config m = {0};
     int64_t vocab = gguf_array_strings(g, "tokenizer.ggml.tokens");
-    read_name(g, m.name, sizeof m.name);
+    model_name(g, m.name, sizeof m.name);
     int err = read_arch(g, &m, d);
     if (!err)
         err = keys_check(g, m.arch, d);

@@ -50,6 +50,13 @@ struct model_config {
     float logit_scale;                     /* logits are divided by it */
 };
 
+/* Writes the name of the model to out, at most cap - 1 bytes. Names the model after its file,
+ * without the folders, ".gguf", the number of a part
+ * ("-00001-of-00003") and the type of the weights: "SmolLM2-135M-Instruct" for
+ * "SmolLM2-135M-Instruct.Q4_1.gguf". Folders and files with common names have the name in the key
+ * general.name. */
+void model_name(const struct gguf *g, char *out, size_t cap);
+
 /* Reads and checks; the architectures are those of family.c.  KVF_OK, KVF_E_FORMAT or KVF_E_LIMIT
  * with a sentence. */
 int model_config_read(const struct gguf *g, struct model_config *ret, struct kvf_diag *d);
