@@ -114,7 +114,7 @@ def check_pages(b, site, pages, axe, shots):
                 b.size(*size, touch=name == "phone")
                 b.scheme(scheme)
                 b.open(os.path.join(site, page))
-                b.until("document.readyState === 'complete' && location.pathname.endsWith(" + json.dumps(page) + ")")
+                arrive(b, page)
                 b.until("[...document.images].every(i => i.complete)")
                 if page == LIVE:
                     b.until(DRAWN)
@@ -140,6 +140,17 @@ def pages_with(word):
     return found
 
 
+def arrive(b, page):
+    """Waits until a page that the browser is about to open is complete.  An evaluation during the change of pages fails and is repeated."""
+    for _ in range(20):
+        try:
+            return b.until(f"location.pathname.endsWith({json.dumps(page)}) && document.readyState === 'complete'")
+        except browser.Failed as e:
+            if "navigated" not in str(e) and "context" not in str(e):
+                raise
+    raise browser.Failed(f"the page {page} never opened")
+
+
 def results(b):
     """Returns the pages that a search found, after it ended."""
     b.until("/finished|did not match/.test(document.querySelector('#search-results')?.textContent)")
@@ -155,12 +166,12 @@ def check_search(b, origin):
             b.size(*size, touch=name == "phone")
             b.console, b.errors, b.requests = [], [], []
             b.call("Page.navigate", url=origin + "/index.html")
-            b.until("document.readyState === 'complete' && location.href.endsWith('index.html')")
+            arrive(b, "index.html")
             b.run("[...document.querySelectorAll('.search-button, .search-button__button')].find(e => e.checkVisibility()).click()")
             b.until("document.activeElement?.matches('input[type=search]')")
             b.call("Input.insertText", text=word)
             b.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
-            b.until("location.pathname.endsWith('search.html') && document.readyState === 'complete'")
+            arrive(b, "search.html")
             prefix = urllib.parse.urlsplit(origin).path
             found = {path.removeprefix(prefix + "/") for path in results(b)}
             expected = pages_with(word)
