@@ -42,8 +42,8 @@ int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
  * run header.
  * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
-/* Puts the metadata `sampled`, a text such as "every 8th query", if the run recorded a sample of the
- * columns of a probe (--probes auto). */
+/* Puts the metadata `sampled`, a text such as "every 8th query", if the run recorded a sample of
+ * the columns of a probe (--probes auto). */
 int put_sampled(struct table *t, const struct kvf_trace *trace, const char *probe,
                 struct kvf_diag *d);
 
