@@ -1,7 +1,6 @@
 /* record_again.c - records the run of a trace again (record_again.h). */
 #include "cli/record_again.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -221,9 +220,8 @@ int again_run(const struct again *a, struct kvf_diag *d)
     fflush(stderr);
     pid_t child = fork();
     if (child == 0) { /* the answer of the run is not output of the analysis */
-        int nowhere = open("/dev/null", O_WRONLY);
-        if (nowhere >= 0)
-            dup2(nowhere, STDOUT_FILENO);
+        if (!freopen("/dev/null", "w", stdout))
+            _exit(127);
         execv(a->word[0], a->word);
         _exit(127);
     }
