@@ -5,11 +5,17 @@ const DASHES = [null, '7 3', '2 2.5', '9 3 2 3'];
 // Returns the colour of a method in the figures; the i-th colour of lines for an unknown method.
 const methodColour = (trace, i) => METHOD_COLOURS.get((trace.about.get('method') || '').split(/[:, ]/)[0]) || LINES[i % 6];
 
+// True if a colour is too dark for a dark page, where it is inverted: its contrast there is below 3.
+function isDark(colour) {
+  const [r, g, b] = [1, 3, 5].map((k) => (parseInt(colour.slice(k, k + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.13;
+}
+
 // Returns the name, the colour and the dashes of a trace in every panel.  Traces of one colour differ in the dashes.
 function lookOf(trace) {
   if (!trace.look) {
     const colours = TRACES.map(methodColour), before = colours.slice(0, trace.index).filter((c) => c === colours[trace.index]).length;
-    trace.look = { name: shortName(trace), colour: colours[trace.index], dash: DASHES[before % DASHES.length], printed: true };
+    trace.look = { name: shortName(trace), colour: colours[trace.index], dash: DASHES[before % DASHES.length], printed: isDark(colours[trace.index]) };
   }
   return trace.look;
 }
