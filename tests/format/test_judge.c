@@ -141,7 +141,7 @@ Test(judge, columns_of_another_shape)
 Test(judge, numbers_that_no_run_records)
 {
     static const int32_t low[4] = {3, -1, 2, 1};
-    static const uint8_t high[4] = {0, 1, 3, 4};
+    static const uint8_t high[4] = {0, 1, 4, 5};
     struct maker *m = with_columns(2, 4, &id, 1);
     values(m, 0, 0, low, sizeof low, 4);
     end(m, 4);
@@ -149,7 +149,7 @@ Test(judge, numbers_that_no_run_records)
     m = with_columns(2, 4, &role, 1);
     values(m, 0, 0, high, sizeof high, 4);
     end(m, 4);
-    expect(m, "tokens.role of layer 0, head 0 is 4 at 3, which cannot be");
+    expect(m, "tokens.role of layer 0, head 0 is 5 at 3, which cannot be");
 }
 
 Test(judge, heads_that_do_not_go_together)
