@@ -137,7 +137,8 @@ static bool shares_trace(const struct run *u)
            && u->r.engine->backend->host_memory;
 }
 
-/* Chooses what --probes auto records of this run. */
+/* Chooses what --probes auto records of this run. Questions about one context share its recording,
+ * so the choice must not depend on a question. */
 static void choose_auto(struct run *u)
 {
     const struct runner *r = &u->r;
@@ -147,9 +148,9 @@ static void choose_auto(struct run *u)
                                .layers = m->n_layers,
                                .head_dim = m->head_dim,
                                .n_prompt = r->prompt.n_ids,
-                               .n_tokens = u->shared ? r->prompt.n_ids : runner_cap(r),
+                               .n_tokens = r->prompt.n_question ? r->prompt.n_ids : runner_cap(r),
                                .on_device = !r->engine->backend->host_memory,
-                               .shadows = !in_cache && !(u->shared && r->prompt.n_question),
+                               .shadows = !in_cache && !r->prompt.n_question,
                                .has_watch = u->watch_text.n > 0,
                                .has_queries = u->watch_queries != NULL};
     u->automatic = auto_probes_choose(&x);
