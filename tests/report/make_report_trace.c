@@ -4,8 +4,8 @@
  *
  * KINDS, letters: e evictions, g retention gates, u last uses, masses and entropies, s records of a
  * shadow cache, d dilution, x every entry is evicted at the step after its creation, b a budget of
- * 1000 entries instead of 64, h the method h2o instead of an unknown one. TEXTS: texts of the first tokens, each a length (u32, little-endian) and as many
- * bytes; the other texts are words. */
+ * 1000 entries instead of 64, h the method h2o instead of an unknown one. TEXTS: texts of the first
+ * tokens, each a length (u32, little-endian) and as many bytes; the other texts are words. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
