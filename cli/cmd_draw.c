@@ -132,12 +132,12 @@ static int draw_layout(const struct command *self, struct job *j, int n, char **
     j->look.style.threads = (int)j->threads;
     int err = figure_options_check(&j->look, j->out, j->json, &d);
     if (!err
-        && (j->figure || j->minus || j->value || j->json || j->look.preview
+        && (j->figure || j->minus || j->value || j->json || j->look.preview || j->look.caption
             || j->look.style.option))
         err = kvf_fail(&d, KVF_E_ARG,
                        "--layout: a panel is TABLE, TABLE@FIGURE or TABLE@FIGURE:KEY=VALUE,..., "
                        "drawn with -o FILE.{png,svg,pdf}; --figure, --style, --minus, --value, "
-                       "--json and --preview do not go with it");
+                       "--json, --preview and --caption do not go with it");
     if (!err && (!j->out || !figure_can_write(j->out)))
         err = kvf_fail(&d, KVF_E_ARG, "where to? -o FILE.{png,svg,pdf}");
     if (!err)

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "cli/figure_options.h"
 #include "cli/idle.h"
+#include "cli/shown.h"
 #include "render/palette.h"
 
 /* Named sizes: the column widths of journals, and the text widths of conference styles. Height 0
@@ -50,6 +51,8 @@ const struct opt figure_options[] = {
      "options of the figure"},
     {OPT_FLAG, 0, "preview", offsetof(struct figure_options, preview), NULL,
      "draw the figure on the standard output"},
+    {OPT_FLAG, 0, "caption", offsetof(struct figure_options, caption), NULL,
+     "print two sentences: the content of the figure, and what to observe"},
     {.type = OPT_END},
 };
 
@@ -146,12 +149,25 @@ void figure_options_note(const struct figure_options *o)
                 "boxes; install one that has them and draw again\n");
 }
 
+int figure_options_caption(const struct figure_options *o, const struct figure *f,
+                           const struct table *t, struct kvf_diag *d)
+{
+    struct buf text = {0};
+    int err = o->caption ? figure_caption(f, t, &o->style, &text, d) : KVF_OK;
+    if (!err && text.len)
+        shown_print(text.data, text.len);
+    buf_finish(&text);
+    return err;
+}
+
 int figure_options_write(const struct figure_options *o, const struct figure *f,
                          const struct table *t, const char *path, struct kvf_diag *d)
 {
     int err = figure_write(f, t, &o->style, path, d);
     if (!err)
         figure_options_note(o);
+    if (!err)
+        err = figure_options_caption(o, f, t, d);
     return err;
 }
 
@@ -169,7 +185,8 @@ static int check_drawn(const struct figure_options *f, const char *out, bool jso
                                 {!isnan(f->style.vmin) && !drawn, "--vmin", why},
                                 {!isnan(f->style.vmax) && !drawn, "--vmax", why},
                                 {f->style.title && !drawn, "--title", why},
-                                {f->style.font && !drawn, "--font", why}};
+                                {f->style.font && !drawn, "--font", why},
+                                {f->caption && !drawn, "--caption", why}};
     return IDLE_CHECK(list, d);
 }
 

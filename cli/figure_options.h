@@ -1,5 +1,5 @@
 /* figure_options.h - the options of every command that draws figures: --size, --dpi, --cmap,
- * --vmin, --vmax, --title, --font, --style, --preview. */
+ * --vmin, --vmax, --title, --font, --style, --preview, --caption. */
 #ifndef KVF_CLI_FIGURE_OPTIONS_H
 #define KVF_CLI_FIGURE_OPTIONS_H
 
@@ -10,7 +10,8 @@
 struct figure_options {
     struct figure_style style; /* complete after figure_options_check() */
     const char *size;
-    bool preview, boxes; /* boxes: some characters were drawn as boxes because no font has them */
+    bool preview, caption;
+    bool boxes; /* some characters were drawn as boxes because no font has them */
     int64_t dpi;
 };
 
@@ -30,6 +31,9 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
 /* Calls figure_write(), then figure_options_note(). */
 int figure_options_write(const struct figure_options *o, const struct figure *f,
                          const struct table *t, const char *path, struct kvf_diag *d);
+/* Prints the caption of a figure on the standard output if --caption was given. */
+int figure_options_caption(const struct figure_options *o, const struct figure *f,
+                           const struct table *t, struct kvf_diag *d);
 /* Prints a note if characters were drawn as boxes because no installed font has them. */
 void figure_options_note(const struct figure_options *o);
 

@@ -56,5 +56,7 @@ int preview(const struct figure_options *look, const struct figure *f, const str
     if (!err && out.len)
         fwrite(out.data, 1, out.len, stdout);
     buf_finish(&out);
+    if (!err)
+        err = figure_options_caption(look, f, t, d);
     return err;
 }

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/order.h"
+#include "render/caption.h"
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
@@ -437,6 +438,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_compare = {
     .name = "compare",
+    .caption = caption_compare,
     .table = "compare",
     .summary = "distances of the heads of two runs with the best assignment",
     .needs = "a b distance layer_a index_a layer_b index_b",

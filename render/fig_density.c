@@ -91,8 +91,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "high"),
                      table_find(t, "mean"),
                      table_find(t, "trace")};
-    p->xlabel = "position in the text (share of its length)";
-    p->ylabel = "density of entries held (1 = even)";
+    p->xlabel = "position in the text (fraction of its length)";
+    p->ylabel = "density of cached entries (1 = uniform)";
     p->x0 = p->y0 = 0;
     p->x1 = p->level = 1;
     for (int64_t r = 0; r < table_rows(t); r++)
@@ -106,8 +106,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
             add_mean(p, &v, r);
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.dash = p->line[i].hidden ? 1 : p->line[i].look.dash;
-    snprintf(p->note, sizeof p->note, "%sdotted: evenly spread",
-             v.mean >= 0 ? "dashed upright: mean position; " : "");
+    snprintf(p->note, sizeof p->note, "%sdotted: uniform",
+             v.mean >= 0 ? "vertical dashed line: mean position; " : "");
     return KVF_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/caption.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -33,7 +34,7 @@ static const char *const known[QUANTITIES][3] = {
     {"dilution", "dilution \xce\xb4", "weights of the run"},
     {"dilution_retained", "under retention, \xce\xb4\xca\xb3", "under retention"},
     {"dilution_oracle", "best set of that size", "best set of that size"},
-    {"bound", "bound of near-ties", "at most, by near-ties"},
+    {"bound", "lower bound from near-ties", "lower bound from near-ties"},
     {"useful_mass", "useful mass, 1 \xe2\x88\x92 \xce\xb4"},
     {"rho_u", "retained in U, \xcf\x81(U)"},
     {"rho_d", "retained outside, \xcf\x81(D)"},
@@ -255,7 +256,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(
-    fig_dilution, .name = "dilution", .table = "dilution",
+    fig_dilution, .name = "dilution", .caption = caption_dilution, .table = "dilution",
     .summary = "attention past the useful entries: over the steps, or against budget or length",
     .needs = "head:text step dilution",
     STYLE(struct dilution_style,

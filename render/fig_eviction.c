@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/figures.h"
 #include "render/marks.h"
 
@@ -191,6 +192,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_eviction = {
     .name = "eviction",
+    .caption = caption_eviction,
     .table = "eviction",
     .summary = "which entries each query still sees, one map per KV head",
     .needs = "head:text layer index token evict_step",

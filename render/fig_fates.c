@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
@@ -542,6 +543,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
         *h = MAX_MM; /* lower ribbons show the whole text */
     else if (*h > MAX_MM)
         *h = x.top + fmax(2, floor((PASSAGE_MM - x.top) / line)) * line + MARGIN + FOOT_MM;
+    *h = fmax(*h, FIGURE_MIN_HEIGHT);
 }
 
 /* Computes the height of the ribbons and the number of lines that fit. */
@@ -643,6 +645,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_fates = {
     .name = "fates",
+    .caption = caption_fates,
     .table = "fates",
     .summary = "the text, under it the history of each token, a ribbon for each method",
     .needs = "step token text:text joined:text held needed",

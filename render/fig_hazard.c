@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/caption.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -80,7 +81,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     double grace = table_meta_real(t, "grace", 0);
     if (grace > 0)
         snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
-    const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %";
+    const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 % CI";
     snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
              k.y_low < 0 ? "" : of);
     plot_hide_empty(p);
@@ -88,7 +89,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(
-    fig_hazard, .name = "hazard", .table = "hazard",
+    fig_hazard, .name = "hazard", .caption = caption_hazard, .table = "hazard",
     .summary = "risk per step that a selection is the last one, by age; Kaplan-Meier curves",
     .needs = "head:text criterion:text low high hazard",
     STYLE(struct choice_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,

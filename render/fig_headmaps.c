@@ -8,6 +8,7 @@
                                   .cmap = "viridis",                                               \
                                   .side_by_side = true,                                            \
                                   .size = headmap_size,                                            \
+                                  .caption = headmap_caption,                                      \
                                   .draw = headmap_draw,                                            \
                                   __VA_ARGS__}
 

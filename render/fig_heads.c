@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/kindmap.h"
@@ -304,6 +305,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_heads = {
     .name = "heads",
+    .caption = caption_heads,
     .table = "heads",
     .summary = "layer x head map of the kinds of heads, or the evidence for one",
     .needs = "head:text layer index kind:text",

@@ -137,8 +137,8 @@ static int draw_all(struct canvas *c, const struct runs *x, const struct figure_
                     struct kvf_diag *d)
 {
     const struct heads_style *k = s->own;
-    static const char *const when[] = {"at the end", "after the prompt", "in the mean",
-                                       "in the answer", "at most"};
+    static const char *const when[] = {"at the end", "after the prompt", "mean", "in the answer",
+                                       "maximum"};
     double most = 0;
     char label[96];
     int err = canvas_room(c, "kv-size-heads", LEFT + RIGHT + LEAST * x->n, TOP + BOTTOM + 15, d);

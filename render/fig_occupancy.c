@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/cells.h"
@@ -455,6 +456,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_occupancy = {
     .name = "occupancy",
+    .caption = caption_occupancy,
     .table = "occupancy",
     .summary = "cached entries of every KV head over time, by class of tokens",
     .side_by_side = true,

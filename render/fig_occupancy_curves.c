@@ -172,7 +172,7 @@ static bool stacked(const struct view *v, int class)
 /* Lists in the note the classes without cached entries. */
 static void name_empty(struct plot *p, const struct view *v)
 {
-    const char *begin = "nothing held of: ";
+    const char *begin = "nothing cached of: ";
     for (int class = 0; class < v->n_classes; class ++) {
         size_t n = strlen(p->note);
         if (v->held[class])
@@ -215,7 +215,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->whole_x = true;
     p->whole_y = v.by == BY_HEAD;
     p->xlabel = "query step t";
-    p->ylabel = v.by == BY_HEAD ? "entries held" : "entries held, mean over heads";
+    p->ylabel = v.by == BY_HEAD ? "cached entries" : "cached entries, mean over heads";
     p->y0 = 0;
     p->key_upwards = true;
     int err = KVF_E_NOMEM;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/identity.h"
@@ -36,11 +37,11 @@ enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
     "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
-    "share of equal most likely tokens", "share of right answers", "share kept, of right answers"};
+    "fraction of equal top-1 tokens", "accuracy", "accuracy relative to the full cache"};
 static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
-static const char *const x_label[] = {"entries held, mean (per head)", "budget (entries per head)",
-                                      "entries held at the end (per head)",
-                                      "entries held, most (per head)"};
+static const char *const x_label[] = {"cached entries per head, mean", "budget (entries per head)",
+                                      "cached entries per head at the end",
+                                      "cached entries per head, maximum"};
 
 struct pareto_style {
     int y, x;
@@ -570,8 +571,40 @@ done:
     return err;
 }
 
+static void caption(const struct table *t, const struct figure_style *s, struct buf *out)
+{
+    struct quality q;
+    const struct pareto_style *o = s->own;
+    int best = -1, worst = -1;
+    char a[24], b[24];
+    int err = read_quality(t, s, &q, NULL);
+    for (int i = 0; !err && i < q.h.n; i++) {
+        double v = q.h.line[i].n ? q.h.line[i].y[q.h.line[i].n - 1] : NAN;
+        if (isnan(v))
+            continue;
+        double sign = q.more_is_better ? -1 : 1, of_best = 0, of_worst = 0;
+        if (best >= 0) {
+            of_best = q.h.line[best].y[q.h.line[best].n - 1];
+            of_worst = q.h.line[worst].y[q.h.line[worst].n - 1];
+        }
+        best = best < 0 || sign * v < sign * of_best ? i : best;
+        worst = worst < 0 || sign * v > sign * of_worst ? i : worst;
+    }
+    buf_printf(out, "Each line is a cache method: %s against %s. ", err ? "quality" : q.ylabel,
+               x_label[o->x]);
+    if (best < 0)
+        buf_printf(out, "No method has a value.\n");
+    else
+        buf_printf(out, "With its largest cache, %s is the best (%s), and %s is the worst (%s).\n",
+                   q.h.line[best].name, caption_number(q.h.line[best].y[q.h.line[best].n - 1], a),
+                   q.h.line[worst].name,
+                   caption_number(q.h.line[worst].y[q.h.line[worst].n - 1], b));
+    chart_destroy(&q.h);
+}
+
 const struct figure fig_pareto = {
     .name = "pareto",
+    .caption = caption,
     .table = "eval",
     .also = "tasks",
     .summary = "quality against the cached entries, a line per method, with the Pareto front",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/caption.h"
 #include "render/figures.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
@@ -65,6 +66,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 
 const struct figure fig_retention = {
     .name = "retention",
+    .caption = caption_retention,
     .table = "retention",
     .summary = "retention of gates, or until when each token was selected, one map per head",
     .needs = "source:text head:text layer index token log_beta last_use_age",

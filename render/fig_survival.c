@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/caption.h"
 #include "render/figures.h"
 #include "render/plot.h"
 
@@ -74,7 +75,7 @@ static void put_note(const struct table *t, bool estimate, enum choice_about abo
         snprintf(of, sizeof of, "age counts from the token's own step");
     else if (estimate)
         snprintf(of, sizeof of, "in use: selected again within %.20s steps%s",
-                 grace ? grace : "some", about == ABOUT_BOTH ? "; held: cached" : "");
+                 grace ? grace : "some", about == ABOUT_BOTH ? "" : "");
     else
         snprintf(of, sizeof of, "among %.60s", among ? among : "tokens");
     if (table_find(t, "low") >= 0)
@@ -89,7 +90,8 @@ static void note_mark(struct plot *p, int64_t mark)
 {
     size_t n = strlen(p->note);
     if (mark > 0)
-        snprintf(p->note + n, sizeof p->note - n, "; dashed upright: age %lld", (long long)mark);
+        snprintf(p->note + n, sizeof p->note - n, "; vertical dashed line: age %lld",
+                 (long long)mark);
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -127,7 +129,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     return KVF_OK;
 }
 
-PLOT_FIGURE(fig_survival, .name = "survival", .table = "survival",
+PLOT_FIGURE(fig_survival, .name = "survival", .caption = caption_survival, .table = "survival",
             .summary = "survival curves by criterion, class, head or trace; half-lives; gaps",
             .needs = "head:text criterion:text horizon fraction",
             STYLE(struct survival_style, CHOICE_BY("criterion", "class", "head", "trace", "gap"),

@@ -5,8 +5,10 @@
  * further pages of a PDF; other formats omit its middle. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "render/caption.h"
 #include "render/text_pages.h"
 #include "render/text_style.h"
 
@@ -129,8 +131,65 @@ done:
     return err;
 }
 
+/* A token class: its tokens, and the sum of their kept fractions. */
+struct class_kept {
+    const char *name;
+    double sum, n;
+};
+
+enum { CLASSES = 24 };
+
+/* Collects the kept fractions by class.  Returns the number of classes with 3 tokens or more, which
+ * it moves to the front. */
+static int classes_of(const struct table *t, struct class_kept x[CLASSES])
+{
+    int class = table_find(t, "class"), kept = table_find(t, "kept"), n = 0, m = 0;
+    for (int64_t r = 0; class >= 0 && r < table_rows(t); r++) {
+        const char *name = table_str(t, class, r);
+        double v = table_real(t, kept, r);
+        int k = 0;
+        while (k < n && strcmp(x[k].name, name) != 0)
+            k++;
+        if (isnan(v) || k == CLASSES)
+            continue;
+        if (k == n)
+            x[n++] = (struct class_kept){name, 0, 0};
+        x[k].sum += v;
+        x[k].n++;
+    }
+    for (int k = 0; k < n; k++)
+        if (x[k].n >= 3)
+            x[m++] = x[k];
+    return m;
+}
+
+static void caption(const struct table *t, const struct figure_style *s, struct buf *out)
+{
+    struct text_style x = {.one = false};
+    struct class_kept of[CLASSES];
+    int n = classes_of(t, of), low = 0, high = 0;
+    char a[24], b[24];
+    if (text_style_read(&x, t, s, NULL))
+        return;
+    buf_printf(out, "The background of each token shows this: %s. ", x.by->label);
+    for (int k = 1; k < n; k++) {
+        low = of[k].sum / of[k].n < of[low].sum / of[low].n ? k : low;
+        high = of[k].sum / of[k].n > of[high].sum / of[high].n ? k : high;
+    }
+    if (n < 2 || low == high)
+        buf_printf(out, "The text has no two token classes to compare.\n");
+    else
+        buf_printf(
+            out,
+            "At the end the caches keep %s of the entries of class %s and %s of class %s, the "
+            "highest and the lowest fraction.\n",
+            caption_percent(of[high].sum / of[high].n, a), of[high].name,
+            caption_percent(of[low].sum / of[low].n, b), of[low].name);
+}
+
 const struct figure fig_tokens = {
     .name = "tokens",
+    .caption = caption,
     .table = "tokens",
     .summary = "the text, tokens coloured by their state; heads or runs next to each other",
     .needs = "joined:text text:text kept mean_residency mean_beta mean_retention nll saliency "

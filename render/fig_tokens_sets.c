@@ -192,8 +192,8 @@ static void draw_note(struct canvas *c, const struct sets *x)
     tick_text((double)x->items, of);
     tick_text((double)x->count[0], none);
     snprintf(note[0], sizeof *note, "of %s %s", of,
-             x->tokens ? "tokens; held: by half of the heads or more" : "entries");
-    snprintf(note[1], sizeof *note, "held by no run: %s; lines: by chance", none);
+             x->tokens ? "tokens; cached: by half of the heads or more" : "entries");
+    snprintf(note[1], sizeof *note, "cached by no run: %s; lines: expected by chance", none);
     for (int i = 0; i < 2; i++)
         canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 4.2 + 2.5 * i,
                     text_fit_own(c, note[i], PT_SMALL, canvas_width(c) - 4, fit, sizeof fit),
@@ -224,7 +224,7 @@ static int draw_all(struct canvas *c, const struct sets *x, struct kvf_diag *d)
     axis_ticks_y(c, &p.bars);
     canvas_line(c, side, 2, 0.18, ink);
     canvas_text(c, fmin(p.x - 9.5, p.x - 3.5 - axis_width_y(c, &p.bars)), p.bars.y + p.bars.h / 2,
-                x->tokens ? "tokens held" : "entries held", PT_LABEL, ALIGN_CENTER, ink, 1);
+                x->tokens ? "cached tokens" : "cached entries", PT_LABEL, ALIGN_CENTER, ink, 1);
     draw_names(c, x, &p);
     for (int i = 0; i < x->shown; i++)
         draw_combination(c, x, &p, i);

@@ -252,6 +252,22 @@ void figure_fit_finish(struct figure_fit *x)
     mem_free(x->own);
 }
 
+int figure_caption(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   struct buf *out, struct kvf_diag *d)
+{
+    struct figure_fit x = {.own = NULL};
+    if (!f->caption)
+        return kvf_fail(d, KVF_E_ARG, "--caption: the figure %s has no caption; leave it out",
+                        f->name);
+    int err = figure_fit(&x, f, t, s, d);
+    if (!err && table_rows(t) == 0)
+        buf_printf(out, "The table has no rows.\n");
+    else if (!err)
+        f->caption(t, &x.style, out);
+    figure_fit_finish(&x);
+    return err ? err : out->err;
+}
+
 /* ---- drawing */
 
 /* Returns the size in mm that the style asks for, or else the figure's own size. */

@@ -40,6 +40,7 @@
 
 #include "base/table.h"
 
+struct buf;
 struct canvas;
 struct colour_share;
 struct headmap;
@@ -100,6 +101,10 @@ struct figure {
     int (*draw)(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d);
 
+    /* Appends two sentences and a newline: the content of the figure, and what to observe.  The
+     * table has rows.  NULL: the figure has no caption. */
+    void (*caption)(const struct table *t, const struct figure_style *s, struct buf *out);
+
     /* For figures with shared size and draw functions: `build` makes the plot of PLOT_FIGURE
      * (plot.h), `map` describes a layer x head map (headmap.h). */
     int (*build)(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -152,6 +157,11 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
  * "name", "table", "summary", "columns" (objects with "name" and "type": number, text or either),
  * "side_by_side", "cmap" (or null) and "style" (opt_json). */
 void figures_json(struct buf *out);
+
+/* Appends the caption of a figure to out.  Returns KVF_OK, or KVF_E_ARG with a message if the
+ * figure has none. */
+int figure_caption(const struct figure *f, const struct table *t, const struct figure_style *s,
+                   struct buf *out, struct kvf_diag *d);
 
 /* Returns true if figure_write supports the extension of path. */
 int figure_can_write(const char *path);

@@ -9,6 +9,7 @@
 #include "render/headmap.h"
 #include "render/marks.h"
 #include "render/cells.h"
+#include "render/caption.h"
 #include "render/sentence.h"
 
 enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
@@ -546,4 +547,50 @@ int headmap_draw(struct canvas *c, const struct table *t, const struct figure_st
     }
     mem_free_all(p.cell, p.count);
     return err;
+}
+
+/* Writes the name of head k of a map, such as "layer 3, head 1". */
+static const char *head_name(const struct plan *p, int64_t k, char out[48])
+{
+    snprintf(out, 48, "layer %lld, head %lld", (long long)(p->layer0 + k / p->heads),
+             (long long)(p->head0 + k % p->heads));
+    return out;
+}
+
+void headmap_caption(const struct table *t, const struct figure_style *s, struct buf *out)
+{
+    struct plan p;
+    char label[96], name[4 * CELL_TEXT] = "", where[5 * CELL_TEXT] = "", a[24], b[24], c[24],
+                             low_name[48], high_name[48];
+    if (plan_make(&p, t, s, NULL) || read_cells(&p)) {
+        mem_free_all(p.cell, p.count);
+        return;
+    }
+    int64_t each = p.layers * p.heads, low = -1, high = -1, n = 0;
+    double *v = p.cell + each * p.first, sum = 0;
+    label_of(&p, label, sizeof label);
+    if (p.panel >= 0)
+        panel_name(&p, p.first, name, sizeof name);
+    for (int64_t k = 0; k < each; k++) {
+        if (p.count[each * p.first + k] <= 0 || !isfinite(v[k]))
+            continue;
+        low = low < 0 || v[k] < v[low] ? k : low;
+        high = high < 0 || v[k] > v[high] ? k : high;
+        sum += v[k];
+        n++;
+    }
+    if (name[0])
+        snprintf(where, sizeof where, "In the map \xe2\x80\x9c%s\xe2\x80\x9d ", name);
+    buf_printf(out, "Each cell is a head, layers across and heads down, coloured by: %s. ", label);
+    if (!n)
+        buf_printf(out, "No head has a value.\n");
+    else if (v[high] - v[low] <= 1e-9 * fabs(v[high]))
+        buf_printf(out, "%s%sll %lld heads have the value %s.\n", where, name[0] ? "a" : "A",
+                   (long long)n, caption_number(v[high], a));
+    else
+        buf_printf(out, "%s%she mean is %s, and the heads range from %s (%s) to %s (%s).\n", where,
+                   name[0] ? "t" : "T", caption_number(sum / (double)n, a),
+                   caption_number(v[low], b), head_name(&p, low, low_name),
+                   caption_number(v[high], c), head_name(&p, high, high_name));
+    mem_free_all(p.cell, p.count);
 }

@@ -37,5 +37,7 @@ struct headmap {
 /* The size and draw functions of a figure with a `map`. */
 void headmap_size(const struct table *t, const struct figure_style *s, double *ret_w,
                   double *ret_h);
+/* Writes the caption of a figure with a `map`: the mean, and the heads with the extreme values. */
+void headmap_caption(const struct table *t, const struct figure_style *s, struct buf *out);
 int headmap_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                  struct kvf_diag *d);

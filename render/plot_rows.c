@@ -71,7 +71,7 @@ const char *plot_bands(const struct plot *p)
             if (isfinite(l->low[k]) && isfinite(l->high[k]))
                 widest = fmax(widest, l->high[k] - l->low[k]);
     }
-    return widest > 0.012 || p->log_y ? "bands: 95 %" : "95 % bands narrower than lines";
+    return widest > 0.012 || p->log_y ? "bands: 95 % CI" : "95 % CI narrower than lines";
 }
 
 const char *bands_text(const struct table *t, const struct plot *p, char out[48])
@@ -82,9 +82,9 @@ const char *bands_text(const struct table *t, const struct plot *p, char out[48]
     else if (n > 1 && !any_interval(p))
         snprintf(out, 48, "%.0f documents, no intervals", n);
     else if (n > 1)
-        snprintf(out, 48, "bands: 95 %% over %.0f documents", n);
+        snprintf(out, 48, "bands: 95 %% CI over %.0f documents", n);
     else
-        snprintf(out, 48, "bands: 95 %% over documents");
+        snprintf(out, 48, "bands: 95 %% CI over documents");
     return out;
 }
 

@@ -15,10 +15,10 @@
 
 /* In the order of the words of the key `by`, after "auto". */
 static const struct text_colouring colourings[] = {
-    {"kept", "share of KV heads that hold the token at the end",
+    {"kept", "fraction of KV heads that cache the token at the end",
      "at the end of the run:", KIND_SHARE, "a run with the probe evict"},
-    {"mean_residency", "share of its life that the token was held, mean of KV heads",
-     "share of its life that the token was held", KIND_SHARE, "a run with the probe evict"},
+    {"mean_residency", "fraction of its life that the token was cached, mean of KV heads",
+     "fraction of its life that the token was cached", KIND_SHARE, "a run with the probe evict"},
     {"state", "at the end of the run:", "at the end of the run:", KIND_STATE,
      "a run with the probe evict"},
     {"mean_beta", "half-life of the mean \xce\xb2 of KV heads, steps, log scale",
@@ -31,8 +31,8 @@ static const struct text_colouring colourings[] = {
      "kvfate ablate --as saliency"},
     {"nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
      "a run with the probe nll"},
-    {"kl", "KL to the full cache once the token has left it, nats",
-     "KL to the full cache once the token has left it, nats", KIND_SKEWED, "kvfate ablate"},
+    {"kl", "KL to the full cache after the token is evicted, nats",
+     "KL to the full cache after the token is evicted, nats", KIND_SKEWED, "kvfate ablate"},
     {"dnll", "NLL that the token saves (blue) or costs (red), nats",
      "NLL that the token saves (blue) or costs (red), nats", KIND_SIGNED, "kvfate ablate"},
 };

@@ -27,7 +27,7 @@ draw eviction-trimkv.png "trimkv, 256 entries for each KV head, cut after every 
     eviction trimkv.kvf --head L0K*,L11K*,L20K*,L28K*
 draw tokens-trimkv.png "trimkv: dark blue is kept by every head, white by none." tokens trimkv.kvf
 draw tokens-beta-trimkv.png "One head of it, L11K1, coloured by beta: it keeps the ends of sentences." \
-    tokens trimkv.kvf --head L11K1 --style by=beta --vmin 0.98 --vmax 1
+    tokens trimkv.kvf --head L11K1 --style by=beta
 
 section "How long tokens stay useful" "From the run with a full cache: nothing was evicted, so attention shows which \
 entries were needed, and for how long."

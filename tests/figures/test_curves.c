@@ -97,9 +97,9 @@ Test(curves, survival_has_bands_of_a_corpus)
 Test(curves, notes_tell_how_many_documents)
 {
     static const char *const given[] = {NULL, "1", "24", "24"};
-    static const char *const want[] = {"bands: 95 % over documents", "1 document: no intervals",
+    static const char *const want[] = {"bands: 95 % CI over documents", "1 document: no intervals",
                                        "24 documents, no intervals",
-                                       "bands: 95 % over 24 documents"};
+                                       "bands: 95 % CI over 24 documents"};
     SCOPED(plot_free) struct plot p;
     plot_init(&p);
     plot_add(&p, "", "a", 1, .5, NAN, NAN);

@@ -54,5 +54,5 @@ held = {"prompt": 5, "think": 0, "answer": 3}
 svg = draw(tsv("occupancy", COLUMNS[1:], [(t, "L0K0", 0, 0, c, n) for t in range(6) for c, n in held.items()]), "occupancy-curves")[1]
 names = [t[0] for t in texts(svg)]
 check("classes that hold something are in the key", "prompt" in names and "answer" in names and "think" not in names, names)
-check("those that hold nothing are named", "nothing held of: think" in names, names)
+check("those that hold nothing are named", "nothing cached of: think" in names, names)
 finish()

@@ -61,7 +61,7 @@ for figure, axis in (("survival", "fraction of tokens still {}"), ("hazard", "ha
         check(f"{figure} of {criteria}: selections are named where there are some", ("selected" in said) == ("top64" in criteria) or figure == "hazard", said)
 
 code, marked, said = draw(table(criteria=("top64",)), "survival", style="by=trace,mark=64")
-check("marked", code == 0 and "dashed upright: age 64" in words_of(marked), said)
+check("marked", code == 0 and "vertical dashed line: age 64" in words_of(marked), said)
 upright = [p for _, stroke, p, _, _ in paths(marked) if stroke == (31, 31, 31) and len(p) == 2 and p[0][0] == p[1][0] and abs(p[0][1] - p[1][1]) > 20]
 place = lines(marked, COLOUR["h2o 64"])[0][AGES.index(64)][0]
 check("the mark is at its age", any(abs(p[0][0] - place) < .03 for p in upright), (upright, place))

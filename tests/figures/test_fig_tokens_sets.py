@@ -37,10 +37,10 @@ ticks = [base - y for _, y in sorted(p[0] for fill, stroke, p, _, _ in paths(svg
 check("by chance", len(ticks) == len(chance) and all(abs(t / high[0] - c / want[0]) < .01 for t, c in zip(ticks, chance)), (ticks, chance))
 whole = [r + ("all",) for r in rows()]  # all heads: a token counts if at least half of them keep it
 said = words_of(draw(tsv("tokens", COLUMNS + ["head"], whole, **meta), "tokens-sets")[1])
-check("tokens are not called entries", f"of {N} tokens" in said and "half of the heads" in said and "tokens held" in said and "entries" not in said, said)
+check("tokens are not called entries", f"of {N} tokens" in said and "half of the heads" in said and "cached tokens" in said and "entries" not in said, said)
 each = [r + ("L0K0",) for r in rows()]
 said = words_of(draw(tsv("tokens", COLUMNS + ["head"], each, **meta), "tokens-sets")[1])
-check("entries of one head", f"of {N} entries" in said and "entries held" in said and "tokens" not in said, said)
+check("entries of one head", f"of {N} entries" in said and "cached entries" in said and "tokens" not in said, said)
 code, svg, said = draw(tsv("tokens", COLUMNS, rows(), **meta), "tokens-sets", style="top=2")
 check("top", code == 0 and len([1 for fill, *_ in paths(svg) if fill == BAR]) == 2, said)
 code, _, said = draw(tsv("tokens", COLUMNS, rows(9)), "tokens-sets")

@@ -122,8 +122,8 @@ def notes():
     rows = [(head, layer, "union", p, .5 + p / 200, *((.4 + p / 200, .6 + p / 200) if layer < 0 else ("nan", "nan")), p / 100, .4 - p * p / 4000,
              *((.3 - p * p / 4000, .5 - p * p / 4000) if layer < 0 else ("nan", "nan"))) for head, layer in (("L0K*", 0), ("all", -1)) for p in (10, 50, 90)]
     text = tsv("overlap", columns, rows, candidates="tokens before the first window", documents=5)
-    for style, bands, beyond in (("", "bands: 95 % over 5 documents", ""), ("by=layer", "5 documents, no intervals", ""),
-                                 ("y=kappa", "bands: 95 % over 5 documents", "1 of 3 points beyond the axis")):
+    for style, bands, beyond in (("", "bands: 95 % CI over 5 documents", ""), ("by=layer", "5 documents, no intervals", ""),
+                                 ("y=kappa", "bands: 95 % CI over 5 documents", "1 of 3 points beyond the axis")):
         out = draw(text, "overlap", style)[1]
         said = [t for t, *_ in texts(read(out))]
         joined = "; ".join(said)
