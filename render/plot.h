@@ -184,16 +184,16 @@ struct choice_style {
 };
 #define CHOICE_BY(...)                                                                             \
     WORD_KEY(struct choice_style, by, "auto",                                                      \
-             "what a line is of; of heads, what a panel is of; auto: what the table has", "auto",  \
+             "unit of a line, and of a panel for heads; auto: the unit of the table", "auto",      \
              __VA_ARGS__)
 #define CHOICE_ONE                                                                                 \
     TEXT_KEY(struct choice_style, criterion, "NAME", "the only criterion that is drawn",           \
              .absent = "all")
 #define CHOICE_HEADS                                                                               \
-    WORD_KEY(struct choice_style, heads, "none", "lines of single heads behind the pooled one",    \
-             "none", "thin")
+    WORD_KEY(struct choice_style, heads, "none", "thin: also a thin line for each head", "none",   \
+             "thin")
 #define CHOICE_Y                                                                                   \
-    WORD_KEY(struct choice_style, y, "linear", "the axis that goes up", "linear", "log")
+    WORD_KEY(struct choice_style, y, "linear", "scale of the vertical axis", "linear", "log")
 
 /* The rows that these keys choose: by default rows of all heads with a line per criterion.  Other
  * choices are a panel per head or trace, or a line per class or trace in a panel per criterion.

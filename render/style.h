@@ -8,7 +8,7 @@
  *     };
  *     const struct figure fig_ghosts = {
  *         STYLE(struct ghosts_style,
- *               WORD_KEY(struct ghosts_style, by, "layer", "what a line is of", "all", "head"),
+ *               WORD_KEY(struct ghosts_style, by, "layer", "unit of a line", "all", "head"),
  *               WORD_KEY(struct ghosts_style, x, "away", "what goes across", "away", "age")),
  *         ...
  *     };

@@ -102,8 +102,8 @@ def messages(root, told):
 
 
 PARTS = (
-    Part('README and guides', pages('README.md', 'docs/guide/*.md'), 3, False, True),
-    Part('reference', pages('docs/*.md', 'docs/reference/*.md', 'docs/studies/*.md', 'HACKING.md', 'CONTRIBUTING.md'), 5, False, True),
+    Part('README and guides', pages('README.md', 'docs/guide/*.md'), 3, True, True),
+    Part('reference', pages('docs/*.md', 'docs/reference/*.md', 'docs/reference/analyses/*.md', 'docs/studies/*.md', 'HACKING.md', 'CONTRIBUTING.md'), 5, True, True),
     Part('manual pages', manual_pages, 5, True, True),
     Part('help texts', help_texts, 5, True, False),
     Part('messages', messages, 5, True, False),
