@@ -22,14 +22,10 @@ struct row {
 /* Parses a preset. budget 0 means not given; methods that need a budget then use DEFAULT_BUDGET. */
 static int parse(const char *text, int budget, struct row *r, struct kvf_diag *d)
 {
-    const struct method *m = method_presets;
-    size_t n = strcspn(text, ":");
-    while (m->name && (strlen(m->name) != n || memcmp(m->name, text, n) != 0))
-        m++;
-    if (budget == 0 && m->name && method_needs_budget(m))
-        budget = DEFAULT_BUDGET;
     *r = (struct row){.state = 0};
     int err = method_parse(text, budget, &r->m, &r->p, d);
+    if (err && budget == 0)
+        err = method_parse(text, DEFAULT_BUDGET, &r->m, &r->p, d);
     if (err)
         return err;
     struct method_shape shape = {

@@ -2,6 +2,7 @@
 #include "cli/runner.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/files.h"
@@ -196,6 +197,14 @@ static int take_forced(struct prompt *p, int question, const int32_t *ids, int n
     return KVF_OK;
 }
 
+/* Notes that the text of -p is also the name of a file. */
+static void note_name(const char *text)
+{
+    if (text && strlen(text) < 256 && !strpbrk(text, " \t\n") && access(text, R_OK) == 0)
+        fprintf(stderr, "note: -p takes the words '%s' as the prompt; -f %s reads the file\n", text,
+                text);
+}
+
 static int open_prompt(struct runner *r, struct kvf_diag *d)
 {
     const int32_t *ids;
@@ -206,6 +215,8 @@ static int open_prompt(struct runner *r, struct kvf_diag *d)
             err = question_split(&r->prompt, r->engine, d);
         if (!err && r->prompt.note && !r->noted)
             fprintf(stderr, "note: %s\n", r->prompt.note);
+        if (!err && !r->noted)
+            note_name(r->prompt.given);
         return err;
     }
     const struct prompt *p = &r->prompt;

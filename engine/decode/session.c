@@ -158,8 +158,8 @@ int session_prepare(struct engine *e, const struct session_options *opt,
     if (opt->params && opt->params->positions == POSITIONS_CACHE
         && recorder_wants(opt->recorder) & PROBE_SHADOW_ENTRIES)
         return kvf_fail(d, KVF_E_ARG,
-                        "--shadow entries: with positions=cache an entry that has "
-                        "left has no position at which it could be scored");
+                        "--shadow entries: with positions=cache, as in streamingllm, evicted "
+                        "entries have no positions; omit --shadow, or use --method window");
     if (has_open_budget(opt))
         return kvf_fail(d, KVF_E_ARG, "a budget in percent needs a prompt that it is a part of");
     int err = check_protection(opt, d);

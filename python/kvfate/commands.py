@@ -73,6 +73,7 @@ COMMANDS = {c.name: c for c in (
             "kvfate quickstart --no-open -o first", "[PROMPT]", "text", 0, 1, options=(
                 Option("output", "FOLDER", "the folder of the page; an older page is replaced", "o", standard="kvfate-quickstart"),
                 Option("model", "FILE", "model: a GGUF file, a folder or a name", "m", absent="SmolLM2 in the cache folder"),
+                Option("file", "FILE", "read the prompt from a text file", "f", absent="PROMPT, or a built-in prompt"),
                 Option("methods", "LIST", "methods to compare", standard="full,expected-attention,streamingllm"),
                 Option("budget", "N|P%", "entries of each KV head, or a fraction of the tokens of the prompt; full keeps all", "B", standard="50%"),
                 Option("predict", "N", "maximum number of new tokens", "n", type="int", min=2, max=1 << 12, standard="32"),

@@ -201,14 +201,25 @@ def has_display(environment=os.environ, platform=sys.platform):
 
 
 def run(request, operands):
-    if operands and request.prompts > 1:
-        raise Usage("--prompts goes with the built-in prompts, whose answers are known; leave PROMPT out")
-    if operands and not operands[0].strip():
-        raise Usage("PROMPT is empty")
+    if operands and request.file:
+        raise Usage("PROMPT and --file are given; give one of them")
+    if operands and os.path.isfile(operands[0]):
+        raise Usage("'%s' is a file, not a prompt; read it with -f %s" % (operands[0], shlex.quote(operands[0])))
+    text = operands[0] if operands else None
+    if request.file:
+        try:
+            with open(request.file, encoding="utf-8") as f:
+                text = f.read()
+        except (OSError, UnicodeError) as e:
+            raise Error("%s: cannot read the prompt: %s" % (request.file, getattr(e, "strerror", None) or "it is not UTF-8")) from None
+    if text is not None and request.prompts > 1:
+        raise Usage("--prompts is for the built-in prompts, which have known answers; omit the prompt")
+    if text is not None and not text.strip():
+        raise Usage("the prompt is empty")
     job = Job(request, None)
     with files.folder(request.output, _may_replace) as at:
         job.at = at
-        spans = job.write_prompt(operands[0] if operands else None, 0)
+        spans = job.write_prompt(text, 0)
         found = job.draw(job.record(spans), spans)
         rows = many(job, request.prompts) if request.prompts > 1 else []
         with open(os.path.join(at, "prompt.txt"), encoding="utf-8") as f:
