@@ -16,6 +16,9 @@ bool preview_wanted(const struct figure_options *look, const struct figure *f, c
 
 int preview_check(const struct figure_options *look, const struct figure *f, struct kvf_diag *d)
 {
+    if (f && look->caption && !f->caption)
+        return kvf_fail(d, KVF_E_ARG, "--caption: the figure %s has no caption; leave it out",
+                        f->name);
     return f || !look->preview ? KVF_OK
                                : kvf_fail(d, KVF_E_ARG, "--preview: this table has no figure");
 }

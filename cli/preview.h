@@ -8,8 +8,8 @@
  * terminal, and the table has a figure. */
 bool preview_wanted(const struct figure_options *look, const struct figure *f, const char *out);
 
-/* Returns KVF_E_ARG with a sentence if --preview was given and there is no figure, otherwise
- * KVF_OK. */
+/* Returns KVF_E_ARG with a sentence if --preview was given and there is no figure, or if --caption
+ * was given and the figure has no caption.  Returns KVF_OK otherwise. */
 int preview_check(const struct figure_options *look, const struct figure *f, struct kvf_diag *d);
 
 /* Draws a figure on the standard output. Its width is COLUMNS, the width of the terminal, or 80

@@ -54,7 +54,7 @@ HEADMAP(fig_attention_sparsity_map, .name = "attention-sparsity-map", .table = "
         .needs = NEEDS("p sparsity"),
         .style = KEYS(VALUES("sparsity", "sparsity", "share"), FILTER(0, "form", FIRST),
                       FILTER(1, "p", FIRST)),
-        .map = &(const struct headmap){.label = "fraction of weights below p \xc3\x97 the maximum",
+        .map = &(const struct headmap){.label = "fraction below p \xc3\x97 max",
                                        .fractions = "sparsity share"});
 
 HEADMAP(fig_density_map, .name = "density-map", .table = "density",

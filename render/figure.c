@@ -256,9 +256,6 @@ int figure_caption(const struct figure *f, const struct table *t, const struct f
                    struct buf *out, struct kvf_diag *d)
 {
     struct figure_fit x = {.own = NULL};
-    if (!f->caption)
-        return kvf_fail(d, KVF_E_ARG, "--caption: the figure %s has no caption; leave it out",
-                        f->name);
     int err = figure_fit(&x, f, t, s, d);
     if (!err && table_rows(t) == 0)
         buf_printf(out, "The table has no rows.\n");

@@ -158,8 +158,7 @@ int figure_preview(const struct figure *f, const struct table *t, const struct f
  * "side_by_side", "cmap" (or null) and "style" (opt_json). */
 void figures_json(struct buf *out);
 
-/* Appends the caption of a figure to out.  Returns KVF_OK, or KVF_E_ARG with a message if the
- * figure has none. */
+/* Appends the caption of a figure that has one to out. */
 int figure_caption(const struct figure *f, const struct table *t, const struct figure_style *s,
                    struct buf *out, struct kvf_diag *d);
 

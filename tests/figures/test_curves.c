@@ -357,7 +357,7 @@ Test(curves, received_ends_with_a_cross)
                                            "L0H1 3 6 nan 0\n"
                                            "L0H1 5 5 .4 1\n"
                                            "L0H1 5 6 .1 1\n");
-    draw("received", t, "y=linear");
+    draw("received", t, "y=linear,show=attention");
     LINE(0, &a, first_x, first);
     LINE(0, &a, second_x, second);
     const double *f = pic.frame[0]->xy;

@@ -38,8 +38,11 @@ JOINED = {9: "\u4f60", 10: "", 11: "\U0001f600", 12: ""}  # characters of two to
 T, L, H, G = 40, 3, 2, 4
 
 
+WORDS = {"sparsity": ["size", "--as", "sparsity"], "occupancy": ["size"]}  # of commands that have another name than their table
+
+
 def run(*args):
-    return subprocess.run([KVFATE, *args], capture_output=True)
+    return subprocess.run([KVFATE, *WORDS.get(args[0], [args[0]]), *args[1:]], capture_output=True)
 
 
 def read(path):

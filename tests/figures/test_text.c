@@ -340,7 +340,9 @@ static struct table *styled(double value, const char *state)
 static void check_contrast(const char *option, const char *map, double v, const char *state)
 {
     const struct rgb paper = {1, 1, 1};
-    struct figure_style s = {.vmin = 0, .vmax = 1, .option = option, .cmap = map};
+    bool steps = strstr(option, "beta") != NULL; /* half-lives are drawn by their logarithm */
+    struct figure_style s = {
+        .vmin = steps ? 0.1 : 0, .vmax = steps ? 10 : 1, .option = option, .cmap = map};
     OWNED(table_destroy) struct table *t = styled(v, state);
     struct text_style x = {.one = true};
     struct tokens_style own = {0};
