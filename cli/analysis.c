@@ -179,7 +179,7 @@ static int deliver(const struct request *q, const struct table *t, struct kvf_di
     else if (q->out && !screen)
         err = output_write(t, table_format_of(q->out), q->out, d);
     if (!err)
-        err = drawn ? preview(&q->look, f, t, d) : describe(q, t);
+        err = drawn ? preview_draw(&q->look, f, t, d) : describe(q, t);
     return drawn || figure ? err : check_unused_style(q, f, t, err, d);
 }
 

@@ -106,7 +106,7 @@ int corpus_out(struct corpus *c, const struct corpus_target *to, struct kvf_diag
     if (!err && screen)
         err = output_write(t, to->json ? TABLE_JSON : TABLE_TSV, "-", d);
     else if (!err && drawn)
-        err = preview(&to->look, f, t, d);
+        err = preview_draw(&to->look, f, t, d);
     if (!err && !screen && to->out && !to_stdout(to->out) && figure_can_write(to->out))
         err = figure_options_write(&to->look, f, t, to->out, d);
     else if (!err && !screen && to->out && !to_stdout(to->out))

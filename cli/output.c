@@ -60,7 +60,7 @@ int output_table(const struct output *o, const struct table *t, struct kvf_diag 
     if (!err && o->json)
         err = output_write(t, TABLE_JSON, "-", d);
     if (!err && drawn && !o->json)
-        return preview(o->look, f, t, d);
+        return preview_draw(o->look, f, t, d);
     bool figure = o->path && figure_can_write(o->path);
     return err || figure || !o->look ? err : figure_options_idle(o->look, f, t, d);
 }

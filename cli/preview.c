@@ -50,8 +50,8 @@ static struct figure_screen screen_of(void)
     return s;
 }
 
-int preview(const struct figure_options *look, const struct figure *f, const struct table *t,
-            struct kvf_diag *d)
+int preview_draw(const struct figure_options *look, const struct figure *f, const struct table *t,
+                 struct kvf_diag *d)
 {
     struct buf out = {0};
     const struct figure_screen screen = screen_of();

@@ -15,7 +15,7 @@ int preview_check(const struct figure_options *look, const struct figure *f, str
 /* Draws a figure on the standard output. Its width is COLUMNS, the width of the terminal, or 80
  * characters. It has no colours if NO_COLOR is set and not empty, or if TERM is dumb. Returns
  * KVF_OK or an error with a sentence. */
-int preview(const struct figure_options *look, const struct figure *f, const struct table *t,
-            struct kvf_diag *d);
+int preview_draw(const struct figure_options *look, const struct figure *f, const struct table *t,
+                 struct kvf_diag *d);
 
 #endif
