@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/caption.h"
 #include "cli/figure_options.h"
 #include "cli/idle.h"
-#include "cli/shown.h"
 #include "render/palette.h"
 
 /* Named sizes: the column widths of journals, and the text widths of conference styles. Height 0
@@ -149,17 +149,6 @@ void figure_options_note(const struct figure_options *o)
                 "boxes; install one that has them and draw again\n");
 }
 
-int figure_options_caption(const struct figure_options *o, const struct figure *f,
-                           const struct table *t, struct kvf_diag *d)
-{
-    struct buf text = {0};
-    int err = o->caption ? figure_caption(f, t, &o->style, &text, d) : KVF_OK;
-    if (!err && text.len)
-        shown_print(text.data, text.len);
-    buf_finish(&text);
-    return err;
-}
-
 int figure_options_write(const struct figure_options *o, const struct figure *f,
                          const struct table *t, const char *path, struct kvf_diag *d)
 {
@@ -167,7 +156,7 @@ int figure_options_write(const struct figure_options *o, const struct figure *f,
     if (!err)
         figure_options_note(o);
     if (!err)
-        err = figure_options_caption(o, f, t, d);
+        err = caption_print(o, f, t, d);
     return err;
 }
 

@@ -31,9 +31,6 @@ int figure_options_idle(const struct figure_options *o, const struct figure *f,
 /* Calls figure_write(), then figure_options_note(). */
 int figure_options_write(const struct figure_options *o, const struct figure *f,
                          const struct table *t, const char *path, struct kvf_diag *d);
-/* Prints the caption of a figure on the standard output if --caption was given. */
-int figure_options_caption(const struct figure_options *o, const struct figure *f,
-                           const struct table *t, struct kvf_diag *d);
 /* Prints a note if characters were drawn as boxes because no installed font has them. */
 void figure_options_note(const struct figure_options *o);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/progress.h"
+#include "cli/caption.h"
 #include "cli/preview.h"
 
 enum { COLS = 80, MOST_COLS = 400 };
@@ -60,6 +61,6 @@ int preview_draw(const struct figure_options *look, const struct figure *f, cons
         fwrite(out.data, 1, out.len, stdout);
     buf_finish(&out);
     if (!err)
-        err = figure_options_caption(look, f, t, d);
+        err = caption_print(look, f, t, d);
     return err;
 }

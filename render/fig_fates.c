@@ -331,8 +331,9 @@ static int draw_key(const struct fates *x, double width, bool draw)
 static int breaks_in(const struct fates *x, int64_t row)
 {
     int n = 0;
-    const char *s = table_str(x->t, x->joined, row);
-    for (s = strstr(s, "\xe2\x86\xb5"); s; s = strstr(s + 3, "\xe2\x86\xb5"))
+    static const char mark[] = "\xe2\x86\xb5";
+    for (const char *s = strstr(table_str(x->t, x->joined, row), mark); s;
+         s = strstr(s + sizeof mark - 1, mark))
         n++;
     return n;
 }

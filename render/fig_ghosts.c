@@ -138,7 +138,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->log_x = true;
     p->whole_x = true;
     p->xlabel = v.ages ? "age when first missed (steps)" : "steps after it left";
-    p->ylabel = "fraction of evicted entries needed later";
+    p->ylabel = "fraction needed later";
     p->y0 = 0;
     if (v.layers || v.heads)
         add_runs(p, &v, s->cmap);

@@ -76,7 +76,7 @@ HEADMAP(
 HEADMAP(fig_ghosts_map, .name = "ghosts-map", .table = "ghosts",
         .summary = "layer x head map of later use of evicted entries", .needs = NEEDS("hits mass"),
         .style = KEYS(VALUES("hits", "hits", "mass")),
-        .map = &(const struct headmap){.label = "later queries that would use an evicted entry"});
+        .map = &(const struct headmap){.label = "later queries that need it"});
 
 HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
         .summary = "layer x head map of one column of the evidence of kinds",

@@ -140,7 +140,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
     if (v.used) {
-        p->ylabel = "fraction of queries up to t that use the token";
+        p->ylabel = "fraction of queries";
         p->y1 = 1;
     }
     p->y0 = p->log_y ? NAN : 0;
@@ -149,7 +149,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     add_rows(p, &v);
     looks(p, &v);
     snprintf(p->note, sizeof p->note, "%s%s%s",
-             v.used ? "used: attention above 1 / (t + 1), which is uniform" : "",
+             v.used ? "queries up to t with attention above 1 / (t + 1)" : "",
              v.used && p->n_marks ? "; " : "",
              p->n_marks ? "crosses: evicted after this query" : "");
     return KVF_OK;
