@@ -53,7 +53,7 @@ def inputs(bed):
     with open(bed.path("x.answers"), "w") as f:
         f.write(json.dumps({"id": "gsm8k-00000", "text": "#### 2"}) + "\n")
     bed.kvfate("tasks", "gsm8k", "gsm.jsonl", "-m", "m.gguf", "-o", "x.tasks")
-    run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24"]
+    run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24", "--probes", "paper"]
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
     bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
     bed.kvfate(*run, "-o", "c.kvf")
@@ -73,7 +73,9 @@ PROMPT = ["-m", "m.gguf", "--raw", "-p", "the thing"]
 EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--methods", "h2o,window", "--budgets", "8", "--docs", "2", "--prompt-tokens", "20", "--score-tokens", "4", "-t", "1"]
 # Arguments before -o and the file. If there are several files, all of them are listed.
 LIST = {
-    "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--probes", "paper", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
+    "generate": ([["generate", *PROMPT, "-t", "1", "-n", "9", "--ignore-eos", "-q", "--overwrite", "-o", "x.txt"]], ["x.txt"]),
+    "info": ([["trace", "info", "c.kvf", "--overwrite", "-o", "x.txt"]], ["x.txt"]),
     "logits": ([["generate", "--logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
     "eval": ([[*EVAL, "--state", "x.state", "-o", "x.tsv"]], ["x.tsv"], ["x.state"]),
     "effect": ([["ablate", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
@@ -109,6 +111,9 @@ FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, in add
 LEFT_OUT = {"claims", "predict", "atlas", "agreement", "quickstart"}
 
 
+TEXT = "FILE.txt|FILE.json"  # -o of commands that write their standard output; two of LIST stand for all
+
+
 def try_out(bed, argv):
     r = subprocess.run([bed.exe, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bed.folder.name, timeout=PATIENCE)
     return r.returncode, r.stderr.decode(errors="replace")
@@ -121,7 +126,8 @@ def writers(bed):
     out = []
     for c in said:
         name = c["name"]
-        if not any(o["name"] == "output" for o in c.get("options", [])) or name in LEFT_OUT:
+        output = next((o for o in c.get("options", []) if o["name"] == "output"), None)
+        if not output or name in LEFT_OUT or output.get("arg") == TEXT and name not in LIST:
             continue
         if name in LIST:
             argvs, outs, *more = LIST[name]

@@ -21,7 +21,7 @@ LEFT = re.compile(r"\.(.+)\.(lock|[0-9a-f]{16}\.part)$")
 TRIES, CLEAN = 60, 8  # attempts per kill; after every CLEAN attempts the command may finish
 SECONDS = 4           # a kill comes within this time
 NOTFOUND = -6         # from <kvf/err.h>
-PROMPT = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "--overwrite"]
+PROMPT = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "--overwrite", "--probes", "paper"]
 
 
 class Target:

@@ -46,7 +46,7 @@ class Writers:
     def __init__(self, bed):
         from harness import Gguf
         model, trace = Gguf().write(bed.path("m.gguf")), bed.path("trace.kvf")
-        run = ["run", "-m", model, "-t", "1", "--ignore-eos", "-n", "20", "--raw", "-p", "the thing", "-q", "-o"]
+        run = ["run", "-m", model, "-t", "1", "--ignore-eos", "-n", "20", "--raw", "-p", "the thing", "-q", "--probes", "paper", "-o"]
         bed.kvfate(*run, trace, "--method", "window", "--budget", "8")
         eviction = ["eviction", trace, "-o"]
         self.crowds = Crowds(bed.exe, bed.path("race"), {"x.tsv": eviction, "x.npz": eviction, "x.kvf": run})

@@ -114,7 +114,7 @@ def difference(at):
 def keys():
     r = run("list", "figures", "survival")
     check("keys of a figure", r.returncode == 0 and r.stdout.startswith("survival of survival: ") and
-          "\n  by=auto|criterion|class|head|trace|gap: what a line is of" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
+          "\n  by=auto|criterion|class|head|trace|gap: unit of a line" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
     r = run("list", "figures", "tokens-flow")
     check("all have a page", r.returncode == 0 and "tokens-flow of tokens" in r.stdout, r.stdout)
     for old, new in (("eviction-mask", "eviction with --style form=mask"), ("predict-units", "the figure predict"), ("words-cloud", "the figure words")):
