@@ -500,7 +500,7 @@ def left_out(s, b, trace):
             s.check(f"{most}: the text is shaded all the same", b.run("document.querySelectorAll('.w.k10').length > 0 && document.querySelector('#text-tools select').value") == "kept")
         s.check(f"{most}: maps go last", bool(gone) == (most == 100_000), gone)
         command = text.split("kvfate report ")[1].split(";")[0].split()
-        s.check(f"{most}: the terminal says as much", f"--max-size {command[2]} holds all" in done.stderr.decode(), done.stderr, command)
+        s.check(f"{most}: the terminal says as much", f"--max-size {command[2]} includes all" in done.stderr.decode(), done.stderr, command)
         s.run("report", os.path.join(s.work.name, command[0]), *command[1:-1], s.path("again.html"))
         ready(b, s.path("again.html"))
         s.check(f"{most}: its command makes a page with all", not b.run(lacks) and b.run("document.getElementById('left-out').hidden"), command)
