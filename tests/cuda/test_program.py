@@ -41,11 +41,11 @@ def both(name, argv, out=None):
 def answers_are_equal():
     for method, budget in (("full", None), ("h2o", 24), ("snapkv", 24)):
         more = ["-B", budget] if budget else []
-        both(f"run --method {method}", ["run", *PROMPT, "-n", 6, "--exact", "--method", method, *more], f"{method}.kvf")
+        both(f"run --method {method}", ["run", *PROMPT, "-n", 6, "--exact", "--method", method, "--probes", "paper", *more], f"{method}.kvf")
     with open(path("heads.json"), "w", encoding="utf-8") as f:
         json.dump({"unit": "fraction", "budgets": [[0.5, 1.5], [1.25, 0.75]]}, f)
     for method in ("h2o:allocation=file,recent=4", "snapkv:allocation=file,window=4"):
-        both(f"run --method {method}", ["run", *PROMPT, "-n", 24, "--exact", "--ignore-eos", "--method", method, "-B", 24, "--head-budgets", path("heads.json")],
+        both(f"run --method {method}", ["run", *PROMPT, "-n", 24, "--exact", "--ignore-eos", "--method", method, "--probes", "paper", "-B", 24, "--head-budgets", path("heads.json")],
              "heads.kvf")
     both("run, drawn", ["run", *PROMPT, "-n", 6, "--exact", "--temp", 2, "--top-p", 0.8, "--seed", 3, "--probes", "nll"], "drawn.kvf")
     both("generate", ["generate", *PROMPT, "-n", 6, "--exact", "--seed", 3, "--temp", 1])
@@ -67,7 +67,7 @@ def sinks_and_biases():
     prompt = ["-m", os.path.join(MODELS, "family17.gguf"), "--raw", "-p", TEXT * 2]
     both("logits with sinks", ["generate", "--logits", *prompt, "--exact"], "sinks.npy")
     for more in ([], ["--probes", "mass,steps"], ["--shadow", "entries"]):
-        both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "-B", 24, *more], "sinks.kvf")
+        both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "--probes", "paper", "-B", 24, *more], "sinks.kvf")
 
 
 def pool_grows():
@@ -86,7 +86,7 @@ def rounds_apart():
     with open(prompts, "w", encoding="utf-8") as f:
         f.write("".join(json.dumps({"id": f"a{i}", "text": "Shells by the shore. " * (1 + i % 2), "n": 5 + 3 * (i % 3) + i}) + "\n" for i in range(5)))
     for together in (1, 3):
-        r = run(EMULATED, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "-n", 12, "--method", "h2o:every=3", "-B", 12,
+        r = run(EMULATED, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "-n", 12, "--probes", "paper", "--method", "h2o:every=3", "-B", 12,
                            "--device", "cuda", "-q", "-o", path(f"apart-{together}")])
         expect(r.returncode == 0, "rounds apart", r.returncode, r.said)
     for i in range(5):
@@ -109,7 +109,7 @@ def what_useful_entries_get():
     with open(prompts, "w", encoding="utf-8") as f:
         f.write("".join(json.dumps({"id": f"u{i}", "text": "Shells by the shore. " * (2 + i % 2), "n": 4 + 2 * i}) + "\n" for i in range(4)))
     for exe, device, together in ((KVFATE, "cpu", 1), (EMULATED, "cuda", 3)):
-        r = run(exe, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "--exact", "--method", "h2o:every=2", "-B", 12,
+        r = run(exe, ["run", "-m", MODEL, "--jsonl", prompts, "--together", together, "--ignore-eos", "--exact", "--probes", "paper", "--method", "h2o:every=2", "-B", 12,
                       "--probes", "evict,dilution", "--device", device, "-q", "-o", path(f"useful-{device}")])
         expect(r.returncode == 0, "useful entries", r.returncode, r.said)
     for i in range(4):

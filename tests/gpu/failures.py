@@ -200,7 +200,7 @@ def lost_run():
 
 
 def full_run():
-    return run_is_kept("full", ["-p", TEXT * 27, "--method", "full"], lambda: lever.leave(0), lambda: lever.leave(None), "room")
+    return run_is_kept("full", ["-p", TEXT * 27, "--method", "full"], lambda: lever.leave(0), lambda: lever.leave(None), "device memory")
 
 
 def training_is_kept(name, argv, out):
