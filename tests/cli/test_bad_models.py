@@ -25,7 +25,8 @@ def refused(name, data, *words):
 
 s.accepted("the plain model works", generate(Gguf().write(s.path("good.gguf"))))
 s.refused("missing", generate(s.path("none.gguf")), 1, "none.gguf", "No such file")
-s.refused("a folder", generate(s.work.name), 1, s.work.name, "config.json", ".gguf")
+os.mkdir(s.path("empty"))
+s.refused("an empty folder", generate(s.path("empty")), 1, s.path("empty"), "config.json", ".gguf")
 s.refused("a device", generate("/dev/null"), 1, "not a regular file")
 refused("empty", b"", "not a GGUF file")
 refused("text", b"I am not a model, whatever the name says.\n" * 9, "not a GGUF file")
@@ -59,7 +60,7 @@ refused("dimension 65", patched(good, entry + 4, "<Q", 65), "token_embd.weight")
 for kind, name in ((9, "Q8_1"), (15, "Q8_K"), (16, "IQ2_XXS"), (24, "I8"), (39, "MXFP4"), (99, "unknown")):
     refused(f"tensor type {kind}", patched(good, entry + 20, "<I", kind), "token_embd.weight", name, "F32, F16", "Q4_K", "and IQ4_XS can be read")
 for kind, name in ((10, "Q2_K"), (11, "Q3_K"), (12, "Q4_K"), (13, "Q5_K"), (14, "Q6_K"), (23, "IQ4_XS")):
-    refused(f"{name} in rows of 64", patched(good, entry + 20, "<I", kind), "token_embd.weight", "64 wide", name, "blocks of 256", "Q8_0")
+    refused(f"{name} in rows of 64", patched(good, entry + 20, "<I", kind), "token_embd.weight", "64 wide", name, "256 values", "Q8_0")
 refused("Q5_0 in rows of 48", patched(patched(good, entry + 20, "<I", 6), entry + 4, "<Q", 48), "token_embd.weight")
 for n in (1, 33, (1 << 64) - 32, 1 << 40, len(good)):
     refused(f"offset {n}", patched(good, entry + 24, "<Q", n), "outside the file")

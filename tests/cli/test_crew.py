@@ -71,8 +71,8 @@ s.refused("a part makes no table", [*EVAL, "--shard", "1/3", "--state", s.path("
 s.refused("a part of none", [*EVAL, "--shard", "4/3", "--state", s.path("p")], 2, "--shard")
 other = [*EVAL]
 other[other.index("64")] = "65"
-s.accepted("other settings", [*other, "--shard", "1/3", "--state", s.path("other")])
-s.refused("files of other settings", ["corpus", "merge", s.path("part1"), s.path("other"), "--state", s.path("no")], 1, "other settings")
+s.accepted("different settings", [*other, "--shard", "1/3", "--state", s.path("other")])
+s.refused("files of other settings", ["corpus", "merge", s.path("part1"), s.path("other"), "--state", s.path("no")], 1, "different settings")
 s.refused("a table of results", ["corpus", "merge", s.path("part1"), "-o", s.path("no.tsv")], 2, "--state")
 lines = read("part1").decode().split("\n")
 cells = lines[-2].split("\t")
