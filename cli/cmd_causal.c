@@ -145,8 +145,8 @@ static void print_verdict(const struct table *t, int row, int n)
     double low = cell(t, "dlogp_low", row), high = cell(t, "dlogp_high", row);
     bool clear = n >= MIN_TASKS && cell(t, "dlogp_p", row) < 0.05;
     if (n < MIN_TASKS) {
-        printf("\n%d task%s cannot show a difference: give %d or more.\n", n,
-               n == 1 ? " says" : "s say", MIN_TASKS);
+        printf("\n%d task%s cannot show a difference: give %d or more.\n", n, n == 1 ? "" : "s",
+               MIN_TASKS);
         return;
     }
     printf("\nWithout all distractors log p(answer) changes by %+.3f nats (%+.3f .. %+.3f): ",

@@ -298,8 +298,8 @@ def bad_input():
     s.refused("prompt and data", [*data, "-p", "a"], 2, "--data")
     s.refused("documents without data", [*argv, "-p", "a", "--docs", "2"], 2, "--docs")
     s.refused("a file without --data", [*argv, TEXT], 2, "--data must precede")
-    s.refused("too few documents", [*argv, *DATA, "--docs", "99"], 1, "hold", "99")
-    s.refused("too long", [*data, "--score-tokens", "100000"], 1, "hold")
+    s.refused("too few documents", [*argv, *DATA, "--docs", "99"], 1, "have", "99")
+    s.refused("too long", [*data, "--score-tokens", "100000"], 1, "have")
     s.refused("over the context", [*argv, "-p", "a", "--score-tokens", "100000"], 1, "context")
     s.refused("a prompt over the context", [*argv, "--raw", "-p", "red " * 9000], 1, "context")
     for bad in ("L0H0", "x", "L0K0,x", "99", "L0-K1"):

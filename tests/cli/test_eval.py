@@ -442,7 +442,7 @@ def jsonl():
         s.refused(f"data: {data[:24]!r}", ["eval", "-m", s.model(), "--data", s.file(name, data), *SHAPE, "--docs", "1"], 1, name, said)
     for name, text in (("a title in brackets", "[Verse 1]\n"), ("a quotation", '"So it goes."\n"Yes."\n'), ("a word in capitals", "PAR1 is a gene, ARROW1 a name.\n"), ("a list of words", "text, label and more\n")):
         evaluate("--methods", "full", "--docs", "1", data=[s.file("prose.txt", (text + ARTICLES[0]).encode())])
-    s.refused("one document more", ["eval", "-m", s.model(), "--data", path, *SHAPE, "--docs", str(len(want) + 1)], 1, "hold", str(len(want)))
+    s.refused("one document more", ["eval", "-m", s.model(), "--data", path, *SHAPE, "--docs", str(len(want) + 1)], 1, "have", str(len(want)))
 
 
 # ---- resuming

@@ -25,7 +25,7 @@ def kvf(name):
 
 
 def run(name, *more, prompt=P, n=N):
-    argv = ["run", "--overwrite", *MODEL, *prompt, *(["-n", str(n), "--ignore-eos"] if n is not None else []), *more, "-o", kvf(name)]
+    argv = ["run", "--overwrite", *MODEL, "--probes", "paper", *prompt, *(["-n", str(n), "--ignore-eos"] if n is not None else []), *more, "-o", kvf(name)]
     return s.accepted(name + ": " + " ".join(map(str, more)), argv)
 
 
@@ -142,7 +142,7 @@ run("none", "--force", s.file("none.ids", b" \n"), n=None)
 s.check("no forced tokens", len(ids_of("none")) == n_prompt)
 
 # ---- rejections of --force
-FORCE = ["run", "--overwrite", *MODEL, "-o", kvf("x")]
+FORCE = ["run", "--overwrite", *MODEL, "--probes", "paper", "-o", kvf("x")]
 s.refused("ids as text, no prompt", [*FORCE, "--force", answer], 2, "no prompt", "answer.ids")
 s.refused("another prompt", [*FORCE, "--raw", "-p", "the other", "--force", kvf("h2o")], 2, "does not begin with this prompt")
 s.refused("a longer prompt", [*FORCE, "--ids", s.file("long.ids", " ".join(map(str, [*all_ids, 5])).encode()), "--force", kvf("h2o")], 2, "does not begin")
@@ -161,7 +161,7 @@ T, header = 20, plan["header"]
 good = {"tokens.id": np.arange(T), "tokens.role": np.arange(T) >= 12, "evict_step": np.full((2, 2, T), ALIVE), "plan.mass": np.ones((2, 4, T))}
 TYPES = {"tokens.id": ("i32", "run"), "tokens.role": ("u8", "run"), "evict_step": ("u32", "kv"), "plan.mass": ("f64", "query")}
 header["run"]["prompt_tokens"] = 12
-REPLAY = ["run", "--overwrite", *MODEL, "-o", kvf("x"), "--plan", kvf("bad")]
+REPLAY = ["run", "--overwrite", *MODEL, "--probes", "paper", "-o", kvf("x"), "--plan", kvf("bad")]
 
 
 def bad_plan(head=header, shape=(2, 2, 4, T), types=TYPES, n=None, unclosed=False, **change):
@@ -326,7 +326,7 @@ s.check("another method on the plan's tokens", ids_of("tova") == all_ids and max
 run("words", "--plan", kvf("plan"), "--force", answer, n=None)
 same("tokens of --force, evictions of --plan", "h2o", "words", but=WHY)
 s.refused("the method plan without a plan", [*FORCE, *P, "--method", "plan"], 2, "--plan")
-s.refused("masses of a run without", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "evicts nothing", "h2o")
+s.refused("masses of a run without", [*FORCE, "--plan", kvf("plan"), "--method", "mass-greedy", "-B", "12"], 2, "without evictions", "h2o")
 s.refused("masses of other tokens", [*FORCE, "--plan", kvf("masses"), "--force", kvf("h2o"), "--method", "mass-greedy", "-B", "12"], 2, "same tokens")
 run("chunked", "--method", "h2o:chunk=16", "-B", "14", prompt=LONG)
 s.accepted("plan of a chunked run", ["trace", "plan", "--overwrite", kvf("chunked"), "-o", kvf("its")])

@@ -489,7 +489,7 @@ def refusals():
     s.refused("no loss to minimise", argv("x.gguf", "--kl", "0"), 2, "--kl", "--ntp")
     s.refused("no such target", argv("x.gguf", "--rank", "2", "--targets", "q,w"), 2, "q,w")
     s.refused("budgets", argv("x.gguf", "--budgets", "8,,9"), 2, "--budgets")
-    s.refused("a method that reads pages", argv("x.gguf", method="quest"), 2, "quest", "evicts nothing")
+    s.refused("a method that reads pages", argv("x.gguf", method="quest"), 2, "quest", "evicts none")
     s.refused("entries for each query head", argv("x.gguf", method="h2o:group=none"), 2, "group=none")
     s.refused("over the context", argv("x.gguf", length=4096), 2, "4096", "2048")
     s.refused("the model would be overwritten", argv("model.gguf"), 2, "overwrite")

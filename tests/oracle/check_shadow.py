@@ -286,9 +286,9 @@ def changes_nothing(check, path, llama):
                            ("next-topk", 12)):
         row = "window:recent=9" if method == "streaming" else method
         budget = budget or 13
-        plain = Columns(e.run(path, ids, 12, row, budget)).all("?")
+        plain = Columns(e.run(path, ids, 12, row, budget, "--probes", "paper")).all("?")
         for shadow in ("entries", "model", "entries,model"):
-            got = Columns(e.run(path, ids, 12, row, budget, "--shadow", shadow)).all("shadow.")
+            got = Columns(e.run(path, ids, 12, row, budget, "--probes", "paper", "--shadow", shadow)).all("shadow.")
             check.say(got == plain, f"{row}: --shadow {shadow} changes nothing else")
         ways = [("-t", t, "--chunk", k) for t, k in ((1, 256), (2, 256), (2, 7), (1, 1))]
         made = set()

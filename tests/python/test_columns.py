@@ -18,7 +18,7 @@ KVFATE, LIBRARY, ROOT, MODEL = map(os.path.abspath, sys.argv[1:5])
 if os.environ.get("LD_LIBRARY_PATH") != os.path.dirname(LIBRARY):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)})
 sys.path[:0] = [os.path.join(ROOT, "python"), os.path.join(ROOT, "tests")]
-from check import check, finish  # noqa: E402
+from check import check, finish, words_of  # noqa: E402
 import kvfate  # noqa: E402
 from kvfate import exports  # noqa: E402
 
@@ -63,7 +63,7 @@ def without(path, gone, out):
 
 def table(analysis, path, option):
     name, traces = analysis["name"], analysis["min_traces"]
-    r = said(name, *[path] * traces, *option, "-o", "t.json")
+    r = said(*words_of(name, KVFATE), *[path] * traces, *option, "-o", "t.json")
     data = None
     if r.returncode == 0:
         data = Path("t.json").read_text()
@@ -104,7 +104,7 @@ with tempfile.TemporaryDirectory() as FOLDER:
     for a in told["analyzers"]:
         check("%s declares columns" % a["name"], a["columns"] and all(c["note"] or c["need"] == "always" for c in a["columns"]))
         taken = any(judge(a, path, DEFAULTS.get(a["name"], [])) for path in paths)  # the first trace that it accepts
-        check("%s takes one of the runs" % a["name"], taken, said(a["name"], *[paths[1]] * a["min_traces"]).stderr)
+        check("%s takes one of the runs" % a["name"], taken, said(*words_of(a["name"], KVFATE), *[paths[1]] * a["min_traces"]).stderr)
     names = set().union(*(kvfate.open(p).columns for p in paths))
     for name in names:
         supply = next((c for c in told["columns"] if matches(name, c["name"])), None)
