@@ -93,7 +93,7 @@ make(s.write_kvf, kvf("wide"), [Column("plan.mass", "f64", "query", mass[0].valu
 s.check("masses are widened", diff("part", "wide")["plan.mass"] == "equal")
 
 # ---- rejections of `plan`
-s.refused("nothing is left", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "nothing is left")
+s.refused("nothing is left", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-tokens", "--no-evictions", "--no-mass", "-o", kvf("x")], 1, "would be empty")
 s.refused("--head without evictions", ["trace", "plan", "--overwrite", kvf("h2o"), "--no-evictions", "--head", "L0K0", "-o", kvf("x")], 1, "--head")
 s.refused("query heads", ["trace", "plan", "--overwrite", kvf("h2o"), "--head", "L0H0", "-o", kvf("x")], 2, "--head")
 s.refused("no output", ["trace", "plan", "--overwrite", kvf("h2o")], 2, "-o")
@@ -151,7 +151,7 @@ s.refused("no ids", [*FORCE, *P, "--force", s.file("words.ids", b"1 2 three")], 
 s.refused("ids beyond the vocabulary", [*FORCE, *P, "--force", s.file("big.ids", b"1 2 300")], 1, "big.ids", "id 2")
 s.refused("over the context", [*FORCE, *P, "--force", s.file("many.ids", b"5 " * 600)], 1, "600", "context", "-n")
 s.accepted("within the context by -n", [*FORCE, *P, "--force", s.path("many.ids"), "-n", "20"])
-s.refused("output over the forced file", ["run", "--overwrite", *MODEL, *P, "--force", answer, "-o", answer], 2, "overwrite")
+s.refused("output over the forced file", ["run", "--overwrite", *MODEL, "--probes", "paper", *P, "--force", answer, "-o", answer], 2, "overwrite")
 bare = make(s.write_kvf, kvf("bare"), [Column("evict_step", "u32", "kv", np.full((2, 2, 5), ALIVE))], (2, 2, 4, 5))
 s.refused("a trace without tokens", [*FORCE, *P, "--force", bare], 1, "no token ids")
 s.refused("generate has no --force", ["generate", *MODEL, *P, "--force", answer], 2, "--force")
@@ -219,9 +219,9 @@ s.refused("plan: empty", REPLAY, 1, "no token")
 make(s.write_kvf, kvf("bad"), [Column("tokens.id", "i32", "run", np.arange(600) % 300)], (2, 2, 4, 600), header)
 s.refused("plan: over the context", REPLAY, 1, "600", "512")
 s.refused("plan: another model's", ["run", "--overwrite", "-m", s.model(2), "-q", "--plan", kvf("plan"), "-o", kvf("x")], 1, "another model")
-s.refused("plan: none", ["run", "--overwrite", *MODEL, "--plan", kvf("nowhere"), "-o", kvf("x")], 1, "nowhere.kvf")
-s.refused("plan: a model", ["run", "--overwrite", *MODEL, "--plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
-s.refused("plan: output over it", ["run", "--overwrite", *MODEL, "--plan", kvf("plan"), "-o", kvf("plan")], 2, "overwrite")
+s.refused("plan: none", ["run", "--overwrite", *MODEL, "--probes", "paper", "--plan", kvf("nowhere"), "-o", kvf("x")], 1, "nowhere.kvf")
+s.refused("plan: a model", ["run", "--overwrite", *MODEL, "--probes", "paper", "--plan", s.model(0), "-o", kvf("x")], 1, "not a kvfate trace")
+s.refused("plan: output over it", ["run", "--overwrite", *MODEL, "--probes", "paper", "--plan", kvf("plan"), "-o", kvf("plan")], 2, "overwrite")
 whole = open(kvf("plan"), "rb").read()
 for i in range(60):
     data = bytearray(whole)
@@ -229,7 +229,7 @@ for i in range(60):
         data[rng.randrange(len(data))] = rng.randrange(256)
     s.file("bad.kvf", bytes(data[:rng.randrange(len(data))] if i % 3 == 0 else data))
     s.survives(f"damaged plan {i}", REPLAY, (0, 1, 2))
-    s.survives(f"damaged plan {i}, its tokens", ["run", "--overwrite", *MODEL, "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
+    s.survives(f"damaged plan {i}, its tokens", ["run", "--overwrite", *MODEL, "--probes", "paper", "-o", kvf("x"), "--force", kvf("bad")], (0, 1, 2))
 
 # ---- repeated runs: the same evictions, tokens and NLL, byte for byte, for every method
 MAKE_GATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "make_gates.py")
@@ -257,7 +257,7 @@ def repeat(name, *options, replays=((),), by_choice=False):
     run("first", *options, prompt=LONG)
     s.accepted(name + ": plan", ["trace", "plan", "--overwrite", kvf("first"), "-o", kvf("its")])
     for more in replays:
-        s.accepted(f"{name}: again {more}", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), *more, "-o", kvf("again")])
+        s.accepted(f"{name}: again {more}", ["run", "--overwrite", *MODEL, "--probes", "paper", "--plan", kvf("its"), *more, "-o", kvf("again")])
         states = diff("first", "again")
         must = ["tokens", "tokens.id", "tokens.role", "evict_step"] + ([] if by_choice else ["nll"])
         s.check(f"{name} {more}: evictions, tokens, NLL", all(states[k] == "equal" for k in must), {k: states[k] for k in must})
@@ -307,7 +307,7 @@ T = len(ids_of("after"))
 s.check("a cut after the last query", T in steps("after"))
 run("ends", "--method", "h2o", "-B", "14", prompt=LONG, n=1)
 s.accepted("plan of a prompt alone", ["trace", "plan", "--overwrite", kvf("ends"), "-o", kvf("its")])
-s.accepted("again", ["run", "--overwrite", *MODEL, "--plan", kvf("its"), "-o", kvf("again")])
+s.accepted("again", ["run", "--overwrite", *MODEL, "--probes", "paper", "--plan", kvf("its"), "-o", kvf("again")])
 same("a prompt alone", "ends", "again", but=WHY)
 
 # Parts of plans.
