@@ -75,6 +75,7 @@ EVAL = ["eval", "-m", "m.gguf", "--data", "t0.txt", "t1.txt", "t2.txt", "--metho
 LIST = {
     "run": ([["run", *PROMPT, "-t", "1", "-n", "20", "--ignore-eos", "-q", "--probes", "paper", "--overwrite", "-o", "x.kvf"]], ["x.kvf"]),
     "generate": ([["generate", *PROMPT, "-t", "1", "-n", "9", "--ignore-eos", "-q", "--overwrite", "-o", "x.txt"]], ["x.txt"]),
+    "info": ([["trace", "info", "c.kvf", "--overwrite", "-o", "x.txt"]], ["x.txt"]),
     "logits": ([["generate", "--logits", *PROMPT, "-o", "x.npy"]], ["x.npy"]),
     "eval": ([[*EVAL, "--state", "x.state", "-o", "x.tsv"]], ["x.tsv"], ["x.state"]),
     "effect": ([["ablate", *PROMPT, "--recent", "2", "--score-tokens", "2", "-o", "x.tsv"]], ["x.tsv"]),
@@ -110,7 +111,7 @@ FORMATS = ("csv", "json", "npz", "svg", "png", "pdf")  # of one analysis, in add
 LEFT_OUT = {"claims", "predict", "atlas", "agreement", "quickstart"}
 
 
-TEXT = "FILE.txt|FILE.json"  # -o of commands that write their standard output; one of LIST stands for all
+TEXT = "FILE.txt|FILE.json"  # -o of commands that write their standard output; two of LIST stand for all
 
 
 def try_out(bed, argv):

@@ -37,7 +37,9 @@ class Target:
         self.want = {o: self.now(o) for o in writer.outs}
         operations = recording.parse(read(log))
         self.n_operations = operations[-1].call
-        self.whole = {o: {steady(x) for x in recording.versions(operations, folder, {}, o)} for o in writer.outs}  # a training writes its gates at each checkpoint
+        # A training writes its gates at each checkpoint.  record.c does not see the writes of stdio to the standard output, which -o of
+        # some commands makes a file.
+        self.whole = {o: {self.want[o], *(steady(x) for x in recording.versions(operations, folder, {}, o))} for o in writer.outs}
         if self.code not in (0, 1, 3) or None in self.want.values():
             raise SystemExit(f"{writer.name}: exit {self.code}, {[k for k, v in self.want.items() if v is None]}")
         while len(self.took) < 3 and sum(self.took) < SECONDS:
