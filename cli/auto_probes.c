@@ -1,4 +1,4 @@
-/* auto_probes.c - chooses what a default run records (auto_probes.h). */
+/* auto_probes.c - chooses the probes of a default run (auto_probes.h). */
 #include "cli/auto_probes.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static size_t write_tokens(int n_prompt, char *out, size_t cap)
     return n;
 }
 
-/* Returns the probes that the list names one by one, which are recorded whole. */
+/* Returns true if the list contains this name. Probes with names are not sampled. */
 static bool names(const char *list, const char *name)
 {
     size_t n = strlen(name);
@@ -64,7 +64,8 @@ static bool names(const char *list, const char *name)
 struct auto_probes auto_probes_choose(const struct auto_run *r)
 {
     struct auto_probes a = {.every = 1};
-    if (!probes_are_auto(r->probes) || r->n_tokens > LONG)
+    a.too_long = r->n_tokens > LONG && probes_are_auto(r->probes);
+    if (!probes_are_auto(r->probes) || a.too_long)
         return a;
     a.set = probes_auto(r->on_device, r->shadows);
     while (r->n_tokens / a.every > SAMPLE)
@@ -85,6 +86,15 @@ struct auto_probes auto_probes_choose(const struct auto_run *r)
     if (!has(a.set, &probe_dilution))
         a.every = 1;
     return a;
+}
+
+void auto_probes_note(const struct auto_probes *a)
+{
+    if (a->too_long)
+        fprintf(stderr,
+                "note: the run may exceed %d tokens, so --probes auto records the columns of "
+                "--probes paper; name further probes to record them\n",
+                LONG);
 }
 
 void auto_probes_put(const struct auto_probes *a, struct buf *header)

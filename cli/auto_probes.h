@@ -1,5 +1,5 @@
-/* auto_probes.h - chooses what a default run records (--probes auto): the columns that every
- * analysis needs, where the whole of them is costly a sample. */
+/* auto_probes.h - chooses the probes of a default run (--probes auto). They record the columns that
+ * all analyses need, and samples of costly columns. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,26 +7,31 @@
 #include "base/buf.h"
 #include "engine/probe/probe.h"
 
-/* The choice for one run. It follows from the number of prompt tokens, the model and the options.
- */
+/* The probes of one run. They depend on the number of tokens, the model and the options. */
 struct auto_probes {
-    unsigned set;   /* bits of probe_table in addition to those of "paper"; 0: not --probes auto */
-    int every;      /* queries of probe_dilution: t % every == 0 */
-    char watch[96]; /* pairs of probe_received, as --watch takes them; "": none */
-    char heads[64]; /* heads of probe_queries; "": none */
+    unsigned set; /* bits of probe_table in addition to those of "paper"; 0: no more than these */
+    int every;    /* probe_dilution records the queries with t % every == 0 */
+    char
+        watch[96]; /* tokens and heads of probe_received, in the form of --watch; empty: no pairs */
+    char heads[64]; /* heads of probe_queries; empty: no heads */
+    bool too_long;  /* the run may exceed the limit of tokens for the additional probes */
 };
 
-/* The properties of a run that the choice depends on. */
+/* Properties of a run. */
 struct auto_run {
     const char *probes; /* the list of --probes */
     int layers, head_dim;
-    int n_prompt, n_tokens; /* of the prompt; of the whole run at most */
+    int n_prompt, n_tokens; /* tokens of the prompt; maximum number of tokens of the run */
     bool on_device;
-    bool shadows;                /* a copy of evicted entries is possible */
-    bool has_watch, has_queries; /* --watch, --watch-queries are given */
+    bool shadows;                /* evicted entries can be kept as copies */
+    bool has_watch, has_queries; /* the options --watch, --watch-queries are given */
 };
 
 struct auto_probes auto_probes_choose(const struct auto_run *r);
 
-/* Appends the member "sampled" to the run header, if there is a sample: for each probe a text. */
+/* Prints a note if the run records fewer columns because it may be too long. */
+void auto_probes_note(const struct auto_probes *a);
+
+/* Appends the member "sampled" to the run header: an object with a text for each sampled probe.
+ * Appends no member without samples. */
 void auto_probes_put(const struct auto_probes *a, struct buf *header);

@@ -206,6 +206,8 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         err = resume_check(u->out, header.data, &u->r.prompt, d);
     if (!err)
         err = recorder_create(u->out, &run, set, &cfg, par_threads(u->r.engine->pool), &u->rec, d);
+    if (!err && !u->r.noted)
+        auto_probes_note(&u->automatic);
     if (!err && u->verbose)
         note_recorded(u->probes, u->shadow, set, &cfg);
     buf_finish(&header);

@@ -46,41 +46,22 @@ static int ended(const struct score_pipe *p, struct kvf_diag *d)
                     p->text);
 }
 
-/* Reads n bytes.  Returns KVF_OK or an error with a sentence. */
-static int take(const struct score_pipe *p, void *data, size_t n, struct kvf_diag *d)
+/* Reads n bytes to `in`, or writes n bytes of `out` to a descriptor that does not block; the other
+ * pointer is NULL.  Returns KVF_OK or an error with a sentence. */
+static int transfer(const struct score_pipe *p, char *in, const char *out, size_t n,
+                    struct kvf_diag *d)
 {
-    char *at = data;
-    while (n > 0) {
-        int err = wait_for(p, p->from, POLLIN, d);
+    size_t done = 0;
+    while (done < n) {
+        int err = wait_for(p, in ? p->from : p->to, in ? POLLIN : POLLOUT, d);
         if (err)
             return err;
-        ssize_t some = read(p->from, at, n);
-        if (some == 0)
+        ssize_t some = in ? read(p->from, in + done, n - done) : write(p->to, out + done, n - done);
+        if ((in && some == 0) || (some < 0 && errno == EPIPE))
             return ended(p, d);
         if (some < 0 && errno != EINTR && errno != EAGAIN)
             return kvf_fail(d, KVF_E_IO, "--score-pipe %s: %s", p->text, strerror(errno));
-        at += some > 0 ? some : 0;
-        n -= some > 0 ? (size_t)some : 0;
-    }
-    return KVF_OK;
-}
-
-/* Writes n bytes to a descriptor that does not block.  Returns KVF_OK or an error with a sentence.
- */
-static int give(const struct score_pipe *p, const void *data, size_t n, struct kvf_diag *d)
-{
-    const char *at = data;
-    while (n > 0) {
-        int err = wait_for(p, p->to, POLLOUT, d);
-        if (err)
-            return err;
-        ssize_t some = write(p->to, at, n);
-        if (some < 0 && errno == EPIPE)
-            return ended(p, d);
-        if (some < 0 && errno != EINTR && errno != EAGAIN)
-            return kvf_fail(d, KVF_E_IO, "--score-pipe %s: %s", p->text, strerror(errno));
-        at += some > 0 ? some : 0;
-        n -= some > 0 ? (size_t)some : 0;
+        done += some > 0 ? (size_t)some : 0;
     }
     return KVF_OK;
 }
@@ -89,16 +70,17 @@ static int ask(void *ctx, const void *request, size_t n, float *ret_score, int n
 {
     struct score_pipe *p = ctx;
     int32_t told = 0;
-    int err = give(p, request, n, &p->failed);
+    int err = transfer(p, NULL, request, n, &p->failed);
     if (!err)
-        err = take(p, &told, sizeof told, &p->failed);
+        err = transfer(p, (char *)&told, NULL, sizeof told, &p->failed);
     if (!err && told != n_scores)
         err = kvf_fail(&p->failed, KVF_E_FORMAT,
                        "--score-pipe %s: %s answered with %d scores for %d entries; return one "
                        "score per entry",
                        p->text, p->name, (int)told, n_scores);
     if (!err)
-        err = take(p, ret_score, (size_t)n_scores * sizeof *ret_score, &p->failed);
+        err = transfer(p, (char *)ret_score, NULL, (size_t)n_scores * sizeof *ret_score,
+                       &p->failed);
     for (int i = 0; !err && i < n_scores; i++)
         if (isnan(ret_score[i]))
             err = kvf_fail(&p->failed, KVF_E_FORMAT,
@@ -130,7 +112,7 @@ int score_pipe_open(struct score_pipe *p, struct kvf_diag *d)
                         p->text);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error with a sentence */
     fcntl(p->to, F_SETFL, fcntl(p->to, F_GETFL) | O_NONBLOCK);
-    int err = take(p, hello, sizeof hello, d);
+    int err = transfer(p, (char *)hello, NULL, sizeof hello, d);
     if (err)
         return err;
     memcpy(&version, hello + 4, 4);

@@ -23,20 +23,14 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
-    p->log_x = true;
-    p->log_y = o->y == CHOICE_LOG;
-    p->whole_x = true;
-    p->xlabel = "block length (steps)";
-    p->ylabel = labels[choice_about(&v)];
-    p->y0 = p->log_y ? NAN : 0;
+    plot_by_steps(p, o->y == CHOICE_LOG, "block length (steps)", labels[choice_about(&v)]);
     for (int64_t r = 0; r < table_rows(t); r++) {
         if (!choice_has(&v, r) || !(table_real(t, block, r) >= 1))
             continue;
         choice_add(p, &v, r, NULL, table_real(t, block, r), table_real(t, y, r),
                    value_at(t, low, r), value_at(t, high, r));
     }
-    for (int i = 0; i < p->n_lines; i++)
-        p->line[i].look.points = !p->line[i].back;
+    plot_mark_points(p);
     choice_note(&v, p, begin);
     snprintf(p->note, sizeof p->note, "%s%s", begin,
              table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 %");

@@ -82,12 +82,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
-    p->log_x = true;
-    p->log_y = o->y == CHOICE_LOG;
-    p->whole_x = true;
-    p->xlabel = "age (steps)";
-    p->ylabel = labels[choice_about(&v)];
-    p->y0 = p->log_y ? NAN : 0;
+    plot_by_steps(p, o->y == CHOICE_LOG, "age (steps)", labels[choice_about(&v)]);
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         char panel[PLOT_NAME];

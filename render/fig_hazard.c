@@ -65,12 +65,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char begin[PLOT_NAME];
     if (k.y < 0)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no column for y=%s", curves[o->y]);
-    p->log_x = true;
-    p->log_y = o->y == HAZARD;
-    p->whole_x = true;
-    p->xlabel = "age (steps)";
-    p->ylabel = labels[o->y][choice_about(&v)];
-    p->y0 = p->log_y ? NAN : 0;
+    plot_by_steps(p, o->y == HAZARD, "age (steps)", labels[o->y][choice_about(&v)]);
     p->y1 = o->y == SURVIVAL ? 1 : NAN;
     p->copies = k.steps ? 2 : 1;
     for (int64_t r = 0; r < table_rows(t); r++)

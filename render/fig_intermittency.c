@@ -87,12 +87,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         v.criterion = table_str(t, v.k.criterion, 0);
     char panel[PLOT_NAME];
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
-    p->log_x = true;
-    p->log_y = o->rows.y == CHOICE_LOG;
-    p->whole_x = true;
-    p->xlabel = only ? heading(only) : "n (queries, returns or steps)";
-    p->ylabel = "share of tokens with n or more";
-    p->y0 = p->log_y ? NAN : 0;
+    plot_by_steps(p, o->rows.y == CHOICE_LOG,
+                  only ? heading(only) : "n (queries, returns or steps)",
+                  "share of tokens with n or more");
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, quantity, r);

@@ -19,12 +19,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
-    p->log_x = true;
-    p->log_y = o->y == CHOICE_LOG;
-    p->whole_x = true;
-    p->xlabel = "age (steps)";
-    p->ylabel = "share selected at exactly that age";
-    p->y0 = p->log_y ? NAN : 0;
+    plot_by_steps(p, o->y == CHOICE_LOG, "age (steps)", "share selected at exactly that age");
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool pooled = row_pooled(&v.k, r) || v.heads;
@@ -34,8 +29,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                    pooled ? value_at(t, low, r) : NAN, pooled ? value_at(t, high, r) : NAN);
         plot_of(p, value_at(t, at_risk, r));
     }
-    for (int i = 0; i < p->n_lines; i++)
-        p->line[i].look.points = !p->line[i].back;
+    plot_mark_points(p);
     choice_note(&v, p, begin);
     bool parts = v.heads || v.classes;
     char bands[48];

@@ -223,5 +223,11 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t row, const c
  * name. */
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME]);
 
+/* Sets a logarithmic axis of whole steps to the right, and a vertical axis from 0 if it is not
+ * logarithmic. */
+void plot_by_steps(struct plot *p, bool log_y, const char *xlabel, const char *ylabel);
+/* Marks the points of all lines that are not drawn behind others. */
+void plot_mark_points(struct plot *p);
+
 /* Returns the value of a column, NaN for column -1. */
 double value_at(const struct table *t, int col, int64_t row);

@@ -323,6 +323,22 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
         made->look.width = 0.6;
 }
 
+void plot_by_steps(struct plot *p, bool log_y, const char *xlabel, const char *ylabel)
+{
+    p->log_x = true;
+    p->log_y = log_y;
+    p->whole_x = true;
+    p->xlabel = xlabel;
+    p->ylabel = ylabel;
+    p->y0 = log_y ? NAN : 0;
+}
+
+void plot_mark_points(struct plot *p)
+{
+    for (int i = 0; i < p->n_lines; i++)
+        p->line[i].look.points = !p->line[i].back;
+}
+
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME])
 {
     char name[PLOT_NAME] = "";
