@@ -78,7 +78,7 @@ static bool needs_mass(const struct method *m)
     return m->score && m->score->needs_mass;
 }
 
-/* Checks that the masses come from full attention: an evicted entry receives none. */
+/* Checks that the masses come from full attention, because evicted entries receive no mass. */
 static int check_masses(const struct force *f, const struct method *m, struct kvf_diag *d)
 {
     const struct plan *p = f->plan;
@@ -115,7 +115,7 @@ static int check_row(const struct force *f, const struct method *m, struct kvf_d
     return KVF_OK;
 }
 
-/* Sets the parameters of the whole run from the plan: the prompt's chunk size, the positions, and
+/* Sets the parameters of the run from the plan: the prompt's chunk size, the positions, and
  * whether query heads have their own caches. */
 static int take_run(const struct force *f, const struct model_config *m, struct methods *r,
                     struct kvf_diag *d)

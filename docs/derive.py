@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the overviews of the documentation from what the program says of itself.
+"""Writes the overview tables of the documentation from the declarations of the program.
 
     docs/derive.py KVFATE [ROOT]      writes them; prints the pages that changed
 
@@ -7,7 +7,7 @@ A page has them between two lines,
     <!-- made by docs/derive.py: NAME -->
     <!-- end -->
 where NAME is one of the functions in MADE below.  The check tests/lint/check_docs.py fails while a page
-is not what this script would write."""
+differs from the output of this script."""
 import json
 import os
 import re
@@ -39,7 +39,7 @@ def commands(program):
 
 
 def probes(program):
-    """Returns the probes of each set, or the option that asks for them."""
+    """Returns the probes of each set, or the option that selects them."""
     def asked(p):
         if 'shadow' in p:
             return f'`--shadow {p["shadow"]}`'
@@ -50,13 +50,13 @@ def probes(program):
     return table(('part of', 'probes'), [(key, quoted(names)) for key, names in found.items()])
 
 
-# Commands that are no analyzers and have a page of docs/reference/analyses, and the page of each.
+# Commands with a page in docs/reference/analyses that are not analyzers: name of the command, name of the page.
 PAGE_OF = {'effect': 'ablation', 'saliency': 'saliency', 'causal': 'causal', 'predict': 'predict',
            'part': 'part', 'diff': 'diff'}
 
 
 def analyses(program):
-    """The analyses with their commands and pages. A question is the heading of its page."""
+    """Returns the analyses with their commands and pages. A question is the heading of its page."""
     pages = {a['name']: a['name'] for a in program['analyzers']} | PAGE_OF
 
     def question(command, page):
@@ -73,7 +73,7 @@ def analyses(program):
 
 
 def pools(program):
-    """The analyses that `kvfate corpus` takes."""
+    """Returns the analyses that `kvfate corpus` supports."""
     def value(m):
         if 'product' in m:
             half = f', `{m["half_life"]}`' if 'half_life' in m else ''
@@ -87,7 +87,7 @@ def pools(program):
 
 
 def published_gates(program):
-    """All published gates, in one row for each method and way to load them."""
+    """Returns all published gates, a row for each method and each way to load them."""
     rows = {}
     for g in program['models']['published_gates']:
         way = '`kvfate gates convert`' if g['converts'] else 'save as safetensors'
@@ -97,7 +97,7 @@ def published_gates(program):
 
 
 def options_quoted(text):
-    """A note with its options as code."""
+    """Formats the options in a note as code."""
     return re.sub(r'(--[a-z][\w-]*(?: (?!,|in |asks|the |of )[\w.-]+)?)', r'`\1`', text)
 
 
@@ -114,7 +114,7 @@ def columns(program):
 
 
 def supplies(program):
-    """Who supplies each column."""
+    """Returns the commands and functions that supply each column."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'python', 'kvfate', 'capture_rows.py'), encoding='utf-8') as f:
         probes = re.findall(r'^    "(\w+)": \{', f.read(), re.M)
     def capture(c):
@@ -147,7 +147,7 @@ def made(text, program, root):
 
 
 def stale(root, program):
-    """(page, what is wrong) for each page that is not what would be written."""
+    """Yields (page, problem) for each page that differs from the output of this script."""
     for path, names in PAGES.items():
         full = os.path.join(root, path)
         if not os.path.exists(full):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the manual pages from their templates and from what the program says of itself.
+"""Makes the manual pages from their templates and the declarations of the program.
 
     man_pages.py DESCRIPTION.json COMMON.mdoc TEMPLATE... FOLDER
 
-A template of docs/man holds the prose on one command in mdoc, what only people know: DESCRIPTION, the long
-text of options, EXAMPLES, SEE ALSO.  Commands that begin with the same word, such as `kvfate survival` and
+A template of docs/man has the text on one command in mdoc: DESCRIPTION, the long text of options, EXAMPLES,
+SEE ALSO.  Commands that begin with the same word, such as `kvfate survival` and
 `kvfate survival --as hazard`, share a page: each has a subsection of DESCRIPTION with its text and its own
-options.  Made from `kvfate list all --json` are NAME, SYNOPSIS, the head of
-every option (short form, name, argument), its range and default where the text has none, options that
-the template does not speak of, EXIT STATUS, and the lists of commands, analyses and figures.
+options.  `kvfate list all --json` supplies NAME, SYNOPSIS, the head of every option (short form, name,
+argument), a range and default that the text lacks, options without text, EXIT STATUS, and the lists of
+commands, analyses and figures.
 
 In a template
     .It --NAME        begins the text of an option, under `.Sh OPTIONS`; `.It --A --B` that of two
@@ -18,7 +18,7 @@ In a template
     @pages            becomes references to the pages of all commands and of the format
     @probes           becomes the list of all probes that --probes takes, with the sets they are part of
 Texts of options that several commands share are in common.mdoc, under a line `@group NAME` for the group
-that `describe` gives them; those of an analysis alone have the group `analysis`, and `any` has the rest.
+in `kvfate list all --json`.  Options that only analyses have are in the group `analysis`, others in `any`.
 An option without any text gets its line of `-h`."""
 import json
 import os
@@ -43,7 +43,7 @@ def read(path):
 # ---- templates
 
 def option_texts(section):
-    """{name: (all names of the item, text)} of `.It --NAME` items, and what stands before the first."""
+    """{name: (all names of the item, text)} of `.It --NAME` items, and the text before the first item."""
     head, *items = re.split(r'^\.It (--.*)\n', section, flags=re.M)
     found = {}
     for names, text in zip(items[::2], items[1::2]):
@@ -136,7 +136,7 @@ def number(value):
 
 
 def values_of(option, text):
-    """Sentences on range and default, where the text does not speak of them."""
+    """Returns sentences on range and default that the text lacks."""
     lines = []
     low, high = option.get('min'), option.get('max')
     if low is not None and not (number(low) in text and number(high) in text) and high < 1e15:
@@ -159,7 +159,7 @@ def own_figures(program, command):
 
 
 def figure_text(figures, name):
-    """What --figure takes: the figures of the table beside its own."""
+    """Returns the values of --figure: the other figures of the table."""
     own = [f for f in figures if f['name'] == name]
     others = [f for f in figures if f['name'] != name]
     if not others:
@@ -188,7 +188,7 @@ NO_FIGURE = 'This table has no figure.\n'
 
 
 def derived_text(program, command, option):
-    """Texts that follow from the figures of an analysis' table; None: there is none."""
+    """Returns texts about the figures of an analysis' table, or None without figures."""
     if group_of(command, option) != 'analysis':
         return None
     figures = own_figures(program, command)
@@ -262,7 +262,7 @@ def option_list(items):
 
 
 def exit_section(commands):
-    """Exit statuses; commands of a page that have the same ones share a list."""
+    """Returns the exit statuses. Commands of a page with equal statuses share a list."""
     lists = {}
     for c in commands:
         rows = ''.join(f'.It {x["status"].replace(", ", " , ")}\n{plain(x["when"])}' for x in c['exit'])

@@ -23,7 +23,7 @@ static const char *const protect_forms[] = {"none", "prompt", "system", "sinks:N
 static const char *const of_names[] = {"prompt", "seen", NULL};
 static const char *const cut_names[] = {"always", "prompt", "turn", NULL};
 
-/* Entries of the table: a whole number, a real number, or a word of a list. */
+/* Entries of the table: an integer, a real number, or a word of a list. */
 #define OPTION(field, type, ...)                                                                   \
     .key = #field, .kind = type, .offset = offsetof(struct method_params, field), __VA_ARGS__
 #define WHOLE(field, least, most) OPTION(field, OPTION_WHOLE, .min = least, .max = most)
@@ -296,7 +296,7 @@ static int set_word(const struct method_option *o, int *at, const char *value, s
     return bad_value(o->key, value, d);
 }
 
-/* Sets the tokens that are never evicted.  "none" stands for none. */
+/* Sets the protected tokens, which are never evicted.  "none" protects no tokens. */
 static int set_protect(const struct method_option *o, struct method_params *p, const char *value,
                        struct kvf_diag *d)
 {
@@ -330,7 +330,7 @@ static int set_option(const struct method *m, struct method_params *p, const cha
     if (whole ? !opt_int(value, &n) : !opt_real(value, &x))
         return bad_value(key, value, d);
     bool out = whole ? n < (int64_t)o->min || n > (int64_t)o->max : x < o->min || x > o->max;
-    if (out || (at == &p->pool && n % 2 == 0)) /* an even pool has no middle */
+    if (out || (at == &p->pool && n % 2 == 0)) /* the middle of an even pool is undefined */
         return bad_value(key, value, d);
     if (o->kind == OPTION_REAL)
         *(double *)at = x;

@@ -24,7 +24,7 @@ static bool names_weights(const char *s)
            || strcasecmp(s, "fp16") == 0;
 }
 
-/* Returns true for names that do not tell models apart: of converters, and digests. */
+/* Returns true for names that many models share: names of converters, and digests. */
 static bool common_name(const char *s)
 {
     size_t n = strlen(s);
@@ -87,8 +87,8 @@ static int read_fields(const struct gguf *g, const struct model_config *m, const
     return KVF_OK;
 }
 
-/* What the engine takes for granted: values as wide as keys, a row of the
- * embedding for every token. */
+/* Checks the assumptions of the engine: values are as wide as keys, and every token has a row of
+ * the embedding. */
 static int check_widths(const struct gguf *g, const struct model_config *m, int64_t tokens,
                         struct kvf_diag *d)
 {

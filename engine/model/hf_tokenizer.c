@@ -163,7 +163,7 @@ static int32_t named(const struct hf_tokens *x, const struct json *config, const
     return find(x, s, s ? strlen(s) : 0);
 }
 
-/* Returns the token that a TemplateProcessing adds before a text; -1 if there is none. */
+/* Returns the token that a TemplateProcessing adds before a text, or -1. */
 static int32_t before_text(struct hf_tokens *x, uint32_t step)
 {
     size_t n = 0;
@@ -191,7 +191,7 @@ static int32_t id_of(const struct hf_tokens *x, const struct json *v)
     return id >= 0 && id < x->n ? (int32_t)id : -1;
 }
 
-/* Returns the first id of a key's value, which is one id or a list of ids; -1 if there is none. */
+/* Returns the first id of a key's value, which is one id or a list of ids, or -1. */
 static int32_t first_id(const struct hf_tokens *x, const struct json *config, const char *key)
 {
     const struct json *v = json_get(config, key);
@@ -213,8 +213,7 @@ static void put_ends(const struct hf_tokens *x, const struct hf_texts *texts, st
         buf_le32(&put->pairs, (uint32_t)id_of(x, v));
 }
 
-/* Writes the start and end marks; bos and own_eos are those of the tokenizer file, -1 if it has
- * none. */
+/* Writes the start and end marks; bos and own_eos are ids of the tokenizer file, or -1. */
 static void put_marks(const struct hf_tokens *x, int32_t bos, int32_t own_eos,
                       const struct hf_texts *texts, struct gguf_put *put)
 {
