@@ -61,20 +61,19 @@ static void read_age(void *ctx, int64_t row0, int64_t n, double *out)
 
 /* Column c of all tokens of a KV head.  In a column of query heads, the hits of the heads that read
  * the KV head are added; the first hit is the least of theirs, -1: none. */
-static int read_head(const struct source *s, int c, const struct head *h, double *out,
-                     struct kvf_diag *d)
+static int read_head(struct kvf_trace *t, const struct source *s, int c, const struct head *h,
+                     double *out, struct kvf_diag *d)
 {
     uint32_t a = (uint32_t)s->a, n = (uint32_t)s->n;
     if (c < HITS)
-        return kvf_read_f64(s->t, s->col[c], h->layer, h->index, a, n, out, d);
-    int share = kvf_n_heads(s->t, h->layer, KVF_SPACE_QUERY)
-                / kvf_n_heads(s->t, h->layer, KVF_SPACE_KV);
+        return kvf_read_f64(t, s->col[c], h->layer, h->index, a, n, out, d);
+    int share = kvf_n_heads(t, h->layer, KVF_SPACE_QUERY) / kvf_n_heads(t, h->layer, KVF_SPACE_KV);
     double *value = MEM_RAW(double, (size_t)s->n);
     int err = value ? KVF_OK : KVF_E_NOMEM;
     for (int64_t i = 0; i < s->n; i++)
         out[i] = c == HITS ? 0 : -1;
     for (int g = h->index * share; !err && g < (h->index + 1) * share; g++) {
-        err = kvf_read_f64(s->t, s->col[c], h->layer, g, a, n, value, d);
+        err = kvf_read_f64(t, s->col[c], h->layer, g, a, n, value, d);
         for (int64_t i = 0; !err && i < s->n; i++)
             if (c == HITS)
                 out[i] += value[i];
@@ -97,7 +96,7 @@ static void read_value(void *ctx, int64_t row0, int64_t n, double *out)
         const struct head *h = &s->heads.head[head];
         struct kvf_diag d;
         k = s->n - i < n ? s->n - i : n;
-        if (head != lazy->head && (s->col[c] < 0 || read_head(s, c, h, lazy->value, &d)))
+        if (head != lazy->head && (s->col[c] < 0 || read_head(s->t, s, c, h, lazy->value, &d)))
             for (int64_t r = 0; r < s->n; r++)
                 lazy->value[r] = NAN;
         lazy->head = head;
@@ -241,7 +240,7 @@ static int head(const struct frame *f, const struct frame_head *y, struct kvf_di
                            &raw, d);
     for (int k = HITS; !err && k <= FIRST; k++)
         if (s->col[k] >= 0)
-            err = read_head(s, k, at, c->value, d);
+            err = read_head(y->t, s, k, at, c->value, d);
     return err ? err : count_ties(y->t, s, at, step, c, d);
 }
 
