@@ -26,7 +26,7 @@ COMMANDS = (
     "survival --as hazard --space kv-mean --grace 9", "overlap", "overlap --candidates own", "dilution", "dilution --mean", "survival --as intermittency",
     "survival --as intermittency --space kv-mean", "survival --as persistence", "survival --as persistence --space kv-union", "missed --as regret", "missed --as regret --mean",
     "survival --head L1-3H1,L4H*", "survival --as hazard --tokens 17:200", "eviction", "eviction --tokens 9:250 --head L1-4K1", "retention",
-    "retention --criterion mass.95", "retention --source last-use", "retention --tokens 9:250")
+    "retention --criterion mass.95", "missed", "fates", "retention --source last-use", "retention --tokens 9:250")
 
 
 def columns(rng):
@@ -63,6 +63,9 @@ def columns(rng):
     yield Column("selected_at.top64", "u32", "query", heads(G, lambda: rng.integers(0, 512, T)), flags=SNAPSHOT)
     for name in ("shadow.kept_mass", "shadow.oracle_mass", "useful.top64", "dilution.top64"):
         yield Column(name, "f32", "query", heads(G, lambda: np.where(rng.random(T) < 0.1, np.nan, rng.random(T)).astype(np.float32)), axis="step")
+    yield Column("shadow.ghost_hits", "u32", "query", heads(G, lambda: rng.integers(0, 9, T)), flags=SNAPSHOT)
+    yield Column("shadow.first_hit", "u32", "query", heads(G, lambda: np.where(rng.random(T) < 0.5, 2 ** 32 - 1, rng.integers(0, T, T))), flags=SNAPSHOT)
+    yield Column("shadow.ghost_mass", "f32", "query", heads(G, lambda: rng.random(T).astype(np.float32)), flags=SNAPSHOT)
     yield Column("size.top64", "u16", "query", heads(G, lambda: np.minimum(64, born + 1)), axis="step")
     for k in range(16):
         yield Column(f"near.all.{k}", "u16", "query", heads(G, lambda: np.minimum(1 + rng.poisson(2 ** (k / 2), T), born + 1)), axis="step")
