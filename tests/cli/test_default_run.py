@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 
-from harness import Suite
+from harness import Gguf, Suite
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 NAMED = os.environ.get("KVFATE_DEFAULT_RUN")
@@ -82,6 +82,14 @@ s.check("the number of sampled queries", tokens // every <= 128 and (every == 1 
 said = s.run(["dilution", full, "--mean"]).stderr.decode()
 s.check("dilution states its sample", ("sampled: every %d" % every in said) == (every > 1), said)
 s.check("trace info states it", (b"sampled" in s.run(["trace", "info", full]).stdout))
+# ---- a run that may be too long for the additional columns has those of paper, and a note states it
+FAR = Gguf(arch="llama", context=40000).write(s.path("far.gguf"))
+for n, said in (("16000", False), ("17000", True)):
+    r = s.accepted(f"{n} tokens at most", ["run", "-m", FAR, "--raw", "-p", "the thing", "-n", n, "-q", "-o", kvf("far" + n)])
+    names = {c["name"] for c in json.loads(s.run(["trace", "info", "--json", kvf("far" + n)]).stdout)["columns"]}
+    s.check(f"{n} tokens at most: a note", (b"records the columns of --probes paper" in r.stderr) == said, r.stderr)
+    s.check(f"{n} tokens at most: columns", ("key_norm" in names) != said and "mass.sum" in names, names)
+
 whole = record("whole", "--probes", "auto,dilution")
 s.check("a probe by name is recorded whole", "dilution" not in header(whole).get("sampled", {}), header(whole))
 step = str(max(2, every))

@@ -21,6 +21,9 @@ os.environ["HF_HUB_CACHE"] = s.path("hub")
 UTF16 = s.file("utf16.txt", "ab ab".encode("utf-16"))
 BINARY = s.file("binary.gguf", b"GGUF" + b"\0" * 40)
 
+described = s.accepted("a method by its paper's name", ["methods", "streamingllm"]).stdout
+s.check("is described without a budget", described.startswith(b"window: ") and b"streaming-llm" in described, described)
+
 RUN = ["run", *MODEL, "--raw", "-f", TEXT, "-n", "2", "-o", NEW]
 CASES = (  # (what was typed, exit status, words of the sentence)
     # commands
@@ -37,6 +40,8 @@ CASES = (  # (what was typed, exit status, words of the sentence)
     (["run", *MODEL, TEXT, "-o", NEW], 2, f"kvfate run -f '{TEXT}'"),
     (["run", *MODEL, "prompt.md", "-o", NEW], 2, "kvfate run -f 'prompt.md'"),
     (["generate", *MODEL, "Why is the sky blue?"], 2, "kvfate generate -p 'Why is the sky blue?'"),
+    (["run", *MODEL, "--raw", "-p", TEXT, "-n", "2", "-q", "-o", s.path("words.kvf")], 0, "takes the words", f"-f {TEXT} reads the file"),
+    (["run", *MODEL, "--raw", "-f", TEXT, "-n", "2", "--method", "streamingllm", "-B", "4", "--shadow", "entries", "-o", NEW], 2, "omit --shadow", "--method window"),
     (["run", *MODEL, "--prompt-file", TEXT, "-o", NEW], 2, "did you mean --file?"),
     (["run", *MODEL, "-f", BINARY, "-o", NEW], 1, "-m"),
     (["run", *MODEL, "-f", UTF16, "-o", NEW], 1, "convert it to UTF-8"),
@@ -88,7 +93,7 @@ for argv, code, *words in CASES:
     name = "kvfate " + " ".join(argv).replace(s.work.name + "/", "")
     s.check(name, r.returncode == code, f"exit {r.returncode}, expected {code}", err)
     s.check(f"{name}: a remedy", all(w in err for w in words), f"must say {words}", err)
-    s.check(f"{name}: a short message", err.startswith("kvfate") and 1 <= err.count("\n") <= 3 and "Traceback" not in err, err)
+    s.check(f"{name}: a short message", err.startswith(("kvfate", "note: ")) and 1 <= err.count("\n") <= 3 and "Traceback" not in err, err)
 s.check("at least 40 mistakes", len(CASES) >= 40, len(CASES))
 s.check("no output of a mistake", not os.path.exists(NEW) and not os.path.exists(s.path("out.png")))
 
