@@ -53,7 +53,31 @@ static void put_watch(const struct run *u, struct buf *b)
     buf_finish(&text);
 }
 
-/* Selects the heads and tokens of raw blocks, and adds the probes that they need to *set. */
+/* Selects the heads of --probes raw:HEADS, and their sinks. */
+static int choose_raw(struct run *u, const struct probe_config *cfg, struct kvf_diag *d)
+{
+    struct watch *w = &u->watch;
+    int err = watch_set_raw(w, u->probes, cfg, d);
+    if (err || w->n_raw == 0)
+        return err;
+    if (u->r.methods.params.positions == POSITIONS_CACHE)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--probes raw: with positions=cache keys are rotated by their rank in each "
+                        "head's cache, at each query anew; leave raw or positions=cache out");
+    if (cfg->reads)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--probes raw: %s reads selected pages of the cache, which the trace does "
+                        "not record for each query; leave raw out",
+                        u->r.methods.row.name);
+    for (int i = 0; i < w->n_raw; i++) {
+        const float *sink = u->r.engine->weights->layer[w->raw[i].layer].vector[T_SINKS];
+        if (sink)
+            w->sink[i] = sink[w->raw[i].head];
+    }
+    return KVF_OK;
+}
+
+/* Selects the heads and tokens of raw data, and adds the probes that they need to *set. */
 static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, struct kvf_diag *d)
 {
     struct watch *w = &u->watch;
@@ -64,6 +88,8 @@ static int choose_watch(struct run *u, struct probe_config *cfg, unsigned *set, 
         err = watch_add_tokens(w, u->automatic.watch, cfg, d);
     if (!err && u->watch_queries)
         err = watch_set_queries(w, u->watch_queries, cfg, d);
+    if (!err)
+        err = choose_raw(u, cfg, d);
     if (!err)
         err = watch_settle(w, cfg, set, d);
     if (!err && w->turned && u->r.methods.params.positions == POSITIONS_CACHE)
@@ -173,6 +199,9 @@ static int open_recording(struct run *u, struct kvf_diag *d)
         .reads = methods_read_pages(&u->r.methods),
         .evicts = methods_evict(&u->r.methods),
         .shadow_entries = keeps_entries(u->shadows),
+        .kv_type = execution_kv_type(&u->r.how),
+        .attn_scale = m->attn_scale,
+        .attn_cap = m->attn_cap,
         .span_set = u->spans.set,
         .n_span_sets = u->spans.n_sets};
     const struct plan *p = u->force.plan;

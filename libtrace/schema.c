@@ -22,7 +22,7 @@ const struct rule *schema_rule(const char *name)
 
 bool blob_name_known(const char *name)
 {
-    static const char *const names[] = {"q", "k", "v", "attention"};
+    static const char *const names[] = {"q", "k", "v", "attention", "logit"};
     bool known = strncmp(name, "x-", 2) == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         known |= strcmp(name, names[i]) == 0;

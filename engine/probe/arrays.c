@@ -5,6 +5,9 @@
 #include "base/mem.h"
 #include "engine/probe/arrays.h"
 
+/* Offset of the elements in the task of a blob, which begins with its description. */
+enum { BLOB_DATA = (sizeof(struct kvf_blob) + 15) / 16 * 16 };
+
 static size_t n_layers(const struct probe_config *c, const struct probe_array *a)
 {
     return a->column.space == KVF_SPACE_RUN ? 1 : (size_t)c->shape.n_layers;
@@ -167,12 +170,24 @@ static int write_values(const struct pen_task *t, struct kvf_writer *w)
     return kvf_write_chunk(w, t->column, t->layer, 0, t->heads, t->t0, t->n, t->epoch, t->data);
 }
 
+/* Queues a task, or runs it if there is no pen. */
+static int deliver(const struct probe_sink *sink, struct pen_task *t)
+{
+    if (sink->pen) {
+        pen_put(sink->pen, t);
+        return KVF_OK;
+    }
+    int err = t->run(t, sink->writer);
+    mem_free(t);
+    return err;
+}
+
 /* Writes or queues values [t0, t1) of an array's heads in a layer. */
 static int put(const struct probe_state *s, const struct probe_sink *sink, int array, int layer,
                int32_t t0, int32_t t1)
 {
     const struct probe_array *a = &s->array[array];
-    int heads = n_heads(s->cfg, a), err = KVF_OK;
+    int heads = n_heads(s->cfg, a);
     size_t row = (size_t)(t1 - t0) * kvf_dtype_size((enum kvf_dtype)a->column.dtype);
     struct pen_task *t = pen_task((size_t)heads * row, write_values);
     if (!t)
@@ -185,13 +200,25 @@ static int put(const struct probe_state *s, const struct probe_sink *sink, int a
     t->epoch = a->column.flags & KVF_COL_SNAPSHOT ? sink->epoch : 0;
     for (int h = 0; h < heads; h++)
         convert(s, array, layer, h, t0, t1, t->data + (size_t)h * row);
-    if (sink->pen) {
-        pen_put(sink->pen, t);
-        return KVF_OK;
-    }
-    err = t->run(t, sink->writer);
-    mem_free(t);
-    return err;
+    return deliver(sink, t);
+}
+
+static int write_blob(const struct pen_task *t, struct kvf_writer *w)
+{
+    struct kvf_blob b;
+    memcpy(&b, t->data, sizeof b);
+    return kvf_write_blob(w, &b, true, t->data + BLOB_DATA);
+}
+
+int probe_put_blob(const struct probe_sink *sink, const struct kvf_blob *b, const void *data)
+{
+    size_t n = kvf_blob_size(b);
+    struct pen_task *t = pen_task(BLOB_DATA + n, write_blob);
+    if (!t)
+        return KVF_E_NOMEM;
+    memcpy(t->data, b, sizeof *b);
+    memcpy(t->data + BLOB_DATA, data, n);
+    return deliver(sink, t);
 }
 
 /* Writes columns [first, end), layer by layer. */
@@ -239,6 +266,11 @@ bool probe_streams(const struct probe_state *s)
 int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                 int32_t t0, int32_t t1)
 {
+    if (s->probe->blobs && !snapshots) {
+        int err = s->probe->blobs(s, sink, t0, t1);
+        if (err)
+            return err;
+    }
     if (!s->away)
         return put_all(s, sink, snapshots, t0, t1);
     if (!snapshots && !probe_streams(s))

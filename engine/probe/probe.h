@@ -66,6 +66,9 @@ struct probe_config {
      * NULL: no plan. */
     const uint32_t *plan_until;
     int plan_heads, plan_tokens;
+    enum kv_type kv_type;   /* of the cache; integers also round queries */
+    float attn_scale;       /* factor of the logits */
+    float attn_cap;         /* their soft cap; 0: none */
     int every;              /* dilution records every N-th query: t % every == 0; 0 is 1 */
     const double *out_gram; /* engine/model/out_gram.h; NULL unless PROBE_VALUE is wanted */
 };
@@ -160,6 +163,7 @@ enum probe_auto {
     AUTO_ALL,
 };
 
+struct probe_sink;
 struct probe;
 /* A probe in a run. */
 struct probe_state {
@@ -221,6 +225,13 @@ struct probe {
      * PROBE_BY_VALUES and PROBE_NOT_KEPT. */
     void (*values)(const struct probe_state *s, int array, int layer, int head, int32_t t1,
                    void *out);
+    /* Writes blobs of steps [t0, t1) with probe_put_blob (arrays.h). Calls follow each other in
+     * rising order, and the last one may be repeated for the tail of the trace. Returns KVF_OK or
+     * KVF_E_NOMEM. NULL: the probe has columns only. */
+    int (*blobs)(const struct probe_state *s, const struct probe_sink *sink, int32_t t0,
+                 int32_t t1);
+    /* Returns the bytes of blobs per token. */
+    double (*blob_bytes)(const struct probe_config *cfg);
 };
 
 /* Declares the arrays of every run: PROBE_ARRAYS(table) in the initialiser of a struct probe. */

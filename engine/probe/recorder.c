@@ -66,6 +66,7 @@ double probes_bytes_per_token(unsigned set, const struct probe_config *cfg)
         if (!(set >> i & 1))
             continue;
         int n = probe_columns(probe_table[i], cfg, NULL);
+        bytes += probe_table[i]->blob_bytes ? probe_table[i]->blob_bytes(cfg) : 0;
         struct probe_array *a = MEM_NEW(struct probe_array, (size_t)n);
         if (a && n > 0)
             probe_columns(probe_table[i], cfg, a);

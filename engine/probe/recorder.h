@@ -8,10 +8,15 @@ struct recorder;
 
 #define PROBES_AUTO "auto" /* the probes of a default run */
 
-/* Parses "auto", "lean", "paper", "full" or a list such as "evict,nll" to one bit per entry of
- * probe_table. "auto" gives the probes of "paper"; probes_auto() adds those that depend on the run.
+/* Parses "auto", "lean", "paper", "full" or a list such as "evict,nll,raw:5.3,0.0" to one bit per
+ * entry of probe_table. watch_set_raw() parses the heads. "auto" gives the probes of "paper"; probes_auto() adds those that depend on the run.
  * Returns KVF_OK or KVF_E_ARG with a message. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
+/* Takes the next word of a list of probes off *text. Returns 1, 0 at the end, or -1 if the word is
+ * not like a probe. *in_raw, false before the first word, becomes true for "raw:HEAD" and for heads
+ * that follow it; word then is the head. word: PROBE_WORD bytes. */
+enum { PROBE_WORD = 48 };
+int probes_word(const char **text, char *word, bool *in_raw);
 /* Returns true if the list contains "auto". */
 bool probes_are_auto(const char *text);
 /* Returns the probes, bits of probe_table, that "auto" adds to "paper". shadows: with the shadow of

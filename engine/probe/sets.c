@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/headset.h"
 #include "base/opt.h"
 #include "engine/probe/recorder.h"
 
@@ -35,15 +36,34 @@ static unsigned probes_of(const char *word)
     return set;
 }
 
+int probes_word(const char **text, char *word, bool *in_raw)
+{
+    static const char raw[] = "raw:";
+    struct headset_item item;
+    char value[PROBE_WORD];
+    int more = opt_pair(text, word, value, PROBE_WORD);
+    if (more != 1 || value[0])
+        return more == 1 ? -1 : more;
+    if (strncmp(word, raw, sizeof raw - 1) == 0) {
+        memmove(word, word + sizeof raw - 1, strlen(word) - (sizeof raw - 1) + 1);
+        *in_raw = true;
+        return 1;
+    }
+    const char *at = word;
+    *in_raw = *in_raw && headset_next(&at, &item);
+    return 1;
+}
+
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 {
-    char key[32], value[32];
+    char word[PROBE_WORD];
     unsigned set = 0;
-    int more = opt_pair(&text, key, value, sizeof key);
-    for (; more == 1; more = opt_pair(&text, key, value, sizeof key)) {
-        unsigned found = probes_of(key);
-        if (!found || value[0])
-            return unknown_probe(key, d);
+    bool in_raw = false;
+    int more = probes_word(&text, word, &in_raw);
+    for (; more == 1; more = probes_word(&text, word, &in_raw)) {
+        unsigned found = probes_of(in_raw ? "raw" : word);
+        if (!found)
+            return unknown_probe(word, d);
         set |= found;
     }
     if (more < 0)
@@ -54,10 +74,10 @@ int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d)
 
 bool probes_are_auto(const char *text)
 {
-    char key[32], value[32];
-    bool found = false;
-    while (opt_pair(&text, key, value, sizeof key) == 1)
-        found |= strcmp(key, PROBES_AUTO) == 0;
+    char word[PROBE_WORD];
+    bool found = false, in_raw = false;
+    while (probes_word(&text, word, &in_raw) == 1)
+        found |= !in_raw && strcmp(word, PROBES_AUTO) == 0;
     return found;
 }
 

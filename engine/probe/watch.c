@@ -1,11 +1,13 @@
-/* watch.c - parses the heads and tokens of raw blocks. */
+/* watch.c - parses the heads and tokens for which raw data are recorded. */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/headset.h"
 #include "base/mem.h"
 #include "engine/probe/probes.h"
+#include "engine/probe/recorder.h"
 #include "engine/probe/watch.h"
 
 enum { MOST_TOKEN = 1 << 24 };
@@ -187,6 +189,80 @@ static int default_queries(struct watch *w, const struct probe_config *cfg, stru
     return too_many_queries(w->n_queries, cfg, d);
 }
 
+/* Marks the query heads of an item in chosen[L * G]. Returns their number. */
+static int mark_item(const struct headset_item *item, const struct method_shape *m,
+                     unsigned char *chosen)
+{
+    int marked = 0, share = item->kind == 'K' ? m->n_heads / m->n_kv_heads : 1;
+    int n = m->n_heads / share;
+    for (int l = item->layer.lo; l <= item->layer.hi && l < m->n_layers; l++)
+        for (int h = item->head.lo; h <= item->head.hi && h < n; h++, marked++)
+            memset(chosen + l * m->n_heads + h * share, 1, (size_t)share);
+    return marked;
+}
+
+static int mark_raw(const char *word, const struct method_shape *m, unsigned char *chosen,
+                    struct kvf_diag *d)
+{
+    struct headset_item item;
+    const char *at = word;
+    if (!*word)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--probes raw: names no head; write query heads, such as raw:5.3,L6H0, or "
+                        "all query heads of a KV head, such as raw:L5K1");
+    if (!headset_next(&at, &item))
+        return kvf_fail(d, KVF_E_ARG,
+                        "--probes raw: '%s' is no head; did you mean a query head, such as 5.3 or "
+                        "L5H3, all of a layer, 5.*, or all query heads of a KV head, L5K1?",
+                        word);
+    if (mark_item(&item, m, chosen) > 0)
+        return KVF_OK;
+    int n = item.kind == 'K' ? m->n_kv_heads : m->n_heads;
+    bool layer = item.layer.lo >= m->n_layers;
+    return kvf_fail(d, KVF_E_ARG,
+                    "--probes raw: this model has no head %s; did you mean L%d%c%d? Its layers are "
+                    "0 to %d, their %s heads 0 to %d",
+                    word, layer ? m->n_layers - 1 : item.layer.lo, item.kind == 'K' ? 'K' : 'H',
+                    item.head.lo < n ? item.head.lo : n - 1, m->n_layers - 1,
+                    item.kind == 'K' ? "KV" : "query", n - 1);
+}
+
+/* Lists the marked heads. */
+static int take_raw(struct watch *w, const unsigned char *chosen, const struct method_shape *m,
+                    struct kvf_diag *d)
+{
+    size_t all = (size_t)m->n_layers * (size_t)m->n_heads;
+    w->raw = MEM_NEW(struct watch_head, all);
+    w->sink = MEM_NEW(float, all);
+    if (!w->raw || !w->sink)
+        return out_of_memory(d);
+    for (int i = 0; i < (int)all; i++)
+        if (chosen[i]) {
+            w->sink[w->n_raw] = -INFINITY;
+            w->raw[w->n_raw++] = (struct watch_head){i / m->n_heads, i % m->n_heads};
+        }
+    return KVF_OK;
+}
+
+int watch_set_raw(struct watch *w, const char *probes, const struct probe_config *cfg,
+                  struct kvf_diag *d)
+{
+    const struct method_shape *m = &cfg->shape;
+    char word[PROBE_WORD];
+    bool in_raw = false, some = false;
+    unsigned char *chosen = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_heads);
+    int err = chosen ? KVF_OK : KVF_E_NOMEM;
+    while (!err && probes_word(&probes, word, &in_raw) == 1)
+        if (in_raw) {
+            some = true;
+            err = mark_raw(word, m, chosen, d);
+        }
+    if (!err && some)
+        err = take_raw(w, chosen, m, d);
+    mem_free(chosen);
+    return err;
+}
+
 static unsigned bit_of(const struct probe *p)
 {
     for (int i = 0; probe_table[i]; i++)
@@ -201,6 +277,10 @@ int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
         *set |= bit_of(&probe_received);
     if (w->n_queries)
         *set |= bit_of(&probe_queries);
+    if (*set & bit_of(&probe_raw) && !w->n_raw)
+        return mark_raw("", &cfg->shape, NULL, d);
+    if (w->n_raw)
+        *set |= bit_of(&probe_raw) | bit_of(&probe_evict);
     if (*set & bit_of(&probe_received) && !w->n_pairs)
         return kvf_fail(d, KVF_E_ARG,
                         "--probes received: choose the pairs with --watch TOKENS@HEADS");
@@ -211,6 +291,6 @@ int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
 
 void watch_free(struct watch *w)
 {
-    mem_free_all(w->pair, w->query);
+    mem_free_all(w->pair, w->query, w->raw, w->sink);
     *w = (struct watch){0};
 }

@@ -1,4 +1,4 @@
-/* watch.h - the heads and tokens for which raw blocks are recorded. */
+/* watch.h - the heads and tokens for which raw data are recorded. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,6 +27,9 @@ struct watch {
     struct watch_head *query; /* [n_queries] rising */
     int n_queries;
     bool turned; /* query vectors after RoPE */
+    struct watch_head *raw; /* [n_raw] rising query heads whose queries and keys are recorded */
+    int n_raw;
+    float *sink; /* [n_raw] one more logit of the softmax; -INFINITY: none */
 };
 
 /* Adds "TOKENS@HEADS": "383,400-410@L10H19,L3H*". Returns KVF_OK, KVF_E_ARG with a message (also
@@ -39,8 +42,14 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
 int watch_set_queries(struct watch *w, const char *text, const struct probe_config *cfg,
                       struct kvf_diag *d);
 
+/* Sets the heads of raw blocks from the words raw:HEADS of a --probes list, such as
+ * "auto,raw:5.3,L6K0". 5.3 and L5H3 are query heads; L6K0 are all query heads of a KV head. Without
+ * such a word it changes nothing. Errors as in watch_add_tokens. */
+int watch_set_raw(struct watch *w, const char *probes, const struct probe_config *cfg,
+                  struct kvf_diag *d);
+
 /* Makes *set (bits of probe_table) and the watch consistent. Probes for which heads were selected
- * join the set. The probe queries without heads gets head 0 of the first, middle and last layer.
+ * join the set, and evict joins raw. The probe queries without heads gets head 0 of the first, middle and last layer.
  * The probe received without heads is KVF_E_ARG. */
 int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
                  struct kvf_diag *d);

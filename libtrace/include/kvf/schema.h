@@ -85,6 +85,10 @@
  * Blobs, of a head (struct kvf_blob); t0 is the first token, or query, of the first dimension.
  * k, v             [tokens][head_dim]  as the cache holds them, of a KV head
  * q                [queries][head_dim] after RoPE, of a query head
+ * logit            [3]                 scale, soft cap (0: none) and sink (-INFINITY: none) of a
+ *                                      query head: with cap(x) = soft_cap tanh(x / soft_cap) the
+ *                                      weights are softmax(cap(scale q . k)), and the sink is one
+ *                                      more logit of their sum; t0 is 0
  * attention        [queries][tokens]   weights of a query head; tokens count from 0
  *
  * Columns and blobs of one's own have names that begin with x-.
