@@ -245,7 +245,7 @@ static int make_or_record(const struct command *self, struct request *q, struct 
 {
     bool record = q->again.record || q->again.to;
     int err = make_table(q, trace, path, n, ret, d);
-    if (err != KVF_E_NOTFOUND || !strstr(d->text, "no column"))
+    if (err != KVF_E_NOTFOUND || !(strstr(d->text, "no column") || strstr(d->text, "no blocks")))
         return err;
     if (!record) {
         put_remedy(q, trace[0], d->text, remedy);

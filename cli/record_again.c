@@ -15,6 +15,8 @@
 #include "libtrace/run_header.h"
 #include "studies/diff_header.h"
 
+enum { AGAIN_PROBE = 1024 }; /* bytes of a probe with its heads */
+
 static void add(struct again *a, const char *word)
 {
     if (a->n < AGAIN_WORDS - 1)
@@ -140,9 +142,11 @@ static void put_probes(struct buf *b, const char *lacks)
     static const char flag[] = "kvfate run --probes ";
     buf_str(b, "auto");
     for (const char *at = strstr(lacks, flag); at; at = strstr(at, flag)) {
-        char name[40];
+        char name[AGAIN_PROBE];
         at += sizeof flag - 1;
-        snprintf(name, sizeof name, ",%.*s", (int)strcspn(at, ", )"), at);
+        /* the heads of raw:HEADS may contain commas */
+        snprintf(name, sizeof name, ",%.*s",
+                 (int)strcspn(at, strncmp(at, "raw:", 4) == 0 ? " )" : ", )"), at);
         if (strcmp(name, ",lean") != 0 && !strstr(b->data ? b->data : "", name))
             buf_str(b, name);
     }

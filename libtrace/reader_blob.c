@@ -7,9 +7,14 @@ static size_t first_of(const struct kvf_trace *t, int type)
     return trace_lower_bound(t, &(struct record){.type = (uint8_t)type});
 }
 
-int kvf_n_blobs(const struct kvf_trace *t)
+static int n_own(const struct kvf_trace *t)
 {
     return (int)(first_of(t, REC_BLOB + 1) - first_of(t, REC_BLOB));
+}
+
+int kvf_n_blobs(const struct kvf_trace *t)
+{
+    return n_own(t) + (t->tail ? n_own(t->tail) : 0);
 }
 
 static int damaged(const struct kvf_trace *t, const struct record *r, struct kvf_diag *d)
@@ -87,7 +92,7 @@ int trace_blob_view(struct kvf_trace *t, const struct record *r, const unsigned 
 
 static const struct record *blob_at(const struct kvf_trace *t, int blob, struct kvf_diag *d)
 {
-    if (blob >= 0 && blob < kvf_n_blobs(t))
+    if (blob >= 0 && blob < n_own(t))
         return &t->rec[first_of(t, REC_BLOB) + (size_t)blob];
     kvf_fail(d, KVF_E_ARG, "%s: there is no blob %d", t->path, blob);
     return NULL;
@@ -95,6 +100,8 @@ static const struct record *blob_at(const struct kvf_trace *t, int blob, struct 
 
 int kvf_blob(struct kvf_trace *t, int blob, struct kvf_blob *ret, struct kvf_diag *d)
 {
+    if (t->tail && blob >= n_own(t))
+        return kvf_blob(t->tail, blob - n_own(t), ret, d);
     const struct record *r = blob_at(t, blob, d);
     return r ? trace_blob(t, r, ret, d) : KVF_E_ARG;
 }
@@ -103,6 +110,8 @@ int kvf_blob_view(struct kvf_trace *t, int blob, const void **ret, struct kvf_di
 {
     const unsigned char *header;
     const void *data;
+    if (t->tail && blob >= n_own(t))
+        return kvf_blob_view(t->tail, blob - n_own(t), ret, d);
     const struct record *r = blob_at(t, blob, d);
     int err = r ? trace_blob_view(t, r, &header, &data, d) : KVF_E_ARG;
     if (!err && !LITTLE_ENDIAN_HERE) {

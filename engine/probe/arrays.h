@@ -27,14 +27,14 @@ void probe_state_close(struct probe_state *s); /* accepts a zeroed struct */
  * complete. */
 bool probe_streams(const struct probe_state *s);
 
-/* Writes values [t0, t1) of all snapshot columns, or of all other columns and blobs. Values are copied now,
- * so the arrays may change afterwards. The arrays of a state with `away` are read later by the
- * writer thread, and change only in the next copy from the device. */
+/* Writes values [t0, t1) of all snapshot columns, or of all other columns and blobs. Values are
+ * copied now, so the arrays may change afterwards. The arrays of a state with `away` are read later
+ * by the writer thread, and change only in the next copy from the device. */
 int probe_write(const struct probe_state *s, const struct probe_sink *sink, bool snapshots,
                 int32_t t0, int32_t t1);
 
-/* Queues a blob with a copy of its elements, kvf_blob_size(b) bytes. Returns KVF_OK, KVF_E_NOMEM, or
- * without a pen an error of the trace. */
+/* Queues a blob with a copy of its elements, kvf_blob_size(b) bytes. Returns KVF_OK, KVF_E_NOMEM,
+ * or without a pen an error of the trace. */
 int probe_put_blob(const struct probe_sink *sink, const struct kvf_blob *b, const void *data);
 
 /* Queues a copy of values [t0, t0 + n) of a token column, `size` bytes each. Returns KVF_OK or

@@ -26,7 +26,7 @@ struct watch {
     int n_pairs;
     struct watch_head *query; /* [n_queries] rising */
     int n_queries;
-    bool turned; /* query vectors after RoPE */
+    bool turned;            /* query vectors after RoPE */
     struct watch_head *raw; /* [n_raw] rising query heads whose queries and keys are recorded */
     int n_raw;
     float *sink; /* [n_raw] one more logit of the softmax; -INFINITY: none */
@@ -49,8 +49,8 @@ int watch_set_raw(struct watch *w, const char *probes, const struct probe_config
                   struct kvf_diag *d);
 
 /* Makes *set (bits of probe_table) and the watch consistent. Probes for which heads were selected
- * join the set, and evict joins raw. The probe queries without heads gets head 0 of the first, middle and last layer.
- * The probe received without heads is KVF_E_ARG. */
+ * join the set, and evict joins raw. The probe queries without heads gets head 0 of the first,
+ * middle and last layer. The probe received without heads is KVF_E_ARG. */
 int watch_settle(struct watch *w, const struct probe_config *cfg, unsigned *set,
                  struct kvf_diag *d);
 /* Frees the lists; accepts a zeroed struct. */

@@ -333,8 +333,9 @@ int kvf_read_intervals(struct kvf_trace *t, int column, int layer, int head, uin
                        uint32_t n, uint32_t *end, const struct kvf_interval **ret,
                        struct kvf_diag *d);
 
-/* Blobs 0 ..  n-1, in the order of layer, head, first token, and then of writing.  Intervals of an
- * unfinished trace count as far as they were written. */
+/* Blobs 0 ..  n-1, in the order of layer, head, first token, and then of writing.  Blobs of an
+ * unfinished trace count as far as they were written; those of its tail file follow and may repeat
+ * rows. */
 int kvf_n_blobs(const struct kvf_trace *t);
 /* The description of a blob; its elements are not read.  KVF_OK, KVF_E_ARG, KVF_E_IO,
  * KVF_E_CORRUPT.
