@@ -647,7 +647,7 @@ static void describe(const struct table *t, struct buf *out)
 const struct analyzer an_received = {
     .name = "received",
     .summary = "attention that tokens receive from later queries",
-    .example = "kvfate attention run.kvf --spread heads -o received.tsv",
+    .example = "kvfate attention --as received run.kvf --spread heads -o received.tsv",
     OPTIONS({OPT_FLAG, 0, "cumulative", offsetof(struct options, cumulative), NULL,
              "add a column with the sum up to each step"},
             {OPT_INT, 0, "every", offsetof(struct options, every), "N",

@@ -181,16 +181,17 @@ void raw_weights(const struct raw_head *x, const uint32_t *end, int64_t t, doubl
                  double *ret_lse)
 {
     double top = x->sink, sum = 0;
+    bool some = top > -INFINITY;
     const float *q = x->q + (size_t)t * (size_t)x->D;
     for (int64_t i = 0; i <= t; i++) {
         out[i] = -INFINITY;
         if (end[i] <= t)
             continue;
+        some = true;
         double logit = x->scale * dot(q, x->k + (size_t)i * (size_t)x->D, x->D);
         out[i] = x->cap > 0 ? x->cap * tanh(logit / x->cap) : logit;
-        top = fmax(top, out[i]);
+        top = fmax(top, out[i]); /* not NaN, which the sum becomes */
     }
-    bool some = top > -INFINITY; /* a NaN among them makes the sum NaN */
     for (int64_t i = 0; i <= t; i++) {
         out[i] = end[i] > t && some ? exp(out[i] - top) : 0;
         sum += out[i];

@@ -96,7 +96,7 @@ def against_dense(folder, case):
         check("quest: some pages are not read", hidden > 100, hidden)
         return
     p, _, _ = m.run(c["tokens.id"][0, 0].astype(int), alpha)
-    t, text = table(kvfate, "attention", kvf)[0], table(kvfate, "tokens", kvf)[0]["text"]
+    t, text = table(kvfate, "attention", "--as", "received", kvf)[0], table(kvfate, "tokens", kvf)[0]["text"]
     check(f"{name}: texts", t["text"] == [text[i] for i in t["token"]] and len(set(t["text"])) > (name != "one"), t["text"][:9])
     for l, g, i in pairs:
         v, h = c[f"received.L{l}H{g}.{i}"][0, 0], g // (m.G // m.H)
@@ -134,7 +134,7 @@ def other_columns(folder):
     b = columns(folder, kvf)
     heads = {k.rsplit(".", 1)[0] for k in b if k.startswith("query")}
     check("heads of their own", heads == {"query.pre.L0H0", "query.pre.L1H0"} and not any(k.startswith("received") for k in b), heads)
-    told = subprocess.run([kvfate, "attention", os.path.join(folder, "x.kvf")], capture_output=True, text=True)
+    told = subprocess.run([kvfate, "attention", "--as", "received", os.path.join(folder, "x.kvf")], capture_output=True, text=True)
     check("describes", told.returncode == 0 and "seen by" in told.stdout, told)
 
 
@@ -177,32 +177,32 @@ def by_hand(folder):
            Column("received.L0H0.0", "f32", "run", [1, .5, nan, .125], "step"), Column("received.L0H0.9", "f32", "run", [nan] * 4, "step")]
     mass = Column("mass.sum", "f32", "query", [[[2, 1, 1, 0], [0, 3, 1, 0]]], flags=SNAPSHOT)
     kvf = make(write_kvf, os.path.join(folder, "hand.kvf"), [*raw, mass], (1, 1, 2, 4))
-    t, meta = table(kvfate, "attention", kvf, "--cumulative")
+    t, meta = table(kvfate, "attention", "--as", "received", kvf, "--cumulative")
     check("no gates", t.pop("retention") == [None] * 8, t)
     check("hand", t == {"head": ["L0H0"] * 5 + ["L0H1"] * 3, "layer": [0] * 8, "index": [0] * 5 + [1] * 3, "token": [0] * 4 + [3] + [1] * 3,
                         "step": [0, 1, 2, 3, 3, 1, 2, 3], "attention": [1, .5, None, .125, 0, .5, .25, None],
                         "seen": [1, 1, -1, 1, 1, 1, 1, 0], "cumulative": [1, 1.5, 1.5, 1.625, 0, .5, .75, .75],
                         "text": [""] * 8}, t)
     check("hand meta", (meta["pairs"], meta["steps_unseen"], meta["steps_unknown"], meta["pairs_unborn"]) == ("3", "1", "1", "1"), meta)
-    t, _ = table(kvfate, "attention", kvf, "--every", "2", "--head", "L0H0", "--tokens", "0:1", "--cumulative")
+    t, _ = table(kvfate, "attention", "--as", "received", kvf, "--every", "2", "--head", "L0H0", "--tokens", "0:1", "--cumulative")
     check("hand every", t["step"] == [0, 2] and t["cumulative"] == [1, 1.5] and t["attention"] == [1, None], t)
     gates = Column("log_beta", "f32", "kv", np.log([[[.5, .25, 1, .125]]]))
-    g, _ = table(kvfate, "attention", make(write_kvf, os.path.join(folder, "gates.kvf"), [*raw, gates], (1, 1, 2, 4)))
+    g, _ = table(kvfate, "attention", "--as", "received", make(write_kvf, os.path.join(folder, "gates.kvf"), [*raw, gates], (1, 1, 2, 4)))
     check("hand gates", np.allclose(g["retention"], [1, .5, .25, .125, 1, 1, .25, .0625], rtol=1e-6), g)
     # shares of token 1: 1/4 and 3/4; token 3 has no mass
-    t, meta = table(kvfate, "attention", kvf, "--spread", "shares")
+    t, meta = table(kvfate, "attention", "--as", "received", kvf, "--spread", "shares")
     check("hand shares", t["share"] == [1, .25, .5, None, 0, .75, .5, None] and t["token"] == [0, 1, 2, 3] * 2 and meta["undefined"] == "1", t)
     # token 1: entropy -(1/4 ln 1/4 + 3/4 ln 3/4) = 0.5623, Gini (3 - 1) / (2 * 4) = 1/4, both heads for 90 %
-    t, _ = table(kvfate, "attention", kvf, "--spread", "tokens")
+    t, _ = table(kvfate, "attention", "--as", "received", kvf, "--spread", "tokens")
     check("hand tokens", t["mass"] == [2, 4, 2, 0] and t["queries"] == [4, 3, 2, 1] and t["gini"] == [.5, .25, 0, None] and t["heads"] == [2] * 4
           and t["top_head"] == ["L0H0", "L0H1", "L0H0", ""] and t["top_share"] == [1, .75, .5, None] and t["heads_needed"] == [1, 2, 2, -1]
           and t["heads_share"] == [.5, 1, 1, None] and np.allclose(real(t["entropy"])[:3], [0, 0.5623351446188083, math.log(2)])
           and np.allclose(real(t["effective_heads"])[:3], [1, 4 / 3 ** .75, 2]), t)
     # H0: 2, 1, 1, 0 of 4: three tokens for 90 %, one for 50 %; Gini (3*2 + 1*1 - 1*1 - 3*0) / (4 * 4) = 6 / 16
-    t, _ = table(kvfate, "attention", kvf, "--spread", "heads")
+    t, _ = table(kvfate, "attention", "--as", "received", kvf, "--spread", "heads")
     check("hand heads", t["tokens"] == [4, 4] and t["mass"] == [4, 4] and t["tokens_needed"] == [3, 2] and t["tokens_share"] == [.75, .5]
           and t["gini"] == [.375, .625] and t["top_token"] == [0, 1] and t["top_share"] == [.5, .75] and np.allclose(t["entropy"], [1.5 * math.log(2), 0.5623351446188083]), t)
-    t, _ = table(kvfate, "attention", kvf, "--spread", "heads", "--mass", ".5", "--tokens", "1:4")
+    t, _ = table(kvfate, "attention", "--as", "received", kvf, "--spread", "heads", "--mass", ".5", "--tokens", "1:4")
     check("hand part", t["tokens_needed"] == [1, 1] and t["tokens"] == [3, 3] and t["top_token"] == [1, 1], t)
 
 
@@ -225,11 +225,11 @@ def long_way(folder, seed, L, H, G, T):
         return [-(s[s > 0] * np.log(s[s > 0])).sum(), gini, s[0], needed]
 
     for kind, rows, needed in (("tokens", m.T, "heads_needed"), ("heads", m, "tokens_needed")):
-        t, _ = table(kvfate, "attention", kvf, "--spread", kind, "--mass", ".8", "--tokens", f"{a}:{b}")
+        t, _ = table(kvfate, "attention", "--as", "received", kvf, "--spread", kind, "--mass", ".8", "--tokens", f"{a}:{b}")
         want = np.array([one(v) for v in rows])
         got = np.array([real(t[k]) for k in ("entropy", "gini", "top_share", needed)]).T
         check(f"{kind} {L} {G} {T}", np.allclose(got, want, rtol=1e-12, atol=1e-13, equal_nan=True), np.abs(got - want).max())
-    t, _ = table(kvfate, "attention", kvf, "--spread", "shares", "--tokens", f"{a}:{b}")
+    t, _ = table(kvfate, "attention", "--as", "received", kvf, "--spread", "shares", "--tokens", f"{a}:{b}")
     with np.errstate(invalid="ignore"):
         check(f"shares {L} {G} {T}", np.allclose(real(t["share"]).reshape(m.shape), m / m.sum(0), rtol=1e-14, atol=0, equal_nan=True))
 
@@ -239,30 +239,30 @@ def edges(folder):
     for T in (0, 1):
         cols = [Column("received.L0H0.0", "f32", "run", [1] * T, "step"), Column("mass.sum", "f32", "query", [[[1] * T]], flags=SNAPSHOT)]
         make(write_kvf, p, cols, (1, 1, 1, T))
-        t, _ = table(kvfate, "attention", p)
+        t, _ = table(kvfate, "attention", "--as", "received", p)
         check(f"T = {T}", len(t["step"]) == T and t["attention"] == [1] * T, t)
         for kind in ("shares", "tokens", "heads"):
-            t, _ = table(kvfate, "attention", p, "--spread", kind)
+            t, _ = table(kvfate, "attention", "--as", "received", p, "--spread", kind)
             check(f"T = {T} {kind}", len(t[list(t)[0]]) == (1 if kind == "heads" else T), t)
-            said = subprocess.run([kvfate, "attention", p, "--spread", kind], capture_output=True, text=True)
+            said = subprocess.run([kvfate, "attention", "--as", "received", p, "--spread", kind], capture_output=True, text=True)
             check(f"T = {T} {kind} said", said.returncode == 3 * (T == 0) and said.stderr.count("\n") == (T == 0), said)
     make(write_kvf, p, [Column("mass.sum", "f32", "query", [[[np.nan, np.nan, -1]]], flags=SNAPSHOT)], (1, 1, 1, 3))
-    t, meta = table(kvfate, "attention", p, "--spread", "heads")
+    t, meta = table(kvfate, "attention", "--as", "received", p, "--spread", "heads")
     check("no masses", t["gini"] == [None] and t["tokens_needed"] == [-1] and meta["not_a_mass"] == "3" and meta["undefined"] == "1", t, meta)
-    refused("nothing recorded", 1, ["attention", p], "--watch TOKENS@HEADS")
-    refused("no out_norm", 1, ["attention", p, "--spread", "heads", "--weight", "contrib"], "out_norm", "contrib")
+    refused("nothing recorded", 1, ["attention", "--as", "received", p], "--watch TOKENS@HEADS")
+    refused("no out_norm", 1, ["attention", "--as", "received", p, "--spread", "heads", "--weight", "contrib"], "out_norm", "contrib")
     make(write_kvf, p, [Column("received.L0H0.1", "f32", "run", [np.nan, 1, 1], "step")], (1, 1, 2, 3))
-    refused("no mass.sum", 1, ["attention", p, "--spread", "heads"], "mass.sum", "--probes mass")
-    refused("not among those", 2, ["attention", p, "--head", "L0H1"], "no pair of the")
-    refused("not among those", 2, ["attention", p, "--tokens", "2:"], "no pair of the")
-    refused("a KV head", 2, ["attention", p, "--head", "L0K0"], "query")
+    refused("no mass.sum", 1, ["attention", "--as", "received", p, "--spread", "heads"], "mass.sum", "--probes mass")
+    refused("not among those", 2, ["attention", "--as", "received", p, "--head", "L0H1"], "no pair of the")
+    refused("not among those", 2, ["attention", "--as", "received", p, "--tokens", "2:"], "no pair of the")
+    refused("a KV head", 2, ["attention", "--as", "received", p, "--head", "L0K0"], "query")
     for more, word in ((["--weight", "x"], "--weight"), (["--weight", "contrib"], "--spread")):
-        refused(f"{more}", 2, ["attention", p, *more], word)
+        refused(f"{more}", 2, ["attention", "--as", "received", p, *more], word)
     for option, value, word in (("--spread", "all", "shares, tokens or heads"), ("--every", "0", "between 1 and"), ("--every", "x", "whole number"),
                                 ("--mass", "0", "above 0"), ("--mass", "1.1", "at most 1"), ("--mass", "nan", "number")):
-        refused(f"{option} {value}", 2, ["attention", p, option, value], word)
+        refused(f"{option} {value}", 2, ["attention", "--as", "received", p, option, value], word)
     make(write_kvf, p, [Column("received.L0H3.1", "f32", "run", [np.nan, 1, 1], "step")], (1, 1, 2, 3))
-    refused("a head that there is not", 1, ["attention", p], "received.L0H3.1")
+    refused("a head that there is not", 1, ["attention", "--as", "received", p], "received.L0H3.1")
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,9 @@
  *     hex DIGITS                  the same as hexadecimal digits, for any bytes
  *     note KEY JSON
  *     blob NAME DTYPE LAYER HEAD T0 N M
- *                                 [N][M] zeros
+ *                                 [N][M] zeros; M = 0: [N]
+ *     blob NAME f32 LAYER HEAD T0 N M FILE
+ *                                 f32 numbers of a file
  *     layers                      all heads of a layer in one chunk, as the engine writes them
  *     again                       the first record of every column once more
  *     open                        do not close it
@@ -31,6 +33,7 @@ static uint32_t lengths[MOST_COLUMNS];
 static int n_columns, L, H, G;
 static uint32_t T;
 static struct kvf_blob blobs[MOST_BLOBS];
+static char blob_file[MOST_BLOBS][1024]; /* "": zeros */
 static int n_blobs;
 static char note_key[64], note[4096]; /* key "": no note */
 static char line[MOST_LINE], meta[MOST_LINE] = "{}", texts[MOST_TEXT];
@@ -69,22 +72,28 @@ static void read_blob(const char *s)
 {
     static const char *const dtypes[] = {"?",   "u8",  "u16", "u32",  "i32", "f32",
                                          "f64", "u64", "f16", "bf16", NULL};
+    char dtype[8], *file = blob_file[n_blobs];
     struct kvf_blob *b = &blobs[n_blobs++];
-    char dtype[8];
-    if (sscanf(s, "blob %47s %7s %hu %hu %u %u %u", b->name, dtype, &b->layer, &b->head, &b->t0,
-               &b->shape[0], &b->shape[1])
-        != 7)
+    if (sscanf(s, "blob %47s %7s %hu %hu %u %u %u %1023s", b->name, dtype, &b->layer, &b->head,
+               &b->t0, &b->shape[0], &b->shape[1], file)
+        < 7)
         exit(2);
     b->dtype = (uint8_t)find(dtypes, dtype);
-    b->rank = 2;
+    b->rank = b->shape[1] ? 2 : 1;
 }
 
 static int write_blobs(struct kvf_writer *w)
 {
     int err = KVF_OK;
     for (int i = 0; !err && i < n_blobs; i++) {
-        OWNED(free) void *zeros = calloc(1, kvf_blob_size(&blobs[i]) + 1);
-        err = zeros ? kvf_write_blob(w, &blobs[i], true, zeros) : KVF_E_NOMEM;
+        size_t n = kvf_blob_size(&blobs[i]);
+        OWNED(free) void *data = calloc(1, n + 1);
+        FILE *f = blob_file[i][0] ? fopen(blob_file[i], "rb") : NULL;
+        if (blob_file[i][0] && (!f || !data || fread(data, 1, n, f) != n))
+            exit(2);
+        if (f)
+            fclose(f);
+        err = data ? kvf_write_blob(w, &blobs[i], true, data) : KVF_E_NOMEM;
     }
     return err;
 }

@@ -67,7 +67,7 @@ r = s.run(["trace", "verify", made(s, "gap.kvf", columns)])
 s.check("values that are missing", r.returncode == 1 and b"mass.sum lacks 52 of the 120 values of layer 0, the first of head 0 at 17" in r.stderr, r.stderr)
 r = s.run(["survival", s.path("gap.kvf"), "--criterion", "top64"])
 s.check("others can be analysed", r.returncode == 0, r.stderr)
-bounded("that column cannot", ["attention", s.path("gap.kvf"), "--spread"], (1, 2))
+bounded("that column cannot", ["attention", "--as", "received", s.path("gap.kvf"), "--spread"], (1, 2))
 columns = honest()
 columns[8].axis = "step"
 r = s.run(["trace", "verify", made(s, "axis.kvf", columns)])

@@ -90,7 +90,7 @@ for option, value in (("--seed", "9"), ("--intervals", "all")):
     idle(option, ["corpus", "survival", TRACE, "--replicates", "0"], value, words=("--replicates 0",))
 for argv, option, value in ((["compare", TRACE, TRACE], "--level", "0.5"), (["compare", TRACE, TRACE], "--value", "nll"),
                             (["compare", TRACE, TRACE, "--by", "tokens"], "--criterion", "top64"), (["size", "--as", "sparsity", TRACE], "--criterion", "top128"),
-                            (["attention", TRACE], "--mass", "0.5"), (["attention", TRACE, "--spread", "shares"], "--every", "3")):
+                            (["attention", "--as", "received", TRACE], "--mass", "0.5"), (["attention", "--as", "received", TRACE, "--spread", "shares"], "--every", "3")):
     s.refused(" ".join([argv[0], option]), [*argv, option, value], 2, option)
 
 for option, value in (("--size", "60x60"), ("--dpi", "90"), ("--cmap", "magma"), ("--vmin", "0"), ("--vmax", "1"), ("--title", "a"), ("--figure", "eviction")):
