@@ -254,7 +254,8 @@ static void add_query(const struct boxes *b, int64_t r, int64_t t, const uint32_
     }
 }
 
-/* Divides the sums of the boxes of a head by their cells, and counts the cells. */
+/* Divides the sums of the boxes of a head by their cells, and counts the cells. Values are rounded
+ * to f32, the precision of the decoder. */
 static void finish_boxes(const struct boxes *b, bool mean, double *attention, double *cached,
                          int64_t *ret_cells, int64_t *ret_evicted)
 {
@@ -267,8 +268,8 @@ static void finish_boxes(const struct boxes *b, bool mean, double *attention, do
             }
             *ret_cells += cells;
             *ret_evicted += cells - (int64_t)cached[k];
-            attention[k] /= mean ? (double)cells : 1;
-            cached[k] /= (double)cells;
+            attention[k] = (float)(attention[k] / (mean ? (double)cells : 1));
+            cached[k] = (float)(cached[k] / (double)cells);
         }
 }
 

@@ -26,6 +26,7 @@ static const struct job {
     bool query;                 /* rows are query heads */
     bool criterion;             /* uses the --criterion of the report */
     bool answer;                /* analyses only the tokens after the prompt, if there are any */
+    bool recorded;              /* all heads that were recorded, also with --head */
 } jobs[] = {
     {"tokens", "tokens"},
     {"eviction", "eviction"},
@@ -41,6 +42,7 @@ static const struct job {
     {"heads", "heads", .query = true},
     {"regret", "regret", "mean", "yes", .query = true, .answer = true},
     {"dilution", "dilution", "mean", "yes", .query = true, .answer = true},
+    {"attention", "attention", .recorded = true},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -126,7 +128,8 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
     struct analyzer_options options = {{0}};
     /* first half: computing; second half: packing */
     struct stage stage = {watcher_part, w, 0, 0.5};
-    struct analyzer_args args = {.heads = j->query ? q->query : q->heads,
+    const char *heads = j->query ? q->query : q->heads;
+    struct analyzer_args args = {.heads = j->recorded ? NULL : heads,
                                  .token1 = -1,
                                  .options = &options,
                                  .threads = (int)q->threads,

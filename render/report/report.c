@@ -31,9 +31,10 @@ struct report {
 static const struct {
     const char *key, *column;
 } droppable[] = {
-    {"eviction", "margin"},        {"eviction", "score"},        {"last-use", "last_use_age"},
-    {"retention", "last_use_age"}, {"tokens", "mean_retention"}, {"retention", "log_beta"},
-    {"eviction", "evict_step"},    {"eviction", "reason"},       {"eviction", "tie"},
+    {"attention", "attention"},   {"attention", "cached"},      {"eviction", "margin"},
+    {"eviction", "score"},        {"last-use", "last_use_age"}, {"retention", "last_use_age"},
+    {"tokens", "mean_retention"}, {"retention", "log_beta"},    {"eviction", "evict_step"},
+    {"eviction", "reason"},       {"eviction", "tie"},
 };
 enum { N_DROPPABLE = sizeof droppable / sizeof *droppable };
 

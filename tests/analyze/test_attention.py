@@ -87,7 +87,7 @@ def against_dense(folder, case):
             seen = alpha[l, g // (m.G // m.H)] & below
             check(f"{name}: L{l}H{g} cells", np.array_equal(np.isnan(weight), ~below) and np.array_equal(cached == 1, seen))
             check(f"{name}: L{l}H{g}", np.abs(weight[below] - p[l, g][below]).max() < 1e-5 and not weight[below & ~seen].any(), np.abs(weight[below] - p[l, g][below]).max())
-            check(f"{name}: L{l}H{g} sums", np.allclose(np.nansum(weight, -1), 1, atol=1e-12))
+            check(f"{name}: L{l}H{g} sums", np.allclose(np.nansum(weight, -1), 1, atol=1e-6))
     check(f"{name}: evicted", int(meta["cells_evicted"]) == m.L * sum((~alpha[l, h] & below).sum() * (m.G // m.H) for l in range(m.L) for h in range(m.H)) / m.L
           and (int(meta["cells_evicted"]) > 100) == (name in ("h2o", "own")), meta)
     check(f"{name}: log-sum-exp", float(meta["lse_difference"]) < 1e-5, meta)
@@ -109,7 +109,7 @@ def blocks(folder):
         check("same columns", list(trace.columns) == list(plain.columns) and all(np.array_equal(trace[c][l], plain[c][l], equal_nan=True) for c in plain.columns if plain[c].space != "run" for l in range(2)))
         plain.close()
     got, _ = maps(kvf, "--head", "1.4")
-    check("softmax of the blobs", list(got) == ["L1H4"] and np.nanmax(np.abs(got["L1H4"][0] - want)) < 1e-12)
+    check("softmax of the blobs", list(got) == ["L1H4"] and np.nanmax(np.abs(got["L1H4"][0] - want)) < 1e-7)
     t = package.open(kvf).attention(head="1.4")
     check("Python", len(t["attention"]) == want.shape[0] * (want.shape[0] + 1) // 2)
     for more in (["-t", "1", "--chunk", "7"], ["-t", "3"]):
@@ -145,7 +145,7 @@ def boxes(folder):
                     if not np.isnan(cells).all():
                         want.append((q0, q1, i0, i1, np.nanmax(cells) if each == "max" else np.nanmean(cells), np.nanmean(here)))
             got = list(zip(*(t[c] for c in ("query", "query_end", "token", "token_end", "attention", "cached"))))
-            check(f"{each} {n} {queries} {tokens}", len(got) == len(want) and np.allclose(got, want, atol=1e-12), got[:3], want[:3])
+            check(f"{each} {n} {queries} {tokens}", len(got) == len(want) and np.allclose(got, want, atol=1e-7), got[:3], want[:3])
     for value in ("5", "9:3", ":", "0:9999", "a:b", "3:4x"):
         refused(f"--queries {value}", 2, ["attention", kvf, "--queries", value], "--queries needs C:D")
     refused("no token", 2, ["attention", kvf, "--queries", "2:5", "--tokens", "9:12"], "no query of 2:5 sees a token of 9:12")
@@ -210,10 +210,10 @@ def hostile(folder):
 
     whole, meta = maps(trace())
     e = np.where(np.tri(T) > 0, np.exp(.5 * files["q"].astype(float) @ files["k"].astype(float).T), 0)
-    check("well-formed", list(whole) == ["L0H0"] and np.nanmax(np.abs(whole["L0H0"][0] - e / e.sum(-1, keepdims=True))) < 1e-12 and "lse_difference" not in meta)
+    check("well-formed", list(whole) == ["L0H0"] and np.nanmax(np.abs(whole["L0H0"][0] - e / e.sum(-1, keepdims=True))) < 1e-7 and "lse_difference" not in meta)
     sink = maps(trace(logit=np.array([.5, 2, 1], "<f4")))[0]["L0H0"][0]
     capped = np.where(np.tri(T) > 0, np.exp(2 * np.tanh(.5 * files["q"].astype(float) @ files["k"].astype(float).T / 2)), 0)
-    check("soft cap and sink", np.nanmax(np.abs(sink - capped / (capped.sum(-1, keepdims=True) + np.e))) < 1e-12)
+    check("soft cap and sink", np.nanmax(np.abs(sink - capped / (capped.sum(-1, keepdims=True) + np.e))) < 1e-7)
     bad = rows.copy()
     bad[3, 1] = np.nan
     for name, made, words in (

@@ -61,7 +61,8 @@ function watchBar(changed) {
 const LEFT_OUT = [['eviction.evict_step', 'maps of what is kept'], ['retention.log_beta', 'maps of retention'],
   ['last-use.last_use_age', 'maps of last use'], ['eviction.score', 'scores of evictions'], ['eviction.margin', 'margins of evictions'],
   ['eviction.reason', 'reasons of evictions'], ['eviction.tie', 'ties of evictions'], ['retention.last_use_age', 'last uses beside retention'],
-  ['tokens.mean_retention', 'mean retention of tokens']];
+  ['tokens.mean_retention', 'mean retention of tokens'],
+  ['attention.attention', 'attention maps of heads']];
 
 function droppedColumns() {
   const all = MANIFEST.tables.flatMap((t) => (t.columns || []).filter((c) => c.dropped).map((c) => `${t.key}.${c.name}`));
