@@ -15,7 +15,7 @@
 enum { SCALE_LOG, SCALE_LINEAR };
 enum { LABELS_AUTO, LABELS_TOKENS, LABELS_NUMBERS };
 enum { MOST_MAPS = 36, MOST_PIXELS = 4000 };
-enum { SIDE = 84 }; /* mm; of a single map */
+enum { SIDE = 84, WIDE = 180 }; /* mm; of a single map, and of several with their margins */
 enum { TOP = 6, RIGHT = 21, BOTTOM = 15, GAP_X = 5, GAP_Y = 6, NUMBERS = 13, WORDS = 20 }; /* mm */
 static const double WORD_PITCH = 2.1;                     /* mm between the words of an axis */
 static const double HATCH_APART = 0.9, HATCH_WIDTH = 0.2; /* mm */
@@ -153,7 +153,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 {
     struct columns k = columns_of(t);
     struct plan p = plan_of(&k, s);
-    double side = p.n == 1 ? SIDE : fmax(28, fmin(64, 150.0 / (double)p.cols));
+    double room = WIDE - p.left - RIGHT - (double)(p.cols - 1) * GAP_X;
+    double side = p.n == 1 ? SIDE : fmax(12, fmin(64, room / (double)p.cols));
     double all = p.left + RIGHT + (double)p.cols * side + (double)(p.cols - 1) * GAP_X;
     *w = s->width_mm > 0 ? s->width_mm : all;
     side = fmax(side + (*w - all) / (double)p.cols, 4);
@@ -464,7 +465,7 @@ static void caption(const struct table *t, const struct figure_style *s, struct 
                "in %lld map%s",
                (long long)p.n, p.n == 1 ? "" : "s");
     if (gone > 0 && cells > 0)
-        buf_printf(out, "; the hatched %s of the cells are tokens that were not in the cache",
+        buf_printf(out, ", and hatching marks the %s of the cells whose token was not in the cache",
                    caption_percent(gone / cells, a));
     buf_str(out, ". ");
     bool single = m.q1 - m.q0 == (double)m.rows && m.k1 - m.k0 == (double)m.columns;

@@ -108,4 +108,13 @@ with open(os.path.join(FOLDER.name, "w.tsv"), "w") as f:
     f.write(tsv("words", ["word", "count", "base_count"], [("a", 1, 2)]))
 r = kvfate("draw", os.path.join(FOLDER.name, "w.tsv"), "--caption", "-o", os.path.join(FOLDER.name, "w.svg"))
 check("a figure without a caption", r.returncode == 2 and "the figure words has no caption" in r.stderr and not os.path.exists(os.path.join(FOLDER.name, "w.svg")), r.stderr)
+# ---- attention: three queries; query 2 does not see entry 1
+
+rows = [("L0H1", 0, 1, t, t + 1, i, i + 1, w, c, f"t{t}", f" t{i}") for t, i, w, c in ((0, 0, 1, 1), (1, 0, .75, 1), (1, 1, .25, 1), (2, 0, .5, 1), (2, 1, 0, 0), (2, 2, .5, 1))]
+said = caption(tsv("attention", ["head", "layer", "index", "query", "query_end", "token", "token_end", "attention", "cached", "query_text", "text"], rows, cells=6, cells_evicted=1))
+has("attention", said, "in 1 map", "the 17 % of the cells", "In L0H1 the queries give token 0 (t0) 75 %", "their own token 58 %")
+rows = [("L0H1", 0, 1, 0, 4, 0, 4, .9, 1, "", ""), ("L0H1", 0, 1, 4, 8, 0, 4, .25, .5, "", ""), ("L0H1", 0, 1, 4, 8, 4, 8, .75, 1, "", "")]
+said = caption(tsv("attention", ["head", "layer", "index", "query", "query_end", "token", "token_end", "attention", "cached", "query_text", "text"], rows, cells=36, cells_evicted=0))
+has("attention in boxes", said, "In L0H1 the largest value of a box is 0.9, at query 0 and token 0")
+
 finish()
