@@ -60,6 +60,10 @@ class Column {
   // Returns the numbers of block b; for texts, their dictionary indices.
   async numbers(b) {
     const { spec } = this, n = this.table.block;
+    if (spec.values)
+      return spec.values(b);
+    if (spec.list)
+      return new Float64Array(n).fill(spec.list[b]);
     if (spec.constant !== undefined)
       return new Float64Array(n).fill(spec.constant === null ? NaN : spec.constant);
     if (spec.affine)
@@ -83,6 +87,8 @@ class Column {
 
   async strings(b) {
     const { spec } = this, n = this.table.block;
+    if (spec.strings && spec.by === 'cycle')
+      return spec.strings;
     if (spec.strings)
       return spec.by === 'block' ? new Array(n).fill(spec.strings[b]) : spec.strings.slice(b * n, (b + 1) * n);
     return Array.from(await this.numbers(b), (k) => spec.dict[k]);
@@ -119,7 +125,7 @@ class Table {
   async perBlock(name) {
     const c = this.column(name), out = [];
     if (c.spec.by === 'block')
-      return c.spec.strings || Array.from(await c.chunk(0));
+      return c.spec.strings || c.spec.list || Array.from(await c.chunk(0));
     for (let b = 0; b < this.blocks; b++)
       out.push((c.type === 'str' ? await c.strings(b) : await c.numbers(b))[0]);
     return out;
