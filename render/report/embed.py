@@ -16,6 +16,7 @@ import os
 import re
 import sys
 
+USED = "openTrace, tablesOf, TraceError, MAX_FILE"  # of the reader of traces, by the other scripts
 PALETTES = ("blues", "viridis", "cividis", "magma", "bluered")
 
 
@@ -132,8 +133,8 @@ def main():
     page, style = texts[0], bare(texts[1])
     reader = [classes(texts[5]), supplies(texts[6]), *(t for path, t in zip(scripts, texts[7:]) if "/trace/" in path)]
     others = [t for path, t in zip(scripts, texts[7:]) if "/trace/" not in path]
-    script = ("'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), lines(texts[3]), methods(texts[4]), *map(bare, reader), *map(bare, others)])
-              + "\n})();\n")
+    own = f"const {{ {USED} }} = (() => {{\n" + "\n".join(map(bare, reader)) + f"\nreturn {{ {USED} }};\n}})();"
+    script = "'use strict';\n(() => {\n" + "\n".join([palettes(texts[2]), lines(texts[3]), methods(texts[4]), own, *map(bare, others)]) + "\n})();\n"
     for text, tag in ((style, "</style"), (script, "</script"), (script, "<!--")):
         if tag in text.lower():
             sys.exit(f"embed.py: {tag} would end the element early")

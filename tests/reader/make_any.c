@@ -1,5 +1,5 @@
-/* make_any.c - writes traces of random bytes with kvfate's own columns (tests/fuzz/any_trace.h): valid checksums and
- * arbitrary values, shapes, headers and notes.
+/* make_any.c - writes traces of random bytes with kvfate's own columns (tests/fuzz/any_trace.h):
+ * valid checksums and arbitrary values, shapes, headers and notes.
  *
  * usage: make_any COUNT NAME. It writes NAME-0.kvf, NAME-1.kvf, ... */
 #include <stdio.h>
@@ -19,7 +19,8 @@ static uint8_t random_byte(void)
     return (uint8_t)(state >> 32);
 }
 
-/* Makes the source of trace k: more of its bytes are zero, which leaves a valid part, for small k. */
+/* Makes the source of trace k: more of its bytes are zero, which leaves a valid part, for small k.
+ */
 static size_t fill(uint8_t *bytes, int k)
 {
     size_t n = (size_t)k * 7 % MOST;
