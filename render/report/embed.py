@@ -3,7 +3,8 @@
 
 usage: embed.py OUT.c OUT.js page.html style.css palettes.list line_colours.h identity.c classes.c columns.c FILE.js...
 
-page.html names where style, data and script go.  The scripts become one, in the order given, in a function of its own, after the
+page.html names where style, description of the tables, script and data go.  The script comes before the data, so that a browser
+shows the first map before it has read all of them.  The scripts become one, in the order given, in a function of its own, after the
 colours of the figures as text and of their lines, the classes of tokens and the probes that record columns.  The
 page's policy (Content-Security-Policy) allows this style and this script, by their hashes, pictures that the page makes itself,
 and nothing else: no other code, no connection, no frame, no form.
@@ -141,8 +142,10 @@ def main():
     policy = (f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: blob:; "
               "base-uri 'none'; form-action 'none'")
     page = page.replace("{{policy}}", policy).replace("{{style}}", style).replace("{{script}}", script)
-    head, tail = page.split("{{data}}\n")
-    write(out, '#include "render/report/page.h"\n\n' + as_c("page_head", head.encode()) + as_c("page_tail", tail.encode()))
+    head, rest = page.split("{{manifest}}\n")
+    code, tail = rest.split("{{data}}\n")
+    write(out, '#include "render/report/page.h"\n\n' + as_c("page_head", head.encode()) + as_c("page_script", code.encode())
+          + as_c("page_tail", tail.encode()))
     write(module, "'use strict';\n" + "\n".join(reader) + "\nmodule.exports = { openTrace, TraceError, decodeFrame, tablesOf };\n")
 
 
