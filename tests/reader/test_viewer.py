@@ -22,7 +22,7 @@ AXE = "import axe_playwright_python, os; print(os.path.join(os.path.dirname(axe_
 # What is shown, except the panels that a dropped trace lacks, and names of what only the made page has.
 SHOWN = """(() => {
   const text = (q) => [...document.querySelectorAll(q)].map((n) => n.innerText);
-  const panels = [...document.querySelectorAll('.panel')].filter((p) => !['panel-kinds', 'panel-tables'].includes(p.id));
+  const panels = [...document.querySelectorAll('.panel')].filter((p) => p.id !== 'panel-tables');
   return { title: text('#title, #subtitle'), headline: text('#headline td, #headline th'), note: text('#map-note, #compared, #text-note, #legend'),
     panels: panels.map((p) => [p.id, p.innerText]), lines: panels.map((p) => [...p.querySelectorAll('path, rect')].map((n) => [n.getAttribute('d'), n.getAttribute('height'), n.getAttribute('fill')].join())),
     heads: text('.layer .name'), text: document.querySelector('#text').innerText.slice(0, 4000), shades: [...document.querySelectorAll('#text [class]')].slice(0, 3000).map((n) => n.className).join(' ') };

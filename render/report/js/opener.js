@@ -4,7 +4,7 @@ const MOST_TRACES = 8;
 const opened = new Set(); // names of the traces that were opened, not embedded
 const SLICE = 12;         // ms of work before the page may draw
 
-const MISSING_HERE = ['head types, and sorting by them', 'dilution: only its mean', 'classes of tokens of your own (--classes), and other criteria of last use than mass.90'];
+const MISSING_HERE = ['columns of dilution except its mean, scores of retrieval and induction heads, and budgets per head, in the tables', 'classes of tokens of your own (--classes), and other criteria of last use than mass.90'];
 
 function openButton(label, classes) {
   return el('button', { type: 'button', class: classes, onclick: () => {
@@ -26,7 +26,7 @@ function showOpener() {
   byId('opener').replaceChildren(el('div', {}, el('h2', { id: 'opener-title' }, 'Open traces'),
     el('p', {}, `Drop one to ${MOST_TRACES} files (.kvf) on this page, or choose them. Several traces are compared. Of an unfinished trace, add its .tail file for the newest state.`),
     openButton('Open traces', 'first'),
-    el('p', { class: 'quiet' }, 'You see the text, the maps of cached entries, retention and last use, and the panels survival, occupancy, positions, cache size, sparsity and dilution, '
+    el('p', { class: 'quiet' }, 'You see the text, the maps of cached entries, retention and last use, and the panels survival, occupancy, positions, cache size, sparsity, dilution and head types, '
       + 'with the same values as in the page of \u2018kvfate report\u2019. This page lacks:'),
     el('ul', { class: 'quiet' }, MISSING_HERE.map((text) => el('li', {}, text))),
     el('p', { class: 'quiet' }, `Traces of up to ${MAX_FILE / 2 ** 30} GiB are read. \u2018kvfate report X.kvf -o X.html\u2019 makes a page with all panels.`)));

@@ -2,7 +2,6 @@
 //
 // A table has the name, columns, units and values of the table that `kvfate report` embeds
 // (cli/cmd_report.c, analyzers/an_*.c).  Values of heads are read from the trace when they are shown.
-// Tables that need more than sums over the columns (heads) are not computed.
 
 const CRITERIA_NAMES = ['top64', 'top128', 'top256', 'top512', 'mass.90', 'mass.95', 'mass.99'];
 const SHOWN_CRITERION = 'mass.90';
@@ -725,7 +724,6 @@ function* dilutionTable(t) {
 
 // ---- all tables of a trace
 
-const NOT_HERE = 'this page does not compute it; \'kvfate report\' does';
 const TRACE_TABLES = [
   ['tokens', tokensTable, (x) => `tokens ${x}`],
   ['eviction', evictionTable, (x) => `eviction ${x}`],
@@ -738,7 +736,7 @@ const TRACE_TABLES = [
   ['occupancy', occupancyTable, (x) => `size ${x}`],
   ['kv-size', kvSizeTable, (x) => `size ${x} --as kv-size`],
   ['density', densityTable, (x) => `where ${x}`],
-  ['heads', null, null],
+  ['heads', headsTable, (x) => `heads ${x}`],
   ['regret', regretTable, (x, t) => `missed ${x} --as regret --mean${answerOf(t) ? ` --tokens ${answerOf(t)}:` : ''}`],
   ['dilution', dilutionTable, (x, t) => `dilution ${x} --mean${answerOf(t) ? ` --tokens ${answerOf(t)}:` : ''}`],
 ];
@@ -749,11 +747,6 @@ function* tablesOf(t, index = 0) {
   const out = [];
   for (const [k, [key, make, command]] of TRACE_TABLES.entries()) {
     yield k / TRACE_TABLES.length;
-    if (!make) {
-      columnOf(t, 'entropy', SPACE.QUERY, 1);
-      out.push({ trace: index, key, absent: NOT_HERE });
-      continue;
-    }
     try {
       const steps = make(t);
       let next = steps.next();
