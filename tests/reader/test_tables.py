@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare the tables that the report page computes from a trace, run by node, with those that `kvfate report` embeds.
 
-usage: test_tables.py KVFATE MAKE_REPORT_TRACE READER.js MAKE_ANY
+usage: test_tables.py KVFATE MAKE_REPORT_TRACE READER.js MAKE_ANY WRITE_KVF
 
 Equal: names, units, types, rows, commands, metadata and values.  Values that need exp, log or sums of reals may differ by 1e-12 of
 themselves, and those of head types by 1e-9.  A trace that `kvfate report` rejects must be rejected, and a table that it lacks must be missing for the same reason.
@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "report"), os.path.join(HERE, "..")]
+sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("report", "analyze", "")]
+import numpy as np  # noqa: E402
+import planted  # noqa: E402
 from page import HOSTILE, Case, Page  # noqa: E402
 from test_reader import LONG, QUICK, node, runs  # noqa: E402
 
@@ -112,7 +114,7 @@ def check_all(s, names, reader):
 
 
 def main():
-    kvfate, maker, reader, anything = sys.argv[1:5]
+    kvfate, maker, reader, anything, write_kvf = sys.argv[1:6]
     if not node():
         print("no node here: the tables of the report page are not computed outside of a browser")
         return 77
@@ -122,6 +124,11 @@ def main():
         texts = [r.choice(TEXTS).encode() for _ in range(T)] if k % 2 else HOSTILE[:T]
         s.trace(f"made-{k}.kvf", T, L, H, G, kinds, seed=k + 1, texts=[t[:200] for t in texts])
         names.append(f"made-{k}.kvf")
+    for k, strength in enumerate(planted.STRENGTHS[:1 if QUICK else 3]):  # heads of each type
+        rng = np.random.default_rng(k)
+        specs = [planted.spec(rng, kind, strength) for kind in planted.KINDS for _ in range(2)]
+        planted.trace(os.path.abspath(write_kvf), s.path(f"planted-{k}.kvf"), rng, specs, 5, 2, 4, 320)
+        names.append(f"planted-{k}.kvf")
     count = 400 if LONG else 8 if QUICK else 40
     subprocess.run([os.path.abspath(anything), str(count), "any"], cwd=s.work.name, check=True)
     names += [f"any-{k}.kvf" for k in range(count)]
