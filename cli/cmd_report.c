@@ -49,6 +49,7 @@ enum { N_JOBS = sizeof jobs / sizeof *jobs };
 struct request {
     const char *out, *heads, *criterion, *classes;
     double max_size; /* in MB */
+    bool viewer;     /* the page has no traces, and opens those that its reader drops on it */
     int64_t threads;
     char *query; /* owned: the query heads that `heads` selects; NULL if all */
 };
@@ -183,6 +184,19 @@ static int add_trace(const struct command *self, const char *path, int traces, s
     return err;
 }
 
+/* Checks the number of traces: none with --viewer, and at least one without it. */
+static int check_traces(const struct request *q, int n, struct kvf_diag *d)
+{
+    if (q->viewer && n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "--viewer makes a page without traces; leave out the traces, or --viewer");
+    if (!q->viewer && !n)
+        return kvf_fail(d, KVF_E_ARG,
+                        "a trace is missing, such as 'kvfate run -p TEXT -o X.kvf' records; "
+                        "--viewer makes a page that opens traces");
+    return KVF_OK;
+}
+
 static int check_out(const struct request *q, struct kvf_diag *d)
 {
     const char *dot = q->out ? strrchr(q->out, '.') : NULL;
@@ -243,6 +257,8 @@ static const struct opt options[] = {
      "classes of tokens of one's own"},
     {OPT_REAL, 0, "max-size", offsetof(struct request, max_size), "MB",
      "omit columns above this size", "10", .min = 0.1, .max = 1000},
+    {OPT_FLAG, 0, "viewer", offsetof(struct request, viewer), NULL,
+     "a page without traces, which opens traces that are dropped on it"},
     {OPT_INT, 't', "threads", offsetof(struct request, threads), "N", "threads",
      .absent = "number of cores", .min = 1, .max = 256},
     {.type = OPT_END},
@@ -253,7 +269,9 @@ static int cmd_report(const struct command *self, void *request, int n, char **o
     struct request *q = request;
     struct kvf_diag d = {""};
     struct report *r = NULL;
-    int err = check_out(q, &d);
+    int err = check_traces(q, n, &d);
+    if (!err)
+        err = check_out(q, &d);
     if (!err)
         err = files_keep(q->out, operand, n, &d);
     if (!err)
@@ -277,7 +295,7 @@ const struct command command_report = {
     .summary = "write one interactive HTML page about one or more traces",
     .example = "kvfate report run.kvf -o report.html",
     .needs = "-o FILE.html",
-    .operands = {"X.kvf [Y.kvf ...]", "trace", 1, MAX_TRACES},
+    .operands = {"[X.kvf ...]", "trace", 0, MAX_TRACES},
     .options = options,
     .request_bytes = sizeof(struct request),
     .run = cmd_report,

@@ -25,6 +25,7 @@ FRONT = "docs/site/index.md"
 CONTENTS = "docs/README.md"
 GALLERY = "docs/reference/gallery.md"
 LIVE = "live/report.html"
+VIEWER = "live/viewer.html"  # opens the visitor's own traces
 LIVE_METHODS = ("h2o", "snapkv", "keydiff")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 THUMBNAIL, MARGIN = (480, 320), 12  # pixels: twice the size on the page
@@ -183,7 +184,7 @@ def add_gallery(pages, section):
             thumbnail(source, os.path.join(pages.folder, "img/thumbnails", name))
             items.append(f"* [![{picture[1]}](img/thumbnails/{name}) {heading}](reference/gallery.md#{slug(heading)})\n")
     text = (f"# {section.title}\n\nSelect a figure to see it in full size, with the command that draws it. You can also open a"
-            f" <a href=\"{LIVE}\">live report</a>.\n\n<div class=\"thumbnails\">\n\n{''.join(items)}\n</div>\n")
+            f" <a href=\"{LIVE}\">live report</a>, or <a href=\"{VIEWER}\">your own trace</a>.\n\n<div class=\"thumbnails\">\n\n{''.join(items)}\n</div>\n")
     pages.add(GALLERY)
     write(os.path.join(pages.folder, section.page + ".md"), text + tree([entry(GALLERY)]))
 
@@ -208,13 +209,14 @@ def program_of(option):
 
 
 def make_report(program, model, goal):
-    """Runs three methods on one prompt, and writes the page of `kvfate report` about them."""
+    """Runs three methods on one prompt, and writes the page of `kvfate report` about them and the page that opens traces."""
     os.makedirs(os.path.dirname(goal), exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         traces = [os.path.join(work, m + ".kvf") for m in LIVE_METHODS]
         commands = [[program, "run", "-m", model, "-f", os.path.join(ROOT, "examples/demo/camels.txt"), "-n", "96", "--method", method,
                      "--budget", "64", "--shadow", "entries", "-o", trace] for method, trace in zip(LIVE_METHODS, traces)]
-        for command in commands + [[program, "report", *traces, "-o", goal]]:
+        viewer = os.path.join(os.path.dirname(goal), os.path.basename(VIEWER))
+        for command in commands + [[program, "report", *traces, "-o", goal], [program, "report", "--viewer", "-o", viewer]]:
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if done.returncode:
                 fail(f"`{' '.join(command[:2])}` ended with status {done.returncode}: {done.stderr.strip()}")

@@ -4,5 +4,5 @@
 #include <stddef.h>
 
 /* The bytes before and after the data. */
-extern const unsigned char page_head[], page_tail[];
-extern const size_t page_head_size, page_tail_size;
+extern const unsigned char page_head[], page_script[], page_tail[];
+extern const size_t page_head_size, page_script_size, page_tail_size;

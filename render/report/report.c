@@ -219,6 +219,31 @@ static void put_manifest(const struct report *r, struct buf *out)
     buf_str(out, "]}\n");
 }
 
+/* Returns true for the data that the first view needs.  They come first in the page. */
+static bool is_early(const struct entry *e, const struct page_column *c)
+{
+    static const char *const names[] = {"layer", "index", "evict_step"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(c->name, names[i]) == 0)
+            return true;
+    return strcmp(e->key, "tokens") == 0;
+}
+
+static void put_data(const struct report *r, bool early, struct buf *out)
+{
+    for (int i = 0; i < r->n_entries; i++)
+        for (int c = 0; c < r->entry[i].n_cols; c++) {
+            const struct page_column *p = &r->entry[i].col[c];
+            if (!p->text.len || is_dropped(r, &r->entry[i], p)
+                || is_early(&r->entry[i], p) != early)
+                continue;
+            buf_printf(out, "<script type=\"application/octet-stream;base64\" id=\"d%d-%d\">", i,
+                       c);
+            buf_add(out, p->text.data, p->text.len);
+            buf_str(out, "</script>\n");
+        }
+}
+
 static int put_page(const struct report *r, struct buf *out)
 {
     struct buf manifest = {0};
@@ -229,16 +254,9 @@ static int put_page(const struct report *r, struct buf *out)
     buf_str(out, "</script>\n");
     int err = manifest.err;
     buf_finish(&manifest);
-    for (int i = 0; i < r->n_entries; i++)
-        for (int c = 0; c < r->entry[i].n_cols; c++) {
-            const struct page_column *p = &r->entry[i].col[c];
-            if (!p->text.len || is_dropped(r, &r->entry[i], p))
-                continue;
-            buf_printf(out, "<script type=\"application/octet-stream;base64\" id=\"d%d-%d\">", i,
-                       c);
-            buf_add(out, p->text.data, p->text.len);
-            buf_str(out, "</script>\n");
-        }
+    buf_add(out, page_script, page_script_size);
+    put_data(r, true, out);
+    put_data(r, false, out);
     buf_add(out, page_tail, page_tail_size);
     return err ? err : out->err;
 }

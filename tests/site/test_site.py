@@ -38,6 +38,7 @@ SECTIONS = ["Get started", "How-to", "Reference", "Studies", "Gallery"]
 WORDS = ("hazard", "safetensors", "distillation")
 LONG = os.environ.get("KVFATE_TESTS") == "long"
 LIVE = "live/report.html"
+VIEWER = "live/viewer.html"
 DRAWN = "performance.getEntriesByName('kvfate-map').length > 0"  # in the live report
 
 
@@ -87,7 +88,7 @@ def check_sections(site, read):
     text = open(os.path.join(site, "index.html"), encoding="utf-8").read()
     named = [re.sub(r"\s+", " ", t).strip() for t in re.findall(r'class="nav-link nav-internal"[^>]*>([^<]*)<', text)]
     check("the sections are at the top", named[:len(SECTIONS)] == SECTIONS, named)
-    check("the front page links to the live report", LIVE in read["index.html"].links)
+    check("the front page links to the live report, and to the page that opens traces", {LIVE, VIEWER} <= set(read["index.html"].links))
     thumbnails = [f for f in read["gallery.html"].files if "_images/" in f]
     headings = len(re.findall(r"^##+ [^\n]*\n(?:(?!##)[^\n]*\n)*?!\[", open(os.path.join(ROOT, "docs/reference/gallery.md"), encoding="utf-8").read(), re.M))
     check("the gallery has a thumbnail for each heading with a picture", len(thumbnails) == headings > 20, len(thumbnails), headings)

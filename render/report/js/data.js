@@ -29,6 +29,20 @@ function unshuffle(planes, kind) {
   return new ARRAYS[kind](out.buffer);
 }
 
+const WAIT = 5; // ms between two looks at data that are still loading
+
+// Returns the text of a data element as a promise.  The script runs before the browser has read the data.
+async function arrived(id) {
+  for (let ended = false; ; await new Promise((go) => setTimeout(go, WAIT))) {
+    const node = document.getElementById(id);
+    if (node && (node.nextElementSibling || ended))
+      return node.textContent;
+    if (ended)
+      throw new Error('the file is incomplete; copy it again');
+    ended = document.readyState !== 'loading';
+  }
+}
+
 class Column {
   constructor(table, spec) {
     this.table = table;
@@ -43,14 +57,17 @@ class Column {
     return !this.spec.dropped && !this.spec.derived;
   }
 
+  async read(k) {
+    if (this.text === undefined)
+      this.text = this.spec.id ? await arrived(this.spec.id) : '';
+    const at = this.spec.at, end = k + 1 < at.length ? at[k + 1] : this.text.length;
+    return unshuffle(await inflate(bytesOf(this.text.substring(at[k], end))), this.spec.dtype);
+  }
+
   // Returns chunk k of the packed values, as a promise.
   chunk(k) {
     if (!this.chunks.has(k)) {
-      if (this.text === undefined)
-        this.text = this.spec.id ? document.getElementById(this.spec.id).textContent : '';
-      const at = this.spec.at, end = k + 1 < at.length ? at[k + 1] : this.text.length;
-      const packed = bytesOf(this.text.substring(at[k], end));
-      this.chunks.set(k, inflate(packed).then((planes) => unshuffle(planes, this.spec.dtype)));
+      this.chunks.set(k, this.read(k));
       if (this.chunks.size > CHUNKS_KEPT)
         this.chunks.delete(this.chunks.keys().next().value);
     }
@@ -60,6 +77,10 @@ class Column {
   // Returns the numbers of block b; for texts, their dictionary indices.
   async numbers(b) {
     const { spec } = this, n = this.table.block;
+    if (spec.values)
+      return spec.values(b);
+    if (spec.list)
+      return new Float64Array(n).fill(spec.list[b]);
     if (spec.constant !== undefined)
       return new Float64Array(n).fill(spec.constant === null ? NaN : spec.constant);
     if (spec.affine)
@@ -83,6 +104,8 @@ class Column {
 
   async strings(b) {
     const { spec } = this, n = this.table.block;
+    if (spec.strings && spec.by === 'cycle')
+      return spec.strings;
     if (spec.strings)
       return spec.by === 'block' ? new Array(n).fill(spec.strings[b]) : spec.strings.slice(b * n, (b + 1) * n);
     return Array.from(await this.numbers(b), (k) => spec.dict[k]);
@@ -119,7 +142,7 @@ class Table {
   async perBlock(name) {
     const c = this.column(name), out = [];
     if (c.spec.by === 'block')
-      return c.spec.strings || Array.from(await c.chunk(0));
+      return c.spec.strings || c.spec.list || Array.from(await c.chunk(0));
     for (let b = 0; b < this.blocks; b++)
       out.push((c.type === 'str' ? await c.strings(b) : await c.numbers(b))[0]);
     return out;

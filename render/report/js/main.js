@@ -9,7 +9,8 @@ function drawBar() {
     choice('Colours', COLOUR_MAPS.map((c) => [c, c]), state.colours, (colours) => change({ colours })),
     others.length > 0 && choice('Compare with', [['', 'no comparison'], ...others], state.other ? String(state.other.index) : '',
       (v) => compareWith(v === '' ? null : TRACES[v])),
-    el('button', { type: 'button', class: 'push', onclick: helpDialog, 'aria-haspopup': 'dialog', 'aria-label': 'Keys' },
+    openButton('Open a trace', 'push'),
+    el('button', { type: 'button', onclick: helpDialog, 'aria-haspopup': 'dialog', 'aria-label': 'Keys' },
       el('span', { class: 'long' }, 'Keys'), el('span', { class: 'short' }, '?')),
   ].filter(Boolean));
 }
@@ -82,8 +83,8 @@ function sayLeftOut() {
 
 function footer() {
   const about = TRACES[0] ? TRACES[0].about : new Map(), dropped = droppedColumns();
-  byId('foot').textContent = `kvfate ${about.get('engine') || ''} report. This file holds all it shows and asks no network.`
-    + (dropped.length ? ` Left out for size: ${dropped.join(', ')}.` : '');
+  byId('foot').textContent = `kvfate ${about.get('engine') || ''} report. ${opened.size ? 'Opened files were read in this page and sent nowhere.'
+    : 'This file holds all it shows and asks no network.'}` + (dropped.length ? ` Left out for size: ${dropped.join(', ')}.` : '');
   sayLeftOut();
 }
 
@@ -116,22 +117,12 @@ function afterPrint() {
   whenResized();
 }
 
-async function start() {
-  if (typeof DecompressionStream === 'undefined') {
-    problem('This browser cannot unpack the tables: it lacks DecompressionStream (Chrome 80, Firefox 113, Safari 16.4 or later have it).');
-    return;
-  }
-  buildTip();
-  buildPanels();
-  listenToText();
+// Shows the traces of the page for the first time.
+async function showTraces(asked) {
   listenToKeys();
-  listenToMenus();
-  findTools();
   listenToAddress();
-  [watchBar, watchOrder, watchGrid, watchTime, watchPanes, watchText, watchPanels, watchFound, watchFate, watchHeadline, watchAddress].forEach(whenChanged);
-  state.trace = null;
   layHeadline(TRACES.map(waiting));
-  await openAt(askedFor());
+  await openAt(asked);
   await drawHeadline();
   footer();
   setTimeout(() => TRACES.forEach((t) => t.fates()), 1500); // ready before a token is pinned
@@ -140,6 +131,24 @@ async function start() {
   window.addEventListener('resize', whenResized);
   window.addEventListener('beforeprint', beforePrint);
   window.addEventListener('afterprint', afterPrint);
+}
+
+async function start() {
+  if (TRACES.length && typeof DecompressionStream === 'undefined') {
+    problem('This browser cannot unpack the tables: it lacks DecompressionStream (Chrome 80, Firefox 113, Safari 16.4 or later have it).');
+    return;
+  }
+  buildTip();
+  buildPanels();
+  listenToText();
+  listenToMenus();
+  listenToFiles();
+  findTools();
+  [watchBar, watchOrder, watchGrid, watchTime, watchPanes, watchText, watchPanels, watchFound, watchFate, watchHeadline, watchAddress].forEach(whenChanged);
+  if (TRACES.length)
+    await showTraces(askedFor());
+  else
+    showOpener();
 }
 
 start().catch((e) => problem(`The page could not be drawn: ${e && e.message}`));

@@ -1,9 +1,10 @@
 // state.js - the shown state and its listeners.
 
+// The traces of the page.  Opened files are added (opener.js).
 const TRACES = MANIFEST.traces.map((name, index) => new Trace(index, name));
 // time: the query whose cache is shown, or null; scale: of retention; order, rising, wanted: of the heads in the
 // overview; single: the only trace in the panels, or null.
-const state = { trace: TRACES[0], other: null, kind: 'alpha', head: null, colours: 'blues', view: null, pin: null, by: 'head',
+const state = { trace: null, other: null, kind: 'alpha', head: null, colours: 'blues', view: null, pin: null, by: 'head',
   found: '', time: null, scale: 'log', order: 'layer', rising: false, wanted: '', single: null };
 const listeners = [];
 
