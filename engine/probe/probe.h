@@ -82,7 +82,7 @@ struct probe_row {
     bool stepping;           /* a token after the prompt */
     bool gathered;           /* `rows` reports it again; pos is NULL */
     void *scratch;           /* row_cuts_scratch(cap) bytes of this thread */
-    struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
+    struct probe_cuts *cuts; /* of this thread */
     float *room;             /* [cap] buffer of this thread, for a probe during its hook */
 };
 
@@ -96,10 +96,14 @@ struct probe_rows {
         *cut; /* [w.n_rows][KVF_N_CRITERIA], if probe_row_cuts was called for the rows */
 };
 
-/* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
+/* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP, as cuts and as bits. Probes
+ * request them with probe_row_cuts() and probe_row_members(). */
 struct probe_cuts {
-    bool known;
+    bool known, listed; /* `cut`, and `member`, belong to the row */
     struct row_cut cut[KVF_N_CRITERIA];
+    /* [KVF_N_CRITERIA][words] bit i: position i is in the set; and a buffer of that size */
+    uint64_t *member, *by_entry;
+    size_t words; /* cap bits */
 };
 
 /* Queries of all heads of a layer at steps t0 .. t0 + n - 1, first before RoPE and then after
@@ -215,6 +219,9 @@ struct probe {
     void (*value)(struct probe_state *s, int layer, int head, int32_t pos, const float *value);
     void (*queries)(struct probe_state *s, const struct probe_block *b); /* one thread */
     void (*missed)(struct probe_state *s, const struct probe_missed *m);
+    /* Returns true if `missed` reads the weights of query t even if it lost no attention. NULL: it
+     * never does. */
+    bool (*reads_all)(const struct probe_state *s, int32_t t);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*full)(struct probe_state *s, enum probe_full what, int layer, int32_t t, float value);
     /* Converts values [0, t1) of a head to the type of an array's column, for arrays of kind
