@@ -149,7 +149,8 @@ enum {
     PROBE_STEPS = 0
 }; /* as dtype: u16 if all steps of the run fit (all ones excluded), else u32 */
 
-/* A column of the trace and its array [heads of its space][cap]. Columns with KVF_COL_SNAPSHOT are
+/* A column of the trace and its array [heads of its space][cap], or for a sampled probe [heads of
+ * its space][cells] with the value of step t at t / every. Columns with KVF_COL_SNAPSHOT are
  * written completely at each snapshot; other columns are written as steps complete. */
 struct probe_array {
     struct kvf_column column;
@@ -174,6 +175,8 @@ struct probe_state {
     struct probe_array *array; /* [n_arrays] with PROBE_STEPS replaced */
     void **data;               /* [n_arrays]; NULL: not stored */
     size_t *heads, *head_size; /* [n_arrays] heads of a layer; bytes of a head's values */
+    int every;                 /* steps of a value: 1, or that of the configuration if sampled */
+    size_t cells;              /* values of a head: cap steps */
     int column0;               /* index of the first column in the trace */
     void *own;                 /* private state from `open` */
     bool away;                 /* a device processes its rows and values */
@@ -193,6 +196,7 @@ struct probe {
     /* Used if the columns depend on the run: stores them in out unless that is NULL, and returns
      * their number. */
     int (*arrays)(const struct probe_config *cfg, struct probe_array *out);
+    bool sampled;   /* records and stores only the steps t % cfg->every == 0; all columns by step */
     bool by_column; /* values are written column by column; otherwise layer by layer */
 
     /* Creates s->own. Returns KVF_OK or KVF_E_NOMEM; close is called in either case. */

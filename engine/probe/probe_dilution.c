@@ -480,7 +480,7 @@ static bool reads_all(const struct probe_state *run, int32_t t)
 
 static size_t place(const struct state *s, int layer, int head, int32_t t)
 {
-    return probe_query_index(s->cfg, layer, head) * (size_t)s->cfg->cap + (size_t)t;
+    return probe_query_index(s->cfg, layer, head) * s->run->cells + (size_t)(t / s->run->every);
 }
 
 static bool any_before(const struct probe_span_set *set, int32_t t)
@@ -565,6 +565,7 @@ const struct probe probe_dilution = {
     .full_only = true,
     .in_auto = AUTO_CPU,
     .arrays = arrays,
+    .sampled = true,
     .by_column = true,
     .open = open_state,
     .copy = copy,
