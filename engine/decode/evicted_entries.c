@@ -215,11 +215,27 @@ static float output_error(const struct session *s, const struct evicted_query *q
     return off == 0 ? 0 : (float)sqrt(off / norm);
 }
 
+/* Returns true if the query reads all entries inside its layer's window and only these. Then the
+ * entries that it does not see have weight 0, and it lost no attention. */
+static bool only_window_hides(const struct session *s, const struct evicted_query *q,
+                              const struct cache_head *gone)
+{
+    int window = model_window(&s->e->config, q->layer);
+    if (gone->n > 0 || q->page > 0 || window == 0 || sinks_of(s, q->layer))
+        return false;
+    for (int i = 0; i < q->n; i++)
+        if (slot_seen(q->view, 0, NULL, i, q->t) != (q->view->pos[i] > q->t - window))
+            return false;
+    return true;
+}
+
 void evicted_entries_score(struct session *s, const struct evicted_query *q)
 {
     struct cache_head gone = cache_view(s->compare.evicted->cache, q->layer, q->h);
     struct probe_missed m = {.layer = q->layer, .head = q->g, .t = q->t, .kept = 1, .oracle = 1};
-    if (gone.n > 0 || q->page > 0 || q->view->first_expiry <= q->t) {
+    bool hidden = gone.n > 0 || q->page > 0 || q->view->first_expiry <= q->t;
+    if (hidden
+        && (recorder_reads_all(s->observers.recorder, q->t) || !only_window_hides(s, q, &gone))) {
         struct desk k = desk_of(s, q->thread);
         m.n = q->t + 1;
         m.p = k.weight;

@@ -7,8 +7,10 @@
  * itself does not change.
  *
  * For S cached and N evicted entries of a head, a query costs O((S + N) D) more, and O(S + N) for
- * the set of largest weights. There is no cost if it saw all entries. An evicted entry costs 2 D
- * elements of the cache's type and 12 bytes per KV head. */
+ * the set of largest weights. It costs almost nothing if the query saw all entries, or all entries
+ * inside its layer's window. An evicted entry costs 2 D elements of the cache's type and 12 bytes
+ * per KV head.
+ */
 #ifndef KVF_ENGINE_EVICTED_ENTRIES_H
 #define KVF_ENGINE_EVICTED_ENTRIES_H
 

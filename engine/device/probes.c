@@ -125,8 +125,9 @@ _Static_assert((int)PROBE_RETURNS <= (int)GPU_MAX_VISITS && (int)KVF_N_CRITERIA 
 static struct probe_copy own_returns(const struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
-    return (struct probe_copy){
-        .host = s->own, .rows = heads * PROBE_RETURNS, .size = sizeof(struct gpu_visits)};
+    return (struct probe_copy){.host = probe_returns_visits(s),
+                               .rows = heads * PROBE_RETURNS,
+                               .size = sizeof(struct gpu_visits)};
 }
 
 static void ask_returns(const struct device_probes *d, const struct moved *m, int layer,

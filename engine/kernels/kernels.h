@@ -158,6 +158,10 @@ static inline int row_cut_has(const struct row_cut *c, float p, int i)
               struct row_cut *out, void *scratch)
 #define DECL_MARK(name)                                                                            \
     void name(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
+#define DECL_MEMBER_BITS(name)                                                                     \
+    void name(uint64_t *bits, size_t ld, const float *p, int n, const struct row_cut *cut,         \
+              int n_cuts)
+#define DECL_COUNT_BELOW(name) int name(const float *p, int n, float bar)
 /* Weight rows of consecutive queries. Row r, at p + r * ld, has n + r entries and is padded with 0
  * up to the length of the last row. */
 struct weight_rows {
@@ -355,6 +359,12 @@ struct kernels {
     /* last[i] = t for the members i of the cut of the row p. last: uint16_t for width 2, uint32_t
      * for width 4. */
     mark_fn mark;
+
+    /* Bit i % 64 of bits[c * ld + i / 64] = entry i of the row p is a member of cut[c]. Writes
+     * (n + 63) / 64 words per cut; bits from n on are 0. */
+    member_bits_fn member_bits;
+
+    count_below_fn count_below; /* number of weights p[i] < bar */
 
     /* Apply mass_add and mark to consecutive rows, with the same bits. Row r belongs to step t + r.
      * Its cuts are cut[r * n_cuts ..], and cut c is noted in last[c]. max must not be NULL. */

@@ -367,6 +367,24 @@ void mark_ref(void *last, int width, const float *p, int n, const struct row_cut
     }
 }
 
+void member_bits_ref(uint64_t *bits, size_t ld, const float *p, int n, const struct row_cut *cut,
+                     int n_cuts)
+{
+    for (int c = 0; c < n_cuts; c++, bits += ld) {
+        memset(bits, 0, ((size_t)n + 63) / 64 * sizeof *bits);
+        for (int i = 0; i < n; i++)
+            bits[i / 64] |= (uint64_t)row_cut_has(&cut[c], p[i], i) << i % 64;
+    }
+}
+
+int count_below_ref(const float *p, int n, float bar)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        count += p[i] < bar;
+    return count;
+}
+
 void mass_add_rows_ref(double *sum, float *max, const struct weight_rows *rows)
 {
     for (int r = 0; r < rows->n_rows; r++)

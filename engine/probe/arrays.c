@@ -43,22 +43,37 @@ int probe_columns(const struct probe *p, const struct probe_config *cfg, struct 
     return n;
 }
 
+/* Sets n values to the initial value of an array. */
+static void fill(const struct probe_array *a, void *data, size_t n)
+{
+    float *real = data;
+    if (a->start != PROBE_NAN)
+        memset(data, a->start == PROBE_ONES ? 0xff : 0, n * kept_size(a));
+    for (size_t i = 0; a->start == PROBE_NAN && i < n; i++)
+        real[i] = NAN;
+}
+
 /* Creates an array of n values; returns NULL if memory is short. */
 static void *new_array(const struct probe_array *a, size_t n)
 {
-    void *data = mem_alloc(n, kept_size(a));
-    float *real = data;
-    if (data && a->start == PROBE_ONES)
-        memset(data, 0xff, n * kept_size(a));
-    for (size_t i = 0; data && a->start == PROBE_NAN && i < n; i++)
-        real[i] = NAN;
+    void *data = mem_alloc_raw(n, kept_size(a));
+    if (data)
+        fill(a, data, n);
     return data;
+}
+
+/* Returns the number of sampled steps before step t. */
+static size_t n_sampled(const struct probe_state *s, int32_t t)
+{
+    return ((size_t)t + (size_t)s->every - 1) / (size_t)s->every;
 }
 
 int probe_state_open(struct probe_state *s, const struct probe *p, const struct probe_config *cfg)
 {
     int n = probe_columns(p, cfg, NULL);
     *s = (struct probe_state){.probe = p, .cfg = cfg, .narrow = is_narrow(cfg), .n_arrays = n};
+    s->every = p->sampled && cfg->every > 1 ? cfg->every : 1;
+    s->cells = n_sampled(s, cfg->cap);
     s->array = MEM_NEW(struct probe_array, (size_t)n);
     s->data = MEM_NEW(void *, (size_t)n);
     s->heads = MEM_NEW(size_t, (size_t)n);
@@ -69,30 +84,37 @@ int probe_state_open(struct probe_state *s, const struct probe *p, const struct 
     for (int i = 0; i < n; i++) {
         const struct probe_array *a = &s->array[i];
         s->heads[i] = (size_t)n_heads(cfg, a);
-        s->head_size[i] = (size_t)cfg->cap * kept_size(a);
+        s->head_size[i] = s->cells * kept_size(a);
         if (a->kept == PROBE_NOT_KEPT)
             continue;
-        s->data[i] = new_array(a, probe_rows(s, i) * (size_t)cfg->cap);
+        s->data[i] = new_array(a, probe_rows(s, i) * s->cells);
         if (!s->data[i])
             return KVF_E_NOMEM;
     }
     return p->open ? p->open(s) : KVF_OK;
 }
 
+/* Copies the first `bytes` bytes of rows that are ld and ld_from bytes apart. */
+static void copy_rows(void *to, size_t ld, const void *source, size_t ld_from, size_t rows,
+                      size_t bytes)
+{
+    for (size_t row = 0; row < rows; row++)
+        memcpy((char *)to + row * ld, (const char *)source + row * ld_from, bytes);
+}
+
 void probe_copy_rows(const struct probe_state *s, void *to, const struct probe_state *from,
                      const void *source, size_t rows, size_t size, int32_t n)
 {
-    size_t ld = (size_t)s->cfg->cap * size, ld_from = (size_t)from->cfg->cap * size;
-    for (size_t row = 0; row < rows; row++)
-        memcpy((char *)to + row * ld, (const char *)source + row * ld_from, (size_t)n * size);
+    copy_rows(to, (size_t)s->cfg->cap * size, source, (size_t)from->cfg->cap * size, rows,
+              (size_t)n * size);
 }
 
 void probe_state_copy(struct probe_state *s, const struct probe_state *from, int32_t n)
 {
     for (int i = 0; i < s->n_arrays; i++)
         if (s->data[i])
-            probe_copy_rows(s, s->data[i], from, from->data[i], probe_rows(s, i),
-                            kept_size(&s->array[i]), n);
+            copy_rows(s->data[i], s->head_size[i], from->data[i], from->head_size[i],
+                      probe_rows(s, i), n_sampled(s, n) * kept_size(&s->array[i]));
     if (s->probe->copy)
         s->probe->copy(s, from, n);
 }
@@ -139,6 +161,16 @@ static void to_ages(bool narrow, const void *step, int32_t t0, int32_t t1, void 
         *to_b++ = b[i] == UINT32_MAX ? b[i] : b[i] - (uint32_t)i;
 }
 
+/* Fills steps [t0, t1) with the initial value and puts the sampled values in their places. */
+static void spread(const struct probe_state *s, const struct probe_array *a, const char *cells,
+                   int32_t t0, int32_t t1, char *out)
+{
+    size_t size = kept_size(a);
+    fill(a, out, (size_t)(t1 - t0));
+    for (size_t k = n_sampled(s, t0), end = n_sampled(s, t1); k < end; k++)
+        memcpy(out + (k * (size_t)s->every - (size_t)t0) * size, cells + k * size, size);
+}
+
 /* Converts values [t0, t1) of a head to the column's type. */
 static void convert(const struct probe_state *s, int array, int layer, int head, int32_t t0,
                     int32_t t1, void *out)
@@ -150,6 +182,10 @@ static void convert(const struct probe_state *s, int array, int layer, int head,
         return;
     }
     const char *cells = probe_cells(s, array, layer, head);
+    if (s->every > 1) {
+        spread(s, a, cells, t0, t1, out);
+        return;
+    }
     const double *real = (const double *)(const void *)cells + t0;
     float *rounded = out;
     switch (a->kept) {

@@ -85,7 +85,7 @@ struct probe_row {
     bool stepping;           /* a token after the prompt */
     bool gathered;           /* `rows` reports it again; pos is NULL */
     void *scratch;           /* row_cuts_scratch(cap) bytes of this thread */
-    struct probe_cuts *cuts; /* of this thread; see probe_row_cuts */
+    struct probe_cuts *cuts; /* of this thread */
     float *room;             /* [cap] buffer of this thread, for a probe during its hook */
 };
 
@@ -99,10 +99,14 @@ struct probe_rows {
         *cut; /* [w.n_rows][KVF_N_CRITERIA], if probe_row_cuts was called for the rows */
 };
 
-/* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP. */
+/* Selected sets of a row, one for each criterion of KVF_CRITERIA_MAP, as cuts and as bits. Probes
+ * request them with probe_row_cuts() and probe_row_members(). */
 struct probe_cuts {
-    bool known;
+    bool known, listed; /* `cut`, and `member`, belong to the row */
     struct row_cut cut[KVF_N_CRITERIA];
+    /* [KVF_N_CRITERIA][words] bit i: position i is in the set; and a buffer of that size */
+    uint64_t *member, *by_entry;
+    size_t words; /* cap bits */
 };
 
 /* Queries of all heads of a layer at steps t0 .. t0 + n - 1, first before RoPE and then after
@@ -148,7 +152,8 @@ enum {
     PROBE_STEPS = 0
 }; /* as dtype: u16 if all steps of the run fit (all ones excluded), else u32 */
 
-/* A column of the trace and its array [heads of its space][cap]. Columns with KVF_COL_SNAPSHOT are
+/* A column of the trace and its array [heads of its space][cap], or for a sampled probe [heads of
+ * its space][cells] with the value of step t at t / every. Columns with KVF_COL_SNAPSHOT are
  * written completely at each snapshot; other columns are written as steps complete. */
 struct probe_array {
     struct kvf_column column;
@@ -174,6 +179,8 @@ struct probe_state {
     struct probe_array *array; /* [n_arrays] with PROBE_STEPS replaced */
     void **data;               /* [n_arrays]; NULL: not stored */
     size_t *heads, *head_size; /* [n_arrays] heads of a layer; bytes of a head's values */
+    int every;                 /* steps of a value: 1, or that of the configuration if sampled */
+    size_t cells;              /* values of a head: cap steps */
     int column0;               /* index of the first column in the trace */
     void *own;                 /* private state from `open` */
     bool away;                 /* a device processes its rows and values */
@@ -193,6 +200,7 @@ struct probe {
     /* Used if the columns depend on the run: stores them in out unless that is NULL, and returns
      * their number. */
     int (*arrays)(const struct probe_config *cfg, struct probe_array *out);
+    bool sampled;   /* records and stores only the steps t % cfg->every == 0; all columns by step */
     bool by_column; /* values are written column by column; otherwise layer by layer */
 
     /* Creates s->own. Returns KVF_OK or KVF_E_NOMEM; close is called in either case. */
@@ -219,6 +227,9 @@ struct probe {
     void (*value)(struct probe_state *s, int layer, int head, int32_t pos, const float *value);
     void (*queries)(struct probe_state *s, const struct probe_block *b); /* one thread */
     void (*missed)(struct probe_state *s, const struct probe_missed *m);
+    /* Returns true if `missed` reads the weights of query t even if it lost no attention. NULL: it
+     * never does. */
+    bool (*reads_all)(const struct probe_state *s, int32_t t);
     /* NLL: of token t; KL: of the query of step t; RESIDUAL: of step t after a layer. */
     void (*full)(struct probe_state *s, enum probe_full what, int layer, int32_t t, float value);
     /* Converts values [0, t1) of a head to the type of an array's column, for arrays of kind

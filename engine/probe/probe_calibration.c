@@ -18,22 +18,12 @@ enum { N_CRITERIA = KVF_N_CRITERIA, AT = 0, FIRST = 1, PER_CRITERION = 2 };
 static const struct probe_array arrays[PER_CRITERION * N_CRITERIA] = {KVF_CRITERIA_MAP(X)};
 #undef X
 
-static void take_ages(uint32_t *at, const struct probe_row *row, const struct row_cut *cut)
-{
-    for (int k = 0; k < 31 && (int32_t)1 << k <= row->t; k++) {
-        int32_t pos = row->t - ((int32_t)1 << k);
-        int i = probe_find(row, pos);
-        if (i >= 0 && row_cut_has(cut, row->p[i], i))
-            at[pos] |= (uint32_t)1 << k;
-    }
-}
-
-/* The tokens that all queries so far have selected. They follow from the counts: a count equals the
- * age of its token. Few tokens are among them, so a row visits only these. */
+/* Tokens that all queries so far have selected have a bit in a set. Their counts are known from
+ * their ages and are stored only when the first query does not select them. */
 struct state {
     size_t words;   /* of a set: cap bits */
-    int32_t *next;  /* [L*G] query for which the sets of a head hold; another one needs refill */
-    uint64_t *kept; /* [L*G][N_CRITERIA][words] bit i: all queries before `next` selected token i */
+    int32_t *next;  /* [L*G] query that follows the counted ones */
+    uint64_t *kept; /* [L*G][N_CRITERIA][words] bit i: count next - i of token i, not yet stored */
 };
 
 static void close_state(struct probe_state *s)
@@ -54,51 +44,91 @@ static int open_state(struct probe_state *s)
     return own->next && own->kept ? KVF_OK : KVF_E_NOMEM;
 }
 
-/* Sets the bits of the tokens before t whose counts equal their ages. */
-static void refill(const struct probe_state *s, const void *first, int32_t t, uint64_t *kept,
-                   size_t words)
+static uint64_t *kept_of(const struct state *own, size_t head, int criterion)
 {
+    return own->kept + (head * N_CRITERIA + (size_t)criterion) * own->words;
+}
+
+/* Returns the number of queries from birth on that all selected token i. */
+static uint32_t count_of(const struct probe_state *s, const void *first, const uint64_t *kept,
+                         int32_t next, int32_t i)
+{
+    if (kept[i / 64] >> i % 64 & 1)
+        return (uint32_t)(next - i);
+    return probe_get_step(s, first, (size_t)i);
+}
+
+/* Stores the counts of the tokens before n in `to`, which may be `first`. */
+static void store_counts(const struct probe_state *s, const void *first, const uint64_t *kept,
+                         int32_t next, int32_t n, void *to)
+{
+    for (int32_t i = 0; i < n; i++)
+        probe_put_step(s, to, (size_t)i, count_of(s, first, kept, next, i));
+}
+
+/* Copies all counts to the cells of a new state. Its sets follow from these at its next query. */
+static void copy(struct probe_state *s, const struct probe_state *from, int32_t n)
+{
+    const struct state *own = from->own;
+    for (int layer = 0; layer < s->cfg->shape.n_layers; layer++)
+        for (int g = 0; g < s->cfg->shape.n_heads; g++) {
+            size_t head = probe_query_index(s->cfg, layer, g);
+            for (int c = 0; c < N_CRITERIA; c++) {
+                int array = PER_CRITERION * c + FIRST;
+                store_counts(s, probe_cells(from, array, layer, g), kept_of(own, head, c),
+                             own->next[head], n, probe_cells(s, array, layer, g));
+            }
+        }
+}
+
+/* Sets the bits of the tokens before t whose counts equal their ages. */
+static void refill(const struct probe_state *s, void *first, int32_t next, int32_t t,
+                   uint64_t *kept, size_t words)
+{
+    store_counts(s, first, kept, next, t, first);
     memset(kept, 0, words * sizeof *kept);
     for (int32_t i = 0; i < t; i++)
         if (probe_get_step(s, first, (size_t)i) == (uint32_t)(t - i))
             kept[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* Counts the queries that selected a token without interruption. A query that does not see the
- * entry does not select it. */
-static void take_first(const struct probe_state *s, void *first, const struct probe_row *row,
-                       const struct row_cut *cut, uint64_t *kept)
+/* member: the set of query t by position. */
+static void take_ages(uint32_t *at, int32_t t, const uint64_t *member)
 {
-    int32_t t = row->t;
-    if (probe_get_step(s, first, (size_t)t) == 0)
-        kept[t / 64] |= (uint64_t)1 << t % 64;
-    for (int32_t w = 0, i = 0; w <= t / 64; w++)
-        for (uint64_t left = kept[w]; left; left &= left - 1) {
+    for (int k = 0; k < 31 && (int32_t)1 << k <= t; k++) {
+        int32_t pos = t - ((int32_t)1 << k);
+        at[pos] |= (uint32_t)(member[pos / 64] >> pos % 64 & 1) << k;
+    }
+}
+
+/* Ends the counts of the tokens that query t is the first not to select. A query that does not see
+ * an entry does not select it. */
+static void take_first(const struct probe_state *s, void *first, int32_t t, const uint64_t *member,
+                       uint64_t *kept)
+{
+    kept[t / 64] |= (uint64_t)1 << t % 64;
+    for (int32_t w = 0; w <= t / 64; w++) {
+        for (uint64_t left = kept[w] & ~member[w]; left; left &= left - 1) {
             int32_t pos = 64 * w + __builtin_ctzll(left);
-            while (row->pos && i < row->n && row->pos[i] < pos)
-                i++;
-            i = row->pos ? i : pos;
-            bool seen = i < row->n && (!row->pos || row->pos[i] == pos);
-            if (seen && row_cut_has(cut, row->p[i], i))
-                probe_put_step(s, first, (size_t)pos, probe_get_step(s, first, (size_t)pos) + 1);
-            else
-                kept[w] &= ~(left & -left);
+            probe_put_step(s, first, (size_t)pos, (uint32_t)(t - pos));
         }
+        kept[w] &= member[w];
+    }
 }
 
 static void on_row(struct probe_state *s, const struct probe_row *row)
 {
-    const struct row_cut *cut = probe_row_cuts(row, s->cfg->kernels);
+    const uint64_t *member = probe_row_members(row, s->cfg->kernels);
     const struct state *own = s->own;
     size_t head = probe_query_index(s->cfg, row->layer, row->head);
-    for (int c = 0; c < N_CRITERIA; c++) {
+    for (int c = 0; c < N_CRITERIA; c++, member += row->cuts->words) {
         int array = PER_CRITERION * c;
         void *first = probe_cells(s, array + FIRST, row->layer, row->head);
-        uint64_t *kept = own->kept + (head * N_CRITERIA + (size_t)c) * own->words;
+        uint64_t *kept = kept_of(own, head, c);
         if (own->next[head] != row->t)
-            refill(s, first, row->t, kept, own->words);
-        take_ages(probe_cells(s, array + AT, row->layer, row->head), row, &cut[c]);
-        take_first(s, first, row, &cut[c], kept);
+            refill(s, first, own->next[head], row->t, kept, own->words);
+        take_ages(probe_cells(s, array + AT, row->layer, row->head), row->t, member);
+        take_first(s, first, row->t, member, kept);
     }
     own->next[head] = row->t + 1;
 }
@@ -108,10 +138,13 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 static void values(const struct probe_state *s, int array, int layer, int head, int32_t t1,
                    void *out)
 {
+    const struct state *own = s->own;
+    size_t at = probe_query_index(s->cfg, layer, head);
     const void *first = probe_cells(s, array, layer, head);
-    for (size_t i = 0; i < (size_t)t1; i++) {
-        uint32_t n = probe_get_step(s, first, i);
-        probe_put_step(s, out, i, n == (uint32_t)t1 - (uint32_t)i ? UINT32_MAX : n);
+    const uint64_t *kept = kept_of(own, at, array / PER_CRITERION);
+    for (int32_t i = 0; i < t1; i++) {
+        uint32_t n = count_of(s, first, kept, own->next[at], i);
+        probe_put_step(s, out, (size_t)i, n == (uint32_t)(t1 - i) ? UINT32_MAX : n);
     }
 }
 
@@ -123,6 +156,7 @@ const struct probe probe_calibration = {
     .in_auto = AUTO_ALL,
     PROBE_ARRAYS(arrays),
     .open = open_state,
+    .copy = copy,
     .close = close_state,
     .row = on_row,
     .values = values,

@@ -18,8 +18,8 @@
 #include "engine/probe/dilution.h"
 #include "engine/probe/probes.h"
 
-enum { TOP64 = 0, PLACES = 16 };
-_Static_assert((int)DILUTION_NEAR == PLACES && (int)DILUTION_PREFIX <= PLACES, "padded to PLACES");
+enum { TOP64 = 0, SETS = DILUTION_NEAR };
+_Static_assert((int)DILUTION_PREFIX <= (int)SETS, "one buffer serves both");
 
 static const double slack[DILUTION_SLACK] = {1, 2, 4};
 
@@ -51,7 +51,7 @@ struct row {
     int n;
     const unsigned char *seen; /* NULL: all */
     const float *aged;         /* NULL: no gates */
-    int32_t *member;           /* [n] buffer */
+    uint64_t *bits;            /* buffer of SETS sets of n entries */
 };
 
 static int n_sets(const struct probe_config *c)
@@ -273,29 +273,21 @@ static float not_below(double x)
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
-/* Returns how many of bar [PLACES] a weight is below. */
-static int places_below(float w, const float *bar)
-{
-    int n = 0;
-    for (int k = 0; k < PLACES; k++) /* constant trip count: vectorised */
-        n += w < bar[k];
-    return n;
-}
-
 /* Adds to count[k] the entries with weight at least limit[k] and not 0, since a weight of 0 has an
- * unknown logit. member: [n] buffer. */
-static void count_near(const float *w, int n, const float *limit, int64_t *count, int32_t *member)
+ * unknown logit. bits: buffer of DILUTION_NEAR sets of n entries. */
+static void count_near(const struct kernels *kernels, const float *w, int n, const float *limit,
+                       int64_t *count, uint64_t *bits)
 {
-    int64_t step[DILUTION_NEAR] = {0};
-    const struct row_cut any = {limit[DILUTION_NEAR - 1], 0, 0};
-    int n_members = probe_members(w, n, &any, member);
-    for (int k = 0; k < n_members; k++)
-        if (w[member[k]] != 0)
-            step[places_below(w[member[k]], limit)]++;
-    for (int k = 1; k < DILUTION_NEAR; k++)
-        step[k] += step[k - 1];
+    struct row_cut cut[DILUTION_NEAR];
+    size_t words = ((size_t)n + 63) / 64;
+    if (n == 0 || limit[0] == 0)
+        return;
     for (int k = 0; k < DILUTION_NEAR; k++)
-        count[k] += step[k];
+        cut[k] = (struct row_cut){limit[k], 0, 0};
+    kernels->member_bits(bits, words, w, n, cut, DILUTION_NEAR);
+    for (int k = 0; k < DILUTION_NEAR; k++)
+        for (size_t i = 0; i < words; i++)
+            count[k] += __builtin_popcountll(bits[(size_t)k * words + i]);
 }
 
 static void limits(const struct state *s, float top, float *ret_limit)
@@ -321,7 +313,7 @@ static void order_cuts(const struct state *s, const float *w, int n, struct row_
         if (c->count == n)
             continue;
         *c = (struct row_cut){not_below((double)c->threshold * s->slack[j]), 0, 0};
-        c->count = n - probe_count_below(w, n, c->threshold);
+        c->count = n - s->cfg->kernels->count_below(w, n, c->threshold);
     }
     for (int j = 0; j < DILUTION_PREFIX; j++) {
         int k = j;
@@ -331,54 +323,32 @@ static void order_cuts(const struct state *s, const float *w, int n, struct row_
     }
 }
 
-/* The thresholds of cuts, padded with one that selects everything. */
-static void thresholds(const struct row_cut *cut, const int *order, float *ret_bar)
+/* part[j]: entries in the j-th set of the order but not in the preceding ones; the last part: the
+ * entries in no set. Each sum adds the entries in their order. */
+static void split(const struct kernels *kernels, const struct row *row, const struct row_cut *cut,
+                  const int *order, struct part *part)
 {
-    for (int k = 0; k < PLACES; k++)
-        ret_bar[k] = k < DILUTION_PREFIX ? cut[order[k]].threshold : -1;
-}
-
-/* Returns the number of cuts, in rising order of size, that do not have entry i. */
-static int sets_without(const struct row_cut *cut, const int *order, const float *bar, float w,
-                        int i)
-{
-    int below = 0, ties = 0;
-    for (int k = 0; k < PLACES; k++) { /* constant trip count: vectorised */
-        below += w < bar[k];
-        ties += w == bar[k];
-    }
-    for (int k = 0; ties && k < DILUTION_PREFIX; k++)
-        below += w == bar[k] && i < cut[order[k]].first_tie;
-    return below;
-}
-
-/* part[j]: entries in the j-th set of the order but not in the preceding ones. Only members of the
- * largest set are sorted into parts. Each sum adds the entries in their order. */
-static void split(const struct row *row, const struct row_cut *cut, const int *order,
-                  struct part *part)
-{
-    float bar[PLACES];
+    struct row_cut sorted[DILUTION_PREFIX];
+    size_t words = ((size_t)row->n + 63) / 64;
     bool plain = !row->seen && !row->aged; /* then `kept` is `w`, and `aged` is 0 */
-    int n = probe_members(row->w, row->n, &cut[order[DILUTION_PREFIX - 1]], row->member);
-    struct part *rest = &part[DILUTION_PREFIX];
     memset(part, 0, (DILUTION_PREFIX + 1) * sizeof *part);
-    thresholds(cut, order, bar);
-    for (int m = 0, i = 0; m <= n; m++) {
-        int end = m < n ? row->member[m] : row->n;
-        for (; !plain && i < end; i++)
-            add(rest, row, i);
-        for (rest->n += end - i; i < end; i++) /* 0 if not plain */
-            rest->w += (double)row->w[i];
-        if (m == n)
-            break;
-        struct part *own = &part[sets_without(cut, order, bar, row->w[i], i)];
-        if (plain) {
-            own->w += (double)row->w[i];
-            own->n++;
-        } else {
-            add(own, row, i);
+    for (int j = 0; j < DILUTION_PREFIX; j++)
+        sorted[j] = cut[order[j]];
+    kernels->member_bits(row->bits, words, row->w, row->n, sorted, DILUTION_PREFIX);
+    for (size_t w = 0; w < words; w++) {
+        int first = (int)(64 * w), left = row->n - first;
+        uint64_t rest = left < 64 ? ~(~(uint64_t)0 << left) : ~(uint64_t)0;
+        for (int j = 0; rest && j <= DILUTION_PREFIX; j++) {
+            uint64_t own = j < DILUTION_PREFIX ? rest & row->bits[(size_t)j * words + w] : rest;
+            rest &= ~own;
+            for (part[j].n += plain ? __builtin_popcountll(own) : 0; own; own &= own - 1) {
+                int i = first + __builtin_ctzll(own);
+                if (plain)
+                    part[j].w += (double)row->w[i];
+                else
+                    add(&part[j], row, i);
+            }
         }
-        i++;
     }
     for (int j = 0; plain && j <= DILUTION_PREFIX; j++)
         part[j].kept = part[j].w;
@@ -393,13 +363,13 @@ static void take_prefixes(struct state *s, const struct row *row, const struct r
     float limit[DILUTION_NEAR];
     memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
     order_cuts(s, row->w, row->n, cut, order);
-    split(row, cut, order, part);
+    split(s->cfg->kernels, row, cut, order, part);
     for (int j = 0; j < DILUTION_PREFIX; j++) {
         struct part in = joined(part, j + 1), out = joined(part + j + 1, DILUTION_PREFIX - j);
         put_set(s, order[j], row, &in, &out);
     }
     limits(s, s->cfg->kernels->max_row(row->w, row->n), limit);
-    count_near(row->w, row->n, limit, near, row->member);
+    count_near(s->cfg->kernels, row->w, row->n, limit, near, row->bits);
     put_near(s, 0, row->at, near);
 }
 
@@ -418,7 +388,7 @@ static void span_near(struct state *s, int k, const struct row *row, float top)
     limits(s, top, limit);
     for (int r = 0; r <= set->n; r++) {
         int to = r < set->n ? clipped(set->range[r][0], row->n) : row->n;
-        count_near(row->w + from, to - from, limit, near, row->member);
+        count_near(s->cfg->kernels, row->w + from, to - from, limit, near, row->bits);
         from = r < set->n ? clipped(set->range[r][1], row->n) : 0;
     }
     put_near(s, 1 + k, row->at, near);
@@ -473,7 +443,7 @@ static void take_plan(struct state *s, int layer, const struct row *row)
         if (plan_keeps(s->cfg, until, i, t)) { /* the plan keeps the last entry, which is the
                                                 * query's own */
             if (i > from)
-                count_near(row->w + from, i - from, limit, near, row->member);
+                count_near(s->cfg->kernels, row->w + from, i - from, limit, near, row->bits);
             from = i + 1;
         }
     put_near(s, 1 + s->cfg->n_span_sets, row->at, near);
@@ -503,9 +473,14 @@ static bool is_skipped(const struct probe_config *c, int32_t t)
     return c->every > 1 && t % c->every;
 }
 
+static bool reads_all(const struct probe_state *run, int32_t t)
+{
+    return !is_skipped(run->cfg, t);
+}
+
 static size_t place(const struct state *s, int layer, int head, int32_t t)
 {
-    return probe_query_index(s->cfg, layer, head) * (size_t)s->cfg->cap + (size_t)t;
+    return probe_query_index(s->cfg, layer, head) * s->run->cells + (size_t)(t / s->run->every);
 }
 
 static bool any_before(const struct probe_span_set *set, int32_t t)
@@ -526,7 +501,7 @@ static double plan_share(const struct state *s, const struct probe_row *p, doubl
 /* Processes a row with hidden entries: its largest weights, spans, the plan. */
 static void take_seen(struct state *s, const struct probe_row *p, const struct row_cut *given)
 {
-    struct row row = {.head = p->head, .w = p->p, .n = p->n, .member = p->scratch};
+    struct row row = {.head = p->head, .w = p->p, .n = p->n, .bits = p->scratch};
     size_t at = place(s, p->layer, p->head, p->t);
     struct row_cut cut[DILUTION_PREFIX];
     struct part part[DILUTION_PREFIX + 1];
@@ -534,7 +509,7 @@ static void take_seen(struct state *s, const struct probe_row *p, const struct r
     double span[PROBE_SPAN_SETS] = {0};
     memcpy(cut, given, KVF_N_CRITERIA * sizeof *cut);
     order_cuts(s, p->p, p->n, cut, order);
-    split(&row, cut, order, part);
+    split(s->cfg->kernels, &row, cut, order, part);
     double all = joined(part, DILUTION_PREFIX + 1).w;
     for (int j = 0; j < DILUTION_PREFIX; j++)
         put_real(s, DILUTION_KEPT, order[j], at, joined(part, j + 1).w / all);
@@ -562,7 +537,7 @@ static void on_row(struct probe_state *run, const struct probe_row *p)
                       .at = place(s, p->layer, p->head, p->t),
                       .w = p->p,
                       .n = p->n,
-                      .member = p->scratch};
+                      .bits = p->scratch};
     take_all(s, p->layer, &row, cut);
 }
 
@@ -579,7 +554,7 @@ static void on_missed(struct probe_state *run, const struct probe_missed *m)
                       .w = m->p,
                       .n = m->n,
                       .seen = m->seen,
-                      .member = m->scratch};
+                      .bits = m->scratch};
     take_all(s, m->layer, &row, cut);
 }
 
@@ -590,6 +565,7 @@ const struct probe probe_dilution = {
     .full_only = true,
     .in_auto = AUTO_CPU,
     .arrays = arrays,
+    .sampled = true,
     .by_column = true,
     .open = open_state,
     .copy = copy,
@@ -597,4 +573,5 @@ const struct probe probe_dilution = {
     .gate = on_gate,
     .row = on_row,
     .missed = on_missed,
+    .reads_all = reads_all,
 };

@@ -1,6 +1,8 @@
 /* probe_survival.c - the last time each token was in the selected set of a query, for seven
  * criteria (top-K and tau-mass sets of one row): the exact sufficient statistic of the survival
  * curves of DBTrimKV, figures 2 and 9. */
+#include <string.h>
+
 #include "engine/probe/probes.h"
 
 enum { N_CRITERIA = KVF_N_CRITERIA };
@@ -33,24 +35,67 @@ const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct k
     return c->cut;
 }
 
-/* A branch on membership is unpredictable and mispredictions are expensive. So blocks without a
- * member are skipped, and in the others every index is stored and only members advance. */
-int probe_members(const float *p, int n, const struct row_cut *cut, int32_t *out)
+/* Returns the first entry from which on positions are consecutive to the end, by bisection, since
+ * positions rise. */
+static int last_run(const int32_t *pos, int n)
 {
-    enum { LANES = 16 };
-    float bar = cut->threshold;
-    int found = 0;
-    for (int i = 0; i < n; i += LANES) {
-        int end = n - i < LANES ? n : i + LANES, any = end < i + LANES;
-        if (!any)
-            for (int j = 0; j < LANES; j++) /* constant trip count: vectorised */
-                any |= p[i + j] >= bar;
-        for (int j = i; any && j < end; j++) {
-            out[found] = j;
-            found += (p[j] > bar) | ((p[j] == bar) & (j >= cut->first_tie));
-        }
+    int no = -1, yes = n - 1;
+    while (yes - no > 1) {
+        int i = (no + yes) / 2;
+        if (pos[n - 1] - pos[i] == n - 1 - i)
+            yes = i;
+        else
+            no = i;
     }
-    return found;
+    return yes;
+}
+
+/* Copies bits [from, n) of `bits` to the positions from `pos` on, 64 at a time. */
+static void put_bits(uint64_t *to, const uint64_t *bits, int from, int n, int32_t pos)
+{
+    for (int i = from; i < n; i += 64, pos += 64) {
+        int shift = i % 64, left = n - i;
+        uint64_t word = bits[i / 64] >> shift;
+        if (shift && left > 64 - shift)
+            word |= bits[i / 64 + 1] << (64 - shift);
+        if (left < 64)
+            word &= ~(~(uint64_t)0 << left);
+        to[pos / 64] |= word << pos % 64;
+        if (pos % 64 && word >> (64 - pos % 64))
+            to[pos / 64 + 1] |= word >> (64 - pos % 64);
+    }
+}
+
+/* Entries from `tail` on have consecutive positions. The others are put one by one. */
+static void spread_bits(const struct probe_row *row, int tail, const uint64_t *bits, uint64_t *to)
+{
+    for (int w = 0; 64 * w < tail; w++)
+        for (uint64_t left = bits[w]; left; left &= left - 1) {
+            int i = 64 * w + __builtin_ctzll(left);
+            if (i < tail)
+                to[row->pos[i] / 64] |= (uint64_t)1 << row->pos[i] % 64;
+        }
+    put_bits(to, bits, tail, row->n, row->pos[tail]);
+}
+
+const uint64_t *probe_row_members(const struct probe_row *row, const struct kernels *k)
+{
+    struct probe_cuts *c = row->cuts;
+    const struct row_cut *cut = probe_row_cuts(row, k);
+    if (c->listed)
+        return c->member;
+    c->listed = true;
+    k->member_bits(row->pos ? c->by_entry : c->member, c->words, row->p, row->n, cut,
+                   KVF_N_CRITERIA);
+    if (!row->pos)
+        return c->member;
+    int tail = last_run(row->pos, row->n);
+    for (size_t i = 0; i < KVF_N_CRITERIA; i++) {
+        uint64_t *to = c->member + i * c->words;
+        memset(to, 0, ((size_t)row->t / 64 + 1) * sizeof *to);
+        spread_bits(row, tail, c->by_entry + i * c->words, to);
+    }
+    return c->member;
 }
 
 /* Marks entries i0 .. i1-1 of a row, which have consecutive positions from `pos` on. */
@@ -80,21 +125,6 @@ static void mark_scattered(const struct probe_state *s, void *cells, const struc
         for (int k = 0; k < n; k++)
             probe_put_step(s, cells, (size_t)member[k], (uint32_t)row->t);
     }
-}
-
-/* Returns the first entry from which on positions are consecutive to the end, by bisection, since
- * positions rise. */
-static int last_run(const int32_t *pos, int n)
-{
-    int no = -1, yes = n - 1;
-    while (yes - no > 1) {
-        int i = (no + yes) / 2;
-        if (pos[n - 1] - pos[i] == n - 1 - i)
-            yes = i;
-        else
-            no = i;
-    }
-    return yes;
 }
 
 void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,

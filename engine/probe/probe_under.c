@@ -4,7 +4,7 @@
 
 #include "engine/probe/probes.h"
 
-enum { N_P = KVF_N_UNDER, SEEN = N_P, N_COLUMNS, LANES = 16 };
+enum { N_P = KVF_N_UNDER, SEEN = N_P, N_COLUMNS };
 
 #define COLUMN(name) .column = {name, PROBE_STEPS, KVF_SPACE_QUERY, KVF_AXIS_STEP, 0, ""}
 #define X(name, p) {COLUMN("under." #name)},
@@ -17,19 +17,6 @@ static float bar_of(double x)
 {
     float f = (float)x;
     return (double)f < x ? nextafterf(f, INFINITY) : f;
-}
-
-int probe_count_below(const float *p, int n, float bar)
-{
-    int lane[LANES] = {0}, count = 0, i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) /* constant trip count: vectorised */
-            lane[j] += p[i + j] < bar;
-    for (; i < n; i++)
-        count += p[i] < bar;
-    for (int j = 0; j < LANES; j++)
-        count += lane[j];
-    return count;
 }
 
 static void put(const struct probe_state *s, int array, const struct probe_row *row, int n)
@@ -45,7 +32,7 @@ static void on_row(struct probe_state *s, const struct probe_row *row)
 #undef X
     double most = row->n ? (double)s->cfg->kernels->max_row(row->p, row->n) : 0;
     for (int c = 0; c < N_P; c++)
-        put(s, c, row, probe_count_below(row->p, row->n, bar_of(share[c] * most)));
+        put(s, c, row, s->cfg->kernels->count_below(row->p, row->n, bar_of(share[c] * most)));
     put(s, SEEN, row, row->n);
 }
 

@@ -26,12 +26,18 @@ struct probe_visits {
 };
 extern const int probe_returns_of[PROBE_RETURNS];
 enum { PROBE_CONTRIB_TOP = 64 }; /* set size of probe_contrib.c */
-/* Returns the sums of probe_window.c; shape above. */
+/* Return the visits of probe_returns.c and the sums of probe_window.c; shapes above. */
+struct probe_visits *probe_returns_visits(const struct probe_state *s);
 float *probe_window_sums(const struct probe_state *s);
 
 /* Returns the selected sets of a row: cut[c] belongs to criterion c. They are computed once for all
  * probes (probe_survival.c). */
 const struct row_cut *probe_row_cuts(const struct probe_row *row, const struct kernels *k);
+
+/* Returns the selected sets of a row as bits: bit i % 64 of word c * row->cuts->words + i / 64 is
+ * set if position i is in the set of criterion c. Positions 0 .. row->t have valid bits; later bits
+ * of their words are 0. They are computed once for all probes (probe_survival.c). */
+const uint64_t *probe_row_members(const struct probe_row *row, const struct kernels *k);
 
 /* Computes the selected sets of any weights [n]. out: [KVF_N_CRITERIA]; scratch:
  * row_cuts_scratch(n) bytes. */
@@ -42,13 +48,6 @@ void probe_find_cuts(const struct kernels *k, const float *p, int n, struct row_
  * the set (probe_survival.c). */
 void probe_mark(const struct probe_state *s, void *cells, const struct probe_row *row,
                 const float *w, const struct row_cut *cut);
-
-/* Lists the entries of a selected set of the weights p [n]: out receives their indices in rising
- * order. Returns their number. out: [n]. */
-int probe_members(const float *p, int n, const struct row_cut *cut, int32_t *out);
-
-/* Returns the number of weights p [n] that are below bar (probe_under.c). */
-int probe_count_below(const float *p, int n, float bar);
 
 /* Returns the index of the entry at position pos in a row, or -1 (probe_received.c). */
 int probe_find(const struct probe_row *row, int32_t pos);

@@ -122,7 +122,10 @@ static int make_scratch(struct recorder *r, int n_threads)
         s->pos = MEM_NEW(int32_t, cap);
         s->cuts = mem_alloc(row_cuts_scratch(r->cfg.cap), 1);
         s->room = MEM_NEW(float, cap);
-        if (!s->p || !s->pos || !s->cuts || !s->room)
+        s->known.words = (cap + 63) / 64;
+        s->known.member = MEM_NEW(uint64_t, KVF_N_CRITERIA * s->known.words);
+        s->known.by_entry = MEM_NEW(uint64_t, KVF_N_CRITERIA * s->known.words);
+        if (!s->p || !s->pos || !s->cuts || !s->room || !s->known.member || !s->known.by_entry)
             return KVF_E_NOMEM;
     }
     r->id = MEM_NEW(int32_t, cap);
@@ -193,7 +196,8 @@ static void free_recorder(struct recorder *r)
         probe_state_close(&r->active[i]);
     gather_free(r->gather);
     for (int i = 0; r->scratch && i < r->n_threads; i++) {
-        mem_free_all(r->scratch[i].p, r->scratch[i].pos, r->scratch[i].cuts, r->scratch[i].room);
+        struct thread_scratch *s = &r->scratch[i];
+        mem_free_all(s->p, s->pos, s->cuts, s->room, s->known.member, s->known.by_entry);
     }
     mem_free_all(r->scratch, r->id, r->role, r->text_end);
     buf_finish(&r->text);
@@ -268,7 +272,7 @@ void recorder_row(struct recorder *r, const struct attn_row *row, const struct c
                             .scratch = s->cuts,
                             .cuts = &s->known,
                             .room = s->room};
-    s->known.known = false;
+    s->known.known = s->known.listed = false;
     if (!view->plain || row->visible) {
         /* order[] also has entries of later queries, after the entries of this row */
         for (int i = 0, n = 0; n < row->seen; i++) {
@@ -345,6 +349,14 @@ void recorder_missed(struct recorder *r, const struct probe_missed *m)
     for (int i = 0; i < r->n_active; i++)
         if (r->active[i].probe->missed)
             r->active[i].probe->missed(&r->active[i], m);
+}
+
+bool recorder_reads_all(const struct recorder *r, int32_t t)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_active; i++)
+        any |= r->active[i].probe->reads_all && r->active[i].probe->reads_all(&r->active[i], t);
+    return any;
 }
 
 void recorder_full(struct recorder *r, enum probe_full what, int layer, int32_t t, float value)

@@ -98,6 +98,10 @@ void recorder_nll(struct recorder *r, int32_t t, float nll);
 void recorder_missed(struct recorder *r, const struct probe_missed *m);
 void recorder_full(struct recorder *r, enum probe_full what, int layer, int32_t t, float value);
 
+/* Returns true if some probe needs recorder_missed() with the weights of query t even if the query
+ * lost no attention. */
+bool recorder_reads_all(const struct recorder *r, int32_t t);
+
 /* recorder_token announces the next token; text: its bytes. recorder_advance reports that all rows
  * of steps < n_steps are recorded. Complete data are then written by another thread. The caller
  * waits only if PEN_BYTES (pen.h) are queued. From time to time the newest state is written to a

@@ -219,10 +219,14 @@ static void show_rows(void)
     show("row_cuts", cut, sizeof cut);
     k.mark(last, 2, out, N, &cut[4], 77);
     show("mark", last, sizeof last);
+    uint64_t bits[6][(N + 63) / 64];
+    k.member_bits(bits[0], (N + 63) / 64, out, N, cut, 6);
+    show("member_bits", bits, sizeof bits);
     show_two_rows(out, cut);
     mem_free(scratch);
     SHOW(mass_add, k.mass_add(sums, out, x, N));
     show("sums", sums, sizeof sums);
+    SHOW(count_below, out[0] = (float)k.count_below(x, N, 0.5f));
     SHOW(next_low, out[0] = (float)k.next_low(x, pos, 3, N, 20, 40, -1));
     SHOW(reduce_sums, k.reduce_sums(out, sums, N, ROWS, N, false, 3));
     SHOW(sum_rows, k.sum_rows(out, x, N, ROWS, pos, N / 2, N, 0x1.8p20, 0.5));

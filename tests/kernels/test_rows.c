@@ -262,6 +262,58 @@ Test(mark, writes_the_step_of_members_only)
                 }
 }
 
+/* Fills a row with few distinct weights, so that many equal a threshold. */
+static void fill_ties(struct rng *r, float *p, int n)
+{
+    for (int j = 0; j < n; j++)
+        p[j] = (float)rng_below(r, 4) / 4;
+}
+
+Test(member_bits, sets_the_bits_of_members_only)
+{
+    enum { MOST = 330, CUTS = 3, LD = MOST / 64 + 2 };
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(8);
+    for (int i = 0; i < n; i++)
+        for (int len = 1; len < MOST; len++) {
+            float *p = guard((size_t)len * sizeof *p);
+            size_t words = ((size_t)len + 63) / 64;
+            uint64_t *bits = guard(((CUTS - 1) * LD + words) * sizeof *bits);
+            struct row_cut cut[CUTS];
+            bool ok = true;
+            fill_ties(&r, p, len);
+            for (int c = 0; c < CUTS; c++)
+                cut[c] = (struct row_cut){(float)rng_below(&r, 4) / 4,
+                                          c ? (int)rng_below(&r, (uint64_t)len + 1) : 0, 1};
+            v[i].k.member_bits(bits, LD, p, len, cut, CUTS);
+            for (int c = 0; c < CUTS; c++)
+                for (int j = 0; j < (int)words * 64; j++) {
+                    bool bit = bits[c * LD + j / 64] >> j % 64 & 1;
+                    bool tie = j < len && p[j] == cut[c].threshold && j >= cut[c].first_tie;
+                    ok = ok && bit == (tie || (j < len && p[j] > cut[c].threshold));
+                }
+            cr_expect(ok, "%s: n %d", v[i].name, len);
+            cr_expect(intact(bits), "%s wrote outside", v[i].name);
+        }
+}
+
+Test(count_below, counts_smaller_weights)
+{
+    VARIANTS(v, n);
+    struct rng r = rng_seeded(9);
+    for (int i = 0; i < n; i++)
+        for (int len = 0; len < 150; len++) {
+            float p[150], bar = (float)rng_below(&r, 5) / 4;
+            int want = 0;
+            fill_ties(&r, p, len);
+            for (int j = 0; j < len; j++)
+                want += p[j] < bar;
+            for (int j = len; j < 150; j++)
+                p[j] = -1;
+            cr_expect(eq(int, v[i].k.count_below(p, len, bar), want), "%s: n %d", v[i].name, len);
+        }
+}
+
 /* Returns the last step, counted from 100, at which column j is in the c-th set of a row, or
  * 0xa5a5.. if there is none. */
 static uint32_t last_of(const struct weight_rows *w, const struct row_cut *cut, int n_cuts, int c,

@@ -83,6 +83,19 @@ void ISA(mass_add)(double *sum, float *max, const float *p, int n)
     mass_add_ref(sum + i, max ? max + i : NULL, p + i, n - i);
 }
 
+/* Counts in lanes with a constant trip count, which compilers vectorise. */
+int ISA(count_below)(const float *p, int n, float bar)
+{
+    enum { LANES = 32 };
+    int lane[LANES] = {0}, count = 0, i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += p[i + j] < bar;
+    for (int j = 0; j < LANES; j++)
+        count += lane[j];
+    return count + count_below_ref(p + i, n - i, bar);
+}
+
 enum { AHEAD = 64 }; /* the hardware does not prefetch for many concurrent rows */
 
 /* Processes W columns of all rows; sums and maxima stay in registers. */

@@ -13,6 +13,25 @@ INLINE __m256i members(const float *p, int i, const struct row_cut *c)
     return _mm256_castps_si256(_mm256_blendv_ps(ge, gt, _mm256_castsi256_ps(before)));
 }
 
+void member_bits_avx2(uint64_t *bits, size_t ld, const float *p, int n, const struct row_cut *cut,
+                      int n_cuts)
+{
+    int whole = n / 64 * 64;
+    for (int c = 0; c < n_cuts; c++, bits += ld) {
+        for (int i = 0; i < whole; i += 64) {
+            uint64_t word = 0;
+            for (int k = 0; k < 64; k += 8)
+                word |= (uint64_t)(unsigned)_mm256_movemask_ps(
+                            _mm256_castsi256_ps(members(p, i + k, &cut[c])))
+                        << k;
+            bits[i / 64] = word;
+        }
+        struct row_cut rest = cut[c];
+        rest.first_tie -= whole;
+        member_bits_ref(bits + whole / 64, 0, p + whole, n - whole, &rest, 1);
+    }
+}
+
 void mark_avx2(void *last, int width, const float *p, int n, const struct row_cut *cut, uint32_t t)
 {
     int i = 0;

@@ -18,6 +18,30 @@ INLINE __mmask32 members(__m512 lo, __m512 hi, __m512 cut, const bool all_ties, 
     return before_tie >= 32 ? gt : ge & (gt | ~0u << before_tie);
 }
 
+/* Returns the members of 64 entries, the first of which is before_tie entries before the first tie.
+ * x: their weights. */
+INLINE uint64_t members_of_64(const __m512 *x, const struct row_cut *c, int64_t before_tie)
+{
+    const __m512 cut = _mm512_set1_ps(c->threshold);
+    return members(x[0], x[1], cut, before_tie <= 0, before_tie)
+           | (uint64_t)members(x[2], x[3], cut, before_tie <= 0, before_tie - 32) << 32;
+}
+
+void member_bits_avx512(uint64_t *bits, size_t ld, const float *p, int n, const struct row_cut *cut,
+                        int n_cuts)
+{
+    for (int i = 0; i < n; i += 64) {
+        uint64_t in = n - i < 64 ? ~(~(uint64_t)0 << (n - i)) : ~(uint64_t)0;
+        __m512 x[4];
+        for (int k = 0; k < 4; k++)
+            x[k] = _mm512_maskz_loadu_ps((__mmask16)(in >> 16 * k), p + i + 16 * k);
+        for (int c = 0; c < n_cuts; c++)
+            bits[(size_t)c * ld + (size_t)i / 64] = in
+                                                    & members_of_64(x, &cut[c],
+                                                                    cut[c].first_tie - i);
+    }
+}
+
 INLINE void put_step(void *last, const int width, size_t i, __mmask32 m, uint32_t t)
 {
     if (width == 2) {
