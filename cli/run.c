@@ -69,6 +69,12 @@ static int choose_raw(struct run *u, const struct probe_config *cfg, struct kvf_
                         "--probes raw: %s reads selected pages of the cache, which the trace does "
                         "not record for each query; leave raw out",
                         u->r.methods.row.name);
+    if (!u->r.engine->backend->host_memory && cfg->kv_type != KV_F32)
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "--probes raw: on a device, prompt attention over a cache of type %s rounds "
+            "queries; use --kv-type f32, --exact or --device cpu",
+            kv_type_name(cfg->kv_type));
     for (int i = 0; i < w->n_raw; i++) {
         const float *sink = u->r.engine->weights->layer[w->raw[i].layer].vector[T_SINKS];
         if (sink)

@@ -362,10 +362,10 @@ static void draw_axes(struct canvas *c, const struct columns *k, const struct pl
                 0);
     canvas_text(c, 3, TOP + height / 2, "query step t", PT_LABEL, ALIGN_CENTER, ink, 1);
     draw_key(c, k, p->left, foot - 2.6);
-    snprintf(label, sizeof label, "attention weight a%s",
-             boxes > 1
-                 ? (each && strcmp(each, "mean") == 0 ? ", mean of a box" : ", maximum of a box")
-                 : "");
+    bool mean = each && strcmp(each, "mean") == 0;
+    snprintf(label, sizeof label, "attention weight a");
+    if (boxes > 1)
+        snprintf(label, sizeof label, "attention weight a, %s of a box", mean ? "mean" : "maximum");
     if (colours->logs) /* values below the range have the colour of its end */
         colours->clipped = 0;
     colours_bar(c, colours, p->left + width + 3, TOP, fmin(height, 60), label);

@@ -9,8 +9,9 @@ struct recorder;
 #define PROBES_AUTO "auto" /* the probes of a default run */
 
 /* Parses "auto", "lean", "paper", "full" or a list such as "evict,nll,raw:5.3,0.0" to one bit per
- * entry of probe_table. watch_set_raw() parses the heads. "auto" gives the probes of "paper"; probes_auto() adds those that depend on the run.
- * Returns KVF_OK or KVF_E_ARG with a message. */
+ * entry of probe_table. watch_set_raw() parses the heads. "auto" gives the probes of "paper";
+ * probes_auto() adds the probes that depend on the run. Returns KVF_OK or KVF_E_ARG with a
+ * message. */
 int probes_parse(const char *text, unsigned *ret_set, struct kvf_diag *d);
 /* Takes the next word of a list of probes off *text. Returns 1, 0 at the end, or -1 if the word is
  * not like a probe. *in_raw, false before the first word, becomes true for "raw:HEAD" and for heads

@@ -70,6 +70,20 @@ def sinks_and_biases():
         both(f"run with sinks {more}", ["run", *prompt, "-n", 6, "--exact", "--ignore-eos", "--method", "h2o", "--probes", "paper", "-B", 24, *more], "sinks.kvf")
 
 
+def attention_maps():
+    """Compares the maps from the queries and keys that both record; rejects a cache for which the device rounds queries."""
+    maps = []
+    for exe, device in ((KVFATE, "cpu"), (EMULATED, "cuda")):
+        argv = ["run", *PROMPT, "-n", 6, "--ignore-eos", "--method", "h2o", "-B", 24, "-o", path("raw.kvf"), "--overwrite", "--device", device, "--probes", "lean,raw:0.1,1.0"]
+        r = run(exe, [*argv, "--exact"], device)
+        expect(r.returncode == 0, "--probes raw", device, r.said)
+        maps.append(json.loads(run(KVFATE, ["attention", path("raw.kvf"), "--json"]).stdout)["data"])
+    expect(maps[0]["token"] == maps[1]["token"] and maps[0]["cached"] == maps[1]["cached"] and min(maps[0]["cached"]) == 0, "entries of the maps")
+    expect(max(abs(a - b) for a, b in zip(maps[0]["attention"], maps[1]["attention"])) < 1e-5, "weights of the maps")
+    r = run(EMULATED, argv, "cuda")
+    expect(r.returncode == 2 and "use --kv-type f32, --exact or --device cpu" in r.said, "raw on a device with an f16 cache", r.said)
+
+
 def pool_grows():
     """256 heads fill the initial 256 pages of the pool. Each needs another page in a step, and the
     data in the pages move with the pool."""
@@ -190,6 +204,7 @@ def lost_before_anything_is_asked():
 
 
 answers_are_equal()
+attention_maps()
 sinks_and_biases()
 pool_grows()
 rounds_apart()

@@ -133,7 +133,7 @@ def main():
             layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
             worst = max(worst, compare(program, name, model, [(0, 1), (layers // 2, 0), (layers - 1, heads - 1)], args.tokens, folder))
     print("largest difference of all weights: %.2g, limit %g" % (worst, LIMIT))
-    return worst > LIMIT
+    return int(worst > LIMIT)
 
 
 if __name__ == "__main__":
