@@ -5,6 +5,8 @@
  * keys of the tables decide which ones it shows (docs/reference/report.md); others can only be
  * downloaded.
  *
+ * The scripts in trace/ read traces in the page and compute the same tables from them.
+ *
  * Tables are packed when they are added, so the caller may destroy each before it makes the next.
  *
  * To add a panel to the report:
@@ -17,7 +19,9 @@
  *      as markup: no text of a trace may become code. The page explains a missing table itself.
  *   3. render/report/report.c: add columns that the page can omit to `droppable`, in the order in
  *      which they are dropped if the page is too large.
- *   4. docs/reference/report.md: describe the panel. tests/report/test_report.py opens the page;
+ *   4. render/report/trace/tables.js: a row of TRACE_TABLES, which computes the table for traces
+ *      that are opened in the page. tests/reader/test_tables.py compares both tables.
+ *   5. docs/reference/report.md: describe the panel. tests/report/test_report.py opens the page;
  *      `check_tables` of test_file.py compares the numbers with the table.
  *
  * After `ninja`, `build/cli/kvfate report X.kvf -o x.html` shows an edit of the scripts. */

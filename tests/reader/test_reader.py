@@ -197,7 +197,7 @@ def runs(folder, kvfate):
     text = folder / "text.txt"
     text.write_text("The quick brown fox jumps over the lazy dog. 12 + 34 = 46, said Zoë \N{GRINNING FACE}.\n" * 6)
     probes = ["lean", "evict,nll,keys", "evict,survival,mass,steps,returns", "evict,calibration,under,copies,window", "auto"]
-    methods = ["full", "h2o", "snapkv", "tova", "streaming", "keydiff", "trimkv", "knorm"]
+    methods = ["full", "h2o", "snapkv", "tova", "streamingllm", "keydiff", "trimkv", "knorm"]
     k = 0
     for method in methods:
         for probe in probes:

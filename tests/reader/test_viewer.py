@@ -11,8 +11,10 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "report"), os.path.join(HERE, "..")]
+sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("report", "format", "../python", "")]
 import browser  # noqa: E402
+import numpy as np  # noqa: E402
+from write_kvf import Column, Writer  # noqa: E402
 from page import HOSTILE, Case  # noqa: E402
 
 SIZES = ((390, 844), (1100, 800), (2560, 1300))
@@ -158,6 +160,26 @@ def check_doors(s, b, viewer, path, more):
     s.check("a trace is added to a made page", b.run("document.title").startswith(os.path.basename(more)) and not b.errors, b.errors)
 
 
+def check_unfinished(s, b, viewer):
+    """An unfinished trace with its tail, and without it."""
+    columns, T = [Column("tokens.id", 4), Column("tokens.role", 1), Column("evict_step", 3, 1)], 45
+    for name, steps, first in (("x.kvf.unfinished", 30, 0), ("x.kvf.tail", T, 20)):
+        w = Writer(s.path(name), b'{"run":{"prompt_tokens":9}}', [(1, 1)], columns)
+        w.texts(first, [b" t%d" % i for i in range(first, steps)])
+        for c, values in enumerate((np.arange(T, dtype="<i4"), np.zeros(T, "<u1"), np.full(T, 0xFFFFFFFF, "<u4"))):
+            w.chunk(c, 0, 0, first, 0, values[first:steps].reshape(1, -1), 2)
+        w.commit(1, steps)
+        w.leave() if name.endswith("unfinished") else w.close()
+    for names, tokens in ((["x.kvf.unfinished", "x.kvf.tail"], T), (["x.kvf.unfinished"], 30)):
+        b.open(viewer)
+        b.until(OFFERED)
+        b.drop(*map(s.path, names))
+        b.wait(1)
+        title, note = b.run("[document.querySelector('#subtitle').textContent, document.querySelector('#opened').textContent]")
+        s.check(f"{' and '.join(names)}: {tokens} tokens", f"{tokens} tokens" in title, title)
+        s.check(f"{' and '.join(names)}: the page says that it was not closed", note == f"x.kvf.unfinished was not closed: this page shows its last snapshot ({tokens} steps)", note)
+
+
 def check_bad(s, b, viewer, good):
     """Files that cannot be read, and one that can among them."""
     with open(good, "rb") as f:
@@ -221,6 +243,7 @@ def main():
         s.check("no text became code", not b.run("window.__pwned || 0"))
         check_equal(s, b, viewer, [bare], "no evictions")
         check_doors(s, b, viewer, one, two)
+        check_unfinished(s, b, viewer)
         check_bad(s, b, viewer, one)
     finally:
         b.close()

@@ -359,7 +359,6 @@ const dhu = (dat, out, hu) => {
     err(0);
 };
 // decode huffman stream 4x
-// TODO: use workers to parallelize
 const dhu4 = (dat, out, hu) => {
   let bt = 6;
   const ss = out.length, sz1 = (ss + 3) >> 2, sz2 = sz1 << 1, sz3 = sz1 + sz2;
