@@ -125,7 +125,7 @@ _Static_assert((int)PROBE_RETURNS <= (int)GPU_MAX_VISITS && (int)KVF_N_CRITERIA 
 static struct probe_copy own_returns(const struct probe_state *s)
 {
     size_t heads = (size_t)s->cfg->shape.n_layers * (size_t)s->cfg->shape.n_heads;
-    return (struct probe_copy){.host = probe_returns_visits(s),
+    return (struct probe_copy){.host = (char *)probe_returns_visits(s),
                                .rows = heads * PROBE_RETURNS,
                                .size = sizeof(struct gpu_visits)};
 }
