@@ -30,7 +30,10 @@ static void place_blocks(const struct qrows *to, size_t at, const struct qrows *
     size_t bytes = qrows_bytes(to);
     for (size_t t = 0; t < rows; t++, at += all)
         for (size_t b = at; b < at + n; b++, i++) {
-            memcpy(to->q + b * bytes, from->q + i * bytes, bytes);
+            /* Copies of a fixed size need no call and no string instruction. */
+            memcpy(to->q + b * bytes, from->q + i * bytes, QBLOCK);
+            if (bytes > QBLOCK)
+                memcpy(to->q + b * bytes + QBLOCK, from->q + i * bytes + QBLOCK, QBLOCK);
             to->scale[b] = from->scale[i];
             if (halves)
                 memcpy(to->half + 2 * b, from->half + 2 * i, 2 * sizeof *to->half);

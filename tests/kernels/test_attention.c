@@ -3,8 +3,9 @@
 #include "engine/kernels/packed.h"
 #include "variants.h"
 
-static const int dims[] = {16, 20, 32, 64, 80, 128};
-enum { N_DIMS = sizeof dims / sizeof *dims, MAX_D = 128, MAX_T = 17 };
+/* Kernels keep converted keys of up to 256 channels for several tiles of rows. */
+static const int dims[] = {16, 20, 32, 64, 80, 128, 256, 272};
+enum { N_DIMS = sizeof dims / sizeof *dims, MAX_D = 272, MAX_T = 25 };
 
 /* A full page of each kind, filled by kv_store, and its stored values. */
 struct pages {
@@ -251,7 +252,7 @@ Test(attention, values_are_summed_over_the_used_slots)
 static void check_bits(const struct variant *v, int n, enum kv_type type, struct rng *r)
 {
     static struct pages p;
-    enum { T = 13, D = 80 };
+    enum { T = 25, D = 80 };
     float q[T * D], w[T * PAGE_SLOTS];
     fill_normal(r, q, T * D, 1);
     fill_normal(r, w, T * PAGE_SLOTS, 1);

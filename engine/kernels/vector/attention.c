@@ -15,9 +15,10 @@ enum {
     FEW_VECS = KERNELS_AVX512 ? 4 : 2, /* for two to four rows */
     VECS = 4
 };
-/* The first tile of many rows stores the converted elements as floats for the other tiles, for
- * heads of at most MOST_KEPT channels (32 KB). */
-enum { MOST_KEPT = 128 };
+/* The first tile of many rows stores the converted elements as floats for the other tiles: of keys
+ * all slots of at most MOST_KEPT channels (64 KB, in the L2 cache), of values SPAN channels of all
+ * slots (8 KB). */
+enum { MOST_KEPT = 256, SPAN = TILE_VECS * W };
 
 /* Position in a half page: channel i of keys, as vectors of PAGE_SLOTS, or slot i of values, as
  * vectors of D. at: index of the first number, or of the first group of adjacent numbers. rest:
@@ -181,7 +182,7 @@ void ISA(attn_qk)(float *scores, size_t ld_s, const float *q, size_t ld_q, int T
         qk_all(scores, ld_s, q, ld_q, T, D, k, KV_F32, scale);
 }
 
-/* R rows times N vectors of W channels from channel d on. */
+/* R rows times N vectors of W channels from channel d on of the x->D channels of a slot. */
 INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
                     const struct kv_values *x, size_t d, const enum kv_type type, const int R,
                     const int N, float *kept)
@@ -202,7 +203,7 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
         const struct place at = place_of(type, s, D, d);
         ask_for(x->next, type, at, N);
         add_products(sum, p + s, ld_p, x->page, type, at, scales, R, N,
-                     kept ? kept + s * D + d : NULL);
+                     kept ? kept + s * SPAN : NULL);
     }
     UNROLL
     for (int i = 0; i < R * N; i++)
@@ -210,55 +211,61 @@ INLINE void av_tile(float *out, size_t ld_out, const float *p, size_t ld_p,
 }
 
 INLINE void av_rows(float *out, size_t ld_out, const float *p, size_t ld_p,
-                    const struct kv_values *x, const enum kv_type type, const int R, const int N,
-                    float *kept)
+                    const struct kv_values *x, const enum kv_type type, const int R, const int N)
 {
     size_t d = (size_t)x->d0, end = (size_t)x->d1, span = (size_t)(N * W);
     for (; d + span <= end; d += span)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, N, kept);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, N, NULL);
     for (; N > 2 && d + 2 * W <= end; d += 2 * W)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, 2, kept);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 2, NULL);
     for (; d < end; d += W)
-        av_tile(out, ld_out, p, ld_p, x, d, type, R, 1, kept);
+        av_tile(out, ld_out, p, ld_p, x, d, type, R, 1, NULL);
+}
+
+/* Computes N vectors of channels from channel d on of all full tiles, [0, end). */
+INLINE void av_span(float *out, size_t ld_out, const float *p, size_t ld_p, size_t end,
+                    const struct kv_values *x, size_t d, const enum kv_type type, const int N)
+{
+    _Alignas(64) float kept[PAGE_SLOTS * SPAN];
+    const struct kv_values same = {.page = kept, .type = KV_F32, .D = SPAN, .n_slots = x->n_slots};
+    av_tile(out, ld_out, p, ld_p, x, d, type, TILE_ROWS, N, kept);
+    for (size_t t = TILE_ROWS; t < end; t += TILE_ROWS)
+        av_tile(out + t * ld_out + d, ld_out, p + t * ld_p, ld_p, &same, 0, KV_F32, TILE_ROWS, N,
+                NULL);
 }
 
 /* Computes full tiles of many rows; returns the number of rows done. */
 INLINE size_t av_tiles(float *out, size_t ld_out, const float *p, size_t ld_p, size_t rows,
                        const struct kv_values *x, const enum kv_type type)
 {
-    _Alignas(64) float kept[MOST_KEPT * PAGE_SLOTS];
-    struct kv_values same = *x;
-    size_t t = TILE_ROWS;
-    same.page = kept;
-    same.type = KV_F32;
-    same.next = NULL;
-    av_rows(out, ld_out, p, ld_p, x, type, TILE_ROWS, TILE_VECS, kept);
-    for (; t + TILE_ROWS <= rows; t += TILE_ROWS)
-        av_rows(out + t * ld_out, ld_out, p + t * ld_p, ld_p, &same, KV_F32, TILE_ROWS, TILE_VECS,
-                NULL);
-    return t;
+    size_t d = (size_t)x->d0, end = rows - rows % TILE_ROWS;
+    for (; d + SPAN <= (size_t)x->d1; d += SPAN)
+        av_span(out, ld_out, p, ld_p, end, x, d, type, TILE_VECS);
+    for (; d < (size_t)x->d1; d += W)
+        av_span(out, ld_out, p, ld_p, end, x, d, type, 1);
+    return end;
 }
 
 INLINE void av_all(float *out, size_t ld_out, const float *p, size_t ld_p, int T,
                    const struct kv_values *x, const enum kv_type type)
 {
     size_t rows = (size_t)T, t = 0, R;
-    if (type != KV_F32 && rows >= 2 * TILE_ROWS && x->D <= MOST_KEPT)
+    if (type != KV_F32 && rows >= 2 * TILE_ROWS)
         t = av_tiles(out, ld_out, p, ld_p, rows, x, type);
     for (; t < rows; t += R) {
         float *o = out + t * ld_out;
         const float *w = p + t * ld_p;
         R = tile_of(rows - t);
         if (R == TILE_ROWS)
-            av_rows(o, ld_out, w, ld_p, x, type, TILE_ROWS, TILE_VECS, NULL);
+            av_rows(o, ld_out, w, ld_p, x, type, TILE_ROWS, TILE_VECS);
         else if (R == 4)
-            av_rows(o, ld_out, w, ld_p, x, type, 4, FEW_VECS, NULL);
+            av_rows(o, ld_out, w, ld_p, x, type, 4, FEW_VECS);
         else if (R == 3)
-            av_rows(o, ld_out, w, ld_p, x, type, 3, FEW_VECS, NULL);
+            av_rows(o, ld_out, w, ld_p, x, type, 3, FEW_VECS);
         else if (R == 2)
-            av_rows(o, ld_out, w, ld_p, x, type, 2, FEW_VECS, NULL);
+            av_rows(o, ld_out, w, ld_p, x, type, 2, FEW_VECS);
         else
-            av_rows(o, ld_out, w, ld_p, x, type, 1, VECS, NULL);
+            av_rows(o, ld_out, w, ld_p, x, type, 1, VECS);
     }
 }
 
