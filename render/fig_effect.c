@@ -248,8 +248,9 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
         canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 9.8,
-                    v->mirror ? "all other heads held; bars: 95 %; filled: apart from all heads"
-                              : "bars: 95 %; filled: \xce\x94NLL on one side of 0",
+                    v->mirror
+                        ? "all other heads limited; bars: 95 % CI; filled: differs from all heads"
+                        : "bars: 95 % CI; filled: the CI of \xce\x94NLL excludes 0",
                     PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
     }
     mem_free(row);

@@ -144,7 +144,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                              .y = TOP,
                              .h = h,
                              .x1 = b.top,
-                             .xlabel = b.kept ? "share that is held" : "share of what is held"};
+                             .xlabel = b.kept ? "cached fraction of the word" : "fraction of the cached tokens"};
         a.w = canvas_width(c) - a.x - 22;
         double pitch = a.h / fmax(b.n, 1), x = axis_x(&a, b.list.rate);
         const double rate[] = {x, a.y, x, a.y + a.h},

@@ -188,7 +188,7 @@ def dilution():
         runs = [("h2o", b, .3 + b / 1000) for b in budgets] + [("full", 0, .2)]
         code, svg, said = draw(table(runs), "dilution", style=style)
         check("dilution: key", code == 0 and "full" in words_of(svg) and "h2o" in words_of(svg), said, words_of(svg))
-        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, (123, 31, 224))]  # the colour of the full cache
+        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, (106, 106, 106))]  # the colour of the full cache
         check(f"dilution: level across {budgets}", max(across) > 30, across)
     code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
     text = words_of(svg)
