@@ -160,13 +160,13 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
     canvas_line(c, side, 2, 0.18, ink);
 }
 
-/* Computes the common range of both sides: 0 to 1 for fractions, 1 to 10,000 steps or more for
+/* Computes the common range of both sides: 0 to 1 for fractions, 1 to 1,000 steps or more for
  * half-lives.  The range is then the same in most figures of a page. */
 static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
 {
     double low = 0, high = x->fractions ? 1 : 1.04 * x->word[0].mean;
     if (x->half_lives) {
-        high = 1e4;
+        high = 1e3;
         for (int64_t i = 0; i < x->n; i++) /* infinite ones are drawn at the end */
             if (isfinite(x->word[i].mean))
                 high = fmax(high, pow(10, ceil(log10(x->word[i].mean))));

@@ -77,7 +77,13 @@ struct grid {
     heat_column_fn *raster;
     void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
     double margin; /* mm that over needs to the right of each map */
-    int most;      /* maximum number of heads; 0: no limit */
+    /* draws a strip of the tokens above a map, in a box `above` mm high with the tokens across;
+     * names: 1 with ticks, 2 also with the name of the axis.  Maps of less than 18 mm have no
+     * strip. NULL: none */
+    void (*strip)(struct canvas *c, const struct table *t, int64_t row0, struct axis_box a,
+                  int names);
+    double above; /* mm */
+    int most;     /* maximum number of heads; 0: no limit */
     /* A column of steps, -1 if the event did not occur.  The maps begin shortly before the first
      * event; NULL: with the first token. */
     const char *event;
@@ -90,7 +96,7 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 struct grid_style {
     /* "C:D"; NULL: the steps of the tokens, or from shortly before the event on */
     const char *steps;
-    int scale, form; /* for figures with these keys */
+    int scale, form, strip; /* for figures with these keys */
 };
 #define GRID_STEPS(absence)                                                                        \
     TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn", .absent = absence)

@@ -33,7 +33,7 @@ enum { HUES = sizeof own / sizeof *own };
 static const struct {
     const char *name, *hue_of;
 } others[] = {
-    {"local", "window"},           {"random", "full"},
+    {"local", "window"},           {"random", "rkv"},
     {"cake", "pyramidkv"},         {"snapkv-global", "snapkv"},
     {"locret", "trimkv"},          {"ada-pyramidkv", "adakv"},
     {"wgkv-snapkv", "wgkv"},       {"wgkv-quest", "wgkv"},

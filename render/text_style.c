@@ -73,7 +73,7 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-enum { HALF_DECADES = 4 }; /* the scale of half-lives: 1 to 10,000 steps */
+enum { HALF_DECADES = 3 }; /* the scale of half-lives: 1 to 1,000 steps */
 
 /* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0,
  * and for half-lives.  NaN stays NaN. */
