@@ -225,6 +225,15 @@ static void add_runs(struct plot *p, const struct view *v, char count[RUNS])
         if ((v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r)) && table_real(v->t, step, r) < 0)
             row[m++] = r;
     int64_t n = p->err ? 0 : find_cells(v, row, m, cell);
+    double first = v->least, last = v->most;
+    if (!v->against_budget && n) {
+        first = cell[0].x;
+        last = cell[n - 1].x;
+    }
+    if (first > 0 && last > first && isfinite(last)) { /* space for the marks at both ends */
+        p->x0 = first / 1.1;
+        p->x1 = last * 1.1;
+    }
     for (int64_t k = 0; k < n; k++) {
         add_cell(p, v, &cell[k], row, m, y);
         least = cell[k].n < least ? cell[k].n : least;
@@ -332,7 +341,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
     const char *outside = v.rest ? "attention on" : "attention outside";
-    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : outside,
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "fractions;" : outside,
              useful ? useful : "?");
     p->ylabel = p->text;
     p->log_x = !v.steps;

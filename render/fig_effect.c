@@ -127,7 +127,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
     if (v->marks) {
         m.marked = is_significant;
         m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
-                           : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
+                           : "dots: the 95 % CI of \xce\x94NLL excludes 0";
     }
     if (v->mirror && s->usual_cmap)
         own.cmap = "redblue";

@@ -27,6 +27,10 @@ struct colours {
     int64_t clipped, of;
     struct colour_share *share;
     bool logs; /* lo and hi are base-10 logarithms; smaller values get the colour of lo */
+    /* lo and hi are signed decades above this number, which the bar labels as numbers; 0: they are
+     * not */
+    double least;
+    bool zoomed; /* the caller chose a part of the usual range, which the bar notes */
 };
 /* Colour settings that the maps of a page share.  While the page is measured, each map stores its
  * colours and the position of its bar here.  While it is drawn, all maps use the common range and
@@ -88,6 +92,9 @@ struct grid {
      * event; NULL: with the first token. */
     const char *event;
     double floor; /* colour by the logarithm of the mean, from floor to 1; 0: by the mean */
+    /* names of the values 1 and 0, which replace the colour bar if every cell has a pixel; NULL:
+     * the bar */
+    const char *states[2];
 };
 /* A `fill` for tables of evictions: evict_step counted from the first token shown, INFINITY if the
  * token is still cached. */

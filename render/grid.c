@@ -482,6 +482,16 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
+/* Draws the colours of the two states of a cell. */
+static void states_key(const struct painter *p, const struct colours *k, double x)
+{
+    for (int i = 0; i < 2; i++) {
+        double y = p->l.top + 1.5 + 4.2 * i;
+        canvas_rect(p->c, x, y - 1.4, 2.8, 2.8, palette_at(k->map, 1 - i));
+        canvas_text(p->c, x + 4, y, p->g->states[i], PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+}
+
 /* Draws the colour bar and the names of the axes, which include the range if maps have no ticks. */
 static void axis_names(const struct painter *p)
 {
@@ -507,7 +517,11 @@ static void axis_names(const struct painter *p)
     struct colours k = p->k;
     if (k.logs && p->usual_range) /* values below the floor are not clipped */
         k.clipped = 0;
-    colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
+    if (p->g->states[0] && !k.share && p->heat.w >= p->win.n
+        && p->heat.h >= p->win.to - p->win.from)
+        states_key(p, &k, right + 3);
+    else
+        colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
 /* Computes and draws the maps, `batch` heads at a time on all threads.  Only this thread reads the
