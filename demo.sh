@@ -44,7 +44,7 @@ draw() {
     printf '.' >&2
 }
 
-run full -f problem.txt -n 256 --temp 0.6 --top-p 0.9 --seed 1
+run full -f problem.txt -n 160 --temp 0.6 --top-p 0.9 --seed 1
 # All methods get the text of the first run, so that their pictures show the same tokens.  A copy of every
 # evicted entry counts the later queries that would have used it.
 for method in h2o snapkv keydiff trimkv; do # trimkv with the shipped gates

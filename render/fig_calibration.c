@@ -349,7 +349,7 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
 static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
                    double y)
 {
-    static const char *const names[] = {"Brier", "Brier, constant", "AUROC"};
+    static const char *const names[] = {"Brier", "if constant", "AUROC"};
     const int col[] = {l->brier, l->base, l->auroc};
     double step = (width - 6) / 3;
     for (int i = 0; i < 3; i++)
