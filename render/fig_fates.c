@@ -671,15 +671,12 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 /* Writes the caption of the tokens that the figure shows at its size. */
 static void caption(const struct table *t, const struct figure_style *s, struct buf *out)
 {
-    struct figure_fit fit = {.style = *s};
     struct canvas *c = NULL;
     bool *drawn = NULL;
-    double w, h;
-    int err = figure_fit_size(&fit, t, &w, &h, NULL);
-    if (!err)
-        err = figure_canvas("fates.svg", w, h, s, &c, NULL);
-    if (!err && s->title)
-        figure_draw_title(c, s->title);
+    double h = s->height_mm - (s->title ? FIGURE_TITLE : 0);
+    int err = canvas_create(CANVAS_SVG, s->width_mm, h, 72, &c, NULL);
+    if (!err && s->font)
+        err = canvas_font(c, s->font, NULL);
     if (!err)
         err = draw_page(c, t, s, &drawn, NULL);
     if (!err)
