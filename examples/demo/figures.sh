@@ -2,7 +2,7 @@
 
 four="h2o.kvf snapkv.kvf keydiff.kvf trimkv.kvf"
 
-section "One text, four methods" "All methods get the same text, the answer of the run with a full cache, and may \
+section "One text, four methods" "All methods get the same text, prompt and answer of the run with a full cache, and may \
 cache 256 entries for each KV head. Under each word is a ribbon for each method."
 draw fates.png "Time runs downward under each word. Black: later queries needed an evicted entry." \
     fates $four --tokens 60:150 --caption
