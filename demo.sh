@@ -1,5 +1,5 @@
 #!/bin/sh
-# From nothing to a page of figures: set up, build, run a real model five times, draw.
+# Set up, build, run a real model five times, and draw a page of figures.
 # usage: ./demo.sh           output: out/demo/index.html and, to point and click, out/demo/report.html
 set -eu
 cd "$(dirname "$0")"
@@ -21,13 +21,12 @@ cp examples/demo/problem.txt examples/demo/style.css $out/
 cd $out
 : >figures.tsv
 
-# run METHOD [options]: decode the problem, keep the trace and the summary
+# run METHOD INPUT...: run a method on the input, keep the trace and the summary
 run() {
     method=$1 name=${1%%:*}
     shift
     printf '\n== %s %s\n' "$method" "$*" >&2
-    set -- kvfate run -f problem.txt -n 256 --temp 0.6 --top-p 0.9 --seed 1 --method "$method" "$@" \
-        --overwrite -o "$name.kvf"
+    set -- kvfate run "$@" --method "$method" --overwrite -o "$name.kvf"
     printf 'run\t%s\t%s\t\n' "$method" "$*" >>figures.tsv
     "$@" --json >"$name.json"
 }
@@ -35,6 +34,7 @@ run() {
 section() { printf 'section\t%s\t%s\t\n' "$1" "$2" >>figures.tsv; }
 
 # draw OUT.png CAPTION ANALYSIS X.kvf [options]
+# --caption prints, before the summary, what the picture shows.
 draw() {
     png=$1 caption=$2
     shift 2
@@ -44,12 +44,12 @@ draw() {
     printf '.' >&2
 }
 
-run full
-# A shadow keeps what was evicted and counts who would have used it.
-run h2o --budget 256 --shadow entries
-run snapkv --budget 256 --shadow entries
-run keydiff --budget 256 --shadow entries
-run trimkv:chunk=64 --budget 256 --shadow entries # with shipped gates; it cuts the prompt while it reads
+run full -f problem.txt -n 160 --temp 0.6 --top-p 0.9 --seed 1
+# All methods get the text of the first run, so that their pictures show the same tokens.  A copy of every
+# evicted entry counts the later queries that would have used it.
+for method in h2o snapkv keydiff trimkv; do # trimkv with the shipped gates
+    run $method --force full.kvf --budget 256 --shadow entries
+done
 
 printf '\ndrawing ' >&2
 . ../../examples/demo/figures.sh

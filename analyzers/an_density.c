@@ -162,7 +162,7 @@ static void describe(const struct table *t, struct buf *out)
     buf_printf(out, "mean position %.4f; heads from %.4f (%s) to %.4f (%s)\n",
                table_real(t, mean, all), table_real(t, mean, low), table_row_str(t, low, "head"),
                table_real(t, mean, high), table_row_str(t, high, "head"));
-    buf_printf(out, "first bin %.4f, last bin %.4f of the entries; evenly it were %.4f\n",
+    buf_printf(out, "first bin %.4f, last bin %.4f of the entries; %.4f if uniform\n",
                table_real(t, share, all), table_real(t, share, all + bins - 1), 1 / (double)bins);
 }
 

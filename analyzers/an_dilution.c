@@ -226,7 +226,7 @@ struct options {
     const char *useful;
     int weights;
     int64_t every; /* 0: not given */
-    bool mean;
+    bool mean, after_prompt;
 };
 
 enum value { DILUTION, USEFUL, RHO_U, RHO_D, RETAINED, BOUND, ORACLE, SIZE, DELTA, N_VALUES };
@@ -560,9 +560,27 @@ static void of_length(void *asked, int64_t T)
         o->every = steps_every(o->every, T);
 }
 
-static int parse(const struct frame *f, struct plan *p, struct kvf_diag *d)
+/* Selects the steps after the prompt among the steps [f->a, f->b). */
+static int skip_prompt(struct frame *f, struct kvf_diag *d)
+{
+    int64_t prompt;
+    int err = prompt_tokens(f->t, &prompt, d);
+    if (err)
+        return err;
+    if (prompt < 0 || prompt >= f->b)
+        return kvf_fail(d, KVF_E_ARG, "--after-prompt: the trace %s",
+                        prompt < 0 ? "does not record the length of its prompt"
+                                   : "has no selected steps after its prompt");
+    f->a = f->a > prompt ? f->a : prompt;
+    return KVF_OK;
+}
+
+static int parse(struct frame *f, struct plan *p, struct kvf_diag *d)
 {
     const struct options *o = f->options;
+    int skipped = o->after_prompt ? skip_prompt(f, d) : KVF_OK;
+    if (skipped)
+        return skipped;
     int64_t T = f->b - f->a;
     if (o->every && o->mean)
         return kvf_fail(d, KVF_E_ARG,
@@ -737,7 +755,9 @@ const struct analyzer an_dilution = {
             {OPT_INT, 0, "every", offsetof(struct options, every), "N", "every N-th step",
              .absent = "at most 512 steps", .min = 1, .max = KVF_MAX_STEPS},
             {OPT_FLAG, 0, "mean", offsetof(struct options, mean), NULL,
-             "one row per head: its mean over the steps"}),
+             "one row per head: its mean over the steps"},
+            {OPT_FLAG, 0, "after-prompt", offsetof(struct options, after_prompt), NULL,
+             "only steps after the prompt"}),
     COLUMNS({"useful.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
             {"dilution.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},
             {"size.*", KVF_SPACE_QUERY, KVF_AXIS_STEP, COLUMN_ASKED, "always, of --useful"},

@@ -7,7 +7,8 @@ usage: bench/dilution.py KVFATE OUT [--lengths 256,512,1024,2048] [--methods h2o
 For every length `kvfate tasks needle` writes the prompts.  `full` and each method at each budget answer them with --shadow
 entries and the probe `dilution`. OUT/*.json keeps the metadata of the tables and traces are deleted.  A repeated
 call continues, and more lengths, methods or prompts only add runs.  The script prints one line per length, method
-and budget: means over the prompts of the means over heads and steps after the prompt.  Standard library only.
+and budget: means over the prompts of the means over heads and steps after the prompt.  OUT/dilution.tsv has the runs
+as a table for `kvfate draw OUT/dilution.tsv --style x=length`.  Standard library only.
 """
 import argparse
 import json
@@ -80,6 +81,15 @@ def measure(a, length, method, budget, seed):
         return json.load(f)
 
 
+def write_table(path, useful, runs):
+    """Write the runs as a table of `kvfate dilution --mean --after-prompt` with several traces."""
+    names = ["trace", "head", "layer", "index", "step", *COLUMNS, "method", "budget", "T"]
+    rows = [[f"{method} {budget} {meta['T']}", "all", -1, -1, -1, *(meta.get(f"mean_{c}_after_prompt", "nan") for c in COLUMNS),
+             method, budget or 0, meta["T"]] for method, budget, meta in runs]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"# table: dilution\n# useful: {useful}\n# weights: run\n" + "\n".join("\t".join(map(str, r)) for r in [names, *rows]) + "\n")
+
+
 def mean(values):
     known = [v for v in values if v is not None]
     return sum(known) / len(known) if known else math.nan
@@ -88,15 +98,18 @@ def mean(values):
 def main():
     a = arguments()
     os.makedirs(a.out, exist_ok=True)
+    drawn = []
     print("\t".join(["length", "method", "budget", "prompts", "right", *COLUMNS, "preferential"]))
     for length in a.lengths:
         for method, budget in [("full", "")] + [(m, b) for m in a.methods for b in a.budgets]:
             runs = [measure(a, length, method, budget, seed) for seed in range(a.prompts)]
             meta = [r["meta"] for r in runs]
+            drawn += [(method, budget, m) for m in meta]
             values = [mean([float(m[k]) if k in m else None for m in meta]) for k in (f"mean_{c}_after_prompt" for c in COLUMNS)]
             better, of = (sum(float(m[k + "_after_prompt"]) for m in meta) for k in ("preferential", "compared"))
             print("\t".join([length, method, budget or "-", str(len(runs)), f"{mean([r['right'] for r in runs]):.2f}",
                              *(f"{v:.4f}" for v in values), f"{better / of:.3f}" if budget and of else "-"]), flush=True)
+    write_table(os.path.join(a.out, "dilution.tsv"), a.useful, drawn)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 #   KVFATE                        the program
 #   DPI                           the list (220 200 180 150 130 110 100 90 80 70)
 #   PAGE                          another page of commands
-set -euf
+set -eu
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
 page=${PAGE:-$here/docs/reference/gallery.md}

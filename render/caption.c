@@ -72,21 +72,6 @@ static int64_t count_heads(const struct table *t, int64_t row0, int64_t row1)
 
 /* ---- fates */
 
-/* Returns the mean of a column over the last step of a run. */
-static double last_mean(const struct table *t, const struct caption_run *run, const char *column)
-{
-    int step = table_find(t, "step"), col = table_find(t, column);
-    double sum = 0, n = 0;
-    for (int64_t r = run->row1 - 1; r >= run->row0; r--) {
-        if (table_real(t, step, r) != table_real(t, step, run->row1 - 1))
-            break;
-        double v = table_real(t, col, r);
-        sum += isnan(v) ? 0 : v;
-        n += !isnan(v);
-    }
-    return n > 0 ? sum / n : NAN;
-}
-
 /* Returns the first row of the last step of a run. */
 static int64_t last_step(const struct table *t, const struct caption_run *run)
 {
@@ -97,14 +82,32 @@ static int64_t last_step(const struct table *t, const struct caption_run *run)
     return r;
 }
 
-/* The token whose cached fractions at the end differ most between runs. */
+/* Returns the mean of a column over the drawn tokens at the last step of a run. */
+static double last_mean(const struct table *t, const struct caption_run *run, const char *column,
+                        const bool *drawn)
+{
+    int64_t first = last_step(t, run);
+    int col = table_find(t, column);
+    double sum = 0, n = 0;
+    for (int64_t r = first; r < run->row1; r++) {
+        double v = table_real(t, col, r);
+        if (!drawn[r - first] || isnan(v))
+            continue;
+        sum += v;
+        n++;
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+/* The drawn token whose cached fractions at the end differ most between runs. */
 struct difference {
     int64_t row; /* in the first run; -1: the texts have no common token */
     int run[2];  /* the runs with the highest and the lowest fraction */
     double held[2];
 };
 
-static struct difference most_different(const struct table *t, const struct caption_run *run, int n)
+static struct difference most_different(const struct table *t, const struct caption_run *run, int n,
+                                        const bool *drawn)
 {
     int held = table_find(t, "held"), token = table_find(t, "token"), text = table_find(t, "text");
     struct difference best = {.row = -1, .held = {0, 0}};
@@ -114,7 +117,7 @@ static struct difference most_different(const struct table *t, const struct capt
     for (int64_t r = last[0]; r < run->row1; r++) {
         struct difference x = {.row = r, .held = {-INFINITY, INFINITY}};
         int seen = 0;
-        for (int k = 0; k < n; k++) {
+        for (int k = 0; drawn[r - last[0]] && k < n; k++) {
             int64_t row = last[k] + table_int(t, token, r) - table_int(t, token, last[k]);
             if (row < last[k] || row >= run[k].row1
                 || strcmp(table_str(t, text, row), table_str(t, text, r)) != 0)
@@ -133,19 +136,18 @@ static struct difference most_different(const struct table *t, const struct capt
     return best;
 }
 
-void caption_fates(const struct table *t, const struct figure_style *s, struct buf *out)
+void caption_fates(const struct table *t, const bool *drawn, struct buf *out)
 {
     struct caption_run run[CAPTION_RUNS];
     int n = caption_runs(t, run), step = table_find(t, "step");
     char a[24], b[24];
-    (void)s;
     buf_printf(out,
                "Below each line of the text, %s the fraction of %.0f heads that cache each token, "
                "from step %lld at the top to step %lld at the bottom. ",
                n > 1 ? "a ribbon for each run shows" : "a ribbon shows",
                table_meta_real(t, "heads", NAN), (long long)table_int(t, step, run->row0),
                (long long)table_int(t, step, run->row1 - 1));
-    struct difference x = most_different(t, run, n);
+    struct difference x = most_different(t, run, n, drawn);
     if (x.row >= 0) {
         buf_printf(out,
                    "The runs differ most about token %lld, \xe2\x80\x9c%.40s\xe2\x80\x9d: at the "
@@ -156,8 +158,8 @@ void caption_fates(const struct table *t, const struct figure_style *s, struct b
         return;
     }
     buf_printf(out, "At the end a head caches %s of these tokens on average",
-               caption_percent(last_mean(t, run, "held"), a));
-    double needed = last_mean(t, run, "needed");
+               caption_percent(last_mean(t, run, "held", drawn), a));
+    double needed = last_mean(t, run, "needed", drawn);
     if (isnan(needed))
         buf_printf(out, ".\n");
     else

@@ -23,7 +23,6 @@ const char *caption_percent(double fraction, char out[24]);
 const char *caption_number(double v, char out[24]);
 
 /* The captions of figures with these tables (struct figure). */
-void caption_fates(const struct table *t, const struct figure_style *s, struct buf *out);
 void caption_eviction(const struct table *t, const struct figure_style *s, struct buf *out);
 void caption_survival(const struct table *t, const struct figure_style *s, struct buf *out);
 void caption_hazard(const struct table *t, const struct figure_style *s, struct buf *out);
@@ -32,3 +31,6 @@ void caption_heads(const struct table *t, const struct figure_style *s, struct b
 void caption_dilution(const struct table *t, const struct figure_style *s, struct buf *out);
 void caption_occupancy(const struct table *t, const struct figure_style *s, struct buf *out);
 void caption_compare(const struct table *t, const struct figure_style *s, struct buf *out);
+
+/* The caption of the figure fates. drawn: [tokens of the first run]; it describes only these. */
+void caption_fates(const struct table *t, const bool *drawn, struct buf *out);

@@ -54,7 +54,9 @@ struct colours colours_make(const struct figure_style *s, double lo, double hi)
 
 struct colours colours_fraction(const struct figure_style *s, double lo, double hi)
 {
-    return colours_make(s, fmin(lo, 0), fmax(hi, 1));
+    struct colours k = colours_make(s, fmin(lo, 0), fmax(hi, 1));
+    k.zoomed = k.lo > 0 || k.hi < 1;
+    return k;
 }
 
 double colours_at(struct colours *k, double v)
@@ -91,13 +93,16 @@ void colours_note(const struct colours *k, char note[COLOURS_NOTE])
 {
     double share = k->of ? 100 * (double)k->clipped / (double)k->of : 0;
     long long n = (long long)k->clipped;
-    note[0] = 0;
+    const char *zoomed = k->zoomed ? "zoomed" : "", *join = k->zoomed && n ? "; " : "";
     if (n && k->of && share < 0.1)
-        snprintf(note, COLOURS_NOTE, "< 0.1 %% beyond this range");
+        snprintf(note, COLOURS_NOTE, "%s%s< 0.1 %% beyond this range", zoomed, join);
     else if (n && k->of)
-        snprintf(note, COLOURS_NOTE, "%.3g %% beyond this range", share);
+        snprintf(note, COLOURS_NOTE, "%s%s%.3g %% beyond this range", zoomed, join, share);
     else if (n)
-        snprintf(note, COLOURS_NOTE, "%lld value%s beyond this range", n, n == 1 ? "" : "s");
+        snprintf(note, COLOURS_NOTE, "%s%s%lld value%s beyond this range", zoomed, join, n,
+                 n == 1 ? "" : "s");
+    else
+        snprintf(note, COLOURS_NOTE, "%s", zoomed);
 }
 
 /* Draws the bar of a logarithmic range, labelled with the numbers themselves. */
@@ -116,6 +121,21 @@ static void log_bar(struct canvas *c, const struct colours *k, double x, double 
             memcpy(name[i], least, sizeof least);
         }
     colour_bar_ticks(c, x, y, BAR, h, k->map, v, name, n, label, note);
+}
+
+/* Draws the bar of signed decades, labelled with numbers. */
+static void signed_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
+                       const char *label, const char *note)
+{
+    enum { MOST = 32 };
+    double at[MOST];
+    char name[MOST][24];
+    int n = 0;
+    for (double v = ceil(k->lo - 1e-9); v <= k->hi + 1e-9 && n < MOST; v++) {
+        at[n] = (v - k->lo) / (k->hi - k->lo);
+        tick_text(v == 0 ? 0 : copysign(k->least * pow(10, fabs(v)), v), name[n++]);
+    }
+    colour_bar_ticks(c, x, y, BAR, h, k->map, at, name, n, label, note);
 }
 
 void colours_bar(struct canvas *c, const struct colours *k, double x, double y, double h,
@@ -139,6 +159,8 @@ void colours_bar(struct canvas *c, const struct colours *k, double x, double y, 
     colours_note(k, note);
     if (k->logs)
         log_bar(c, k, x, y, h, label, note);
+    else if (k->least > 0)
+        signed_bar(c, k, x, y, h, label, note);
     else
         colour_bar(c, x, y, BAR, h, k->map, k->lo, k->hi, label, note);
     for (int i = 0; palette_diverging(k->map) && i < 3; i++) /* the sign of the lower half */

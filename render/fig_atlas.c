@@ -209,7 +209,7 @@ static void profile(struct canvas *c, const struct clusters *x, const struct tab
                 ALIGN_CENTER, ink, 0);
     canvas_text(c, a.x + a.w / 2, y + h + 6.4, "bars: silhouette (mean dashed); dots: stability",
                 PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
-    canvas_text(c, a.x - 8, y + h / 2, "silhouette", PT_LABEL, ALIGN_CENTER, ink, 1);
+    canvas_text(c, a.x - 8, y + h / 2, "silhouette, stability", PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

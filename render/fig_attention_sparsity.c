@@ -74,8 +74,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     layers_of(&v);
     p->log_x = true;
     p->xlabel = "p";
-    p->ylabel = step ? "share under p \xc3\x97 largest weight"
-                     : "share under p \xc3\x97 largest score";
+    p->ylabel = step ? "fraction below p \xc3\x97 largest weight"
+                     : "fraction below p \xc3\x97 largest score";
     p->y0 = 0;
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++)
@@ -92,7 +92,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "attention-sparsity",
-            .summary = "share of the tokens under p times the largest score, by layer",
+            .summary = "fraction of tokens below p times the largest score, by layer",
             .needs = "head:text layer p sparsity",
             STYLE(struct sparsity_style, WORD_KEY(struct sparsity_style, by, "layer",
                                                   "unit of a line; for heads, the unit of a panel",

@@ -291,7 +291,7 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
                          .x1 = 1,
                          .y1 = 1,
                          .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
-                         .ylabel = k ? NULL : "observed share"};
+                         .ylabel = k ? NULL : "observed fraction"};
     double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
     canvas_dash(c, 1, 0.8);
     canvas_line(c, diagonal, 2, 0.2, (struct rgb){0.55, 0.55, 0.55});
@@ -349,7 +349,7 @@ static void score(struct canvas *c, const struct layout *l, int64_t r, int col, 
 static void scores(struct canvas *c, const struct layout *l, int k, double x, double width,
                    double y)
 {
-    static const char *const names[] = {"Brier", "constant", "AUROC"};
+    static const char *const names[] = {"Brier", "if constant", "AUROC"};
     const int col[] = {l->brier, l->base, l->auroc};
     double step = (width - 6) / 3;
     for (int i = 0; i < 3; i++)

@@ -76,7 +76,10 @@ static void add_group(const struct view *v, const char *group, struct plot *p)
 {
     int64_t row[MOST];
     char panel[PLOT_NAME];
-    snprintf(panel, sizeof panel, "%.60s heads", group);
+    if (strcmp(group, "looking") == 0)
+        snprintf(panel, sizeof panel, "heads that attend to the evidence");
+    else
+        snprintf(panel, sizeof panel, "%.60s heads", group);
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         const char *name = parts[k].name;
         int n = rows_of(v, group, &parts[k], row);
@@ -110,8 +113,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
             add_group(&v, table_str(t, v.group, r), p);
     snprintf(p->note, sizeof p->note, "n = %s tasks; crosses: rows of matched mass",
              table_meta(t, "tasks") ? table_meta(t, "tasks") : "?");
-    p->xlabel = "attention that left with the entries";
-    p->ylabel = o->y == LOG_P ? "\xce\x94 ln p(answer) (nats)" : "share of right answers";
+    p->xlabel = "attention removed with the entries";
+    p->ylabel = o->y == LOG_P ? "\xce\x94 ln p(answer) (nats)" : "fraction of correct answers";
     p->level = o->y == LOG_P ? 0 : NAN;
     return KVF_OK;
 }

@@ -267,7 +267,7 @@ static void draw_register(struct canvas *c, const struct register_view *x)
     int fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->row, x->n < fit ? x->n : fit, 0, 0, 0, 0};
     forest_measure(c, &f, canvas_width(c) * .31);
-    f.notes = fmax(f.notes, canvas_text_width(c, "value (95 %)", PT_TICK, 0));
+    f.notes = fmax(f.notes, canvas_text_width(c, "value (95 % CI)", PT_TICK, 0));
     struct axis_box a = {.x = f.names + 3,
                          .y = TOP,
                          .h = fmin(h, f.n * 2 * ROW),
@@ -281,7 +281,7 @@ static void draw_register(struct canvas *c, const struct register_view *x)
     draw_claims(c, &a, x, f.n, claims);
     const char *sides = "\xe2\x86\x90 against   null   as claimed \xe2\x86\x92";
     canvas_text(c, middle, a.y - 1.8, sides, PT_TICK, ALIGN_CENTER, ink, 0);
-    canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 %)", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 % CI)", PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, x, 2);
     canvas_text(c, middle, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL, ALIGN_CENTER,
                 (struct rgb){.35, .35, .35}, 0);

@@ -1,11 +1,16 @@
 /* fig_dilution.c - draws attention dilution (DBTrimKV, section 3.1): the attention to entries
  * outside the useful set U, dilution under retention, and the lower bound from near-ties.
  *
- * The x axis is the step, or the budget or the length of several traces. */
+ * The x axis is the step, or the budget or the length of several traces.  Traces of one method and
+ * budget whose lengths differ by at most a tenth are documents: a point is their mean, with a 95 %
+ * CI over four or more. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "base/stats.h"
 #include "render/caption.h"
 #include "render/figures.h"
 #include "render/plot.h"
@@ -27,14 +32,14 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 64 };
 
 /* Columns that can be drawn, with their labels, also for 1 minus their values. */
 static const char *const known[QUANTITIES][3] = {
     {"dilution", "dilution \xce\xb4", "weights of the run"},
     {"dilution_retained", "under retention, \xce\xb4\xca\xb3", "under retention"},
     {"dilution_oracle", "best set of that size", "best set of that size"},
-    {"bound", "lower bound from near-ties", "lower bound from near-ties"},
+    {"bound", "lower bound from near-ties", "upper bound from near-ties"},
     {"useful_mass", "useful mass, 1 \xe2\x88\x92 \xce\xb4"},
     {"rho_u", "retained in U, \xcf\x81(U)"},
     {"rho_d", "retained outside, \xcf\x81(D)"},
@@ -116,28 +121,132 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     }
 }
 
-/* Adds a row of a plot against budget or length: a panel per quantity, a line per method.  A method
- * without a budget is a horizontal line across all budgets. */
-static void add_runs(struct plot *p, const struct view *v, int64_t r)
+/* ---- against budget or length */
+
+/* A point: rows of one method, budget and head whose lengths differ by at most a tenth. */
+struct cell {
+    int64_t row, n; /* the first row, and the number of rows */
+    double x;       /* mean of their x values */
+};
+
+static bool same_cell(const struct view *v, int64_t a, int64_t b)
+{
+    int length = table_find(v->t, across[OVER_LENGTH].column);
+    double p = value_at(v->t, length, a), q = value_at(v->t, length, b);
+    double one = value_at(v->t, v->budget, a), other = value_at(v->t, v->budget, b);
+    return strcmp(table_str(v->t, v->method, a), table_str(v->t, v->method, b)) == 0
+           && strcmp(table_str(v->t, v->k.head, a), table_str(v->t, v->k.head, b)) == 0
+           && (one == other || (isnan(one) && isnan(other)))
+           && (isnan(p) || isnan(q) || fabs(p - q) <= 0.1 * fmax(p, q));
+}
+
+static int by_x(const void *a, const void *b)
+{
+    const struct cell *p = a, *q = b;
+    if (p->x != q->x)
+        return p->x < q->x ? -1 : 1;
+    return (p->row > q->row) - (p->row < q->row);
+}
+
+/* Writes the name of the line of a row: the method, and its budget unless x is the budget. */
+static void name_run(const struct view *v, int64_t r, char out[PLOT_NAME])
+{
+    double budget = value_at(v->t, v->budget, r);
+    const char *method = table_str(v->t, v->method, r);
+    if (v->against_budget || !(budget > 0))
+        snprintf(out, PLOT_NAME, "%.60s", method);
+    else
+        snprintf(out, PLOT_NAME, "%.60s, budget %.0f", method, budget);
+}
+
+/* Adds the point of a cell to the panel of each quantity.  A method without a budget is a
+ * horizontal line across all budgets.  row: the m rows that are drawn; y: [m] scratch. */
+static void add_cell(struct plot *p, const struct view *v, const struct cell *k, const int64_t *row,
+                     int64_t m, double *y)
 {
     char line[PLOT_NAME];
-    double budget = value_at(v->t, v->budget, r), x = table_real(v->t, v->x, r);
-    const char *method = table_str(v->t, v->method, r);
-    bool level = v->against_budget && !(budget > 0);
+    bool level = v->against_budget && !(value_at(v->t, v->budget, k->row) > 0);
     const double ends[] = {v->least, v->most};
-    if (v->against_budget || !(budget > 0))
-        snprintf(line, sizeof line, "%.60s", method);
-    else
-        snprintf(line, sizeof line, "%.60s, budget %.0f", method, budget);
-    for (int q = 0; q < v->n; q++)
+    name_run(v, k->row, line);
+    for (int q = 0; q < v->n; q++) {
+        double low = NAN, high = NAN;
+        size_t n = 0;
+        for (int64_t i = 0; i < m; i++) {
+            double value = table_real(v->t, v->col[q], row[i]);
+            if (isfinite(value) && same_cell(v, k->row, row[i]))
+                y[n++] = v->rest ? 1 - value : value;
+        }
+        double mean = stats_mean(y, n);
+        int err = stats_mean_interval(y, n, RESAMPLES, 0, &low, &high);
+        p->err = p->err ? p->err : err;
         for (int end = 0; end <= level; end++)
-            plot_add(p, known[v->what[q]][1], line, level ? ends[end] : x,
-                     table_real(v->t, v->col[q], r), NAN, NAN);
+            plot_add(p, known[v->what[q]][v->rest ? 2 : 1], line, level ? ends[end] : k->x, mean,
+                     low, high);
+    }
     struct plot_line *l = plot_line(p, line);
     if (!l)
         return;
     l->method = true;
     l->look.points = !level;
+    l->look.bars = !level;
+}
+
+/* Finds the cells of the m rows.  cell: [m].  Returns their number. */
+static int64_t find_cells(const struct view *v, const int64_t *row, int64_t m, struct cell *cell)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < m; i++) {
+        int64_t k = 0;
+        while (k < n && !same_cell(v, cell[k].row, row[i]))
+            k++;
+        if (k == n)
+            cell[n++] = (struct cell){row[i], 0, 0};
+        cell[k].x += table_real(v->t, v->x, row[i]);
+        cell[k].n++;
+    }
+    for (int64_t k = 0; k < n; k++)
+        cell[k].x /= (double)cell[k].n;
+    qsort(cell, (size_t)n, sizeof *cell, by_x);
+    return n;
+}
+
+/* Draws means over documents against budget or length: a panel per quantity, a line per method.
+ * Adds the number of runs of a point to the note. */
+static void add_runs(struct plot *p, const struct view *v, char count[RUNS])
+{
+    size_t rows = (size_t)table_rows(v->t) + 1;
+    int64_t *row = MEM_NEW(int64_t, rows), m = 0, least = INT64_MAX, most = 0;
+    struct cell *cell = MEM_NEW(struct cell, rows);
+    double *y = MEM_NEW(double, rows);
+    int step = table_find(v->t, "step");
+    if (!row || !cell || !y)
+        p->err = KVF_E_NOMEM;
+    for (int64_t r = 0; !p->err && r < table_rows(v->t); r++)
+        if ((v->heads ? row_head(&v->k, r) : row_pooled(&v->k, r)) && table_real(v->t, step, r) < 0)
+            row[m++] = r;
+    int64_t n = p->err ? 0 : find_cells(v, row, m, cell);
+    double first = v->least, last = v->most;
+    if (!v->against_budget && n) {
+        first = cell[0].x;
+        last = cell[n - 1].x;
+    }
+    if (first > 0 && last > first && isfinite(last)) { /* space for the marks at both ends */
+        p->x0 = first / 1.1;
+        p->x1 = last * 1.1;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        add_cell(p, v, &cell[k], row, m, y);
+        least = cell[k].n < least ? cell[k].n : least;
+        most = cell[k].n > most ? cell[k].n : most;
+    }
+    const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI" : "";
+    if (most > least)
+        snprintf(count, RUNS, "n = %lld to %lld runs a point%s", (long long)least, (long long)most,
+                 bars);
+    else if (most)
+        snprintf(count, RUNS, "n = %lld run%s a point%s", (long long)most, most > 1 ? "s" : "",
+                 bars);
+    mem_free_all(row, cell, y);
 }
 
 static void budgets_of(struct view *v)
@@ -199,7 +308,7 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
 {
     int64_t above = 0, of = 0;
     int col = table_find(v->t, "dilution");
-    bool can = v->steps;
+    bool can = true;
     for (int q = 0; q < v->n; q++)
         can &= v->what[q] < FIRST_OF_U;
     for (int64_t r = 0; r < table_rows(v->t); r++) {
@@ -208,17 +317,17 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
         above += share > 0.9;
     }
     v->rest = can && (y == Y_LOG || (y == Y_AUTO && of && 4 * above > 3 * of));
-    return can || y != Y_LOG
-               ? KVF_OK
-               : kvf_fail(d, KVF_E_ARG,
-                          "--style: y=log draws the attention outside U over the steps, only for "
-                          "dilution, dilution_retained, dilution_oracle and bound");
+    return can || y != Y_LOG ? KVF_OK
+                             : kvf_fail(d, KVF_E_ARG,
+                                        "--style: y=log draws the attention on U, only for "
+                                        "dilution, dilution_retained, dilution_oracle and bound");
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
     struct view v;
+    char count[RUNS] = "";
     const char *useful = table_meta(t, "useful"), *weights = table_meta(t, "weights");
     int step = table_find(t, "step");
     const struct dilution_style *o = s->own;
@@ -232,7 +341,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return err;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
     const char *outside = v.rest ? "attention on" : "attention outside";
-    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "shares;" : outside,
+    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "fractions;" : outside,
              useful ? useful : "?");
     p->ylabel = p->text;
     p->log_x = !v.steps;
@@ -241,16 +350,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);
         if (one && v.steps && table_real(t, step, r) >= 0)
             add_steps(p, &v, r);
-        else if (one && !v.steps && table_real(t, step, r) < 0)
-            add_runs(p, &v, r);
     }
+    if (!v.steps)
+        add_runs(p, &v, count);
     if (v.rest)
         p->y1 = 1;
     else
         limit_fractions(p);
-    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s",
+    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s%s%s",
              useful ? useful : "?", weights ? weights : "?",
-             v.heads ? "one head a panel" : "means over heads");
+             v.heads ? "one head a panel" : "means over heads", *count ? "; " : "", count);
     plot_hide_empty(p);
     return KVF_OK;
 }

@@ -127,7 +127,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
     if (v->marks) {
         m.marked = is_significant;
         m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
-                           : "dots: the 95 % interval of \xce\x94NLL is on one side of 0";
+                           : "dots: the 95 % CI of \xce\x94NLL excludes 0";
     }
     if (v->mirror && s->usual_cmap)
         own.cmap = "redblue";
@@ -248,8 +248,9 @@ static int draw_bars(struct canvas *c, const struct effect_view *v)
         canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 9.8,
-                    v->mirror ? "all other heads held; bars: 95 %; filled: apart from all heads"
-                              : "bars: 95 %; filled: \xce\x94NLL on one side of 0",
+                    v->mirror
+                        ? "all other heads limited; bars: 95 % CI; filled: differs from all heads"
+                        : "bars: 95 % CI; filled: the CI of \xce\x94NLL excludes 0",
                     PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
     }
     mem_free(row);

@@ -36,7 +36,11 @@ static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, doub
 {
     char text[24];
     double last = -INFINITY;
-    for (double v = 1; v <= most * 1.0001; v *= 10) {
+    for (double v = 1, next = 0; next < most; v *= 10) {
+        next = fmin(v, most); /* the last number is the largest count */
+        if (next < most && 3 * next > most)
+            continue;
+        v = next;
         double at = x + BARS * log1p(v) / log1p(most), foot = a->y + a->h;
         double xy[] = {at, foot, at, foot + 0.9};
         canvas_line(c, xy, 2, 0.18, ink);
@@ -155,7 +159,7 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
     canvas_unclip(c);
     if (row0 == 0) {
         legend(c, a, prompt, rows_per_head(t) <= MAX_CROSSES);
-        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evicted", PT_SMALL,
+        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evictions", PT_SMALL,
                     ALIGN_CENTER, ink, 0);
     }
     bars(c, t, row0, a);
@@ -173,6 +177,8 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s)
         g.over = over;
         g.margin = BARS + 4.5;
         g.most = MAX_HEADS;
+        g.states[0] = "cached";
+        g.states[1] = "evicted";
     }
     return g;
 }

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "render/caption.h"
 #include "render/cells.h"
+#include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/text_flow.h"
@@ -47,8 +48,9 @@ struct fates {
     int n;
     struct segment *segment;  /* owned; [segments] */
     int64_t segments, folded; /* folded: rows in no segment */
-    int64_t from, to;         /* tokens of the passage that is drawn; to = 0: all */
+    bool passage, best;       /* a part of the text is drawn; it is not its beginning */
     int64_t lines, shown;     /* of text */
+    bool *drawn;              /* owned; [rows of the first ribbon]: its token is drawn */
     double left, top, high;   /* of a ribbon, mm */
     struct text_flow flow;
 };
@@ -222,6 +224,8 @@ static void draw_cell(struct canvas *c, const struct cell *cell, double x, doubl
 static void draw_below(const void *ctx, int64_t row0, int64_t row1, double at, double y, double w)
 {
     const struct fates *x = ctx;
+    for (int64_t r = row0; r < row1; r++)
+        x->drawn[r] = true;
     for (int k = 0; k < x->n; k++) {
         struct cell cell;
         read_cell(x, &x->ribbon[k], row0, row1, &cell);
@@ -481,9 +485,8 @@ static int choose_passage(struct fates *x, const struct figure_style *s)
     for (int64_t i = 0; i < x->segments; i++)
         x->lines += x->segment[i].lines;
     x->shown = x->shown < x->lines ? x->shown : x->lines;
-    x->from = x->ribbon[0].first + best;
-    for (int64_t i = 0, line = 0; i < x->segments && line < x->shown; line += x->segment[i++].lines)
-        x->to = x->ribbon[0].first + x->segment[i].row1;
+    x->passage = true;
+    x->best = x->n > 1 && best > 0;
     return err;
 }
 
@@ -588,11 +591,16 @@ static void draw_note(const struct fates *x)
     char note[2][128] = {"", ""}, fit[128];
     const struct ribbon *r = &x->ribbon[0];
     double y = canvas_height(x->c) - MARGIN;
-    if (x->to)
+    int64_t from = 0, to = r->n - 1;
+    while (from < to && !x->drawn[from])
+        from++;
+    while (to > from && !x->drawn[to])
+        to--;
+    if (x->passage)
         snprintf(note[0], sizeof *note,
-                 "tokens %lld to %lld of %lld%s; --tokens A:B chooses others", (long long)x->from,
-                 (long long)x->to - 1, (long long)(r->first + r->n),
-                 x->n > 1 && x->from > r->first ? ", where the runs differ most" : "");
+                 "tokens %lld to %lld of %lld%s; --tokens A:B chooses others",
+                 (long long)(r->first + from), (long long)(r->first + to),
+                 (long long)(r->first + r->n), x->best ? ", where the runs differ most" : "");
     if (x->folded)
         snprintf(note[1], sizeof *note, "not shown: chat template and blank lines (%lld tokens)",
                  (long long)x->folded);
@@ -624,11 +632,17 @@ static int draw_text(struct fates *x)
     return err;
 }
 
-static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                struct kvf_diag *d)
+/* Draws the figure, and finds the tokens that it shows: *ret_drawn, [rows of the first ribbon],
+ * which the caller frees. */
+static int draw_page(struct canvas *c, const struct table *t, const struct figure_style *s,
+                     bool **ret_drawn, struct kvf_diag *d)
 {
     struct fates x = {.n = 0};
     int err = find_ribbons(&x, t, d);
+    if (!err)
+        x.drawn = MEM_NEW(bool, (size_t)x.ribbon[0].n);
+    if (!err && !x.drawn)
+        err = KVF_E_NOMEM;
     if (!err)
         err = lay_out(&x, c, canvas_width(c), s);
     if (!err)
@@ -638,15 +652,44 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         draw_names(&x);
         err = draw_text(&x);
     }
-    if (!err && (x.to || x.folded))
+    if (!err && (x.passage || x.folded))
         draw_note(&x);
     mem_free(x.segment);
+    *ret_drawn = x.drawn;
     return err;
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    bool *drawn = NULL;
+    int err = draw_page(c, t, s, &drawn, d);
+    mem_free(drawn);
+    return err;
+}
+
+/* Writes the caption of the tokens that the figure shows at its size. */
+static void caption(const struct table *t, const struct figure_style *s, struct buf *out)
+{
+    struct canvas *c = NULL;
+    bool *drawn = NULL;
+    double h = s->height_mm - (s->title ? FIGURE_TITLE : 0);
+    int err = canvas_create(CANVAS_SVG, s->width_mm, h, 72, &c, NULL);
+    if (!err && s->font)
+        err = canvas_font(c, s->font, NULL);
+    if (!err)
+        err = draw_page(c, t, s, &drawn, NULL);
+    if (!err)
+        caption_fates(t, drawn, out);
+    else if (!out->err)
+        out->err = err;
+    canvas_destroy(c);
+    mem_free(drawn);
 }
 
 const struct figure fig_fates = {
     .name = "fates",
-    .caption = caption_fates,
+    .caption = caption,
     .table = "fates",
     .summary = "the text, under it the history of each token, a ribbon for each method",
     .needs = "step token text:text joined:text held needed",

@@ -137,7 +137,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return KVF_E_NOMEM;
     p->log_x = true;
     p->whole_x = true;
-    p->xlabel = v.ages ? "age when first missed (steps)" : "steps after it left";
+    p->xlabel = v.ages ? "age when first needed (steps)" : "steps after the eviction";
     p->ylabel = "fraction needed later";
     p->y0 = 0;
     if (v.layers || v.heads)
@@ -151,18 +151,18 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         p->ramp_lo = (double)v.first;
         p->ramp_hi = (double)v.last;
     }
-    snprintf(p->note, sizeof p->note, "missed: in the n largest weights of some later query");
+    snprintf(p->note, sizeof p->note, "needed: among the n largest weights of a later query");
     mem_free(v.delay);
     return KVF_OK;
 }
 
 PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
-            .summary = "how long after they left entries were first missed",
+            .summary = "how long after their eviction entries were first needed",
             .needs = "head:text layer token evict_step first_hit",
             STYLE(struct ghosts_style,
                   WORD_KEY(struct ghosts_style, by, "layer",
                            "unit of a line; for heads, the unit of a panel", "all", "head",
                            "layer"),
-                  WORD_KEY(struct ghosts_style, x, "away", "steps since it left, or its age",
+                  WORD_KEY(struct ghosts_style, x, "away", "steps since the eviction, or the age",
                            "away", "age")),
             .cmap = "viridis");

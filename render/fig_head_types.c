@@ -1,10 +1,12 @@
 /* fig_head_types.c - draws the fraction and the depth of each head type in several models, with
  * intervals over documents. Types that no model has are left out. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stats.h"
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/forest.h"
@@ -15,7 +17,9 @@ static const double ROW = 3.8, MIN_ROW = 3.1;
 struct types {
     struct forest_row *fraction, *depth; /* [n] */
     int n;
-    double most; /* the largest end of an interval of a fraction */
+    double most;         /* the largest end of an interval of a fraction */
+    double documents[2]; /* the smallest and the largest number of documents of a row */
+    bool single;         /* the table has one model */
 };
 
 /* Returns the row of the first place of a cell's text in its column. */
@@ -43,9 +47,13 @@ static double number(const struct table *t, const char *name, int64_t r)
     return table_real(t, table_find(t, name), r);
 }
 
+/* Adds a row: of a model below the heading of its type, or named after the type if the table has
+ * one model. */
 static void add_model(struct types *x, const struct table *t, int64_t r)
 {
     char cell[CELL_TEXT];
+    int documents = numeric_column(t, "documents");
+    double n = documents < 0 ? NAN : table_real(t, documents, r);
     int model = table_find(t, "model"), i = rank_of(t, model, first_of(t, model, r));
     struct forest_row row = {.value = number(t, "fraction", r),
                              .low = number(t, "low", r),
@@ -53,6 +61,9 @@ static void add_model(struct types *x, const struct table *t, int64_t r)
                              .colour = palette_line(i),
                              .mark = (enum mark)(i % MARKS)};
     x->most = fmax(x->most, fmax(row.value, row.high)); /* ignores NaN */
+    x->documents[0] = fmin(x->documents[0], n);
+    x->documents[1] = fmax(x->documents[1], n);
+    model = x->single ? table_find(t, "kind") : model;
     x->depth[x->n] = row;
     x->depth[x->n].value = number(t, "depth", r);
     x->depth[x->n].low = number(t, "depth_low", r);
@@ -75,10 +86,12 @@ static void add_type(struct types *x, const struct table *t, int64_t r)
         any = any || (first_of(t, kind, k) == r && number(t, "fraction", k) > 0);
     if (!any)
         return;
-    x->fraction[x->n] = x->depth[x->n] = (struct forest_row){.heading = true, .value = NAN};
-    snprintf(x->fraction[x->n].name, sizeof x->fraction->name, "%.90s",
-             cell_text(t, kind, r, cell));
-    x->n++;
+    if (!x->single) {
+        x->fraction[x->n] = x->depth[x->n] = (struct forest_row){.heading = true, .value = NAN};
+        snprintf(x->fraction[x->n].name, sizeof x->fraction->name, "%.90s",
+                 cell_text(t, kind, r, cell));
+        x->n++;
+    }
     for (int64_t k = r; k < table_rows(t); k++)
         if (first_of(t, kind, k) == r)
             add_model(x, t, k);
@@ -87,7 +100,9 @@ static void add_type(struct types *x, const struct table *t, int64_t r)
 static int read_types(const struct table *t, struct types *x)
 {
     int kind = table_find(t, "kind");
-    *x = (struct types){.n = 0};
+    *x = (struct types){.documents = {INFINITY, 0}};
+    int64_t rows = table_rows(t);
+    x->single = rank_of(t, table_find(t, "model"), rows) == 1;
     x->fraction = mem_alloc(2 * (size_t)table_rows(t), sizeof *x->fraction);
     x->depth = mem_alloc(2 * (size_t)table_rows(t), sizeof *x->depth);
     if (!x->fraction || !x->depth)
@@ -122,6 +137,19 @@ static void panel(struct canvas *c, const struct forest *f, struct axis_box *a, 
     canvas_text(c, a->x + a->w / 2, a->y + a->h + 6.2, name, PT_LABEL, ALIGN_CENTER, ink, 0);
 }
 
+/* Writes the number of documents behind a row, and if there are intervals. */
+static void note_documents(const struct types *x, char *out, size_t room)
+{
+    double low = x->documents[0], high = x->documents[1];
+    const char *ci = high >= STATS_LEAST ? "bars: 95 % CI over documents; " : "";
+    if (!(high > 0))
+        snprintf(out, room, "%s", "");
+    else if (low < high)
+        snprintf(out, room, "%sn = %.0f to %.0f documents", ci, low, high);
+    else
+        snprintf(out, room, "%sn = %.0f document%s", ci, high, high > 1 ? "s" : "");
+}
+
 static void draw_types(struct canvas *c, const struct types *x)
 {
     double h = canvas_height(c) - TOP - BOTTOM;
@@ -137,14 +165,16 @@ static void draw_types(struct canvas *c, const struct types *x)
                          .h = fmin(h, f.n * 2 * ROW),
                          .x0 = 0,
                          .x1 = x->most > 0 ? fmin(1, 1.05 * x->most) : 1};
-    panel(c, &f, &a, "fraction of the heads (95 %)");
+    panel(c, &f, &a, "fraction of the heads");
     a.x += w + f.notes + GAP;
     a.x0 = -.02;
     a.x1 = 1.02;
-    panel(c, &g, &a, "depth: 0 = first layer (95 %)");
+    panel(c, &g, &a, "depth: 0 = first layer");
     snprintf(more, sizeof more, "%d more rows not shown", x->n - f.n);
     if (x->n > f.n)
         canvas_text(c, 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_LEFT, ink, 0);
+    note_documents(x, more, sizeof more);
+    canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_RIGHT, ink, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -89,7 +89,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
     plot_by_steps(p, o->rows.y == CHOICE_LOG,
                   only ? heading(only) : "n (queries, returns or steps)",
-                  "share of tokens with n or more");
+                  "fraction of tokens with n or more");
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, quantity, r);

@@ -178,7 +178,7 @@ static int draw_life(struct canvas *c, const struct lives *x, int k, struct axis
     }
     if (left) {
         draw_name(c, &top, "attention received", true);
-        draw_name(c, &held, "held", false);
+        draw_name(c, &held, "cached", false);
     }
     if (left && x->gates)
         draw_name(c, &middle, "\xce\xb2^{t\xe2\x88\x92i}", true);

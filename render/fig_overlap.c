@@ -128,7 +128,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 }
 
 PLOT_FIGURE(fig_overlap, .name = "overlap", .table = "overlap",
-            .summary = "overlap of windows by the share of tokens, and chance",
+            .summary = "overlap of windows by the fraction of tokens, and chance",
             .needs = "head:text layer window:either p overlap expected kappa",
             STYLE(struct overlap_style,
                   WORD_KEY(struct overlap_style, by, "all", "unit of a panel", "all", "head",

@@ -37,7 +37,7 @@ enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
     "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
-    "fraction of equal top-1 tokens", "accuracy", "accuracy relative to the full cache"};
+    "fraction of equal top-1 tokens", "accuracy", "cached / fed tokens, correct answers"};
 static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
 static const char *const x_label[] = {"cached entries per head, mean", "budget (entries per head)",
                                       "cached entries per head at the end",

@@ -19,7 +19,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
-    plot_by_steps(p, o->y == CHOICE_LOG, "age (steps)", "share selected at exactly that age");
+    plot_by_steps(p, o->y == CHOICE_LOG, "age (steps)", "fraction selected at exactly this age");
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool pooled = row_pooled(&v.k, r) || v.heads;

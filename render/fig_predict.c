@@ -116,7 +116,7 @@ static void footnote(struct canvas *c, const struct candidates *x, int n, double
         snprintf(more, sizeof more, "; %d more not shown", x->n - n);
     else if (x->left_out)
         snprintf(more, sizeof more, "; %d undefined", x->left_out);
-    snprintf(text, sizeof text, "bars: 95 %%; filled: q < %.3g (false discovery rate)%s",
+    snprintf(text, sizeof text, "bars: 95 %% CI; filled: q < %.3g (false discovery rate)%s",
              x->o->level, more);
     canvas_text(c, canvas_width(c) / 2, y, text, PT_SMALL, ALIGN_CENTER,
                 (struct rgb){.35, .35, .35}, 0);

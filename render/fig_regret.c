@@ -87,7 +87,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     double from = table_meta_real(t, "first_loss", NAN);
     p->whole_x = true;
     p->xlabel = "query step t";
-    p->ylabel = "share of the attention";
+    p->ylabel = "fraction of the attention";
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++)
         if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r)) && table_real(t, v.step, r) >= 0)
@@ -96,7 +96,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->x0 = first_loss(p);
     size_t n = 0;
     if (p->x0 > 0)
-        n = (size_t)snprintf(p->note, sizeof p->note, "nothing is lost before");
+        n = (size_t)snprintf(p->note, sizeof p->note, "nothing is lost before these steps");
     if (isfinite(mean) && isfinite(from))
         snprintf(p->note + n, sizeof p->note - n,
                  "%smean regret %.4g over all heads, from step %.0f on", n ? "; " : "", mean, from);

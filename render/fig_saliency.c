@@ -79,9 +79,12 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
-        snprintf(label, 96, "saliency: sign, and decades above %s nats", least);
-    return palette_diverging(s->cmap) ? colours_diverging(s, scaled(m, most))
-                                      : colours_make(s, -scaled(m, most), scaled(m, most));
+        snprintf(label, 96, "saliency (nats); 0: below %s", least);
+    struct colours k = palette_diverging(s->cmap)
+                           ? colours_diverging(s, scaled(m, most))
+                           : colours_make(s, -scaled(m, most), scaled(m, most));
+    k.least = m->linear ? 0 : m->least;
+    return k;
 }
 
 static struct rgb halfway(struct rgb a, struct rgb b)

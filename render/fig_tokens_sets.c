@@ -248,7 +248,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_tokens_sets = {
     .name = "tokens-sets",
     .table = "tokens",
-    .summary = "entries that several runs share, by combination of runs, and by chance",
+    .summary = "entries that several runs cache, by combination of runs, and by chance",
     .needs = "token kept trace:either",
     STYLE(struct sets_style, COUNT_KEY(struct sets_style, top, 1, 60,
                                        "combinations, the largest first", .standard = "15")),

@@ -160,13 +160,13 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
     canvas_line(c, side, 2, 0.18, ink);
 }
 
-/* Computes the common range of both sides: 0 to 1 for fractions, 1 to 10,000 steps or more for
+/* Computes the common range of both sides: 0 to 1 for fractions, 1 to 1,000 steps or more for
  * half-lives.  The range is then the same in most figures of a page. */
 static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
 {
     double low = 0, high = x->fractions ? 1 : 1.04 * x->word[0].mean;
     if (x->half_lives) {
-        high = 1e4;
+        high = 1e3;
         for (int64_t i = 0; i < x->n; i++) /* infinite ones are drawn at the end */
             if (isfinite(x->word[i].mean))
                 high = fmax(high, pow(10, ceil(log10(x->word[i].mean))));
@@ -180,6 +180,7 @@ static void range_of(const struct ranking *x, const struct figure_style *s, doub
 static int draw_sides(struct canvas *c, const struct ranking *x, const struct figure_style *s,
                       struct kvf_diag *d)
 {
+    char label[96];
     int64_t n = side_of(x, s);
     double W = canvas_width(c), H = canvas_height(c), half = W / HALVES;
     int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + BOTTOM + MIN_ROW * (double)n, d);
@@ -193,7 +194,9 @@ static int draw_sides(struct canvas *c, const struct ranking *x, const struct fi
     draw_side(c, x->word, n, a, "highest", rgb_of(0x0072b2));
     a.x += half;
     draw_side(c, x->word + x->n - n, n, a, "lowest", rgb_of(0xd55e00));
-    raised_text(c, W / 2, H - 3, x->label, PT_LABEL, ALIGN_CENTER, ink, 0);
+    snprintf(label, sizeof label, "%s%s", x->label,
+             isnan(s->vmin) && isnan(s->vmax) ? "" : ", zoomed");
+    raised_text(c, W / 2, H - 3, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     return KVF_OK;
 }
 

@@ -89,7 +89,7 @@ static void bar(struct canvas *c, const struct axis_box *a, double y, double thi
 
 static const char *within_text(bool intervals)
 {
-    return intervals ? "within a head, mean; lines: 95 %" : "within a head, mean over heads";
+    return intervals ? "within a head, mean; lines: 95 % CI" : "within a head, mean over heads";
 }
 
 /* Explains the two kinds of bars below the axis. */
@@ -117,7 +117,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          .h = canvas_height(c) - TOP - BOTTOM,
                          .x1 = top,
                          .y1 = 1,
-                         .xlabel = "share of the variance explained (\xce\xb5\xc2\xb2)"};
+                         .xlabel = "fraction of the variance explained (\xce\xb5\xc2\xb2)"};
     double row = a.h / (b.n ? b.n : 1);
     if (!(top > 0))
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
@@ -147,7 +147,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 const struct figure fig_variance = {
     .name = "variance",
     .table = "variance",
-    .summary = "share of the variance that each factor explains, over all heads and within one",
+    .summary = "fraction of the variance that each factor explains, over all heads and within one",
     .needs = "head:text factor:text epsilon2 within",
     .size = size,
     .draw = draw,

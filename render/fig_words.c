@@ -102,7 +102,8 @@ static void notes(struct canvas *c, const struct axis_box *a, const struct bars 
         pale |= b->list.row[k].lift < 1;
     const double tick[] = {x + .6, y - 1.3, x + .6, y + 1.3};
     canvas_line(c, tick, 2, 0.3, b->kept ? base_grey : palette_line(1));
-    snprintf(text, sizeof text, b->kept ? "of all words: %.3g" : "share of the text", b->list.rate);
+    snprintf(text, sizeof text, b->kept ? "of all words: %.3g" : "fraction of the text",
+             b->list.rate);
     canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
     x += 4 + canvas_text_width(c, text, PT_SMALL, 0);
     if (pale) {
@@ -144,7 +145,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                              .y = TOP,
                              .h = h,
                              .x1 = b.top,
-                             .xlabel = b.kept ? "share that is held" : "share of what is held"};
+                             .xlabel = b.kept ? "cached fraction of the word"
+                                              : "fraction of the cached tokens"};
         a.w = canvas_width(c) - a.x - 22;
         double pitch = a.h / fmax(b.n, 1), x = axis_x(&a, b.list.rate);
         const double rate[] = {x, a.y, x, a.y + a.h},

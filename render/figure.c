@@ -260,6 +260,8 @@ int figure_caption(const struct figure *f, const struct table *t, const struct f
     if (!err && table_rows(t) == 0)
         buf_printf(out, "The table has no rows.\n");
     else if (!err)
+        err = figure_fit_size(&x, t, &x.style.width_mm, &x.style.height_mm, d);
+    if (!err && table_rows(t) > 0)
         f->caption(t, &x.style, out);
     figure_fit_finish(&x);
     return err ? err : out->err;

@@ -102,7 +102,8 @@ struct figure {
                 struct kvf_diag *d);
 
     /* Appends two sentences and a newline: the content of the figure, and what to observe.  The
-     * table has rows.  NULL: the figure has no caption. */
+     * table has rows, and the style has the size of the figure.  NULL: the figure has no caption.
+     */
     void (*caption)(const struct table *t, const struct figure_style *s, struct buf *out);
 
     /* For figures with shared size and draw functions: `build` makes the plot of PLOT_FIGURE

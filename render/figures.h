@@ -27,6 +27,10 @@ struct colours {
     int64_t clipped, of;
     struct colour_share *share;
     bool logs; /* lo and hi are base-10 logarithms; smaller values get the colour of lo */
+    /* lo and hi are signed decades above this number, which the bar labels as numbers; 0: they are
+     * not */
+    double least;
+    bool zoomed; /* the caller chose a part of the usual range, which the bar notes */
 };
 /* Colour settings that the maps of a page share.  While the page is measured, each map stores its
  * colours and the position of its bar here.  While it is drawn, all maps use the common range and
@@ -77,11 +81,20 @@ struct grid {
     heat_column_fn *raster;
     void (*over)(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a);
     double margin; /* mm that over needs to the right of each map */
-    int most;      /* maximum number of heads; 0: no limit */
+    /* draws a strip of the tokens above a map, in a box `above` mm high with the tokens across;
+     * names: 1 with ticks, 2 also with the name of the axis.  Maps of less than 18 mm have no
+     * strip. NULL: none */
+    void (*strip)(struct canvas *c, const struct table *t, int64_t row0, struct axis_box a,
+                  int names);
+    double above; /* mm */
+    int most;     /* maximum number of heads; 0: no limit */
     /* A column of steps, -1 if the event did not occur.  The maps begin shortly before the first
      * event; NULL: with the first token. */
     const char *event;
     double floor; /* colour by the logarithm of the mean, from floor to 1; 0: by the mean */
+    /* names of the values 1 and 0, which replace the colour bar if every cell has a pixel; NULL:
+     * the bar */
+    const char *states[2];
 };
 /* A `fill` for tables of evictions: evict_step counted from the first token shown, INFINITY if the
  * token is still cached. */
@@ -90,7 +103,7 @@ void grid_ends(const struct table *t, int64_t row0, int64_t n, double *end);
 struct grid_style {
     /* "C:D"; NULL: the steps of the tokens, or from shortly before the event on */
     const char *steps;
-    int scale, form; /* for figures with these keys */
+    int scale, form, strip; /* for figures with these keys */
 };
 #define GRID_STEPS(absence)                                                                        \
     TEXT_KEY(struct grid_style, steps, "C:D", "the steps that are drawn", .absent = absence)

@@ -25,6 +25,7 @@ struct grid_window {
 /* Maps are in the order of the table: trace by trace, head by head. */
 struct grid_plan {
     double margin;               /* right of each map */
+    double above;                /* a strip above each map, mm; 0: none */
     int64_t traces, n, per_head; /* traces; maps of all; rows of each */
     bool named;                  /* every map has its own name */
     bool matrix;                 /* a column for each trace, a row for each head */
@@ -35,7 +36,8 @@ struct grid_plan {
 
 enum { GRID_RIGHT = 20, GRID_BOTTOM = 10 }; /* mm */
 
-enum { TOP = 5, TRACE = 4, MIN_HEIGHT = 40, NAMED_MAX = 12, STRETCH = 3 };
+enum { TOP = 5, TRACE = 4, MIN_HEIGHT = 40, NAMED_MAX = 12, STRETCH = 3, TICKS_FROM = 18 };
+static const double STRIP_GAP = 0.8;
 
 /* Returns true if every layer shows the same heads. *heads receives their number. */
 static bool is_product(const struct table *t, int64_t n, int64_t per_head, int64_t *heads)
@@ -156,8 +158,9 @@ static int64_t best_k(struct grid_plan *l, int64_t heads, bool by_layer, double 
     return best;
 }
 
-static struct grid_plan grid_plan_of(const struct grid *g, const struct grid_window *win,
-                                     double width, double height)
+/* Arranges the maps with a strip of `above` mm above each of them, if they have their own names. */
+static struct grid_plan plan_with(const struct grid *g, const struct grid_window *win, double width,
+                                  double height, double above)
 {
     const struct table *t = g->t;
     struct grid_plan l = {.per_head = rows_per_head(t), .margin = g->margin};
@@ -168,18 +171,28 @@ static struct grid_plan grid_plan_of(const struct grid *g, const struct grid_win
     bool product = is_product(t, each, l.per_head, &heads);
     l.named = !product || each <= NAMED_MAX;
     l.matrix = l.named && l.traces > 1 && each > 1;
-    l.top = TOP + (l.traces > 1 && each > 1 ? TRACE : 0);
+    l.above = l.named ? above : 0;
+    l.top = TOP + (l.traces > 1 && each > 1 ? TRACE : 0) + l.above;
     l.left = l.named ? 13 : 6;
     l.label = l.named ? 0 : 6.5;
     double between = heads > 24 ? 0.6 : 1.2;
     l.gap_x = (l.named ? 5 : between) + l.margin;
-    l.gap_y = l.named ? 6 : 1.2;
+    l.gap_y = l.named ? 6 + l.above : 1.2;
     l.gap_block = 1.5;
     int64_t k = best_k(&l, heads, product && heads > 1 && heads < l.n && l.traces == 1, width,
                        height);
     set_k(&l, k, heads);
     l.side = side_in(&l, width, height);
     l.tall = l.side * l.aspect;
+    return l;
+}
+
+static struct grid_plan grid_plan_of(const struct grid *g, const struct grid_window *win,
+                                     double width, double height)
+{
+    struct grid_plan l = plan_with(g, win, width, height, g->strip ? g->above + STRIP_GAP : 0);
+    if (l.above > 0 && l.side < TICKS_FROM)
+        l = plan_with(g, win, width, height, 0);
     return l;
 }
 
@@ -306,7 +319,6 @@ static void grid_plan_place(const struct grid_plan *l, int64_t h, double *x, dou
 }
 
 enum {
-    TICKS_FROM = 18,
     MIN_PIXELS = 4,
     MAX_PIXELS = 8000, /* boxes per side; more pixels share a box */
     STRIPE = 64,
@@ -402,7 +414,7 @@ static void trace_name(const struct painter *p, int64_t h, double width)
     if (h % (l->n / l->traces) != 0)
         return;
     grid_plan_place(l, h, &x, &y);
-    canvas_text(p->c, x + width / 2, l->top - 6.4,
+    canvas_text(p->c, x + width / 2, l->top - l->above - 6.4,
                 text_fit(p->c, text_of(p, "trace", h), PT_LABEL, width + 2, fit, sizeof fit),
                 PT_LABEL, ALIGN_CENTER, ink, 0);
 }
@@ -424,9 +436,15 @@ static void name_and_ticks(const struct painter *p, int64_t h)
         snprintf(limit, sizeof limit, ", budget %lld", (long long)most);
     snprintf(name, sizeof name, "%.100s%s%.100s%s", named ? text_of(p, "trace", h) : "",
              named ? ": " : "", text_of(p, "head", h), limit);
-    canvas_text(p->c, a.x + a.w / 2, a.y - 1.9,
+    canvas_text(p->c, a.x + a.w / 2, a.y - p->l.above - 1.9,
                 text_fit(p->c, name, pt, named ? a.w + 3 : canvas_width(p->c), fit, sizeof fit), pt,
                 ALIGN_CENTER, ink, 0);
+    if (p->l.above > 0) {
+        struct axis_box strip = a;
+        strip.y = a.y - p->l.above;
+        strip.h = p->g->above;
+        p->g->strip(p->c, p->g->t, h * p->l.per_head, strip, col ? 0 : 1 + (h == 0));
+    }
     if (p->l.side < TICKS_FROM)
         return;
     if (col == 0)
@@ -464,6 +482,16 @@ static void range_text(double a, double b, char out[64])
     snprintf(out, 64, "%s to %s", from, to);
 }
 
+/* Draws the colours of the two states of a cell. */
+static void states_key(const struct painter *p, const struct colours *k, double x)
+{
+    for (int i = 0; i < 2; i++) {
+        double y = p->l.top + 1.5 + 4.2 * i;
+        canvas_rect(p->c, x, y - 1.4, 2.8, 2.8, palette_at(k->map, 1 - i));
+        canvas_text(p->c, x + 4, y, p->g->states[i], PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+}
+
 /* Draws the colour bar and the names of the axes, which include the range if maps have no ticks. */
 static void axis_names(const struct painter *p)
 {
@@ -489,7 +517,11 @@ static void axis_names(const struct painter *p)
     struct colours k = p->k;
     if (k.logs && p->usual_range) /* values below the floor are not clipped */
         k.clipped = 0;
-    colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
+    if (p->g->states[0] && !k.share && p->heat.w >= p->win.n
+        && p->heat.h >= p->win.to - p->win.from)
+        states_key(p, &k, right + 3);
+    else
+        colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
 }
 
 /* Computes and draws the maps, `batch` heads at a time on all threads.  Only this thread reads the

@@ -9,21 +9,22 @@
 
 /* The methods with a hue of their own.  The hues differ for normal sight and for three kinds of
  * colour blindness.  Two methods with one mark also differ in grey (tests/figures/test_palette.c).
- * Black and grey are reserved for axes, chance levels and evicted entries. */
+ * The reference, the full cache, is grey.  Black and light grey are reserved for axes, chance
+ * levels and evicted entries. */
 static const struct own_look {
     const char *name;
     uint32_t colour;
     enum mark mark;
 } own[] = {
-    {"full", 0x7b1fe0, MARK_RING},          {"window", 0x9b6dff, MARK_DIAMOND},
+    {"full", 0x6a6a6a, MARK_RING},          {"window", 0x9b6dff, MARK_DIAMOND},
     {"h2o", 0xe69f00, MARK_DISC},           {"tova", 0x955400, MARK_DOWN},
     {"scissorhands", 0xb49644, MARK_CROSS}, {"morphkv", 0xebabbe, MARK_SQUARE},
     {"snapkv", 0x0072b2, MARK_DISC},        {"pyramidkv", 0x2d009f, MARK_SQUARE},
-    {"adakv", 0x56b4e9, MARK_DOWN},         {"expected-attention", 0x005f65, MARK_CROSS},
+    {"adakv", 0x56b4e9, MARK_RING},         {"expected-attention", 0x005f65, MARK_CROSS},
     {"keydiff", 0x009e73, MARK_TRIANGLE},   {"knorm", 0x483a00, MARK_DISC},
     {"rkv", 0x3de074, MARK_DIAMOND},        {"gkv", 0x80bc78, MARK_FRAME},
     {"trimkv", 0xd55e00, MARK_SQUARE},      {"dbtrimkv", 0x9c1f3d, MARK_DIAMOND},
-    {"wgkv", 0xf668b9, MARK_RING},          {"quest", 0xc60095, MARK_FRAME},
+    {"wgkv", 0xf668b9, MARK_DOWN},          {"quest", 0xc60095, MARK_FRAME},
     {"duo", 0x630052, MARK_TRIANGLE},
 };
 enum { HUES = sizeof own / sizeof *own };
@@ -32,7 +33,7 @@ enum { HUES = sizeof own / sizeof *own };
 static const struct {
     const char *name, *hue_of;
 } others[] = {
-    {"local", "window"},           {"random", "full"},
+    {"local", "window"},           {"random", "rkv"},
     {"cake", "pyramidkv"},         {"snapkv-global", "snapkv"},
     {"locret", "trimkv"},          {"ada-pyramidkv", "adakv"},
     {"wgkv-snapkv", "wgkv"},       {"wgkv-quest", "wgkv"},

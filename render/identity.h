@@ -2,8 +2,8 @@
  *
  * The 19 best-known methods have a hue each and keep it in every figure.  Other methods have the
  * hue of a related method, or the nearest free hue if that method is in the figure.  Their lines
- * are dashed.  No method is black or grey: figures that colour methods use these for everything
- * else. */
+ * are dashed.  The full cache, the reference, is grey.  No method is black or light grey: figures
+ * that colour methods use these for everything else. */
 #pragma once
 
 #include "render/marks.h"

@@ -117,6 +117,8 @@ static void one_criterion(const char *raw, size_t n, char *out, size_t room)
         snprintf(out, room, "top-%.*s", (int)(n - 3), raw + 3);
     else if (n > 7 && strncmp(raw, "contrib", 7) == 0)
         snprintf(out, room, "contribution top-%.*s", (int)(n - 7), raw + 7);
+    else if (n == 4 && strncmp(raw, "held", 4) == 0)
+        snprintf(out, room, "cached");
     else
         snprintf(out, room, "%.*s", (int)n, raw);
 }

@@ -73,7 +73,7 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-enum { HALF_DECADES = 4 }; /* the scale of half-lives: 1 to 10,000 steps */
+enum { HALF_DECADES = 3 }; /* the scale of half-lives: 1 to 1,000 steps */
 
 /* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0,
  * and for half-lives.  NaN stays NaN. */
@@ -201,6 +201,7 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
         own.vmax = scaled(x, s->vmax);
     }
     x->range = colours_make(&own, lo, hi);
+    x->range.zoomed = (share || kind_of(x) == KIND_HALF) && (x->range.lo > lo || x->range.hi < hi);
     for (int64_t i = 0; i < n; i++)
         colours_at(&x->range, v[i]);
 }
@@ -481,7 +482,7 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
         sample(&g, "never used", unused, 0);
     if (x->unknown)
         sample(&g, "not defined", look_at(x, NAN), 0);
-    if (x->range.clipped && !x->open && kind_of(x) != KIND_STATE) {
+    if ((x->range.zoomed || (x->range.clipped && !x->open)) && kind_of(x) != KIND_STATE) {
         colours_note(&x->range, note);
         write_text(&g, note);
     }

@@ -33,8 +33,9 @@ def table_of_runs(runs):
                  f"{r['prefill_tokens_per_second']:.0f}", f"{r['decode_tokens_per_second']:.0f}",
                  f"{r['kv_entries_end']:,}", f"{r['trace_bytes'] / 1e6:.1f}"]
         rows.append("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in cells) + "</tr>")
-        rows.append(f'<tr><td class="answer" colspan="{len(cells)}"><details><summary>its answer</summary>'
-                    f'{html.escape(r["text"].strip())}</details></td></tr>')
+        if " --force " not in command:
+            rows.append(f'<tr><td class="answer" colspan="{len(cells)}"><details><summary>its answer, the text of all runs</summary>'
+                        f'{html.escape(r["text"].strip())}</details></td></tr>')
     head = ("method", "budget", "prompt tokens", "answer tokens", "prefill tok/s", "decode tok/s",
             "entries at the end", "trace, MB")
     return ("<table><tr>" + "".join(f"<th>{h}</th>" for h in head) + "</tr>" + "\n".join(rows) + "</table>"
@@ -43,18 +44,21 @@ def table_of_runs(runs):
 
 def figure(png, caption, command):
     w, h = png_size(png)
-    said = read_text(os.path.splitext(png)[0] + ".txt")
+    said, seen = read_text(os.path.splitext(png)[0] + ".txt"), ""
+    if command.split()[-1] == "--caption" or " --caption " in command:
+        seen, _, said = said.partition("\n")
+        seen = f"<p>{html.escape(seen)}</p>"
     return (f'<figure><img src="{png}" width="{w // 2}" height="{h // 2}" style="height:auto" '
-            f'alt="{html.escape(caption)}" loading="lazy"><figcaption>{html.escape(caption)}'
+            f'alt="{html.escape(caption)}" loading="lazy"><figcaption><b>{html.escape(caption)}</b>{seen}'
             f'<pre>$ {html.escape(command)}\n<span class="said">{html.escape(said)}</span></pre>'
             f"</figcaption></figure>")
 
 
-INTRO = """<p>One small model, SmolLM2-135M-Instruct, reads a problem of about a thousand tokens and answers it:
-once with a full KV cache, and once with each of four cache methods that may hold 256 entries for each KV head.
-Every run recorded what became of every entry. A model of this size does not solve the problem; what counts here is
-what it keeps, what it drops, and what it would have needed.</p>
-<p class="lead"><a href="report.html">Ask what became of any token</a>: the same runs on a page to point and click.</p>"""
+INTRO = """<p>A small model, SmolLM2-135M-Instruct, reads a problem of about a thousand tokens and answers it with a full
+KV cache. Four cache methods then process the same text with at most 256 entries for each KV head. Each trace records
+when every entry was evicted, and which later queries would have attended to it. The model is too small to solve the
+problem. The page shows what each method keeps, evicts and would have needed.</p>
+<p class="lead"><a href="report.html">Explore any token in every head</a>: the same runs on an interactive page.</p>"""
 
 
 def main(list_path, page_path):
@@ -68,7 +72,7 @@ def main(list_path, page_path):
     n = 0
     for item in items:
         if item[0] == "section":
-            if n == 1:  # behind the comparison, with which the page begins
+            if n == 1:  # after the comparison of the methods
                 body += ["<h2>The runs</h2>", table_of_runs(runs)]
             body.append(f'<h2 id="s{n}">{html.escape(item[1])}</h2><p>{html.escape(item[2])}</p>')
             n += 1
@@ -78,8 +82,8 @@ def main(list_path, page_path):
                 "other endings of -o give SVG, PDF, TSV, CSV, JSON or NPZ.</footer>")
     files.write(page_path, '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>kvfate demo</title>'
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
-                '<link rel="stylesheet" href="style.css"></head><body>\n'
-                + "\n".join(body) + "\n</body></html>\n")
+                '<link rel="stylesheet" href="style.css"></head><body><main>\n'
+                + "\n".join(body) + "\n</main></body></html>\n")
 
 
 main(*sys.argv[1:3])

@@ -353,6 +353,11 @@ def by_hand(folder):
     check("by hand: counts", (meta["undefined"], meta["compared"], meta["preferential"]) == ("1", "3", "2"), meta)
     check("by hand: counts after it", (meta["compared_after_prompt"], meta["preferential_after_prompt"]) == ("2", "1"), meta)
     check("by hand: after the prompt", abs(float(meta["mean_dilution_retained_after_prompt"]) - 2 / 3) < 1e-12, meta)
+    later, _ = table(kvfate, "dilution", path, "--mean", "--after-prompt")  # steps 2 and 3
+    check("by hand: means after the prompt", np.allclose([later[k][1] for k in ("dilution_retained", "rho_u", "rho_d")], [2 / 3, .5, .75], rtol=0, atol=1e-12)
+          and later["head"] == ["L0H0", "all"] and later["step"] == [-1, -1], later)
+    later, _ = table(kvfate, "dilution", path, "--after-prompt")
+    check("by hand: steps after the prompt", later["step"] == [2, 3] * 2, later)
     said = subprocess.run([kvfate, "dilution", path], capture_output=True, text=True)
     check("by hand: said", "undefined in 1 pairs" in said.stdout and "2 of 3" in said.stdout and "1 of 2" in said.stdout and not said.stderr, said)
 
@@ -385,6 +390,8 @@ def refusals(folder, run, one):
         refused(" ".join(more), 2, ["dilution", x, *more], word)
     refused("no gates", 1, ["dilution", x, "--weights", "beta"], "beta.kept.span", "trimkv")
     refused("no such span", 1, ["dilution", x, "--useful", "span:none"], "useful.span.none", "--spans")
+    refused("no length of a prompt", 2, ["dilution", make(write_kvf, os.path.join(folder, "none.kvf"), [], (1, 1, 1, 3)), "--after-prompt"], "length of its prompt")
+    refused("no steps after the prompt", 2, ["dilution", x, "--after-prompt", "--tokens", "0:2"], "after its prompt")
     refused("no columns", 1, ["dilution", make(write_kvf, os.path.join(folder, "none.kvf"), [], (1, 1, 1, 3))], "useful.top64", "dilution")
     wrong = Column("useful.top64", "f32", "kv", np.ones((1, 1, 3)), "step")
     refused("columns of KV heads", 1, ["dilution", make(write_kvf, os.path.join(folder, "kv.kvf"), [wrong], (1, 1, 1, 3))], "query head and step")

@@ -79,6 +79,13 @@ rows = [(r, s, i, f" w{i}", f" w{i}", v if s else 1, .25) for r, values in held.
 columns = ["trace", "step", "token", "text", "joined", "held", "needed"]
 said = caption(tsv("fates", columns, rows, heads=90))
 has("fates: the token about which runs differ most", said, "90 heads", "from step 0 at the top to step 9", "token 1", "70 % of the heads of trimkv 64", "20 % of the heads of h2o 64")
+long = [(r, s, i, w, w, v, 0) for r, far in (("h2o 64", .9), ("trimkv 64", .3)) for s in (0, 9)
+        for i, (w, v) in enumerate([("<|im_start|>", far), ("user", far), ("\u21b5", far)] + [(w, .5 + (far - .6 if w == " x40" else 0)) for n in range(80) for w in (f"w{n}", f" x{n}", ".\u21b5")])]
+said = caption(tsv("fates", columns, long, heads=90), "--size", "88x60")
+has("fates: not a folded token", said, "token 124", "\u201c x40\u201d", "80 % of the heads of h2o 64")
+said = caption(tsv("fates", columns, long, heads=90), "--size", "88x60", "--style", "passage=first")
+has("fates: only drawn tokens", said, "a ribbon for each run")
+check("fates: not a token outside the drawn passage", "x40" not in said and "user" not in said, said)
 has("fates of one run", caption(tsv("fates", columns[1:], [r[1:] for r in rows[:6]], heads=90)), "caches 70 % of these tokens", "evicted 25 %")
 kept = [("word", .5), ("word", .25), ("word", 0), ("number", 1), ("number", 1), ("number", .7), ("role", 0)]
 rows = [(1, "all", f"w{i}", f" w{i}", c, v, v, "nan", "nan", "nan", "nan", "nan", "kept") for i, (c, v) in enumerate(kept)]

@@ -28,8 +28,8 @@ left, right = discs(svg, (0, 114, 178)), discs(svg, (213, 94, 0))
 half = [math.log10(math.log(.5) / math.log(MEAN[w])) for w in ("salt ×2", "the ×2", "of")]
 dots = [x for x, _ in left[1:]] + [x - 60 for x, _ in right]
 check("dots stand at the half-lives of the means, on a logarithmic axis", len(left) == 2 and len(right) == 2 and affine(half, dots), (left, right))
-end = dots[0] + (dots[0] - dots[1]) / (half[0] - half[1]) * (4 - half[0])
-check("a word that does not decay stands at the end of the axis, 10,000 steps", abs(left[0][0] - end) < .05, left, end)
+end = dots[0] + (dots[0] - dots[1]) / (half[0] - half[1]) * (3 - half[0])
+check("a word that does not decay stands at the end of the axis, 1,000 steps", abs(left[0][0] - end) < .05, left, end)
 svg = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="by=kept,top=2")[1]
 kept = [x for x, _ in discs(svg, (0, 114, 178))] + [x - 60 for x, _ in discs(svg, (213, 94, 0))]
 ticks = {t[0]: sum(t[1]) / len(t[1]) for t in texts(svg) if t[0] in ("0", "1") and max(t[1]) < 60}

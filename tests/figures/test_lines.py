@@ -188,13 +188,31 @@ def dilution():
         runs = [("h2o", b, .3 + b / 1000) for b in budgets] + [("full", 0, .2)]
         code, svg, said = draw(table(runs), "dilution", style=style)
         check("dilution: key", code == 0 and "full" in words_of(svg) and "h2o" in words_of(svg), said, words_of(svg))
-        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, (123, 31, 224))]  # the colour of the full cache
+        across = [max(x for x, _ in p) - min(x for x, _ in p) for p in lines_of(svg, (106, 106, 106))]  # the colour of the full cache
         check(f"dilution: level across {budgets}", max(across) > 30, across)
     code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
     text = words_of(svg)
     check("dilution: not drawn, named in the note alone", code == 0 and "without values: full, other" in text and text.count("full") == text.count("other") == 1, text)
     code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
+
+
+def dilution_of_lengths():
+    """Check means and 95 % CIs by Student's t over runs whose lengths differ by at most a tenth."""
+    runs = [(400 + i, v) for i, v in enumerate((.58, .59, .6, .61, .62))] + [(200 + i, v) for i, v in enumerate((.5, .1, .3, .2, .4))]
+    rows = [(f"h2o {n}", "all", -1, y, "h2o", 64, n) for n, y in runs + [(800, .4), (802, .5)]]
+    table = tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows)
+    code, svg, said = draw(table, "dilution", style="x=length,show=dilution,y=linear")
+    drawn = lines_of(svg, (230, 159, 0))  # the colour of h2o
+    line = max(drawn, key=lambda p: max(x for x, _ in p) - min(x for x, _ in p))
+    bars = sorted({(p[0][0], min(y for _, y in p), max(y for _, y in p)) for p in drawn if len(p) == 2 and p[0][0] == p[1][0]})
+    check("dilution: a point for each length, from left to right", code == 0 and len(line) == 3 and line == sorted(line), said, line)
+    scale = (line[1][1] - line[0][1]) / .3  # means .3 and .6
+    check("dilution: mean of two runs", abs(line[2][1] - line[0][1] - .15 * scale) < .05, line)
+    half = [2.7764451 * (sum((k * step) ** 2 for k in range(-2, 3)) / 4 / 5) ** .5 for step in (.1, .01)]  # t(0.975, 4)
+    check("dilution: 95 % CI over five runs, none over two", len(bars) == 2 and all(
+        abs((low - high) / 2 / scale - h) < .004 and abs((low + high) / 2 - y) < .05 for (_, low, high), (_, y), h in zip(bars, line, half)), bars, half, scale)
+    check("dilution: n", all(w in words_of(svg) for w in ("n = 2 to 5 runs a point", "bars: 95 % CI")), words_of(svg))
 
 
 def hazard():
@@ -270,6 +288,7 @@ def main():
     calibration()
     whole_numbers()
     dilution()
+    dilution_of_lengths()
     hazard()
     ghosts()
     persistence()

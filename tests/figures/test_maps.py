@@ -20,6 +20,7 @@ from check import expect, finish  # noqa: E402
 from made import make_trace  # noqa: E402
 from readers import png  # noqa: E402
 from server import Server  # noqa: E402
+from test_panels import paths  # noqa: E402
 
 
 KVFATE, WRITE_KVF, TABLES = sys.argv[1], sys.argv[2], sys.argv[4]
@@ -273,9 +274,26 @@ def windows(folder):
     v, far = value(rgba(data)[full][:, :3], "blues")
     off = np.abs(v - np.clip(1 + np.log10(mean[full]) / 3, 0, 1)).max()
     expect(off < 8e-3 and far.max() <= 1, f"retention on a scale of logarithms from 0.001 to 1: off by {off}, {far.max()}")
+    half_lives(tables["retention", 0], np.where(lb < 0, np.log(.5) / np.where(lb < 0, lb, -1), np.inf))
     for style in ("steps=9", "steps=a:b", "steps=3:3", "steps=70:80", "width=3"):
         r = drawn(tables["eviction", 11], "eviction", out, style)
         expect(r.returncode == 2 and r.stderr, f"{style}: exit {r.returncode}")
+
+
+def half_lives(path, want):
+    """Check the strip above a map of retention: a column for each token, on a logarithmic axis from 1 to 1,000 steps."""
+    out = os.path.join(os.path.dirname(path), "strip.svg")
+    for style, n in (("scale=log", 1), ("strip=no", 0)):
+        expect(drawn(path, "retention", out, style, "88x80").returncode == 0, style)
+        strips = [p for fill, _, p, _, _ in paths(open(out, "rb").read()) if fill == (0x34, 0x90, 0xc8)]
+        expect(len(strips) == n, f"retention {style}: {len(strips)} strips")
+    drawn(path, "retention", out, "scale=log", "88x80")
+    p = next(p for fill, _, p, _, _ in paths(open(out, "rb").read()) if fill == (0x34, 0x90, 0xc8))
+    bottom, left, right = max(y for _, y in p), min(x for x, _ in p), max(x for x, _ in p)
+    middle = left + (right - left) * (np.arange(len(want)) + .5) / len(want)
+    tops = [next(a[1] for a, b in zip(p, p[1:]) if abs(a[1] - b[1]) < 1e-6 and a[0] < x < b[0]) for x in middle]
+    high = 7 * np.log10(np.clip(want, 1, 1000)) / 3
+    expect(np.abs(bottom - np.array(tops) - high).max() < .03, f"half-lives: {bottom - np.array(tops)}, expected {high}")
 
 
 def begins_near_the_event(folder):

@@ -372,7 +372,7 @@ def pareto_of_answers():
     rows = [(m, b, b, v) for m, values in kept.items() for b, v in zip((32, 64, 128), values)] + [("full", "nan", 200, 1)]
     code, svg, said = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], rows), "pareto", style="y=kept")
     words = words_of(svg)
-    check("answers kept are drawn", code == 0 and "accuracy relative to the full cache" in words, said)
+    check("answers kept are drawn", code == 0 and "cached / fed tokens, correct answers" in words, said)
     check("rows without a number are told of", "5 rows without a number not shown" in words, words)
     names = sorted((t[2], t[0]) for t in texts(svg) if t[0] in kept)
     check("lines without a point have no name, the others lie as they end", [t for _, t in names] == ["window", "h2o", "snapkv"], names)

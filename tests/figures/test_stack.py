@@ -42,7 +42,7 @@ def stacked(folder, paths):
 
 def refused(folder, paths):
     out = os.path.join(folder, "no.png")
-    for args in (["where", *([paths[0]] * 17)],
+    for args in (["where", *([paths[0]] * 65)],
                  ["survival", paths[0], "-o", out, "--style", "by=weight"],
                  ["survival", paths[0], "-o", out, "--style", "criterion=top65"],
                  ["survival", paths[0], "-o", out, "--style", "y=log", "--vmin", "-1"],
