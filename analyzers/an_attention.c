@@ -151,14 +151,15 @@ static int choose_queries(const struct frame *f, struct data *x, struct kvf_diag
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    if (kvf_find(f->t, "seen") >= 0 || kvf_find(f->t, "read.count") >= 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "the attention map needs entries that stay until they are evicted; in this "
-                        "trace queries read selected entries (column %s)",
-                        kvf_find(f->t, "seen") >= 0 ? "seen" : "read.count");
     int err = raw_list_read(f->t, &x->blobs, d);
     if (!err)
         err = choose_heads(f, &x->blobs, d);
+    const char *reads = kvf_find(f->t, "seen") >= 0 ? "seen" : "read.count";
+    if (!err && kvf_find(f->t, reads) >= 0)
+        return kvf_fail(d, KVF_E_NOTFOUND,
+                        "the attention map needs entries that stay until they are evicted; in this "
+                        "trace queries read selected entries (column %s)",
+                        reads);
     return err ? err : choose_queries(f, x, d);
 }
 

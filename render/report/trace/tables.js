@@ -722,6 +722,19 @@ function* dilutionTable(t) {
     ...['dilution', 'useful_mass'].map((name, c) => perBlock(name, '', 'real', means.map((m) => m[c])))] };
 }
 
+// ---- attention maps, which only the program computes
+
+function* attentionTable(t) {
+  const blobs = t.blobs.map((r) => t.blob(r));
+  const has = (name, layer, head) => blobs.some((b) => b.name === name && b.layer === layer && b.head === head);
+  const recorded = (h) => has('q', h.layer, h.index) && has('logit', h.layer, h.index)
+    && has('k', h.layer, Math.floor(h.index * t.heads(h.layer, SPACE.KV) / t.heads(h.layer, SPACE.QUERY)));
+  yield;
+  throw new TraceError('KVF_E_NOTFOUND', blobs.length && headsOf(t, SPACE.QUERY).some(recorded)
+    ? `this page computes no attention maps; 'kvfate report ${t.name}' writes a page with them`
+    : `this trace has no blocks of queries and keys of any query head (kvfate run --probes raw:${Math.floor(t.kv.length / 2)}.0); choose other heads with --head`);
+}
+
 // ---- all tables of a trace
 
 const TRACE_TABLES = [
@@ -739,6 +752,7 @@ const TRACE_TABLES = [
   ['heads', headsTable, (x) => `heads ${x}`],
   ['regret', regretTable, (x, t) => `missed ${x} --as regret --mean${answerOf(t) ? ` --tokens ${answerOf(t)}:` : ''}`],
   ['dilution', dilutionTable, (x, t) => `dilution ${x} --mean${answerOf(t) ? ` --tokens ${answerOf(t)}:` : ''}`],
+  ['attention', attentionTable, (x) => `attention ${x}`],
 ];
 
 // Computes the tables of a trace.  It yields the fraction done from time to time, and returns the tables as
