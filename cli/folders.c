@@ -13,8 +13,6 @@
 #include "config.h"
 #include "engine/gate/gate.h"
 
-#define GATES ".safetensors"
-
 int folder_cache(const char *name, struct buf *ret_path)
 {
     const char *dir = getenv("KVFATE_CACHE"), *home = getenv("HOME");
@@ -118,16 +116,20 @@ int folder_fonts_use(void)
 int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *d)
 {
     struct stat s;
-    if (strpbrk(given, "/.") || stat(given, &s) == 0) {
+    if (strchr(given, '/') || stat(given, &s) == 0) {
         buf_str(ret_path, given);
         return ret_path->err;
     }
-    buf_printf(ret_path, "%s/%s" GATES, folder_gates(), given);
-    if (!ret_path->err && stat(ret_path->data, &s) != 0)
+    buf_printf(ret_path, "%s/%s" GATES_ENDING, folder_gates(), given);
+    if (ret_path->err || stat(ret_path->data, &s) == 0)
+        return ret_path->err;
+    if (!strchr(given, '.'))
         return kvf_fail(d, KVF_E_ARG,
                         "--gates %s: there is no such file, and no gates of that "
                         "name in %s",
                         given, folder_gates());
+    buf_clear(ret_path);
+    buf_str(ret_path, given);
     return ret_path->err;
 }
 
@@ -135,8 +137,8 @@ int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *
  * methods wgkv and wgkv-... */
 static bool name_fits(const char *file, const char *method)
 {
-    size_t n = strlen(file), end = strlen(GATES);
-    if (n <= end || strcmp(file + n - end, GATES) != 0)
+    size_t n = strlen(file), end = strlen(GATES_ENDING);
+    if (n <= end || strcmp(file + n - end, GATES_ENDING) != 0)
         return false;
     size_t stem = n - end, at = stem;
     while (at > 0 && file[at - 1] != '-')

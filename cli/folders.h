@@ -17,6 +17,8 @@ int folder_cache_make(const char *name, struct buf *ret_path);
  * and "/hub", or ~/.cache/huggingface/hub. */
 void folder_hub(struct buf *ret_path);
 
+#define GATES_ENDING ".safetensors" /* of the names of shipped gates */
+
 /* Returns the folder of shipped gates. It is KVFATE_GATES if set, else ../share/kvfate/gates
  * relative to the folder of the program, else the installed folder, else the folder in the source
  * tree. */
@@ -27,9 +29,10 @@ const char *folder_gates(void);
  * before threads start. Returns KVF_OK or KVF_E_NOMEM. */
 int folder_fonts_use(void);
 
-/* Resolves the value of --gates to a path. A value with "/" or ".", or the name of an existing
- * file, is the path itself. Any other value names a file in folder_gates() without its extension
- * ".safetensors". Returns KVF_OK, KVF_E_ARG with a sentence, or KVF_E_NOMEM. */
+/* Resolves the value of --gates to a path. A value with "/", or the name of an existing file, is
+ * the path itself. Any other value names a file in folder_gates() without its GATES_ENDING. A value
+ * with "." that names no such file is the path itself. Returns KVF_OK, KVF_E_ARG with a sentence,
+ * or KVF_E_NOMEM. */
 int folder_gates_path(const char *given, struct buf *ret_path, struct kvf_diag *d);
 
 /* Finds the shipped gates for a method and a model: a file MODEL-NAME.safetensors, where the

@@ -150,8 +150,8 @@ int model_shipped_gates(struct engine *e, const struct method *m, struct gates *
     for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof trained / sizeof *trained; i++)
         if (strncmp(m->name, trained[i], strlen(trained[i])) == 0)
             err = kvf_fail(d, KVF_E_ARG,
-                           "method %s needs %s gates, and no gates are shipped for this model: "
-                           "give --gates FILE, or train them with kvfate train --method %s",
+                           "method %s needs %s gates, and none are shipped for this method and "
+                           "model: give --gates FILE, or train them with kvfate train --method %s",
                            m->name, kind_of(need), trained[i]);
     buf_finish(&path);
     /* method_check_inputs() reports the missing gates */

@@ -84,7 +84,7 @@ static void find_shipped(struct found *f)
         if (need && folder_gates_for(m->name, need, hash, &path) == KVF_OK) {
             const char *slash = strrchr(path.data, '/'), *name = slash ? slash + 1 : path.data;
             buf_add(&f->shipped, m->name, strlen(m->name) + 1);
-            buf_add(&f->shipped, name, strcspn(name, "."));
+            buf_add(&f->shipped, name, strlen(name) - strlen(GATES_ENDING));
             buf_char(&f->shipped, 0);
         }
         buf_finish(&path);

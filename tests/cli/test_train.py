@@ -448,6 +448,7 @@ def full_disk():
 # ---- shipped gates
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gates", "train.sh")
+EXAMPLE = os.path.join(os.path.dirname(SCRIPT), "..", "examples", "train_gates.sh")
 
 
 def shipped():
@@ -466,7 +467,14 @@ def shipped():
         s.check(f"{method}: the gates of its name", file in r.stderr, r.stderr)
     s.refused("gates of another kind", [*run, "--method", "trimkv", "--gates", "tiny-wgkv"], 2, "tiny-wgkv", "retention")
     other = Gguf(layers=2, seed=9).write(s.path("second.gguf"))
-    s.refused("another model", ["generate", "-m", other, *run[3:], "--method", "trimkv"], 2, "no gates are shipped for this model")
+    s.refused("another model", ["generate", "-m", other, *run[3:], "--method", "trimkv"], 2, "none are shipped for this method and model")
+    os.rename(s.path("shipped/tiny-trimkv.safetensors"), s.path("shipped/tiny-0.5b-trimkv.safetensors"))
+    dotted = s.accepted("a name with a dot", [*run, "--method", "trimkv", "--gates", "tiny-0.5b-trimkv"])
+    s.check("a name with a dot: the same gates", dotted.stdout == by_name.stdout)
+    listed = json.loads(s.accepted("models", ["models", MODEL, "--json"]).stdout)["gates"]
+    s.check("models: the complete name", {"method": "trimkv", "name": "tiny-0.5b-trimkv", "shipped": True} in listed, listed)
+    s.refused("a missing file", [*run, "--method", "trimkv", "--gates", "tiny.st"], 1, "tiny.st: cannot open")
+    os.rename(s.path("shipped/tiny-0.5b-trimkv.safetensors"), s.path("shipped/tiny-trimkv.safetensors"))
     shutil.copy(s.path("wide.st"), s.path("shipped/alpha-trimkv.safetensors"))
     s.check("of several the first by name", b"/alpha-trimkv." in s.accepted("two", [*run, "--method", "trimkv"]).stderr)
     s.file("shipped/aa-trimkv.safetensors", b"damaged")
@@ -509,6 +517,19 @@ def recipe():
         r = script(model, s.path("recipe"), "trimkv,dbtrimkv,wgkv", valid, valid, questions, KVFATE=fake, FAKE_LOG=log)
         calls += read(model + ".log").decode().splitlines()
         s.check(f"{model}: records", r.returncode == 0 and all(read(f"recipe/{model}-{m}.log.jsonl") == b"record\n" for m in ("trimkv", "dbtrimkv", "wgkv")), r.stderr)
+    # The example makes no texts if they are there, and trains the two shipped files, or other ones.
+    os.makedirs(s.path("made/texts"))
+    for name in ("mathematics.jsonl", "encyclopedia.txt", "code.jsonl", "dialogue.jsonl"):
+        s.file(f"made/texts/{name}", read("lines.jsonl"))
+    for more, expected in (((), ["gemma-3-270m-trimkv", "qwen2.5-coder-0.5b-trimkv"]), (("a:dbtrimkv,wgkv", "b"), ["a-dbtrimkv", "a-wgkv", "b-trimkv"])):
+        log = s.path(f"example-{len(more)}.log")
+        r = subprocess.run(["sh", EXAMPLE, questions, valid, s.path("made"), *more], env={**env, "KVFATE": fake, "FAKE_LOG": log}, capture_output=True, timeout=120)
+        lines = [line.split() for line in read(os.path.basename(log)).decode().splitlines()]
+        s.check("the example's trainings", r.returncode == 0 and [os.path.basename(line[-1]) for line in lines] == [x + ".safetensors" for x in expected], r.stderr, lines)
+        s.check("the example's texts", all(line[line.index("--data") + 1:line.index("--method")] == [s.path(f"made/texts/{n}") for n in
+                ("mathematics.jsonl", "encyclopedia.txt", "code.jsonl", "dialogue.jsonl")] for line in lines), lines)
+    r = subprocess.run(["sh", EXAMPLE, questions, valid, s.path("unmade")], env={**env, "KVFATE_PYTHON": sys.executable}, capture_output=True, timeout=120)
+    s.check("the example: other questions are rejected", r.returncode == 1 and b"SHA-256" in r.stderr and not os.path.exists(s.path("unmade")), r.stderr)
     s.check("trainings", [c.split(" --method ")[1].split(":")[0] for c in calls] == 2 * ["trimkv", "dbtrimkv", "wgkv"], calls)
     s.check("checks in each file", ["--check-files" in c for c in calls] == [False] * 3 + [True] * 3, calls)
     for call in calls:

@@ -61,7 +61,7 @@ def main():
         if not check("one wheel", len(wheels) == 1, wheels):
             finish()
         names = zipfile.ZipFile(wheels[0]).namelist()
-        for part in ("kvfate/bin/kvfate", "kvfate/lib/libkvftrace.so.0", "kvfate/__init__.py", "kvfate/share/kvfate/gates/smollm2-135m-trimkv.safetensors",
+        for part in ("kvfate/bin/kvfate", "kvfate/lib/libkvftrace.so.0", "kvfate/__init__.py", *("kvfate/share/kvfate/gates/" + n for n in sorted(os.listdir(os.path.join(ROOT, "gates"))) if n.endswith(".safetensors")),
                      "kvfate/share/kvfate/fonts/fonts.conf", "kvfate/share/kvfate/fonts/Lato-Regular.ttf", "kvfate/lib/libfontconfig.so.1"):
             check("holds " + part, part in names)
         check("holds the manual", any(n.endswith("share/man/man1/kvfate-run.1") for n in names))
