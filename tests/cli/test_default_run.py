@@ -14,6 +14,7 @@ from harness import Gguf, Suite
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 NAMED = os.environ.get("KVFATE_DEFAULT_RUN")
 GATED = {"agreement", "variance", "calibration"}  # analyses of gate values
+CHOSEN = {"attention"}  # analyses of heads that the user chooses
 
 s = Suite()
 MODEL = NAMED or s.model(0)
@@ -66,6 +67,10 @@ for a in TOLD["analyzers"]:
         r = s.run(argv)
         if r.returncode != 0 and b"--gates FILE" in r.stderr:
             rejected.add(name)
+            continue
+        if name in CHOSEN:
+            s.check(f"{name} tells how to record heads", r.returncode == 1 and b"--probes raw:" in r.stderr, argv, r.stderr.decode()[:500])
+            s.accepted(f"{name} records them", [*argv, "--record", "--model", MODEL, "--overwrite"])
             continue
         s.check(f"{name} of a default run with {method}", r.returncode == 0, argv, r.stderr.decode()[:500])
         s.check(f"{name}: no columns are missing", b"the trace lacks" not in r.stderr or method == "full", r.stderr.decode()[:500])

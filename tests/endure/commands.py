@@ -55,7 +55,7 @@ def inputs(bed):
     bed.kvfate("tasks", "gsm8k", "gsm.jsonl", "-m", "m.gguf", "-o", "x.tasks")
     run = ["run", "-m", "m.gguf", "-t", "1", "--ignore-eos", "-q", "--raw", "-p", "the thing", "-n", "24", "--probes", "paper"]
     bed.kvfate(*run, "--method", "h2o", "--budget", "12", "--probes", "full", "--shadow", "entries", "-o", "a.kvf")
-    bed.kvfate(*run, "--probes", "full", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
+    bed.kvfate(*run, "--probes", "full,raw:1.0", "--watch", "0,3@L0H0", "--watch-queries", "L1H1@post", "-o", "b.kvf")
     bed.kvfate(*run, "-o", "c.kvf")
     bed.kvfate("trace", "export", "c.kvf", "-o", "c.npz")
     for i in (1, 2):
