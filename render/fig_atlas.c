@@ -1,5 +1,5 @@
-/* fig_atlas.c - draws clusters of heads: a map with framed medoids, sorted silhouettes, and dots
- * for the stability of membership over texts. */
+/* fig_atlas.c - draws clusters of heads: a map with framed medoids, sorted silhouettes, and below
+ * them dots for the stability of membership over texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "render/kindmap.h"
 #include "render/cells.h"
 
-enum { TOP = 3, KEY = 44, PROFILE = 34, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
-static const double LINE = 3.8;
+enum { TOP = 3, KEY = 44, PROFILE = 44, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
+static const double LINE = 3.8, STABILITY = .34, APART = 3; /* mm, but STABILITY is a fraction */
 
 struct member {
     int64_t row;
@@ -142,7 +142,12 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
     }
     if (x->count[0]) {
         snprintf(text, sizeof text, "in none (%lld)", (long long)x->count[0]);
-        kindmap_key(c, left, y, colour_of(0), "", text);
+        y = kindmap_key(c, left, y, colour_of(0), "", text);
+    }
+    if (y < canvas_height(c) - LINE) {
+        canvas_frame(c, left + .2, y - 1.1, 2.4, 2.4, .5, ink);
+        canvas_text(c, left + 4.1, y, "medoid: the most central head", PT_SMALL, ALIGN_LEFT, ink,
+                    0);
     }
 }
 
@@ -176,40 +181,79 @@ static void bars(struct canvas *c, const struct clusters *x, const struct axis_b
             from = i + 1;
         }
     }
-    for (int64_t i = 0; i < x->n; i++)
-        if (isfinite(x->member[i].stability))
-            canvas_disc(c, axis_x(a, (double)i + .5), axis_y(a, fmin(1, x->member[i].stability)),
-                        .28, 0, ink);
 }
 
-static void profile(struct canvas *c, const struct clusters *x, const struct table *t, double y,
-                    double w, double h)
+/* Draws a dashed line across the axes at y. */
+static void mean_line(struct canvas *c, const struct axis_box *a, double y)
 {
-    double least = 0, mean = table_meta_real(t, "mean_silhouette", NAN);
+    const double line[] = {a->x, axis_y(a, y), a->x + a->w, axis_y(a, y)};
+    canvas_dash(c, 1, .8);
+    if (y > a->y0 && y <= a->y1)
+        canvas_line(c, line, 2, .2, ink);
+    canvas_dash(c, 0, 0);
+}
+
+static void name_y(struct canvas *c, const struct axis_box *a, const char *name)
+{
+    double pt = canvas_text_width(c, name, PT_LABEL, 0) > a->h + 2 ? PT_SMALL : PT_LABEL;
+    canvas_text(c, a->x - 8, a->y + a->h / 2, name, pt, ALIGN_CENTER, ink, 1);
+}
+
+static void silhouettes(struct canvas *c, const struct clusters *x, const struct table *t,
+                        struct axis_box a)
+{
+    double least = 0;
     for (int64_t i = 0; i < x->n; i++)
         least = fmin(least, x->member[i].silhouette); /* ignores NaN */
-    struct axis_box a = {.x = LEFT,
-                         .y = y,
-                         .w = w,
-                         .h = h,
-                         .x1 = fmax(1, (double)x->n),
-                         .y0 = least < 0 ? fmax(-1, floor(least * 5) / 5) : 0,
-                         .y1 = 1.05};
+    a.y0 = least < 0 ? fmax(-1, floor(least * 5) / 5) : 0;
+    a.y1 = 1;
     bars(c, x, &a);
     axis_ticks_y(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
     const double zero[] = {a.x, axis_y(&a, 0), a.x + a.w, axis_y(&a, 0)};
-    const double line[] = {a.x, axis_y(&a, mean), a.x + a.w, axis_y(&a, mean)};
     canvas_line(c, zero, 2, .18, ink);
-    canvas_dash(c, 1, .8);
-    if (mean > a.y0 && mean <= 1)
-        canvas_line(c, line, 2, .2, ink);
-    canvas_dash(c, 0, 0);
+    mean_line(c, &a, table_meta_real(t, "mean_silhouette", NAN));
+    name_y(c, &a, "silhouette");
+}
+
+static void stabilities(struct canvas *c, const struct clusters *x, struct axis_box a)
+{
+    a.y0 = -.1;
+    a.y1 = 1.1;
+    for (int64_t i = 0; i < x->n; i++) {
+        double edge = axis_x(&a, (double)i), up[] = {edge, a.y, edge, a.y + a.h};
+        if (i && x->member[i].cluster != x->member[i - 1].cluster)
+            canvas_line(c, up, 2, .12, (struct rgb){.6, .6, .6});
+        if (isfinite(x->member[i].stability))
+            canvas_disc(c, axis_x(&a, (double)i + .5), axis_y(&a, x->member[i].stability), .28, 0,
+                        ink);
+    }
+    axis_ticks_y(c, &a);
+    canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
+    name_y(c, &a, "stability");
+}
+
+/* Draws the silhouettes and below them the stabilities of the heads. */
+static void profile(struct canvas *c, const struct clusters *x, const struct table *t, double y,
+                    double w, double h)
+{
+    char note[96];
+    double low = STABILITY * (h - APART);
+    struct axis_box a = {
+        .x = LEFT, .y = y, .w = w, .h = h - APART - low, .x1 = fmax(1, (double)x->n)};
+    silhouettes(c, x, t, a);
+    a.y += a.h + APART;
+    a.h = low;
+    stabilities(c, x, a);
     canvas_text(c, a.x + a.w / 2, y + h + 2.8, "heads, by cluster and silhouette", PT_LABEL,
                 ALIGN_CENTER, ink, 0);
-    canvas_text(c, a.x + a.w / 2, y + h + 6.4, "bars: silhouette (mean dashed); dots: stability",
-                PT_SMALL, ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
-    canvas_text(c, a.x - 8, y + h / 2, "silhouette, stability", PT_LABEL, ALIGN_CENTER, ink, 1);
+    snprintf(note, sizeof note, "dashed: mean; stability: fraction of n = %.0f text%s",
+             table_meta_real(t, "traces", 1), table_meta_real(t, "traces", 1) > 1 ? "s" : "");
+    const char *halves = table_meta(t, "halves");
+    if (halves && strcmp(halves, "tokens") == 0)
+        snprintf(note, sizeof note, "dashed: mean; stability: fraction of the halves of the text");
+    canvas_text(c, a.x + a.w / 2, y + h + 6.4, note, PT_SMALL, ALIGN_CENTER,
+                (struct rgb){.35, .35, .35}, 0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -33,7 +33,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     plot_mark_points(p);
     choice_note(&v, p, begin);
     snprintf(p->note, sizeof p->note, "%s%s", begin,
-             table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 % CI");
+             table_meta(t, "documents") ? bands_text(t, p, bands) : plot_bands(p));
     plot_hide_empty(p);
     return KVF_OK;
 }

@@ -395,8 +395,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (l.n_panels)
         key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
     const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
-    snprintf(note, sizeof note, "selected by %.20s, %.60s", criterion ? criterion : "?",
-             group ? group : "?");
+    char plain[PLOT_NAME];
+    criterion_name(criterion ? criterion : "?", plain);
+    snprintf(note, sizeof note, "selected by %.40s, %.60s", plain, group ? group : "?");
     double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* moved inwards if the text is long */
     middle = fmax(middle, canvas_text_width(c, note, PT_SMALL, 0) / 2 + 1);
     canvas_text(c, middle, TOP + height + l.below + 9.8, note, PT_SMALL, ALIGN_CENTER,

@@ -396,20 +396,43 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     return err;
 }
 
-/* Writes the meaning of the marks and the number of matches below the matrix. */
+/* A mark of the key; an open one has a rim. */
+struct sign {
+    enum mark mark;
+    struct rgb colour;
+    bool open;
+};
+
+/* Draws a mark (NULL: none) and its text.  Returns the x after them. */
+static double key_mark(struct canvas *c, double x, double y, const struct sign *s, const char *text)
+{
+    if (s && s->open)
+        mark_draw(c, s->mark, x + .8, y, 1.7, ink);
+    if (s)
+        mark_draw(c, s->mark, x + .8, y, 1.4, s->colour);
+    x += s ? 2.2 : 0;
+    canvas_text(c, x, y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
+    return x + 1.6 + canvas_text_width(c, text, PT_SMALL, 0);
+}
+
+/* Draws the meaning of the marks and the numbers of matches below the matrix. */
 static void note(struct canvas *c, const struct pairs *p, double x, double y)
 {
     int64_t n = 0, same = 0;
-    char text[128], more[64] = "";
+    char text[64];
     for (int64_t r = 0; r < table_rows(p->t); r++)
         if (chosen(p, r) && is_match(p, r)) {
             n++;
             same += same_head(p, r);
         }
-    if (p->a.layers == p->b.layers && p->a.heads == p->b.heads)
-        snprintf(more, sizeof more, "; white: a head and itself (%lld)", (long long)same);
-    snprintf(text, sizeof text, "best assignment, %lld pairs%s", (long long)n, more);
-    canvas_text(c, fmax(1, x), y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.35, .35, .35}, 0);
+    bool equal = p->a.layers == p->b.layers && p->a.heads == p->b.heads;
+    x = key_mark(c, fmax(1, x), y, NULL, "best assignment:");
+    snprintf(text, sizeof text, "a head and itself (%lld)", (long long)same);
+    if (equal)
+        x = key_mark(c, x, y, &(struct sign){MARK_SQUARE, {1, 1, 1}, true}, text);
+    snprintf(text, sizeof text, "%s (%lld)", equal ? "another head" : "pairs",
+             (long long)(n - same));
+    key_mark(c, x, y, &(struct sign){MARK_DISC, mark_ink, false}, text);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -1,6 +1,6 @@
 /* fig_decay.c - draws the laws that `decay` fits: the fraction of the tokens in use at the age
  * `from` that are still in use later, by each law. Bands are 95 % CI of the law's parameter, for
- * laws of one parameter. */
+ * laws of one parameter, unless they are narrower than lines. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,8 +91,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         heading(&v, r, panel);
         add_curve(p, t, r, panel, table_meta_real(t, "T", 2 * from + 2));
     }
-    snprintf(p->note, sizeof p->note,
-             "fits to the tokens in use at age %.0f; bands: 95 %% CI of the parameter", from);
+    snprintf(p->note, sizeof p->note, "fits to the tokens in use at age %.0f; %s", from,
+             plot_bands(p));
     plot_hide_empty(p);
     return KVF_OK;
 }

@@ -20,7 +20,7 @@ enum {
     RIGHT = 2,
     MAX_HEADS = 24,
     PROMPTS = 7,
-    ONE_ROW = 148, /* width of the key on one line, mm */
+    NAMED = 3, /* prompts with an entry of the key each */
     RUNS = 512
 };
 static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, MIN_PANEL = 14;
@@ -45,6 +45,7 @@ struct dynamics_view {
     struct columns k;
     struct one one[MAX_HEADS];
     int n, more;
+    int64_t prompts; /* their number */
 };
 
 static bool is(const struct columns *k, int64_t r, const char *quantity, int surrogate)
@@ -88,6 +89,8 @@ static void read_view(const struct table *t, const struct figure_style *s, struc
             v->more += new;
         if (!v->more)
             v->one[v->n - 1].to = r + 1;
+        int64_t prompt = table_int(t, v->k.prompt, r) + 1;
+        v->prompts = prompt > v->prompts ? prompt : v->prompts;
     }
 }
 
@@ -331,8 +334,8 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
 /* ---- the page */
 
 static const char *const titles[PANELS] = {"eigenvalues of A", "running mean, component 1",
-                                           "innovations: P(|w| > x)", "held-out R\xc2\xb2"};
-static const char *const xlabels[PANELS] = {"real part", "step", "x", NULL};
+                                           "P(|residual| > x)", "held-out R\xc2\xb2"};
+static const char *const xlabels[PANELS] = {"real part", "step", "x (standard deviations)", NULL};
 static void (*const panels[PANELS])(struct canvas *, const struct dynamics_view *,
                                     const struct one *, struct axis_box *) = {
     eigenvalues, running_means, innovations, held_out};
@@ -365,6 +368,7 @@ static void head_row(struct canvas *c, const struct dynamics_view *v, int i, dou
     canvas_text(c, 3, y + h / 2, v->one[i].head, PT_LABEL, ALIGN_CENTER, ink, 1);
 }
 
+/* Draws a line, or a point, and its text.  Returns the x after them. */
 static double sample(struct canvas *c, double x, double y, const struct tail *k, double width,
                      struct rgb colour, const char *text)
 {
@@ -379,22 +383,45 @@ static double sample(struct canvas *c, double x, double y, const struct tail *k,
     return x + long_one + 4 + canvas_text_width(c, text, PT_SMALL, 0);
 }
 
+/* Draws a mark and its text.  Returns the x after them. */
+static double sign(struct canvas *c, double x, double y, enum mark mark, struct rgb colour,
+                   const char *text)
+{
+    mark_draw(c, mark, x + .6, y, 1.2, colour);
+    canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    return x + 4.8 + canvas_text_width(c, text, PT_SMALL, 0);
+}
+
+/* Draws the marks of the prompts: each with its number, or the first of many.  Returns the x after
+ * them. */
+static double prompts(struct canvas *c, const struct dynamics_view *v, double x, double y)
+{
+    char text[32];
+    if (v->prompts > NAMED) {
+        for (int i = 0; i < NAMED - 1; i++, x += 1.6)
+            mark_draw(c, mark_of(i), x + .6, y, 1.2, colour_of(i));
+        return sign(c, x, y, mark_of(NAMED - 1), colour_of(NAMED - 1), "... prompts");
+    }
+    for (int i = 0; i < v->prompts; i++) {
+        snprintf(text, sizeof text, "prompt %d", i + 1);
+        x = sign(c, x, y, mark_of(i), colour_of(i), text);
+    }
+    return x;
+}
+
 static void key(struct canvas *c, const struct dynamics_view *v)
 {
     static const char *const texts[] = {"Gaussian", "exponential", "training", "held out"};
-    bool two = canvas_width(c) < ONE_ROW;
-    double y = canvas_height(c) - (two ? 5.3 : 2.5), x = 3;
+    double y = canvas_height(c) - 5.5, x = prompts(c, v, 3, y);
+    const struct tail plain = {.dash = 0};
     char text[64];
-    for (int i = 0; i < 2; i++, x += 1.6)
-        mark_draw(c, mark_of(i), x + .6, y, 1.2, colour_of(i));
-    canvas_text(c, x + .6, y, "prompts", PT_SMALL, ALIGN_LEFT, ink, 0);
-    x += 4.6 + canvas_text_width(c, "prompts", PT_SMALL, 0);
-    mark_draw(c, MARK_RING, x + .6, y, 1.2, grey);
-    canvas_text(c, x + 2, y, "steps shuffled", PT_SMALL, ALIGN_LEFT, ink, 0);
-    x += 6 + canvas_text_width(c, "steps shuffled", PT_SMALL, 0);
-    x = sample(c, x, y, &(struct tail){.dash = 0}, .5, ink, "mean, median");
-    x = two ? 3 : x;
+    x = sign(c, x, y, MARK_RING, grey, "steps shuffled");
+    x = sample(c, x, y, &plain, .22, tint(colour_of(0), .5), "one run");
+    x = sample(c, x, y, &plain, .5, ink, "mean of runs; bar: median");
     y = canvas_height(c) - 2.5;
+    canvas_disc(c, 4, y, 1, .25, grey);
+    canvas_text(c, 6, y, "modulus 1", PT_SMALL, ALIGN_LEFT, ink, 0);
+    x = 9 + canvas_text_width(c, "modulus 1", PT_SMALL, 0);
     for (int i = 0; i < 4; i++)
         x = sample(c, x, y, &tails[i], .35, tail_colour(i), texts[i]);
     snprintf(text, sizeof text, "%d more head%s not shown", v->more, v->more > 1 ? "s" : "");

@@ -12,7 +12,8 @@
 #include "render/marks.h"
 
 enum { FORM_MAP, FORM_MASK };
-enum { MAX_CROSSES = 4000, MAX_HEADS = 12, BARS = 9, KEY_WIDTH = 31, KEY_HEIGHT = 7 };
+enum { MAX_CROSSES = 4000, MAX_HEADS = 12, BARS = 9 };
+static const double LEAST_BAR = 0.25, MARGIN = 6; /* mm */
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
 /* Counts the entries of a head that were evicted at each step shown.  Returns the largest count. */
@@ -31,34 +32,25 @@ static int64_t count_events(const struct table *t, int64_t row0, const struct ax
     return most;
 }
 
-/* Draws the numbers of the bar axis: 1, 10, 100, ... */
+/* Draws the ends of the bar axis: 0 and the largest count. */
 static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, double most)
 {
-    char text[24];
-    double last = -INFINITY;
-    for (double v = 1, next = 0; next < most; v *= 10) {
-        next = fmin(v, most); /* the last number is the largest count */
-        if (next < most && 3 * next > most)
-            continue;
-        v = next;
-        double at = x + BARS * log1p(v) / log1p(most), foot = a->y + a->h;
-        double xy[] = {at, foot, at, foot + 0.9};
+    for (int k = 0; k < 2; k++) {
+        char text[24];
+        double at = x + k * BARS, foot = a->y + a->h, xy[] = {at, foot, at, foot + 0.9};
         canvas_line(c, xy, 2, 0.18, ink);
-        tick_text(v, text);
-        if (at - last > 1 + canvas_text_width(c, text, PT_SMALL, 0)) {
-            canvas_text(c, at, a->y + a->h + 2.3, text, PT_SMALL, ALIGN_CENTER, ink, 0);
-            last = at;
-        }
+        tick_text(k * most, text);
+        canvas_text(c, at, foot + 2.3, text, PT_SMALL, ALIGN_CENTER, ink, 0);
     }
 }
 
-/* Draws a bar per step on a logarithmic scale, because some steps evict hundreds of entries and
- * others one. */
+/* Draws a bar per step from 0 on.  Some steps evict hundreds of entries and others one, so the
+ * shortest bar is still visible. */
 static void bars(struct canvas *c, const struct table *t, int64_t row0, const struct axis_box *a)
 {
     int64_t steps = (int64_t)(a->y0 - a->y1), n = rows_per_head(t), most = 1;
     int64_t *count = MEM_NEW(int64_t, (size_t)steps);
-    double x = a->x + a->w + 3.5, each = a->h / (double)steps;
+    double x = a->x + a->w + MARGIN, each = a->h / (double)steps;
     if (!count) {
         canvas_fail(c, KVF_E_NOMEM);
         return;
@@ -71,7 +63,7 @@ static void bars(struct canvas *c, const struct table *t, int64_t row0, const st
     double reached = -INFINITY, longest = 0;
     for (int64_t k = 0; k < steps; k++) {
         double y = a->y + (double)k * each;
-        double w = BARS * log1p((double)count[k]) / log1p((double)most);
+        double w = fmax(BARS * (double)count[k] / (double)most, count[k] ? LEAST_BAR : 0);
         longest = y > reached ? w : fmax(longest, w);
         /* draw the longest bar of steps that share a pixel row */
         reached = y > reached ? y + 0.08 : reached;
@@ -100,9 +92,15 @@ static void crosses(struct canvas *c, const struct table *t, int64_t row0, const
     }
 }
 
-/* Draws the end of the prompt, horizontally for steps and vertically for tokens.  Returns true if
- * it is inside the map. */
-static bool prompt_border(struct canvas *c, const struct table *t, const struct axis_box *a)
+/* Returns true if the end of the prompt is inside the map. */
+static bool has_border(const struct table *t, const struct axis_box *a)
+{
+    double P = table_meta_real(t, "prompt_tokens", 0);
+    return (P > a->x0 && P < a->x1) || (P > a->y1 && P < a->y0);
+}
+
+/* Draws the end of the prompt, horizontally for steps and vertically for tokens. */
+static void prompt_border(struct canvas *c, const struct table *t, const struct axis_box *a)
 {
     double P = table_meta_real(t, "prompt_tokens", 0), x = axis_x(a, P), y = axis_y(a, P);
     double down[] = {x, fmax(y, a->y), x, a->y + a->h};
@@ -117,37 +115,26 @@ static bool prompt_border(struct canvas *c, const struct table *t, const struct 
             canvas_line(c, across, 2, k ? 0.2 : 0.3, k ? ink : border);
     }
     canvas_dash(c, 0, 0);
-    return in_x || in_y;
 }
 
-/* Draws the key in the white corner of the map, the future of the tokens.  If the corner is too
- * small, it draws no key. */
-static void legend(struct canvas *c, const struct axis_box *a, bool prompt, bool crossed)
+/* Continues the key from y down: crosses, and the end of the prompt.  Returns the y below. */
+static double key(struct canvas *c, const struct table *t, const struct axis_box *a, double x,
+                  double y)
 {
-    double x = a->x + a->w - 1.5, y = a->y + 2.5;
-    double dash[] = {0, 0, 0, 0};
-    const char *const text[2] = {"evicted before this query", "end of the prompt"};
-    double steps = a->y1
-                   /* the first token after these steps is white */
-                   + KEY_HEIGHT / a->h * (a->y0 - a->y1);
-    if (a->x + a->w - axis_x(a, fmax(steps, a->x0)) < KEY_WIDTH)
-        return;
-    for (int k = 0; k < 2; k++) {
-        double left = x - canvas_text_width(c, text[k], PT_SMALL, 0) - 2.4;
-        if (k ? !prompt : !crossed)
-            continue;
-        canvas_text(c, x, y, text[k], PT_SMALL, ALIGN_RIGHT, ink, 0);
-        if (!k)
-            mark_draw(c, MARK_CROSS, left + 0.6, y, 1.4, red);
-        dash[0] = left - 1.2;
-        dash[2] = left + 1.6;
-        dash[1] = dash[3] = y;
-        canvas_dash(c, k ? 0.9 : 0, 0.7);
-        if (k)
-            canvas_line(c, dash, 2, 0.2, ink);
-        canvas_dash(c, 0, 0);
-        y += 3;
+    if (rows_per_head(t) <= MAX_CROSSES) {
+        mark_draw(c, MARK_CROSS, x + 1.4, y, 1.4, red);
+        canvas_text(c, x + 4, y, "eviction", PT_TICK, ALIGN_LEFT, ink, 0);
+        y += 4.2;
     }
+    if (has_border(t, a)) {
+        const double dash[] = {x, y, x + 2.8, y};
+        canvas_dash(c, 0.9, 0.7);
+        canvas_line(c, dash, 2, 0.2, ink);
+        canvas_dash(c, 0, 0);
+        canvas_text(c, x + 4, y, "prompt end", PT_SMALL, ALIGN_LEFT, ink, 0);
+        y += 4.2;
+    }
+    return y;
 }
 
 /* Draws what the mask adds to a map. */
@@ -155,13 +142,11 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
 {
     canvas_clip(c, a->x, a->y, a->w, a->h);
     crosses(c, t, row0, a);
-    bool prompt = prompt_border(c, t, a);
+    prompt_border(c, t, a);
     canvas_unclip(c);
-    if (row0 == 0) {
-        legend(c, a, prompt, rows_per_head(t) <= MAX_CROSSES);
-        canvas_text(c, a->x + a->w + 3.5 + BARS / 2.0, a->y - 1.9, "evictions", PT_SMALL,
+    if (row0 == 0)
+        canvas_text(c, a->x + a->w + MARGIN + BARS / 2.0, a->y - 1.9, "evictions", PT_SMALL,
                     ALIGN_CENTER, ink, 0);
-    }
     bars(c, t, row0, a);
 }
 
@@ -175,7 +160,8 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s)
                      .label = "fraction still cached, \xce\xb1"};
     if (o->form == FORM_MASK) {
         g.over = over;
-        g.margin = BARS + 4.5;
+        g.key = key;
+        g.margin = BARS + MARGIN + 1;
         g.most = MAX_HEADS;
         g.states[0] = "cached";
         g.states[1] = "evicted";

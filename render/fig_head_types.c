@@ -11,7 +11,7 @@
 #include "render/figures.h"
 #include "render/forest.h"
 
-enum { TOP = 7, BOTTOM = 11, GAP = 5 };
+enum { TOP = 7, BOTTOM = 12, GAP = 5 };
 static const double ROW = 3.8, MIN_ROW = 3.1;
 
 struct types {
@@ -163,8 +163,8 @@ static void draw_types(struct canvas *c, const struct types *x)
                          .y = TOP,
                          .w = w,
                          .h = fmin(h, f.n * 2 * ROW),
-                         .x0 = 0,
                          .x1 = x->most > 0 ? fmin(1, 1.05 * x->most) : 1};
+    a.x0 = -.02 * a.x1; /* the frame must not cut marks at 0 */
     panel(c, &f, &a, "fraction of the heads");
     a.x += w + f.notes + GAP;
     a.x0 = -.02;
@@ -174,7 +174,8 @@ static void draw_types(struct canvas *c, const struct types *x)
     if (x->n > f.n)
         canvas_text(c, 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_LEFT, ink, 0);
     note_documents(x, more, sizeof more);
-    canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, canvas_width(c) - 2, canvas_height(c) - 1.6, more, PT_SMALL, ALIGN_RIGHT, quiet,
+                0);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

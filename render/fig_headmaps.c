@@ -136,4 +136,4 @@ HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
         .map = &(const struct headmap){
             .label = "survival",
             .fractions = "fraction",
-            .filter = {[1] = {.of_length = 0.25}, [2] = {.usual = "all"}}});
+            .filter = {[1] = {.of_length = 0.25, .word = "age"}, [2] = {.usual = "all"}}});

@@ -86,6 +86,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if ((v.traces || v.classes) && !v.criterion) /* panels are quantities, not criteria */
         v.criterion = table_str(t, v.k.criterion, 0);
     char panel[PLOT_NAME];
+    double most = 0;
+    bool left_out = false;
     const char *only = v.heads && !o->quantity ? "longest-gap" : o->quantity;
     plot_by_steps(p, o->rows.y == CHOICE_LOG,
                   only ? heading(only) : "n (queries, returns or steps)",
@@ -95,11 +97,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         const char *name = table_str(t, quantity, r);
         if (!choice_has(&v, r) || (only && strcmp(only, name) != 0))
             continue;
+        /* few tokens are observed for many steps, and their fraction may rise with n */
+        if (r == 0 || table_real(t, above, r) <= table_real(t, above, r - 1))
+            most = value_at(t, tokens, r);
+        if (value_at(t, tokens, r) < most / 10) {
+            left_out = true;
+            continue;
+        }
         choice_add(p, &v, r, only ? NULL : panel_of(&v, r, name, panel),
                    table_real(t, above, r) + 1, table_real(t, y, r), value_at(t, low, r),
                    value_at(t, high, r));
         mark_median(p, value_at(t, median, r));
-        plot_of(p, value_at(t, tokens, r));
     }
     if (only && !p->n_series)
         return kvf_fail(d, KVF_E_ARG, "--style: the table has no quantity '%s'", only);
@@ -114,7 +122,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     n = strlen(p->note);
     if (p->n_marks)
         snprintf(p->note + n, sizeof p->note - n, "; rings, numbers: medians");
-    plot_note_few(p);
+    n = strlen(p->note);
+    if (left_out)
+        snprintf(p->note + n, sizeof p->note - n,
+                 "; lines end before n with fewer than a tenth of the tokens");
     plot_hide_empty(p);
     return KVF_OK;
 }

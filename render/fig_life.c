@@ -11,7 +11,7 @@
 #include "render/marks.h"
 
 enum { LIVES = 12 };
-static const double LEFT = 15, RIGHT = 3, TOP = 6, BOTTOM = 10, HELD = 2.2, GAP = 1.6, APART = 6,
+static const double LEFT = 15, RIGHT = 3, TOP = 6, BOTTOM = 13, HELD = 2.2, GAP = 1.6, APART = 6,
                     MIN_W = 22, MIN_H = 14, PANEL = 46;
 static const struct rgb blue = {0, .447, .698}, orange = {.835, .369, 0}, gone = {.9, .9, .92};
 
@@ -191,7 +191,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                 struct kvf_diag *d)
 {
     struct lives x;
-    char note[64];
+    char note[96], more[32] = "";
     (void)s;
     find_lives(t, &x);
     int cols = columns_of(x.n), rows = (x.n + cols - 1) / cols;
@@ -203,6 +203,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     a.x1 = a.x1 > a.x0 ? a.x1 : a.x0 + 1;
     a.y0 = isfinite(x.low) ? x.low : .1;
     a.y1 = x.high > a.y0 ? x.high : 2 * a.y0;
+    double space = pow(a.y1 / a.y0, .04); /* the frame must not cut a line */
+    a.y0 /= space;
+    a.y1 *= space;
     for (int k = 0; !err && k < x.n; k++) {
         a.x = LEFT + k % cols * (w + APART);
         a.y = TOP + k / cols * (h + TOP);
@@ -210,12 +213,13 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     }
     if (err)
         return err;
-    canvas_text(c, LEFT + (canvas_width(c) - LEFT - RIGHT) / 2, canvas_height(c) - 3.2,
+    canvas_text(c, LEFT + (canvas_width(c) - LEFT - RIGHT) / 2, canvas_height(c) - 6.4,
                 "query step t", PT_LABEL, ALIGN_CENTER, ink, 0);
-    snprintf(note, sizeof note, "%d more not shown", x.left_out);
-    if (x.left_out)
-        canvas_text(c, canvas_width(c) - RIGHT, canvas_height(c) - 3.2, note, PT_SMALL, ALIGN_RIGHT,
-                    quiet, 0);
+    snprintf(more, sizeof more, "; %d more not shown", x.left_out);
+    snprintf(note, sizeof note, "white: before the token; black: cached; grey: evicted%s",
+             x.left_out ? more : "");
+    canvas_text(c, LEFT + (canvas_width(c) - LEFT - RIGHT) / 2, canvas_height(c) - 2.2, note,
+                PT_SMALL, ALIGN_CENTER, quiet, 0);
     return KVF_OK;
 }
 

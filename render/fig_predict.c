@@ -50,10 +50,7 @@ static struct forest_row row_of(const struct table *t, int64_t r, double level)
                            .high = table_real(t, table_find(t, "high"), r)};
     double q = table_real(t, table_find(t, "q"), r);
     const char *reduce = cell_text(t, table_find(t, "reduce"), r, reduced);
-    bool plain = strcmp(reduce, "none") == 0;
-    snprintf(x.name, sizeof x.name, "%.70s%s%.16s",
-             cell_text(t, table_find(t, "candidate"), r, cell), plain ? "" : ", ",
-             plain ? "" : reduce);
+    predict_name(cell_text(t, table_find(t, "candidate"), r, cell), reduce, x.name);
     snprintf(x.note, sizeof x.note, q < .001 ? "%+.2f  <.001" : "%+.2f  %.3f", x.value, q);
     if (fabs(x.value) < .005) /* a zero has no sign but the same width */
         snprintf(x.note, sizeof x.note,

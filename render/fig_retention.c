@@ -10,6 +10,7 @@
 #include "render/caption.h"
 #include "render/cells.h"
 #include "render/figures.h"
+#include "render/plot.h"
 
 static void end_of(const struct table *t, int64_t row0, int64_t n, double *end)
 {
@@ -86,7 +87,9 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s, 
         g.strip = ((const struct grid_style *)s->own)->strip == 0 ? draw_strip : NULL;
         g.above = 7;
     } else {
-        snprintf(label, 96, "fraction before last use (%.40s)", criterion ? criterion : "?");
+        char plain[PLOT_NAME];
+        criterion_name(criterion ? criterion : "?", plain);
+        snprintf(label, 96, "fraction before last use (%.40s)", plain);
         g.fill = end_of;
         g.raster = heat_alpha;
     }

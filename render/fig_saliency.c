@@ -10,7 +10,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, DECADES = 2, SUBROWS = 5 };
+enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 13, DECADES = 2, SUBROWS = 5 };
 
 struct saliency_style {
     int scale; /* 0: log, 1: linear */
@@ -79,7 +79,7 @@ static struct colours colours_of(struct map *m, const struct figure_style *s, do
     if (m->linear)
         snprintf(label, 96, "saliency (nats)");
     else
-        snprintf(label, 96, "saliency (nats); 0: below %s", least);
+        snprintf(label, 96, "saliency (nats); white: less than %s", least);
     struct colours k = palette_diverging(s->cmap)
                            ? colours_diverging(s, scaled(m, most))
                            : colours_make(s, -scaled(m, most), scaled(m, most));
@@ -116,7 +116,7 @@ static void paint(struct canvas *c, const struct map *m, struct colours *k, doub
 
 /* Labels the axis of the heads with layers if all layers have equally many heads, else with head
  * numbers. */
-static void label_heads(const struct map *m, struct axis_box *box)
+static void label_heads(struct canvas *c, const struct map *m, const struct axis_box *box)
 {
     int column = table_find(m->t, "layer");
     int64_t first = table_int(m->t, column, 0);
@@ -125,9 +125,12 @@ static void label_heads(const struct map *m, struct axis_box *box)
     bool even = each * layers == m->heads;
     for (int64_t h = 0; even && h < m->heads; h++)
         even = table_int(m->t, column, h * m->tokens) == first + h / each;
-    box->y0 = (double)(even ? first + layers : m->heads);
-    box->y1 = (double)(even ? first : 0);
-    box->ylabel = even ? "layer" : "head of the set";
+    if (even)
+        layermap_numbers(c, first, layers, box->x - 1.3, box->y, 0, box->h / (double)layers);
+    else
+        axis_ticks_y(c, box);
+    canvas_text(c, 3, box->y + box->h / 2, even ? "layer" : "head of the set", PT_LABEL,
+                ALIGN_CENTER, ink, 1);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -151,12 +154,17 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                                .w = w,
                                .h = h,
                                .x1 = (double)m.tokens,
+                               .y0 = (double)m.heads,
                                .xlabel = "token",
                                .whole_x = 1};
-        label_heads(&m, &box);
         struct colours k = colours_of(&m, s, largest(&m, v), label);
         paint(c, &m, &k, v, pixels, &box);
-        axis_draw(c, &box);
+        axis_ticks_x(c, &box);
+        label_heads(c, &m, &box);
+        canvas_frame(c, box.x, box.y, box.w, box.h, .18, ink);
+        canvas_text(c, box.x + w / 2, box.y + h + 6, box.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, box.x + w / 2, box.y + h + 10, "a line in a cell: negative", PT_SMALL,
+                    ALIGN_CENTER, quiet, 0);
         colours_bar(c, &k, LEFT + w + 2.5, TOP, h, label);
     }
     mem_free_all(v, pixels);

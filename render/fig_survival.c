@@ -42,7 +42,30 @@ static void add_rows(struct plot *p, const struct row_choice *v, const struct ta
     }
 }
 
-/* Adds a ring at the half-life of each line that has one. */
+/* Extends a line that ends above 1/2 to its half-life x, because the ages of the table are sparse.
+ * Points after its end are not defined, and the first of them is replaced. */
+static void reach_half(struct plot *p, const char *panel, const char *line, double x)
+{
+    for (int i = 0; i < p->n_series; i++) {
+        struct chart_line *l = &p->series[i].data;
+        int k = l->n - 1;
+        if (strcmp(p->panel[p->series[i].panel], panel) != 0
+            || strcmp(p->line[p->series[i].line].name, line) != 0)
+            continue;
+        while (k >= 0 && !isfinite(l->y[k]))
+            k--;
+        if (k < 0 || l->x[k] >= x || l->y[k] <= .5)
+            return;
+        if (k + 1 == l->n)
+            plot_add(p, panel, line, x, .5, NAN, NAN);
+        else
+            l->x[k + 1] = x, l->y[k + 1] = .5;
+        return;
+    }
+}
+
+/* Adds a ring at the half-life of each line that has one.  The half-life of several documents is a
+ * mean, which need not be on the line. */
 static void add_half_lives(struct plot *p, const struct row_choice *v, const struct table *t)
 {
     char panel[PLOT_NAME], line[PLOT_NAME], last[2 * PLOT_NAME + 1] = "", now[sizeof last];
@@ -52,6 +75,8 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
         if (!(x >= 1) || !choice_has(v, r) || !choice_name(v, r, panel, line))
             continue;
         snprintf(now, sizeof now, "%s\n%s", panel, line);
+        if (strcmp(now, last) != 0 && !table_meta(t, "documents"))
+            reach_half(p, panel, line, x);
         if (strcmp(now, last) != 0)
             plot_mark(p, panel, line, x, .5, false);
         memcpy(last, now, sizeof now);

@@ -95,6 +95,9 @@ struct grid {
     /* names of the values 1 and 0, which replace the colour bar if every cell has a pixel; NULL:
      * the bar */
     const char *states[2];
+    /* continues the key at (x, y), and returns the y below; a: the first map.  NULL: nothing */
+    double (*key)(struct canvas *c, const struct table *t, const struct axis_box *a, double x,
+                  double y);
 };
 /* A `fill` for tables of evictions: evict_step counted from the first token shown, INFINITY if the
  * token is still cached. */

@@ -517,11 +517,15 @@ static void axis_names(const struct painter *p)
     struct colours k = p->k;
     if (k.logs && p->usual_range) /* values below the floor are not clipped */
         k.clipped = 0;
-    if (p->g->states[0] && !k.share && p->heat.w >= p->win.n
-        && p->heat.h >= p->win.to - p->win.from)
+    bool states = p->g->states[0] && !k.share && p->heat.w >= p->win.n
+                  && p->heat.h >= p->win.to - p->win.from;
+    double y = l->top;
+    if (states)
         states_key(p, &k, right + 3);
-    else
-        colours_bar(p->c, &k, right + 3, l->top, fmin(bottom - l->top, 60), p->g->label);
+    if (p->g->key)
+        y = p->g->key(p->c, p->g->t, &a, right + 3, y + 1.5 + (states ? 8.4 : 0));
+    if (!states)
+        colours_bar(p->c, &k, right + 3, y, fmin(bottom - y, 60), p->g->label);
 }
 
 /* Computes and draws the maps, `batch` heads at a time on all threads.  Only this thread reads the

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "render/figures.h"
 #include "render/headmap.h"
+#include "render/plot.h"
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/caption.h"
@@ -347,6 +348,16 @@ static int read_cells(struct plan *p)
     return err;
 }
 
+/* Returns a value of a column as the figure writes it: "top-64" for the criterion top64. */
+static const char *plain_value(const struct plan *p, int column, const char *value,
+                               char plain[PLOT_NAME])
+{
+    if (column < 0 || strcmp(table_col_name(p->t, column), "criterion") != 0)
+        return value;
+    criterion_name(value, plain);
+    return plain;
+}
+
 static void label_of(const struct plan *p, char *out, size_t cap);
 static void panel_name(const struct plan *p, int panel, char *out, size_t cap);
 
@@ -433,9 +444,12 @@ static void panel_name(const struct plan *p, int panel, char *out, size_t cap)
             more = p->minus ? NULL : about(p, p->filter[i].of, p->name[panel]);
         }
     bool number = is_number(p->t, p->panel);
-    int n = snprintf(out, cap, "%s%s%s", number ? word : "", number ? " " : "", p->name[panel]);
+    char plain[PLOT_NAME];
+    const char *value = plain_value(p, p->panel, p->name[panel], plain);
+    int n = snprintf(out, cap, "%s%s%s", number ? word : "", number ? " " : "", value);
     if (p->minus && n < (int)cap)
-        snprintf(out + n, cap - (size_t)n, " \xe2\x88\x92 %s", p->name[0]);
+        snprintf(out + n, cap - (size_t)n, " \xe2\x88\x92 %s",
+                 plain_value(p, p->panel, p->name[0], plain));
     else if (more && n < (int)cap)
         snprintf(out + n, cap - (size_t)n, ": %s", more);
 }
@@ -471,6 +485,7 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
 static void label_of(const struct plan *p, char *out, size_t cap)
 {
     int used;
+    char plain[PLOT_NAME];
     const char *column = table_col_name(p->t, p->value), *open = " (";
     bool first = strcmp(p->figure->style[0].words[0], column) == 0;
     used = snprintf(out, cap, "%s", first && p->m->label ? p->m->label : column);
@@ -484,7 +499,7 @@ static void label_of(const struct plan *p, char *out, size_t cap)
             continue;
         bool named = is_number(p->t, x->column) || strlen(x->name) < 3; /* "at end" */
         used += snprintf(out + used, cap - (size_t)used, named ? "%s%s %s" : "%s%.0s%s", open,
-                         x->name, x->text);
+                         x->name, plain_value(p, x->column, x->text, plain));
         open = ", ";
     }
     if (open[0] == ',' && used < (int)cap)

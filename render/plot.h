@@ -135,7 +135,7 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h);
 int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, struct kvf_diag *d);
 
 /* Returns "bands: 95 %", or a note that the intervals of many tokens are too narrow to see on an
- * axis from 0 to 1. */
+ * axis from 0. */
 const char *plot_bands(const struct plot *p);
 
 /* The key `by` of most plots: one line for all heads, or one line (or panel) per head or layer.

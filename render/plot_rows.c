@@ -64,14 +64,16 @@ static bool any_interval(const struct plot *p)
 
 const char *plot_bands(const struct plot *p)
 {
-    double widest = 0;
+    double widest = 0, top = p->y1; /* of an axis from the data: its largest value */
     for (int i = 0; i < p->n_series; i++) {
         const struct chart_line *l = &p->series[i].data;
         for (int k = 0; l->low && k < (l->few ? l->few : l->n); k++)
-            if (isfinite(l->low[k]) && isfinite(l->high[k]))
+            if (isfinite(l->low[k]) && isfinite(l->high[k])) {
                 widest = fmax(widest, l->high[k] - l->low[k]);
+                top = isnan(p->y1) ? fmax(top, l->high[k]) : top;
+            }
     }
-    return widest > 0.012 || p->log_y ? "bands: 95 % CI" : "95 % CI narrower than lines";
+    return widest > 0.012 * top || p->log_y ? "bands: 95 % CI" : "95 % CI narrower than lines";
 }
 
 const char *bands_text(const struct table *t, const struct plot *p, char out[48])

@@ -21,7 +21,8 @@ enum {
     GAP_X = 12,
     GAP_Y = 15,
     BAR = 19,
-    COLUMNS = 3
+    COLUMNS = 3,
+    DECADES = 100 /* largest / smallest statistic from which the axis is logarithmic */
 };
 static const double PANEL_W = 36, PANEL_H = 30, LEAST = 16;
 
@@ -91,6 +92,47 @@ static void ranges(struct scatter *s)
     s->y1 = isnan(s->y1) ? 1 : above;
 }
 
+/* A statistic: the start of its name up to a criterion, and its plain name. */
+static const struct {
+    const char *raw, *plain;
+} statistics[] = {{"sink_contrib", "contribution of sinks"},
+                  {"sink_mass", "attention on sinks"},
+                  {"mass.sum", "attention received, sum"},
+                  {"mass.max", "attention received, largest"},
+                  {"contrib.sum", "contribution, sum"},
+                  {"contrib.max", "contribution, largest"},
+                  {"sparsity.beta", "sparsity of the gates"},
+                  {"beta", "gate beta"},
+                  {"mean_retention", "mean retention"},
+                  {"write_gate", "write gate"},
+                  {"entropy", "entropy (nats)"},
+                  {"saliency", "saliency (nats)"},
+                  {"entries_held", "cached entries"},
+                  {"steps_held", "steps in the cache"},
+                  {"survival.", "survival"},
+                  {"sparsity.use.", "sparsity"},
+                  {"last_use.", "step of the last use"}};
+
+void predict_name(const char *raw, const char *reduce, char out[PLOT_NAME])
+{
+    char set[PLOT_NAME];
+    const char *of = strcmp(reduce, "max") == 0 ? "largest" : reduce;
+    size_t n = 0;
+    for (size_t k = 0; !n && k < sizeof statistics / sizeof *statistics; k++) {
+        size_t start = strlen(statistics[k].raw);
+        bool criterion = statistics[k].raw[start - 1] == '.';
+        if (strncmp(raw, statistics[k].raw, start) != 0 || (!criterion && raw[start]))
+            continue;
+        criterion_name(raw + start, set);
+        n = (size_t)snprintf(out, PLOT_NAME, criterion ? "%s, %.30s" : "%s", statistics[k].plain,
+                             set);
+    }
+    if (!n)
+        n = (size_t)snprintf(out, PLOT_NAME, "%.60s", raw);
+    if (strcmp(reduce, "none") != 0)
+        snprintf(out + n, PLOT_NAME - n, ", %.16s", of);
+}
+
 static struct scatter scatter_of(const struct table *t, int64_t top)
 {
     int most = (int)clamp_whole(top ? top : USUAL, 1, MOST);
@@ -133,12 +175,9 @@ static void title(struct canvas *c, const struct scatter *s, const struct candid
                   const struct axis_box *a)
 {
     const struct table *t = s->t;
-    char one[24], two[24], text[128], fit[128];
+    char one[24], two[24], text[PLOT_NAME], fit[128];
     const char *reduce = cell_text(t, table_find(t, "reduce"), k->from, two);
-    bool plain = strcmp(reduce, "none") == 0;
-    snprintf(text, sizeof text, "%.70s%s%.16s",
-             cell_text(t, table_find(t, "candidate"), k->from, one), plain ? "" : ", ",
-             plain ? "" : reduce);
+    predict_name(cell_text(t, table_find(t, "candidate"), k->from, one), reduce, text);
     canvas_text(c, a->x + a->w / 2, a->y - 5.4,
                 text_fit(c, text, PT_TICK, a->w + GAP_X - 2, fit, sizeof fit), PT_TICK,
                 ALIGN_CENTER, ink, 0);
@@ -164,9 +203,14 @@ static void panel(struct canvas *c, const struct scatter *s, const struct candid
             hi = fmax(hi, x);
         }
     }
-    double grow = hi > lo ? .05 * (hi - lo) : 1;
+    a->log_x = lo > 0 && hi > DECADES * lo;
+    double grow = hi > lo ? .05 * (hi - lo) : 1, times = pow(hi / lo, .05);
     a->x0 = isnan(lo) ? 0 : lo - grow;
     a->x1 = isnan(hi) ? 1 : hi + grow;
+    if (a->log_x) {
+        a->x0 = lo / times;
+        a->x1 = hi * times;
+    }
     axis_ticks_x(c, a);
     axis_ticks_y(c, a);
     if (a->ylabel)
@@ -183,6 +227,16 @@ static void panel(struct canvas *c, const struct scatter *s, const struct candid
     title(c, s, k, a);
 }
 
+/* Writes the number of points, and of candidates without a panel. */
+static void note(const struct scatter *s, char *out, size_t room)
+{
+    int64_t n = s->n ? s->c[0].to - s->c[0].from : 0;
+    size_t used = (size_t)snprintf(out, room, "n = %lld %s; in brackets: 95 %% CI", (long long)n,
+                                   s->layers < 0 ? "entries" : "heads");
+    if (s->more && used < room)
+        snprintf(out + used, room - used, "; %d more not shown", s->more);
+}
+
 int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, struct kvf_diag *d)
 {
     static const char *const needs[] = {"layer", "statistic", "effect"};
@@ -191,7 +245,7 @@ int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, str
             return kvf_fail(d, KVF_E_ARG, "figure predict needs numbers in column %s of table %s",
                             needs[i], table_name(t));
     struct scatter s = scatter_of(t, top);
-    char label[96], more[48];
+    char label[96], more[96];
     int nx = columns_of(&s), ny = rows_of(&s);
     double w = (canvas_width(c) - LEFT - BAR - (nx - 1) * GAP_X) / nx;
     double h = (canvas_height(c) - TOP - BOTTOM - (ny - 1) * GAP_Y) / ny;
@@ -200,7 +254,10 @@ int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, str
     if (err)
         return err;
     const char *value = table_meta(t, "value");
-    snprintf(label, sizeof label, "effect (%.40s)", value ? value : "?");
+    const char *effect = value ? value : "?";
+    effect = strcmp(effect, "kl") == 0 ? "KL, nats" : effect;
+    effect = strcmp(effect, "dnll") == 0 ? "change of NLL, nats" : effect;
+    snprintf(label, sizeof label, "effect (%.40s)", effect);
     for (int k = 0; k < s.n; k++) {
         struct axis_box a = {.x = LEFT + k % COLUMNS * (w + GAP_X),
                              .w = w,
@@ -215,9 +272,8 @@ int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, str
     if (s.layers > 0) /* not the palest colours */
         colour_bar_whole(c, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, 2.6, h, NULL, 0,
                          s.layers / .92, s.layers, "layer");
-    snprintf(more, sizeof more, "%d more not shown", s.more);
-    if (s.more)
-        canvas_text(c, LEFT + w / 2, canvas_height(c) - 2, more, PT_SMALL, ALIGN_CENTER,
-                    (struct rgb){.35, .35, .35}, 0);
+    note(&s, more, sizeof more);
+    canvas_text(c, LEFT + (nx * (w + GAP_X) - GAP_X) / 2, canvas_height(c) - 2, more, PT_SMALL,
+                ALIGN_CENTER, (struct rgb){.35, .35, .35}, 0);
     return KVF_OK;
 }

@@ -12,6 +12,7 @@
 #include "render/clamp.h"
 #include "render/marks.h"
 #include "render/text_colours.h"
+#include "render/plot.h"
 
 /* In the order of the words of the key `by`, after "auto". */
 static const struct text_colouring colourings[] = {
@@ -446,15 +447,16 @@ static void states(struct legend *g)
 }
 
 /* Writes the meaning of the colours, for example "L5K1: age at last use, steps, log scale
- * (top64)". */
+ * (top-64)". */
 static void write_meaning(struct legend *g)
 {
     const struct text_style *x = g->x;
     const char *set = kind_of(x) == KIND_AGE ? table_meta(x->t, "criterion") : NULL;
     const char *head = strcmp(x->by->column, "nll") == 0 ? NULL : x->head; /* not of a head */
-    char text[192];
+    char text[192], plain[PLOT_NAME];
+    criterion_name(set ? set : "", plain);
     snprintf(text, sizeof text, "%.30s%s%s%s%.40s%s", head ? head : "", head ? ": " : "",
-             x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? set : "",
+             x->one ? x->by->of_head : x->by->label, set ? " (" : "", set ? plain : "",
              set ? ")" : "");
     write_text(g, text);
 }
