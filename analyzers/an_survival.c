@@ -162,8 +162,10 @@ static int choose(struct frame *f, struct kvf_diag *d)
                                    .skips = o->skip_trivial,
                                    .lives = &p->life.plan[0]};
     p->mean_to = mean_to(o->mean_to, f->T);
-    if (!err)
+    if (!err) {
         selection_recorded(f, o->life.selection.criterion, &p->life.of);
+        err = life_set_grace(&p->life, &o->life, f->T, d);
+    }
     if (!err && o->horizons)
         err = numbers_parse("horizons", o->horizons, false, MAX_HORIZONS, p->horizon,
                             &p->n_horizons, d);
@@ -437,8 +439,10 @@ static void describe(const struct table *t, struct buf *out)
 {
     int crit = table_find(t, "criterion");
     const char *current = "";
-    buf_printf(out, "survival over %s tokens; in use: selected again within %s steps\n",
-               table_meta(t, "T"), table_meta(t, "grace"));
+    buf_printf(out, "survival over %s tokens", table_meta(t, "T"));
+    if (table_rows(t) == 0 || strcmp(table_str(t, crit, 0), "held") != 0)
+        buf_printf(out, "; in use: selected again within %s steps", table_meta(t, "grace"));
+    buf_str(out, "\n");
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, crit, r);
         if (!life_row_is_all(t, r) || strcmp(current, name) == 0)

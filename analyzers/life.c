@@ -20,8 +20,7 @@ const struct opt life_event_options[] = {
 
 void life_of_length(void *options, int64_t T)
 {
-    struct life_options *o = options;
-    o->grace = lives_grace(o->grace, T);
+    ((struct life_options *)options)->length = T;
 }
 
 /* ---- counts of lives */
@@ -87,9 +86,24 @@ int life_choose(struct frame *f, const struct life_options *o, struct life *x, s
     x->plan[0] = (struct lives_plan){.T = f->T,
                                      .a = f->a,
                                      .b = f->b,
-                                     .grace = o->event ? 0 : lives_grace(o->grace, f->T),
                                      .groups = &x->of.groups};
-    return selection_choose(f, &asked, &x->of, d);
+    int err = selection_choose(f, &asked, &x->of, d);
+    return err ? err : life_set_grace(x, o, f->T, d);
+}
+
+int life_set_grace(struct life *x, const struct life_options *o, int64_t T, struct kvf_diag *d)
+{
+    int held = 0;
+    for (int k = 0; k < x->of.n_criteria; k++)
+        held += x->of.criterion[k] == CRITERION_HELD;
+    x->plan[0].grace = o->event || (held && o->grace < 0)
+                           ? 0
+                           : lives_grace(o->grace, o->length ? o->length : T);
+    if (!held || held == x->of.n_criteria || o->event || o->grace >= 0)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG,
+                    "--criterion: 'held' needs no grace and the other criteria do; analyze 'held' "
+                    "alone, or give --grace W for all of them");
 }
 
 int life_columns(const struct frame *f, struct life *x, const char *const *family, int n_families,

@@ -27,6 +27,7 @@ struct life_options {
     int mean_space;                     /* 1: rows are of KV heads, SPACE_KV_MEAN */
     int event;                          /* enum life_event */
     int64_t grace, at_least, follow_up; /* steps, tokens, steps */
+    int64_t length;                     /* no option: 0, or the length that of_length is told */
 };
 
 /* Lines of an analysis' table of options.  `text` is the help. */
@@ -75,7 +76,7 @@ extern const struct opt life_event_options[];
         "evict_step", KVF_SPACE_KV, KVF_AXIS_TOKEN, COLUMN_ASKED, "--criterion held"               \
     }
 
-/* Sets the grace that was not given (analyzer.h, of_length). */
+/* Notes the length that the default grace depends on (analyzer.h, of_length). */
 void life_of_length(void *options, int64_t T);
 
 /* ---- counts */
@@ -128,6 +129,9 @@ struct life {
 /* For choose of a frame: applies --follow-up to f->b and fills `of`, event, at_least, follow_up and
  * one part without edges. */
 int life_choose(struct frame *f, const struct life_options *o, struct life *x, struct kvf_diag *d);
+/* Sets the grace for the chosen criteria.  It is 0 for `held`, because an evicted entry does not
+ * return.  Rejects `held` together with other criteria if --grace is not given. */
+int life_set_grace(struct life *x, const struct life_options *o, int64_t T, struct kvf_diag *d);
 /* Finds the columns FAMILY.CRITERION, n_families for each criterion.  else_: columns_refuse. */
 int life_columns(const struct frame *f, struct life *x, const char *const *family, int n_families,
                  const char *else_, struct kvf_diag *d);

@@ -5,7 +5,7 @@
 
 const struct opt lives_grace_option[] = {
     {OPT_INT, 0, "grace", 0, "W", "steps without a selection after which a token counts as gone",
-     "-1", .absent = "64, or T / 4 if less", .max = INT32_MAX},
+     "-1", .absent = "64, or T / 4 if less; 0 for held", .max = INT32_MAX},
     {.type = OPT_END},
 };
 

@@ -600,7 +600,7 @@ function* survivalTable(t) {
   }
   const column = (c) => (c === 'held' ? columnOf(t, 'evict_step', SPACE.KV) : columnOf(t, `last_selected.${c}`, SPACE.QUERY));
   refuse(t, chosen.filter((c) => column(c) < 0).map((c) => `last_selected.${c}`), heldElse(t));
-  const heads = headsOf(t, SPACE.QUERY), grace = Math.min(64, Math.trunc(T / 4)), meanTo = Math.min(256, Math.trunc(T / 4)), horizons = horizonsOf(T), rows = [];
+  const heads = headsOf(t, SPACE.QUERY), grace = chosen[0] === 'held' ? 0 : Math.min(64, Math.trunc(T / 4)), meanTo = Math.min(256, Math.trunc(T / 4)), horizons = horizonsOf(T), rows = [];
   for (const h of heads) {
     const share = queriesPerKv(t, h.layer);
     if (share < 1 || share * t.kv[h.layer] !== t.query[h.layer])
