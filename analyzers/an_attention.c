@@ -88,7 +88,7 @@ static int lacks_heads(const struct kvf_trace *t, const char *heads, struct kvf_
                     "this trace has no blocks of queries and keys of %s%s (kvfate run --probes "
                     "raw:%s)%s",
                     heads ? "query heads " : "any query head", heads ? heads : "",
-                    heads ? heads : middle, heads ? "" : "; choose other heads with --head");
+                    heads ? heads : middle, heads ? "" : "; --head names other heads");
 }
 
 /* Sets the heads that have blobs if no head is asked for, and checks them otherwise. */

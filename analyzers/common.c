@@ -207,7 +207,8 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
     table_meta_num(t, "T", kvf_n_steps(trace));
     copy_num(t, "prompt_tokens", json_get(run, "prompt_tokens"));
     copy_num(t, "question_tokens", json_get(run, "question_tokens"));
-    copy_str(t, "method", json_get(method, "name"));
+    const struct json *own = json_get(run, "external_score"); /* the name of a user's function */
+    copy_str(t, "method", own ? own : json_get(method, "name"));
     copy_num(t, "budget", json_get(method, "budget"));
     copy_num(t, "budget_percent", json_get(method, "budget_percent"));
     err = put_protocol(t, root);

@@ -134,8 +134,9 @@ void traces_report_diverged(const struct command *self, struct kvf_trace *const 
         if (at < least && at >= prompt)
             command_print(
                 self->name,
-                "%s and %s have the same prompt and part at token %u, as each run wrote "
-                "its own answer; record both with --force FILE to compare them on one text",
+                "note: %s and %s have the same prompt and differ from token %u, because each run "
+                "wrote its own answer; 'kvfate run --force TRACE' records a method on the text of "
+                "another trace",
                 kvf_path(t[0]), kvf_path(t[i]), at);
     }
 }

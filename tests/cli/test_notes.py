@@ -131,7 +131,7 @@ for command in ("compare", "eviction", "part"):
     for other, parts in {"hot": True, "forced": False, "short": False}.items():
         more = ["--common"] if command == "part" else []
         said = s.run([*s.words_of(command), kvf("greedy"), kvf(other), *more]).stderr.decode()
-        s.check(f"{command} {other}", (f"part at token {at}, " in said and "--force" in said) == parts, said)
+        s.check(f"{command} {other}", (f"differ from token {at}, " in said and "--force" in said) == parts, said)
 s.accepted("another prompt", ["run", *MODEL, "-p", "out of it", "-n", "9", "-o", kvf("elsewhere")])
 said = s.run(["eviction", kvf("greedy"), kvf("elsewhere")]).stderr
 s.check("another prompt", said == b"", said)

@@ -139,7 +139,7 @@ function provenance(t) {
   number('T', t.steps);
   number('prompt_tokens', member(run, 'prompt_tokens'));
   number('question_tokens', member(run, 'question_tokens'));
-  text('method', member(method, 'name'));
+  text('method', textOf(member(run, 'external_score')) ? member(run, 'external_score') : member(method, 'name')); // a user's function has its own name
   number('budget', member(method, 'budget'));
   number('budget_percent', member(method, 'budget_percent'));
   const protocol = protocolText(header), overrides = overridesText(header);

@@ -732,7 +732,7 @@ function* attentionTable(t) {
   yield;
   throw new TraceError('KVF_E_NOTFOUND', blobs.length && headsOf(t, SPACE.QUERY).some(recorded)
     ? `this page computes no attention maps; 'kvfate report ${t.name}' writes a page with them`
-    : `this trace has no blocks of queries and keys of any query head (kvfate run --probes raw:${Math.floor(t.kv.length / 2)}.0); choose other heads with --head`);
+    : `this trace has no blocks of queries and keys of any query head (kvfate run --probes raw:${Math.floor(t.kv.length / 2)}.0); --head names other heads`);
 }
 
 // ---- all tables of a trace
