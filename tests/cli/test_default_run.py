@@ -129,4 +129,28 @@ if not NAMED:
     s.check("--record with another model", r.returncode == 1 and b"model.hash" in r.stderr and r.stdout == b"", r)
     s.refused("--record without a known model", ["dilution", kvf("lean0"), "--record"], 1, "--model")
 s.refused("--record-to of two traces", ["dilution", kvf("lean0"), kvf("lean0"), "--record-to", kvf("two")], 2, "--record-to")
+
+# ---- survival of cached entries: an evicted entry is gone at once, without a grace
+def rows_of(words, name):
+    s.accepted(name, [*words, h2o, "-o", s.path(name + ".tsv")])
+    with open(s.path(name + ".tsv")) as f:
+        return list(csv.DictReader((line for line in f if line[0] != "#"), delimiter="\t"))
+
+
+entries, curve = rows_of(["eviction"], "entries"), rows_of(["survival", "--criterion", "held"], "held")
+T = 1 + max(int(r["token"]) for r in entries)
+died, at_risk = [0] * (T + 1), [0] * (T + 1)
+for r in entries:
+    last = T - 1 - int(r["token"])
+    gone = int(r["evict_step"]) - 1 - int(r["token"]) if r["evict_step"] not in ("", "-1", "nan") else last
+    died[gone + 1] += gone < last
+    for x in range(-1, min(gone, last - 1) + 1):
+        at_risk[x + 1] += 1
+alive = [1.0]
+for x in range(T):
+    alive.append(alive[-1] * (1 - died[x] / at_risk[x]) if at_risk[x] else float("nan"))
+told = [(int(r["horizon"]), float(r["survival"])) for r in curve if r["head"] == "all" and r["class"] == "all" and r["survival"] != "nan"]
+s.check("survival of cached entries is the product limit of their evictions", len(told) > 5 and all(abs(v - alive[n + 1]) < 1e-9 for n, v in told) and told[-1][1] < 1,
+        [(n, v, alive[n + 1]) for n, v in told][-3:])
+s.refused("held needs no grace, others do", ["survival", "--criterion", "held,top64", h2o], 2, "--grace")
 s.finish()
