@@ -470,12 +470,12 @@ def dynamics():
 
 def compare():
     code, svg, said = draw(pairs_rows(), "compare")
-    dots = [p for p in discs(svg, RED)]
+    dots = sorted(discs(svg, RED), key=lambda p: p[1])[:-1]  # the last one is in the key
     check(f"matches of unlike shapes: {said}", code == 0 and len(dots) == 6, dots)
     check("rows down", affine(range(6), [p[1] for p in dots]), dots)
     check("columns across", affine([(i * 3) % 8 for i in range(6)], [p[0] for p in dots]), dots)
-    check("heads matched with themselves", "white: a head and itself (2)" in words_of(draw(pairs_rows(LA=3, HA=2, LB=3, HB=2), "compare")[1]))
-    check("how many", "best assignment, 6 pairs" in words_of(svg), words_of(svg))
+    check("heads matched with themselves", "a head and itself (2)" in words_of(draw(pairs_rows(LA=3, HA=2, LB=3, HB=2), "compare")[1]))
+    check("how many", "pairs (6)" in words_of(svg), words_of(svg))
     for shape in ((1, 2, 8, 8), (8, 8, 1, 2), (1, 1, 1, 1)):
         code, data, said = draw(pairs_rows(*shape), "compare", "png", dpi="30")
         check(f"shapes {shape}: {said}", code == 0 and clean_rim(data))
