@@ -463,7 +463,7 @@ def dynamics():
     radius = (max(x for x, _ in circle[0]) - min(x for x, _ in circle[0])) / 2
     check("unit circle", abs(radius / ((panel[2][0] - panel[0][0]) / .6) - 1) < .002, radius)
     check("shuffled ones", len(discs(svg, (140, 140, 140), filled=False)) >= 8)
-    check("panels named", all(s in words_of(svg) for s in ("eigenvalues", "running mean", "innovations", "held-out", "L1H3")))
+    check("panels named", all(s in words_of(svg) for s in ("eigenvalues", "running mean", "residual", "held-out", "L1H3")))
     svg = draw(dynamics_rows([f"L{i}H0" for i in range(9)]), "dynamics", style="heads=4")[1]
     check("heads that are not shown", "5 more heads not shown" in words_of(svg) and "L3H0" in words_of(svg) and "L4H0" not in words_of(svg))
 
