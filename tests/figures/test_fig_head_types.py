@@ -34,7 +34,7 @@ check("a mark for each value", len(at) == 4, at)
 if len(at) == 4:
     # each panel has a linear axis: the distance of two marks is in the ratio of widths of the axes
     fraction, depth = at[1][0] - at[0][0], at[3][0] - at[2][0]
-    wide = .32 * 1.05, 1.04  # the ends of both axes: 0 .. 1.05 times the largest interval, -.02 .. 1.02
+    wide = .32 * 1.05 * 1.02, 1.04  # the ends of both axes: -.02 .. 1 in 1.05 times the largest interval, -.02 .. 1.02
     check("marks at their values", abs(fraction / (.15 / wide[0]) - depth / (.5 / wide[1])) < .02 * depth, fraction, depth)
     check("sink is above gist", at[1][1] < at[0][1] and abs(at[1][1] - at[3][1]) < .1, at)
 code, svg, said = draw(table(interval=None), "head-types")
