@@ -152,6 +152,16 @@ static int ticks_two(double lo, double hi, int want, double room, bool whole, do
     return n;
 }
 
+double round_up(double v)
+{
+    double power = pow(10, floor(log10(v)));
+    static const double nice[] = {1, 2, 3, 5, 10};
+    for (int i = 0; i < 5; i++)
+        if (nice[i] * power >= v * (1 - 1e-9))
+            return nice[i] * power;
+    return 10 * power;
+}
+
 double axis_end(double v)
 {
     return clamp(v, -1e300, 1e300);
@@ -172,8 +182,16 @@ double axis_x(const struct axis_box *a, double v)
     return a->x + f * a->w;
 }
 
+static double bent(const struct axis_box *a, double v)
+{
+    return asinh(v / a->bend_y);
+}
+
 double axis_y(const struct axis_box *a, double v)
 {
+    if (a->bend_y > 0)
+        return a->y + a->h
+               - (bent(a, v) - bent(a, a->y0)) / (bent(a, a->y1) - bent(a, a->y0)) * a->h;
     double f = a->log_y ? along_log(v, a->y0, a->y1) : (v - a->y0) / (a->y1 - a->y0);
     return a->y + a->h - f * a->h;
 }
@@ -277,10 +295,28 @@ static void log_ticks(struct canvas *c, const struct axis_box *a)
     }
 }
 
+/* Draws the ticks that the figure chose, without numbers that would overlap. */
+static void chosen_ticks(struct canvas *c, const struct axis_box *a)
+{
+    double end = -INFINITY;
+    for (int i = 0; i < a->n_at_x; i++) {
+        char name[24];
+        if (a->at_x[i] < a->x0 || a->at_x[i] > a->x1)
+            continue;
+        tick_text(a->at_x[i], name);
+        mark_x(c, a, a->at_x[i], TICK);
+        number_x(c, axis_x(a, a->at_x[i]), a->y + a->h + 2.5, name, &end);
+    }
+}
+
 void axis_ticks_x(struct canvas *c, const struct axis_box *a)
 {
     double v[16], end = -INFINITY;
     char name[16][24];
+    if (a->n_at_x) {
+        chosen_ticks(c, a);
+        return;
+    }
     if (a->log_x) {
         log_ticks(c, a);
         return;
@@ -294,8 +330,31 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
     }
 }
 
+/* Computes the ticks of a bent axis: 0 and the powers of ten from 2 bend_y on, of both signs,
+ * from the lowest up. */
+static int ticks_bent(const struct axis_box *a, double *v, char (*name)[24])
+{
+    int n = 0, first = (int)ceil(log10(2 * a->bend_y) - 1e-9);
+    double most = fmax(fabs(a->y0), fabs(a->y1));
+    int last = (int)floor(log10(most) + 1e-9);
+    first = first > last - 12 ? first : last - 12;
+    for (int e = last; e >= first; e--)
+        if (-pow(10, e) >= a->y0)
+            v[n++] = -pow(10, e);
+    if (a->y0 <= 0 && a->y1 >= 0)
+        v[n++] = 0;
+    for (int e = first; e <= last; e++)
+        if (pow(10, e) >= a->y0 && pow(10, e) <= a->y1)
+            v[n++] = pow(10, e);
+    for (int i = 0; i < n; i++)
+        tick_text(v[i], name[i]);
+    return n;
+}
+
 static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 {
+    if (a->bend_y > 0)
+        return ticks_bent(a, v, name);
     if (a->log_y)
         return ticks_log_of(a->y0, a->y1, a->h / 3.2, a->whole_y, v, name);
     int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6,

@@ -28,6 +28,11 @@ struct axis_box {
     const char *xlabel, *ylabel; /* may be NULL */
     int log_y;
     int whole_x, whole_y; /* counts and positions: no fractions in labels */
+    /* above 0: the y axis is proportional to asinh(y / bend_y), nearly linear up to bend_y on both
+     * sides of 0 and logarithmic beyond; log_y is then 0 */
+    double bend_y;
+    const double *at_x; /* the n_at_x increasing ticks of the x axis; 0: chosen from the range */
+    int n_at_x;
 };
 
 /* Draws text like canvas_text.  A part ^{...} is raised and smaller, for example an exponent. */
@@ -36,6 +41,8 @@ void raised_text(struct canvas *c, double x, double y, const char *s, double pt,
 /* Returns the width of such text in mm. */
 double raised_text_width(struct canvas *c, const char *s, double pt);
 
+/* Rounds a number above 0 up to 1, 2, 3 or 5 times a power of ten. */
+double round_up(double v);
 /* Clamps v to +-1e300, so that the distance between two axis ends is finite.  Larger values lie
  * beyond the axis. */
 double axis_end(double v);

@@ -218,7 +218,8 @@ static void bars(struct canvas *c, const struct axis_box *a, const struct chart_
 {
     for (int i = 0; i < l->n; i++) {
         double xy[4];
-        place(a, l->x[i], l->low[i], xy);
+        bool open = a->log_y && l->low[i] <= 0; /* ends below the axis */
+        place(a, l->x[i], open ? a->y0 : l->low[i], xy);
         place(a, l->x[i], l->high[i], xy + 2);
         canvas_line(c, xy, 2, 0.25, colour);
     }
@@ -338,17 +339,19 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
                  const struct chart_look *look)
 {
     double xy[] = {x, y, x + KEY_MM, y};
-    if (look->width > 0) {
+    if (look->width > 0 && !look->alone) {
         canvas_dash(c, look->dash, look->gap > 0 ? look->gap : 0.6);
         canvas_line(c, xy, 2, look->width, look->colour);
         canvas_dash(c, 0, 0);
-    } else { /* an area */
+    } else if (!look->alone) { /* an area */
         canvas_rect(c, x, y - 1, KEY_MM, 2, look->colour);
     }
     if (look->points)
         canvas_disc(c, x + KEY_MM / 2.0, y, 0.6, 0, look->colour);
     if (look->sign > 0)
         sign(c, x + KEY_MM / 2.0, y, look);
+    if (look->key > 0)
+        mark_draw(c, (enum mark)(look->key - 1), x + KEY_MM / 2.0, y, 1.7, look->colour);
     canvas_text(c, x + KEY_MM + 1, y, name, PT_TICK, ALIGN_LEFT, ink, 0);
     return y + 3.9;
 }

@@ -11,6 +11,8 @@
 
 #include "render/figures.h"
 #include "render/cells.h"
+#include "render/marks.h"
+#include "render/palette.h"
 #include "render/plot.h"
 
 enum { LOG_P, RIGHT, MOST = 16 }; /* y axis; maximum number of points per line */
@@ -42,10 +44,10 @@ static const struct part {
     {"distractors", "distractors", SHARES},
     {"random", "neither", SHARES},
     {"evidence", "all evidence", ALL},
-    {"evidence", "evidence, matched", MATCHED},
-    {"distractors", "distractors, matched", MATCHED},
-    {"random", "neither, matched", MATCHED},
-    {"sham", "sham, matched", MATCHED},
+    {"evidence", "evidence, equal attention", MATCHED},
+    {"distractors", "distractors, equal attention", MATCHED},
+    {"random", "neither, equal attention", MATCHED},
+    {"sham", "other entries, equal attention", MATCHED},
 };
 
 static bool in_part(const struct view *v, const struct part *k, int64_t r)
@@ -72,7 +74,27 @@ static int rows_of(const struct view *v, const char *group, const struct part *k
     return n;
 }
 
-static void add_group(const struct view *v, const char *group, struct plot *p)
+/* Sets the look of a part: a line with rings for fractions, and only the mark for the rest. */
+static void look_of(struct plot *p, size_t k)
+{
+    struct plot_line *l = plot_line(p, parts[k].name);
+    if (!l)
+        return;
+    l->look.colour = palette_line((int)k == 6 ? 7 : (int)k);
+    l->look.key = 1 + (parts[k].doses == MATCHED ? MARK_CROSS : MARK_RING);
+    l->look.alone = parts[k].doses != SHARES;
+    l->look.bars = l->look.alone;
+    l->look.width = l->look.alone ? 0 : l->look.width;
+}
+
+/* Returns how far a part is moved to the right, in parts of the x range: points of equal attention
+ * would cover each other. */
+static double apart(size_t k)
+{
+    return parts[k].doses == MATCHED ? 0.02 * ((double)k - 4.5) : 0;
+}
+
+static void add_group(const struct view *v, const char *group, double most, struct plot *p)
 {
     int64_t row[MOST];
     char panel[PLOT_NAME];
@@ -84,12 +106,15 @@ static void add_group(const struct view *v, const char *group, struct plot *p)
         const char *name = parts[k].name;
         int n = rows_of(v, group, &parts[k], row);
         for (int i = 0; i < n; i++) {
-            double x = table_real(v->t, v->mass, row[i]), y = table_real(v->t, v->y, row[i]);
+            double x = table_real(v->t, v->mass, row[i]) + apart(k) * most;
+            double y = table_real(v->t, v->y, row[i]);
             plot_add(p, panel, name, x, y, table_real(v->t, v->low, row[i]),
                      table_real(v->t, v->high, row[i]));
             plot_mark(p, panel, name, x, y, parts[k].doses == MATCHED);
             p->x1 = fmax(isnan(p->x1) ? 0 : p->x1, 1.04 * x); /* space for a disc at the end */
+            p->x0 = fmin(isnan(p->x0) ? 0 : p->x0, x);
         }
+        look_of(p, k);
     }
 }
 
@@ -108,11 +133,20 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (v.y < 0 || v.low < 0 || v.high < 0)
         return kvf_fail(d, KVF_E_ARG, "figure causal: the table has no numbers %s, %s and %s",
                         ups[o->y][0], ups[o->y][1], ups[o->y][2]);
+    double most = 0; /* attention removed */
+    for (int64_t r = 0; r < table_rows(t); r++)
+        most = fmax(most, isfinite(table_real(t, v.mass, r)) ? table_real(t, v.mass, r) : 0);
     for (int64_t r = 0; r < table_rows(t); r++)
         if (r == 0 || strcmp(table_str(t, v.group, r), table_str(t, v.group, r - 1)) != 0)
-            add_group(&v, table_str(t, v.group, r), p);
-    snprintf(p->note, sizeof p->note, "n = %s tasks; crosses: rows of matched mass",
-             table_meta(t, "tasks") ? table_meta(t, "tasks") : "?");
+            add_group(&v, table_str(t, v.group, r), most, p);
+    p->bend_y = o->y == LOG_P ? 0.1 : 0;
+    snprintf(p->note, sizeof p->note,
+             "n = %s tasks; bars and bands: 95 %% CI; crosses: the same attention removed, moved "
+             "apart%s",
+             table_meta(t, "tasks") ? table_meta(t, "tasks") : "?",
+             o->y == LOG_P ? "; vertical axis: linear up to \xc2\xb1"
+                             "0.1, logarithmic beyond"
+                           : "");
     p->xlabel = "attention removed with the entries";
     p->ylabel = o->y == LOG_P ? "\xce\x94 ln p(answer) (nats)" : "fraction of correct answers";
     p->level = o->y == LOG_P ? 0 : NAN;

@@ -32,17 +32,17 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 64 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 96 };
 
 /* Columns that can be drawn, with their labels, also for 1 minus their values. */
 static const char *const known[QUANTITIES][3] = {
-    {"dilution", "dilution \xce\xb4", "weights of the run"},
-    {"dilution_retained", "under retention, \xce\xb4\xca\xb3", "under retention"},
+    {"dilution", "dilution \xce\xb4", "all entries, cached or not"},
+    {"dilution_retained", "attention outside U, under retention", "under retention"},
     {"dilution_oracle", "best set of that size", "best set of that size"},
     {"bound", "lower bound from near-ties", "upper bound from near-ties"},
-    {"useful_mass", "useful mass, 1 \xe2\x88\x92 \xce\xb4"},
-    {"rho_u", "retained in U, \xcf\x81(U)"},
-    {"rho_d", "retained outside, \xcf\x81(D)"},
+    {"useful_mass", "attention on U"},
+    {"rho_u", "retained fraction of U"},
+    {"rho_d", "retained fraction of the rest"},
     {"bound_delta", "gap of the bound"},
 };
 
@@ -239,13 +239,17 @@ static void add_runs(struct plot *p, const struct view *v, char count[RUNS])
         least = cell[k].n < least ? cell[k].n : least;
         most = cell[k].n > most ? cell[k].n : most;
     }
-    const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI" : "";
+    const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of four runs or more" : "";
     if (most > least)
         snprintf(count, RUNS, "n = %lld to %lld runs a point%s", (long long)least, (long long)most,
                  bars);
     else if (most)
         snprintf(count, RUNS, "n = %lld run%s a point%s", (long long)most, most > 1 ? "s" : "",
                  bars);
+    if (v->against_budget)
+        for (int64_t k = 0; k < n; k++)
+            plot_tick(p, table_real(v->t, v->budget, cell[k].row));
+    plot_dodge(p, 0.025);
     mem_free_all(row, cell, y);
 }
 
@@ -287,8 +291,8 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
     return err;
 }
 
-/* Starts the y axis at 0 or ends it at 1 if values are near that end. */
-static void limit_fractions(struct plot *p)
+/* Starts the y axis at 0 or ends it at `top`, 1 or more, if values are near that end. */
+static void limit_fractions(struct plot *p, double top)
 {
     double lo = INFINITY, hi = -INFINITY;
     for (int i = 0; i < p->n_series; i++)
@@ -297,7 +301,7 @@ static void limit_fractions(struct plot *p)
             hi = fmax(hi, p->series[i].data.y[k]);
         }
     p->y0 = lo < .35 && lo >= 0 ? 0 : NAN;
-    p->y1 = hi > .8 && hi <= 1 ? 1 : NAN;
+    p->y1 = hi > .8 && hi <= 1 ? top : NAN;
 }
 
 enum { FIRST_OF_U = 4 }; /* the first FIRST_OF_U quantities are fractions outside U */
@@ -323,6 +327,18 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
                                         "dilution, dilution_retained, dilution_oracle and bound");
 }
 
+/* Returns true if a step lies between the first and the last point. */
+static bool seen_later(const struct plot *p, double step)
+{
+    bool before = false, after = false;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            before |= p->series[i].data.x[k] < step;
+            after |= p->series[i].data.x[k] > step;
+        }
+    return before && after;
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -340,9 +356,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (err)
         return err;
     bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
-    const char *outside = v.rest ? "attention on" : "attention outside";
-    snprintf(p->text, sizeof p->text, "%s U = %.60s", other ? "fractions;" : outside,
-             useful ? useful : "?");
+    bool span = useful && strncmp(useful, "span", 4) == 0;
+    const char *set = span ? "the marked span" : "the useful entries";
+    snprintf(p->text, sizeof p->text, "%s%s", v.rest ? "attention on " : "attention outside ", set);
+    if (other)
+        snprintf(p->text, sizeof p->text, "fraction");
     p->ylabel = p->text;
     p->log_x = !v.steps;
     p->log_y = v.rest;
@@ -354,11 +372,18 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.steps)
         add_runs(p, &v, count);
     if (v.rest)
-        p->y1 = 1;
+        p->y1 = v.steps ? 1 : NAN;
     else
-        limit_fractions(p);
-    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %.20s; %s%s%s",
-             useful ? useful : "?", weights ? weights : "?",
+        limit_fractions(p, v.steps ? 1 : 1.05); /* a level at 1 is not hidden by the frame */
+    const char *prompt = table_meta(t, "prompt_tokens");
+    if (v.steps && prompt && seen_later(p, strtod(prompt, NULL)))
+        p->upright = strtod(prompt, NULL);
+    useful = useful ? useful : "?";
+    useful = span ? "the marked span" : useful;
+    bool gates = weights && strcmp(weights, "beta") == 0;
+    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %s; %s%s%s%s", useful,
+             gates ? "of the gates" : "1 if cached, else 0",
+             isnan(p->upright) ? "" : "dashed: end of the prompt; ",
              v.heads ? "one head a panel" : "means over heads", *count ? "; " : "", count);
     plot_hide_empty(p);
     return KVF_OK;

@@ -12,9 +12,9 @@
 #include "render/identity.h"
 #include "render/cells.h"
 
-enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8 };
-static const double KEY_LINE = 3.1, BESIDE = .55, SAMPLE = 4, DOT = 1.6, NEAR = .005,
-                    KEY_SHARE = .4, PALE = .42, LEADER = 5,
+enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8, FEW_TICKS = 6 };
+static const double KEY_LINE = 3.1, BESIDE = .55, SAMPLE = 9, DOT = 1.6, NEAR = .005,
+                    KEY_SHARE = .4, PALE = .42, LEADER = 5, KEY_DASH = 6.5,
                     MIN_AXES = 37; /* mm, including adjacent text */
 static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
 
@@ -26,9 +26,13 @@ struct quality {
     struct identity look[CHART_LINES];
     double full;   /* value of the full cache, NaN if missing */
     double beside; /* mm between lines with intervals at one x, 0 except for methods=all */
-    bool log_x, log_y, more_is_better, front;
-    int64_t off;     /* points that a logarithmic axis cannot show */
-    int64_t unknown; /* rows without x or y, which have no point */
+    const struct table *t;
+    int x; /* its column */
+    bool log_x, log_y, more_is_better, front, kept;
+    int64_t off;            /* points that a logarithmic axis cannot show */
+    int64_t unknown;        /* rows without x or y, which have no point */
+    double tick[FEW_TICKS]; /* budgets on the x axis, if there are few; n_ticks = 0: other ticks */
+    int n_ticks;
     char ylabel[96]; /* names the protocol if methods do not see the question */
 };
 
@@ -37,7 +41,8 @@ enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
     "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
-    "fraction of equal top-1 tokens", "accuracy", "cached / fed tokens, correct answers"};
+    "fraction of equal top-1 tokens", "accuracy", "cached fraction, mean over correct answers"};
+enum { KV_MEAN, BUDGET };
 static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
 static const char *const x_label[] = {"cached entries per head, mean", "budget (entries per head)",
                                       "cached entries per head at the end",
@@ -137,6 +142,27 @@ static void finish(struct quality *q)
     }
 }
 
+/* Finds the budgets of the points, in increasing order, if at most FEW_TICKS exist. */
+static void find_ticks(struct quality *q)
+{
+    for (int i = 0; i < q->h.n; i++)
+        for (int k = 0; k < q->h.line[i].n; k++) {
+            double x = q->h.line[i].x[k];
+            int at = 0;
+            while (at < q->n_ticks && q->tick[at] < x)
+                at++;
+            if (at < q->n_ticks && q->tick[at] == x)
+                continue;
+            if (q->n_ticks == FEW_TICKS) {
+                q->n_ticks = 0;
+                return;
+            }
+            memmove(q->tick + at + 1, q->tick + at, sizeof *q->tick * (size_t)(q->n_ticks - at));
+            q->tick[at] = x;
+            q->n_ticks++;
+        }
+}
+
 static int read_quality(const struct table *t, const struct figure_style *s, struct quality *q,
                         struct kvf_diag *d)
 {
@@ -144,6 +170,7 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT || o->y == KEPT,
                           .log_y = o->y == KL && o->scale == 0,
                           .beside = o->methods && strcmp(o->methods, "all") == 0 ? BESIDE : 0,
+                          .kept = o->y == KEPT,
                           .front = o->front == 0};
     const char *y = ys[o->y], *x = xs[o->x], *question = table_meta(t, "question");
     snprintf(q->ylabel, sizeof q->ylabel, "%s%s%s", y_label[o->y], question ? ", question " : "",
@@ -166,7 +193,11 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     for (int i = 0; i < q->h.n; i++)
         name[i] = q->h.line[i].name;
     identity_of_methods(q->h.n, name, q->look);
+    q->t = t;
+    q->x = k.x;
     q->unknown = count_unknown(t, k.x, k.y);
+    if (o->x == BUDGET)
+        find_ticks(q);
     q->full = full_cache(t, k.y);
     if (isfinite(q->full) && (!q->log_y || q->full > 0)) {
         q->h.y0 = fmin(q->full, q->h.y0);
@@ -326,6 +357,28 @@ static struct identity look_of(const struct quality *q, int i)
     return k;
 }
 
+/* Returns the number of correct answers of a row, or NaN. */
+static double correct_of(const struct table *t, int64_t r)
+{
+    int right = numeric_column(t, "right"), tasks = numeric_column(t, "tasks");
+    return right < 0 || tasks < 0 ? NAN : round(table_real(t, right, r) * table_real(t, tasks, r));
+}
+
+/* Returns the size of the mark of point i: its area grows with the correct answers behind a mean
+ * over these. */
+static double size_of(const struct quality *q, const struct chart_line *l, int i)
+{
+    double most = 0, own = NAN;
+    for (int64_t r = 0; q->kept && r < table_rows(q->t); r++) {
+        double n = is_full(q->t, r) ? NAN : correct_of(q->t, r);
+        most = fmax(most, n); /* fmax ignores NaN */
+        if (strcmp(table_row_str(q->t, r, "method"), l->name) == 0
+            && table_real(q->t, q->x, r) == l->x[i])
+            own = n;
+    }
+    return most > 0 && own >= 0 ? DOT * (.45 + 1.25 * sqrt(own / most)) : DOT;
+}
+
 static void draw_line(struct canvas *c, const struct axis_box *a, const struct quality *q, int line)
 {
     const struct chart_line *l = &q->h.line[line];
@@ -348,7 +401,7 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct q
     }
     for (int i = 0; i < l->n; i++)
         mark_draw(c, k.mark, axis_x(a, l->x[i]) + shift, axis_y(a, l->y[i]),
-                  strong ? DOT : 0.75 * DOT, k.colour);
+                  (strong ? 1 : 0.75) * size_of(q, l, i), k.colour);
 }
 
 /* The name of a line, next to its last point. */
@@ -439,7 +492,11 @@ static void draw_names(struct canvas *c, const struct axis_box *a, const struct 
                 continue;
             if (q->strong[tag[i].line]) /* leader lines of all methods would hide the curves */
                 canvas_line(c, leader, 3, 0.15, k.colour);
-            mark_draw(c, k.mark, left + 0.7, tag[i].at, DOT, k.colour);
+            const double key[] = {left, tag[i].at, left + KEY_DASH, tag[i].at};
+            canvas_dash(c, k.dash, 0.7);
+            canvas_line(c, key, 2, 0.3, k.colour);
+            canvas_dash(c, 0, 0);
+            mark_draw(c, k.mark, left + KEY_DASH / 2, tag[i].at, DOT, k.colour);
             canvas_text(
                 c, left + SAMPLE - 1.5, tag[i].at,
                 text_fit(c, q->h.line[tag[i].line].name, PT_TICK, room - SAMPLE, text, sizeof text),
@@ -462,6 +519,8 @@ static struct axis_box axes(const struct quality *q, const struct pareto_style *
                          .y0 = axis_end(q->h.y0),
                          .y1 = axis_end(q->h.y1),
                          .log_x = q->log_x,
+                         .at_x = q->tick,
+                         .n_at_x = q->n_ticks,
                          .log_y = q->log_y,
                          .xlabel = x_label[o->x],
                          .ylabel = q->ylabel};
@@ -510,24 +569,71 @@ static int draw_points(struct canvas *c, const struct axis_box *a, struct qualit
     return err;
 }
 
+/* Writes the number of correct answers behind the points. */
+static size_t note_correct(const struct quality *q, char *out, size_t room)
+{
+    double least = INFINITY, most = 0;
+    for (int64_t r = 0; r < table_rows(q->t); r++) {
+        double n = is_full(q->t, r) ? 0 : correct_of(q->t, r);
+        least = n > 0 ? fmin(least, n) : least;
+        most = fmax(most, n);
+    }
+    return most > 0 ? (size_t)snprintf(out, room, "; area of a mark: %.0f to %.0f correct answers",
+                                       least, most)
+                    : 0;
+}
+
+/* Draws the parts of a note in lines of at most `room` mm, right-aligned.  y: of the last line if
+ * `up`, else of the first. */
+static void draw_note(struct canvas *c, double right, double y, double room, bool up, char *note)
+{
+    static const double LINE = 2.4;
+    char *line[4] = {note};
+    int n = 1, most = sizeof line / sizeof *line;
+    for (char *gap = strstr(note, "; "); gap && n < most; gap = strstr(gap + 2, "; ")) {
+        char *next = strstr(gap + 2, "; ");
+        if (next)
+            *next = 0;
+        bool fits = canvas_text_width(c, line[n - 1], PT_SMALL, 0) <= room;
+        if (next)
+            *next = ';';
+        if (fits)
+            continue;
+        *gap = 0;
+        line[n++] = gap + 2;
+    }
+    for (int i = 0; i < n; i++)
+        canvas_text(c, right, up ? y - (n - 1 - i) * LINE : y + i * LINE, line[i], PT_SMALL,
+                    ALIGN_RIGHT, ink, 0);
+}
+
 /* Writes the number of documents or tasks behind the means and the number of points that are not
  * drawn. These are points that a logarithmic axis cannot show and rows without a number.  The note
  * is in a corner that rising or falling lines do not use. */
 static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q,
                           const struct table *t)
 {
-    char zero[48] = "", unknown[48] = "", note[160] = "";
+    char zero[48] = "", unknown[48] = "", note[224] = "";
     int docs_column = numeric_column(t, "docs");
     int column = docs_column < 0 ? numeric_column(t, "tasks") : docs_column;
+    bool bars = false;
     double docs = table_rows(t) && column >= 0 ? table_real(t, column, 0) : NAN;
     size_t n = 0;
     if (docs >= 1)
-        n = (size_t)snprintf(note, sizeof note, "n = %.0f", docs);
+        n = (size_t)snprintf(note, sizeof note, "n = %.0f %s", docs,
+                             docs_column < 0 ? "tasks" : "texts");
+    for (int i = 0; i < q->h.n; i++)
+        bars |= q->strong[i] && q->h.line[i].low && q->h.line[i].high;
+    if (q->kept)
+        n += note_correct(q, note + n, sizeof note - n);
+    if (bars)
+        n += (size_t)snprintf(note + n, sizeof note - n, "%sbars: 95 %% CI", n ? "; " : "");
     if (q->off)
         snprintf(zero, sizeof zero, "%lld point%s at 0", (long long)q->off, q->off > 1 ? "s" : "");
     if (q->unknown)
-        snprintf(unknown, sizeof unknown, "%lld row%s without a number", (long long)q->unknown,
-                 q->unknown > 1 ? "s" : "");
+        snprintf(unknown, sizeof unknown, "%lld %s%s without %s", (long long)q->unknown,
+                 q->kept ? "combination" : "row", q->unknown > 1 ? "s" : "",
+                 q->kept ? "a correct answer" : "a number");
     if (*zero || *unknown)
         snprintf(note + n, sizeof note - n, "%s%s%s%s not shown", n ? "; " : "", zero,
                  *zero && *unknown ? ", " : "", unknown);
@@ -536,7 +642,7 @@ static void note_left_out(struct canvas *c, const struct axis_box *a, const stru
     if (!note[0])
         return;
     double y = q->more_is_better ? a->y + a->h - 5.6 : a->y + 2;
-    canvas_text(c, a->x + a->w - 1, y, note, PT_SMALL, ALIGN_RIGHT, ink, 0);
+    draw_note(c, a->x + a->w - 1, y, .62 * a->w, q->more_is_better, note);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

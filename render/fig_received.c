@@ -16,7 +16,8 @@ struct received_style {
     int show; /* SHOW_USED, ... */
 };
 
-enum { NAMED = 16 }; /* tokens with names; more are only coloured */
+static const double BEND = 0.003; /* fraction up to which y=log is linear */
+enum { NAMED = 16 };              /* tokens with names; more are only coloured */
 
 struct view {
     const struct table *t;
@@ -117,6 +118,23 @@ static void looks(struct plot *p, const struct view *v)
     }
 }
 
+/* Adds the tokens that no query of any drawn head uses to the note. */
+static void add_never(const struct view *v, struct plot *p)
+{
+    const char *begin = "; never used: ";
+    for (int i = 0; v->used && !p->ramp_label && i < p->n_lines; i++) {
+        double most = 0;
+        for (int k = 0; k < p->n_series; k++)
+            for (int j = 0; p->series[k].line == i && j < p->series[k].data.n; j++)
+                most = fmax(most, p->series[k].data.y[j]); /* fmax ignores NaN */
+        if (most > 0)
+            continue;
+        size_t n = strlen(p->note);
+        snprintf(p->note + n, sizeof p->note - n, "%s%.40s", begin, p->line[i].name);
+        begin = ", ";
+    }
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -135,23 +153,25 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG,
                         "--style: show=cumulative needs the table made with "
                         "--cumulative");
-    p->log_y = o->y == Y_LOG || (o->y == Y_AUTO && !v.used);
+    p->log_y = !v.used && o->y != Y_LINEAR;
+    p->bend_y = v.used && o->y == Y_LOG ? BEND : 0; /* fractions of 0 have a place */
     p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
     if (v.used) {
         p->ylabel = "fraction of queries";
-        p->y1 = 1;
+        p->y1 = p->bend_y > 0 ? 1.3 : 1;
     }
-    p->y0 = p->log_y ? NAN : 0;
+    p->y0 = p->log_y ? NAN : -p->bend_y / 4; /* lines at 0 and 1 lie off the frame */
     p->panel_h = 40;
     tokens_of(&v);
     add_rows(p, &v);
     looks(p, &v);
-    snprintf(p->note, sizeof p->note, "%s%s%s",
-             v.used ? "queries up to t with attention above 1 / (t + 1)" : "",
-             v.used && p->n_marks ? "; " : "",
-             p->n_marks ? "crosses: evicted after this query" : "");
+    snprintf(p->note, sizeof p->note, "one text%s%s%s",
+             v.used ? "; queries up to t with attention above 1 / (t + 1)" : "",
+             p->bend_y > 0 ? "; vertical axis: linear near 0, logarithmic from 0.01 on" : "",
+             p->n_marks ? "; crosses: evicted after this query" : "");
+    add_never(&v, p);
     return KVF_OK;
 }
 

@@ -13,7 +13,7 @@
 #include "render/marks.h"
 
 enum { TOP = 8, BOTTOM = 11, HALVES = 2 };
-static const double ROW = 4, MIN_ROW = 3, NAMES = 24;
+static const double ROW = 4, MIN_ROW = 3, NAMES = 24, NARROW = 100;
 
 static const char *const by_words[] = {"auto",      "beta", "retention", "kept",
                                        "residency", "nll",  NULL};
@@ -40,6 +40,7 @@ struct ranking {
     int64_t n;
     const char *label;
     bool half_lives, fractions;
+    bool narrow; /* the half-lives have an axis of their own, narrower than that of other figures */
 };
 
 static int by_mean(const void *a, const void *b)
@@ -116,7 +117,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 }
 
 /* Writes a word without its leading space, and its number of positions.  The spaces of a text of
- * spaces and line breaks are dots, as in the figure tokens. */
+ * spaces and line breaks are dots, as in the figure tokens; one space is the word. */
 static void name_of(const struct word *w, char out[CELL_TEXT])
 {
     char times[24] = "", text[CELL_TEXT];
@@ -125,7 +126,9 @@ static void name_of(const struct word *w, char out[CELL_TEXT])
     if (w->n > 1)
         snprintf(times, sizeof times, " \xc3\x97%lld", (long long)w->n);
     snprintf(text, sizeof text, "%.30s", word);
-    if (blank) {
+    if (strcmp(w->text, " ") == 0) {
+        snprintf(text, sizeof text, "(space)");
+    } else if (blank) {
         size_t n = 0;
         for (const char *c = w->text; *c && n + 3 < 30; c++) {
             if (*c == ' ')
@@ -161,8 +164,9 @@ static void draw_side(struct canvas *c, const struct word *word, int64_t n, stru
 }
 
 /* Computes the common range of both sides: 0 to 1 for fractions, 1 to 1,000 steps or more for
- * half-lives.  The range is then the same in most figures of a page. */
-static void range_of(const struct ranking *x, const struct figure_style *s, double *lo, double *hi)
+ * half-lives, which is then the same in most figures of a page.  Half-lives below NARROW steps end
+ * the axis at a round number instead. */
+static void range_of(struct ranking *x, const struct figure_style *s, double *lo, double *hi)
 {
     double low = 0, high = x->fractions ? 1 : 1.04 * x->word[0].mean;
     if (x->half_lives) {
@@ -170,6 +174,10 @@ static void range_of(const struct ranking *x, const struct figure_style *s, doub
         for (int64_t i = 0; i < x->n; i++) /* infinite ones are drawn at the end */
             if (isfinite(x->word[i].mean))
                 high = fmax(high, pow(10, ceil(log10(x->word[i].mean))));
+        if (x->word[0].mean < NARROW) {
+            high = round_up(fmax(2, x->word[0].mean));
+            x->narrow = isnan(s->vmax);
+        }
         low = pow(10, fmin(0, floor(log10(fmax(1e-3, x->word[x->n - 1].mean)))));
     }
     *lo = axis_end(isnan(s->vmin) ? low : s->vmin);
@@ -177,7 +185,7 @@ static void range_of(const struct ranking *x, const struct figure_style *s, doub
     *hi = *hi > *lo ? *hi : *lo + 1;
 }
 
-static int draw_sides(struct canvas *c, const struct ranking *x, const struct figure_style *s,
+static int draw_sides(struct canvas *c, struct ranking *x, const struct figure_style *s,
                       struct kvf_diag *d)
 {
     char label[96];
@@ -194,8 +202,8 @@ static int draw_sides(struct canvas *c, const struct ranking *x, const struct fi
     draw_side(c, x->word, n, a, "highest", rgb_of(0x0072b2));
     a.x += half;
     draw_side(c, x->word + x->n - n, n, a, "lowest", rgb_of(0xd55e00));
-    snprintf(label, sizeof label, "%s%s", x->label,
-             isnan(s->vmin) && isnan(s->vmax) ? "" : ", zoomed");
+    const char *zoom = isnan(s->vmin) && isnan(s->vmax) ? "" : ", zoomed";
+    snprintf(label, sizeof label, "%s%s", x->label, x->narrow ? ", range of these words" : zoom);
     raised_text(c, W / 2, H - 3, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     return KVF_OK;
 }

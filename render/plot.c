@@ -9,6 +9,8 @@
 #include "render/palette.h"
 #include "render/plot.h"
 
+enum { PLOT_DODGED = 64 }; /* lines that plot_dodge can move */
+
 void plot_init(struct plot *p)
 {
     *p = (struct plot){.last = -1,
@@ -242,6 +244,46 @@ void plot_behind(struct plot *p, const char *name)
         return;
     l->back = l->hidden = true;
     l->look = (struct chart_look){.colour = {.72, .72, .72}, .width = .1};
+}
+
+void plot_tick(struct plot *p, double x)
+{
+    int at = 0;
+    if (!isfinite(x) || p->n_ticks < 0)
+        return;
+    while (at < p->n_ticks && p->tick_x[at] < x)
+        at++;
+    if (at < p->n_ticks && p->tick_x[at] == x)
+        return;
+    if (p->n_ticks == PLOT_TICKS) {
+        p->n_ticks = -1; /* too many */
+        return;
+    }
+    memmove(p->tick_x + at + 1, p->tick_x + at, sizeof *p->tick_x * (size_t)(p->n_ticks - at));
+    p->tick_x[at] = x;
+    p->n_ticks++;
+}
+
+void plot_dodge(struct plot *p, double part)
+{
+    double size = 0;
+    bool any = false;
+    int n = 0, place[PLOT_DODGED];
+    for (int i = 0; i < p->n_lines && i < PLOT_DODGED; i++)
+        place[i] = p->line[i].look.bars ? n++ : -1;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            size = fmax(size, fabs(p->series[i].data.x[k]));
+    for (int i = 0; i < p->n_series; i++)
+        any |= p->series[i].data.low != NULL;
+    for (int i = 0; any && i < p->n_series; i++) {
+        int line = p->series[i].line;
+        if (line >= PLOT_DODGED || place[line] < 0)
+            continue;
+        double by = part * (place[line] - (n - 1) / 2.0);
+        for (int k = 0; k < p->series[i].data.n; k++)
+            p->series[i].data.x[k] += by * (p->log_x ? p->series[i].data.x[k] : size);
+    }
 }
 
 static bool placed(double v, bool logarithmic)

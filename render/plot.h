@@ -9,7 +9,7 @@
 #include "render/figure.h"
 #include "render/style.h"
 
-enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024 };
+enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024, PLOT_TICKS = 6 };
 
 /* A line of the key. */
 struct plot_line {
@@ -47,7 +47,10 @@ struct plot {
     char text[96];  /* buffer for a label that the figure formats */
     char note[256]; /* small text below the axes; "": not drawn */
     bool log_x, log_y;
-    bool whole_x, whole_y;   /* counts and positions: axis.h */
+    bool whole_x, whole_y;     /* counts and positions: axis.h */
+    double bend_y;             /* above 0: a bent y axis, axis.h */
+    double tick_x[PLOT_TICKS]; /* n_ticks ticks of the x axis; n_ticks 0: from the range */
+    int n_ticks;
     double x0, x1, y0, y1;   /* NaN: from the data */
     double level;            /* y of a dotted horizontal line; NaN: not drawn */
     double upright;          /* x of a dashed vertical line; NaN: not drawn */
@@ -91,6 +94,15 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, drawn first and absent from the key.  Lines get their looks in the
  * order in which they are added: add the lines of the key first. */
 void plot_behind(struct plot *p, const char *name);
+
+/* Puts a tick of the x axis at a value, for example a budget.  With more than PLOT_TICKS values the
+ * axis has its usual ticks. */
+void plot_tick(struct plot *p, double x);
+
+/* Moves the line numbered i by i - middle steps to the right, so that intervals at one x do not
+ * cover each other.  A step is the fraction `part` of the x range, or of x on a logarithmic axis.
+ * Lines without bars stay, and all lines of a plot without intervals. */
+void plot_dodge(struct plot *p, double part);
 
 /* Removes lines without a drawable point from the key and lists their names at the end of the note.
  * Call it after all points are added and the note is set. */

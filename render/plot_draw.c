@@ -182,7 +182,7 @@ int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d
     if (p->log_y && (p->y0 <= 0 || p->y1 <= 0))
         return kvf_fail(d, KVF_E_ARG, "--vmin, --vmax: a logarithmic axis begins above 0");
     settle(&p->x0, &p->x1, x0, x1, p->log_x, 0);
-    settle(&p->y0, &p->y1, y0, y1, p->log_y, 0.04);
+    settle(&p->y0, &p->y1, y0, y1, p->log_y, p->bend_y > 0 ? 0.3 : 0.04);
     return KVF_OK;
 }
 
@@ -194,25 +194,28 @@ static void tell(struct plot *p, long n, long all, const char *what)
                  n / p->copies, all / p->copies, what);
 }
 
-/* Writes the number of points, or interval ends, outside the axis, and of points that a logarithmic
- * axis cannot show. */
+/* Writes the number of points outside the axis, of other points with an interval that ends outside,
+ * and of points that a logarithmic axis cannot show. */
 static void note_clipped(struct plot *p)
 {
     double slack = 1e-9 * (p->y1 - p->y0);
-    long n = 0, none = 0, all = 0;
+    long n = 0, ends = 0, none = 0, all = 0;
     for (int i = 0; i < p->n_series; i++) {
         const struct chart_line *l = &p->series[i].data;
         for (int k = 0; k < l->n; k++) {
-            double lo = l->low && isfinite(l->low[k]) ? fmin(l->y[k], l->low[k]) : l->y[k];
-            double hi = l->low && isfinite(l->high[k]) ? fmax(l->y[k], l->high[k]) : l->y[k];
+            double lo = l->low && isfinite(l->low[k]) ? l->low[k] : l->y[k];
+            double hi = l->low && isfinite(l->high[k]) ? l->high[k] : l->y[k];
             all += !isnan(l->y[k]);
             if (p->log_y && l->y[k] <= 0)
                 none++;
+            else if (l->y[k] < p->y0 - slack || l->y[k] > p->y1 + slack)
+                n++;
             else
-                n += !isnan(l->y[k]) && (lo < p->y0 - slack || hi > p->y1 + slack);
+                ends += !isnan(l->y[k]) && (lo < p->y0 - slack || hi > p->y1 + slack);
         }
     }
     tell(p, n, all, "beyond the axis");
+    tell(p, ends, all, "have intervals that end beyond the axis");
     tell(p, none, all, "at or below 0 not shown");
 }
 
@@ -270,7 +273,10 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
                              .log_x = p->log_x,
                              .log_y = p->log_y,
                              .whole_x = p->whole_x,
-                             .whole_y = p->whole_y};
+                             .whole_y = p->whole_y,
+                             .bend_y = p->bend_y,
+                             .at_x = p->tick_x,
+                             .n_at_x = p->n_ticks > 0 ? p->n_ticks : 0};
 }
 
 static int arrange(struct canvas *c, const struct plot *p, int max_notes, struct layout *l,

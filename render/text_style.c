@@ -74,7 +74,9 @@ static enum text_kind kind_of(const struct text_style *x)
     return x->by->kind;
 }
 
-enum { HALF_DECADES = 3 }; /* the scale of half-lives: 1 to 1,000 steps */
+/* The scale of half-lives: 1 to 1,000 steps.  If all are below 100 steps, it ends at the next round
+ * number. */
+enum { HALF_DECADES = 3, NARROW_DECADES = 2 };
 
 /* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0,
  * and for half-lives.  NaN stays NaN. */
@@ -173,7 +175,7 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
     double lo = n ? v[0] : INFINITY, hi = n ? v[n - 1] : -INFINITY;
     struct figure_style own = *s;
     bool share = kind_of(x) == KIND_SHARE || kind_of(x) == KIND_FRACTION;
-    bool age = kind_of(x) == KIND_AGE, far = kind_of(x) == KIND_SKEWED;
+    bool age = kind_of(x) == KIND_AGE, far = kind_of(x) == KIND_SKEWED, narrow = false;
     if (kind_of(x) == KIND_SIGNED) {
         double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_max(v, n) : reach;
         x->open = most > 0 && most < reach / 2 && isnan(s->vmax) && isnan(s->vmin);
@@ -190,9 +192,12 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
     if (kind_of(x) == KIND_HALF) {
         lo = 0;
         hi = HALF_DECADES;
+        narrow = n && v[n - 1] < NARROW_DECADES && isnan(s->vmax);
+        if (narrow)
+            hi = log10(round_up(pow(10, fmax(.3, v[n - 1]))));
         own.vmin = log10(s->vmin);
         own.vmax = log10(s->vmax);
-        x->open = isnan(s->vmin) && isnan(s->vmax);
+        x->open = !narrow && isnan(s->vmin) && isnan(s->vmax);
     }
     if (lo > 0 && lo < .01 * hi) /* start the scale at 0, not at 5.7e-06 */
         lo = 0;
@@ -203,6 +208,7 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
     }
     x->range = colours_make(&own, lo, hi);
     x->range.zoomed = (share || kind_of(x) == KIND_HALF) && (x->range.lo > lo || x->range.hi < hi);
+    x->range.zoomed |= narrow;
     for (int64_t i = 0; i < n; i++)
         colours_at(&x->range, v[i]);
 }

@@ -315,7 +315,7 @@ Test(curves, dilution)
 Test(curves, dilution_against_budget)
 {
     const double x[] = {16, 256}, h2o[] = {.9, .5}, full[] = {.4, .4};
-    const struct axes a = {16 / 1.1, 256 * 1.1, .4 - .04 * .6, 1, true, false};
+    const struct axes a = {16 / 1.1, 256 * 1.1, .4 - .04 * .65, 1.05, true, false};
     OWNED(table_destroy)
     struct table *t = table_of("dilution", "trace method budget head step dilution\n"
                                            "a h2o 16 all -1 .9\n"
