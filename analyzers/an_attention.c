@@ -144,22 +144,23 @@ static int choose_queries(const struct frame *f, struct data *x, struct kvf_diag
     x->d = end;
     if (f->a < f->b && x->d > f->a)
         return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG, "no query of %lld:%lld sees a token of %lld:%lld", c, end,
-                    (long long)f->a, (long long)f->b);
+    return kvf_fail(d, o->queries ? KVF_E_ARG : KVF_E_NOTFOUND,
+                    "no query of %lld:%lld sees a token of %lld:%lld", c, end, (long long)f->a,
+                    (long long)f->b);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)
 {
     struct data *x = f->state;
-    int err = raw_list_read(f->t, &x->blobs, d);
-    if (!err)
-        err = choose_heads(f, &x->blobs, d);
     const char *reads = kvf_find(f->t, "seen") >= 0 ? "seen" : "read.count";
-    if (!err && kvf_find(f->t, reads) >= 0)
+    if (kvf_find(f->t, reads) >= 0)
         return kvf_fail(d, KVF_E_NOTFOUND,
                         "the attention map needs entries that stay until they are evicted; in this "
                         "trace queries read selected entries (column %s)",
                         reads);
+    int err = raw_list_read(f->t, &x->blobs, d);
+    if (!err)
+        err = choose_heads(f, &x->blobs, d);
     return err ? err : choose_queries(f, x, d);
 }
 

@@ -82,7 +82,7 @@ static int measure(const struct raw_list *l, const char *name, int layer, int he
         rows += b->shape[0];
     }
     if (rows < (uint64_t)T)
-        return kvf_fail(d, KVF_E_FORMAT,
+        return kvf_fail(d, KVF_E_NOTFOUND,
                         "the blobs %s of layer %d, head %d have %llu of %lld tokens", name, layer,
                         head, (unsigned long long)rows, (long long)T);
     *ret_D = (int)l->blob[first].shape[1];

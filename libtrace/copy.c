@@ -46,7 +46,7 @@ int copying_blobs(struct copying *c, struct kvf_trace *t, struct kvf_diag *d)
         if (err)
             return err;
     }
-    return KVF_OK;
+    return t->tail ? copying_blobs(c, t->tail, d) : KVF_OK;
 }
 
 int copying_commit(struct copying *c, uint32_t n_steps)

@@ -725,6 +725,9 @@ function* dilutionTable(t) {
 // ---- attention maps, which only the program computes
 
 function* attentionTable(t) {
+  const reads = ['seen', 'read.count'].find((name) => t.find(name) >= 0);
+  if (reads)
+    throw new TraceError('KVF_E_NOTFOUND', `the attention map needs entries that stay until they are evicted; in this trace queries read selected entries (column ${reads})`);
   const blobs = t.blobs.map((r) => t.blob(r));
   const has = (name, layer, head) => blobs.some((b) => b.name === name && b.layer === layer && b.head === head);
   const recorded = (h) => has('q', h.layer, h.index) && has('logit', h.layer, h.index)
