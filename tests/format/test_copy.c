@@ -377,6 +377,10 @@ Test(repair, with_its_tail)
                     zero(int, kvf_write_chunk(tail, c, l, h, 1, t0, STEPS - t0, snapshot, data)));
             }
         }
+    const struct kvf_blob last = {.name = "x-tail", .dtype = KVF_U16, .rank = 1, .shape = {3}};
+    const uint16_t words[3] = {7, 8, 9};
+    const void *copy = NULL;
+    cr_assert(zero(int, kvf_write_blob(tail, &last, false, words)));
     cr_assert(zero(int, kvf_writer_commit(tail, 1, STEPS)));
     cr_assert(zero(int, kvf_writer_sync(w)));
     cr_assert(zero(int, kvf_writer_close(tail, NULL)));
@@ -388,6 +392,11 @@ Test(repair, with_its_tail)
                  &copied, NULL)));
     cr_expect(r.tail && !r.closed && !r.intact && r.missing == 0 && r.texts_missing == 0);
     expect_piece(out, 0, STEPS);
+    struct kvf_trace *repaired = opened(out, KVF_OPEN_STRICT);
+    cr_assert(gt(int, kvf_n_blobs(repaired), 0));
+    cr_assert(zero(int, kvf_blob_view(repaired, kvf_n_blobs(repaired) - 1, &copy, NULL)));
+    cr_expect(zero(int, memcmp(copy, words, sizeof words)), "the blob of the tail");
+    kvf_close(repaired);
     strcat(in, ".unfinished");
     unlink(in);
     strcpy(strrchr(in, '.'), ".tail");
