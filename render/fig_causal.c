@@ -42,12 +42,12 @@ static const struct part {
     int doses;
 } parts[] = {
     {"distractors", "distractors", SHARES},
-    {"random", "neither", SHARES},
+    {"random", "other tokens", SHARES},
     {"evidence", "all evidence", ALL},
     {"evidence", "evidence, equal attention", MATCHED},
     {"distractors", "distractors, equal attention", MATCHED},
-    {"random", "neither, equal attention", MATCHED},
-    {"sham", "other entries, equal attention", MATCHED},
+    {"random", "other tokens, equal attention", MATCHED},
+    {"sham", "consecutive distractors, equal attention", MATCHED},
 };
 
 static bool in_part(const struct view *v, const struct part *k, int64_t r)

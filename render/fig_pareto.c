@@ -376,7 +376,7 @@ static double size_of(const struct quality *q, const struct chart_line *l, int i
             && table_real(q->t, q->x, r) == l->x[i])
             own = n;
     }
-    return most > 0 && own >= 0 ? DOT * (.45 + 1.25 * sqrt(own / most)) : DOT;
+    return most > 0 && own >= 0 ? 1.7 * DOT * sqrt(own / most) : DOT;
 }
 
 static void draw_line(struct canvas *c, const struct axis_box *a, const struct quality *q, int line)

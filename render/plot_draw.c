@@ -12,7 +12,10 @@
 
 static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4, NOTE = 3,
                     KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MAX = 62, RAMP = 15,
-                    MIN_W = 10, MIN_H = 8; /* mm */
+                    MIN_W = 10, MIN_H = 8;
+/* mm that the name of a panel may extend beyond its frame: less than to the numbers of the y axis
+ */
+static const double OVERHANG = 1.5; /* mm */
 static const struct rgb pale = {0.55, 0.55, 0.55}, white = {1, 1, 1}, note_ink = {0.35, 0.35, 0.35};
 
 struct layout {
@@ -417,7 +420,7 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
     if (!any_point(p, i))
         chart_empty(c, &a, "not defined");
     if (p->n_panels && p->panel[i][0]) {
-        const char *name = text_fit_own(c, p->panel[i], PT_TICK, a.w + GAP_X - 1, text,
+        const char *name = text_fit_own(c, p->panel[i], PT_TICK, a.w + 2 * OVERHANG, text,
                                         sizeof text);
         canvas_text(c, a.x + a.w / 2, a.y - 1.9, name, PT_TICK, ALIGN_CENTER, ink, 0);
     }

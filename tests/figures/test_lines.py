@@ -147,7 +147,7 @@ def causal():
     code, svg, said = draw(tsv("causal", names, rows), "causal", size="88x60")
     words = words_of(svg)
     check("causal", code == 0 and "all heads" in words and "other heads" not in words, said, words)
-    for word in ("distractors", "neither", "all evidence", "distractors, equal attention", "other entries, equal attention"):
+    for word in ("distractors", "other tokens", "all evidence", "distractors, equal attention", "consecutive distractors, equal attention"):
         check(f"causal: {word} in the key", word in words, words)
     line = max(lines_of(svg, BLUE), key=lambda p: max(x for x, _ in p) - min(x for x, _ in p))
     x, y = [p[0] for p in line], [p[1] for p in line]
