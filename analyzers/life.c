@@ -83,10 +83,7 @@ int life_choose(struct frame *f, const struct life_options *o, struct life *x, s
     x->at_least = o->at_least;
     x->follow_up = o->follow_up;
     x->n_parts = 1;
-    x->plan[0] = (struct lives_plan){.T = f->T,
-                                     .a = f->a,
-                                     .b = f->b,
-                                     .groups = &x->of.groups};
+    x->plan[0] = (struct lives_plan){.T = f->T, .a = f->a, .b = f->b, .groups = &x->of.groups};
     int err = selection_choose(f, &asked, &x->of, d);
     return err ? err : life_set_grace(x, o, f->T, d);
 }
@@ -96,9 +93,10 @@ int life_set_grace(struct life *x, const struct life_options *o, int64_t T, stru
     int held = 0;
     for (int k = 0; k < x->of.n_criteria; k++)
         held += x->of.criterion[k] == CRITERION_HELD;
-    x->plan[0].grace = o->event || (held && o->grace < 0)
-                           ? 0
-                           : lives_grace(o->grace, o->length ? o->length : T);
+    if (o->event || (held && o->grace < 0))
+        x->plan[0].grace = 0;
+    else
+        x->plan[0].grace = lives_grace(o->grace, o->length ? o->length : T);
     if (!held || held == x->of.n_criteria || o->event || o->grace >= 0)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
