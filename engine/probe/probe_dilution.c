@@ -280,10 +280,10 @@ static void count_near(const struct kernels *kernels, const float *w, int n, con
 {
     struct row_cut cut[DILUTION_NEAR];
     size_t words = ((size_t)n + 63) / 64;
-    if (n == 0 || limit[0] == 0)
+    if (n == 0)
         return;
-    for (int k = 0; k < DILUTION_NEAR; k++)
-        cut[k] = (struct row_cut){limit[k], 0, 0};
+    for (int k = 0; k < DILUTION_NEAR; k++) /* at least the smallest weight that is not 0 */
+        cut[k] = (struct row_cut){fmaxf(limit[k], nextafterf(0, 1)), 0, 0};
     kernels->member_bits(bits, words, w, n, cut, DILUTION_NEAR);
     for (int k = 0; k < DILUTION_NEAR; k++)
         for (size_t i = 0; i < words; i++)

@@ -372,8 +372,8 @@ def pareto_of_answers():
     rows = [(m, b, b, v) for m, values in kept.items() for b, v in zip((32, 64, 128), values)] + [("full", "nan", 200, 1)]
     code, svg, said = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], rows), "pareto", style="y=kept")
     words = words_of(svg)
-    check("answers kept are drawn", code == 0 and "cached / fed tokens, correct answers" in words, said)
-    check("rows without a number are told of", "5 rows without a number not shown" in words, words)
+    check("answers kept are drawn", code == 0 and "cached fraction, mean over correct answers" in words, said)
+    check("rows without a number are told of", "5 combinations without a correct answer not shown" in words, words)
     names = sorted((t[2], t[0]) for t in texts(svg) if t[0] in kept)
     check("lines without a point have no name, the others lie as they end", [t for _, t in names] == ["window", "h2o", "snapkv"], names)
     rings = sorted(discs(svg, (64, 64, 64), filled=False))
@@ -381,7 +381,7 @@ def pareto_of_answers():
     check("the front: two points of h2o, the last of window, and the key's", len(rings) == 4 and
           sum(any(math.dist(p, q) < .02 for q in drawn) for p in rings) == 2, rings, drawn)
     none = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], [("h2o", 32, 32, "nan")]), "pareto", style="y=kept")
-    check("no number at all is told, too", none[0] == 0 and "1 row without a number not shown" in words_of(none[1]) and "no point" in words_of(none[1]), none[2])
+    check("no number at all is told, too", none[0] == 0 and "1 combination without a correct answer not shown" in words_of(none[1]) and "no point" in words_of(none[1]), none[2])
 
 
 def pareto_of_tasks():
