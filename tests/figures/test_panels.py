@@ -397,7 +397,7 @@ def pareto_of_tasks():
     blue, orange = (sorted(p[0] for p in discs(svg, c))[:3] for c in (BLUE, (230, 159, 0)))
     check("the second of three lines stays at its budget", np.allclose(orange, plain, atol=.01), orange, plain)
     check("lines stand side by side", np.ptp(np.subtract(blue, orange)) < .01 and blue[0] - orange[0] > .3, blue, orange)
-    bars = [p for _, _, p, _, _ in paths(svg) if len(p) == 2 and abs(p[0][0] - p[1][0]) < .01 and any(abs(p[0][0] - x) < .01 for x in (*blue, *orange))]
+    bars = [p for _, _, p, _, _ in paths(svg) if len(p) == 2 and abs(p[0][0] - p[1][0]) < .01 and abs(p[0][1] - p[1][1]) > 2 and any(abs(p[0][0] - x) < .01 for x in (*blue, *orange))]
     check("each with its intervals", len(bars) == 6, bars)
 
 

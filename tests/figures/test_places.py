@@ -75,6 +75,8 @@ def every_axis():
                     axes += 1
                     check(f"{figure['name']}: numbers at the ticks of {side}", off < .04, off, ticks)
                     fits = signed_decades(ticks) if (figure["name"], side) == ("saliency", "r") else scale(ticks) is not None
+                    if (figure["name"], side) == ("causal", "y"):  # linear up to 0.1, logarithmic beyond
+                        fits = scale([(at, np.arcsinh(v / .1)) for at, v in ticks]) is not None
                     check(f"{figure['name']}: numbers of {side} are on a scale", fits, ticks)
     check("axes were found", axes > 80, axes)
 

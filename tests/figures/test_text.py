@@ -155,7 +155,7 @@ def words_and_states():
     expect(set(maker.table(KVFATE, "tokens", full)[0]["state"]) == {"kept"}, "all is kept under full")
 
 
-def at_half_life(beta, low=0, high=4):
+def at_half_life(beta, low=0, high=3):
     """Return the place of a half-life on the colour scale, whose ends are powers of ten of steps."""
     steps = np.inf if beta >= 1 else np.log(.5) / np.log(beta)
     return np.clip((np.log10(steps) - low) / (high - low), 0, 1)
@@ -163,7 +163,7 @@ def at_half_life(beta, low=0, high=4):
 
 def values_lie_behind():
     """Check half-lives of beta as colours: on the straight line in CIELAB from white to blue, at the place of the
-    logarithm between 1 and 10,000 steps.
+    logarithm between 1 and 1,000 steps.
     """
     beta = [.2, .5, .6, .9, .97, .999, .9999, .99999, 1]
     kvf = trace("beta", [f"v{i}\n" for i in range(9)], kept_every(2, 9), [beta])
@@ -173,7 +173,7 @@ def values_lie_behind():
         fill = p.fill_behind(f"v{i}\u21b5")
         want = ends[0] + at_half_life(b) * (ends[1] - ends[0])
         expect(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
-    expect("\u22641" in p.text() and "\u226510000" in p.text(), "ends of the bar")
+    expect("\u22641" in p.text() and "\u22651000" in p.text(), "ends of the bar")
     p = draw(kvf, "--style", "by=beta", "--vmin", "2", "--vmax", "100")
     expect("7 values beyond this range" in "\n".join(t for *_, t, _, _ in p.words), "values beyond the range are not counted")
     r = subprocess.run([KVFATE, "tokens", kvf, "-o", os.path.join(FOLDER, "none.svg"), "--style", "by=beta", "--vmin", "0"], capture_output=True, text=True)

@@ -36,7 +36,7 @@ def recorded():
     Path("ids").write_text(" ".join(str(3 + i * i % 290) for i in range(T)))
     about = json.loads(said("models", MODEL, "--json").stdout)
     one = about[0] if isinstance(about, list) else about
-    run = ["run", "-m", MODEL, "--ids", "ids", "-n", "0", "-q", "--probes", "full", "--shadow", "entries,model", "--watch", "3,9@L0H0", "--watch-queries", "L0H0"]
+    run = ["run", "-m", MODEL, "--ids", "ids", "-n", "0", "-q", "--probes", "full,raw:0.0", "--shadow", "entries,model", "--watch", "3,9@L0H0", "--watch-queries", "L0H0"]
     dims = {k: one[k] for k in ("layers", "query_heads", "kv_heads", "head_dim", "width")}
     subprocess.run([sys.executable, os.path.join(ROOT, "tests/data/make_gates.py"), "--layout", "rg", "--layers", str(dims["layers"]), "--heads", str(dims["query_heads"]),
                     "--kv-heads", str(dims["kv_heads"]), "--head-dim", str(dims["head_dim"]), "--d-model", str(dims["width"]), "--hidden", "8", "--seed", "1",
