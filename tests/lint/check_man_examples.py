@@ -23,6 +23,7 @@ ASK = "kvfate run -q -p 'Why is the sky blue?'"
 # Files that the examples of -h read, made in their folder before the first example.
 FILES = [
     f'{ASK} --method trimkv -B 24 -n 40 --ignore-eos --probes full --shadow entries -o run.kvf',
+    f'{ASK} --method h2o -B 24 -n 9 --ignore-eos --probes auto,raw:5.3 -o raw.kvf',
     'cp run.kvf seed1.kvf', 'cp run.kvf seed2.kvf', 'cp run.kvf a.kvf', 'cp run.kvf b.kvf',
     f'{ASK} -n 24 --ignore-eos --probes paper -o full.kvf',
     f'{ASK} -n 24 --ignore-eos --method h2o -B 24 --probes paper -o h2o.kvf',
