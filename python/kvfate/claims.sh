@@ -350,7 +350,7 @@ for run in full random-model; do
     by_document "persistence$end" $run "survival --as persistence" "head criterion class age rate" "head=all class=all criterion=top64"
     by_document "overlap$end" $run overlap "head window p overlap kappa" "head=all window=0"
     by_document "attention-sparsity$end" $run "attention --as sparsity" "$heads form p sparsity" "index=-1 form=window" --entries kept
-    by_document "received.$spread" $run attention "$heads tokens_share" "" --spread heads
+    by_document "received.$spread" $run "attention --as received" "$heads tokens_share" "" --spread heads
     by_document "heads$end" $run heads "$heads window sink_mass number gist" ""
 done
 for run in full random-gates; do
