@@ -30,6 +30,16 @@ done
 shift $((OPTIND - 1))
 [ $# -ge 3 ] || { sed -n '3,23s/^# //p' "$0" >&2; exit 2; }
 kvfate=$1 peers=$(echo "$2" | tr ',' ' ')
+for n in "$rounds" "$threads"; do
+    case $n in '' | *[!0-9]* | 0*) echo "vs_peers.sh: -r and -t need a number of 1 or more, not '$n'" >&2; exit 2 ;; esac
+done
+if [ -z "$peers" ] || [ -z "$lines" ]; then
+    echo "vs_peers.sh: name a PEER, and a LINE after -l" >&2
+    exit 2
+fi
+for program in "$kvfate" $peers; do
+    command -v "$program" > /dev/null || { echo "vs_peers.sh: $program is not a program" >&2; exit 2; }
+done
 shift 2
 
 # Prints the fields of a line: phase, tokens of the prompt, new tokens, limit, options of kvfate.

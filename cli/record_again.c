@@ -234,8 +234,8 @@ int again_run(const struct again *a, struct kvf_diag *d)
     return KVF_OK;
 }
 
-/* Returns true for keys of the run header that must agree. The other keys tell what was recorded,
- * and where the tokens came from. */
+/* Returns true for keys of the run header that must agree. All other keys describe the recording
+ * and the source of the tokens. */
 static bool must_agree(const char *key)
 {
     static const char *const part[] = {"model.",        "tokenizer.",  "method.",

@@ -1,4 +1,4 @@
-/* score_pipe.c - asks another program for the scores of score=external (score_pipe.h). */
+/* score_pipe.c - asks a second program for the scores of score=external (score_pipe.h). */
 #include "cli/score_pipe.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int ended(const struct score_pipe *p, struct kvf_diag *d)
                     p->text);
 }
 
-/* Reads n bytes to `in`, or writes n bytes of `out` to a descriptor that does not block; the other
+/* Reads n bytes to `in`, or writes n bytes of `out` to a descriptor that does not block. The unused
  * pointer is NULL.  Returns KVF_OK or an error with a sentence. */
 static int transfer(const struct score_pipe *p, char *in, const char *out, size_t n,
                     struct kvf_diag *d)
@@ -90,7 +90,7 @@ static int ask(void *ctx, const void *request, size_t n, float *ret_score, int n
     return err;
 }
 
-/* Parses "R,W", two open descriptors other than those of the terminal. */
+/* Parses "R,W", two open descriptors above 2. */
 static bool parse(struct score_pipe *p)
 {
     int end = 0;

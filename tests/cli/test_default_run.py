@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every analysis of `kvfate list all` on the trace of a default run, its samples against a whole
-recording, and --record.  KVFATE_DEFAULT_RUN names a model of `kvfate models` in place of a tiny one."""
+"""Run every analysis of `kvfate list all` on the trace of a default run, compare sampled with complete columns, and
+test --record.  KVFATE_DEFAULT_RUN names a model of `kvfate models`; the default is a tiny model."""
 import csv
 import json
 import os
@@ -53,7 +53,7 @@ for seed in (0, 1):
                     "--seed", str(seed), "-o", s.path(f"g{seed}.safetensors")], check=True)
 full = record("full")
 h2o = record("h2o", "--method", "h2o", "-B", "32")
-GATE = ["--method", "trimkv", "-B", "4096", "--gates"]  # evicts nothing: calibration needs all entries
+GATE = ["--method", "trimkv", "-B", "4096", "--gates"]  # without evictions, because calibration needs all entries
 gates = [record("gates0", *GATE, s.path("g0.safetensors")), kvf("gates1")]
 s.accepted("other gates on the same tokens", ["run", "-m", MODEL, "--force", gates[0], *GATE, s.path("g1.safetensors"), "-q", "-o", gates[1]])
 
@@ -78,7 +78,7 @@ for a in TOLD["analyzers"]:
         s.accepted(f"{name} of a default run with gates", [*s.words_of(name), *gates[:max(1, a["min_traces"])], "-o", s.path(f"{name}-gates.svg")])
 s.check("only analyses of gate values need gates", rejected == GATED, rejected)
 
-# ---- samples: stated, and the values of a whole recording
+# ---- samples are stated and equal the values of a complete recording
 sampled = header(full).get("sampled", {})
 s.check("the header names the samples", set(sampled) >= {"received", "queries"}, sampled)
 every = header(full)["run"].get("dilution_every", 1)
@@ -87,7 +87,7 @@ s.check("the number of sampled queries", tokens // every <= 128 and (every == 1 
 said = s.run(["dilution", full, "--mean"]).stderr.decode()
 s.check("dilution states its sample", ("sampled: every %d" % every in said) == (every > 1), said)
 s.check("trace info states it", (b"sampled" in s.run(["trace", "info", full]).stdout))
-# ---- a run that may be too long for the additional columns has those of paper, and a note states it
+# ---- a long run records the columns of paper, and a note states it
 FAR = Gguf(arch="llama", context=40000).write(s.path("far.gguf"))
 for n, said in (("16000", False), ("17000", True)):
     r = s.accepted(f"{n} tokens at most", ["run", "-m", FAR, "--raw", "-p", "the thing", "-n", n, "-q", "-o", kvf("far" + n)])

@@ -54,14 +54,14 @@ prompt, notes = run("rkv-1", "--method", "rkv:every=1", "-B", 24)
 s.check("what the note advises", notes == [] and set(seen("rkv-1", prompt)) == {24}, notes)
 s.check("quiet", s.run(["run", *MODEL, *P, "-q", "--method", "rkv", "-B", "24", "-n", "9", "-o", kvf("q")]).stderr == b"")
 
-# ---- a method that does nothing
+# ---- a method without an effect
 for name, more in {"large": ["--method", "rkv", "-B", 900], "pages": ["--method", "quest:page=2,dense=0", "-B", 900]}.items():
     _, notes = run(name, *more)
     s.check(f"{name}: nothing evicted", len(notes) == 1 and "no entry was evicted" in notes[0], notes)
 _, notes = run("choice", "--method", "quest:page=2,dense=0", "-B", 8)
 s.check("pages are left unread", notes == [], notes)
 
-# ---- reads that leave nothing unread: rejected if no prompt could change it, otherwise a note
+# ---- reads of all entries are rejected if this is so for every prompt; otherwise a note states it
 for method, words in (("snapkv:read=quest,page=2,reads=16", ["reads=16", "more than 16"]), ("snapkv:read=quest,page=2,reads=17,order=after", ["reads=17", "more than 17"]),
                       ("h2o:read=quest,page=2,reads=19,slack=3", ["reads=19", "more than 19"]), ("rocketkv:cut=always,reads=16", ["reads=16", "more than 16"]),
                       ("snapkv:read=quest,page=8,reads=2000", ["reads=2000"]), ("snapkv:read=seer-oracle,page=17", ["page=17", "reads everything"]),

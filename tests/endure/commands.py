@@ -1,7 +1,7 @@
 """The commands that write files, each with small inputs, for kills.py and power.py.
 
-Every command with an option -o in `kvfate list all` must be covered: those that make a table from
-one trace automatically, the others by the list below. A command that is in neither is an error in
+Every command with an option -o in `kvfate list all` must be covered: commands that make a table from
+one trace automatically, all others by the list below. A command that is in neither is an error in
 this file."""
 import json
 import os
@@ -18,8 +18,8 @@ OLDER = b"an older file that must not be lost\n" * 40
 
 
 class Writer:
-    """One command. outs: its output files. goes_on: files that a killed command leaves to be
-    continued; their contents appear in the outs of the next run."""
+    """One command. outs: its output files. goes_on: files from which the command continues after a
+    kill; the next run writes their contents to outs."""
 
     def __init__(self, name, argv, outs, goes_on=()):
         self.name, self.argv, self.outs, self.goes_on = name, argv, outs, goes_on

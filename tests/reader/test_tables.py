@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compare the tables that the report page computes from a trace, run by node, with those that `kvfate report` embeds.
+"""Compare the tables that the report page computes from a trace, run by node, with the tables that `kvfate report` embeds.
 
 usage: test_tables.py KVFATE MAKE_REPORT_TRACE READER.js MAKE_ANY WRITE_KVF
 
-Equal: names, units, types, rows, commands, metadata and values.  Values that need exp, log or sums of reals may differ by 1e-12 of
-themselves, and those of head types by 1e-9.  A trace that `kvfate report` rejects must be rejected, and a table that it lacks must be missing for the same reason.
+Equal: names, units, types, rows, commands, metadata and values.  Values that need exp, log or sums of reals may differ by 1e-12
+relative, values of head types by 1e-9.  The page must reject a trace that `kvfate report` rejects, and must give the same reason for a missing table.
 """
 import json
 import math
@@ -75,7 +75,7 @@ def compare(mine, page, theirs):
         return "columns", [c["name"] for c in mine["columns"]], [c["name"] for c in columns]
     for c in mine["columns"]:
         want = page.column(theirs, c["name"])
-        if c["values"] is None:  # follows from log_beta; kvfate embeds it if the first gate value is no number
+        if c["values"] is None:  # follows from log_beta; kvfate embeds it if the first gate value is NaN
             continue
         if want is None or len(want) != len(c["values"]):
             return c["name"], "length", want and len(want), len(c["values"])
