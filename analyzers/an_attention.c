@@ -120,33 +120,27 @@ static int choose_heads(struct frame *f, const struct raw_list *l, struct kvf_di
     return KVF_OK;
 }
 
-/* Parses "C:D" of --queries. */
+/* Sets the queries of --queries; without it, those of the tokens. */
 static int choose_queries(const struct frame *f, struct data *x, struct kvf_diag *d)
 {
     const struct options *o = f->options;
-    long long c = f->a, end = f->b;
-    int used = 0;
+    int64_t c = f->a, end = f->b;
+    int err = KVF_OK;
     if (o->queries) {
-        bool open = sscanf(o->queries, "%lld:%n", &c, &used) == 1 && used > 0;
-        end = f->T;
-        if (open && o->queries[used]) {
-            int more = 0;
-            open = sscanf(o->queries + used, "%lld%n", &end, &more) == 1
-                   && !o->queries[used + more];
-        }
-        if (!open || c < 0 || end > f->T || c >= end)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--queries needs C:D or C: within the %lld tokens of this trace, not "
-                            "'%s'",
-                            (long long)f->T, o->queries);
+        end = -1;
+        err = opt_range("--queries", o->queries, &c, &end, d);
+        if (!err)
+            err = opt_range_fit("--queries", "queries", kvf_path(f->t), f->T, &c, &end, d);
+        if (!err && c == end)
+            err = kvf_fail(d, KVF_E_ARG, "--queries %s: the range has no query", o->queries);
     }
     x->c = c;
     x->d = end;
-    if (f->a < f->b && x->d > f->a)
-        return KVF_OK;
+    if (err || (f->a < f->b && x->d > f->a))
+        return err;
     return kvf_fail(d, o->queries ? KVF_E_ARG : KVF_E_NOTFOUND,
-                    "no query of %lld:%lld sees a token of %lld:%lld", c, end, (long long)f->a,
-                    (long long)f->b);
+                    "no query of %lld:%lld sees a token of %lld:%lld", (long long)c, (long long)end,
+                    (long long)f->a, (long long)f->b);
 }
 
 static int choose(struct frame *f, struct kvf_diag *d)

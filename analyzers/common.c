@@ -42,26 +42,6 @@ static int budget_heads(const struct kvf_trace *t, uint64_t n, struct kvf_diag *
                     kvf_path(t), (unsigned long long)n, kvf_n_steps(t), (unsigned long long)bytes);
 }
 
-static int mark_heads(const char *set, enum kvf_space space, const struct kvf_trace *t,
-                      unsigned char *wanted, int stride, struct kvf_diag *d)
-{
-    for (const char *s = set; *s;) {
-        struct headset_item item;
-        if (!headset_next(&s, &item))
-            return kvf_fail(d, KVF_E_ARG,
-                            "--head: '%s' is not a head set such as L0-5K*, L15H24 or 15.2", set);
-        if (item.kind != '.' && (item.kind == 'K') != (space == KVF_SPACE_KV))
-            return kvf_fail(d, KVF_E_ARG, "--head: this analysis speaks of %s heads, written Lx%cy",
-                            space == KVF_SPACE_KV ? "KV" : "query",
-                            space == KVF_SPACE_KV ? 'K' : 'H');
-        struct headset_range l = item.layer, h = item.head;
-        for (int a = l.lo; a <= l.hi && a < kvf_n_layers(t); a++)
-            for (int b = h.lo; b <= h.hi && b < kvf_n_heads(t, a, space); b++)
-                wanted[a * stride + b] = 1;
-    }
-    return KVF_OK;
-}
-
 static int fill_list(const struct kvf_trace *t, enum kvf_space space, const unsigned char *wanted,
                      int stride, struct head_list *l, struct kvf_diag *d)
 {
@@ -95,22 +75,21 @@ static int fill_list(const struct kvf_trace *t, enum kvf_space space, const unsi
 int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
                  struct head_list *ret, struct kvf_diag *d)
 {
-    int L = kvf_n_layers(t), stride = 1;
-    for (int l = 0; l < L; l++)
-        stride = kvf_n_heads(t, l, space) > stride ? kvf_n_heads(t, l, space) : stride;
+    int L = kvf_n_layers(t), stride = 1, *heads = MEM_NEW(int, (size_t)L);
+    for (int l = 0; heads && l < L; l++) {
+        heads[l] = kvf_n_heads(t, l, space);
+        stride = heads[l] > stride ? heads[l] : stride;
+    }
+    const struct headset_shape shape = {kvf_path(t), L, stride, heads,
+                                        space == KVF_SPACE_KV ? 'K' : 'H'};
     unsigned char *wanted = MEM_NEW(unsigned char, (size_t)L *(size_t)stride);
     *ret = (struct head_list){0};
-    if (!wanted)
-        return KVF_E_NOMEM;
-    int err = mark_heads(set ? set : "*.*", space, t, wanted, stride, d);
+    int err = wanted && heads ? KVF_OK : KVF_E_NOMEM;
+    if (!err)
+        err = headset_mark("--head", set ? set : "*.*", &shape, wanted, d);
     if (!err)
         err = fill_list(t, space, wanted, stride, ret, d);
-    if (!err && ret->n == 0)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--head: '%s' names no head of this trace, which has %d layers of %d %s "
-                       "heads, counted from 0",
-                       set ? set : "*", L, stride, space == KVF_SPACE_KV ? "KV" : "query");
-    mem_free(wanted);
+    mem_free_all(wanted, heads);
     if (err)
         heads_free(ret);
     return err;
@@ -143,11 +122,11 @@ void heads_free(struct head_list *l)
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,
                   int64_t *b, struct kvf_diag *d)
 {
-    int64_t T = kvf_n_steps(t), end = args->token1 < 0 || args->token1 > T ? T : args->token1;
-    if (args->token0 < 0 || args->token0 > end)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--tokens: %lld:%lld is not a range of this trace's %lld tokens",
-                        (long long)args->token0, (long long)args->token1, (long long)T);
+    int64_t end = args->token1;
+    int err = opt_range_fit("--tokens", "tokens", kvf_path(t), kvf_n_steps(t), &args->token0, &end,
+                            d);
+    if (err)
+        return err;
     *a = args->token0;
     *b = end;
     return KVF_OK;

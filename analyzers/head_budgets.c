@@ -39,11 +39,14 @@ static const struct json *table_of(const struct json *root)
 static int read_budgets(const struct json *root, int L, int H, int64_t *ret, bool *ret_known)
 {
     unsigned char *take = MEM_NEW(unsigned char, (size_t)L *(size_t)H);
+    const struct headset_shape shape = {"the trace", L, H, .kind = 0};
+    struct kvf_diag unused;
     *ret_known = take && read_method(json_get(root, "method"), NULL, L * H, ret);
     const struct json *o = json_first(json_get(root, "overrides"));
     for (; *ret_known && o; o = json_next(o)) {
         memset(take, 0, (size_t)L * (size_t)H);
-        *ret_known = headset_mark(json_str(json_get(o, "heads"), ""), 0, L, H, take) > 0
+        *ret_known = headset_mark("", json_str(json_get(o, "heads"), ""), &shape, take, &unused)
+                         == KVF_OK
                      && read_method(o, take, L * H, ret);
     }
     mem_free(take);

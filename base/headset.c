@@ -11,7 +11,7 @@ static bool take_range(const char **s, struct headset_range *r)
 {
     char *end;
     if (**s == '*') {
-        *r = (struct headset_range){0, MOST};
+        *r = (struct headset_range){0, HEADSET_ALL};
         ++*s;
         return true;
     }
@@ -43,16 +43,64 @@ bool headset_next(const char **s, struct headset_item *ret)
     return true;
 }
 
-int headset_mark(const char *set, char wrong, int n_layers, int n_heads, unsigned char *take)
+static int heads_of(const struct headset_shape *m, int layer)
 {
-    int marked = 0;
-    while (*set) {
-        struct headset_item item;
-        if (!headset_next(&set, &item) || item.kind == wrong)
-            return -1;
-        for (int l = item.layer.lo; l <= item.layer.hi && l < n_layers; l++)
-            for (int h = item.head.lo; h <= item.head.hi && h < n_heads; h++, marked++)
-                take[l * n_heads + h] = 1;
+    return m->heads ? m->heads[layer] : m->n_heads;
+}
+
+static const char *kind_of(const struct headset_shape *m)
+{
+    const char *const of_letter = m->kind == 'K' ? "KV " : "query ";
+    return m->kind ? of_letter : "";
+}
+
+static const char *example_of(const struct headset_shape *m)
+{
+    return m->kind == 'H' ? "L0-5H*, L3H1 or 3.1" : "L0-5K*, L3K1 or 3.1";
+}
+
+int headset_fit(const char *option, const char *set, const struct headset_shape *m,
+                struct headset_item *item, struct kvf_diag *d)
+{
+    bool all_layers = item->layer.hi == HEADSET_ALL, all_heads = item->head.hi == HEADSET_ALL;
+    if (m->kind && item->kind != '.' && item->kind != m->kind)
+        return kvf_fail(d, KVF_E_ARG, "%s: '%s' names %s heads; name %sheads, such as %s", option,
+                        set, item->kind == 'K' ? "KV" : "query", kind_of(m), example_of(m));
+    if (!all_layers && item->layer.hi >= m->n_layers)
+        return kvf_fail(d, KVF_E_ARG, "%s: '%s' names layer %d: %s has layers 0 to %d", option, set,
+                        item->layer.hi, m->owner, m->n_layers - 1);
+    if (all_layers)
+        item->layer.hi = m->n_layers - 1;
+    if (all_heads)
+        item->head.hi = m->n_heads - 1;
+    /* a `*` for the layers means those that have the heads */
+    for (int l = item->layer.lo; l <= item->layer.hi && !all_heads; l++) {
+        int n = all_layers ? m->n_heads : heads_of(m, l);
+        if (item->head.hi >= n)
+            return kvf_fail(d, KVF_E_ARG,
+                            "%s: '%s' names head %d: layer %d of %s has %sheads 0 to %d", option,
+                            set, item->head.hi, l, m->owner, kind_of(m), n - 1);
     }
-    return marked;
+    return KVF_OK;
+}
+
+int headset_mark(const char *option, const char *set, const struct headset_shape *m,
+                 unsigned char *take, struct kvf_diag *d)
+{
+    bool marked = false;
+    for (const char *s = set; *s;) {
+        struct headset_item item;
+        if (!headset_next(&s, &item))
+            return kvf_fail(d, KVF_E_ARG, "%s: '%s' is not a set of %sheads such as %s", option,
+                            set, kind_of(m), example_of(m));
+        int err = headset_fit(option, set, m, &item, d);
+        if (err)
+            return err;
+        for (int l = item.layer.lo; l <= item.layer.hi; l++)
+            for (int h = item.head.lo; h <= item.head.hi && h < heads_of(m, l); h++, marked = true)
+                take[l * m->n_heads + h] = 1;
+    }
+    return marked ? KVF_OK
+                  : kvf_fail(d, KVF_E_ARG, "%s: '%s' names no %shead of %s", option, set,
+                             kind_of(m), m->owner);
 }

@@ -40,6 +40,40 @@ bool opt_real(const char *s, double *ret)
     return true;
 }
 
+int opt_range(const char *option, const char *text, int64_t *a, int64_t *b, struct kvf_diag *d)
+{
+    char left[32];
+    size_t n = strcspn(text, ":");
+    int64_t from = *a, to = *b;
+    bool ok = text[n] && n < sizeof left;
+    snprintf(left, sizeof left, "%.*s", ok ? (int)n : 0, text);
+    ok = ok && (!n || (opt_int(left, &from) && from >= 0))
+         && (!text[n + 1] || (opt_int(text + n + 1, &to) && to >= 0));
+    if (!ok)
+        return kvf_fail(d, KVF_E_ARG, "%s needs a range A:B such as 0:512, 100: or :50, not '%s'",
+                        option, text);
+    *a = from;
+    *b = to;
+    return KVF_OK;
+}
+
+int opt_range_fit(const char *option, const char *unit, const char *owner, int64_t n,
+                  const int64_t *a, int64_t *b, struct kvf_diag *d)
+{
+    char end[24] = "";
+    if (*b >= 0)
+        snprintf(end, sizeof end, "%lld", (long long)*b);
+    int64_t to = *b < 0 ? n : *b;
+    if (*a > n || to > n)
+        return kvf_fail(d, KVF_E_ARG, "%s %lld:%s: %s has the %s 0 to %lld", option, (long long)*a,
+                        end, owner, unit, (long long)n - 1);
+    if (*a > to)
+        return kvf_fail(d, KVF_E_ARG, "%s %lld:%s: the range ends before it begins", option,
+                        (long long)*a, end);
+    *b = to;
+    return KVF_OK;
+}
+
 int opt_pair(const char **s, char *key, char *value, int cap)
 {
     const char *p = *s;

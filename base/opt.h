@@ -125,6 +125,15 @@ int opt_distance(const char *a, const char *b);
 bool opt_int(const char *s, int64_t *ret);
 bool opt_real(const char *s, double *ret);
 
+/* Parses a half-open range "A:B", "A:" or ":B" of numbers >= 0.  A missing bound keeps the value
+ * that *a or *b had before.  option: for messages.  KVF_OK, or KVF_E_ARG with a sentence. */
+int opt_range(const char *option, const char *text, int64_t *a, int64_t *b, struct kvf_diag *d);
+
+/* Checks that [*a, *b) is in [0, n); *b < 0 means n.  unit, owner: "tokens" and "the trace", for
+ * messages.  KVF_OK, or KVF_E_ARG with a sentence. */
+int opt_range_fit(const char *option, const char *unit, const char *owner, int64_t n,
+                  const int64_t *a, int64_t *b, struct kvf_diag *d);
+
 /* Walks "key=value,key=value": *s moves on; the pieces are copied into key and
  * value (cap bytes each, NUL-terminated; a missing "=value" gives value "").
  * Returns 1 when a pair was read, 0 at the end, KVF_E_ARG on a malformed or too

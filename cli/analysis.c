@@ -61,18 +61,6 @@ static const struct opt shared_options[] = {
     {.type = OPT_END},
 };
 
-bool range_parse(const char *s, int64_t *a, int64_t *b)
-{
-    char left[32];
-    size_t n = strcspn(s, ":");
-    if (!s[n] || n >= sizeof left)
-        return false;
-    memcpy(left, s, n);
-    left[n] = 0;
-    return (!n || (opt_int(left, a) && *a >= 0))
-           && (!s[n + 1] || (opt_int(s + n + 1, b) && *b >= 0));
-}
-
 static const struct figure *figure_of(const struct request *q)
 {
     return q->figure ? figure_find(q->figure) : figure_of_table(q->a->name);
@@ -83,9 +71,11 @@ static int parse_request(struct request *q, struct kvf_diag *d)
     q->args.token1 = -1;
     q->args.options = &q->own;
     q->args.threads = q->look.style.threads = (int)q->threads;
-    if (q->tokens && !range_parse(q->tokens, &q->args.token0, &q->args.token1))
-        return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", q->tokens);
-    int err = figure_options_check(&q->look, q->out, q->json, d);
+    int err = KVF_OK;
+    if (q->tokens)
+        err = opt_range("--tokens", q->tokens, &q->args.token0, &q->args.token1, d);
+    if (!err)
+        err = figure_options_check(&q->look, q->out, q->json, d);
     if (err)
         return err;
     const struct figure *f;

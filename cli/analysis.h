@@ -15,8 +15,4 @@
  * declares. */
 struct command analysis_command(const struct analyzer *a);
 
-/* Parses "A:B", "A:" or ":B", where A and B are integers. A missing bound keeps the value that *a
- * or *b had before. Returns false if the text is malformed. */
-bool range_parse(const char *s, int64_t *a, int64_t *b);
-
 #endif

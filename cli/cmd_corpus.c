@@ -11,7 +11,6 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/table_io.h"
-#include "cli/analysis.h"
 #include "cli/corpus_out.h"
 #include "cli/corpus_ranks.h"
 #include "cli/corpus_traces.h"
@@ -122,9 +121,11 @@ static int parse(struct job *j, struct kvf_diag *d)
         {j->intervals && !j->replicates, "--intervals", "with --replicates 0"}};
     if (IDLE_CHECK(list, d) != KVF_OK)
         return KVF_E_ARG;
-    if (j->tokens && !range_parse(j->tokens, &j->args.token0, &j->args.token1))
-        return kvf_fail(d, KVF_E_ARG, "--tokens needs A:B, not '%s'", j->tokens);
-    int err = shard_parse(j->shard, &j->part, d);
+    int err = KVF_OK;
+    if (j->tokens)
+        err = opt_range("--tokens", j->tokens, &j->args.token0, &j->args.token1, d);
+    if (!err)
+        err = shard_parse(j->shard, &j->part, d);
     if (!err && j->where)
         err = where_parse(j->where, &j->chosen, d);
     j->traces.where = j->chosen;
@@ -155,9 +156,19 @@ static int identify(struct job *j, struct corpus_traces *t, struct kvf_diag *d)
     traces_shard(t, j->part.part, j->part.parts);
     for (size_t i = t->n_readable; i < t->n; i++, j->left_out++)
         fprintf(command_errors(), "kvfate %s: %s\n", j->name, t->trace[i].why);
-    for (size_t i = 0; i < t->n_readable; i++)
+    size_t shorter = 0;
+    for (size_t i = 0; i < t->n_readable; i++) {
+        shorter += t->trace[i].steps < j->args.token1;
         if (t->trace[i].partial)
             trace_report_partial(j->name, t->trace[i].path);
+    }
+    if (shorter)
+        fprintf(
+            command_errors(),
+            "note: --tokens %s: %zu of %zu traces have fewer than %lld tokens; all their tokens "
+            "from %lld on are counted\n",
+            j->tokens, shorter, t->n_readable, (long long)j->args.token1,
+            (long long)j->args.token0);
     return KVF_OK;
 }
 
@@ -364,6 +375,8 @@ static int read_trace(struct job *j, const char *path, struct corpus_document *x
     args.watch = bar ? progress_within : NULL;
     args.watch_ctx = bar;
     int err = kvf_open(path, KVF_OPEN_TAIL, &t, d);
+    if (!err && args.token1 > kvf_n_steps(t)) /* identify() reports such traces */
+        args.token1 = kvf_n_steps(t);
     if (!err)
         err = analyzer_run(j->a, &t, 1, &args, &table, d);
     bool lost = err && !fatal(err);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
-#include "base/headset.h"
+#include "analyzers/common.h"
 #include "base/mem.h"
 #include "base/stage.h"
 #include "base/files.h"
@@ -58,25 +58,20 @@ struct request {
 static int query_heads(const struct kvf_trace *t, const char *set, char **ret, struct kvf_diag *d)
 {
     struct buf b = {0};
-    struct headset_item item;
-    const char *s = set;
-    bool ok = *set != 0;
-    while (ok && *s) {
-        ok = headset_next(&s, &item) && item.kind != 'H';
-        for (int l = item.layer.lo; ok && l <= item.layer.hi && l < kvf_n_layers(t); l++) {
-            int H = kvf_n_heads(t, l, KVF_SPACE_KV), G = kvf_n_heads(t, l, KVF_SPACE_QUERY);
-            int lo = item.head.lo, hi = item.head.hi < H ? item.head.hi : H - 1,
-                share = H ? G / H : 0;
-            if (lo <= hi && share)
-                buf_printf(&b, "%sL%dH%d-%d", b.len ? "," : "", l, lo * share,
-                           hi * share + share - 1);
-        }
+    struct head_list l;
+    int err = heads_select(t, KVF_SPACE_KV, set, &l, d);
+    for (int i = 0, end; !err && i < l.n; i = end) {
+        int layer = l.head[i].layer, n = kvf_n_heads(t, layer, KVF_SPACE_KV),
+            share = kvf_n_heads(t, layer, KVF_SPACE_QUERY) / n;
+        for (end = i + 1; end < l.n && l.head[end].layer == layer
+                          && l.head[end].index == l.head[end - 1].index + 1;)
+            end++;
+        if (share)
+            buf_printf(&b, "%sL%dH%d-%d", b.len ? "," : "", layer, l.head[i].index * share,
+                       l.head[end - 1].index * share + share - 1);
     }
-    int err = KVF_OK;
-    if (!ok || !b.len)
-        err = kvf_fail(d, KVF_E_ARG,
-                       "--head needs KV heads such as L0-5K*, that the trace has, not '%s'", set);
-    *ret = err || b.err ? NULL : mem_strdup(b.data);
+    heads_free(&l);
+    *ret = err || b.err ? NULL : mem_strdup(b.data ? b.data : "");
     if (!err && !*ret)
         err = KVF_E_NOMEM;
     buf_finish(&b);

@@ -1,9 +1,8 @@
 /* cmd_trim.c - `kvfate trace trim` copies some heads and tokens of a trace into a new trace. */
 #include <stdio.h>
 
-#include "base/headset.h"
+#include "analyzers/common.h"
 #include "base/mem.h"
-#include "cli/analysis.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
 
@@ -31,48 +30,37 @@ static int check(const struct request *q, struct kvf_diag *d)
     return err;
 }
 
-static int max_heads(const struct kvf_trace *t)
-{
-    int most = 0;
-    for (int l = 0; l < kvf_n_layers(t); l++)
-        if (kvf_n_heads(t, l, KVF_SPACE_KV) > most)
-            most = kvf_n_heads(t, l, KVF_SPACE_KV);
-    return most;
-}
-
 /* Sets *ret to the KV heads of a set in the form that kvf_copy() takes. The caller frees it with
  * mem_free(), also after an error. */
 static int choose_heads(const struct kvf_trace *t, const char *set, unsigned char **ret,
                         struct kvf_diag *d)
 {
-    int layers = kvf_n_layers(t), most = max_heads(t), kept = 0;
-    unsigned char *keep = mem_alloc((size_t)layers, (size_t)most);
-    if (!keep)
-        return KVF_E_NOMEM;
-    int marked = headset_mark(set, 'H', layers, most, keep);
-    /* Layers may have different numbers of heads; their heads are stored consecutively. */
-    size_t at = 0;
-    for (int l = 0; marked > 0 && l < layers; l++)
-        for (int h = 0; h < kvf_n_heads(t, l, KVF_SPACE_KV); h++) {
-            keep[at] = keep[(size_t)l * (size_t)most + (size_t)h];
-            kept += keep[at++];
-        }
+    struct head_list list;
+    int all = 0, err = heads_select(t, KVF_SPACE_KV, set, &list, d);
+    for (int l = 0; l < kvf_n_layers(t); l++)
+        all += kvf_n_heads(t, l, KVF_SPACE_KV);
+    unsigned char *keep = err ? NULL : MEM_NEW(unsigned char, (size_t)all);
+    for (int i = 0, l = 0, at = 0; keep && i < list.n; i++) {
+        for (; l < list.head[i].layer; l++)
+            at += kvf_n_heads(t, l, KVF_SPACE_KV);
+        keep[at + list.head[i].index] = 1;
+    }
+    heads_free(&list);
     *ret = keep;
-    if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG, "--head %s: no set of KV heads, such as L0-5K* or 15.2", set);
-    return kept ? KVF_OK
-                : kvf_fail(d, KVF_E_ARG, "--head %s: %s has no such KV head", set, kvf_path(t));
+    return err || keep ? err : KVF_E_NOMEM;
 }
 
 static int choose_tokens(const struct kvf_trace *t, const char *range, struct kvf_piece *p,
                          struct kvf_diag *d)
 {
-    int64_t a = 0, b = kvf_n_steps(t), T = b;
-    if (!range_parse(range, &a, &b))
-        return kvf_fail(d, KVF_E_ARG, "--tokens %s: write A:B, such as 0:512", range);
-    if (a >= b || b > T)
-        return kvf_fail(d, KVF_E_ARG, "--tokens %s: %s has the tokens 0 to %lld", range,
-                        kvf_path(t), (long long)T - 1);
+    int64_t a = 0, b = -1;
+    int err = opt_range("--tokens", range, &a, &b, d);
+    if (!err)
+        err = opt_range_fit("--tokens", "tokens", kvf_path(t), kvf_n_steps(t), &a, &b, d);
+    if (!err && a == b)
+        err = kvf_fail(d, KVF_E_ARG, "--tokens %s: the range has no token", range);
+    if (err)
+        return err;
     p->from = (uint32_t)a;
     p->to = (uint32_t)b;
     return KVF_OK;

@@ -165,17 +165,11 @@ static int mark(const struct methods *r, const struct model_config *m, const cha
                         sizeof set - 1);
     memcpy(set, text, n);
     set[n] = 0;
-    char wrong = r->cache_heads == m->n_heads ? 'K' : 'H';
+    char kind = r->cache_heads == m->n_heads ? 'H' : 'K';
     if (m->n_heads == m->n_kv_heads)
-        wrong = 0; /* with equal head counts, KV heads and query heads are the same */
-    int marked = headset_mark(set, wrong, m->n_layers, r->cache_heads, take);
-    if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--override: '%s' is not a set of KV heads such as "
-                        "L0-5K*, L3K1 or 3.1",
-                        set);
-    return marked ? KVF_OK
-                  : kvf_fail(d, KVF_E_ARG, "--override: '%s' names no head of this model", set);
+        kind = 0; /* with equal head counts, KV heads and query heads are the same */
+    const struct headset_shape shape = {"the model", m->n_layers, r->cache_heads, .kind = kind};
+    return headset_mark("--override", set, &shape, take, d);
 }
 
 int methods_decider(const struct methods *r, int at)

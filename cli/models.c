@@ -162,17 +162,10 @@ int model_heads(const struct model_config *m, const char *set, unsigned char **r
                 struct kvf_diag *d)
 {
     /* with equal head counts, KV heads and query heads are the same */
-    char wrong = m->n_heads == m->n_kv_heads ? 0 : 'H';
+    char kind = m->n_heads == m->n_kv_heads ? 0 : 'K';
+    const struct headset_shape shape = {"the model", m->n_layers, m->n_kv_heads, .kind = kind};
     *ret_take = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_kv_heads);
     if (!*ret_take)
         return KVF_E_NOMEM;
-    int marked = headset_mark(set, wrong, m->n_layers, m->n_kv_heads, *ret_take);
-    if (marked < 0)
-        return kvf_fail(d, KVF_E_ARG,
-                        "--head: '%s' is not a set of KV heads such as L0-5K*, L3K1 "
-                        "or 3.1",
-                        set);
-    if (marked == 0)
-        return kvf_fail(d, KVF_E_ARG, "--head: '%s' names no head of this model", set);
-    return KVF_OK;
+    return headset_mark("--head", set, &shape, *ret_take, d);
 }

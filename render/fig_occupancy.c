@@ -74,7 +74,11 @@ static bool is_requested(const char *list, const char *name)
 static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag *d)
 {
     int64_t from = INT64_MIN, to = INT64_MAX, n = x->steps, k = 0;
-    int step = table_find(x->t, "step"), err = style_steps(value, &from, &to, d);
+    int step = table_find(x->t, "step");
+    int64_t last = n > 0 ? table_int(x->t, step, n - 1) : 0;
+    if (n > 1) /* the last row stands for the steps up to the next one */
+        last += last - table_int(x->t, step, n - 2) - 1;
+    int err = style_steps(value, last, &from, &to, d);
     if (err)
         return err;
     while (k < n && table_int(x->t, step, k) < from)

@@ -249,13 +249,12 @@ static int grid_window_of(const struct grid *g, const struct figure_style *s,
     int64_t n = rows_per_head(g->t);
     int64_t first = table_int(g->t, table_find(g->t, "token"), 0), from = first, to = first + n;
     int64_t last = steps_of_all(g->t, to);
-    int err = style_steps(o->steps, &from, &to, d);
+    int err = style_steps(o->steps, (last > first ? last : to) - 1, &from, &to, d);
     if (err)
         return err;
     if (!o->steps)
         near_event(g, last, &from, &to);
-    to = to == INT64_MAX ? last : to;
-    from = from < first ? first : from;
+    from = from < first ? first : from; /* no token of the table exists before */
     to = to > last && last > first ? last : to;
     if (to <= from)
         return kvf_fail(d, KVF_E_ARG,

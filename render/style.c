@@ -48,17 +48,16 @@ int style_read(const char *figure, const struct opt *keys, const char *option, v
     return err;
 }
 
-int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d)
+int style_steps(const char *value, int64_t last, int64_t *from, int64_t *to, struct kvf_diag *d)
 {
-    char first[PIECE];
-    int64_t a = 0, b = INT64_MAX;
-    size_t colon = value ? strcspn(value, ":") : 0;
+    int64_t a = 0, b = -1;
     if (!value)
         return KVF_OK;
-    snprintf(first, sizeof first, "%.*s", (int)colon, value);
-    bool ends = value[colon] && value[colon + 1];
-    if (!value[colon] || !opt_int(first, &a) || (ends && !opt_int(value + colon + 1, &b)))
-        return kvf_fail(d, KVF_E_ARG, "--style: steps=C:D, two numbers, or C: to the end");
+    int err = opt_range("--style steps", value, &a, &b, d);
+    if (!err)
+        err = opt_range_fit("--style steps", "steps", "the table", last + 1, &a, &b, d);
+    if (err)
+        return err;
     *from = a;
     *to = b;
     return KVF_OK;

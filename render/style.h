@@ -67,6 +67,6 @@ extern const struct opt style_none[];
 int style_read(const char *figure, const struct opt *keys, const char *option, void *ret,
                struct buf *text, struct kvf_diag *d);
 
-/* Parses "C:D" or "C:" of a key of steps into [*from, *to); *to is INT64_MAX without an end.  value
- * NULL leaves both unchanged.  Returns KVF_OK, or KVF_E_ARG with a message. */
-int style_steps(const char *value, int64_t *from, int64_t *to, struct kvf_diag *d);
+/* Parses "C:D", "C:" or ":D" of a key of steps of a table with the steps 0 to `last` into
+ * [*from, *to).  value NULL leaves both unchanged.  Returns KVF_OK, or KVF_E_ARG with a message. */
+int style_steps(const char *value, int64_t last, int64_t *from, int64_t *to, struct kvf_diag *d);

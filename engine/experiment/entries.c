@@ -1,5 +1,6 @@
 /* entries.c - parses the selection of prompt entries of --entries. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,41 +9,26 @@
 #include "base/rng.h"
 #include "engine/experiment/entries.h"
 
-/* Parses the number s[0..n); an empty text gives `otherwise`. */
-static bool number(const char *s, size_t n, int64_t otherwise, int64_t *ret)
-{
-    char text[24];
-    if (n == 0) {
-        *ret = otherwise;
-        return true;
-    }
-    if (n >= sizeof text)
-        return false;
-    memcpy(text, s, n);
-    text[n] = 0;
-    return opt_int(text, ret) && *ret >= 0;
-}
-
 /* Marks the entries of a span filter "A:B,C:,D". */
 static int mark_spans(const char *filter, const char *s, int tokens, unsigned char *take,
                       struct kvf_diag *d)
 {
+    static const char option[] = "--entries span";
     for (;; s++) {
-        size_t n = strcspn(s, ","), left = strcspn(s, ":,");
-        int64_t a = 0, b;
-        bool ok = n > 0 && number(s, left, 0, &a);
-        if (left < n)
-            ok = ok && number(s + left + 1, n - left - 1, tokens, &b);
-        else
+        char text[64];
+        size_t n = strcspn(s, ",");
+        int64_t a = 0, b = -1;
+        snprintf(text, sizeof text, "%.*s", n < sizeof text ? (int)n : 0, s);
+        bool single = n < sizeof text && opt_int(text, &a) && a >= 0;
+        int err = single ? KVF_OK : opt_range(option, text, &a, &b, d);
+        if (single)
             b = a + 1;
-        if (!ok || a >= b)
-            return kvf_fail(d, KVF_E_ARG,
-                            "--entries %s: write span=A:B[,C:D...] with A < B, or "
-                            "single positions",
-                            filter);
-        if (b > tokens)
-            return kvf_fail(d, KVF_E_ARG, "--entries %s: the prompt ends at token %d", filter,
-                            tokens);
+        if (!err)
+            err = opt_range_fit(option, "tokens", "the prompt", tokens, &a, &b, d);
+        if (!err && a == b)
+            err = kvf_fail(d, KVF_E_ARG, "--entries %s: the range %s has no entry", filter, text);
+        if (err)
+            return err;
         memset(take + a, 1, (size_t)(b - a));
         s += n;
         if (!*s)

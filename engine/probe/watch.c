@@ -52,22 +52,16 @@ static int add_pair(struct watch *w, const struct watch_pair *p, struct kvf_diag
     return KVF_OK;
 }
 
-/* Sets the flags chosen[L * G] of the heads in a set; text: the argument for messages. */
-static int mark(const char *option, const char *text, const char *set,
-                const struct probe_config *cfg, unsigned char **ret_chosen, struct kvf_diag *d)
+/* Sets the flags chosen[L * G] of the query heads in a set. */
+static int mark(const char *option, const char *set, const struct probe_config *cfg,
+                unsigned char **ret_chosen, struct kvf_diag *d)
 {
     const struct method_shape *m = &cfg->shape;
+    const struct headset_shape shape = {"the model", m->n_layers, m->n_heads, .kind = 'H'};
     *ret_chosen = MEM_NEW(unsigned char, (size_t)m->n_layers *(size_t)m->n_heads);
     if (!*ret_chosen)
         return out_of_memory(d);
-    int marked = headset_mark(set, 'K', m->n_layers, m->n_heads, *ret_chosen);
-    if (marked > 0)
-        return KVF_OK;
-    return kvf_fail(d, KVF_E_ARG,
-                    marked ? "%s: '%s' does not name query heads such as L10H19, "
-                             "L3H* or 10.19"
-                           : "%s: '%s' names no query head of this model",
-                    option, text);
+    return headset_mark(option, set, &shape, *ret_chosen, d);
 }
 
 /* Adds the pairs of token t with the heads in chosen. */
@@ -100,7 +94,7 @@ int watch_add_tokens(struct watch *w, const char *text, const struct probe_confi
         w->pair = MEM_NEW(struct watch_pair, WATCH_MAX_PAIRS);
     if (!w->pair)
         return out_of_memory(d);
-    int err = mark("--watch", text, heads + 1, cfg, &chosen, d);
+    int err = mark("--watch", heads + 1, cfg, &chosen, d);
     if (err)
         goto done;
     while (s < heads) {
@@ -154,7 +148,7 @@ int watch_set_queries(struct watch *w, const char *text, const struct probe_conf
         return kvf_fail(d, KVF_E_ARG, "--watch-queries needs query heads such as L10H3,L20H*");
     memcpy(set, text, n);
     set[n] = 0;
-    int err = mark("--watch-queries", text, set, cfg, &chosen, d);
+    int err = mark("--watch-queries", set, cfg, &chosen, d);
     if (err)
         goto done;
     mem_free(w->query);
@@ -189,18 +183,7 @@ static int default_queries(struct watch *w, const struct probe_config *cfg, stru
     return too_many_queries(w->n_queries, cfg, d);
 }
 
-/* Marks the query heads of an item in chosen[L * G]. Returns their number. */
-static int mark_item(const struct headset_item *item, const struct method_shape *m,
-                     unsigned char *chosen)
-{
-    int marked = 0, share = item->kind == 'K' ? m->n_heads / m->n_kv_heads : 1;
-    int n = m->n_heads / share;
-    for (int l = item->layer.lo; l <= item->layer.hi && l < m->n_layers; l++)
-        for (int h = item->head.lo; h <= item->head.hi && h < n; h++, marked++)
-            memset(chosen + l * m->n_heads + h * share, 1, (size_t)share);
-    return marked;
-}
-
+/* Marks the query heads of a word of raw: in chosen[L * G]. */
 static int mark_raw(const char *word, const struct method_shape *m, unsigned char *chosen,
                     struct kvf_diag *d)
 {
@@ -215,16 +198,14 @@ static int mark_raw(const char *word, const struct method_shape *m, unsigned cha
                         "--probes raw: '%s' is no head; did you mean a query head, such as 5.3 or "
                         "L5H3, all of a layer, 5.*, or all query heads of a KV head, L5K1?",
                         word);
-    if (mark_item(&item, m, chosen) > 0)
-        return KVF_OK;
-    int n = item.kind == 'K' ? m->n_kv_heads : m->n_heads;
-    bool layer = item.layer.lo >= m->n_layers;
-    return kvf_fail(d, KVF_E_ARG,
-                    "--probes raw: this model has no head %s; did you mean L%d%c%d? Its layers are "
-                    "0 to %d, their %s heads 0 to %d",
-                    word, layer ? m->n_layers - 1 : item.layer.lo, item.kind == 'K' ? 'K' : 'H',
-                    item.head.lo < n ? item.head.lo : n - 1, m->n_layers - 1,
-                    item.kind == 'K' ? "KV" : "query", n - 1);
+    char kind = item.kind == 'K' ? 'K' : 'H';
+    int share = kind == 'K' ? m->n_heads / m->n_kv_heads : 1;
+    const struct headset_shape shape = {"the model", m->n_layers, m->n_heads / share, .kind = kind};
+    int err = headset_fit("--probes raw", word, &shape, &item, d);
+    for (int l = item.layer.lo; !err && l <= item.layer.hi; l++)
+        for (int h = item.head.lo; h <= item.head.hi; h++)
+            memset(chosen + l * m->n_heads + h * share, 1, (size_t)share);
+    return err;
 }
 
 /* Lists the marked heads. */

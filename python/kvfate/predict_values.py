@@ -88,13 +88,15 @@ def head_name(text):
 
 
 def head_set(text, layers, heads):
-    """Returns which KV heads a set such as "L0-5K*,15.2" names, [layers][heads] bool, or None if it is malformed."""
+    """Returns which KV heads a set such as "L0-5K*,15.2" names, [layers][heads] bool, or None if it is malformed or names others."""
     out = np.zeros((layers, heads), bool)
     for item in text.split(","):
         found = re.fullmatch(r"(L?)(\*|\d+(?:-\d+)?)([K.])(\*|\d+(?:-\d+)?)", item, re.ASCII)
         if not found or (found[1] == "L") != (found[3] == "K"):
             return None
         ranges = [(0, len(out.flat)) if x == "*" else (int(x.split("-")[0]), int(x.split("-")[-1])) for x in (found[2], found[4])]
+        if any(x != "*" and b >= n for x, (_, b), n in zip((found[2], found[4]), ranges, out.shape)):
+            return None
         out[tuple(slice(a, b + 1) for a, b in ranges)] = True
     return out
 

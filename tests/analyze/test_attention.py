@@ -146,8 +146,9 @@ def boxes(folder):
                         want.append((q0, q1, i0, i1, np.nanmax(cells) if each == "max" else np.nanmean(cells), np.nanmean(here)))
             got = list(zip(*(t[c] for c in ("query", "query_end", "token", "token_end", "attention", "cached"))))
             check(f"{each} {n} {queries} {tokens}", len(got) == len(want) and np.allclose(got, want, atol=1e-7), got[:3], want[:3])
-    for value in ("5", "9:3", ":", "0:9999", "a:b", "3:4x"):
-        refused(f"--queries {value}", 2, ["attention", kvf, "--queries", value], "--queries needs C:D")
+    for value, word in (("5", "needs a range"), ("a:b", "needs a range"), ("3:4x", "needs a range"), ("9:3", "ends before it begins"), ("3:3", "no query"),
+                        ("0:9999", f"{kvf} has the queries 0 to {T - 1}"), (f"{T + 1}:", "has the queries 0 to")):
+        refused(f"--queries {value}", 2, ["attention", kvf, "--queries", value], f"--queries {value}" if "range" not in word else "--queries", word)
     refused("no token", 2, ["attention", kvf, "--queries", "2:5", "--tokens", "9:12"], "no query of 2:5 sees a token of 9:12")
 
 
@@ -162,8 +163,8 @@ def remedies(folder):
     r = subprocess.run([kvfate, "attention", run(folder, RUNS[0], "lean", "plain.kvf")], capture_output=True, text=True)
     check("none", r.returncode == 1 and "any query head (kvfate run --probes raw:1.0)" in r.stderr, r.stderr)
     gguf, ids = model_of(folder, *RUNS[1][:3])
-    for probes, word in (("raw", "names no head"), ("raw:", "names no head"), ("raw:5", "'5' is no head; did you mean"), ("raw:7.0", "no head 7.0; did you mean L1H0?"),
-                         ("raw:1.6", "no head 1.6; did you mean L1H5?"), ("raw:L0K2", "no head L0K2; did you mean L0K1?"), ("raw:0.1,evict,1.2", "no probe '1.2'")):
+    for probes, word in (("raw", "names no head"), ("raw:", "names no head"), ("raw:5", "'5' is no head; did you mean"), ("raw:7.0", "'7.0' names layer 7: the model has layers 0 to 1"),
+                         ("raw:1.6", "'1.6' names head 6: layer 1 of the model has query heads 0 to 5"), ("raw:L0K2", "'L0K2' names head 2: layer 0 of the model has KV heads 0 to 1"), ("raw:0.1,evict,1.2", "no probe '1.2'")):
         refused(probes, 2, ["run", "-m", gguf, "--ids", ids, "--probes", probes, "-o", os.path.join(folder, "no.kvf")], word)
     for method, word in (("quest:page=4", "quest reads selected pages"), ("h2o:positions=cache", "positions=cache")):
         refused(method, 2, ["run", "-m", gguf, "--ids", ids, "--probes", "raw:0.0", "--method", method, "-B", "12", "-o", os.path.join(folder, "no.kvf")], word)

@@ -503,6 +503,8 @@ def check_bad(files, folder, whole):
     empty = Trace(np.random.default_rng(0), np.zeros(0, int), 0).write(path("none.kvf"))
     data, meta = table(kvfate, "corpus", "survival", empty, "--criterion", "top64")
     check("an empty trace", set(data["documents"]) == {0} and set(data["fraction"]) == {None} and meta["documents"] == "1", data)
+    said = run("corpus", "survival", files[0], files[1], "--criterion", "top64", "--tokens", "0:100000", "-o", path("short.tsv")).stderr
+    check("shorter traces are counted", "2 of 2 traces have fewer than 100000 tokens" in said, said)
     for argv, word in ((["tokens", files[0]], "survival"), (["nothing", files[0]], "nothing"), (["survival", files[0], "--shard", "3/2"], "--shard"),
                        (["survival", files[0], "--shard", "1"], "--shard"), (["survival", files[0], "--intervals", "some"], "--intervals"), (["survival"], "missing"),
                        (["survival", files[0], "--denominator", "x"], "--denominator is"), (["survival", files[0], "--criterion", "top64", "--head", "L0K0"], "query"),

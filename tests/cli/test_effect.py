@@ -304,15 +304,15 @@ def bad_input():
     s.refused("a prompt over the context", [*argv, "--raw", "-p", "red " * 9000], 1, "context")
     for bad in ("L0H0", "x", "L0K0,x", "99", "L0-K1"):
         s.refused(f"--head {bad}", [*data, *HELD, "--head", bad], 2, "--head", "KV heads")
-    s.refused("no head", [*data, *HELD, "--head", ""], 2, "names no head")
-    s.refused("no such head", [*data, "--head", "L77K0"], 2, "names no head")
+    s.refused("no head", [*data, *HELD, "--head", ""], 2, "names no KV head")
+    s.refused("no such head", [*data, "--head", "L77K0"], 2, "layer 77", "layers 0 to")
     s.refused("--each alone", [*data, "--each"], 2, "--entries")
     s.refused("a mirror of entries", [*data, "--mirror", "--entries", "span=1:2"], 2, "--mirror")
     s.refused("recent of a span", [*data, "--recent", "5", "--entries", "span=1:2"], 2, "--recent")
     for bad in ("span", "span=", "span=5:5", "span=7:3", "span=-1:3", "span=1:2,", "span=1:2:3", "span=a:b", "span=1;2", "class=", "class=old",
                 "random:", "random:0", "random:x", "random=3", "all", "", "span=" + "9" * 40):
         s.refused(f"--entries {bad!r}", [*data, "--entries", bad], 2, "--entries")
-    s.refused("beyond the prompt", [*data, "--entries", "span=39:41"], 2, "ends at token 40")
+    s.refused("beyond the prompt", [*data, "--entries", "span=39:41"], 2, "tokens 0 to 39")
     s.refused("more than there are", [*data, "--entries", "random:37"], 2, "36 tokens")
     s.refused("no sinks to lose", [*data, "--sinks", "0", "--entries", "class=sink"], 2, "no entry")
     s.refused("nothing recent", [*data, "--recent", "0"], 2, "--recent")

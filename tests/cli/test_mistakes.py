@@ -80,7 +80,7 @@ CASES = (  # (what was typed, exit status, words of the sentence)
     (["survival", TEXT], 1, "kvfate run -o X.kvf"),
     (["survival"], 2, "kvfate run -p TEXT -o X.kvf"),
     (["compare", TRACE], 2, "A.kvf B.kvf"),
-    (["retention", TRACE, "--head", "99.1"], 2, "counted from 0"),
+    (["retention", TRACE, "--head", "99.1"], 2, "names layer 99", "layers 0 to"),
     (["fates", TRACE, "--figure", "fates-anser", "-o", s.path("x.png")], 2, "did you mean 'fates-answer'?"),
     (["fates", TRACE, "--cmap", "jet", "-o", s.path("x.png")], 2, "viridis"),
     (["fates", TRACE, "--figsize", "3x2", "-o", s.path("x.png")], 2, "did you mean --size?"),

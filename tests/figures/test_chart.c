@@ -336,18 +336,20 @@ Test(chart, style_refuses_the_rest_with_a_sentence)
 
 Test(chart, steps_are_two_numbers_or_one)
 {
-    static const char *const bad[] = {"9", "a:b", ":5", "3:x", ""};
+    static const char *const bad[] = {"9", "a:b", "0:101", "101:", "9:3", "3:x", ""};
     struct kvf_diag d = {""};
     int64_t from = -7, to = -8;
-    cr_expect(eq(int, style_steps(NULL, &from, &to, &d), KVF_OK));
+    cr_expect(eq(int, style_steps(NULL, 99, &from, &to, &d), KVF_OK));
     cr_expect(from == -7 && to == -8);
-    cr_expect(eq(int, style_steps("20:60", &from, &to, &d), KVF_OK));
+    cr_expect(eq(int, style_steps("20:60", 99, &from, &to, &d), KVF_OK));
     cr_expect(from == 20 && to == 60);
-    cr_expect(eq(int, style_steps("15:", &from, &to, &d), KVF_OK));
-    cr_expect(from == 15 && to == INT64_MAX);
+    cr_expect(eq(int, style_steps(":5", 99, &from, &to, &d), KVF_OK));
+    cr_expect(from == 0 && to == 5);
+    cr_expect(eq(int, style_steps("15:", 99, &from, &to, &d), KVF_OK));
+    cr_expect(from == 15 && to == 100);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        cr_expect(eq(int, style_steps(bad[i], &from, &to, &d), KVF_E_ARG), "%s", bad[i]);
-    cr_expect(from == 15 && to == INT64_MAX, "refused steps leave what was there");
+        cr_expect(eq(int, style_steps(bad[i], 99, &from, &to, &d), KVF_E_ARG), "%s", bad[i]);
+    cr_expect(from == 15 && to == 100, "rejected steps leave the earlier values");
 }
 
 /* Points are stored unchanged, for any order of panels and lines. */

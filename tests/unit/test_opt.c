@@ -163,6 +163,36 @@ Test(opt, whole_numbers)
     }
 }
 
+/* A range is taken as it is or rejected; it is never cut to the numbers that exist. */
+Test(opt, ranges)
+{
+    static const struct {
+        const char *text, *word; /* word: of the rejection; NULL: accepted */
+        int64_t a, b;
+    } c[] = {
+        {"0:10", NULL, 0, 10},       {"3:", NULL, 3, 10},
+        {":4", NULL, 0, 4},          {":", NULL, 0, 10},
+        {"10:", NULL, 10, 10},       {"5:5", NULL, 5, 5},
+        {"0:11", "0 to 9", 0, 0},    {"11:", "--x 11:: f.kvf has the tokens 0 to 9", 0, 0},
+        {"12:20", "0 to 9", 0, 0},   {"5:3", "ends before it begins", 0, 0},
+        {"5", "range A:B", 0, 0},    {"", "range A:B", 0, 0},
+        {"a:3", "range A:B", 0, 0},  {"3:4x", "range A:B", 0, 0},
+        {"-1:3", "range A:B", 0, 0}, {"1:2:3", "range A:B", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        struct kvf_diag d = {""};
+        int64_t a = 0, b = -1;
+        int err = opt_range("--x", c[i].text, &a, &b, &d);
+        if (!err)
+            err = opt_range_fit("--x", "tokens", "f.kvf", 10, &a, &b, &d);
+        cr_assert(eq(int, err, c[i].word ? KVF_E_ARG : KVF_OK), "%s: %s", c[i].text, d.text);
+        if (c[i].word)
+            cr_expect(strstr(d.text, c[i].word) != NULL, "%s: %s", c[i].text, d.text);
+        else
+            cr_expect(a == c[i].a && b == c[i].b, "%s", c[i].text);
+    }
+}
+
 Test(opt, pairs_at_their_limits)
 {
     static const struct {
