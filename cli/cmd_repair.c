@@ -71,19 +71,23 @@ static void tell_end(struct repair_output *x, const struct kvf_copied *made,
     if (r->texts_missing)
         tell(x, "the texts of %llu tokens are not there", (unsigned long long)r->texts_missing);
     if (x->n_messages > MAX_MESSAGES)
-        tell(x, "%llu more columns and layers lack values",
+        tell(x, "%llu more columns, layers and blobs lack values",
              (unsigned long long)x->n_messages - MAX_MESSAGES);
 }
 
 static void print(const char *out, const struct kvf_copied *made, const struct kvf_repaired *r)
 {
+    char blobs[48] = "";
+    if (r->blobs_missing)
+        snprintf(blobs, sizeof blobs, "; %llu blob%s lost", (unsigned long long)r->blobs_missing,
+                 r->blobs_missing == 1 ? "" : "s");
     made_trace_print(out, made);
     if (r->intact)
         printf("all data were recovered%s\n",
                r->places || r->bad_index ? "" : ": the trace was complete");
     else
-        printf("%llu values kept, %llu lost\n", (unsigned long long)r->values,
-               (unsigned long long)r->missing);
+        printf("%llu values kept, %llu lost%s\n", (unsigned long long)r->values,
+               (unsigned long long)r->missing, blobs);
 }
 
 static int cmd_repair(const struct command *self, void *request, int n, char **operand)

@@ -68,8 +68,10 @@ struct kvf_trace {
         void *ctx;
         uint64_t done, of; /* bytes decoded, of so many that there are */
     } watch;
-    uint64_t torn_bytes; /* after the last record of a trace that was not closed */
-    bool bad_index;      /* there is one, but it contradicts the records */
+    uint64_t torn_bytes;   /* after the last record of a trace that was not closed */
+    bool bad_index;        /* there is one, but it contradicts the records */
+    struct record *listed; /* [n_listed] the records of that index, sorted */
+    size_t n_listed;
 };
 
 static inline size_t trace_header_size(const struct kvf_trace *t)

@@ -351,5 +351,5 @@ void kvf_close(struct kvf_trace *t)
         mem_free(t->note[i]);
     mem_free_all(t->note, t->meta);
     drop_schema(t);
-    mem_free_all(t->rec, t->tail_aside, t->path, t);
+    mem_free_all(t->rec, t->listed, t->tail_aside, t->path, t);
 }

@@ -281,7 +281,8 @@ static int walk_and_compare(struct kvf_trace *t, const struct footer *f)
         for (size_t i = 0; i < n && !t->bad_index; i++)
             t->bad_index = !record_same(&listed[i], &t->rec[i]);
     }
-    mem_free(listed);
+    t->listed = listed;
+    t->n_listed = n;
     return err;
 }
 

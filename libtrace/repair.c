@@ -1,5 +1,6 @@
 /* repair.c - makes a complete trace from the rest of a damaged or unfinished one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -55,8 +56,37 @@ static bool has_texts(const struct kvf_trace *t)
     return any;
 }
 
+/* Names a blob that cannot be copied.  r: its record, by the file or by the index. */
+static void tell_blob(const struct kvf_trace *t, const struct record *r, struct copying *c,
+                      struct kvf_repaired *to)
+{
+    unsigned char header[BLOB_HEADER];
+    struct kvf_blob b;
+    char line[160];
+    bool named = trace_pread(t->fd, header, sizeof header, r->offset + trace_header_size(t))
+                     == KVF_OK
+                 && blob_header_read(header, r, &b);
+    snprintf(line, sizeof line, "%s%s of layer %u, head %u, from index %u on is lost",
+             named ? "the blob " : "a blob", named ? b.name : "", r->layer, r->head0, r->t0);
+    c->say(c->ctx, line);
+    to->blobs_missing++;
+}
+
+/* Names the blobs whose records are damaged, or are in the index and not in the file. */
+static void tell_blobs(const struct kvf_trace *t, const unsigned char *bad, struct copying *c,
+                       struct kvf_repaired *to)
+{
+    for (size_t i = 0; i < t->n_rec; i++)
+        if (bad[i] && t->rec[i].type == REC_BLOB)
+            tell_blob(t, &t->rec[i], c, to);
+    for (size_t i = 0; i < t->n_listed; i++)
+        if (t->listed[i].type == REC_BLOB
+            && !bsearch(&t->listed[i], t->rec, t->n_rec, sizeof *t->rec, record_compare))
+            tell_blob(t, &t->listed[i], c, to);
+}
+
 /* Drops the records that count and cannot be read, so that all that is left can be. */
-static int drop_damaged(struct kvf_trace *t)
+static int drop_damaged(struct kvf_trace *t, struct copying *c, struct kvf_repaired *to)
 {
     size_t kept = 0;
     unsigned char *bad = MEM_NEW(unsigned char, t->n_rec);
@@ -67,6 +97,8 @@ static int drop_damaged(struct kvf_trace *t)
         if (err)
             trace_note_damage(t, t->rec[i].offset);
     }
+    if (err != KVF_E_NOMEM)
+        tell_blobs(t, bad, c, to);
     for (size_t i = 0; err != KVF_E_NOMEM && i < t->n_rec; i++)
         if (!bad[i])
             t->rec[kept++] = t->rec[i];
@@ -111,13 +143,14 @@ static void tell(const struct kvf_trace *t, struct kvf_repaired *r)
 }
 
 /* Prepares the trace: drops its damaged records. */
-static int prepare(struct kvf_trace *t, struct kvf_repaired *r, struct kvf_diag *d)
+static int prepare(struct kvf_trace *t, struct copying *c, struct kvf_repaired *r,
+                   struct kvf_diag *d)
 {
     int err = trace_check_source(t, d);
     if (!err)
-        err = drop_damaged(t);
+        err = drop_damaged(t, c, r);
     if (!err && t->tail)
-        err = drop_damaged(t->tail);
+        err = drop_damaged(t->tail, c, r);
     tell(t, r);
     if (err || (t->clean && !r->places))
         return err;
@@ -179,7 +212,7 @@ int copying_repair(const struct kvf_copy_request *q, struct kvf_copied *ret, str
         q->say(q->say_ctx, t->tail_aside);
     kvf_watch(t, q->watch, q->watch_ctx);
     c.had_texts = has_texts(t) || (t->tail && has_texts(t->tail));
-    err = prepare(t, &r, d);
+    err = prepare(t, &c, &r, d);
     struct taken s = {t, 0, t->n_steps, 0};
     if (!err)
         err = copying_plan(&c, t, NULL, 0, d);

@@ -10,6 +10,7 @@ from harness import Suite
 from sample_trace import G, H, L, T, after, columns, differences, digest, kvfate, payload, records, sample
 
 META, SCHEMA, TOKENS, COLUMN, NOTE, COMMIT, CHECKPOINT = range(1, 8)
+from kvfate.records import BLOB  # noqa: E402
 s = Suite()
 x, out = sample(s, "x.kvf"), s.path("out.kvf")
 whole, data = kvfate.open(x), open(x, "rb").read()
@@ -73,6 +74,23 @@ for r in records(whole):
         except kvfate.TraceError:
             pass
 s.check("every chunk", lost == sum(HEADS[c.space] * (1 if c.space == "run" else L) for c in columns()), lost)
+
+# ---- blobs
+whole_of_columns, data_of_columns = whole, data
+with_blobs = sample(s, "blobs.kvf", blobs=("q f32 0 1 0 40 8", "k f32 0 1 0 40 8", "q f32 2 3 0 40 8"))
+whole, data = kvfate.open(with_blobs), open(with_blobs, "rb").read()
+blobs = [r for r in records(whole) if r["type"] == BLOB]
+s.check("three blobs", len(blobs) == 3, blobs)
+for r, name in zip(blobs, "qkq"):
+    place = f"layer {r['layer']}, head {r['head0']}, from index 0 on is lost"
+    for what, at, words in (("the elements", 88 + 80 + 1, f"the blob {name} of {place}"), ("the record", 20, f"the blob {name} of {place}"),
+                            ("the name", 88 + 2, f"a blob of {place}")):
+        said, t = repaired(f"{what} of blob {name} {place}", flipped(r["offset"] + at), 3)
+        s.check("the lost blob is named", said.count("is lost") == 1 and words in said and "0 lost; 1 blob lost" in said, said)
+        s.check("the others are kept", t and [b for b in differences(out) if b] == [] and len([x for x in records(t) if x["type"] == BLOB]) == 2)
+said, t = repaired("an unfinished trace", flipped(blobs[1]["offset"] + 88 + 80)[:after(whole, blobs[2])], 3)
+s.check("names the blob without an index", "the blob k of layer 0, head 1" in said or t is None, said)
+whole, data = whole_of_columns, data_of_columns
 
 # ---- header, index, footer and padding
 said, t = repaired("the file header is damaged", flipped(20), 0)

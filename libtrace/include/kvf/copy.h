@@ -48,8 +48,9 @@ struct kvf_repaired {
     uint64_t breaks, first_break; /* places where the chain of checksums is broken */
     uint64_t values, missing;     /* values within the steps: kept, and missing */
     uint64_t texts_missing;
+    uint64_t blobs_missing;
 };
-/* Called with a sentence for each column and layer that lacks values. */
+/* Called with a sentence for each column and layer that lacks values, and for each lost blob. */
 typedef void (*kvf_say_fn)(void *ctx, const char *line);
 
 /* One request for every kind of copy.  The source is one of `trace`, `part` and `damaged`. */
