@@ -10,6 +10,7 @@
 #include "analyzers/frame.h"
 #include "analyzers/raw_blocks.h"
 #include "analyzers/token_text.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 enum { EVICT, REASON, LSE };
@@ -85,9 +86,8 @@ static int lacks_heads(const struct kvf_trace *t, const char *heads, struct kvf_
     char middle[32];
     snprintf(middle, sizeof middle, "%d.0", kvf_n_layers(t) / 2);
     return kvf_fail(d, KVF_E_NOTFOUND,
-                    "this trace has no blocks of queries and keys of %s%s (kvfate run --probes "
-                    "raw:%s)%s",
-                    heads ? "query heads " : "any query head", heads ? heads : "",
+                    "%s has no blocks of queries and keys of %s%s (kvfate run --probes raw:%s)%s",
+                    kvf_path(t), heads ? "query heads " : "any query head", heads ? heads : "",
                     heads ? heads : middle, heads ? "" : "; --head names other heads");
 }
 
@@ -445,24 +445,60 @@ static void close_data(struct frame *f)
     source_destroy(x->s);
 }
 
+/* Returns true if a box has neither the first token nor a query's own token. Most heads give these
+ * two the largest weights. */
+static bool is_inner(const struct table *t, int64_t row)
+{
+    return table_row_int(t, row, "token") > 0
+           && table_row_int(t, row, "token_end") <= table_row_int(t, row, "query");
+}
+
+/* Appends the largest value of the rows [row, end) of a map that is not of the first token or of
+ * the query itself. */
+static void describe_map(const struct table *t, int64_t row, int64_t end, struct buf *out)
+{
+    int value = table_find(t, "attention");
+    int64_t top = -1;
+    for (int64_t r = row; r < end; r++)
+        if (is_inner(t, r) && (top < 0 || table_real(t, value, r) > table_real(t, value, top)))
+            top = r;
+    buf_printf(out, "  %-7s ", table_row_str(t, row, "head"));
+    if (top < 0) {
+        buf_str(out, "no token between the first one and the query itself\n");
+        return;
+    }
+    buf_printf(out, "largest %.4g: query %lld", table_real(t, value, top),
+               (long long)table_row_int(t, top, "query"));
+    const char *query = table_row_str(t, top, "query_text"), *text = table_row_str(t, top, "text");
+    if (*query) {
+        buf_char(out, ' ');
+        json_put_str(out, query, strlen(query));
+    }
+    buf_printf(out, ", token %lld", (long long)table_row_int(t, top, "token"));
+    if (*text) {
+        buf_char(out, ' ');
+        json_put_str(out, text, strlen(text));
+    }
+    buf_char(out, '\n');
+}
+
 static void describe(const struct table *t, struct buf *out)
 {
     enum { MOST = 12 };
-    int head = table_find(t, "head"), value = table_find(t, "attention");
+    int head = table_find(t, "head");
     int64_t n = table_rows(t), maps = 0;
     double cells = table_meta_real(t, "cells", NAN), gone = table_meta_real(t, "cells_evicted", 0);
-    buf_printf(out, "attention of queries %s to %lld: the %s of each box of %s x %s cells\n",
+    buf_printf(out,
+               "attention of queries %s to %lld: the %s of each box of %s x %s cells\n"
+               "apart from the first token and the query itself:\n",
                table_meta(t, "first_query"), (long long)table_meta_int(t, "end_query", 1) - 1,
                strcmp(table_meta(t, "each"), "mean") == 0 ? "mean" : "maximum",
                table_meta(t, "queries_per_box"), table_meta(t, "tokens_per_box"));
     for (int64_t r = 0, end; r < n; r = end, maps++) {
-        int64_t top = r;
-        for (end = r; end < n && strcmp(table_str(t, head, end), table_str(t, head, r)) == 0; end++)
-            top = table_real(t, value, end) > table_real(t, value, top) ? end : top;
+        for (end = r; end < n && strcmp(table_str(t, head, end), table_str(t, head, r)) == 0;)
+            end++;
         if (maps < MOST)
-            buf_printf(out, "  %-7s largest %.4g: query %lld, token %lld\n", table_str(t, head, r),
-                       table_real(t, value, top), (long long)table_row_int(t, top, "query"),
-                       (long long)table_row_int(t, top, "token"));
+            describe_map(t, r, end, out);
     }
     if (maps > MOST)
         buf_printf(out, "  and %lld more\n", (long long)(maps - MOST));

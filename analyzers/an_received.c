@@ -430,10 +430,11 @@ static int find_pairs(struct pairs_data *x, const struct analyzer_args *args, st
     mem_free(mask);
     if (!err && !recorded)
         return kvf_fail(d, KVF_E_NOTFOUND,
-                        "this trace has no columns received.LxHy.i; record them with 'kvfate run "
+                        "%s has no columns received.LxHy.i; record them with 'kvfate run "
                         "--watch TOKENS@HEADS' or kvfate.capture with watch=\"TOKENS@HEADS\", or "
                         "give kvfate import columns of these names "
-                        "(or ask for --spread)");
+                        "(or ask for --spread)",
+                        kvf_path(x->t));
     if (!err && !x->n && x->T > 0 && !x->unborn)
         return kvf_fail(d, KVF_E_ARG,
                         "no pair of the %d recorded pairs is in the heads and tokens chosen",

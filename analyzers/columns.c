@@ -118,8 +118,10 @@ static void put_supply(struct buf *b, const struct column_supply *s, bool captur
 void lacks_add(struct lacks *l, const struct kvf_trace *t, const char *name)
 {
     const struct column_supply *s = column_supply(name);
-    if (l->n == 0)
+    if (l->n == 0) {
+        l->t = t;
         l->captured = was_captured(t);
+    }
     if (l->last && !(same(l->last->flag, s->flag) && same(l->last->import, s->import)))
         put_supply(&l->text, l->last, l->captured);
     buf_printf(&l->text, "%s%s", l->n ? ", " : "", name);
@@ -171,8 +173,8 @@ int columns_refuse(struct lacks *l, const char *else_, int err, struct kvf_diag 
         const char *then = else_ ? "; " : "", *do_ = else_ ? else_ : "";
         err = KVF_E_NOMEM;
         if (text)
-            err = kvf_fail(d, KVF_E_NOTFOUND, "this trace has no column%s %s%s%s", several, text,
-                           then, do_);
+            err = kvf_fail(d, KVF_E_NOTFOUND, "%s has no column%s %s%s%s", kvf_path(l->t), several,
+                           text, then, do_);
     }
     lacks_free(l);
     return err;

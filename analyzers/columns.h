@@ -60,6 +60,7 @@ const struct column_supply *column_supply_at(int i);
 /* Columns that a trace lacks.  Zeroed: none. */
 struct lacks {
     struct buf text;
+    const struct kvf_trace *t;        /* that lacks the first column */
     bool captured;                    /* the trace was recorded by the Python package's capture */
     const struct column_supply *last; /* of the last one */
     int n;

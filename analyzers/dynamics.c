@@ -53,9 +53,9 @@ int dynamics_heads(struct kvf_trace *t, bool post, const struct analyzer_args *a
         return KVF_OK;
     heads_free(ret);
     return kvf_fail(d, KVF_E_NOTFOUND,
-                    "this trace has no vectors query.%s.LxHy.d00%s; record them with 'kvfate run "
+                    "%s has no vectors query.%s.LxHy.d00%s; record them with 'kvfate run "
                     "--watch-queries HEADS', or give kvfate import columns of these names",
-                    stage(post), args->heads ? " of the heads chosen" : "");
+                    kvf_path(t), stage(post), args->heads ? " of the heads chosen" : "");
 }
 
 /* How many tokens from the first on have the role of a prompt, or of the question after it. */

@@ -227,25 +227,39 @@ static void put_remedy(const struct request *q, const struct kvf_trace *t, const
     buf_finish(&path);
 }
 
-/* Makes the table. If columns are missing, --record records the runs again, and otherwise *remedy
- * receives the command that does so. */
+/* Returns which of n traces the sentence of an error names as one that lacks columns; n: none. */
+static int lacking(struct kvf_trace *const *trace, int n, int err, const struct kvf_diag *d)
+{
+    bool lacks = err == KVF_E_NOTFOUND
+                 && (strstr(d->text, "no column") || strstr(d->text, "no blocks"));
+    for (int i = 0; lacks && i < n; i++) {
+        size_t len = strlen(kvf_path(trace[i]));
+        if (strncmp(d->text, kvf_path(trace[i]), len) == 0 && d->text[len] == ' ')
+            return i;
+    }
+    return n;
+}
+
+/* Makes the table. --record records again the runs that lack columns; otherwise *remedy receives
+ * the command that does so. */
 static int make_or_record(const struct command *self, struct request *q, struct kvf_trace **trace,
                           char **path, int n, struct table **ret, struct buf *remedy,
                           struct kvf_diag *d)
 {
-    bool record = q->again.record || q->again.to;
+    bool done[MAX_TRACES] = {false};
     int err = make_table(q, trace, path, n, ret, d);
-    if (err != KVF_E_NOTFOUND || !(strstr(d->text, "no column") || strstr(d->text, "no blocks")))
-        return err;
-    if (!record) {
-        put_remedy(q, trace[0], d->text, remedy);
-        return err;
-    }
-    struct kvf_diag lacks = *d;
-    err = KVF_OK;
-    for (int i = 0; !err && i < n; i++)
+    for (int i = lacking(trace, n, err, d); i < n && !done[i]; i = lacking(trace, n, err, d)) {
+        if (!q->again.record && !q->again.to) {
+            put_remedy(q, trace[i], d->text, remedy);
+            return err;
+        }
+        const struct kvf_diag lacks = *d;
         err = record_again(self, q, lacks.text, &trace[i], d);
-    return err ? err : make_table(q, trace, path, n, ret, d);
+        done[i] = true;
+        if (!err)
+            err = make_table(q, trace, path, n, ret, d);
+    }
+    return err;
 }
 
 static int cmd_analysis(const struct command *self, void *request, int n, char **operand)

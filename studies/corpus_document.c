@@ -88,8 +88,9 @@ int corpus_identify(struct kvf_trace *t, uint64_t *ret_document, uint64_t *ret_p
     bool known = named(run, ret_document);
     if (!known && kvf_find(t, "tokens.id") < 0) {
         err = kvf_fail(d, KVF_E_NOTFOUND,
-                       "this trace has neither a column tokens.id nor run.document in its header, "
-                       "so that its document is unknown");
+                       "%s has neither a column tokens.id nor run.document in its header, "
+                       "so that its document is unknown",
+                       kvf_path(t));
         goto done;
     }
     err = read_tokens(t, &id, d);

@@ -3,6 +3,7 @@
 
 usage: test_attention.py KVFATE WRITE_KVF DUMP GEN_TINY
 """
+import json
 import os
 import subprocess
 import sys
@@ -146,6 +147,16 @@ def boxes(folder):
                         want.append((q0, q1, i0, i1, np.nanmax(cells) if each == "max" else np.nanmean(cells), np.nanmean(here)))
             got = list(zip(*(t[c] for c in ("query", "query_end", "token", "token_end", "attention", "cached"))))
             check(f"{each} {n} {queries} {tokens}", len(got) == len(want) and np.allclose(got, want, atol=1e-7), got[:3], want[:3])
+    r = subprocess.run([kvfate, "attention", kvf], capture_output=True, text=True)
+    t, _ = table(kvfate, "attention", kvf)
+    for head in sorted(set(t["head"])):
+        inner = [(a, q, i) for h, a, q, i in zip(t["head"], t["attention"], t["query"], t["token"]) if h == head and 0 < i < q]
+        top, q, i = max(inner, key=lambda x: x[0])
+        line = [x.split() for x in r.stdout.splitlines() if x.split()[:1] == [head]]
+        check(f"the summary of {head} is neither of the first token nor of the query itself", line and line[0][1:4] == ["largest", f"{top:.4g}:", "query"]
+              and f"query {q} " in " ".join(line[0]).replace(",", " ") and f"token {i}" in " ".join(line[0]), line, top, q, i)
+    r = subprocess.run([kvfate, "attention", kvf, "--queries", "0:2"], capture_output=True, text=True)
+    check("no inner token", "no token between the first one and the query itself" in r.stdout, r.stdout, r.stderr)
     for value, word in (("5", "needs a range"), ("a:b", "needs a range"), ("3:4x", "needs a range"), ("9:3", "ends before it begins"), ("3:3", "no query"),
                         ("0:9999", f"{kvf} has the queries 0 to {T - 1}"), (f"{T + 1}:", "has the queries 0 to")):
         refused(f"--queries {value}", 2, ["attention", kvf, "--queries", value], f"--queries {value}" if "range" not in word else "--queries", word)
@@ -162,6 +173,12 @@ def remedies(folder):
     check("not recorded", r.returncode == 1 and "no blocks of queries and keys of query heads 1.4,0.1 (kvfate run --probes raw:1.4,0.1)" in r.stderr, r.stderr)
     r = subprocess.run([kvfate, "attention", run(folder, RUNS[0], "lean", "plain.kvf")], capture_output=True, text=True)
     check("none", r.returncode == 1 and "any query head (kvfate run --probes raw:1.0)" in r.stderr, r.stderr)
+    r = subprocess.run([kvfate, "attention", kvf, os.path.join(folder, "plain.kvf")], capture_output=True, text=True)
+    check("of two traces, the one that lacks them is named", r.returncode == 1 and "plain.kvf has no blocks" in r.stderr, r.stderr)
+    gguf = model_of(folder, *RUNS[0][:3])[0]
+    r = subprocess.run([kvfate, "attention", kvf, os.path.join(folder, "plain.kvf"), "--record", "--model", gguf, "--json"], capture_output=True, text=True, errors="replace")
+    t = json.loads(r.stdout)["data"] if r.returncode == 0 else {"trace": [], "head": []}
+    check("only that one is recorded again", sorted(set(t["head"])) == ["L0H2", "L1H0"] and len(set(t["trace"])) == 2, r.stderr, sorted(set(zip(t["trace"], t["head"]))))
     gguf, ids = model_of(folder, *RUNS[1][:3])
     for probes, word in (("raw", "names no head"), ("raw:", "names no head"), ("raw:5", "'5' is no head; did you mean"), ("raw:7.0", "'7.0' names layer 7: the model has layers 0 to 1"),
                          ("raw:1.6", "'1.6' names head 6: layer 1 of the model has query heads 0 to 5"), ("raw:L0K2", "'L0K2' names head 2: layer 0 of the model has KV heads 0 to 1"), ("raw:0.1,evict,1.2", "no probe '1.2'")):
