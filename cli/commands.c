@@ -475,9 +475,10 @@ static int call(int argc, char **argv)
     return c.in_package ? run_in_package(&c, argc, argv) : dispatch(&c, argc, argv);
 }
 
-/* `kvfate help --man WORD...`: shows the manual page of a command. It looks for the page in the
- * folder of the build or of the installation to which this program belongs. Without a word it shows
- * the page of the program. */
+/* `kvfate help --man WORD...`: shows the manual page of a command, or of the program without a
+ * word. It looks in the folder of the build or of the installation to which this program belongs.
+ * In a wheel, the program is PREFIX/lib/pythonX.Y/site-packages/kvfate/bin/kvfate, or
+ * FOLDER/kvfate/bin/kvfate after `pip install --target FOLDER`. */
 static int manual(int argc, char **argv)
 {
     const struct command self = {.name = "help --man"};
@@ -485,14 +486,18 @@ static int manual(int argc, char **argv)
     struct kvf_diag d = {""};
     struct buf tail = {0}, page = {0};
     int err = KVF_E_NOTFOUND;
+    static const struct {
+        int up;
+        const char *folder;
+    } places[] = {
+        {1, "/docs"}, {1, "/share/man/man1"}, {2, "/share/man/man1"}, {5, "/share/man/man1"}};
     if (argc && !is_top(word))
         return unknown(word);
-    for (int i = 0; err == KVF_E_NOTFOUND && i < 2; i++) {
+    for (size_t i = 0; err == KVF_E_NOTFOUND && i < sizeof places / sizeof *places; i++) {
         buf_clear(&tail);
         buf_clear(&page);
-        buf_printf(&tail, "%s/kvfate%s%s.1", i ? "/share/man/man1" : "/docs", argc ? "-" : "",
-                   word);
-        err = tail.err ? tail.err : folder_beside(1, tail.data, &page);
+        buf_printf(&tail, "%s/kvfate%s%s.1", places[i].folder, argc ? "-" : "", word);
+        err = tail.err ? tail.err : folder_beside(places[i].up, tail.data, &page);
     }
     if (!err)
         execlp("man", "man", "-l", page.data, (char *)NULL);

@@ -7,7 +7,7 @@
 """
 import importlib
 
-from .errors import needing
+from .errors import meant, needing
 
 # What the package offers, and the module that has it.  Each is loaded when it is asked for: kvfate.capture needs torch and transformers, and the
 # command `kvfate` of the wheel, which starts the program, not even NumPy.
@@ -17,12 +17,15 @@ _PLACES = {
     "figure": "tables", "import_trace": "imports", "load_table": "tables", "open": "trace", "patches": "picture", "report": "tables", "run": "runs", "save_table": "tables", "score": "own_score", "table": "tables",
 }
 _NAMES = {"open": "open_trace"}  # of those that are called otherwise there
+# Names of other packages for the same thing, for the message.
+_MEANT = {"load": "open", "read": "open", "load_trace": "open", "read_trace": "open", "read_table": "load_table", "generate": "run", "record": "run", "plot": "figure",
+          "draw": "figure", "show": "figure", "html": "report", "trace": "open"}
 __all__ = sorted(set(_PLACES) - {"capture"})
 
 
 def __getattr__(name):
     if name not in _PLACES:
-        raise AttributeError("module 'kvfate' has no attribute %r" % name)
+        raise AttributeError("module 'kvfate' has no attribute %r%s" % (name, " (did you mean kvfate.%s?)" % _MEANT[name] if name in _MEANT else meant(name, _PLACES)))
     with needing("kvfate." + name, "numpy", "torch", "transformers"):
         module = importlib.import_module("." + _PLACES[name], __name__)
     value = getattr(module, _NAMES.get(name, name))

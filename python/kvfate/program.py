@@ -12,6 +12,7 @@ import warnings
 from .errors import Error
 
 _OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "kvfate")
+NO_PROGRAM = "the program kvfate is not in this package and not on PATH: install kvfate's wheel, or add the folder of the program to PATH"
 PARTIAL = 3  # it succeeded, and a trace was not closed or holds no steps
 
 
@@ -27,7 +28,7 @@ def find():
     """The program of this package, or else the one on PATH."""
     path = _OWN if os.access(_OWN, os.X_OK) else shutil.which("kvfate")
     if not path:
-        raise Error("the program kvfate is not in this package and not on PATH: install kvfate's wheel, or add the folder of the program to PATH")
+        raise Error(NO_PROGRAM)
     return path
 
 

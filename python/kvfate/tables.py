@@ -9,7 +9,7 @@ from typing import Union
 import numpy as np
 
 from . import files
-from .errors import Error, meant, needing
+from .errors import Error, meant, needing, shown
 from .program import command_words, described, path_of, run, words_of
 from .trace import Trace
 
@@ -31,15 +31,27 @@ class Table(dict):
     def columns(self):
         return list(self)
 
-    def _repr_html_(self):
-        """In a notebook: the first rows."""
-        cells = zip(*([str(x) for x in column[:SHOWN_ROWS]] for column in self.values()))
-        line = lambda kind, row: "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (kind, html.escape(x), kind) for x in row)  # noqa: E731
-        return "<p>%s</p><table>%s%s</table>" % (html.escape(repr(self)), line("th", self), "".join(line("td", row) for row in cells))
+    def __missing__(self, name):
+        raise KeyError("there is no column %s%s; there are: %s" % (name, meant(str(name), self), ", ".join(self)))
 
-    def __repr__(self):
+    def _rows(self):
+        """Returns the first rows as lists of texts."""
+        return [list(row) for row in zip(*(["%.6g" % x if isinstance(x, float) else str(x) for x in column[:SHOWN_ROWS]] for column in self.values()))]
+
+    def _title(self):
         rows = len(next(iter(self.values()))) if self else 0
         return "<table %s: %d rows of %s>" % (self.attrs.get("table"), rows, ", ".join(self))
+
+    def _repr_html_(self):
+        """In a notebook: the first rows."""
+        line = lambda kind, row: "<tr>%s</tr>" % "".join("<%s>%s</%s>" % (kind, html.escape(x), kind) for x in row)  # noqa: E731
+        return "<p>%s</p><table>%s%s</table>" % (html.escape(self._title()), line("th", self), "".join(line("td", row) for row in self._rows()))
+
+    def __repr__(self):
+        """The number of rows, and the first of them in columns."""
+        lines = [[shown(x) for x in row] for row in [list(self), *self._rows()]]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        return "\n".join([self._title(), *("  ".join(x.rjust(w) for x, w in zip(line, widths)) for line in lines if line)])
 
 
 def npz_table(path):
@@ -137,6 +149,9 @@ class Drawing:
 
     def __repr__(self):
         return "<kvfate %s>" % " ".join(map(str, self._argv))
+
+    def __getattr__(self, name):
+        raise AttributeError("a %s of kvfate has no %s%s; save(path) writes it" % (type(self).__name__.lower(), name, meant(name, dir(type(self)))))
 
     def _bytes(self, extension):
         if extension not in self._made:

@@ -1,4 +1,5 @@
 """kvfate.open: a trace as lazy NumPy arrays."""
+import collections
 import html
 import json
 import os
@@ -8,7 +9,8 @@ import numpy as np
 
 from . import analyses
 from .column import Blob, Column, Values
-from .errors import Error, TraceError, meant, shown
+from .errors import Error, MissingValues, TraceError, meant, shown
+from .program import NO_PROGRAM
 from .records import BLOB, COLUMN, COMMIT, INTERVALS, META, MOST_BYTES, MOST_STEPS, NOTE, SCHEMA, TOKENS, RecordFile
 
 DTYPES = {1: "<u1", 2: "<u2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<u8"}
@@ -29,6 +31,7 @@ class Trace:
     heads      [(KV heads, query heads)] of each layer
     columns    {name: Column}; trace["tokens.id"], and trace.evict_step for names that Python takes
     meta       the run header, a dict; notes: {key: what its JSON says}
+    answer     the generated text
     tokens     the text of each token as str, or None where it is not stored; texts: the same as bytes
     blobs      blocks of numbers as they were in the run
     format     "1.0", or "0.1" of files before it
@@ -250,6 +253,14 @@ class Trace:
         return analyses.Listed(self._heads, self, "heads")
 
     @property
+    def answer(self):
+        """The text that the run generated.  MissingValues if it generated none."""
+        result = self.notes.get("result")
+        if not isinstance(result, dict) or not isinstance(result.get("text"), str):
+            raise MissingValues("%s: there is no answer: the run generated no text" % self.path)
+        return result["text"]
+
+    @property
     def blobs(self):
         return [Blob(self.values, e) for e in self._file.of_type(BLOB)]
 
@@ -257,7 +268,14 @@ class Trace:
         try:
             return self.columns[name]
         except KeyError:
-            raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, shown(meant(name, self.columns)), shown(", ".join(self.columns)))) from None
+            analysis = "; trace.%s is an analysis" % name if name in self._analyses() else shown(meant(name, self.columns))
+            raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, analysis, shown(", ".join(self._families())))) from None
+
+    def _families(self):
+        """Returns the names of the columns; one text such as "query.* (64)" for many that begin alike."""
+        first = {name: name.partition(".")[0] for name in self.columns}
+        size = collections.Counter(first.values())
+        return list(dict.fromkeys("%s.* (%d)" % (f, size[f]) if size[f] > 4 else name for name, f in first.items()))
 
     def __getattr__(self, name):
         columns = self.__dict__.get("columns", {})
@@ -266,7 +284,9 @@ class Trace:
         known = self._analyses() if "path" in self.__dict__ and not name.startswith("_") else {}
         if name in known:
             return analyses.Analysis(self, known[name])
-        raise AttributeError("%s: there is no column %s%s" % (self.__dict__.get("path", "a trace"), name, shown(meant(name, [*columns, *known]))))
+        lost = "" if known or name.startswith("_") else "; if it is an analysis: " + NO_PROGRAM
+        raise AttributeError("%s: there is no column%s %s%s%s" % (self.__dict__.get("path", "a trace"), " and no analysis" if known else "", name,
+                                                                  shown(meant(name, [*columns, *known, *dir(type(self))])), lost))
 
     @staticmethod
     def _analyses():

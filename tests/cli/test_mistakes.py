@@ -2,6 +2,8 @@
 """Typical mistakes of a first hour. Each one gets a sentence with the problem, its place and a remedy: the test checks
 words of the remedy and the exit status, and that the standard error has at most three lines and no traceback."""
 import os
+import shutil
+import subprocess
 
 from harness import Suite
 
@@ -124,6 +126,21 @@ s.refused("-o of an input", ["trace", "verify", TRACE, "-o", s.path("x.kvf")], 2
 s.refused("-q and -v", ["methods", "-q", "-v"], 2, "give one")
 r = s.accepted("a value that looks like an option", ["eviction", "--title", "--as", TRACE, "-o", s.path("t.svg")])
 s.check("it is the title", b"unknown" not in r.stderr and os.path.exists(s.path("t.svg")), r.stderr)
-r = s.run(["help", "--man", "trace", "ls"])
-s.check("help --man", r.returncode == 0 and b"KVFATE-TRACE" in r.stdout or b"the page is" in r.stderr or b"no manual pages" in r.stderr, r)
+
+# ---- the manual page, in an installation and in a wheel; `man` is a program that prints its arguments
+os.makedirs(s.path("path"))
+with open(s.path("path/man"), "w") as f:
+    f.write('#!/bin/sh\necho "$@"\n')
+os.chmod(s.path("path/man"), 0o755)
+for name, place, pages in (("an installation", "usr/bin", "usr"), ("a wheel", "venv/lib/python3.11/site-packages/kvfate/bin", "venv"), ("a wheel in a folder", "folder/kvfate/bin", "folder")):
+    os.makedirs(s.path(place))
+    shutil.copy(s.exe, s.path(place))
+    page = s.path(pages + "/share/man/man1/kvfate-trace.1")
+    argv, env = [s.path(place + "/kvfate"), "help", "--man", "trace", "ls"], {**os.environ, "PATH": s.path("path")}
+    r = subprocess.run(argv, env=env, capture_output=True, text=True)
+    s.check(f"{name} without pages", r.returncode == 1 and "no manual pages; use 'kvfate trace -h'" in r.stderr, r)
+    os.makedirs(os.path.dirname(page))
+    s.file(page, b"page")
+    r = subprocess.run(argv, env=env, capture_output=True, text=True)
+    s.check(f"{name} shows its page", r.returncode == 0 and r.stdout == f"-l {page}\n", r)
 s.finish()

@@ -125,9 +125,14 @@ def arrow(x, folder):
 
 def without_pandas(x):
     program = "import sys\nsys.modules['pandas'] = None\nsys.path.insert(0, sys.argv[1])\nimport kvfate\nt = kvfate.table('tokens', sys.argv[2])\n" \
-        "print(type(t).__name__, list(t)[:3], t.columns == list(t), t['text'][0], t.attrs['table'], len(repr(t)) > 9)"
+        "print(type(t).__name__, list(t)[:3], t.columns == list(t), t['text'][0], t.attrs['table'])\nprint(t)\n" \
+        "try: t['txet']\nexcept KeyError as e: print(e)"
     said = subprocess.run([sys.executable, "-c", program, os.path.join(ROOT, "python"), x], capture_output=True, text=True)
-    check("without pandas", said.stdout == "Table ['token', 'id', 'text'] True # tokens True\n", said)
+    lines = said.stdout.splitlines()
+    check("without pandas", lines[0] == "Table ['token', 'id', 'text'] True # tokens", said)
+    check("a printed table has its first rows", lines[1].startswith("<table tokens: 40 rows of token, id, text") and lines[2].split()[:3] == ["token", "id", "text"]
+          and [line.split()[0] for line in lines[3:13]] == [str(i) for i in range(10)], said)
+    check("a column, nearly", len(lines) == 14 and "there is no column txet (did you mean text?)" in lines[13], said)
 
 
 def drawn(x, folder):
@@ -175,6 +180,23 @@ def refusals(x, folder):
         warnings.simplefilter("always")
         kvfate.table("occupancy", y)
     check("a trace that was not closed", [str(w.message) for w in said if "was not closed" in str(w.message)] and said[0].filename == __file__, said)
+    refused("a method of matplotlib", lambda: kvfate.figure("eviction", x).savefig("x.png"), "no savefig (did you mean save?)", AttributeError)
+    for name, word in (("load", "kvfate.open"), ("plot", "kvfate.figure"), ("tabel", "table")):
+        refused("kvfate." + name, lambda n=name: getattr(kvfate, n), "did you mean %s?" % word, AttributeError)
+    trace = kvfate.open(x)
+    refused("no answer", lambda: trace.answer, "generated no text", kvfate.MissingValues)
+    refused("an analysis as a column", lambda: trace["survival"], "trace.survival is an analysis", KeyError)
+    refused("a column, nearly", lambda: trace["evict_stpe"], "did you mean evict_step?", KeyError)
+    refused("a method of a trace, nearly", lambda: trace.reports, "did you mean report?", AttributeError)
+    answered = make(WRITE_KVF, os.path.join(folder, "answered.kvf"), columns(), (L, H, G, T), note={"result": {"text": "four\u00e9", "stop": "eos"}})
+    check("answer", kvfate.open(answered).answer == "four\u00e9", kvfate.open(answered).notes)
+    many = make(WRITE_KVF, os.path.join(folder, "many.kvf"), [*columns(), *(Column("query.pre.L0H0.d%02d" % i, "f32", "run", np.zeros(T), axis="step") for i in range(12))], (L, H, G, T))
+    refused("a column of many", lambda: kvfate.open(many)["x"], "tokens.id, tokens.role", KeyError)
+    refused("many that begin alike are one", lambda: kvfate.open(many)["x"], "query.* (12)", KeyError)
+    none = "import os, sys\nos.environ['PATH'] = ''\nsys.path.insert(0, sys.argv[1])\nimport kvfate\n" \
+        "try: kvfate.open(sys.argv[2]).attention\nexcept AttributeError as e: print(e)"
+    said = subprocess.run([sys.executable, "-c", none, os.path.join(ROOT, "python"), x], capture_output=True, text=True)
+    check("an analysis without the program", "no column attention" in said.stdout and "not on PATH: install kvfate's wheel" in said.stdout and said.stdout.count("\n") == 1, said)
     none = "import os, sys\nos.environ['PATH'] = ''\nsys.path.insert(0, sys.argv[1])\nimport kvfate\n" \
         "try: kvfate.table('survival', 'x')\nexcept kvfate.Error as e: print(e)"
     said = subprocess.run([sys.executable, "-c", none, os.path.join(ROOT, "python")], capture_output=True, text=True)
