@@ -241,7 +241,13 @@ static int refuse(struct replace *r, int error, struct kvf_diag *d)
     struct stat s;
     bool of_lock = r->lock && r->lock_fd < 0 && error != EBUSY && lstat(r->lock, &s) == 0;
     int err = error == ENOMEM ? KVF_E_NOMEM : KVF_E_IO;
-    kvf_fail(d, err, "%s: cannot write: %s", of_lock ? r->lock : r->path, why);
+    char *folder = beside(r->path, "");
+    if (error == ENOENT && folder && *folder && stat(folder, &s) != 0 && errno == ENOENT)
+        kvf_fail(d, err, "%s: cannot write: the folder %s does not exist; make it with 'mkdir -p'",
+                 r->path, folder);
+    else
+        kvf_fail(d, err, "%s: cannot write: %s", of_lock ? r->lock : r->path, why);
+    mem_free(folder);
     r->error = error;
     replace_abandon(r);
     return err;

@@ -32,6 +32,7 @@ struct request {
     bool several;
     struct figure_options look;
     struct buf about; /* for several traces: the summary of each trace */
+    bool empty;       /* no trace has steps: there is nothing to summarize */
     int64_t threads;
     struct again_options {
         bool record;
@@ -110,6 +111,8 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
+    if (q->empty)
+        return KVF_OK;
     if (q->about.len)
         buf_add(&b, q->about.data, q->about.len);
     else
@@ -286,8 +289,11 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (err)
         goto done;
-    for (int i = 0; i < n; i++)
+    q->empty = true;
+    for (int i = 0; i < n; i++) {
+        q->empty = q->empty && kvf_n_steps(trace[i]) == 0;
         trace_report_piece(self, trace[i]);
+    }
     traces_report_diverged(self, trace, n);
     struct watcher w = watcher_count(self->name, "parts");
     q->args.watch = watcher_update;

@@ -220,10 +220,17 @@ static int hub_model(const char *id, struct buf *path, struct kvf_diag *d)
 static int unknown_name(const char *given, struct kvf_diag *d)
 {
     const char *near = near_listed(given);
-    return kvf_fail(d, KVF_E_IO,
-                    "%s: cannot open the model: there is no such file, and 'kvfate models' lists "
-                    "no model of this name%s%s%s",
-                    given, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    struct buf list = {0};
+    if (near)
+        buf_printf(&list, " (did you mean '%s'?)", near);
+    for (const struct listed_model *m = model_list; !near && m->name; m++)
+        buf_printf(&list, "%s%s", m == model_list ? "; it lists " : ", ", m->name);
+    int err = kvf_fail(d, KVF_E_IO,
+                       "%s: cannot open the model: there is no such file, and 'kvfate models' "
+                       "lists no model of this name%s",
+                       given, list.err ? "" : list.data);
+    buf_finish(&list);
+    return err;
 }
 
 /* Resolves a path: a file, one of the files of a model folder, or a folder. */

@@ -50,7 +50,9 @@ void trace_check_complete(const struct command *self, const struct kvf_trace *t,
                       kvf_tail_aside(t));
     if (kvf_n_steps(t) == 0)
         command_print(self->name, "%s has no steps%s", path,
-                      kvf_is_clean(t) ? "" : ": it was not closed");
+                      kvf_is_clean(t) ? ""
+                                      : ": it was not closed, or the file was cut off; "
+                                        "'kvfate trace repair' recovers the values in it");
     else if (!kvf_is_clean(t))
         command_print(self->name, "%s was not closed: %s its last snapshot (%u steps)", path, doing,
                       kvf_n_steps(t));

@@ -7,6 +7,7 @@
 
 #include <kvf/trace.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "studies/diff_header.h"
 
@@ -74,6 +75,33 @@ int resume_same(const char *path, const char *header, const struct prompt *promp
     return err;
 }
 
+/* Fails because the trace is closed: its run ended, or a signal stopped it. */
+static int refuse_closed(const char *out, struct kvf_diag *d)
+{
+    struct kvf_trace *t = NULL;
+    struct json *result = NULL;
+    struct kvf_diag unused;
+    bool stopped = false;
+    uint32_t steps = 0;
+    if (kvf_open(out, KVF_OPEN_TAIL, &t, &unused) == KVF_OK) {
+        const char *note = kvf_note(t, "result");
+        if (note && json_parse(note, strlen(note), &result, &unused) == KVF_OK)
+            stopped = strcmp(json_str(json_get(result, "stop"), ""), "interrupted") == 0;
+        steps = kvf_n_steps(t);
+    }
+    json_free(result);
+    kvf_close(t);
+    if (stopped)
+        return kvf_fail(d, KVF_E_IO,
+                        "%s cannot be resumed: its run was interrupted after %u tokens and closed "
+                        "it; --overwrite without --resume runs again",
+                        out, steps);
+    return kvf_fail(d, KVF_E_IO,
+                    "%s is complete, so that there is no run to resume; --overwrite without "
+                    "--resume replaces it",
+                    out);
+}
+
 int resume_check(const char *out, const char *header, const struct prompt *prompt,
                  struct kvf_diag *d)
 {
@@ -83,10 +111,7 @@ int resume_check(const char *out, const char *header, const struct prompt *promp
     int err = path.err;
     if (!err && stat(path.data, &st) != 0 && errno == ENOENT)
         err = stat(out, &st) == 0
-                  ? kvf_fail(d, KVF_E_IO,
-                             "%s is complete, so that there is no run to resume; --overwrite "
-                             "without --resume replaces it",
-                             out)
+                  ? refuse_closed(out, d)
                   : kvf_fail(d, KVF_E_IO,
                              "neither %s nor an unfinished trace is there: leave --resume out",
                              out);

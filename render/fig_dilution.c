@@ -267,6 +267,16 @@ static void budgets_of(struct view *v)
     }
 }
 
+/* Returns true if the table has rows of --mean, whose step is -1. */
+static bool has_means(const struct table *t)
+{
+    int step = table_find(t, "step");
+    bool found = false;
+    for (int64_t r = 0; !found && r < table_rows(t); r++)
+        found = table_real(t, step, r) < 0;
+    return found;
+}
+
 static int open_view(struct view *v, const struct table *t, const struct dilution_style *o,
                      struct kvf_diag *d)
 {
@@ -283,7 +293,7 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
     budgets_of(v);
     for (const char *s = o->show; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
-    if (!err && !v->steps && (v->x < 0 || v->method < 0))
+    if (!err && !v->steps && (v->x < 0 || v->method < 0 || !has_means(t)))
         err = kvf_fail(d, KVF_E_ARG,
                        "--style: x=%s needs the table of several traces, made with "
                        "--mean",

@@ -56,26 +56,58 @@ const struct method *method_find(const char *name, size_t n, struct method_alias
     return NULL;
 }
 
+enum { NAME = 64 };
+
+/* Copies a known name to near if it is nearer to `name` than *best. */
+static void come_nearer(const char *known, size_t n, const char *name, int *best, char near[NAME])
+{
+    char text[NAME];
+    snprintf(text, sizeof text, "%.*s", (int)n, known);
+    int far = opt_distance(name, text);
+    if (far >= *best)
+        return;
+    *best = far;
+    memcpy(near, text, sizeof text);
+}
+
+/* Sets near to the name or alias that `name` is likely meant to be, in which at most a third of the
+ * letters differ, or else to the method that one of its words names; "" if there is none. */
+static void near_name(const char *name, char near[NAME])
+{
+    int best = ((int)strlen(name) + 2) / 3 + 1;
+    struct method_alias alias;
+    near[0] = 0;
+    for (const struct method *m = method_presets; m->name; m++) {
+        come_nearer(m->name, strlen(m->name), name, &best, near);
+        for (const char *list = m->aliases; method_next_alias(&list, &alias);)
+            come_nearer(alias.name, alias.n_name, name, &best, near);
+    }
+    for (const char *at = name; !near[0] && *at;) {
+        size_t n = strcspn(at, "-_. ");
+        const struct method *m = n ? method_find(at, n, &alias) : NULL;
+        if (m)
+            snprintf(near, NAME, "%s", m->name);
+        at += n + strspn(at + n, "-_. ");
+    }
+}
+
 /* Returns KVF_E_ARG with the sentence for an unknown name. */
 static int unknown_name(const char *name, struct kvf_diag *d)
 {
-    enum { MOST = 64 };
-    const char *known[MOST + 1] = {NULL};
-    for (int i = 0; i < MOST && method_presets[i].name; i++)
-        known[i] = method_presets[i].name;
-    const char *near = opt_near(known, name);
+    char near[NAME];
+    near_name(name, near);
     if (strchr(name, ','))
         return kvf_fail(d, KVF_E_ARG,
                         "'%s' names several methods and a run has one; 'kvfate eval --methods' or "
                         "'kvfate quickstart --methods' compares several",
                         name);
     return kvf_fail(d, KVF_E_ARG, "no method '%s'%s%s%s; 'kvfate methods' lists them", name,
-                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+                    near[0] ? " (did you mean '" : "", near, near[0] ? "'?)" : "");
 }
 
 int method_expand(const char *text, struct buf *out, const struct method **ret, struct kvf_diag *d)
 {
-    char name[64];
+    char name[NAME];
     size_t n = strcspn(text, ":");
     struct method_alias alias;
     const struct method *m = method_find(text, n, &alias);

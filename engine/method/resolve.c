@@ -296,10 +296,11 @@ int method_resolve(const struct method *m, struct method_params *p, struct kvf_d
     if (m->unbudgeted && p->budget > 0)
         return refuse(m, "a budget would have no effect; its options set the number of entries", d);
     if (method_needs_budget(m) && p->budget < 1)
-        return kvf_fail(d, KVF_E_ARG,
-                        "method %s needs --budget N with N >= 1: entries that each "
-                        "KV head may %s",
-                        m->name, m->score || m->read->all ? "hold" : "read");
+        return kvf_fail(
+            d, KVF_E_ARG,
+            "method %s needs --budget N: 1 or more entries that each KV head may %s, or "
+            "a fraction of the prompt such as 50%%",
+            m->name, m->score || m->read->all ? "hold" : "read");
     if (!is_limited(m)) {
         p->budget = 0;
         p->part = 0;

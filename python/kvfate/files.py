@@ -42,7 +42,9 @@ def _told(path):
     except WriteError:
         raise
     except OSError as e:
-        raise WriteError("%s: cannot write: %s" % (path, e.strerror or e)) from None
+        folder = os.path.dirname(os.fspath(path))
+        lost = isinstance(e, FileNotFoundError) and folder and not os.path.isdir(folder)
+        raise WriteError("%s: cannot write: %s" % (path, "the folder %s does not exist; make it with 'mkdir -p'" % folder if lost else e.strerror or e)) from None
 
 
 # ---- the place and its lock

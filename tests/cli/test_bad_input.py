@@ -93,7 +93,7 @@ s.accepted("chat: fine", run(prompt=("--chat", s.file("chat.json", '[{"role":"us
 # ---- outputs
 folder = s.path("folder")
 os.mkdir(folder)
-s.refused("folder of the output is missing", run("-o", s.path("none/x.kvf"), out=None), 1, "none/x.kvf", "No such file")
+s.refused("folder of the output is missing", run("-o", s.path("none/x.kvf"), out=None), 1, "none/x.kvf", "does not exist", "mkdir")
 s.refused("nothing is said of a recording that does not begin", [a for a in run("-o", s.path("none/x.kvf"), out=None) if a != "-q"],
           1, "none/x.kvf")
 s.refused("output is a folder", run("-o", folder, out=None), 1, folder, "directory")
@@ -195,7 +195,7 @@ for value, word in (("L0-40K0", "layer 40"), ("L40K0", "layer 40"), ("L0K0,L40K*
     for option, text in (("--probes", "raw:" + value), ("--watch", "0@" + value.replace("K", "H")), ("--watch-queries", value.replace("K", "H")), ("--override", value + "=window:budget=4")):
         s.refused(f"{option} of heads that are not there, {value}", ["run", "-m", s.model(), "--raw", "-p", "ab", "--method", "window", "-B", "4", option, text, "-o", s.path("f.kvf")], 2, option, word, "0 to")
 for ext in ("tsv", "csv", "json", "npz", "png", "svg", "pdf"):
-    s.refused(f"{ext} into a missing folder", ["eviction", GOOD, "-o", s.path("none/x." + ext)], 1, "none/x." + ext, "No such file")
+    s.refused(f"{ext} into a missing folder", ["eviction", GOOD, "-o", s.path("none/x." + ext)], 1, "none/x." + ext, "does not exist", "mkdir")
     os.makedirs(s.path("taken." + ext))
     s.refused(f"{ext} onto a folder", ["eviction", GOOD, "-o", s.path("taken." + ext)], 1, "taken." + ext)
     r = s.run(["eviction", GOOD, "-o", s.path("big." + ext)], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)))

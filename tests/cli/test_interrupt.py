@@ -57,6 +57,8 @@ def stopped_by(number):
     s.check(f"{number.name}: as many steps as it said", f"after {found['steps']} tokens".encode() in err, err, found["steps"])
     r = s.run(["tokens", out, "-o", "-"])
     s.check(f"{number.name}: analysis", r.returncode == 0, r.stderr)
+    s.refused(f"{number.name}: --resume", ["run", "--resume", "-m", MODEL, "--ignore-eos", "-n", str(N), "-o", out, "--probes", "full", "--raw", "-p", "the thing", "--temp", "1"],
+              1, "cannot be resumed", f"interrupted after {found['steps']} tokens", "--overwrite")
 
 
 def killed(after):

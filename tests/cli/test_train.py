@@ -422,11 +422,11 @@ def full_disk():
         s.check(f"no room for {what}: nothing half written is left", not left and kept == ([False] * 3 if check else [True, False, True]), left, kept, r.stderr)
         for name in (f for f in os.listdir(s.work.name) if f.startswith("full.st")):
             os.remove(s.path(name))
-    s.refused("missing folder", argv("none/x.st"), 1, "none/x.st", "No such file")
+    s.refused("missing folder", argv("none/x.st"), 1, "none/x.st", "does not exist")
     os.mkdir(s.path("folder.st"))
     s.refused("-o is a device", ["train", "-m", MODEL, "--data", TEXT, "--steps", "1", "-o", "/dev/full"], 1, "/dev/full", "regular file")
     s.refused("-o is a folder", argv("folder.st"), 1, "folder.st", "directory")
-    s.refused("state in a missing folder", argv("bad.st", "--state", s.path("none/x.state")), 1, "none/x.state", "No such file")
+    s.refused("state in a missing folder", argv("bad.st", "--state", s.path("none/x.state")), 1, "none/x.state", "does not exist")
     nothing_left("no place for the state", "bad.st")
     if os.geteuid() == 0:
         disk = s.path("disk")

@@ -24,7 +24,9 @@ static const struct refusal refusals[] = {
     {"", 8, "no method ''; 'kvfate methods' lists them"},
     {"nothing", 8, "no method 'nothing'"},
     {":sinks=1", 8, "no method"},
-    {"h2o", 0, "needs --budget N with N >= 1: entries that each KV head may hold"},
+    {"h2o", 0,
+     "needs --budget N: 1 or more entries that each KV head may hold, or a fraction of the "
+     "prompt such as 50%"},
     {"quest", 0, "entries that each KV head may read"},
     {"duo", 8, "a budget would have no effect"},
     {"h2o:nothing=1", 8, "unknown option 'nothing'; options are score, allocation"},
