@@ -52,6 +52,7 @@ for command in READERS:
     s.check(f"{command['name']}: never less than no steps", "-1" not in r.stderr.decode().replace(s.work.name, ""), argv, r)
     if r.returncode == 3:
         s.check(f"{command['name']} says so", any(x.endswith("has no steps") for x in lines), argv, r)
+        s.check(f"{command['name']} prints no numbers of it", not command["analysis"] or not r.stdout, argv, r)
 for name in ("info", "checksum", "compact", "repair", "verify"):
     r = s.run(call(COMMANDS[name], s.path("empty.kvf"), s.path("of-empty-")))
     s.check(f"{name} of no steps succeeds", r.returncode == 3, r)

@@ -203,13 +203,13 @@ def dilution_of_lengths():
     runs = [(400 + i, v) for i, v in enumerate((.58, .59, .6, .61, .62))] + [(200 + i, v) for i, v in enumerate((.5, .1, .3, .2, .4))]
     rows = [(f"h2o {n}", "all", -1, y, "h2o", 64, n) for n, y in runs + [(800, .4), (802, .5)]]
     table = tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows)
+    for x in ("length", "budget"):
+        code, _, said = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], [(*r[:2], 3, *r[3:]) for r in rows]), "dilution", style="x=%s,show=dilution" % x)
+        check("dilution: x=%s without the rows of --mean" % x, code == 2 and "--mean" in said, code, said)
     code, svg, said = draw(table, "dilution", style="x=length,show=dilution,y=linear")
     drawn = lines_of(svg, (230, 159, 0))  # the colour of h2o
     line = max(drawn, key=lambda p: max(x for x, _ in p) - min(x for x, _ in p))
     bars = sorted({(p[0][0], min(y for _, y in p), max(y for _, y in p)) for p in drawn if len(p) == 2 and p[0][0] == p[1][0]})
-    for x in ("length", "budget"):
-        code, _, said = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], [(*r[:2], 3, *r[3:]) for r in rows]), "dilution", style="x=%s,show=dilution" % x)
-        check("dilution: x=%s without the rows of --mean" % x, code == 2 and "--mean" in said, code, said)
     check("dilution: a point for each length, from left to right", code == 0 and len(line) == 3 and line == sorted(line), said, line)
     scale = (line[1][1] - line[0][1]) / .3  # means .3 and .6
     check("dilution: mean of two runs", abs(line[2][1] - line[0][1] - .15 * scale) < .05, line)
