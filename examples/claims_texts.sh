@@ -20,11 +20,17 @@ docs=${DOCS:-6} bytes=${BYTES:-8192}
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$out"
 
-# put SOURCE N: standard input, cut to BYTES; less is no text
+# has_copy FILE: succeeds if a text has the hash of the file. Packages of one source have the same licence and the same changes.
+has_copy() {
+    sum=$(sha256sum < "$1")
+    sha256sum "$out"/*-*.txt 2> /dev/null | grep -q "^${sum%% *} "
+}
+
+# put SOURCE N: standard input, cut to BYTES; fails if that is too short, or is a text already
 put() {
     file=$out/$1-$2.txt
     head -c "$bytes" | iconv -c -f UTF-8 -t UTF-8 > "$file.part"
-    if [ "$(wc -c < "$file.part")" -ge $((bytes * 7 / 8)) ]; then mv "$file.part" "$file"; else rm "$file.part"; return 1; fi
+    if [ "$(wc -c < "$file.part")" -ge $((bytes * 7 / 8)) ] && ! has_copy "$file.part"; then mv "$file.part" "$file"; else rm "$file.part"; return 1; fi
 }
 
 # take SOURCE FILE...: the first DOCS files that are long enough, from their second line on
@@ -47,7 +53,7 @@ pieces() {
     size=$(wc -c < "$out/$1.whole") i=0
     while [ "$i" -lt "$docs" ]; do
         [ -e "$out/$1-$i.txt" ] || tail -c "+$((i * size / docs + 1))" "$out/$1.whole" | tail -n +2 | put "$1" "$i" ||
-            echo "claims_texts.sh: $1 is too short for text $i" >&2
+            echo "claims_texts.sh: $1 is too short for text $i, or repeats another text" >&2
         i=$((i + 1))
     done
     rm "$out/$1.whole"

@@ -146,21 +146,6 @@ with tempfile.TemporaryDirectory(prefix="kvfate-claims-") as work:
     r, calls = script("part0", TEXTS=own, ABLATE="", WHAT="full")
     check("a work folder of other texts is rejected", r.returncode != 0 and "other inputs" in r.stderr and "input_texts" in r.stderr, r.stderr)
 
-    # Texts of sources, a third of them held out by the digests of their names.
-    article, maths = os.path.join(work, "articles"), os.path.join(work, "maths")
-    Path(article).write_text("A line of an article about é.\n" * 1000, encoding="utf-8")
-    Path(maths).write_text('{"question": "What is 1 + 1?", "answer": "It is <<1+1=2>>2.\\n#### 2"}\n' * 800, encoding="utf-8")
-    env = {**os.environ, "KVFATE": program, "LOG": log, "DOCS": "5", "BYTES": "3000", "SOURCES": "encyclopedia mathematics guide", "ENCYCLOPEDIA": article, "MATHEMATICS": maths}
-    made = os.path.join(work, "texts")
-    r = subprocess.run([os.path.join(ROOT, "examples", "claims_texts.sh"), made], env=env, capture_output=True, text=True, timeout=100)
-    names = [f"{s}-{i}" for s in ("encyclopedia", "guide", "mathematics") for i in range(5)]
-    check("texts", r.returncode == 0 and sorted(os.listdir(made)) == sorted([n + ".txt" for n in names] + ["texts.tsv"]), r.stderr, os.listdir(made))
-    for name in names:
-        text = Path(os.path.join(made, name + ".txt")).read_text(encoding="utf-8")
-        check("size of " + name, 2625 <= len(text.encode()) <= 3000 and "<<" not in text, len(text))
-    held = {n for s in ("encyclopedia", "guide", "mathematics") for n in sorted((f"{s}-{i}" for i in range(5)), key=lambda n: hashlib.sha256(n.encode()).hexdigest())[:2]}
-    parts = {line.split("\t")[0]: line.split("\t")[1:] for line in Path(os.path.join(made, "texts.tsv")).read_text(encoding="utf-8").splitlines()[1:]}
-    check("the held-out third", parts == {n: [n.rsplit("-", 1)[0], "held-out" if n in held else "development"] for n in names}, parts)
     # ---- the real program; with the context of 512 of tiny models, overlap has no earliest window
 
     def make(tool, name, *argv):
