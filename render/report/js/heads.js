@@ -50,5 +50,5 @@ panel('kinds', 'Head types', 'heads', ['head', 'wanted'], async (table) => {
   const rows = values.head.map((_, k) => Object.assign({ place: k }, ...names.map((n) => ({ [n]: values[n][k] }))));
   const host = el('div', {}), redraw = () => host.replaceChildren(headTable(rows, redraw));
   redraw();
-  return [kindChips(values.kind), host];
+  return [kindChips(new Map(rows.map((row) => [row.head, row.kind])), rows.map((row) => ({ ...row, name: row.head }))), host];
 });

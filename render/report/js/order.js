@@ -130,12 +130,12 @@ function toggledKind(kind, all) {
   return [...words.filter((_, k) => k !== at), next.join(',')].filter(Boolean).join(' ');
 }
 
-// Returns a button for each head type with its number of query heads.  A press shows only these heads.
-function kindChips(kinds) {
-  const count = new Map();
-  kinds.forEach((k) => count.set(k, (count.get(k) || 0) + 1));
-  const all = [...count.keys()], chosen = new Set(wordsOfSearch().flatMap((w) => w.split(',')));
-  return el('div', { class: 'chips', role: 'group', 'aria-label': 'Show heads of a type' }, [...count].sort((a, b) => b[1] - a[1]).map(([k, n]) =>
+// Returns a button for each head type with its number of heads.  A press shows only these heads.  kinds: {query head: type}.  A KV head has
+// the types of all query heads that read it.
+function kindChips(kinds, heads) {
+  const all = [...new Set(kinds.values())], count = all.map((k) => [k, heads.filter((head) => readersOf(state.trace, head).some((name) => kinds.get(name) === k)).length]);
+  const chosen = new Set(wordsOfSearch().flatMap((w) => w.split(',')));
+  return el('div', { class: 'chips', role: 'group', 'aria-label': 'Show heads of a type' }, count.sort((a, b) => b[1] - a[1]).map(([k, n]) =>
     el('button', { type: 'button', class: 'chip', 'data-kind': k, 'aria-pressed': String(chosen.has(k)), onclick: () => change({ wanted: toggledKind(k, all) }) },
       kindMark(k), el('b', {}, String(n)), ` ${k}`)));
 }
@@ -162,14 +162,14 @@ async function drawChips() {
   const { trace } = state, kinds = await measured(trace, 'kind');
   if (trace !== state.trace)
     return;
-  byId('chips').replaceChildren(...(kinds.size ? [kindChips([...kinds.values()])] : []));
+  byId('chips').replaceChildren(...(kinds.size ? [kindChips(kinds, trace.heads[state.kind] || [])] : []));
   gridMoved();
 }
 
 function watchOrder(changed) {
   if (has(changed, 'trace'))
     orderTools();
-  if (has(changed, 'trace', 'wanted'))
+  if (has(changed, 'trace', 'kind', 'wanted'))
     setTimeout(drawChips, 0);
   if (has(changed, 'wanted') && byId('head-search').value !== state.wanted)
     byId('head-search').value = state.wanted;
