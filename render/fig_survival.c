@@ -83,6 +83,16 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
     }
 }
 
+/* Returns the last age of a line. */
+static double last_age(const struct plot *p)
+{
+    double last = 0;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            last = fmax(last, p->series[i].data.x[k]);
+    return last;
+}
+
 /* Indexed by enum choice_about. */
 static const char *const estimates[] = {"fraction of tokens still in use",
                                         "fraction of tokens still cached",
@@ -108,7 +118,7 @@ static void put_note(const struct table *t, bool estimate, enum choice_about abo
     else if (estimate)
         ends = plot_bands(p);
     snprintf(p->note, sizeof p->note, "%s%s%s%s%s", begin, of,
-             p->n_marks ? "; rings, numbers: half-life" : "", *ends ? "; " : "", ends);
+             p->n_marks ? "; rings, numbers: half-life in steps" : "", *ends ? "; " : "", ends);
 }
 
 static void note_mark(struct plot *p, int64_t mark)
@@ -150,7 +160,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     put_note(t, estimate, about, begin, p);
     note_mark(p, own->mark);
     plot_note_few(p);
+    choice_note_run(&v, p);
     plot_hide_empty(p);
+    for (int i = 0; i < p->n_marks; i++) /* a ring keeps off the frame */
+        p->x1 = fmax(p->x1, 1.25 * p->mark[i].x);
+    if (p->x1 < last_age(p))
+        p->x1 = NAN;
     return KVF_OK;
 }
 

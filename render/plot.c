@@ -216,7 +216,7 @@ void plot_note_few(struct plot *p)
     size_t n = strlen(p->note);
     bool any = false;
     for (int i = 0; i < p->n_series; i++)
-        any |= p->series[i].data.few > 0 && !p->series[i].data.dropped
+        any |= chart_few(&p->series[i].data) && !p->series[i].data.dropped
                && !p->line[p->series[i].line].back;
     if (any)
         snprintf(p->note + n, sizeof p->note - n, "%spale: fewer than a tenth of the tokens",
@@ -264,6 +264,29 @@ void plot_tick(struct plot *p, double x)
     p->n_ticks++;
 }
 
+static bool placed(double v, bool logarithmic)
+{
+    return isfinite(v) && (!logarithmic || v > 0);
+}
+
+void plot_pad(struct plot *p)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            double x = p->series[i].data.x[k];
+            if (!placed(x, p->log_x) || !isfinite(p->series[i].data.y[k]))
+                continue;
+            lo = fmin(lo, x);
+            hi = fmax(hi, x);
+        }
+    if (hi > lo) {
+        double part = 0.02, more = p->log_x ? pow(hi / lo, part) : part * (hi - lo);
+        p->x0 = p->log_x ? lo / more : lo - more;
+        p->x1 = p->log_x ? hi * more : hi + more;
+    }
+}
+
 void plot_dodge(struct plot *p, double part)
 {
     double size = 0;
@@ -284,11 +307,6 @@ void plot_dodge(struct plot *p, double part)
         for (int k = 0; k < p->series[i].data.n; k++)
             p->series[i].data.x[k] += by * (p->log_x ? p->series[i].data.x[k] : size);
     }
-}
-
-static bool placed(double v, bool logarithmic)
-{
-    return isfinite(v) && (!logarithmic || v > 0);
 }
 
 static bool empty(const struct plot *p, int line)

@@ -10,6 +10,7 @@
 #include "render/style.h"
 
 enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024, PLOT_TICKS = 6 };
+enum { PLOT_NOTE = 512 }; /* bytes of a note */
 
 /* A line of the key. */
 struct plot_line {
@@ -44,8 +45,8 @@ struct plot {
     int last; /* index of the last series that got a point, or -1 */
 
     const char *xlabel, *ylabel;
-    char text[96];  /* buffer for a label that the figure formats */
-    char note[256]; /* small text below the axes; "": not drawn */
+    char text[96];        /* buffer for a label that the figure formats */
+    char note[PLOT_NOTE]; /* small text below the axes; "": not drawn */
     bool log_x, log_y;
     bool whole_x, whole_y;     /* counts and positions: axis.h */
     double bend_y;             /* above 0: a bent y axis, axis.h */
@@ -103,6 +104,9 @@ void plot_tick(struct plot *p, double x);
  * cover each other.  A step is the fraction `part` of the x range, or of x on a logarithmic axis.
  * Lines without bars stay, and all lines of a plot without intervals. */
 void plot_dodge(struct plot *p, double part);
+
+/* Extends the x axis by 2 % beyond the first and the last point, so that the frame cuts no mark. */
+void plot_pad(struct plot *p);
 
 /* Removes lines without a drawable point from the key and lists their names at the end of the note.
  * Call it after all points are added and the note is set. */
@@ -234,6 +238,10 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t row, const c
 /* Writes the beginning of a note, for example "top-64; " if one criterion is drawn without its
  * name. */
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME]);
+
+/* Appends the meaning of the drawn criteria, the run and the number of heads to the note: "top-K: K
+ * largest weights of a query; SmolLM2-135M-Instruct; full cache; 1,046 tokens x 270 heads". */
+void choice_note_run(const struct row_choice *v, struct plot *p);
 
 /* Sets a logarithmic axis of whole steps to the right, and a vertical axis from 0 if it is not
  * logarithmic. */
