@@ -105,14 +105,17 @@ static void put_note(const struct table *t, bool estimate, enum choice_about abo
                      const char *begin, struct plot *p)
 {
     char bands[48], of[96];
-    const char *among = table_meta(t, "denominator"), *grace = table_meta(t, "grace"), *ends = "";
+    const char *of_which = table_meta(t, "denominator"), *grace = table_meta(t, "grace");
+    const char *ends = "";
+    bool all = of_which && strcmp(of_which, "all tokens") == 0;
     if (estimate && about == ABOUT_CACHE)
         snprintf(of, sizeof of, "age counts from the token's own step");
     else if (estimate)
         snprintf(of, sizeof of, "in use: selected again within %.20s steps%s",
                  grace ? grace : "some", about == ABOUT_BOTH ? "" : "");
     else
-        snprintf(of, sizeof of, "among %.60s", among ? among : "tokens");
+        snprintf(of, sizeof of, "%.60s",
+                 all ? "of all tokens" : "of tokens with n or more later steps");
     if (table_find(t, "low") >= 0)
         ends = bands_text(t, p, bands);
     else if (estimate)
@@ -157,6 +160,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     p->ring_values = true;
+    p->lacking = "too few tokens";
     put_note(t, estimate, about, begin, p);
     note_mark(p, own->mark);
     plot_note_few(p);

@@ -321,13 +321,16 @@ static bool empty(const struct plot *p, int line)
 
 void plot_hide_empty(struct plot *p)
 {
-    const char *begin = *p->note ? "; without values: " : "without values: ";
+    const char *begin = *p->note ? "; " : "", *why = p->lacking ? p->lacking : "without values";
+    bool first = true;
     for (int i = 0; i < p->n_lines; i++) {
         if (p->line[i].hidden || !p->line[i].name[0] || !empty(p, i))
             continue;
         size_t n = strlen(p->note);
-        snprintf(p->note + n, sizeof p->note - n, "%s%s", begin, p->line[i].name);
+        snprintf(p->note + n, sizeof p->note - n, "%s%s%s%s", begin, first ? why : "",
+                 first ? ": " : "", p->line[i].name);
         p->line[i].hidden = true;
+        first = false;
         begin = ", ";
     }
 }

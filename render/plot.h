@@ -61,9 +61,10 @@ struct plot {
     /* write the values of rings: after the names next to a single panel, else at the first and last
      * of a panel (below and above falling lines) */
     bool ring_values;
-    double panel_h; /* mm; 0: automatic */
-    int copies;     /* points added per point of the table, to count them (1) */
-    int err;        /* the first error */
+    double panel_h;      /* mm; 0: automatic */
+    const char *lacking; /* reason for lines without values; NULL: "without values" */
+    int copies;          /* points added per point of the table, to count them (1) */
+    int err;             /* the first error */
 };
 
 void plot_init(struct plot *p);
@@ -137,12 +138,20 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
 struct plot_shared {
     double x0, x1, y0, y1;
     bool no_key, no_x, no_y;
+    const char *note; /* parts of the note that the page draws; NULL: none */
 };
 /* Sets the axis ranges from the data unless the figure or the style sets them. */
 int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d);
 /* Draws the key in rows between x and x + w, from y down.  Returns its height in mm, 0 without
  * lines.  c NULL: only computes the height. */
 double plot_key(struct canvas *c, const struct plot *p, double x, double y, double w);
+
+/* Keeps the parts of a note, divided by "; ", that another note has (common), or those that it does
+ * not have. */
+void plot_note_parts(char *note, const char *other, bool common);
+/* Draws a note in the middle of x to x + w, from y down.  Returns the height of its lines in mm. c
+ * NULL: only computes the height. */
+double plot_page_note(struct canvas *c, const char *note, double x, double y, double w);
 
 /* Computes the size of the plot in mm. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);

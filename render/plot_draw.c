@@ -543,6 +543,21 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
     return (l.n_keys + l.key_cols - 1) / l.key_cols * KEY_LINE;
 }
 
+double plot_page_note(struct canvas *c, const char *note, double x, double y, double w)
+{
+    const double letter = 1.1; /* mm, a little more than the mean of letters of this size */
+    char line[NOTES][256];
+    bool cut = false;
+    int n = (int)clamp(ceil(letter * (double)strlen(note) / w), 0, NOTES);
+    int drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;
+    if (cut)
+        canvas_cut(c);
+    for (int i = 0; i < drawn; i++)
+        canvas_text(c, x + w / 2, y + (i + 0.5) * NOTE, line[i], PT_SMALL, ALIGN_CENTER, note_ink,
+                    0);
+    return n * NOTE;
+}
+
 static void draw_ramp(struct canvas *c, const struct plot *p, const struct layout *l,
                       const struct figure_style *s)
 {
@@ -588,6 +603,29 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
+void plot_note_parts(char *note, const char *other, bool common)
+{
+    char *to = note, *next;
+    for (char *part = note; part; part = next) {
+        size_t n;
+        bool had = false;
+        next = strstr(part, "; ");
+        n = next ? (size_t)(next - part) : strlen(part);
+        next = next ? next + 2 : NULL;
+        for (const char *at = other; at && !had; at = (at = strstr(at, "; ")) ? at + 2 : NULL)
+            had = strncmp(at, part, n) == 0 && (!at[n] || strncmp(at + n, "; ", 2) == 0);
+        if (had != common)
+            continue;
+        if (to > note) {
+            memcpy(to, "; ", 2);
+            to += 2;
+        }
+        memmove(to, part, n);
+        to += n;
+    }
+    *to = 0;
+}
+
 /* Applies the ranges of the page, and removes the parts that other panels or the page draw. */
 static void apply_shared(struct plot *p, const struct plot_shared *s)
 {
@@ -597,6 +635,8 @@ static void apply_shared(struct plot *p, const struct plot_shared *s)
     p->y1 = isnan(s->y1) ? p->y1 : s->y1;
     for (int i = 0; s->no_key && i < p->n_lines; i++)
         p->line[i].hidden = true;
+    if (s->note)
+        plot_note_parts(p->note, s->note, false);
     if (s->no_x)
         p->xlabel = NULL;
     if (s->no_y)

@@ -355,9 +355,9 @@ void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT
              v->thin && p->n_lines ? "grey: single heads; thick: all heads together; " : "");
 }
 
-/* Returns the number of heads that have rows.  Rows of a head are adjacent.  Tables with parts have
- * the heads again in each part. */
-static int64_t count_heads(const struct plot_rows *k)
+/* Returns the number of heads that have rows, and the name of the last.  Rows of a head are
+ * adjacent.  Tables with parts have the heads again in each part. */
+static int64_t count_heads(const struct plot_rows *k, const char **ret_name)
 {
     int64_t n = 0, first = -1, before = -1;
     for (int64_t r = 0; k->head >= 0 && r < table_rows(k->t); r++) {
@@ -371,6 +371,7 @@ static int64_t count_heads(const struct plot_rows *k)
         before = r;
         n++;
     }
+    *ret_name = n ? table_str(k->t, k->head, before) : "";
     return n;
 }
 
@@ -386,7 +387,8 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
     static const char *const meaning[][2] = {{"top", "top-K: K largest weights of a query"},
                                              {"mass", "mass p: fewest weights with sum p"}};
     char run[RUN_NOTE + 32];
-    int64_t heads = count_heads(&v->k);
+    const char *name;
+    int64_t heads = count_heads(&v->k, &name);
     for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
         bool any = false;
         for (int64_t r = 0; !any && r < table_rows(v->k.t); r++)
@@ -395,9 +397,12 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
             add_note(p, meaning[i][1]);
     }
     run_note(v->k.t, run);
+    for (char *c = run; *c; c++) /* one part, which a narrow note keeps in one line */
+        *c = *c == ';' ? ',' : *c;
     size_t n = strlen(run);
-    if (n && heads)
-        snprintf(run + n, sizeof run - n, " \xc3\x97 %lld head%s", (long long)heads,
-                 heads > 1 ? "s" : "");
+    if (n && heads == 1)
+        snprintf(run + n, sizeof run - n, ", head %.20s", name);
+    else if (n && heads)
+        snprintf(run + n, sizeof run - n, " \xc3\x97 %lld heads", (long long)heads);
     add_note(p, run);
 }
