@@ -65,7 +65,7 @@ static void add_curve(struct plot *p, const struct table *t, int64_t r, const ch
     struct law law = {kind_of(table_row_str(t, r, "law")), table_meta_real(t, "from", 0),
                       table_row_real(t, r, "scale"), table_row_real(t, r, "value")};
     struct law low = law, high = law;
-    if (law.kind == N_LAWS)
+    if (law.kind == N_LAWS || !isfinite(law.value) || !isfinite(law.scale))
         return;
     low.value = value_at(t, table_find(t, "low"), r);
     high.value = value_at(t, table_find(t, "high"), r);
@@ -122,9 +122,9 @@ static void name_distances(struct plot *p, const struct distances *x)
             continue;
         size_t n = strlen(l->name);
         if (x->n[k] > LISTED)
-            snprintf(l->name + n, PLOT_NAME - n, ": %.2f to %.2f", x->low[k], x->high[k]);
+            snprintf(l->name + n, PLOT_NAME - n, ": %.2g to %.2g", x->low[k], x->high[k]);
         for (int i = 0; x->n[k] <= LISTED && i < x->n[k]; i++) {
-            snprintf(l->name + n, PLOT_NAME - n, "%s%.2f", i ? ", " : ": ", x->of[k][i]);
+            snprintf(l->name + n, PLOT_NAME - n, "%s%.2g", i ? ", " : ": ", x->of[k][i]);
             n = strlen(l->name);
         }
     }
@@ -182,10 +182,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_distance(&distances, kind_of(table_row_str(t, r, "law")), value_at(t, distance, r));
     }
     put_note(p, &v, from, distances.n[GEOMETRIC] > 0);
-    name_distances(p, &distances);
-    struct plot_line *geometric = p->n_lines ? &p->line[0] : NULL;
+    struct plot_line *geometric = plot_line(p, titles[GEOMETRIC]);
     if (geometric) /* wide, since the Weibull law may coincide with it */
         geometric->look.width = 0.8;
+    name_distances(p, &distances);
     plot_pad(p);
     plot_hide_empty(p);
     return KVF_OK;

@@ -386,6 +386,7 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
 {
     static const char *const meaning[][2] = {{"top", "top-K: K largest weights of a query"},
                                              {"mass", "mass p: fewest weights with sum p"}};
+    static const char tokens[] = "tokens";
     char run[RUN_NOTE + 32];
     const char *name;
     int64_t heads = count_heads(&v->k, &name);
@@ -400,9 +401,11 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
     for (char *c = run; *c; c++) /* one part, which a narrow note keeps in one line */
         *c = *c == ';' ? ',' : *c;
     size_t n = strlen(run);
-    if (n && heads == 1)
+    if (n >= strlen(tokens) && heads == 1)
         snprintf(run + n, sizeof run - n, ", head %.20s", name);
-    else if (n && heads)
-        snprintf(run + n, sizeof run - n, " \xc3\x97 %lld heads", (long long)heads);
+    else if (n >= strlen(tokens) && heads)
+        snprintf(run + n, sizeof run - n, "%s %lld heads",
+                 strcmp(run + n - strlen(tokens), tokens) == 0 ? " \xc3\x97" : ",",
+                 (long long)heads);
     add_note(p, run);
 }
