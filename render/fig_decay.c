@@ -113,18 +113,27 @@ static void add_distance(struct distances *x, int law, double v)
     x->n[law]++;
 }
 
+static const char *distance_text(double v, char out[24])
+{
+    snprintf(out, 24, v < .005 ? "< 0.01" : "%.2f", v);
+    return out;
+}
+
 /* Appends the distances of each law to its name in the key. */
 static void name_distances(struct plot *p, const struct distances *x)
 {
     for (int k = 0; k < N_LAWS; k++) {
         struct plot_line *l = plot_line(p, titles[k]);
+        char a[24], b[24];
         if (!l || !x->n[k])
             continue;
         size_t n = strlen(l->name);
         if (x->n[k] > LISTED)
-            snprintf(l->name + n, PLOT_NAME - n, ": %.2g to %.2g", x->low[k], x->high[k]);
+            snprintf(l->name + n, PLOT_NAME - n, ": %s to %s", distance_text(x->low[k], a),
+                     distance_text(x->high[k], b));
         for (int i = 0; x->n[k] <= LISTED && i < x->n[k]; i++) {
-            snprintf(l->name + n, PLOT_NAME - n, "%s%.2g", i ? ", " : ": ", x->of[k][i]);
+            snprintf(l->name + n, PLOT_NAME - n, "%s%s", i ? ", " : ": ",
+                     distance_text(x->of[k][i], a));
             n = strlen(l->name);
         }
     }

@@ -31,7 +31,7 @@ def table(criteria=("top64",), heads=1, distance=.126, observed=True, fitted=Tru
 code, svg, said = draw(table(heads=2), "decay")
 check("drawn", code == 0 and not said, said)
 words = words_of(svg)
-check("the key has the largest distance of each law", all(w in words for w in ("geometric: 0.13", "Weibull: 0.3", "power law: 0.4", "observed")), words)
+check("the key has the largest distance of each law", all(w in words for w in ("geometric: 0.13", "Weibull: 0.30", "power law: 0.40", "observed")), words)
 check("the note has the run", "400 tokens \u00d7 2 heads" in words and "full cache" in words, words)
 points = sorted(p for p in discs(svg, INK))[:4]
 check("a point for each age with a value", affine([math.log(a) for a in AGES[:4]], [x for x, _ in points]) and affine(SEEN[:4], [y for _, y in points]), points)
