@@ -1,15 +1,16 @@
 /* an_decay.c - whether the use of tokens decays geometrically: the geometric law, the discrete
  * Weibull law and a power law (decay_law.h) of the lives of tokens that reach an age, side by
- * side. */
+ * side, and the observed fraction (product_limit.h) at about ten ages per decade. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analyzers/decay_law.h"
 #include "analyzers/life.h"
+#include "base/product_limit.h"
 #include "base/stats.h"
 
-enum { GEOMETRIC, WEIBULL, POWER, N_LAWS };
+enum { GEOMETRIC, WEIBULL, POWER, N_LAWS, MAX_AGES = 128 };
 static const char *const law_names[N_LAWS] = {"geometric", "weibull", "power"};
 
 struct options {
@@ -19,19 +20,21 @@ struct options {
 
 struct state {
     struct life life;
-    int64_t from;
+    int64_t from, age[MAX_AGES]; /* ages of the observed fraction, rising, from `from` on */
+    int n_ages;
 };
 
 struct room { /* of a thread, [T + 2] each */
     int64_t *died, *left;
     double *log_b[N_LAWS];
+    double *alive, *variance; /* observed fraction after m steps, and Greenwood's G */
 };
 
 struct row {
     struct life_row of;
     const char *law;
-    int64_t tokens, events, best;
-    double scale, value, low, high, log_likelihood, aic, gain, gain_low, gain_high, p;
+    int64_t age, tokens, events, best;
+    double distance, scale, value, low, high, log_likelihood, aic, gain, gain_low, gain_high, p;
 };
 
 static void rows_of(const struct frame *f, int item, int h, const void *counts, void *room);
@@ -45,6 +48,17 @@ static int choose(struct frame *f, struct kvf_diag *d)
     return err ? err : life_event_columns(f, &x->life, d);
 }
 
+static void choose_ages(struct state *x, int64_t T)
+{
+    int64_t before = -1;
+    for (double age = 1; age < (double)T && x->n_ages < MAX_AGES; age *= 1.2589254117941673) {
+        int64_t n = llround(age);
+        if (n >= x->from && n < T && n != before)
+            x->age[x->n_ages++] = n;
+        before = n;
+    }
+}
+
 static int prepare(struct frame *f, struct kvf_diag *d)
 {
     struct life *x = f->state;
@@ -53,7 +67,9 @@ static int prepare(struct frame *f, struct kvf_diag *d)
     x->tells_event = true;
     x->rows_of = rows_of;
     x->room = sizeof(struct room);
-    return life_prepare(f, f->T ? x->of.n_criteria : 0, N_LAWS);
+    choose_ages(f->state, f->T);
+    return life_prepare(f, f->T ? x->of.n_criteria : 0,
+                        N_LAWS + ((struct state *)f->state)->n_ages);
 }
 
 static void thread(struct frame *f, void *scratch)
@@ -65,6 +81,8 @@ static void thread(struct frame *f, void *scratch)
         return;
     r->died = FRAME_NEW(f, int64_t, n);
     r->left = FRAME_NEW(f, int64_t, n);
+    r->alive = FRAME_NEW(f, double, n);
+    r->variance = FRAME_NEW(f, double, n);
     for (int k = 0; k < N_LAWS; k++) {
         r->log_b[k] = FRAME_NEW(f, double, n);
         for (size_t m = 0; r->log_b[k] && m < n; m++)
@@ -135,6 +153,34 @@ static void put_law(const struct decay_fit *fit, int which, struct row *r)
     r->aic = 2 * (weibull ? 2 : 1) - 2 * fit->log_likelihood;
 }
 
+/* Returns the largest distance of a law from the observed fraction, which is known after 0 to x->n
+ * steps. */
+static double distance_of(const struct decay_data *x, const struct room *w,
+                          const struct decay_fit *law, int which)
+{
+    double most = 0;
+    for (int64_t m = 0; m <= x->n; m++)
+        if (isfinite(w->alive[m]))
+            most = fmax(most, fabs(exp(decay_law_left(law, w->log_b[which], m)) - w->alive[m]));
+    return most;
+}
+
+/* Fills a row of the observed fraction of tokens still in use at an age, with its interval. */
+static void put_observed(const struct state *y, const struct decay_data *x, const struct room *w,
+                         int64_t age, struct row *r)
+{
+    int64_t m = age - y->from, risk = 0;
+    r->law = "observed";
+    r->age = age;
+    if (m > x->n || !r->tokens)
+        return;
+    r->value = w->alive[m];
+    for (int64_t k = m; k <= x->n; k++)
+        risk += x->died[k] + x->left[k];
+    if (m > 0)
+        product_limit_interval(w->alive[m], w->variance[m], risk, &r->low, &r->high);
+}
+
 static void put_laws(const struct decay_data *x, const struct room *w, struct row *r)
 {
     struct decay_fit fit[N_LAWS];
@@ -144,6 +190,7 @@ static void put_laws(const struct decay_data *x, const struct room *w, struct ro
         if (!fit[k].known)
             continue;
         put_law(&fit[k], k, &r[k]);
+        r[k].distance = distance_of(x, w, &fit[k], k);
         best = best < 0 || r[k].aic < r[best].aic ? k : best;
         if (k == GEOMETRIC || !fit[GEOMETRIC].known)
             continue;
@@ -160,7 +207,8 @@ static void rows_of(const struct frame *f, int item, int h, const void *counts, 
     const struct state *y = f->state;
     const struct lives_plan *p = life_plan(f, item);
     struct row *r = life_rows_at(f, item, h);
-    for (int g = 0; g < y->life.of.groups.n; g++, r += N_LAWS) {
+    const struct room *w = room;
+    for (int g = 0; g < y->life.of.groups.n; g++, r += y->life.rows_per_class) {
         int64_t at = g * (p->T + 1), end = lives_end(p, g, p->T, y->life.at_least), events = 0;
         struct decay_data data = lives_from(counts, at, p->T, y->from, end, room);
         int64_t tokens = data.n ? data.left[data.n] : 0;
@@ -168,22 +216,27 @@ static void rows_of(const struct frame *f, int item, int h, const void *counts, 
             events += data.died[m];
             tokens += data.died[m] + data.left[m];
         }
-        for (int k = 0; k < N_LAWS; k++)
-            r[k] = (struct row){life_row_of(f, item, h, g),
-                                law_names[k],
-                                tokens,
-                                events,
-                                0,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN,
-                                NAN};
+        product_limit(data.died, data.left + 1, data.n, w->alive, w->variance);
+        for (int k = 0; k < y->life.rows_per_class; k++) {
+            r[k] = (struct row){.of = life_row_of(f, item, h, g),
+                                .law = law_names[k < N_LAWS ? k : 0],
+                                .age = y->from,
+                                .tokens = tokens,
+                                .events = events,
+                                .distance = NAN,
+                                .scale = NAN,
+                                .value = NAN,
+                                .low = NAN,
+                                .high = NAN,
+                                .log_likelihood = NAN,
+                                .aic = NAN,
+                                .gain = NAN,
+                                .gain_low = NAN,
+                                .gain_high = NAN,
+                                .p = NAN};
+            if (k >= N_LAWS)
+                put_observed(y, &data, w, y->age[k - N_LAWS], &r[k]);
+        }
         if (tokens)
             put_laws(&data, room, r);
     }
@@ -193,6 +246,7 @@ static void rows_of(const struct frame *f, int item, int h, const void *counts, 
 static const struct record_member members[] = {
     LIFE_ROW_MEMBERS,
     {"law", "", TABLE_STR, AT(law)},
+    {"age", "step", TABLE_INT, AT(age)},
     {"tokens", "", TABLE_INT, AT(tokens)},
     {"events", "", TABLE_INT, AT(events)},
     {"scale", "", TABLE_REAL, AT(scale)},
@@ -206,6 +260,7 @@ static const struct record_member members[] = {
     {"gain_low", "nat", TABLE_REAL, AT(gain_low)},
     {"gain_high", "nat", TABLE_REAL, AT(gain_high)},
     {"p", "", TABLE_REAL, AT(p)},
+    {"distance", "", TABLE_REAL, AT(distance)},
 };
 
 static int put_metadata(struct frame *f, struct table *out, struct kvf_diag *d)
@@ -225,7 +280,7 @@ static void describe(const struct table *t, struct buf *out)
         int k = 0;
         while (k < N_LAWS - 1 && strcmp(law, law_names[k]) != 0)
             k++;
-        if (!life_row_is_all(t, r))
+        if (!life_row_is_all(t, r) || strcmp(law, "observed") == 0)
             continue;
         buf_printf(out, "%-8s %-9s %s %.5f (%.5f to %.5f), AIC %.1f",
                    table_row_str(t, r, "criterion"), law, what[k], table_row_real(t, r, "value"),
@@ -235,7 +290,9 @@ static void describe(const struct table *t, struct buf *out)
             buf_printf(out, ", gain %+.5f (%+.5f to %+.5f) nats a token",
                        table_row_real(t, r, "gain"), table_row_real(t, r, "gain_low"),
                        table_row_real(t, r, "gain_high"));
-        buf_str(out, table_row_int(t, r, "best") ? ", the best\n" : "\n");
+        buf_printf(out, ", within %.3f of the observed fraction%s\n",
+                   table_row_real(t, r, "distance"),
+                   table_row_int(t, r, "best") ? ", the best" : "");
     }
 }
 
@@ -250,5 +307,5 @@ const struct analyzer an_decay = {
     HEADS(LIFE_ANALYSIS(struct state, put_metadata)),
     .of_length = life_of_length,
     .describe = describe,
-    POOL(KEYS(LIFE_KEYS, "law"), {"gain"}, {"value"}),
+    POOL(KEYS(LIFE_KEYS, "law", "age"), {"gain"}, {"value"}, {"distance"}),
 };

@@ -319,14 +319,23 @@ static struct chart_line part(const struct chart_line *l, int from, int to)
                                .high = l->high ? l->high + from : NULL};
 }
 
+int chart_few(const struct chart_line *l)
+{
+    for (int i = l->few; l->few > 0 && i < l->n; i++)
+        if (isfinite(l->y[i]))
+            return l->few;
+    return 0;
+}
+
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look)
 {
-    if (l->few <= 0 || l->few >= l->n) {
+    int first = chart_few(l);
+    if (!first) {
         draw_line(c, a, l, look);
         return;
     }
-    struct chart_line many = part(l, 0, l->few), few = part(l, l->few - 1, l->n);
+    struct chart_line many = part(l, 0, first), few = part(l, first - 1, l->n);
     struct chart_look pale = *look;
     pale.colour = tint(look->colour, 0.4);
     pale.width = 0.75 * look->width;

@@ -73,6 +73,9 @@ int chart_thin(const double *xy, int n, double column, double *out);
 void chart_draw_line(struct canvas *c, const struct axis_box *a, const struct chart_line *l,
                      const struct chart_look *look);
 
+/* Returns the first pale point of a line if a point from there on is drawn, else 0. */
+int chart_few(const struct chart_line *l);
+
 /* Draws the key of a line, a sample and the name, 3.9 mm high, down from (x, y). Returns the y of
  * the next key. */
 double chart_key(struct canvas *c, double x, double y, const char *name,

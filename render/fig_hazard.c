@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/stats.h"
 #include "render/caption.h"
 #include "render/figures.h"
 #include "render/plot.h"
@@ -22,6 +23,7 @@ static const char *const labels[][3] =
 
 struct columns {
     int low, high, y, y_low, y_high;
+    int events; /* of a table of hazards without intervals; -1: no such table */
     bool steps;
     double end; /* end of the longest trace, and so of the last bin */
 };
@@ -32,9 +34,15 @@ static struct columns columns_of(const struct table *t, int which)
     char low[32], high[32];
     snprintf(low, sizeof low, "%s_low", name);
     snprintf(high, sizeof high, "%s_high", name);
-    return (struct columns){table_find(t, "low"),        table_find(t, "high"), table_find(t, name),
-                            table_find(t, low),          table_find(t, high),   which != SURVIVAL,
-                            table_meta_real(t, "T", NAN)};
+    int y_low = table_find(t, low);
+    return (struct columns){.low = table_find(t, "low"),
+                            .high = table_find(t, "high"),
+                            .y = table_find(t, name),
+                            .y_low = y_low,
+                            .y_high = table_find(t, high),
+                            .events = which == HAZARD && y_low < 0 ? table_find(t, "events") : -1,
+                            .steps = which != SURVIVAL,
+                            .end = table_meta_real(t, "T", NAN)};
 }
 
 /* Adds a bin as a horizontal segment from its first age to the first age of the next bin. */
@@ -43,7 +51,11 @@ static void add_row(struct plot *p, const struct row_choice *v, const struct col
     const struct table *t = v->k.t;
     double x = table_real(t, k->low, r), end = table_real(t, k->high, r);
     double y = value_at(t, k->y, r), low = value_at(t, k->y_low, r);
-    double high = value_at(t, k->y_high, r);
+    double high = value_at(t, k->y_high, r), events = value_at(t, k->events, r);
+    if (events > 0) { /* a Poisson rate: log(rate) has the variance 1 / events */
+        low = y * exp(-STATS_Z975 / sqrt(events));
+        high = y * exp(STATS_Z975 / sqrt(events));
+    }
     if (end < 0)
         end = k->end > x ? k->end : 2 * x;
     if (k->end > x)
@@ -75,10 +87,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     char bands[48], waits[48] = "";
     double grace = table_meta_real(t, "grace", 0);
     if (grace > 0)
-        snprintf(waits, sizeof waits, "; grace %.0f steps", grace);
+        snprintf(waits, sizeof waits, "last: none in the next %.0f steps", grace);
     const char *of = table_meta(t, "documents") ? bands_text(t, p, bands) : "bands: 95 % CI";
-    snprintf(p->note, sizeof p->note, "%sfrom age 1%s%s%s", begin, waits, k.y_low < 0 ? "" : "; ",
-             k.y_low < 0 ? "" : of);
+    bool any = k.y_low >= 0 || k.events >= 0;
+    snprintf(p->note, sizeof p->note, "%s%s%s%s", begin, waits, *waits && any ? "; " : "",
+             any ? of : "");
+    choice_note_run(&v, p);
     plot_hide_empty(p);
     return KVF_OK;
 }

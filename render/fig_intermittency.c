@@ -17,7 +17,7 @@ struct intermittency_style {
 /* Returns the heading of the panel of a quantity. */
 static const char *heading(const char *quantity)
 {
-    static const char *const name[][2] = {{"selected", "queries that select it"},
+    static const char *const name[][2] = {{"selected", "queries that select the token"},
                                           {"returns", "returns"},
                                           {"longest-gap", "longest gap (queries)"},
                                           {"first-exit", "age at the first exit (steps)"}};
@@ -37,13 +37,13 @@ static const char *panel_of(const struct row_choice *v, int64_t r, const char *q
     return out;
 }
 
-/* Makes a line of one trace cross 1/2 at its median.  k: the last point, which is after the
- * median. */
+/* Makes a line of one trace cross 1/2 at its median, unless the median is a point of the line.  k:
+ * the last point, which is after the median. */
 static void pass_median(struct plot *p, int k, double median)
 {
     struct chart_line *l = &p->series[p->last].data;
     const struct plot_series *s = &p->series[p->last];
-    if (l->low || !(l->y[k - 1] >= .5 && l->y[k] <= .5))
+    if (l->low || median == l->x[k - 1] || !(l->y[k - 1] >= .5 && l->y[k] <= .5))
         return;
     plot_add(p, p->panel[s->panel], p->line[s->line].name, l->x[k], l->y[k], NAN, NAN);
     if (p->err)
@@ -92,6 +92,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     plot_by_steps(p, o->rows.y == CHOICE_LOG,
                   only ? heading(only) : "n (queries, returns or steps)",
                   "fraction of tokens with n or more");
+    p->y0 = p->log_y ? NAN : -0.02; /* a point at 0 keeps off the frame */
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++) {
         const char *name = table_str(t, quantity, r);
@@ -126,6 +127,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (left_out)
         snprintf(p->note + n, sizeof p->note - n,
                  "; lines end before n with fewer than a tenth of the tokens");
+    choice_note_run(&v, p);
+    plot_pad(p);
     plot_hide_empty(p);
     return KVF_OK;
 }

@@ -15,6 +15,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     int age = table_find(t, "age"), low = table_find(t, "low"), high = table_find(t, "high");
     int y = table_find(t, table_find(t, "prior") < 0 ? "rate" : "shrunk");
     int at_risk = table_find(t, "at_risk");
+    double most = 0;
+    bool left_out = false;
     const struct choice_style *o = s->own;
     int err = choice_open(&v, t, o, d);
     if (err)
@@ -25,18 +27,26 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         bool pooled = row_pooled(&v.k, r) || v.heads;
         if (!choice_has(&v, r) || table_real(t, age, r) < 1)
             continue;
+        /* the few tokens of great age are the first of the text, which are often selected */
+        if (table_real(t, age, r) == 1)
+            most = value_at(t, at_risk, r);
+        if (value_at(t, at_risk, r) < most / 10) {
+            left_out = true;
+            continue;
+        }
         choice_add(p, &v, r, NULL, table_real(t, age, r), table_real(t, y, r),
                    pooled ? value_at(t, low, r) : NAN, pooled ? value_at(t, high, r) : NAN);
-        plot_of(p, value_at(t, at_risk, r));
     }
     plot_mark_points(p);
     choice_note(&v, p, begin);
     bool parts = v.heads || v.classes;
     char bands[48];
-    snprintf(p->note, sizeof p->note, "%s%s%s", begin,
+    snprintf(p->note, sizeof p->note, "%s%s%s%s", begin,
              table_find(t, "prior") < 0 ? bands_text(t, p, bands) : plot_bands(p),
-             table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "");
-    plot_note_few(p);
+             table_find(t, "prior") >= 0 && parts ? "; heads and classes shrunk" : "",
+             left_out ? "; lines end where fewer than a tenth of the tokens are so old" : "");
+    choice_note_run(&v, p);
+    plot_pad(p);
     plot_hide_empty(p);
     return KVF_OK;
 }

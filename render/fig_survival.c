@@ -83,6 +83,16 @@ static void add_half_lives(struct plot *p, const struct row_choice *v, const str
     }
 }
 
+/* Returns the last age of a line. */
+static double last_age(const struct plot *p)
+{
+    double last = 0;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            last = fmax(last, p->series[i].data.x[k]);
+    return last;
+}
+
 /* Indexed by enum choice_about. */
 static const char *const estimates[] = {"fraction of tokens still in use",
                                         "fraction of tokens still cached",
@@ -95,20 +105,23 @@ static void put_note(const struct table *t, bool estimate, enum choice_about abo
                      const char *begin, struct plot *p)
 {
     char bands[48], of[96];
-    const char *among = table_meta(t, "denominator"), *grace = table_meta(t, "grace"), *ends = "";
+    const char *of_which = table_meta(t, "denominator"), *grace = table_meta(t, "grace");
+    const char *ends = "";
+    bool all = of_which && strcmp(of_which, "all tokens") == 0;
     if (estimate && about == ABOUT_CACHE)
         snprintf(of, sizeof of, "age counts from the token's own step");
     else if (estimate)
         snprintf(of, sizeof of, "in use: selected again within %.20s steps%s",
                  grace ? grace : "some", about == ABOUT_BOTH ? "" : "");
     else
-        snprintf(of, sizeof of, "among %.60s", among ? among : "tokens");
+        snprintf(of, sizeof of, "%.60s",
+                 all ? "of all tokens" : "of tokens with n or more later steps");
     if (table_find(t, "low") >= 0)
         ends = bands_text(t, p, bands);
     else if (estimate)
         ends = plot_bands(p);
     snprintf(p->note, sizeof p->note, "%s%s%s%s%s", begin, of,
-             p->n_marks ? "; rings, numbers: half-life" : "", *ends ? "; " : "", ends);
+             p->n_marks ? "; rings, numbers: half-life in steps" : "", *ends ? "; " : "", ends);
 }
 
 static void note_mark(struct plot *p, int64_t mark)
@@ -147,10 +160,16 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_half_lives(p, &v, t);
     choice_note(&v, p, begin);
     p->ring_values = true;
+    p->lacking = "too few tokens";
     put_note(t, estimate, about, begin, p);
     note_mark(p, own->mark);
     plot_note_few(p);
+    choice_note_run(&v, p);
     plot_hide_empty(p);
+    for (int i = 0; i < p->n_marks; i++) /* a ring keeps off the frame */
+        p->x1 = fmax(p->x1, 1.25 * p->mark[i].x);
+    if (p->x1 < last_age(p))
+        p->x1 = NAN;
     return KVF_OK;
 }
 

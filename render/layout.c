@@ -31,8 +31,9 @@ struct page {
     char cell[LAYOUT_SIDE][LAYOUT_SIDE];
     struct place place[LAYOUT_PANELS];
     double width, height, row_h[LAYOUT_SIDE], letter, key;
-    int keyed;  /* panel whose key is drawn at the bottom; -1: no key */
-    int barred; /* first panel whose common bar is drawn at the right; -1: no bar */
+    char note[PLOT_NOTE]; /* drawn with the key */
+    int keyed;            /* panel whose key is drawn at the bottom; -1: no key */
+    int barred;           /* first panel whose common bar is drawn at the right; -1: no bar */
 };
 
 /* ---- the mosaic */
@@ -166,6 +167,17 @@ static void share_names(struct page *p, int k, int other)
         a->shared.no_y = true;
 }
 
+/* Finds the parts that the notes of all panels with the common key have.  The page draws them. */
+static void share_notes(struct page *p)
+{
+    snprintf(p->note, sizeof p->note, "%s", p->keyed >= 0 ? p->place[p->keyed].plot.note : "");
+    for (int k = 0; k < p->l->n; k++)
+        if (p->place[k].shared.no_key) {
+            plot_note_parts(p->note, p->place[k].plot.note, true);
+            p->place[k].shared.note = p->note;
+        }
+}
+
 static void share(struct page *p)
 {
     int n = p->l->n;
@@ -185,6 +197,7 @@ static void share(struct page *p)
                 p->keyed = k;
                 p->place[k].shared.no_key = p->place[other].shared.no_key = true;
             }
+    share_notes(p);
     for (int k = 0; k < n; k++) {
         struct place *at = &p->place[k];
         const struct plot *x = &at->plot;
@@ -379,6 +392,13 @@ static void draw_bar(const struct page *p, struct canvas *c, int k)
                 own->label);
 }
 
+/* Draws the common key and the common note from y down.  Returns their height in mm. */
+static double draw_key(const struct page *p, struct canvas *c, double y)
+{
+    double key = plot_key(c, &p->place[p->keyed].plot, 1, y, p->width - 2);
+    return key + plot_page_note(c, p->note, 1, y + key, p->width - 2);
+}
+
 static int draw_page(struct page *p, struct canvas *c, struct buf *out, struct kvf_diag *d)
 {
     const struct layout_panel *first = p->l->panel;
@@ -391,7 +411,7 @@ static int draw_page(struct page *p, struct canvas *c, struct buf *out, struct k
     for (int r = 0; !err && p->barred && r < p->rows; r++)
         draw_bar(p, c, bar_of_row(p, r));
     if (!err && p->keyed >= 0)
-        plot_key(c, &p->place[p->keyed].plot, 1, canvas_height(c) - p->key + KEY_GAP, p->width - 2);
+        draw_key(p, c, canvas_height(c) - p->key + KEY_GAP);
     if (!err)
         err = figure_about(c, first->f, first->t, p->s);
     for (int k = 0; k < p->l->n; k++) {
@@ -436,7 +456,7 @@ int layout_write(const struct layout *l, const struct figure_style *s, const cha
     p->s = s;
     int err = prepare(p, d);
     if (!err && p->keyed >= 0)
-        p->key = KEY_GAP + plot_key(NULL, &p->place[p->keyed].plot, 0, 0, p->width - 2) + 1;
+        p->key = KEY_GAP + draw_key(p, NULL, 0) + 1;
     if (!err)
         err = find_sizes(p, d);
     if (!err)

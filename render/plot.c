@@ -216,7 +216,7 @@ void plot_note_few(struct plot *p)
     size_t n = strlen(p->note);
     bool any = false;
     for (int i = 0; i < p->n_series; i++)
-        any |= p->series[i].data.few > 0 && !p->series[i].data.dropped
+        any |= chart_few(&p->series[i].data) && !p->series[i].data.dropped
                && !p->line[p->series[i].line].back;
     if (any)
         snprintf(p->note + n, sizeof p->note - n, "%spale: fewer than a tenth of the tokens",
@@ -264,6 +264,29 @@ void plot_tick(struct plot *p, double x)
     p->n_ticks++;
 }
 
+static bool placed(double v, bool logarithmic)
+{
+    return isfinite(v) && (!logarithmic || v > 0);
+}
+
+void plot_pad(struct plot *p)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++) {
+            double x = p->series[i].data.x[k];
+            if (!placed(x, p->log_x) || !isfinite(p->series[i].data.y[k]))
+                continue;
+            lo = fmin(lo, x);
+            hi = fmax(hi, x);
+        }
+    if (hi > lo) {
+        double part = 0.02, more = p->log_x ? pow(hi / lo, part) : part * (hi - lo);
+        p->x0 = p->log_x ? lo / more : lo - more;
+        p->x1 = p->log_x ? hi * more : hi + more;
+    }
+}
+
 void plot_dodge(struct plot *p, double part)
 {
     double size = 0;
@@ -286,11 +309,6 @@ void plot_dodge(struct plot *p, double part)
     }
 }
 
-static bool placed(double v, bool logarithmic)
-{
-    return isfinite(v) && (!logarithmic || v > 0);
-}
-
 static bool empty(const struct plot *p, int line)
 {
     for (int k = 0; k < p->n_series; k++)
@@ -303,13 +321,16 @@ static bool empty(const struct plot *p, int line)
 
 void plot_hide_empty(struct plot *p)
 {
-    const char *begin = *p->note ? "; without values: " : "without values: ";
+    const char *begin = *p->note ? "; " : "", *why = p->lacking ? p->lacking : "without values";
+    bool first = true;
     for (int i = 0; i < p->n_lines; i++) {
         if (p->line[i].hidden || !p->line[i].name[0] || !empty(p, i))
             continue;
         size_t n = strlen(p->note);
-        snprintf(p->note + n, sizeof p->note - n, "%s%s", begin, p->line[i].name);
+        snprintf(p->note + n, sizeof p->note - n, "%s%s%s%s", begin, first ? why : "",
+                 first ? ": " : "", p->line[i].name);
         p->line[i].hidden = true;
+        first = false;
         begin = ", ";
     }
 }

@@ -10,6 +10,7 @@
 #include "render/style.h"
 
 enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024, PLOT_TICKS = 6 };
+enum { PLOT_NOTE = 512 }; /* bytes of a note */
 
 /* A line of the key. */
 struct plot_line {
@@ -44,8 +45,8 @@ struct plot {
     int last; /* index of the last series that got a point, or -1 */
 
     const char *xlabel, *ylabel;
-    char text[96];  /* buffer for a label that the figure formats */
-    char note[256]; /* small text below the axes; "": not drawn */
+    char text[96];        /* buffer for a label that the figure formats */
+    char note[PLOT_NOTE]; /* small text below the axes; "": not drawn */
     bool log_x, log_y;
     bool whole_x, whole_y;     /* counts and positions: axis.h */
     double bend_y;             /* above 0: a bent y axis, axis.h */
@@ -60,9 +61,10 @@ struct plot {
     /* write the values of rings: after the names next to a single panel, else at the first and last
      * of a panel (below and above falling lines) */
     bool ring_values;
-    double panel_h; /* mm; 0: automatic */
-    int copies;     /* points added per point of the table, to count them (1) */
-    int err;        /* the first error */
+    double panel_h;      /* mm; 0: automatic */
+    const char *lacking; /* reason for lines without values; NULL: "without values" */
+    int copies;          /* points added per point of the table, to count them (1) */
+    int err;             /* the first error */
 };
 
 void plot_init(struct plot *p);
@@ -104,6 +106,9 @@ void plot_tick(struct plot *p, double x);
  * Lines without bars stay, and all lines of a plot without intervals. */
 void plot_dodge(struct plot *p, double part);
 
+/* Extends the x axis by 2 % beyond the first and the last point, so that the frame cuts no mark. */
+void plot_pad(struct plot *p);
+
 /* Removes lines without a drawable point from the key and lists their names at the end of the note.
  * Call it after all points are added and the note is set. */
 void plot_hide_empty(struct plot *p);
@@ -133,12 +138,20 @@ int plot_figure_draw(struct canvas *c, const struct table *t, const struct figur
 struct plot_shared {
     double x0, x1, y0, y1;
     bool no_key, no_x, no_y;
+    const char *note; /* parts of the note that the page draws; NULL: none */
 };
 /* Sets the axis ranges from the data unless the figure or the style sets them. */
 int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d);
 /* Draws the key in rows between x and x + w, from y down.  Returns its height in mm, 0 without
  * lines.  c NULL: only computes the height. */
 double plot_key(struct canvas *c, const struct plot *p, double x, double y, double w);
+
+/* Keeps the parts of a note, divided by "; ", that another note has (common), or those that it does
+ * not have. */
+void plot_note_parts(char *note, const char *other, bool common);
+/* Draws a note in the middle of x to x + w, from y down.  Returns the height of its lines in mm. c
+ * NULL: only computes the height. */
+double plot_page_note(struct canvas *c, const char *note, double x, double y, double w);
 
 /* Computes the size of the plot in mm. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);
@@ -234,6 +247,10 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t row, const c
 /* Writes the beginning of a note, for example "top-64; " if one criterion is drawn without its
  * name. */
 void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT_NAME]);
+
+/* Appends the meaning of the drawn criteria, the run and the number of heads to the note: "top-K: K
+ * largest weights of a query; SmolLM2-135M-Instruct; full cache; 1,046 tokens x 270 heads". */
+void choice_note_run(const struct row_choice *v, struct plot *p);
 
 /* Sets a logarithmic axis of whole steps to the right, and a vertical axis from 0 if it is not
  * logarithmic. */

@@ -79,7 +79,7 @@ enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key ne
 static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256],
                       bool *ret_cut)
 {
-    char rest[256], first[256];
+    char rest[PLOT_NOTE], first[PLOT_NOTE];
     int n = 0;
     snprintf(rest, sizeof rest, "%s", note);
     while (rest[0] && n < most) {
@@ -96,7 +96,7 @@ static int note_lines(struct canvas *c, const char *note, double room, int most,
         const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
         *ret_cut |= shown == line[n];
         if (shown == first)
-            snprintf(line[n], sizeof line[n], "%s", first);
+            snprintf(line[n], sizeof line[n], "%.255s", first);
         n++;
         memmove(rest, rest + end, strlen(rest + end) + 1);
     }
@@ -319,13 +319,30 @@ static int arrange(struct canvas *c, const struct plot *p, int max_notes, struct
                     ceil(H + fmax(0, MIN_H - l->h) * l->rows));
 }
 
-/* Draws a cross or a ring.  A ring covers the line and signs below it. */
-static void draw_mark(struct canvas *c, const struct axis_box *a, const struct plot_mark *m,
-                      const struct chart_look *look)
+/* Returns true if a ring is inside the axes. */
+static bool in_axes(const struct axis_box *a, double x, double y)
 {
-    struct rgb colour = look->colour;
+    return x >= a->x - .1 && x <= a->x + a->w + .1 && y >= a->y - .1 && y <= a->y + a->h + .1;
+}
+
+/* Covers the line and signs below the rings of a panel, so that rings do not cover each other. */
+static void clear_rings(struct canvas *c, const struct plot *p, const struct axis_box *a, int panel)
+{
+    for (int k = 0; k < p->n_marks; k++) {
+        const struct plot_mark *m = &p->mark[k];
+        double x = axis_x(a, m->x), y = axis_y(a, m->y);
+        if (m->panel == panel && !m->cross && in_axes(a, x, y))
+            canvas_disc(c, x, y, p->line[m->line].look.sign ? 1.1 : 0.75, 0, white);
+    }
+}
+
+/* Draws a cross or a ring, around earlier rings at the same place. */
+static void draw_mark(struct canvas *c, const struct plot *p, const struct axis_box *a, int k)
+{
+    const struct plot_mark *m = &p->mark[k];
+    struct rgb colour = p->line[m->line].look.colour;
     double x = axis_x(a, m->x), y = axis_y(a, m->y), r = 0.75;
-    if (!(x >= a->x - .1 && x <= a->x + a->w + .1 && y >= a->y - .1 && y <= a->y + a->h + .1))
+    if (!in_axes(a, x, y))
         return;
     if (m->cross) {
         double one[] = {x - r, y - r, x + r, y + r}, two[] = {x - r, y + r, x + r, y - r};
@@ -333,7 +350,10 @@ static void draw_mark(struct canvas *c, const struct axis_box *a, const struct p
         canvas_line(c, two, 2, 0.3, colour);
         return;
     }
-    canvas_disc(c, x, y, look->sign ? 1.1 : r, 0, white);
+    for (int i = 0; i < k; i++)
+        if (p->mark[i].panel == m->panel && !p->mark[i].cross
+            && fabs(axis_x(a, p->mark[i].x) - x) < .2 && fabs(axis_y(a, p->mark[i].y) - y) < .2)
+            r += 0.45;
     canvas_disc(c, x, y, r, 0.3, colour);
 }
 
@@ -407,9 +427,10 @@ static void draw_panel(struct canvas *c, const struct plot *p, const struct layo
         for (int k = 0; k < p->n_series; k++)
             if (p->series[k].panel == i && p->line[p->series[k].line].back == back)
                 chart_draw_line(c, &a, &p->series[k].data, &p->line[p->series[k].line].look);
+    clear_rings(c, p, &a, i);
     for (int k = 0; k < p->n_marks; k++)
         if (p->mark[k].panel == i)
-            draw_mark(c, &a, &p->mark[k], &p->line[p->mark[k].line].look);
+            draw_mark(c, p, &a, k);
     if (p->ring_values && !l->beside)
         ring_values(c, p, &a, i);
     if (i + l->cols >= p->n_panels)
@@ -442,7 +463,18 @@ static double end_of_line(const struct plot *p, const struct axis_box *a, int li
     return fmax(a->y, fmin(y, a->y + a->h));
 }
 
-/* Draws the key next to a single panel, with each name at the height of its line's end. */
+/* Returns the x of a line's ring whose number the key has, INFINITY for a line without one. */
+static double ring_at(const struct plot *p, int line)
+{
+    double x = INFINITY;
+    for (int k = 0; p->ring_values && k < p->n_marks; k++)
+        if (p->mark[k].line == line && !p->mark[k].cross)
+            x = p->mark[k].x;
+    return x;
+}
+
+/* Draws the key next to a single panel, at the heights of the ends of lines.  Names are in the
+ * order of these ends, or of the numbers that the key has. */
 static void draw_names(struct canvas *c, const struct plot *p, const struct layout *l)
 {
     struct axis_box a = axis_of(p, l, 0);
@@ -461,6 +493,12 @@ static void draw_names(struct canvas *c, const struct plot *p, const struct layo
         at[i] = y;
         line[i] = k;
     }
+    for (int i = 1; i < n; i++) /* a stable sort */
+        for (int j = i; j > 0 && ring_at(p, line[j]) > ring_at(p, line[j - 1]); j--) {
+            int other = line[j];
+            line[j] = line[j - 1];
+            line[j - 1] = other;
+        }
     spread_places(at, n, KEY_LINE, l->y + 2, fmax(l->y + l->h, l->y + 2 + (n - 1) * KEY_LINE));
     for (int i = 0; i < n; i++) {
         double number = ring_of(c, p, line[i], ring);
@@ -503,6 +541,21 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
     if (c)
         draw_key(c, p, &l);
     return (l.n_keys + l.key_cols - 1) / l.key_cols * KEY_LINE;
+}
+
+double plot_page_note(struct canvas *c, const char *note, double x, double y, double w)
+{
+    const double letter = 1.1; /* mm, a little more than the mean of letters of this size */
+    char line[NOTES][256];
+    bool cut = false;
+    int n = (int)clamp(ceil(letter * (double)strlen(note) / w), 0, NOTES);
+    int drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;
+    if (cut)
+        canvas_cut(c);
+    for (int i = 0; i < drawn; i++)
+        canvas_text(c, x + w / 2, y + (i + 0.5) * NOTE, line[i], PT_SMALL, ALIGN_CENTER, note_ink,
+                    0);
+    return n * NOTE;
 }
 
 static void draw_ramp(struct canvas *c, const struct plot *p, const struct layout *l,
@@ -550,6 +603,29 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
+void plot_note_parts(char *note, const char *other, bool common)
+{
+    char *to = note, *next;
+    for (char *part = note; part; part = next) {
+        size_t n;
+        bool had = false;
+        next = strstr(part, "; ");
+        n = next ? (size_t)(next - part) : strlen(part);
+        next = next ? next + 2 : NULL;
+        for (const char *at = other; at && !had; at = (at = strstr(at, "; ")) ? at + 2 : NULL)
+            had = strncmp(at, part, n) == 0 && (!at[n] || strncmp(at + n, "; ", 2) == 0);
+        if (had != common)
+            continue;
+        if (to > note) {
+            memcpy(to, "; ", 2);
+            to += 2;
+        }
+        memmove(to, part, n);
+        to += n;
+    }
+    *to = 0;
+}
+
 /* Applies the ranges of the page, and removes the parts that other panels or the page draw. */
 static void apply_shared(struct plot *p, const struct plot_shared *s)
 {
@@ -559,6 +635,8 @@ static void apply_shared(struct plot *p, const struct plot_shared *s)
     p->y1 = isnan(s->y1) ? p->y1 : s->y1;
     for (int i = 0; s->no_key && i < p->n_lines; i++)
         p->line[i].hidden = true;
+    if (s->note)
+        plot_note_parts(p->note, s->note, false);
     if (s->no_x)
         p->xlabel = NULL;
     if (s->no_y)

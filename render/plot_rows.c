@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/cells.h"
 #include "render/identity.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
@@ -323,6 +324,8 @@ void choice_add(struct plot *p, const struct row_choice *v, int64_t r, const cha
     if (front && v->classes) /* dashes by index, colour by class */
         made->look.colour = identity_of_class(line, n);
     made->hidden |= v->thin && !v->traces; /* the panels have the names */
+    if (front && v->thin && !v->traces)
+        made->look = (struct chart_look){.colour = ink};
     if (front && v->thin)
         made->look.width = 0.6;
 }
@@ -348,6 +351,61 @@ void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT
     char name[PLOT_NAME] = "";
     if ((v->classes || v->traces) && v->criterion)
         criterion_name(v->criterion, name);
-    snprintf(out, PLOT_NAME, "%.60s%s%s", name, name[0] ? "; " : "",
-             v->thin && p->n_lines ? "grey: heads; " : "");
+    snprintf(out, PLOT_NAME, "%.40s%s%s", name, name[0] ? "; " : "",
+             v->thin && p->n_lines ? "grey: single heads; thick: all heads together; " : "");
+}
+
+/* Returns the number of heads that have rows, and the name of the last.  Rows of a head are
+ * adjacent.  Tables with parts have the heads again in each part. */
+static int64_t count_heads(const struct plot_rows *k, const char **ret_name)
+{
+    int64_t n = 0, first = -1, before = -1;
+    for (int64_t r = 0; k->head >= 0 && r < table_rows(k->t); r++) {
+        if (!row_head(k, r))
+            continue;
+        first = first < 0 ? r : first;
+        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, before)))
+            continue;
+        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, first)))
+            break;
+        before = r;
+        n++;
+    }
+    *ret_name = n ? table_str(k->t, k->head, before) : "";
+    return n;
+}
+
+/* Appends a part to the note, after "; " if it has text. */
+static void add_note(struct plot *p, const char *part)
+{
+    size_t n = strlen(p->note);
+    snprintf(p->note + n, sizeof p->note - n, "%s%s", n && *part ? "; " : "", part);
+}
+
+void choice_note_run(const struct row_choice *v, struct plot *p)
+{
+    static const char *const meaning[][2] = {{"top", "top-K: K largest weights of a query"},
+                                             {"mass", "mass p: fewest weights with sum p"}};
+    static const char tokens[] = "tokens";
+    char run[RUN_NOTE + 32];
+    const char *name;
+    int64_t heads = count_heads(&v->k, &name);
+    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
+        bool any = false;
+        for (int64_t r = 0; !any && r < table_rows(v->k.t); r++)
+            any = choice_has(v, r) && strstr(table_str(v->k.t, v->k.criterion, r), meaning[i][0]);
+        if (any)
+            add_note(p, meaning[i][1]);
+    }
+    run_note(v->k.t, run);
+    for (char *c = run; *c; c++) /* one part, which a narrow note keeps in one line */
+        *c = *c == ';' ? ',' : *c;
+    size_t n = strlen(run);
+    if (n >= strlen(tokens) && heads == 1)
+        snprintf(run + n, sizeof run - n, ", head %.20s", name);
+    else if (n >= strlen(tokens) && heads)
+        snprintf(run + n, sizeof run - n, "%s %lld heads",
+                 strcmp(run + n - strlen(tokens), tokens) == 0 ? " \xc3\x97" : ",",
+                 (long long)heads);
+    add_note(p, run);
 }

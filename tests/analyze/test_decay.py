@@ -89,6 +89,7 @@ def against_grid(path):
                 near(f"{law}: beta", row["value"], 1 - (a < c).sum() / np.minimum(a + (a < c), c).sum(), 1e-9)
             best[name] = row
         check(f"{law}: best", [r["best"] for r in best.values()] == [int(r["aic"] == min(y["aic"] for y in best.values())) for r in best.values()])
+        against_counts(law, data, a, c, best)
         base = best["geometric"]
         for name in ("weibull", "power"):
             row = best[name]
@@ -96,6 +97,36 @@ def against_grid(path):
                              - likelihood("geometric", (base["scale"], 1.), a[i:i + 1], c[i:i + 1]) for i in range(len(a))])
             z = 1.959963984540054 * each.std() / np.sqrt(len(a))
             near(f"{law} {name}: gain", [row["gain"], row["gain_low"], row["gain_high"]], [each.mean(), each.mean() - z, each.mean() + z], 1e-8)
+
+
+def against_counts(law, data, a, c, fits):
+    """Check the observed fraction, its interval and the distance of each law against counts of lives: the fraction alive
+    after m steps is a product over the steps before m.
+    """
+    alive, variance = [1.], [0.]
+    for m in range(c.max()):
+        risk, died = ((a >= m) & (c > m)).sum(), ((a == m) & (c > m)).sum()
+        alive.append(alive[-1] * (1 - died / risk) if risk else alive[-1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance.append(variance[-1] + died / (risk * (risk - died)))
+    at = [k for k, name in enumerate(data["law"]) if name == "observed" and data["head"][k] == "L0H0"]
+    ages, seen = [data["age"][k] for k in at], real([data["value"][k] for k in at])
+    end = max(m for m in range(len(alive)) if (c >= m).sum() >= 20)
+    check(f"{law}: about ten ages per decade", len(ages) > 15 and ages == sorted(set(ages)) and ages[0] == 1 and ages[-1] < T and ages[:6] == list(range(1, 7)), ages)
+    check(f"{law}: observed to the last age that 20 tokens can show", [np.isfinite(v) for v in seen] == [n <= end for n in ages], end, ages, seen)
+    ages = [n for n in ages if n <= end]
+    S, G = np.array(alive)[ages], np.array(variance)[ages]
+    near(f"{law}: observed", seen[:len(ages)], S, 1e-12)
+    for column, sign in (("low", 1), ("high", -1)):
+        got = real([data[column][k] for k in at])[:len(ages)]
+        inside = (S > 0) & (S < 1)
+        near(f"{law}: {column} of observed", got[inside], S[inside]**np.exp(sign * 1.959963984540054 * np.sqrt(G[inside]) / -np.log(S[inside])), 1e-9)
+    for name, row in fits.items():
+        steps = np.arange(end + 1.)
+        fitted = np.exp(log_share(name, (row["scale"], row["value"] if name == "weibull" else 1.), steps))
+        near(f"{law} {name}: distance", row["distance"], np.abs(fitted - alive[:end + 1]).max(), 1e-9)
+        check(f"{law} {name}: age", row["age"] == 0, row)
+    check(f"{law}: the true law is near, a power law is not", fits.get(law, fits["weibull"])["distance"] < .05 + .1 * (law not in fits) < fits["power"]["distance"], fits)
 
 
 def coverage(name, low, high, true, point, least=.90, most=.99):
@@ -178,7 +209,10 @@ def edges(path):
     check("text", "geometric" in said("survival", "--as", "decay", x) and "the best" in said("survival", "--as", "decay", x))
     for value in (0, 1000):  # all die at once; none dies
         data, _ = table(kvfate, "survival", "--as", "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)
-        check(f"decay of {value}", not np.isfinite(real(data["value"] + data["p"] + data["gain"])).any() and not any(data["best"]), data)
+        fitted = [data[c][k] for c in ("value", "p", "gain", "distance") for k, name in enumerate(data["law"]) if name != "observed"]
+        check(f"decay of {value}", not np.isfinite(real(fitted)).any() and not any(data["best"]), data)
+        seen = [data["value"][k] for k, name in enumerate(data["law"]) if name == "observed" and data["age"][k] <= 35]
+        check(f"observed of {value}", set(seen) == {float(value > 0)}, seen)
     said("survival", "--as", "decay", x)
 
 

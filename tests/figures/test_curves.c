@@ -143,17 +143,66 @@ Test(curves, survival_keeps_gaps_apart)
     LINE(0, &a, x, gap);
 }
 
+/* Returns axes of ages with a margin of 2 % of the logarithms, so that the frame cuts no point. */
+static struct axes padded(double y0)
+{
+    double more = pow(100, .02);
+    return (struct axes){1 / more, 100 * more, y0, 1, true, false};
+}
+
 Test(curves, persistence)
 {
     OWNED(table_destroy) struct table *t = table_create("persistence", HEADS * CRITERIA * AGES);
     const double top[] = {.9, .6, .3};
+    const struct axes a = padded(0);
     keys(t, "age", ages);
     value_column(t, "rate", .5);
     value_column(t, "shrunk", 0);
     value_column(t, "prior", 0);
     draw("persistence", t, NULL);
-    LINE(0, &shares, ages, top);
-    cr_expect(has_ring(0, &shares, 10, .6, .6), "no dot");
+    LINE(0, &a, ages, top);
+    cr_expect(has_ring(0, &a, 10, .6, .6), "no dot");
+}
+
+/* The first tokens of a text, which are often selected, must not look like a rise with age. */
+Test(curves, persistence_ends_with_a_tenth_of_the_tokens)
+{
+    OWNED(table_destroy)
+    struct table *t = table_of("persistence", "head criterion age rate at_risk\n"
+                                              "all top64 1 .9 1000\n"
+                                              "all top64 100 .4 100\n"
+                                              "all top64 1000 .8 99\n");
+    const double x[] = {1, 100}, y[] = {.9, .4};
+    const struct axes a = padded(0);
+    draw("persistence", t, NULL);
+    LINE(0, &a, x, y);
+}
+
+Test(curves, block_exit_has_straight_axes)
+{
+    OWNED(table_destroy)
+    struct table *t = table_of("block-exit", "head criterion block epsilon\n"
+                                             "all top64 1 .1\n"
+                                             "all top64 51 .6\n"
+                                             "all top64 101 .9\n");
+    const double x[] = {1, 51, 101}, y[] = {.1, .6, .9};
+    const struct axes a = {-1, 103, 0, .9 + .04 * .9, false, false};
+    draw("block-exit", t, NULL);
+    LINE(0, &a, x, y);
+}
+
+/* log(events / exposure) has the variance 1 / events; 0 events have no interval. */
+Test(curves, hazard_has_the_interval_of_a_rate)
+{
+    OWNED(table_destroy)
+    struct table *t = table_of("hazard", "head criterion low high events hazard\n"
+                                         "all top64 1 10 25 .5\n"
+                                         "all top64 10 100 0 0\n");
+    double f = exp(1.959963984540054 / 5), low = .5 / f, high = .5 * f, pad = pow(high / low, .04);
+    const double x[] = {1, 10, 10, 1}, y[] = {high, high, low, low};
+    const struct axes a = {1, 100, low / pad, high * pad, true, true};
+    draw("hazard", t, NULL);
+    cr_expect(has(0, &a, x, y, 4, false), "no band");
 }
 
 Test(curves, hazard_is_level_within_bins)
@@ -179,11 +228,12 @@ Test(curves, intermittency)
     OWNED(table_destroy) struct table *t = table_create("intermittency", HEADS * CRITERIA * AGES);
     static const char *const quantity[] = {"returns"};
     const double above[] = {0, 9, 99}, mass[] = {.8, .5, .2};
+    const struct axes a = padded(-.02);
     keys(t, "above", above);
     table_cycle_str(t, "quantity", "", quantity, 1);
     value_column(t, "share", 0);
     draw("intermittency", t, NULL);
-    LINE(0, &shares, ages, mass); /* more than 9 means at least 10 */
+    LINE(0, &a, ages, mass); /* more than 9 means at least 10 */
 }
 
 static struct table *overlap_table(void)

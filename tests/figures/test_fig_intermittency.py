@@ -35,7 +35,7 @@ code, svg, said = draw(table(), "intermittency", style="by=trace")
 words = words_of(svg)
 check("drawn", code == 0 and not said, said)
 check("one criterion, which the note names", "top-64;" in words and "mass 0.90" not in words, words)
-check("panels of quantities, lines of traces", all(w in words for w in ("returns", "queries that select it", *SHARE)), words)
+check("panels of quantities, lines of traces", all(w in words for w in ("returns", "queries that select the token", *SHARE)), words)
 for name, colour in COLOUR.items():
     lines = curves(svg, colour, 4)
     check(f"{name}: a line in each panel", len(lines) == 2, len(lines))
@@ -60,6 +60,10 @@ for name, colour in COLOUR.items():
               affine([*SHARE[name], share], [y for _, y in line] + [ring[1]]), line, ring)
 svg = draw(table(interval=.05, median=lambda t: 98), "intermittency", style="by=trace")[1]
 check("beside the right edge a ring has its number, too", [t for t, *_ in texts(svg)].count("98") == 4, texts(svg))
+svg = draw(table(median=lambda t: 10), "intermittency", style="by=trace")[1]
+for name, colour in COLOUR.items():
+    lines, rings = sorted(curves(svg, colour, 3)), sorted(discs(svg, colour, filled=False))
+    check(f"{name}: a median that is a point of the line has its ring there", len(lines) == 2 and all(math.dist(line[1], ring) < .03 for line, ring in zip(lines, rings)), lines, rings)
 svg = draw(table(median=lambda t: 1000), "intermittency", style="by=trace")[1]
 check("a median beyond the line has no ring", not any(discs(svg, c, filled=False) for c in COLOUR.values()))
 

@@ -44,6 +44,7 @@ lived = tsv("survival", COLUMNS, [(t, "all", -1, -1, c, n, 0, LEVEL[t] ** (1 + i
 svg = draw(lived.replace("mass.90", "top64"), "survival", style="by=trace")[1]
 at = {t[0]: t[2] for t in texts(svg)}
 check("half-lives after the names", all(abs(at.get(str(v), -9) - at[name]) < .5 for name, v in HALF.items()), at)
+check("the key has the order of the half-lives", sorted(HALF, key=at.get) == sorted(HALF, key=HALF.get, reverse=True), at)
 svg = draw(lived, "survival", style="by=trace")[1]
 numbers = [t[0] for t in texts(svg) if t[0] in ("77", "5", "22")]
 check("half-lives of several panels: the first and the last", sorted(numbers) == ["5", "5", "77", "77"], numbers)
@@ -78,7 +79,7 @@ check("one criterion has no heading", "top-64;" in words_of(draw(classed, "survi
 words = words_of(draw(classed, "survival", style="by=criterion")[1])
 check("by=criterion draws the rows of all classes", "top-64" in words and "number" not in words, words)
 words = words_of(draw(classed, "survival", style="heads=thin")[1])
-check("heads behind are of criteria", "number" not in words and "grey: heads" in words, words)
+check("heads behind are of criteria", "number" not in words and "grey: single heads" in words, words)
 alone = tsv("survival", COLUMNS[1:], [("all", -1, -1, "top64", n, 0, .5, "nan", "nan", "nan") for n in AGES])
 code, _, said = draw(alone, "survival", style="by=trace")
 check("one trace has no lines to compare", code == 2 and "one trace" in said, said)

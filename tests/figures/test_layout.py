@@ -70,10 +70,17 @@ with tempfile.TemporaryDirectory(prefix="kvfate-layout-") as folder:
     label = max((w for w in one if "selected" in w), key=len)
     check("names of common axes stand once", code == 0 and said_words.count(label) == 2 and sum("age" in w and "step" in w for w in said_words) == 2,
           said or (said_words.count(label), [w for w in said_words if "step" in w]))
-    keys = [w for w in one if w.startswith(("top-", "mass "))]
+    keys = [w for w in one if re.fullmatch(r"top-\d+|mass 0\.\d+", w)]
     check("one key for all", keys and all(said_words.count(k) == 1 for k in keys), keys)
     check("letters in brackets", all(f"({c})" in said_words for c in "abcd"), said_words[:12])
     check("no overlap with a key", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
+    with open(survival) as f, open(path("other.tsv"), "w") as g:
+        g.write(f.read().replace("# model: ", "# model: Other "))
+    for more, want in ((survival, 1), (path("other.tsv"), 2)):  # equal runs, and runs of two models
+        code, svg, said = draw(path("f.svg"), "--layout", "ab", survival, more)
+        text = " ".join(w[0] for w in words(svg))
+        check("common parts of notes stand once, others in their panels", code == 0 and [text.count(w) for w in ("with n or more later steps", "budget 32")] == [1, want], text)
+        check("nothing over the common note", not pairs(text_boxes(svg)), pairs(text_boxes(svg))[:2])
     # Maps of one figure: a common range, one bar.
     lines = open(sparsity).read().split("\n")
     head = next(i for i, x in enumerate(lines) if x and x[0] != "#")
