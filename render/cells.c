@@ -1,9 +1,12 @@
 /* cells.c - reads table cells as text, finds numeric columns and checks the canvas size. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "render/axis.h"
 #include "render/cells.h"
 #include "render/figure.h"
+#include "render/marks.h"
 
 int canvas_room(const struct canvas *c, const char *figure, double w, double h, struct kvf_diag *d)
 {
@@ -31,4 +34,48 @@ int numeric_column(const struct table *t, const char *name)
 double half_life(double beta)
 {
     return beta < 1 ? log(0.5) / log(fmax(beta, 0)) : beta + INFINITY;
+}
+
+/* Appends `part` to out, after "; " if out has text. */
+static void add_part(char out[RUN_NOTE], const char *part)
+{
+    size_t n = strlen(out);
+    snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", part);
+}
+
+const char *run_note(const struct table *t, char out[RUN_NOTE])
+{
+    const char *model = table_meta(t, "model"), *method = table_meta(t, "method");
+    double budget = table_meta_real(t, "budget", 0), tokens = table_meta_real(t, "T", 0);
+    double prompt = table_meta_real(t, "prompt_tokens", 0);
+    char part[RUN_NOTE], number[24];
+    out[0] = 0;
+    if (model && *model)
+        add_part(out, model);
+    if (method && strcmp(method, "full") == 0) {
+        add_part(out, "full cache");
+    } else if (method && *method) {
+        tick_text(budget, number);
+        snprintf(part, sizeof part, budget > 0 ? "%.60s, budget %s" : "%.60s", method, number);
+        add_part(out, part);
+    } else if (budget > 0) {
+        tick_text(budget, number);
+        snprintf(part, sizeof part, "budget %s", number);
+        add_part(out, part);
+    }
+    if (tokens > 0 || prompt > 0) {
+        tick_text(tokens > 0 ? tokens : prompt, number);
+        snprintf(part, sizeof part, "%s %s", number, tokens > 0 ? "tokens" : "prompt tokens");
+        add_part(out, part);
+    }
+    return out;
+}
+
+void note_draw(struct canvas *c, double x, double y, const char *note)
+{
+    char room[RUN_NOTE];
+    double half = fmin(canvas_text_width(c, note, PT_SMALL, 0), canvas_width(c) - 2) / 2;
+    canvas_text(c, fmax(half + 1, fmin(x, canvas_width(c) - half - 1)), y,
+                text_fit(c, note, PT_SMALL, canvas_width(c) - 2, room, sizeof room), PT_SMALL,
+                ALIGN_CENTER, quiet, 0);
 }

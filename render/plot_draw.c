@@ -79,7 +79,7 @@ enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key ne
 static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256],
                       bool *ret_cut)
 {
-    char rest[256], first[256];
+    char rest[PLOT_NOTE], first[PLOT_NOTE];
     int n = 0;
     snprintf(rest, sizeof rest, "%s", note);
     while (rest[0] && n < most) {
@@ -96,7 +96,7 @@ static int note_lines(struct canvas *c, const char *note, double room, int most,
         const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
         *ret_cut |= shown == line[n];
         if (shown == first)
-            snprintf(line[n], sizeof line[n], "%s", first);
+            snprintf(line[n], sizeof line[n], "%.255s", first);
         n++;
         memmove(rest, rest + end, strlen(rest + end) + 1);
     }
