@@ -253,10 +253,11 @@ static void count_runs(const struct plot *p, const struct view *v, int64_t least
     const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of the mean" : "", *trend = "";
     if (most > least)
         snprintf(range, sizeof range, "%lld to ", (long long)least);
-    if (lines && !v->against_budget)
-        trend = apart == lines ? "; intervals at both ends are apart"
-                : apart        ? "; intervals at both ends overlap in some lines"
-                               : "; intervals at both ends overlap: no trend is proven";
+    if (lines && !v->against_budget && apart == lines)
+        trend = "; intervals at both ends are apart";
+    else if (lines && !v->against_budget)
+        trend = apart ? "; intervals at both ends overlap in some lines"
+                      : "; intervals at both ends overlap: no trend is proven";
     if (most)
         snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
                  most > 1 ? "s" : "", bars, trend);
@@ -395,7 +396,7 @@ static void name_set(struct view *v)
     if (!useful)
         snprintf(v->set, SET, "U");
     else if (strncmp(useful, "span:", 5) == 0)
-        snprintf(v->set, SET, "\xe2\x80\x9c%.24s\xe2\x80\x9d", useful + 5);
+        snprintf(v->set, SET, "the %.24s", useful + 5);
     else if (strcmp(useful, "span") == 0)
         snprintf(v->set, SET, "the marked span");
     else if (strncmp(useful, "topk:", 5) == 0)
@@ -432,10 +433,8 @@ static void note(struct plot *p, const struct view *v, const char *count)
     char size[64] = "", heads[32] = "one head a panel";
     if (useful && strncmp(useful, "span", 4) == 0 && tokens > 0)
         snprintf(size, sizeof size, "%s: %.0f tokens; ", v->set, tokens);
-    for (int q = 0; !v->steps && v->n == 1 && q < v->n; q++)
-        which = v->what[q] != RETAINED ? ""
-                : v->gates             ? "weighted by the gates; "
-                                       : "cached entries only; ";
+    if (!v->steps && v->n == 1 && v->what[0] == RETAINED)
+        which = v->gates ? "weighted by the gates; " : "cached entries only; ";
     int64_t n = plot_count_heads(&v->k);
     if (!v->heads)
         snprintf(heads, sizeof heads, "means over %lld head%s", (long long)n, n == 1 ? "" : "s");
@@ -477,7 +476,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     else
         limit_fractions(p, v.steps ? 1 : 1.05); /* a level at 1 is not hidden by the frame */
     if (v.steps && prompt && seen_later(p, strtod(prompt, NULL)))
-        p->upright = strtod(prompt, NULL);
+        p->upright = strtod(prompt, NULL) - .5; /* before the first query of the answer */
     note(p, &v, count);
     return KVF_OK;
 }
