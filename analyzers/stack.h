@@ -4,7 +4,7 @@
 
 #include "analyzers/analyzer.h"
 
-enum { STACK_MOST = 64 }; /* traces */
+enum { STACK_MOST = 256 }; /* traces */
 
 /* Stacks the tables of several traces.  The columns are `trace`, then the analyzer's columns, then
  * method, budget and T.  `trace` is method and budget if these and the protocol identify every

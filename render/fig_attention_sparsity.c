@@ -1,10 +1,11 @@
 /* fig_attention_sparsity.c - draws the fraction of tokens with a score below p times the maximum
- * (G-KV, figure 9): one line per layer, coloured by depth, and one for all heads. */
+ * (G-KV, figure 9): one line per layer and one for all heads. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "render/figures.h"
+#include "render/marks.h"
 #include "render/plot.h"
 
 struct sparsity_style {
@@ -16,29 +17,16 @@ struct view {
     struct plot_rows k;
     bool layers, heads;
     int p, y, low, high;
-    int64_t first, last; /* layers */
 };
 
-static void layers_of(struct view *v)
-{
-    v->first = INT64_MAX;
-    v->last = -1;
-    for (int64_t r = 0; r < table_rows(v->t); r++) {
-        int64_t l = table_int(v->t, v->k.layer, r);
-        if (!row_layer(&v->k, r))
-            continue;
-        v->first = l < v->first ? l : v->first;
-        v->last = l > v->last ? l : v->last;
-    }
-}
-
-/* Adds a row to its line.  The line of a layer has the colour of its depth.  The line of all heads
- * is black and wider. */
-static void add_row(struct plot *p, const struct view *v, int64_t r, const char *map)
+/* Adds a row to its line.  The line of all heads is black and wider than those of layers. */
+static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
     const char *head = table_str(v->t, v->k.head, r), *panel = v->heads ? head : "";
     bool pooled = row_pooled(&v->k, r), layer = row_layer(&v->k, r);
-    const char *line = pooled || v->heads ? "all heads" : head;
+    char line[PLOT_NAME] = "all heads";
+    if (layer)
+        snprintf(line, sizeof line, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
     int n = p->n_lines;
     plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
              pooled ? value_at(v->t, v->low, r) : NAN, pooled ? value_at(v->t, v->high, r) : NAN);
@@ -46,14 +34,9 @@ static void add_row(struct plot *p, const struct view *v, int64_t r, const char 
     if (p->n_lines == n)
         return;
     struct plot_line *l = &p->line[n];
-    double at = v->last > v->first ? (double)(table_int(v->t, v->k.layer, r) - v->first)
-                                         / (double)(v->last - v->first)
-                                   : 0;
     l->hidden = layer || v->heads;
     l->back = layer;
-    l->look = (struct chart_look){.colour = layer ? palette_at(map, at) : ink,
-                                  .width = layer ? .25 : .55,
-                                  .dash = layer ? 0 : 1.8};
+    l->look = (struct chart_look){.colour = ink, .width = .55, .sign = 1 + MARK_DISC};
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -71,23 +54,19 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     const struct sparsity_style *o = s->own;
     v.layers = o->by == BY_LAYER;
     v.heads = o->by == BY_HEAD;
-    layers_of(&v);
     p->log_x = true;
-    p->xlabel = "p";
-    p->ylabel = step ? "fraction below p \xc3\x97 largest weight"
-                     : "fraction below p \xc3\x97 largest score";
+    p->xlabel = step ? "p (relative to the largest weight)" : "p (relative to the largest score)";
+    p->ylabel = step ? "fraction of weights below p" : "fraction of tokens with a score below p";
     p->y0 = 0;
     p->y1 = 1;
     for (int64_t r = 0; r < table_rows(t); r++)
         if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
-            add_row(p, &v, r, s->cmap);
-    if (v.layers && v.last > v.first) {
-        p->ramp_label = "layer";
-        p->ramp_lo = (double)v.first;
-        p->ramp_hi = (double)v.last;
-    }
-    snprintf(p->note, sizeof p->note, "%s",
-             step ? "mean over queries and heads" : "scores: mean of the last 16 queries");
+            add_row(p, &v, r);
+    plot_layers(p);
+    snprintf(p->note, sizeof p->note, "%s%lld heads",
+             step ? "means over queries; " : "score: mean weight from the last 16 queries; ",
+             (long long)plot_count_heads(&v.k));
+    plot_note_run(p, t);
     return KVF_OK;
 }
 
@@ -96,5 +75,4 @@ PLOT_FIGURE(fig_attention_sparsity, .name = "attention-sparsity", .table = "atte
             .needs = "head:text layer p sparsity",
             STYLE(struct sparsity_style, WORD_KEY(struct sparsity_style, by, "layer",
                                                   "unit of a line; for heads, the unit of a panel",
-                                                  "all", "head", "layer")),
-            .cmap = "viridis");
+                                                  "all", "head", "layer")));

@@ -1,5 +1,5 @@
 /* fig_density.c - draws the positions of cached entries in the text (G-KV, figures 7 and 17): an
- * outline over the bins, a vertical line at the mean, dots at uniform density. */
+ * outline over the bins, dots at uniform density. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct view {
     const struct table *t;
     struct plot_rows k;
     bool heads;
-    int low, high, share, share_low, share_high, mean, trace;
+    int low, high, share, share_low, share_high, trace;
 };
 
 static void name_row(const struct view *v, int64_t r, const char **panel, const char **line)
@@ -57,25 +57,6 @@ static double highest(const struct plot *p)
     return 1.06 * top;
 }
 
-/* Adds a vertical dashed line at the mean, in the colour of its outline. */
-static void add_mean(struct plot *p, const struct view *v, int64_t r)
-{
-    const char *panel, *line;
-    char name[PLOT_NAME];
-    double x = table_real(v->t, v->mean, r);
-    name_row(v, r, &panel, &line);
-    snprintf(name, sizeof name, "mean %.80s", line);
-    int n = p->n_lines;
-    plot_add(p, panel, name, x, p->y0, NAN, NAN);
-    plot_add(p, panel, name, x, p->y1, NAN, NAN);
-    if (p->n_lines == n)
-        return;
-    const struct plot_line *of = plot_line(p, line);
-    p->line[n].look = (struct chart_look){
-        .colour = of ? of->look.colour : ink, .dash = 1, .width = .3};
-    p->line[n].hidden = true;
-}
-
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
@@ -89,8 +70,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "share"),
                      table_find(t, "low"),
                      table_find(t, "high"),
-                     table_find(t, "mean"),
                      table_find(t, "trace")};
+    int64_t heads = plot_count_heads(&v.k);
     p->xlabel = "position in the text (fraction of its length)";
     p->ylabel = "density of cached entries (1 = uniform)";
     p->x0 = p->y0 = 0;
@@ -99,21 +80,17 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
             add_row(p, &v, r);
     p->y1 = isnan(s->vmax) ? highest(p) : s->vmax;
-    plot_look_methods(p); /* the lines of means copy the colours */
-    for (int64_t r = 0; r < table_rows(t); r++)
-        if ((v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r))
-            && table_real(t, v.low, r) == 0) /* once per line */
-            add_mean(p, &v, r);
-    for (int i = 0; i < p->n_lines; i++)
-        p->line[i].look.dash = p->line[i].hidden ? 1 : p->line[i].look.dash;
-    snprintf(p->note, sizeof p->note, "%sdotted: uniform",
-             v.mean >= 0 ? "vertical dashed line: mean position; " : "");
+    snprintf(p->note, sizeof p->note, "dotted: uniform");
+    if (!v.heads && heads)
+        snprintf(p->note, sizeof p->note, "dotted: uniform; entries of %lld head%s",
+                 (long long)heads, heads == 1 ? "" : "s");
+    plot_note_run(p, t);
     return KVF_OK;
 }
 
 PLOT_FIGURE(fig_density, .name = "density", .table = "density",
-            .summary = "where in the text cached entries are, with means; several traces overlaid",
-            .needs = "head:text bin_low bin_high share mean",
+            .summary = "where in the text cached entries are; several traces overlaid",
+            .needs = "head:text bin_low bin_high share",
             STYLE(struct density_style,
                   WORD_KEY(struct density_style, by, "all", "unit of a panel", "all", "head")),
             .side_by_side = true);

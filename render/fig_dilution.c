@@ -32,17 +32,19 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 96 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 192, SET = 40 };
+enum { RETAINED = 1, BOUND = 3, FIRST_OF_U = 4, RHO_U = 5, RHO_D = 6 };
 
-/* Columns that can be drawn, with their labels, also for 1 minus their values. */
-static const char *const known[QUANTITIES][3] = {
-    {"dilution", "dilution \xce\xb4", "all entries, cached or not"},
-    {"dilution_retained", "attention outside U, under retention", "under retention"},
-    {"dilution_oracle", "best set of that size", "best set of that size"},
-    {"bound", "lower bound from near-ties", "upper bound from near-ties"},
-    {"useful_mass", "attention on U"},
-    {"rho_u", "retained fraction of U"},
-    {"rho_d", "retained fraction of the rest"},
+/* Columns that can be drawn, with their labels; %s is the useful set.  The first FIRST_OF_U are
+ * fractions of attention outside it. */
+static const char *const known[QUANTITIES][2] = {
+    {"dilution", "all entries, also evicted ones"},
+    {"dilution_retained", "cached entries only"},
+    {"dilution_oracle", "best set of as many entries"},
+    {"bound", "lower bound from near-ties"},
+    {"useful_mass", "attention on %s"},
+    {"rho_u", "kept attention on %s"},
+    {"rho_d", "kept attention on other tokens"},
     {"bound_delta", "gap of the bound"},
 };
 
@@ -53,7 +55,9 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
-    bool rest;          /* draw 1 minus the values, the attention to U, on a logarithmic axis */
+    bool gates;         /* retention weights are those of the gates */
+    bool rest;          /* draw 1 minus the values, the attention to U */
+    char set[SET];      /* the useful set in words */
     double least, most; /* budgets */
 };
 
@@ -89,6 +93,17 @@ static int add_quantity(struct view *v, const char *name, size_t n, struct kvf_d
                     (int)n, name);
 }
 
+/* Writes the name of quantity `what`: of a line, or of a panel against budget or length. */
+static void name_quantity(const struct view *v, int what, char out[PLOT_NAME])
+{
+    if (what == RETAINED && v->gates)
+        snprintf(out, PLOT_NAME, "entries weighted by the gates");
+    else if (what == BOUND && v->rest)
+        snprintf(out, PLOT_NAME, "upper bound from near-ties");
+    else
+        snprintf(out, PLOT_NAME, known[what][1], v->set);
+}
+
 static void style_of(struct plot *p, const char *line, int what)
 {
     static const int place[QUANTITIES] = {0, 1, 2, 6, 3, 0, 1, 2};
@@ -107,8 +122,9 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
     int names = v->heads ? v->k.head : v->trace;
     const char *panel = names >= 0 ? table_str(v->t, names, r) : "";
     for (int q = 0; q < v->n; q++) {
-        const char *line = known[v->what[q]][v->rest ? 2 : 1];
+        char line[PLOT_NAME];
         int n = p->n_lines;
+        name_quantity(v, v->what[q], line);
         double y = table_real(v->t, v->col[q], r), low = value_at(v->t, v->low[q], r);
         double high = value_at(v->t, v->high[q], r);
         if (v->rest)
@@ -164,7 +180,7 @@ static void name_run(const struct view *v, int64_t r, char out[PLOT_NAME])
 static void add_cell(struct plot *p, const struct view *v, const struct cell *k, const int64_t *row,
                      int64_t m, double *y)
 {
-    char line[PLOT_NAME];
+    char line[PLOT_NAME], panel[PLOT_NAME] = "";
     bool level = v->against_budget && !(value_at(v->t, v->budget, k->row) > 0);
     const double ends[] = {v->least, v->most};
     name_run(v, k->row, line);
@@ -179,9 +195,10 @@ static void add_cell(struct plot *p, const struct view *v, const struct cell *k,
         double mean = stats_mean(y, n);
         int err = stats_mean_interval(y, n, RESAMPLES, 0, &low, &high);
         p->err = p->err ? p->err : err;
+        if (v->n > 1) /* a single quantity is on the axis */
+            name_quantity(v, v->what[q], panel);
         for (int end = 0; end <= level; end++)
-            plot_add(p, known[v->what[q]][v->rest ? 2 : 1], line, level ? ends[end] : k->x, mean,
-                     low, high);
+            plot_add(p, panel, line, level ? ends[end] : k->x, mean, low, high);
     }
     struct plot_line *l = plot_line(p, line);
     if (!l)
@@ -208,6 +225,42 @@ static int64_t find_cells(const struct view *v, const int64_t *row, int64_t m, s
         cell[k].x /= (double)cell[k].n;
     qsort(cell, (size_t)n, sizeof *cell, by_x);
     return n;
+}
+
+/* Returns the number of lines with intervals at both ends, and sets *ret_apart to the number of
+ * these whose intervals do not overlap. */
+static int compare_ends(const struct plot *p, int *ret_apart)
+{
+    int n = 0;
+    *ret_apart = 0;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct chart_line *l = &p->series[i].data;
+        int last = l->n - 1;
+        if (last < 1 || !l->low || !isfinite(l->low[0]) || !isfinite(l->low[last]))
+            continue;
+        n++;
+        *ret_apart += l->low[0] > l->high[last] || l->low[last] > l->high[0];
+    }
+    return n;
+}
+
+/* Writes the number of runs of a point, and whether the lines show a trend. */
+static void count_runs(const struct plot *p, const struct view *v, int64_t least, int64_t most,
+                       char count[RUNS])
+{
+    int apart, lines = compare_ends(p, &apart);
+    char range[48] = "";
+    const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of the mean" : "", *trend = "";
+    if (most > least)
+        snprintf(range, sizeof range, "%lld to ", (long long)least);
+    if (lines && !v->against_budget && apart == lines)
+        trend = "; intervals at both ends are apart";
+    else if (lines && !v->against_budget)
+        trend = apart ? "; intervals at both ends overlap in some lines"
+                      : "; intervals at both ends overlap: no trend is proven";
+    if (most)
+        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
+                 most > 1 ? "s" : "", bars, trend);
 }
 
 /* Draws means over documents against budget or length: a panel per quantity, a line per method.
@@ -239,17 +292,16 @@ static void add_runs(struct plot *p, const struct view *v, char count[RUNS])
         least = cell[k].n < least ? cell[k].n : least;
         most = cell[k].n > most ? cell[k].n : most;
     }
-    const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of four runs or more" : "";
-    if (most > least)
-        snprintf(count, RUNS, "n = %lld to %lld runs a point%s", (long long)least, (long long)most,
-                 bars);
-    else if (most)
-        snprintf(count, RUNS, "n = %lld run%s a point%s", (long long)most, most > 1 ? "s" : "",
-                 bars);
-    if (v->against_budget)
-        for (int64_t k = 0; k < n; k++)
+    count_runs(p, v, least, most, count);
+    double tick = 0; /* the last one */
+    for (int64_t k = 0; k < n; k++)
+        if (v->against_budget) {
             plot_tick(p, table_real(v->t, v->budget, cell[k].row));
-    plot_dodge(p, 0.025);
+        } else if (cell[k].x > 1.1 * tick) {
+            tick = round(cell[k].x);
+            plot_tick(p, tick);
+        }
+    plot_dodge(p, 0.018);
     mem_free_all(row, cell, y);
 }
 
@@ -314,10 +366,8 @@ static void limit_fractions(struct plot *p, double top)
     p->y1 = hi > .8 && hi <= 1 ? top : NAN;
 }
 
-enum { FIRST_OF_U = 4 }; /* the first FIRST_OF_U quantities are fractions outside U */
-
-/* Decides whether to draw the attention to U on a logarithmic axis.  It does so on request, or if
- * three quarters of the dilution values exceed 0.9 and would coincide at the edge. */
+/* Decides whether to draw the attention to U.  It does so for a logarithmic axis, or if three
+ * quarters of the dilution values exceed 0.9 and would coincide at the edge. */
 static int choose_rest(struct view *v, int y, struct kvf_diag *d)
 {
     int64_t above = 0, of = 0;
@@ -349,31 +399,81 @@ static bool seen_later(const struct plot *p, double step)
     return before && after;
 }
 
+/* Sets the words for the useful set. */
+static void name_set(struct view *v)
+{
+    const char *useful = table_meta(v->t, "useful");
+    if (!useful)
+        snprintf(v->set, SET, "U");
+    else if (strncmp(useful, "span:", 5) == 0)
+        snprintf(v->set, SET, "the %.24s", useful + 5);
+    else if (strcmp(useful, "span") == 0)
+        snprintf(v->set, SET, "the marked span");
+    else if (strncmp(useful, "topk:", 5) == 0)
+        snprintf(v->set, SET, "the %.8s largest weights", useful + 5);
+    else if (strcmp(useful, "plan") == 0)
+        snprintf(v->set, SET, "the entries of the plan");
+    else
+        snprintf(v->set, SET, "U = %.24s", useful);
+}
+
+/* Sets the name of the y axis: the quantity, or a word for several kinds. */
+static void name_axis(struct plot *p, const struct view *v)
+{
+    bool outside = true, kept = true;
+    for (int q = 0; q < v->n; q++) {
+        outside &= v->what[q] < FIRST_OF_U;
+        kept &= v->what[q] == RHO_U || v->what[q] == RHO_D;
+    }
+    if (outside)
+        snprintf(p->text, sizeof p->text, "attention %s %s", v->rest ? "on" : "outside", v->set);
+    else if (v->n == 1)
+        name_quantity(v, v->what[0], p->text);
+    else
+        snprintf(p->text, sizeof p->text, kept ? "kept fraction" : "fraction");
+    p->ylabel = p->text;
+}
+
+/* Writes the note, of which `count` is the end. */
+static void note(struct plot *p, const struct view *v, const char *count)
+{
+    const char *which = "";
+    double tokens = table_meta_real(v->t, "mean_useful_entries", NAN);
+    const char *useful = table_meta(v->t, "useful");
+    char size[64] = "", heads[32] = "one head a panel";
+    if (useful && strncmp(useful, "span", 4) == 0 && tokens > 0)
+        snprintf(size, sizeof size, "%s: %.0f tokens; ", v->set, tokens);
+    if (!v->steps && v->n == 1 && v->what[0] == RETAINED)
+        which = v->gates ? "weighted by the gates; " : "cached entries only; ";
+    int64_t n = plot_count_heads(&v->k);
+    if (!v->heads)
+        snprintf(heads, sizeof heads, "means over %lld head%s", (long long)n, n == 1 ? "" : "s");
+    snprintf(p->note, sizeof p->note, "%s%s%s%s%s",
+             isnan(p->upright) ? "" : "dashed: end of the prompt; ", size, which, heads, count);
+    plot_note_run(p, v->t);
+    plot_hide_empty(p);
+}
+
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
     struct view v;
     char count[RUNS] = "";
-    const char *useful = table_meta(t, "useful"), *weights = table_meta(t, "weights");
+    const char *weights = table_meta(t, "weights"), *prompt = table_meta(t, "prompt_tokens");
     int step = table_find(t, "step");
     const struct dilution_style *o = s->own;
     int err = open_view(&v, t, o, d);
+    if (!err)
+        err = choose_rest(&v, o->y, d);
     if (err)
         return err;
+    v.gates = weights && strcmp(weights, "beta") == 0;
+    name_set(&v);
+    name_axis(p, &v);
     p->whole_x = true;
     p->xlabel = across[o->x].label;
-    err = choose_rest(&v, o->y, d);
-    if (err)
-        return err;
-    bool other = strstr(o->show, "rho") || strstr(o->show, "useful");
-    bool span = useful && strncmp(useful, "span", 4) == 0;
-    const char *set = span ? "the marked span" : "the useful entries";
-    snprintf(p->text, sizeof p->text, "%s%s", v.rest ? "attention on " : "attention outside ", set);
-    if (other)
-        snprintf(p->text, sizeof p->text, "fraction");
-    p->ylabel = p->text;
     p->log_x = !v.steps;
-    p->log_y = v.rest;
+    p->log_y = o->y == Y_LOG;
     for (int64_t r = 0; r < table_rows(t); r++) {
         bool one = v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r);
         if (one && v.steps && table_real(t, step, r) >= 0)
@@ -382,20 +482,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (!v.steps)
         add_runs(p, &v, count);
     if (v.rest)
-        p->y1 = v.steps ? 1 : NAN;
+        p->y0 = p->log_y ? NAN : 0;
     else
         limit_fractions(p, v.steps ? 1 : 1.05); /* a level at 1 is not hidden by the frame */
-    const char *prompt = table_meta(t, "prompt_tokens");
     if (v.steps && prompt && seen_later(p, strtod(prompt, NULL)))
-        p->upright = strtod(prompt, NULL);
-    useful = useful ? useful : "?";
-    useful = span ? "the marked span" : useful;
-    bool gates = weights && strcmp(weights, "beta") == 0;
-    snprintf(p->note, sizeof p->note, "useful entries U: %.60s; retention: %s; %s%s%s%s", useful,
-             gates ? "of the gates" : "1 if cached, else 0",
-             isnan(p->upright) ? "" : "dashed: end of the prompt; ",
-             v.heads ? "one head a panel" : "means over heads", *count ? "; " : "", count);
-    plot_hide_empty(p);
+        p->upright = strtod(prompt, NULL) - .5; /* before the first query of the answer */
+    note(p, &v, count);
     return KVF_OK;
 }
 
@@ -409,8 +501,9 @@ PLOT_FIGURE(
                    "horizontal axis; all except step: of several traces", "step", "budget",
                    "length"),
           WORD_KEY(struct dilution_style, y, "auto",
-                   "log: the attention outside U, on a logarithmic axis; auto if it is small",
+                   "linear: the attention outside U; log: the attention on it; auto: the "
+                   "latter on a linear axis if it is small",
                    "auto", "linear", "log"),
           TEXT_KEY(struct dilution_style, show, "A+B", "the columns that are drawn",
-                   .standard = "dilution+dilution_retained+dilution_oracle+bound")),
+                   .standard = "dilution+dilution_retained+dilution_oracle")),
     .side_by_side = true);

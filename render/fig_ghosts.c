@@ -1,12 +1,14 @@
 /* fig_ghosts.c - draws the fraction of evicted entries that a query needed within a number of steps
- * after eviction, for all heads and for each layer, coloured by depth. */
+ * after eviction, for all heads and for each layer. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "render/axis.h"
 #include "render/figures.h"
+#include "render/marks.h"
 #include "render/plot.h"
 
 struct ghosts_style {
@@ -19,8 +21,8 @@ struct view {
     struct plot_rows k;
     bool layers, heads, ages, all;
     int token, evict, hit;
-    int64_t first, last, longest; /* layers; steps */
-    int64_t *delay;               /* [rows] of one line */
+    int64_t longest, evicted; /* steps; rows that count */
+    int64_t *delay;           /* [rows] of one line */
 };
 
 /* Returns the steps from the creation or the eviction of an entry to the first query that needed
@@ -39,11 +41,9 @@ static bool counted(const struct view *v, int64_t r)
 
 static void survey(struct view *v)
 {
-    v->first = INT64_MAX;
     for (int64_t r = 0; r < table_rows(v->t); r++) {
-        int64_t l = table_int(v->t, v->k.layer, r), n = counted(v, r) ? delay_of(v, r) : 0;
-        v->first = l < v->first ? l : v->first;
-        v->last = l > v->last ? l : v->last;
+        int64_t n = counted(v, r) ? delay_of(v, r) : 0;
+        v->evicted += counted(v, r);
         v->longest = n > v->longest ? n : v->longest;
     }
 }
@@ -82,24 +82,16 @@ static void add_line(struct plot *p, struct view *v, int64_t from, int64_t to, c
     }
 }
 
-static void look(struct plot *p, const struct view *v, const char *line, int64_t layer,
-                 const char *map)
+/* Sets the look of the line of all heads, or of a head in its panel. */
+static void look(struct plot *p, const char *line, struct rgb colour)
 {
     struct plot_line *l = plot_line(p, line);
-    if (!l)
-        return;
-    l->hidden = l->back = layer >= 0;
-    l->look = (struct chart_look){.colour = ink, .width = .55, .dash = 1.8};
-    if (layer >= 0)
-        l->look = (struct chart_look){
-            .colour = palette_at(map, v->last > v->first ? (double)(layer - v->first)
-                                                               / (double)(v->last - v->first)
-                                                         : 0),
-            .width = .25};
+    if (l)
+        l->look = (struct chart_look){.colour = colour, .width = .55, .sign = 1 + MARK_DISC};
 }
 
 /* Adds a line per head or layer, whose rows are adjacent in the table. */
-static void add_runs(struct plot *p, struct view *v, const char *map)
+static void add_runs(struct plot *p, struct view *v)
 {
     for (int64_t from = 0, to; from < table_rows(v->t); from = to) {
         int64_t layer = table_int(v->t, v->k.layer, from);
@@ -111,11 +103,11 @@ static void add_runs(struct plot *p, struct view *v, const char *map)
                 break;
         snprintf(line, sizeof line, "layer %lld", (long long)layer);
         add_line(p, v, from, to, v->heads ? head : "", v->heads ? "one head" : line);
-        look(p, v, v->heads ? "one head" : line, layer, map);
+        struct plot_line *l = v->heads ? NULL : plot_line(p, line);
+        if (l)
+            l->back = l->hidden = true;
     }
-    struct plot_line *l = plot_line(p, "one head");
-    if (l)
-        l->look.colour = palette_line(0);
+    look(p, "one head", palette_line(0));
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -131,6 +123,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .token = table_find(t, "token"),
                      .evict = table_find(t, "evict_step"),
                      .hit = table_find(t, "first_hit")};
+    char number[24];
     survey(&v);
     v.delay = MEM_NEW(int64_t, (size_t)table_rows(t));
     if (!v.delay)
@@ -138,20 +131,20 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->log_x = true;
     p->whole_x = true;
     p->xlabel = v.ages ? "age when first needed (steps)" : "steps after the eviction";
-    p->ylabel = "fraction needed later";
+    p->ylabel = "fraction of evicted entries needed";
     p->y0 = 0;
     if (v.layers || v.heads)
-        add_runs(p, &v, s->cmap);
-    if (!v.heads) {
+        add_runs(p, &v);
+    if (!v.heads)
         add_line(p, &v, 0, table_rows(t), "", "all heads");
-        look(p, &v, "all heads", -1, s->cmap);
-    }
-    if (v.layers && v.last > v.first) {
-        p->ramp_label = "layer";
-        p->ramp_lo = (double)v.first;
-        p->ramp_hi = (double)v.last;
-    }
-    snprintf(p->note, sizeof p->note, "needed: among the n largest weights of a later query");
+    look(p, "all heads", ink);
+    plot_layers(p);
+    tick_text((double)v.evicted, number);
+    snprintf(p->note, sizeof p->note,
+             "needed: would be among the k largest weights of a query that sees k entries; "
+             "%s evicted entries in %lld heads",
+             number, (long long)plot_count_heads(&v.k));
+    plot_note_run(p, t);
     mem_free(v.delay);
     return KVF_OK;
 }
@@ -164,5 +157,4 @@ PLOT_FIGURE(fig_ghosts, .name = "ghosts", .table = "ghosts",
                            "unit of a line; for heads, the unit of a panel", "all", "head",
                            "layer"),
                   WORD_KEY(struct ghosts_style, x, "away", "steps since the eviction, or the age",
-                           "away", "age")),
-            .cmap = "viridis");
+                           "away", "age")));

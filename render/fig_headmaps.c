@@ -75,8 +75,8 @@ HEADMAP(
 
 HEADMAP(fig_ghosts_map, .name = "ghosts-map", .table = "ghosts",
         .summary = "layer x head map of later use of evicted entries", .needs = NEEDS("hits mass"),
-        .style = KEYS(VALUES("hits", "hits", "mass")),
-        .map = &(const struct headmap){.label = "later queries that need it"});
+        .style = KEYS(VALUES("mass", "mass", "hits")),
+        .map = &(const struct headmap){.label = "attention lost per entry"});
 
 HEADMAP(fig_heads_map, .name = "heads-map", .table = "heads",
         .summary = "layer x head map of one column of the evidence of kinds",

@@ -5,6 +5,7 @@
  * chance. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "render/figures.h"
@@ -21,9 +22,31 @@ struct view {
     struct plot_rows k;
     bool layers, heads, kappa;
     int window, p, y, low, high, expected;
+    int windows; /* earlier ones */
 };
 
 static const char *const by_chance = "by chance";
+
+/* Returns the number of earlier windows, which the table numbers from the earliest, 0. */
+static int windows_of(const struct view *v)
+{
+    char cell[24];
+    int n = 0;
+    for (int64_t r = 0; r < table_rows(v->t); r++) {
+        const char *window = cell_text(v->t, v->window, r, cell);
+        if (window[0] >= '0' && window[0] <= '9' && strtol(window, NULL, 10) >= n)
+            n = (int)strtol(window, NULL, 10) + 1;
+    }
+    return n;
+}
+
+static double widest(const struct view *v)
+{
+    double most = 0;
+    for (int64_t r = 0; r < table_rows(v->t); r++)
+        most = fmax(most, table_real(v->t, v->p, r));
+    return most;
+}
 
 /* Sets the colours: earlier windows from light to dark, and the union in another hue.  Dashes are
  * for chance. */
@@ -62,7 +85,9 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
         snprintf(panel, sizeof panel, "layer %lld", (long long)table_int(v->t, v->k.layer, r));
     else if (v->heads)
         snprintf(panel, sizeof panel, "%.60s", table_str(v->t, v->k.head, r));
-    snprintf(line, sizeof line, known ? "union of them" : "window %.40s", window);
+    int back = v->windows - (int)strtol(window, NULL, 10);
+    snprintf(line, sizeof line, known ? "any of them" : "%d window%s earlier", back,
+             back > 1 ? "s" : "");
     plot_add(p, panel, line, table_real(v->t, v->p, r), table_real(v->t, v->y, r),
              value_at(v->t, v->low, r), value_at(v->t, v->high, r));
     plot_documents(p, value_at(v->t, v->k.documents, r));
@@ -109,21 +134,30 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, kappa ? "kappa_high" : "high"),
                      table_find(t, "expected")};
     const char *candidates = table_meta(t, "candidates");
-    p->xlabel = "p (% of the tokens, largest scores)";
+    v.windows = windows_of(&v);
+    p->xlabel = "selected tokens p (% with the largest scores)";
     p->ylabel = kappa ? "agreement beyond chance \xce\xba" : "overlap with the last window";
     p->x0 = 0;
     p->y0 = kappa ? NAN : 0;
     p->y1 = 1;
     p->level = kappa ? 0 : NAN;
     add_rows(p, &v);
+    for (int i = 0; widest(&v) > 50 && i <= 5; i++)
+        plot_tick(p, 20 * i);
     for (int i = 0; kappa && i < p->n_series; i++)
         for (int k = 0; k < p->series[i].data.n; k++)
             if (p->series[i].data.y[k] < -1)
                 p->y0 = -1; /* kappa decreases without limit as p rises: points below are counted */
     char bands[48];
-    snprintf(p->note, sizeof p->note, "candidates: %.60s%s%s",
-             candidates ? candidates : "see table", v.low >= 0 ? "; " : "",
+    const char *queries = table_meta(t, "queries");
+    int64_t heads = plot_count_heads(&v.k);
+    snprintf(p->note, sizeof p->note, "windows: %.20s queries each; candidates: %.60s; ",
+             queries ? queries : "some", candidates ? candidates : "see table");
+    size_t n = strlen(p->note);
+    snprintf(p->note + n, sizeof p->note - n, "%lld head%s%s%s", (long long)heads,
+             heads == 1 ? "" : "s", v.low >= 0 ? "; " : "",
              v.low >= 0 ? bands_text(t, p, bands) : "");
+    plot_note_run(p, t);
     return KVF_OK;
 }
 

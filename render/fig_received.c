@@ -1,6 +1,8 @@
-/* fig_received.c - draws how many queries use selected tokens (WG-KV, figure 3): a panel per head,
- * a line per token.  A query uses a token if it gives it more attention than uniform attention over
- * the text would, 1 / (t + 1).  --style show=attention draws the attention itself. */
+/* fig_received.c - draws how many of the last queries use selected tokens (WG-KV, figure 3): a
+ * panel per head, a line per token.  A query uses a token if it gives it more attention than
+ * uniform attention over the text would, 1 / (t + 1).  A line begins once a quarter of the window
+ * has seen the entry, and ends at the eviction.  --style show=attention draws the attention itself.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,12 +14,12 @@
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 enum { SHOW_USED, SHOW_ATTENTION, SHOW_CUMULATIVE };
 struct received_style {
-    int y;    /* Y_AUTO, ... */
-    int show; /* SHOW_USED, ... */
+    int y;          /* Y_AUTO, ... */
+    int show;       /* SHOW_USED, ... */
+    int64_t window; /* steps */
 };
 
-static const double BEND = 0.003; /* fraction up to which y=log is linear */
-enum { NAMED = 16 };              /* tokens with names; more are only coloured */
+enum { NAMED = 16 }; /* tokens with names; more are only coloured */
 
 struct view {
     const struct table *t;
@@ -25,6 +27,7 @@ struct view {
     int token, text, step, y, seen;
     int64_t first, last; /* tokens */
     bool used;           /* draw the fraction of queries that use the token */
+    double window;       /* steps */
     const char *map;
 };
 
@@ -32,7 +35,7 @@ static void name_line(const struct view *v, int64_t r, char line[PLOT_NAME])
 {
     long long token = table_int(v->t, v->token, r);
     if (v->text >= 0 && table_str(v->t, v->text, r)[0])
-        snprintf(line, PLOT_NAME, "%lld \xe2\x80\x9c%.60s\xe2\x80\x9d", token,
+        snprintf(line, PLOT_NAME, "token %lld \xe2\x80\x9c%.60s\xe2\x80\x9d", token,
                  table_str(v->t, v->text, r));
     else
         snprintf(line, PLOT_NAME, "token %lld", token);
@@ -70,20 +73,53 @@ static bool continues(const struct view *v, int64_t r)
            && strcmp(table_str(v->t, v->k.head, r), table_str(v->t, v->k.head, r - 1)) == 0;
 }
 
+/* Returns true if the query of a row is later than the token and can see it. */
+static bool counts(const struct view *v, int64_t r)
+{
+    return table_real(v->t, v->step, r) > table_real(v->t, v->token, r)
+           && (v->seen < 0 || table_int(v->t, v->seen, r) != 0);
+}
+
+static bool uses(const struct view *v, int64_t r)
+{
+    return table_real(v->t, v->y, r) > 1 / (table_real(v->t, v->step, r) + 1);
+}
+
+/* The queries of the window that ends at a row. */
+struct window {
+    int64_t first;       /* row */
+    double queries, use; /* that count; that use the token */
+};
+
+/* Moves the window to row r of the same line; `every` is the number of steps from row to row.
+ * Returns the fraction of its queries that use the token, or NaN if the query does not see it or
+ * the window has too few queries. */
+static double slide(const struct view *v, struct window *w, int64_t r, double every)
+{
+    double now = table_real(v->t, v->step, r);
+    for (; table_real(v->t, v->step, w->first) <= now - v->window; w->first++)
+        if (counts(v, w->first)) {
+            w->queries--;
+            w->use -= uses(v, w->first);
+        }
+    if (!counts(v, r))
+        return NAN;
+    w->queries++;
+    w->use += uses(v, r);
+    return 4 * w->queries * every >= v->window ? w->use / w->queries : NAN;
+}
+
 static void add_rows(struct plot *p, const struct view *v)
 {
     char line[PLOT_NAME];
-    double queries = 0, uses = 0;
+    struct window w = {0, 0, 0};
     for (int64_t r = 0; r < table_rows(v->t); r++) {
         double x = table_real(v->t, v->step, r), y = table_real(v->t, v->y, r);
-        if (!continues(v, r))
-            queries = uses = 0;
-        if (v->used && x > table_real(v->t, v->token, r)) { /* later queries */
-            queries++;
-            uses += y > 1 / (x + 1);
-        }
+        bool begins = !continues(v, r);
+        if (begins)
+            w = (struct window){r, 0, 0};
         if (v->used)
-            y = queries > 0 ? uses / queries : NAN;
+            y = slide(v, &w, r, begins ? 1 : x - table_real(v->t, v->step, r - 1));
         name_line(v, r, line);
         plot_add(p, table_str(v->t, v->k.head, r), line, x, y, NAN, NAN);
         mark_end(p, v, r, y);
@@ -100,13 +136,12 @@ static void looks(struct plot *p, const struct view *v)
     bool ramp = p->n_lines > NAMED && v->last > v->first;
     for (int i = 0; i < p->n_lines; i++) {
         long long token = 0;
-        p->line[i].look.width = .22;
+        p->line[i].look.width = v->used ? .4 : .22;
         p->line[i].look.dash = i < shapes ? 0 : p->line[i].look.dash;
         p->line[i].look.sign = ramp ? 0 : 1 + (int)shape[i % shapes];
         if (!ramp)
             continue;
-        if (sscanf(p->line[i].name, "token %lld", &token) != 1)
-            sscanf(p->line[i].name, "%lld", &token);
+        sscanf(p->line[i].name, "token %lld", &token);
         p->line[i].hidden = true;
         p->line[i].look.colour = palette_at(v->map, (double)(token - v->first)
                                                         / (double)(v->last - v->first));
@@ -148,42 +183,53 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      .y = table_find(t, sum ? "cumulative" : "attention"),
                      .seen = table_find(t, "seen"),
                      .used = o->show == SHOW_USED,
+                     .window = (double)o->window,
                      .map = s->cmap};
     if (v.y < 0)
         return kvf_fail(d, KVF_E_ARG,
                         "--style: show=cumulative needs the table made with "
                         "--cumulative");
+    if (v.used && o->y == Y_LOG)
+        return kvf_fail(d, KVF_E_ARG, "--style: y=log needs show=attention or show=cumulative");
     p->log_y = !v.used && o->y != Y_LINEAR;
-    p->bend_y = v.used && o->y == Y_LOG ? BEND : 0; /* fractions of 0 have a place */
     p->whole_x = true;
     p->xlabel = "query step t";
     p->ylabel = sum ? "attention received up to t" : "attention received";
+    p->y0 = p->log_y ? NAN : 0;
     if (v.used) {
-        p->ylabel = "fraction of queries";
-        p->y1 = p->bend_y > 0 ? 1.3 : 1;
+        p->ylabel = "fraction using the token";
+        p->y0 = -.04; /* lines at 0 and 1 lie off the frame */
+        p->y1 = 1.04;
     }
-    p->y0 = p->log_y ? NAN : -p->bend_y / 4; /* lines at 0 and 1 lie off the frame */
     p->panel_h = 40;
     tokens_of(&v);
     add_rows(p, &v);
     looks(p, &v);
-    snprintf(p->note, sizeof p->note, "one text%s%s%s",
-             v.used ? "; queries up to t with attention above 1 / (t + 1)" : "",
-             p->bend_y > 0 ? "; vertical axis: linear near 0, logarithmic from 0.01 on" : "",
-             p->n_marks ? "; crosses: evicted after this query" : "");
+    if (v.used)
+        snprintf(
+            p->note, sizeof p->note,
+            "of the queries of the last %lld steps; using: attention above uniform, 1 / (t + 1)",
+            (long long)o->window);
+    size_t n = strlen(p->note);
+    if (p->n_marks)
+        snprintf(p->note + n, sizeof p->note - n, "%scrosses: evicted", n ? "; " : "");
     add_never(&v, p);
+    plot_note_run(p, t);
+    plot_hide_empty(p);
     return KVF_OK;
 }
 
 PLOT_FIGURE(
     fig_received, .name = "received", .table = "received",
-    .summary = "fraction of later queries that use chosen tokens, or the attention they give",
+    .summary = "fraction of the last queries that use chosen tokens, or the attention they give",
     .needs = "head:text token step attention",
     STYLE(struct received_style,
           WORD_KEY(struct received_style, y, "auto",
                    "scale of the vertical axis; auto: log for attention", "auto", "linear", "log"),
           WORD_KEY(struct received_style, show, "used",
-                   "fraction of queries up to t that use the token, attention of each "
+                   "fraction of the last queries that use the token, attention of each "
                    "query, or its sum up to t",
-                   "used", "attention", "cumulative")),
+                   "used", "attention", "cumulative"),
+          COUNT_KEY(struct received_style, window, 1, 1000000, "steps over which show=used counts",
+                    .standard = "32")),
     .cmap = "viridis");

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/room.h"
 #include "base/utf8.h"
+#include "render/marks.h"
 #include "render/palette.h"
 #include "render/plot.h"
 
@@ -244,6 +245,65 @@ void plot_behind(struct plot *p, const char *name)
         return;
     l->back = l->hidden = true;
     l->look = (struct chart_look){.colour = {.72, .72, .72}, .width = .1};
+}
+
+static double mean_of_line(const struct plot *p, int line)
+{
+    double sum = 0, n = 0;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; p->series[i].line == line && k < p->series[i].data.n; k++)
+            if (isfinite(p->series[i].data.y[k])) {
+                sum += p->series[i].data.y[k];
+                n++;
+            }
+    return n > 0 ? sum / n : NAN;
+}
+
+/* Names the line of a layer at an end of the range. */
+static void name_end(struct plot_line *l, const char *end, enum mark mark, int colour)
+{
+    char name[PLOT_NAME];
+    snprintf(name, sizeof name, "%.60s, %s", l->name, end);
+    memcpy(l->name, name, sizeof name);
+    l->hidden = l->back = false;
+    l->look = (struct chart_look){
+        .colour = palette_line(colour), .width = .45, .sign = 1 + (int)mark};
+}
+
+void plot_layers(struct plot *p)
+{
+    int low = -1, high = -1, others = 0, n = 0;
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < p->n_lines; i++) {
+        double mean = p->line[i].back ? mean_of_line(p, i) : NAN;
+        n += p->line[i].back;
+        if (mean < least) {
+            least = mean;
+            low = i;
+        }
+        if (mean > most) {
+            most = mean;
+            high = i;
+        }
+    }
+    for (int i = 0; i < p->n_lines; i++) {
+        struct plot_line *l = &p->line[i];
+        if (!l->back)
+            continue;
+        l->look = (struct chart_look){.colour = {.72, .73, .76}, .width = .2};
+        if (i == low || i == high || n == 1) /* a single layer is highest and lowest */
+            continue;
+        l->hidden = others++ > 0;
+        if (!l->hidden)
+            snprintf(l->name, PLOT_NAME, "other layers");
+    }
+    if (low >= 0 && low != high) {
+        name_end(&p->line[high], "highest", MARK_TRIANGLE, 1);
+        name_end(&p->line[low], "lowest", MARK_DOWN, 0);
+    } else if (low >= 0) {
+        p->line[low].hidden = p->line[low].back = false;
+        p->line[low].look.width = .4;
+    }
 }
 
 void plot_tick(struct plot *p, double x)

@@ -84,6 +84,9 @@ void plot_documents(struct plot *p, double count);
 /* Appends the number of documents of an aggregated table to the note.  It adds the number at the
  * end of lines that lose documents, and the intervals unless the note names them. */
 void plot_note_documents(struct plot *p, const struct table *t);
+/* Appends the run of the table to the note, for example "SmolLM2-135M-Instruct; h2o, budget 64;
+ * 1,046 tokens". */
+void plot_note_run(struct plot *p, const struct table *t);
 /* Explains pale lines at the end of the note, if there are any: "pale: fewer than a tenth of the
  * tokens". */
 void plot_note_few(struct plot *p);
@@ -96,6 +99,11 @@ struct plot_line *plot_line(struct plot *p, const char *name);
 /* Makes the line thin, grey, drawn first and absent from the key.  Lines get their looks in the
  * order in which they are added: add the lines of the key first. */
 void plot_behind(struct plot *p, const char *name);
+
+/* Gives lines of layers their looks: grey, and a colour, a sign and a place in the key for the
+ * lines with the lowest and the highest mean.  Lines of layers are those drawn first
+ * (plot_line.back). */
+void plot_layers(struct plot *p);
 
 /* Puts a tick of the x axis at a value, for example a budget.  With more than PLOT_TICKS values the
  * axis has its usual ticks. */
@@ -173,6 +181,9 @@ struct plot_rows {
     int head, layer, index, class, criterion, trace, documents;
 };
 struct plot_rows plot_rows_of(const struct table *t);
+/* Returns the number of single heads in a table that has the rows of a head, or of a head of each
+ * trace, next to each other. */
+int64_t plot_count_heads(const struct plot_rows *k);
 bool row_is(const struct table *t, int col, int64_t row, const char *text);
 bool row_pooled(const struct plot_rows *k, int64_t row); /* head `all`, or no head column */
 bool row_layer(const struct plot_rows *k, int64_t row);  /* all heads of a layer: L3K* */

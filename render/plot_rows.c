@@ -112,6 +112,31 @@ void plot_note_documents(struct plot *p, const struct table *t)
                  "; pale: fewer than %.0f documents, %.0f at the end", most, last);
 }
 
+int64_t plot_count_heads(const struct plot_rows *k)
+{
+    int64_t n = 0, first = -1, before = -1;
+    for (int64_t r = 0; k->head >= 0 && r < table_rows(k->t); r++) {
+        if (!row_head(k, r))
+            continue;
+        first = first < 0 ? r : first;
+        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, before)))
+            continue;
+        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, first)))
+            break;
+        before = r;
+        n++;
+    }
+    return n;
+}
+
+void plot_note_run(struct plot *p, const struct table *t)
+{
+    char run[RUN_NOTE];
+    size_t n = strlen(p->note);
+    if (run_note(t, run)[0])
+        snprintf(p->note + n, sizeof p->note - n, "%s%s", n ? "; " : "", run);
+}
+
 static void one_criterion(const char *raw, size_t n, char *out, size_t room)
 {
     if (n > 5 && strncmp(raw, "mass.", 5) == 0)

@@ -381,7 +381,6 @@ Test(curves, dilution_against_budget)
 Test(curves, density)
 {
     const double x[] = {0, .5, .5, 1}, one[] = {1.5, 1.5, .5, .5}, two[] = {1, 1, 1, 1};
-    const double at[] = {.4, .4}, up[] = {0, 1.06 * 1.5};
     const struct axes a = {0, 1, 0, 1.06 * 1.5, false, false};
     OWNED(table_destroy)
     struct table *t = table_of("density", "trace head bin_low bin_high share mean\n"
@@ -392,7 +391,6 @@ Test(curves, density)
     draw("density", t, NULL);
     LINE(0, &a, x, one);
     LINE(0, &a, x, two);
-    LINE(0, &a, at, up); /* the mean */
 }
 
 Test(curves, received_ends_with_a_cross)

@@ -57,16 +57,23 @@ def calibration():
 # ---- received
 
 def used():
-    """Check that the line of a token is the fraction of the later queries that give it more than uniform attention."""
-    weight = [0, .9, .1, .5, .01, .01, .3]
-    rows = [("L0H0", 0, 0, k, k + t, w if k == 2 else .001, 1, f"w{k}") for k in (2, 3) for t, w in enumerate(weight)]
-    code, svg, said = draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")
-    want, uses = [], 0
-    for t, w in list(enumerate(weight))[1:]:
-        uses += w > 1 / (2 + t + 1)
-        want.append(uses / t)
-    line = max((p for _, stroke, p, _, _ in paths(svg) if stroke == BLUE), key=len, default=[])
-    check("received: fractions of queries that use the token", code == 0 and want == [1, .5, 2 / 3, .5, .4, .5] and affine(want, [y for _, y in line]), want, line)
+    """Check that the line of a token is the fraction of the last queries that give it more than uniform attention, from
+    a quarter of the window on, and that it ends at the eviction.
+    """
+    weight, columns = [0, .9, .1, .5, .01, .01, .3, .01, .9, .9], ["head", "layer", "index", "token", "step", "attention", "seen", "text"]
+    for window, every, seen in ((4, 1, 10), (8, 1, 10), (4, 2, 10), (8, 1, 7), (99, 1, 10)):
+        rows = [("L0H0", 0, 0, k, k + t, ("nan" if t >= seen else w) if k == 2 else .001, int(t < seen), f"w{k}") for k in (2, 3) for t, w in list(enumerate(weight))[::every]]
+        code, svg, said = draw(tsv("received", columns, rows), "received", style=f"window={window}")
+        queries = [t for t in range(every, len(weight), every) if t < seen]
+        want = []
+        for t in queries:
+            inside = [weight[q] > 1 / (2 + q + 1) for q in queries if t - window < q <= t]
+            if len(inside) * every >= window / 4:
+                want.append(sum(inside) / len(inside))
+        line = max((p for _, stroke, p, _, _ in paths(svg) if stroke == BLUE), key=len, default=[])
+        check(f"received: window {window}, every {every}, evicted at {seen}", code == 0 and (affine(want, [y for _, y in line]) if want else len(line) < 3), said, want, line)
+        check(f"received: the key of window {window}", f"of the queries of the last {window} steps" in words_of(svg) and ("crosses: evicted" in words_of(svg)) == (seen < 10), words_of(svg))
+    check("received: no fractions on a logarithmic axis", draw(tsv("received", columns, rows), "received", style="y=log")[0] == 2)
 
 
 def received():
@@ -217,6 +224,11 @@ def dilution_of_lengths():
     check("dilution: 95 % CI over five runs, none over two", len(bars) == 2 and all(
         abs((low - high) / 2 / scale - h) < .004 and abs((low + high) / 2 - y) < .05 for (_, low, high), (_, y), h in zip(bars, line, half)), bars, half, scale)
     check("dilution: n", all(w in words_of(svg) for w in ("n = 2 to 5 runs a point", "bars: 95 % CI")), words_of(svg))
+    # half widths of the intervals: .196 over .1 to .5, and .0196 over .58 to .62
+    for shift, words in ((0, "intervals at both ends are apart"), (.2, "overlap: no trend is proven")):
+        part = [(f"h2o {n}", "all", -1, y - shift * (n >= 400), "h2o", 64, n) for n, y in runs]
+        svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], part), "dilution", style="x=length,show=dilution,y=linear")[1]
+        check(f"dilution: trend, shift {shift}", words in words_of(svg), words_of(svg))
 
 
 def hazard():
@@ -234,12 +246,15 @@ def hazard():
 # ---- ghosts
 
 def ghosts():
-    """Check that the bar of layers appears only with lines of two or more layers."""
-    for layers, style, want in ((3, "by=layer", True), (3, "", True), (1, "by=layer", False), (3, "by=all", False), (3, "by=head", False)):
-        rows = [(f"L{l}H0", l, i, 10 + i, 12 + i + l) for l in range(layers) for i in range(5)]
+    """Check that the layers with the highest and the lowest line are named, only with lines of layers."""
+    ends, one = {"layer 4, highest", "layer 1, lowest", "other layers"}, {"layer 7"}
+    for layers, style, want in (((7, 4, 1, 2), "by=layer", ends), ((7, 4, 1, 2), "", ends), ((4, 1), "", ends - {"other layers"}), ((7,), "by=layer", one), ((7, 1), "by=all", set()),
+                                ((7, 1), "by=head", set())):
+        rows = [(f"L{l}H0", l, i, 10 + i, -1 if l == 1 and i else 12 + i + (l != 4)) for l in layers for i in range(5)]
         code, svg, said = draw(tsv("ghosts", ["head", "layer", "token", "evict_step", "first_hit"], rows), "ghosts", style=style)
-        names = [t[0] for t in texts(svg)]
-        check(f"ghosts of {layers} layers, {style!r}: the bar", code == 0 and ("layer" in names) == want, said, names)
+        names = {t[0] for t in texts(svg) if "layer" in t[0]}
+        check(f"ghosts of layers {layers}, {style!r}: names", code == 0 and names == want, said, names)
+        check("ghosts: n", f"{5 * len(layers)} evicted entries in {len(layers)} head" in words_of(svg), words_of(svg))
 
 
 # ---- persistence
