@@ -377,11 +377,18 @@ static struct identity look_of(const struct quality *q, int i)
     return q->strong[i] ? q->look[i] : (struct identity){other_grey, MARK_DISC, 0};
 }
 
+/* Returns the column with the number of documents or tasks, or -1. */
+static int count_column(const struct table *t)
+{
+    int docs = numeric_column(t, "docs");
+    return docs < 0 ? numeric_column(t, "tasks") : docs;
+}
+
 /* Returns the number of correct answers of a row, or NaN. */
 static double correct_of(const struct table *t, int64_t r)
 {
-    int right = numeric_column(t, "right"), tasks = numeric_column(t, "tasks");
-    return right < 0 || tasks < 0 ? NAN : round(table_real(t, right, r) * table_real(t, tasks, r));
+    int right = numeric_column(t, "right"), n = count_column(t);
+    return right < 0 || n < 0 ? NAN : round(table_real(t, right, r) * table_real(t, n, r));
 }
 
 static void draw_line(struct canvas *c, const struct axis_box *a, const struct quality *q, int line)
@@ -585,8 +592,7 @@ static void note_correct(const struct quality *q, char note[NOTE_TEXT])
 static void write_note(const struct quality *q, bool budgets, char note[NOTE_TEXT])
 {
     const struct table *t = q->t;
-    int docs_column = numeric_column(t, "docs");
-    int column = docs_column < 0 ? numeric_column(t, "tasks") : docs_column;
+    int column = count_column(t);
     const char *model = table_meta(t, "model");
     bool bars = false, all = true;
     double docs = table_rows(t) && column >= 0 ? table_real(t, column, 0) : NAN;
@@ -595,7 +601,7 @@ static void write_note(const struct quality *q, bool budgets, char note[NOTE_TEX
     if (model && *model)
         add_note(note, "%.60s", model);
     if (docs >= 1)
-        add_note(note, "n = %.0f %s", docs, docs_column < 0 ? "tasks" : "texts");
+        add_note(note, "n = %.0f %s", docs, numeric_column(t, "docs") < 0 ? "tasks" : "texts");
     for (int i = 0; i < q->h.n; i++) {
         bars |= q->strong[i] && q->h.line[i].low && q->h.line[i].high;
         all &= q->strong[i];
