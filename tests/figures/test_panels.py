@@ -292,6 +292,8 @@ def predict():
     ends = sorted(p[0][0] for p in lines) + sorted(p[1][0] for p in lines)
     check("intervals", affine([-.7, .6, -.35, .95], ends), ends)
     check("undefined is said", "1 undefined" in words_of(svg), words_of(svg))
+    said = words_of(draw(predict_rows().replace("# table: predict\n", "# table: predict\n# units: KV heads\n# pairs: 2\n# value: kl\n"), "predict")[1])
+    check("units and texts", re.search("n = \\d+ KV heads of 2 texts", said) and "KL, nats" in said, said)
     names = [t[0] for t in texts(svg) if t[0].startswith("statistic")]
     check("names by size", [t[0] for t in texts(draw(predict_rows(), "predict")[1]) if t[0].startswith("stat")][:2]
           == ["statistic0, mean", "statistic1, mean"], names)
@@ -307,7 +309,12 @@ def units():
     check("a point for each unit", len(points) == 10, points)
     check("statistic across", affine([.1 * u * u for u in range(5)], [p[0] for p in points[:5]]), points)
     check("effect up, logarithmic", affine(range(5), [p[1] for p in points[5:]]) and points[5][1] < points[9][1], points)
-    check("correlation said", "ρ−0.90(−1.00to−0.80)" in words_of(svg).replace(" ", ""), words_of(svg))
+    check("correlation said", "ρ=−0.90(−1.00to−0.80),q=0.500" in words_of(svg).replace(" ", ""), words_of(svg))
+    twins = units_rows().replace("weak\t", "mass.sum\t").replace("strong\t", "mass.sum\t")
+    twins = "\n".join(line.replace("\tmean\t", "\tmax\t") if line.endswith("\t0.1\t0.0\t0.2\t0.5") else line for line in twins.split("\n"))
+    other = twins.replace("none\tmean", "mass.max\tmean").replace("nan\tnan\tnan\tnan", "0.05\t0\t0.1\t0.9")
+    names = [t[0] for t in texts(draw(other, "predict")[1]) if "attention received" in t[0]]
+    check("the best of each statistic first", names == ["total attention received, mean", "largest attention received, mean", "total attention received, maximum"], names)
 
 
 def claims():
