@@ -502,7 +502,9 @@ def compare():
     code, svg, said = draw(pairs_rows(match=True), "compare")
     check("matches only have no picture", code == 2 and "leave --match out" in said and not svg, said)
     words = words_of(draw(pairs_rows(trace_1="M, h2o, 128 tokens", trace_2="M, window, 96 tokens"), "compare")[1])
-    check("the runs are named, without the words of both", "1: h2o, 128 tokens" in words and "2: window, 96 tokens" in words, words)
+    check("the runs are named, without the words of both", "run 1 (h2o, 128 tokens)" in words and "run 2 (window, 96 tokens)" in words, words)
+    words = words_of(draw(pairs_rows(by="tokens", model="M 1B"), "compare")[1])
+    check("the model, the distance and the numbers of pairs", "M 1B; distance: 1 - rank correlation" in words and "matched (6)" in words and "all others (42)" in words, words)
     check("no such pair", draw(pairs_rows(), "compare", style="pair=1-3")[0] == 2 and draw(pairs_rows(), "compare", style="pair=x")[0] == 2)
 
 
