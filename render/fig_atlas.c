@@ -1,5 +1,5 @@
-/* fig_atlas.c - draws clusters of heads: a map with framed medoids, sorted silhouettes, and below
- * them dots for the stability of membership over texts. */
+/* fig_atlas.c - draws clusters of heads: a map with framed medoids, sorted silhouettes, and for
+ * each cluster a bar of the fractions of heads that stay in it in all, most or few texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,21 @@
 #include "render/kindmap.h"
 #include "render/cells.h"
 
-enum { TOP = 3, KEY = 44, PROFILE = 44, GAP = 4, BOTTOM = 10, LEFT = 11, MOST = 99, COLOURS = 12 };
-static const double LINE = 3.8, STABILITY = .34, APART = 3; /* mm, but STABILITY is a fraction */
+enum {
+    TOP = 3,
+    KEY = 44,
+    PROFILE = 34,
+    GAP = 5,
+    BOTTOM = 11,
+    LEFT = 11,
+    MOST = 99,
+    COLOURS = 12,
+    LEAST = 12
+};
+enum { ALL, HALF, FEW, LEVELS }; /* of stability */
+static const double LINE = 3.8;
+static const char *const level_name[LEVELS] = {"all", "half or more", "fewer"};
+static const struct rgb level_fill[LEVELS] = {{.25, .25, .25}, {.62, .62, .62}, {.9, .9, .9}};
 
 struct member {
     int64_t row;
@@ -26,7 +39,7 @@ struct clusters {
     int64_t n;
     int k;                                     /* largest cluster number, at most MOST */
     int64_t count[MOST + 1], medoid[MOST + 1]; /* rows; -1 if none */
-    double stability[MOST + 1];
+    int64_t level[MOST + 1][LEVELS];           /* heads by stability */
     bool query;
 };
 
@@ -64,7 +77,10 @@ static void add(struct clusters *x, const struct table *t, int64_t r, const int 
         snprintf(k->sign, sizeof k->sign, "%d", m->cluster);
     k->framed = table_int(t, col[5], r) == 1;
     x->count[m->cluster]++;
-    x->stability[m->cluster] += m->stability;
+    if (m->stability >= 1)
+        x->level[m->cluster][ALL]++;
+    else if (isfinite(m->stability))
+        x->level[m->cluster][m->stability >= .5 ? HALF : FEW]++;
     if (k->framed)
         x->medoid[m->cluster] = r;
     x->k = m->cluster > x->k ? m->cluster : x->k;
@@ -98,6 +114,19 @@ static void free_clusters(struct clusters *x)
     mem_free_all(x->cell, x->member);
 }
 
+static int clusters_of(const struct clusters *x)
+{
+    int n = 0;
+    for (int k = 1; k <= x->k; k++)
+        n += x->count[k] > 0;
+    return n;
+}
+
+static double key_height(const struct clusters *x)
+{
+    return clusters_of(x) * 2 * LINE + (x->count[0] ? 4 : 3) * LINE;
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct clusters x;
@@ -108,28 +137,67 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
         struct kindmap m = {x.cell, x.n, x.query};
         kindmap_size(&m, 180 - KEY, 160, w, h);
         *w = fmax(88, *w + KEY);
-        *h = TOP + fmax(*h + GAP + PROFILE + BOTTOM, fmin(160, x.k * LINE * 2 + 2));
+        *h = TOP + fmax(*h, key_height(&x)) + GAP + PROFILE + BOTTOM;
     }
     free_clusters(&x);
+}
+
+/* Draws the heads of a cluster as a stacked bar: those that stay in it in all, most or few texts.
+ */
+static void stability(struct canvas *c, const struct clusters *x, int k, double left, double right,
+                      double y)
+{
+    char text[24];
+    double known = (double)(x->level[k][ALL] + x->level[k][HALF] + x->level[k][FEW]);
+    for (int i = 0; i < LEVELS && known > 0; i++) {
+        double part = (right - left) * (double)x->level[k][i] / known;
+        double before = (double)(x->level[k][ALL] + (i > HALF ? x->level[k][HALF] : 0));
+        double at = left + (i ? (right - left) * before / known : 0);
+        snprintf(text, sizeof text, "%lld", (long long)x->level[k][i]);
+        if (part > 0)
+            canvas_rect(c, at, y - 1.4, part, 2.8, level_fill[i]);
+        if (part > canvas_text_width(c, text, PT_SMALL, 0) + .6)
+            canvas_text(c, at + part / 2, y, text, PT_SMALL, ALIGN_CENTER, ink_on(level_fill[i]),
+                        0);
+    }
+}
+
+/* Draws the key of the stacked bars, and the texts over which membership was tested. */
+static void levels(struct canvas *c, const struct table *t, double left, double y)
+{
+    const char *halves = table_meta(t, "halves");
+    double n = table_meta_real(t, "traces", 1);
+    char text[64];
+    snprintf(text, sizeof text, "heads in their cluster, of n = %.0f text%s:", n, n > 1 ? "s" : "");
+    if (halves && strcmp(halves, "tokens") == 0)
+        snprintf(text, sizeof text, "heads in their cluster, of two halves:");
+    canvas_text(c, left, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    for (int i = 0; i < LEVELS; i++) {
+        canvas_rect(c, left, y + 1.8, 2, 2, level_fill[i]);
+        canvas_text(c, left + 2.8, y + 2.8, level_name[i], PT_SMALL, ALIGN_LEFT, ink, 0);
+        left += 5.5 + canvas_text_width(c, level_name[i], PT_SMALL, 0);
+    }
 }
 
 static void key(struct canvas *c, const struct clusters *x, const struct table *t, double left)
 {
     char text[96], sign[8], head[24], kind[24], fit[96];
-    double y = TOP + 1.5;
+    double y = TOP + 1.5, wide = 0;
     int kinds = table_find(t, "kind");
-    for (int k = 1; k <= x->k && y < canvas_height(c) - 2 * LINE; k++) {
+    for (int k = 1; k <= x->k; k++) {
+        snprintf(text, sizeof text, "%lld heads", (long long)x->count[k]);
+        wide = fmax(wide, canvas_text_width(c, text, PT_TICK, 0));
+    }
+    for (int k = 1; k <= x->k; k++) {
         if (!x->count[k])
             continue;
         snprintf(sign, sizeof sign, "%d", k);
         snprintf(text, sizeof text, "%lld head%s", (long long)x->count[k],
                  x->count[k] > 1 ? "s" : "");
-        if (isfinite(x->stability[k]))
-            snprintf(text + strlen(text), 40, ", stability %.2g",
-                     x->stability[k] / (double)x->count[k]);
+        stability(c, x, k, left + 6 + wide, canvas_width(c) - 2, y);
         y = kindmap_key(c, left, y, colour_of(k), sign, text) - .4;
         if (x->medoid[k] >= 0) {
-            int n = snprintf(text, sizeof text, "medoid %.20s",
+            int n = snprintf(text, sizeof text, "center %.20s",
                              cell_text(t, table_find(t, "head"), x->medoid[k], head));
             const char *of = kinds < 0 ? "" : cell_text(t, kinds, x->medoid[k], kind);
             if (*of)
@@ -137,18 +205,16 @@ static void key(struct canvas *c, const struct clusters *x, const struct table *
             const char *shown = text_fit(c, text, PT_SMALL, KEY - 10, fit, sizeof fit);
             canvas_text(c, left + 4.1, y - .3, shown, PT_SMALL, ALIGN_LEFT,
                         (struct rgb){.3, .3, .3}, 0);
-            y += LINE - .4;
         }
+        y += LINE - .4;
     }
     if (x->count[0]) {
         snprintf(text, sizeof text, "in none (%lld)", (long long)x->count[0]);
         y = kindmap_key(c, left, y, colour_of(0), "", text);
     }
-    if (y < canvas_height(c) - LINE) {
-        canvas_frame(c, left + .2, y - 1.1, 2.4, 2.4, .5, ink);
-        canvas_text(c, left + 4.1, y, "medoid: the most central head", PT_SMALL, ALIGN_LEFT, ink,
-                    0);
-    }
+    canvas_frame(c, left + .2, y - 1.1, 2.4, 2.4, .5, ink);
+    canvas_text(c, left + 4.1, y, "center: the most central head", PT_SMALL, ALIGN_LEFT, ink, 0);
+    levels(c, t, left, y + LINE);
 }
 
 /* Writes the cluster number above the middle of its members, if there is space. */
@@ -216,44 +282,28 @@ static void silhouettes(struct canvas *c, const struct clusters *x, const struct
     name_y(c, &a, "silhouette");
 }
 
-static void stabilities(struct canvas *c, const struct clusters *x, struct axis_box a)
-{
-    a.y0 = -.1;
-    a.y1 = 1.1;
-    for (int64_t i = 0; i < x->n; i++) {
-        double edge = axis_x(&a, (double)i), up[] = {edge, a.y, edge, a.y + a.h};
-        if (i && x->member[i].cluster != x->member[i - 1].cluster)
-            canvas_line(c, up, 2, .12, (struct rgb){.6, .6, .6});
-        if (isfinite(x->member[i].stability))
-            canvas_disc(c, axis_x(&a, (double)i + .5), axis_y(&a, x->member[i].stability), .28, 0,
-                        ink);
-    }
-    axis_ticks_y(c, &a);
-    canvas_frame(c, a.x, a.y, a.w, a.h, .18, ink);
-    name_y(c, &a, "stability");
-}
-
-/* Draws the silhouettes and below them the stabilities of the heads. */
+/* Draws the silhouettes of the heads and the note. */
 static void profile(struct canvas *c, const struct clusters *x, const struct table *t, double y,
                     double w, double h)
 {
-    char note[96];
-    double low = STABILITY * (h - APART);
-    struct axis_box a = {
-        .x = LEFT, .y = y, .w = w, .h = h - APART - low, .x1 = fmax(1, (double)x->n)};
+    char note[NOTE_TEXT];
+    const char *model = table_meta(t, "model");
+    struct axis_box a = {.x = LEFT, .y = y, .w = w, .h = h, .x1 = fmax(1, (double)x->n)};
     silhouettes(c, x, t, a);
-    a.y += a.h + APART;
-    a.h = low;
-    stabilities(c, x, a);
     canvas_text(c, a.x + a.w / 2, y + h + 2.8, "heads, by cluster and silhouette", PT_LABEL,
                 ALIGN_CENTER, ink, 0);
-    snprintf(note, sizeof note, "dashed: mean; stability: fraction of n = %.0f text%s",
-             table_meta_real(t, "traces", 1), table_meta_real(t, "traces", 1) > 1 ? "s" : "");
-    const char *halves = table_meta(t, "halves");
-    if (halves && strcmp(halves, "tokens") == 0)
-        snprintf(note, sizeof note, "dashed: mean; stability: fraction of the halves of the text");
-    canvas_text(c, a.x + a.w / 2, y + h + 6.4, note, PT_SMALL, ALIGN_CENTER,
-                (struct rgb){.35, .35, .35}, 0);
+    snprintf(note, sizeof note,
+             "%.60s%s%lld heads; silhouette: 1 = far from other clusters, below 0 = nearer to "
+             "another; dashed: mean",
+             model ? model : "", model ? "; " : "", (long long)x->n);
+    char line[2][NOTE_TEXT];
+    bool cut = false;
+    int n = note_lines(c, note, canvas_width(c) - 3, 2, line, &cut);
+    for (int i = 0; i < n; i++)
+        canvas_text(c, canvas_width(c) / 2, y + h + 6 + 2.6 * i, line[i], PT_SMALL, ALIGN_CENTER,
+                    quiet, 0);
+    if (cut)
+        canvas_cut(c);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -261,15 +311,16 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     (void)s;
     struct clusters x = {.n = 0};
-    double w = canvas_width(c) - KEY, h = canvas_height(c) - TOP - GAP - BOTTOM;
-    int err = canvas_room(c, "atlas", KEY + 36, TOP + GAP + BOTTOM + 36, d);
+    int err = read_clusters(t, &x);
+    double key_h = err ? 0 : key_height(&x), rest = TOP + GAP + BOTTOM;
     if (!err)
-        err = read_clusters(t, &x);
+        err = canvas_room(c, "atlas", KEY + 36, rest + fmax(key_h, 20) + LEAST, d);
     if (!err) {
         struct kindmap m = {x.cell, x.n, x.query};
-        double low = fmin(PROFILE, .5 * h);
+        double w = canvas_width(c) - KEY, h = canvas_height(c) - rest;
+        double low = fmin(fmin(PROFILE, .45 * h), h - key_h);
         kindmap_draw(c, &m, 0, TOP, w, h - low);
-        profile(c, &x, t, TOP + h - low + GAP, w - LEFT, low);
+        profile(c, &x, t, TOP + h - low + GAP, canvas_width(c) - LEFT - 3, low);
         key(c, &x, t, w + 2.5);
     }
     free_clusters(&x);

@@ -1,21 +1,21 @@
-/* fig_causal.c - draws how an answer changes when entries are removed at its query, against the
- * attention removed with them.
+/* fig_causal.c - draws how an answer changes when entries are removed at its query: a row per kind
+ * and amount of removed entries, and a panel per group of heads.
  *
- * The y axis is the change of the answer's log probability or the fraction of correct answers.
- * There is a panel per group of heads.  Lines are distractors and entries that are neither
- * distractor nor evidence; they start at no removal.  Points are all evidence and the rows of
- * matched mass. */
+ * The axis has the change of the answer's log probability or the fraction of correct answers.  It
+ * covers all rows but the evidence, whose effect is far larger.  Values beyond it are an arrow and
+ * a number. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "render/figures.h"
 #include "render/cells.h"
-#include "render/marks.h"
-#include "render/palette.h"
-#include "render/plot.h"
+#include "render/forest.h"
 
-enum { LOG_P, RIGHT, MOST = 16 }; /* y axis; maximum number of points per line */
+enum { LOG_P, RIGHT };
+enum { TOP = 9, BOTTOM = 9, PARTS = 16, GROUPS = 3, GAP = 5, NOTES = 7, TICKS = 12 };
+static const double ROW = 3.5, NOTE = 2.7, MIN_ROW = 2.6, MIN_W = 20, WIDE = 150;
 
 struct causal_style {
     int y;
@@ -24,137 +24,331 @@ struct causal_style {
 static const char *const ups[][3] = {{"dlogp", "dlogp_low", "dlogp_high"},
                                      {"right", "right_low", "right_high"}};
 
-struct view {
-    const struct table *t;
-    int group, what, dose, mass, y, low, high;
-};
-
-static bool is(const struct view *v, int col, int64_t row, const char *word)
-{
-    return strcmp(table_str(v->t, col, row), word) == 0;
-}
-
-/* The lines and points of a panel.  Lines connect fractions of the distractors' mass.  Points are
- * all evidence and matched mass, a different series of doses, so no line joins them. */
-enum { SHARES, ALL, MATCHED };
+/* The rows from the top: a heading has no `what`.  dose NAN: as much attention as the evidence
+ * has. */
 static const struct part {
-    const char *what, *name;
-    int doses;
-} parts[] = {
-    {"distractors", "distractors", SHARES},
-    {"random", "other tokens", SHARES},
-    {"evidence", "all evidence", ALL},
-    {"evidence", "evidence, equal attention", MATCHED},
-    {"distractors", "distractors, equal attention", MATCHED},
-    {"random", "other tokens, equal attention", MATCHED},
-    {"sham", "consecutive distractors, equal attention", MATCHED},
+    const char *what;
+    double dose;
+    const char *name;
+} parts[PARTS] = {{NULL, 0, "distractors"},
+                  {"distractors", 1, "all"},
+                  {"distractors", .75, "75 % of their attention"},
+                  {"distractors", .5, "50 %"},
+                  {"distractors", .25, "25 %"},
+                  {"distractors", NAN, "few: up to evidence's attention"},
+                  {"sham", NAN, "few, consecutive"},
+                  {NULL, 0, "other tokens (control)"},
+                  {"random", 1, "up to all distractors' attention"},
+                  {"random", .75, "up to 75 %"},
+                  {"random", .5, "up to 50 %"},
+                  {"random", .25, "up to 25 %"},
+                  {"random", NAN, "few: up to evidence's attention"},
+                  {NULL, 0, "evidence"},
+                  {"evidence", 1, "all"},
+                  {"evidence", NAN, "up to distractors' attention"}};
+
+/* A panel: the rows of a group of heads. */
+struct panel {
+    const char *group; /* borrowed from the table */
+    struct forest_row row[PARTS];
 };
 
-static bool in_part(const struct view *v, const struct part *k, int64_t r)
-{
-    bool matched = isnan(table_real(v->t, v->dose, r));
-    if (k->doses == SHARES && is(v, v->what, r, "nothing"))
-        return true;
-    return is(v, v->what, r, k->what) && matched == (k->doses == MATCHED);
-}
+struct removals {
+    struct panel panel[GROUPS];
+    int groups, rows;
+    double x0, x1;              /* of the axis */
+    double full_low, full_high; /* of the full cache */
+    const char *const *up;      /* columns of the value and its interval */
+};
 
-/* Finds the rows of a part in a group, by increasing mass.  Returns their number. */
-static int rows_of(const struct view *v, const char *group, const struct part *k, int64_t *ret)
+static int64_t find_row(const struct table *t, const char *group, const char *what, double dose)
 {
-    int n = 0;
-    for (int64_t r = 0; r < table_rows(v->t) && n < MOST; r++) {
-        double mass = table_real(v->t, v->mass, r);
-        if (!is(v, v->group, r, group) || !in_part(v, k, r) || !isfinite(mass))
-            continue;
-        int at = n++;
-        for (; at > 0 && table_real(v->t, v->mass, ret[at - 1]) > mass; at--)
-            ret[at] = ret[at - 1];
-        ret[at] = r;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double d = table_real(t, table_find(t, "dose"), r);
+        if (strcmp(table_row_str(t, r, "group"), group) == 0
+            && strcmp(table_row_str(t, r, "removed"), what) == 0
+            && (d == dose || (isnan(d) && isnan(dose))))
+            return r;
     }
-    return n;
+    return -1;
 }
 
-/* Sets the look of a part: a line with rings for fractions, and only the mark for the rest. */
-static void look_of(struct plot *p, size_t k)
+/* Returns true if some group has the row of a part; of a heading: of a part below it. */
+static bool has_part(const struct table *t, int k)
 {
-    struct plot_line *l = plot_line(p, parts[k].name);
-    if (!l)
-        return;
-    l->look.colour = palette_line((int)k == 6 ? 7 : (int)k);
-    l->look.key = 1 + (parts[k].doses == MATCHED ? MARK_CROSS : MARK_RING);
-    l->look.alone = parts[k].doses != SHARES;
-    l->look.bars = l->look.alone;
-    l->look.width = l->look.alone ? 0 : l->look.width;
+    bool any = false;
+    int end = k + 1;
+    while (!parts[k].what && end < PARTS && parts[end].what)
+        end++;
+    for (; k < end; k++)
+        for (int64_t r = 0; parts[k].what && !any && r < table_rows(t); r++)
+            any = find_row(t, table_row_str(t, r, "group"), parts[k].what, parts[k].dose) >= 0;
+    return any;
 }
 
-/* Returns how far a part is moved to the right, in parts of the x range: points of equal attention
- * would cover each other. */
-static double apart(size_t k)
+static double number(const struct table *t, const char *column, int64_t r)
 {
-    return parts[k].doses == MATCHED ? 0.02 * ((double)k - 4.5) : 0;
+    return table_real(t, table_find(t, column), r);
 }
 
-static void add_group(const struct view *v, const char *group, double most, struct plot *p)
+static struct forest_row row_of(const struct table *t, const struct removals *x, const char *group,
+                                const struct part *k)
 {
-    int64_t row[MOST];
-    char panel[PLOT_NAME];
-    if (strcmp(group, "looking") == 0)
-        snprintf(panel, sizeof panel, "heads that attend to the evidence");
-    else
-        snprintf(panel, sizeof panel, "%.60s heads", group);
-    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-        const char *name = parts[k].name;
-        int n = rows_of(v, group, &parts[k], row);
-        for (int i = 0; i < n; i++) {
-            double x = table_real(v->t, v->mass, row[i]) + apart(k) * most;
-            double y = table_real(v->t, v->y, row[i]);
-            plot_add(p, panel, name, x, y, table_real(v->t, v->low, row[i]),
-                     table_real(v->t, v->high, row[i]));
-            plot_mark(p, panel, name, x, y, parts[k].doses == MATCHED);
-            p->x1 = fmax(isnan(p->x1) ? 0 : p->x1, 1.04 * x); /* space for a disc at the end */
-            p->x0 = fmin(isnan(p->x0) ? 0 : p->x0, x);
+    static const char *const kinds[] = {"distractors", "random", "evidence", "sham"};
+    static const enum mark marks[] = {MARK_DISC, MARK_RING, MARK_DIAMOND, MARK_DISC};
+    struct forest_row y = {.heading = !k->what, .value = NAN, .low = NAN, .high = NAN};
+    int64_t r = k->what ? find_row(t, group, k->what, k->dose) : -1;
+    snprintf(y.name, sizeof y.name, "%s", k->name);
+    if (r < 0)
+        return y;
+    double mass = number(t, "mass", r);
+    y.value = number(t, x->up[0], r);
+    y.low = number(t, x->up[1], r);
+    y.high = number(t, x->up[2], r);
+    for (int i = 0; i < 4; i++)
+        if (strcmp(kinds[i], k->what) == 0) {
+            y.colour = palette_line(i % 3);
+            y.mark = marks[i];
         }
-        look_of(p, k);
-    }
+    if (isfinite(mass))
+        snprintf(y.note, sizeof y.note, mass < .0995 ? "%.1f %%" : "%.0f %%", 100 * mass);
+    return y;
 }
 
-static int build(const struct table *t, const struct figure_style *s, struct plot *p,
-                 struct kvf_diag *d)
+/* Adds the panels of all groups.  Returns KVF_E_ARG if there are too many. */
+static int add_groups(const struct table *t, struct removals *x, struct kvf_diag *d)
 {
-    const struct causal_style *o = s->own;
-    struct view v = {.t = t,
-                     .group = table_find(t, "group"),
-                     .what = table_find(t, "removed"),
-                     .dose = table_find(t, "dose"),
-                     .mass = table_find(t, "mass"),
-                     .y = numeric_column(t, ups[o->y][0]),
-                     .low = numeric_column(t, ups[o->y][1]),
-                     .high = numeric_column(t, ups[o->y][2])};
-    if (v.y < 0 || v.low < 0 || v.high < 0)
-        return kvf_fail(d, KVF_E_ARG, "figure causal: the table has no numbers %s, %s and %s",
-                        ups[o->y][0], ups[o->y][1], ups[o->y][2]);
-    double most = 0; /* attention removed */
-    for (int64_t r = 0; r < table_rows(t); r++)
-        most = fmax(most, isfinite(table_real(t, v.mass, r)) ? table_real(t, v.mass, r) : 0);
-    for (int64_t r = 0; r < table_rows(t); r++)
-        if (r == 0 || strcmp(table_str(t, v.group, r), table_str(t, v.group, r - 1)) != 0)
-            add_group(&v, table_str(t, v.group, r), most, p);
-    p->bend_y = o->y == LOG_P ? 0.1 : 0;
-    snprintf(p->note, sizeof p->note,
-             "n = %s tasks; bars and bands: 95 %% CI; crosses: the same attention removed, moved "
-             "apart%s",
-             table_meta(t, "tasks") ? table_meta(t, "tasks") : "?",
-             o->y == LOG_P ? "; vertical axis: linear up to \xc2\xb1"
-                             "0.1, logarithmic beyond"
-                           : "");
-    p->xlabel = "attention removed with the entries";
-    p->ylabel = o->y == LOG_P ? "\xce\x94 ln p(answer) (nats)" : "fraction of correct answers";
-    p->level = o->y == LOG_P ? 0 : NAN;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        const char *group = table_row_str(t, r, "group");
+        int g = 0;
+        while (g < x->groups && strcmp(x->panel[g].group, group) != 0)
+            g++;
+        if (g == GROUPS)
+            return kvf_fail(d, KVF_E_ARG, "figure causal: more than %d groups of heads", GROUPS);
+        if (g < x->groups)
+            continue;
+        x->panel[x->groups++].group = group;
+        x->rows = 0;
+        for (int k = 0; k < PARTS; k++)
+            if (has_part(t, k))
+                x->panel[g].row[x->rows++] = row_of(t, x, group, &parts[k]);
+    }
     return KVF_OK;
 }
 
-PLOT_FIGURE(fig_causal, .name = "causal", .table = "causal",
-            .summary = "change of the answer after attention to distractors is removed",
-            .needs = "group:text removed:text dose mass dlogp",
-            STYLE(struct causal_style, WORD_KEY(struct causal_style, y, "logp",
-                                                "column on the vertical axis", "logp", "right")));
+/* Extends the axis to the rows of evidence or to all others. */
+static void extend(struct removals *x, bool evidence)
+{
+    for (int g = 0; g < x->groups; g++)
+        for (int i = 0; i < x->rows; i++) {
+            const struct forest_row *r = &x->panel[g].row[i];
+            const double v[] = {r->value, r->low, r->high};
+            for (int e = 0; e < 3; e++)
+                if (isfinite(v[e]) && (r->mark == MARK_DIAMOND) == evidence) {
+                    x->x0 = fmin(x->x0, v[e]); /* fmin and fmax ignore NaN */
+                    x->x1 = fmax(x->x1, v[e]);
+                }
+        }
+}
+
+/* Sets the value of the full cache and the range of the axis. */
+static void find_range(const struct table *t, const struct figure_style *s, struct removals *x)
+{
+    bool right = x->up == ups[RIGHT];
+    int64_t full = find_row(t, "all", "nothing", 0);
+    x->full_low = x->full_high = right ? NAN : 0;
+    if (right && full >= 0) {
+        x->full_low = number(t, x->up[1], full);
+        x->full_high = number(t, x->up[2], full);
+    }
+    x->x0 = x->full_low;
+    x->x1 = x->full_high;
+    extend(x, false);
+    if (!(x->x1 > x->x0))
+        extend(x, true);
+    double more = x->x1 > x->x0 ? .06 * (x->x1 - x->x0) : 1;
+    x->x0 = axis_end(x->x0 - more);
+    x->x1 = axis_end(x->x1 + more);
+    if (right) {
+        x->x0 = -.03;
+        x->x1 = 1.03;
+    }
+    x->x0 = isnan(s->vmin) ? x->x0 : s->vmin;
+    x->x1 = isnan(s->vmax) ? x->x1 : s->vmax;
+    if (!(x->x1 > x->x0))
+        x->x1 = x->x0 + 1;
+}
+
+static int read_removals(const struct table *t, const struct figure_style *s, struct removals *x,
+                         struct kvf_diag *d)
+{
+    *x = (struct removals){.up = ups[((const struct causal_style *)s->own)->y]};
+    for (int k = 0; k < 3; k++)
+        if (numeric_column(t, x->up[k]) < 0)
+            return kvf_fail(d, KVF_E_ARG, "figure causal: the table has no numbers %s, %s and %s",
+                            x->up[0], x->up[1], x->up[2]);
+    int err = add_groups(t, x, d);
+    if (!err)
+        find_range(t, s, x);
+    return err;
+}
+
+static int columns_of(const struct removals *x, double w)
+{
+    return w < WIDE || x->groups < 1 ? 1 : x->groups;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct removals x;
+    struct kvf_diag unused;
+    bool read = read_removals(t, s, &x, &unused) == KVF_OK;
+    *w = s->width_mm > 0 ? s->width_mm : 180;
+    int panels = read ? (int)ceil(x.groups / (double)columns_of(&x, *w)) : 1;
+    *h = panels * (TOP + BOTTOM + ROW * fmax(read ? x.rows : 1, 3)) + NOTE * (*w < WIDE ? 5 : 3);
+}
+
+/* Writes the fraction of the heads that are in the group `looking`, in %, or NAN. */
+static double looking_part(const struct table *t)
+{
+    const char *looking = table_meta(t, "looking");
+    double part = looking ? 100 * strtod(looking, NULL) : NAN;
+    return part > 0 && part < 100 ? part : NAN;
+}
+
+static void panel_name(const struct table *t, const char *group, char out[CELL_TEXT])
+{
+    double part = looking_part(t);
+    bool looking = strcmp(group, "looking") == 0, other = strcmp(group, "other") == 0;
+    int n = snprintf(out, CELL_TEXT, "%.32s", looking ? "evidence heads" : group);
+    if (!looking)
+        n += snprintf(out + n, CELL_TEXT - (size_t)n, " heads");
+    if ((looking || other) && isfinite(part))
+        snprintf(out + n, CELL_TEXT - (size_t)n, " (%.3g %%)", looking ? part : 100 - part);
+}
+
+/* Writes the numbers of the rows that are beyond the axis, next to their arrows. */
+static void beyond(struct canvas *c, const struct axis_box *a, const struct forest *f)
+{
+    char text[64];
+    for (int i = 0; i < f->n; i++) {
+        const struct forest_row *r = &f->row[i];
+        bool left = r->value < a->x0;
+        if (!left && !(r->value > a->x1))
+            continue;
+        int n = snprintf(text, sizeof text, "%.1f", r->value);
+        if (isfinite(r->low) && isfinite(r->high))
+            snprintf(text + n, sizeof text - (size_t)n, " (%.1f .. %.1f)", r->low, r->high);
+        minus_signs(text, sizeof text);
+        if (canvas_text_width(c, text, PT_SMALL, 0) > a->w - 3)
+            text[n] = 0;
+        double h = a->h / f->n, wide = canvas_text_width(c, text, PT_SMALL, 0);
+        double x = left ? a->x + 2 : a->x + a->w - 2 - wide;
+        struct rgb below = {1 - .07 * (i % 2), 1 - .07 * (i % 2), 1 - .07 * (i % 2)};
+        canvas_rect(c, x - .5, a->y + (i + .1) * h, wide + 1, .8 * h, below); /* hides the null */
+        canvas_text(c, x, a->y + (i + .5) * h, text, PT_SMALL, ALIGN_LEFT, ink, 0);
+    }
+}
+
+static void draw_panel(struct canvas *c, const struct table *t, const struct removals *x, int g,
+                       struct axis_box *a, const struct forest *f)
+{
+    char name[CELL_TEXT];
+    panel_name(t, x->panel[g].group, name);
+    forest_draw(c, a, f);
+    beyond(c, a, f);
+    axis_ticks_x(c, a);
+    canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
+    canvas_text(c, a->x + a->w / 2, a->y - 5.4, name, PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(c, a->x + a->w + 1.5 + f->notes, a->y - 1.8, "attention removed", PT_SMALL,
+                ALIGN_RIGHT, ink, 0);
+}
+
+/* Writes the note: the counts, and the terms that the panels use. */
+static int note(struct canvas *c, const struct table *t, const struct removals *x,
+                char (*line)[NOTE_TEXT])
+{
+    char text[NOTE_TEXT];
+    bool cut = false;
+    const char *model = table_meta(t, "model"), *tasks = table_meta(t, "tasks");
+    double part = looking_part(t);
+    int n = snprintf(
+        text, sizeof text,
+        "%.60s%sn = %.12s tasks; bars: 95 %% CI; %s; distractors: the text without the "
+        "evidence; other tokens: template, first tokens and question",
+        model ? model : "", model ? "; " : "", tasks ? tasks : "?",
+        x->up == ups[RIGHT] ? "grey: full cache"
+                            : "right of 0: answer likelier than with the full cache");
+    if (isfinite(part) && x->groups > 1)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "; evidence heads: the %.3g %% with most attention to the evidence", part);
+    n = note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut);
+    if (cut)
+        canvas_cut(c);
+    return n;
+}
+
+static void draw_removals(struct canvas *c, const struct table *t, struct removals *x)
+{
+    int cols = columns_of(x, canvas_width(c)), rows = (x->groups + cols - 1) / cols;
+    char line[NOTES][NOTE_TEXT];
+    int n = note(c, t, x, line);
+    double each = (canvas_height(c) - NOTE * n - 1) / rows, names = 0, notes = 0, tick[TICKS];
+    struct forest f = {NULL, x->rows, x->full_low, x->full_high, 0, 0};
+    for (int g = 0; g < x->groups; g++) {
+        f.row = x->panel[g].row;
+        forest_measure(c, &f, .4 * canvas_width(c));
+        names = fmax(names, f.names);
+        notes = fmax(notes, f.notes);
+    }
+    f.names = names;
+    f.notes = notes;
+    struct axis_box a = {
+        .w = (canvas_width(c) - names - 4.5 - cols * (notes + 1.5) - (cols - 1) * GAP) / cols,
+        .h = each - TOP - BOTTOM,
+        .x0 = x->x0,
+        .x1 = x->x1,
+        .at_x = tick};
+    a.n_at_x = ticks_linear(a.x0, a.x1, (int)fmax(2, a.w / 6), tick, TICKS);
+    const char *label = x->up == ups[RIGHT] ? "fraction of correct answers"
+                                            : "change of ln p(answer), nats";
+    for (int g = 0; g < x->groups; g++) {
+        a.x = names + 3 + g % cols * (a.w + notes + 1.5 + GAP);
+        a.y = TOP + g / cols * each;
+        f.row = x->panel[g].row;
+        for (int i = 0; g % cols && i < x->rows; i++)
+            x->panel[g].row[i].name[0] = 0;
+        draw_panel(c, t, x, g, &a, &f);
+        canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, label, PT_LABEL, ALIGN_CENTER, ink, 0);
+    }
+    canvas_text(c, names + 1.5, TOP - 1.8, "removed entries", PT_SMALL, ALIGN_RIGHT, ink, 0);
+    for (int i = 0; i < n; i++)
+        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2 - NOTE * (n - 1 - i), line[i],
+                    PT_SMALL, ALIGN_CENTER, quiet, 0);
+}
+
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
+{
+    struct removals x;
+    int err = read_removals(t, s, &x, d);
+    int cols = err ? 1 : columns_of(&x, canvas_width(c));
+    int panels = err ? 1 : (x.groups + cols - 1) / cols;
+    if (!err)
+        err = canvas_room(c, "causal", 55 + MIN_W,
+                          panels * (TOP + BOTTOM + MIN_ROW * x.rows) + 3 * NOTE, d);
+    if (!err)
+        draw_removals(c, t, &x);
+    return err;
+}
+
+const struct figure fig_causal = {
+    .name = "causal",
+    .table = "causal",
+    .summary = "change of the answer after attention to distractors is removed",
+    .needs = "group:text removed:text dose mass dlogp",
+    STYLE(struct causal_style, WORD_KEY(struct causal_style, y, "logp",
+                                        "column on the horizontal axis", "logp", "right")),
+    .size = size,
+    .draw = draw,
+};

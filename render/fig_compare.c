@@ -16,7 +16,8 @@
 enum {
     LEFT = 13,
     TOP = 4,
-    BOTTOM = 13,
+    BOTTOM = 17,
+    NOTES = 2,
     BAR = 18,
     RIGHT = 3,
     Y_ROOM = 12,
@@ -266,8 +267,6 @@ static void layer_ticks(struct canvas *c, const struct side *s, const struct axi
     }
 }
 
-/* Writes the name of an axis of the matrix: the model of a group of traces, or the number of a
- * run. */
 /* Returns the name of a run without the words that both runs have in front, for example the model;
  * NULL if the table does not name them or both names are equal. */
 static const char *run_name(const struct pairs *p, int64_t run)
@@ -289,13 +288,16 @@ static const char *run_name(const struct pairs *p, int64_t run)
     return NULL;
 }
 
+/* Writes the name of an axis of the matrix: the number of a run and its name. */
 static void side_name(struct canvas *c, const struct pairs *p, int64_t run, double limit,
                       char out[96])
 {
     char full[160];
     const char *name = run_name(p, run);
     if (name) {
-        snprintf(full, sizeof full, "%lld: %.120s, by layer", (long long)run, name);
+        snprintf(full, sizeof full, "heads of run %lld (%.100s), by layer", (long long)run, name);
+        if (canvas_text_width(c, full, PT_LABEL, 0) > limit)
+            snprintf(full, sizeof full, "run %lld (%.120s)", (long long)run, name);
         snprintf(out, 96, "%s", text_fit(c, full, PT_LABEL, limit, full, sizeof full));
     } else {
         snprintf(out, 96, limit < NAME ? "run %lld" : "heads of run %lld, by layer",
@@ -391,8 +393,14 @@ static int panel(struct canvas *c, const struct pairs *p, struct axis_box *a)
     a->ylabel = "fraction of pairs up to this distance";
     err = shares(c, p, a);
     axis_draw(c, a);
-    double y = a->y + a->h + 9.8, x = key_line(c, a->x - 2, y, mark_ink, 0, "matched");
-    key_line(c, x, y, (struct rgb){.45, .45, .45}, 1.3, "all others");
+    int64_t n = 0;
+    char text[48];
+    for (int64_t r = 0; r < table_rows(p->t); r++)
+        n += chosen(p, r) && is_match(p, r);
+    snprintf(text, sizeof text, "matched (%lld)", (long long)n);
+    double y = a->y + a->h + 9.8, x = key_line(c, a->x - 2, y, mark_ink, 0, text);
+    snprintf(text, sizeof text, "all others (%lld)", (long long)(p->n - n));
+    key_line(c, x, y, (struct rgb){.45, .45, .45}, 1.3, text);
     return err;
 }
 
@@ -435,6 +443,28 @@ static void note(struct canvas *c, const struct pairs *p, double x, double y)
     key_mark(c, x, y, &(struct sign){MARK_DISC, mark_ink, false}, text);
 }
 
+/* Writes the model of the first run, and the definition of the distance, below all. */
+static void definition(struct canvas *c, const struct table *t)
+{
+    const char *model = table_meta(t, "model"), *by = table_meta(t, "by");
+    char text[NOTE_TEXT], line[NOTES][NOTE_TEXT];
+    bool cut = false;
+    int n = snprintf(text, sizeof text, "%.60s", model ? model : "");
+    if (by && strcmp(by, "signature") == 0)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%sdistance: root mean square difference of the features of two heads",
+                      n ? "; " : "");
+    else if (by && strcmp(by, "tokens") == 0)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%sdistance: 1 - rank correlation over the tokens", n ? "; " : "");
+    n = n ? note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut) : 0;
+    for (int i = 0; i < n; i++)
+        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 1.8 - (n - 1 - i) * 2.6, line[i],
+                    PT_SMALL, ALIGN_CENTER, quiet, 0);
+    if (cut)
+        canvas_cut(c);
+}
+
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
@@ -456,6 +486,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return err;
     err = panel(c, &p, &b);
     note(c, &p, a.x - 6, a.y + a.h + 9.8);
+    definition(c, t);
     return err;
 }
 

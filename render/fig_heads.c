@@ -12,9 +12,9 @@
 #include "render/kindmap.h"
 #include "render/cells.h"
 
-enum { TOP = 3, BOTTOM = 2, KEY = 35, MAX_OTHER = 5, MAX_RULES = 32, LEFT = 27 };
-static const double LINE = 3.8, BAR = 4.2;
-static const struct rgb white = {1, 1, 1};
+enum { TOP = 3, BOTTOM = 2, KEY = 35, MAX_OTHER = 5, MAX_RULES = 32, LEFT = 27, RIGHT = 12 };
+enum { TITLE = 10, AXIS = 10, FEATURES = 5, NOTES = 3 }; /* mm, mm, lines, lines */
+static const double LINE = 3.8, BAR = 4.2, SMALL_LINE = 2.8;
 
 struct heads_style {
     const char *head; /* NULL: the map of all */
@@ -100,28 +100,6 @@ static int key_lines(const struct view *v)
     return n;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
-{
-    const struct heads_style *o = s->own;
-    struct view v;
-    if (o->head) {
-        *w = 88;
-        *h = 65;
-        return;
-    }
-    int lines = 4;
-    *w = 88;
-    *h = 40;
-    if (read_view(t, &v) == KVF_OK) {
-        struct kindmap m = {v.cell, v.n, v.query};
-        kindmap_size(&m, 180 - KEY - 2, 200, w, h);
-        lines = key_lines(&v) + 1;
-    }
-    free_view(&v);
-    *w = fmax(88, *w + KEY + 2);
-    *h = fmax(fmax(*h, 24), lines * LINE) + TOP + BOTTOM;
-}
-
 static void key(struct canvas *c, const struct view *v, double x, double bottom, bool scores)
 {
     char text[64];
@@ -169,20 +147,16 @@ static int is_score(const struct table *t, int col)
     return strncmp(table_col_name(t, col), "score_", 6) == 0 && table_col_type(t, col) != TABLE_STR;
 }
 
-/* Finds the score columns of row r, the largest score first and undefined ones last.  Returns their
- * number. */
-static int sorted_scores(const struct table *t, int64_t r, int col[MAX_RULES])
+/* Finds the score columns of row r above 0, the largest first.  Returns their number. */
+static int positive_scores(const struct table *t, int64_t r, int col[MAX_RULES])
 {
     int n = 0;
-    for (int k = 0; k < table_cols(t) && n < MAX_RULES; k++) {
-        if (!is_score(t, k))
+    for (int k = 0; r >= 0 && k < table_cols(t) && n < MAX_RULES; k++) {
+        double v = is_score(t, k) ? table_real(t, k, r) : NAN;
+        if (!(v > 0))
             continue;
-        double v = table_real(t, k, r);
         int i = n++;
-        for (; i > 0
-               && (v > table_real(t, col[i - 1], r)
-                   || (isfinite(v) && isnan(table_real(t, col[i - 1], r))));
-             i--)
+        for (; i > 0 && v > table_real(t, col[i - 1], r); i--)
             col[i] = col[i - 1];
         col[i] = k;
     }
@@ -190,97 +164,139 @@ static int sorted_scores(const struct table *t, int64_t r, int col[MAX_RULES])
 }
 
 static void score_bars(struct canvas *c, const struct table *t, int64_t r, struct axis_box *a,
-                       double pitch)
+                       const int *col, int n)
 {
-    double y = a->y + pitch / 2, half = axis_x(a, .5), thick = fmin(2.6, .7 * pitch);
+    double half = axis_x(a, .5), pitch = a->h / fmax(n, 1), thick = fmin(2.6, .7 * pitch);
     char name[64], number[24];
-    int col[MAX_RULES], n = sorted_scores(t, r, col);
     const double line[] = {half, a->y, half, a->y + a->h};
-    canvas_dash(c, .8, .6);
-    canvas_line(c, line, 2, 0.2, (struct rgb){.4, .4, .4});
-    canvas_dash(c, 0, 0);
     for (int i = 0; i < n; i++) {
-        double v = table_real(t, col[i], r), end = a->x;
+        double v = table_real(t, col[i], r), y = a->y + (i + .5) * pitch;
         struct kind_identity k = rule_of(table_col_name(t, col[i]), name);
-        if (isfinite(v)) {
-            end = axis_x(a, fmin(1, fmax(0, v)));
-            canvas_rect(c, a->x, y - thick / 2, end - a->x, thick, tint(k.fill, i ? .55 : 1));
-            snprintf(number, sizeof number, "%.2f", v);
-        } else {
-            snprintf(number, sizeof number, "undefined");
-        }
+        canvas_rect(c, a->x, y - thick / 2, axis_x(a, fmin(1, v)) - a->x, thick,
+                    tint(k.fill, i ? .55 : 1));
+        snprintf(number, sizeof number, "%.2f", v);
         canvas_text(c, a->x - 1.5, y, name, PT_TICK, ALIGN_RIGHT, ink, 0);
-        double wide = canvas_text_width(c, number, PT_SMALL, 0);
-        canvas_rect(c, end + .5, y - thick / 2, wide + 1, thick, white); /* covers the dashes */
-        canvas_text(c, end + 1, y, number, PT_SMALL, ALIGN_LEFT, ink, 0);
-        y += pitch;
+        canvas_text(c, canvas_width(c) - 2, y, number, PT_TICK, ALIGN_RIGHT, ink, 0);
+    }
+    canvas_dash(c, .8, .6);
+    canvas_line(c, line, 2, 0.25, ink);
+    canvas_dash(c, 0, 0);
+    canvas_text(c, half, a->y - 1.8, "needed", PT_SMALL, ALIGN_CENTER, ink, 0);
+    if (n == 0)
+        canvas_text(c, a->x + 2, a->y + a->h / 2, "every rule: 0", PT_TICK, ALIGN_LEFT, quiet, 0);
+}
+
+/* Writes the features that the rules used in two columns, each with its value. */
+static void features(struct canvas *c, const struct table *t, int64_t r, double y)
+{
+    static const char *const names[][2] = {{"sink_mass", "attention to the first 4 tokens"},
+                                           {"recent", "recency (1: only recent tokens)"},
+                                           {"window", "width of the window, tokens"},
+                                           {"spread", "spread of windows, octaves"},
+                                           {"entropy", "entropy (1: uniform attention)"},
+                                           {"gist", "excess on punctuation, space"},
+                                           {"number", "excess on numbers"},
+                                           {"filler", "excess on function words"},
+                                           {"prompt", "excess on the prompt"}};
+    double wide = canvas_width(c) / 2 - 3;
+    int n = 0;
+    for (int k = 0; k < 9; k++) {
+        char text[64];
+        int col = numeric_column(t, names[k][0]);
+        double v = col < 0 ? NAN : table_real(t, col, r);
+        if (isnan(v))
+            continue;
+        double x = n < FEATURES ? 2 : wide + 4, at = y + n++ % FEATURES * SMALL_LINE;
+        snprintf(text, sizeof text, "%.2f", v);
+        minus_signs(text, sizeof text);
+        canvas_text(c, x, at, names[k][1], PT_SMALL, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x + wide, at, text, PT_SMALL, ALIGN_RIGHT, ink, 0);
     }
 }
 
-/* Writes the features that the rules used, in a few lines below the bars. */
-static void features(struct canvas *c, const struct table *t, int64_t r, double y)
+/* Writes the model, the length of the text, and the rules without a bar. */
+static void evidence_note(struct canvas *c, const struct table *t, int64_t r)
 {
-    static const char *const names[][2] = {{"window", "window of queries"},
-                                           {"spread", "octaves of windows"},
-                                           {"recent", "recency"},
-                                           {"sink_mass", "mass on the first tokens"},
-                                           {"entropy", "entropy"},
-                                           {"number", "on numbers"},
-                                           {"gist", "on stops"},
-                                           {"filler", "on fillers"},
-                                           {"prompt", "on the prompt"},
-                                           {"last_use_sparsity", "sparsity of last uses"}};
-    double x = 2;
-    for (int k = 0; k < 10; k++) {
-        char text[64];
-        int col = numeric_column(t, names[k][0]);
-        if (col < 0)
-            continue;
-        double v = table_real(t, col, r);
-        snprintf(text, sizeof text, isnan(v) ? "%s \xe2\x80\x93" : "%s %.2f", names[k][1], v);
-        minus_signs(text, sizeof text);
-        double w = canvas_text_width(c, text, PT_SMALL, 0);
-        if (x + w > canvas_width(c) - 2) {
-            x = 2;
-            y += 2.8;
+    char note[NOTE_TEXT], line[NOTES][NOTE_TEXT], name[64];
+    const char *model = table_meta(t, "model"), *tokens = table_meta(t, "T"), *before = "";
+    bool cut = false;
+    size_t n = (size_t)snprintf(note, sizeof note, "%.60s%s%.12s%s", model ? model : "",
+                                model && tokens ? "; n = " : "", tokens ? tokens : "",
+                                tokens ? " tokens; " : "");
+    n += (size_t)snprintf(note + n, sizeof note - n,
+                          "excess: attention above the share of these tokens; no bar: ");
+    size_t begin = n;
+    for (int k = 0; k < table_cols(t) && n < sizeof note - 40; k++)
+        if (is_score(t, k) && !(table_real(t, k, r) > 0)) {
+            rule_of(table_col_name(t, k), name);
+            n += (size_t)snprintf(note + n, sizeof note - n, "%s%.30s", before, name);
+            before = ", ";
         }
-        canvas_text(c, x, y, text, PT_SMALL, ALIGN_LEFT, (struct rgb){.3, .3, .3}, 0);
-        x += w + 3;
-    }
+    if (n == begin) /* every rule has a bar */
+        *strstr(note, "; no bar") = 0;
+    int lines = note_lines(c, note, canvas_width(c) - 4, NOTES, line, &cut);
+    for (int i = 0; i < lines; i++)
+        canvas_text(c, 2, canvas_height(c) - 2 - (lines - 1 - i) * SMALL_LINE, line[i], PT_SMALL,
+                    ALIGN_LEFT, quiet, 0);
+    if (cut)
+        canvas_cut(c);
 }
 
 static int evidence(struct canvas *c, const struct table *t, const char *head, struct kvf_diag *d)
 {
     int64_t r = row_of(t, head);
-    int bars = 0, score = numeric_column(t, "score");
+    int rules = 0, col[MAX_RULES], bars = positive_scores(t, r, col);
     char text[128], cell[24];
-    int err = canvas_room(c, "heads", 64, 42, d);
+    double rest = TITLE + AXIS + SMALL_LINE * (FEATURES + NOTES) + 1;
+    int err = canvas_room(c, "heads", 76, rest + 2.5 * fmax(bars, 1), d);
     if (err)
         return err;
-    for (int col = 0; col < table_cols(t); col++)
-        bars += is_score(t, col);
-    if (r < 0 || !bars)
+    for (int k = 0; k < table_cols(t); k++)
+        rules += is_score(t, k);
+    if (r < 0 || !rules)
         return kvf_fail(d, KVF_E_ARG,
                         r < 0 ? "--style: table %s has no head '%s'"
                               : "--style: table %s has no scores for head '%s'",
                         table_name(t), head);
     struct axis_box a = {.x = LEFT,
-                         .y = 7,
-                         .w = canvas_width(c) - LEFT - 7,
+                         .y = TITLE,
+                         .w = canvas_width(c) - LEFT - RIGHT,
                          .x1 = 1,
-                         .h = fmin(bars * BAR, fmax(4, canvas_height(c) - 28)),
-                         .xlabel = "score of the rule; a kind needs 0.5"};
+                         .h = fmin(fmax(bars, 1) * BAR, canvas_height(c) - rest),
+                         .xlabel = "score of the rule"};
     snprintf(text, sizeof text, "%s: %.40s", head, cell_text(t, table_find(t, "kind"), r, cell));
-    if (score >= 0 && isfinite(table_real(t, score, r)))
-        snprintf(text + strlen(text), 32, ", score %.2f", table_real(t, score, r));
     canvas_text(c, a.x + a.w / 2, 3.2, text, PT_LABEL, ALIGN_CENTER, ink, 0);
-    score_bars(c, t, r, &a, a.h / bars);
+    score_bars(c, t, r, &a, col, bars);
     const double edge[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
     canvas_line(c, edge, 3, 0.18, ink);
     axis_ticks_x(c, &a);
     canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
-    features(c, t, r, a.y + a.h + 10.5);
+    features(c, t, r, a.y + a.h + AXIS + 1.2);
+    evidence_note(c, t, r);
     return KVF_OK;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    const struct heads_style *o = s->own;
+    struct view v;
+    if (o->head) {
+        int col[MAX_RULES], bars = positive_scores(t, row_of(t, o->head), col);
+        *w = 88;
+        *h = TITLE + BAR * fmax(bars, 1) + AXIS + SMALL_LINE * (FEATURES + NOTES) + 2;
+        return;
+    }
+    int lines = 4;
+    *w = 88;
+    *h = 40;
+    if (read_view(t, &v) == KVF_OK) {
+        struct kindmap m = {v.cell, v.n, v.query};
+        kindmap_size(&m, 180 - KEY - 2, 200, w, h);
+        lines = key_lines(&v) + 1;
+    }
+    free_view(&v);
+    *w = fmax(88, *w + KEY + 2);
+    *h = fmax(fmax(*h, 24), lines * LINE) + TOP + BOTTOM;
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -1,6 +1,7 @@
 /* fig_pareto.c - draws quality against cache size: a line per method with 95 % intervals and its
- * name at its end, the Pareto front, and the full cache. */
+ * name at its end, the Pareto front, and the full cache.  Methods that are not named are grey. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,22 @@
 #include "render/identity.h"
 #include "render/cells.h"
 
-enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8, FEW_TICKS = 6 };
-static const double KEY_LINE = 3.1, BESIDE = .55, SAMPLE = 9, DOT = 1.6, NEAR = .005,
-                    KEY_SHARE = .4, PALE = .42, LEADER = 5, KEY_DASH = 6.5,
+enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8, FEW_TICKS = 6, NOTES = 5 };
+static const double KEY_LINE = 3.1, NOTE = 2.7, BESIDE = .75, SAMPLE = 9, DOT = 1.6, NEAR = .005,
+                    KEY_SHARE = .4, LEADER = 5, KEY_DASH = 6.5,
                     MIN_AXES = 37; /* mm, including adjacent text */
-static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8};
+static const struct rgb front_grey = {.25, .25, .25}, front_pale = {.8, .8, .8},
+                        other_grey = {.72, .72, .72}, band_grey = {.92, .92, .92};
 
 struct quality {
     struct chart h;
     int order[CHART_LINES]; /* of the key: best mean first */
     double mean[CHART_LINES];
-    bool strong[CHART_LINES]; /* not pale */
+    bool strong[CHART_LINES]; /* named; other lines are grey */
     struct identity look[CHART_LINES];
-    double full;   /* value of the full cache, NaN if missing */
-    double beside; /* mm between lines with intervals at one x, 0 except for methods=all */
+    double full[3]; /* value of the full cache and its interval, NaN if missing */
+    double beside; /* mm between lines with intervals at one x, 0 unless methods are chosen and x is
+                    * their budget */
     const struct table *t;
     int x; /* its column */
     bool log_x, log_y, more_is_better, front, kept;
@@ -41,12 +44,14 @@ enum { KL, NLL, TOP1, RIGHT, KEPT };
 static const char *const ys[] = {"kl", "nll", "top1_agree", "right", "kept", NULL};
 static const char *const y_label[] = {
     "KL to the full cache (nats per token)", "negative log likelihood (nats per token)",
-    "fraction of equal top-1 tokens", "accuracy", "cached fraction, mean over correct answers"};
-enum { KV_MEAN, BUDGET };
-static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", NULL};
+    "fraction of equal top-1 tokens", "fraction of correct answers",
+    "cached fraction, mean over correct answers"};
+enum { KV_MEAN, BUDGET, KV_END, KV_PEAK, X_KEPT };
+static const char *const xs[] = {"kv_mean", "budget", "kv_end", "kv_peak", "kept", NULL};
 static const char *const x_label[] = {"cached entries per head, mean", "budget (entries per head)",
                                       "cached entries per head at the end",
-                                      "cached entries per head, maximum"};
+                                      "cached entries per head, maximum",
+                                      "cached fraction of the text, mean over correct answers"};
 
 struct pareto_style {
     int y, x;
@@ -68,12 +73,15 @@ static bool has_place(const struct table *t, int64_t r, const void *ctx)
     return table_real(t, *col, r) > 0 && !is_full(t, r);
 }
 
-static double full_cache(const struct table *t, int y)
+static void read_full(const struct table *t, const struct chart_columns *k, double ret[3])
 {
-    for (int64_t r = 0; r < table_rows(t); r++)
-        if (is_full(t, r))
-            return table_real(t, y, r);
-    return NAN;
+    const int column[] = {k->y, k->low, k->high};
+    for (int e = 0; e < 3; e++) {
+        ret[e] = NAN;
+        for (int64_t r = 0; r < table_rows(t) && isnan(ret[e]); r++)
+            if (is_full(t, r) && column[e] >= 0)
+                ret[e] = table_real(t, column[e], r);
+    }
 }
 
 static int64_t count_unknown(const struct table *t, int x, int y)
@@ -169,8 +177,8 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     const struct pareto_style *o = s->own;
     *q = (struct quality){.more_is_better = o->y == TOP1 || o->y == RIGHT || o->y == KEPT,
                           .log_y = o->y == KL && o->scale == 0,
-                          .beside = o->methods && strcmp(o->methods, "all") == 0 ? BESIDE : 0,
-                          .kept = o->y == KEPT,
+                          .beside = o->methods && o->x == BUDGET ? BESIDE : 0,
+                          .kept = o->y == KEPT || o->x == X_KEPT,
                           .front = o->front == 0};
     const char *y = ys[o->y], *x = xs[o->x], *question = table_meta(t, "question");
     snprintf(q->ylabel, sizeof q->ylabel, "%s%s%s", y_label[o->y], question ? ", question " : "",
@@ -198,11 +206,12 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     q->unknown = count_unknown(t, k.x, k.y);
     if (o->x == BUDGET)
         find_ticks(q);
-    q->full = full_cache(t, k.y);
-    if (isfinite(q->full) && (!q->log_y || q->full > 0)) {
-        q->h.y0 = fmin(q->full, q->h.y0);
-        q->h.y1 = fmax(q->full, q->h.y1);
-    }
+    read_full(t, &k, q->full);
+    for (int e = 0; e < 3; e++)
+        if (isfinite(q->full[e]) && (!q->log_y || q->full[e] > 0)) {
+            q->h.y0 = fmin(q->full[e], q->h.y0);
+            q->h.y1 = fmax(q->full[e], q->h.y1);
+        }
     return KVF_OK;
 }
 
@@ -217,7 +226,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     chart_destroy(&q.h);
     /* space for wide letters */
     *w = n > 6 ? 130 : fmin(130, 88 + 2.2 * fmax(0, (double)longest - 11));
-    *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE));
+    *h = fmin(180, fmax(62, TOP + BOTTOM + (n + 2) * KEY_LINE)) + 2 * NOTE;
 }
 
 /* ---- the front */
@@ -298,16 +307,30 @@ static void front_key(struct canvas *c, const struct axis_box *a, const struct q
     canvas_text(c, x + 6, y, "Pareto front", PT_SMALL, ALIGN_LEFT, ink, 0);
 }
 
-/* Returns the distance in mm of a line from its x, which separates intervals at equal budgets. */
+/* Returns the distance in mm of a named line from its x, which separates intervals at equal
+ * budgets. */
 static double shift_of(const struct quality *q, int line)
 {
-    return q->beside * (line - (q->h.n - 1) / 2.0);
+    int before = 0, n = 0;
+    for (int i = 0; i < q->h.n; i++) {
+        before += q->strong[i] && i < line;
+        n += q->strong[i];
+    }
+    return q->strong[line] ? q->beside * (before - (n - 1) / 2.0) : 0;
+}
+
+/* Draws the interval of the full cache as a band. */
+static void draw_band(struct canvas *c, const struct axis_box *a, const struct quality *q)
+{
+    double low = axis_y(a, q->full[1]), high = axis_y(a, q->full[2]);
+    if (isfinite(low) && isfinite(high) && low > high)
+        canvas_rect(c, a->x, high, a->w, low - high, band_grey);
 }
 
 /* Draws the full cache as a horizontal dashed line, with its name above or below it on the left. */
 static void draw_full(struct canvas *c, const struct axis_box *a, const struct quality *q)
 {
-    double y = axis_y(a, q->full), xy[] = {a->x, y, a->x + a->w, y};
+    double y = axis_y(a, q->full[0]), xy[] = {a->x, y, a->x + a->w, y};
     if (!(y >= a->y && y <= a->y + a->h))
         return;
     canvas_dash(c, 1.2, 0.8);
@@ -331,16 +354,15 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-/* Chooses the emphasised lines: the requested ones, else lines with a point on the front (already
+/* Chooses the named lines: the requested ones, else lines with a point on the front (already
  * marked), else all lines if there are few. */
 static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf_diag *d)
 {
     int n = 0;
     for (int i = 0; i < q->h.n; i++) {
-        if (q->beside > 0)
-            q->strong[i] = true;
-        else if (o->methods)
-            q->strong[i] = is_listed(o->methods, q->h.line[i].name);
+        if (o->methods)
+            q->strong[i] = strcmp(o->methods, "all") == 0
+                           || is_listed(o->methods, q->h.line[i].name);
         else
             q->strong[i] |= q->h.n <= FEW;
         n += q->strong[i];
@@ -352,31 +374,21 @@ static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf
 
 static struct identity look_of(const struct quality *q, int i)
 {
-    struct identity k = q->look[i];
-    k.colour = q->strong[i] ? k.colour : tint(k.colour, PALE);
-    return k;
+    return q->strong[i] ? q->look[i] : (struct identity){other_grey, MARK_DISC, 0};
+}
+
+/* Returns the column with the number of documents or tasks, or -1. */
+static int count_column(const struct table *t)
+{
+    int docs = numeric_column(t, "docs");
+    return docs < 0 ? numeric_column(t, "tasks") : docs;
 }
 
 /* Returns the number of correct answers of a row, or NaN. */
 static double correct_of(const struct table *t, int64_t r)
 {
-    int right = numeric_column(t, "right"), tasks = numeric_column(t, "tasks");
-    return right < 0 || tasks < 0 ? NAN : round(table_real(t, right, r) * table_real(t, tasks, r));
-}
-
-/* Returns the size of the mark of point i: its area grows with the correct answers behind a mean
- * over these. */
-static double size_of(const struct quality *q, const struct chart_line *l, int i)
-{
-    double most = 0, own = NAN;
-    for (int64_t r = 0; q->kept && r < table_rows(q->t); r++) {
-        double n = is_full(q->t, r) ? NAN : correct_of(q->t, r);
-        most = fmax(most, n); /* fmax ignores NaN */
-        if (strcmp(table_row_str(q->t, r, "method"), l->name) == 0
-            && table_real(q->t, q->x, r) == l->x[i])
-            own = n;
-    }
-    return most > 0 && own >= 0 ? 1.7 * DOT * sqrt(own / most) : DOT;
+    int right = numeric_column(t, "right"), n = count_column(t);
+    return right < 0 || n < 0 ? NAN : round(table_real(t, right, r) * table_real(t, n, r));
 }
 
 static void draw_line(struct canvas *c, const struct axis_box *a, const struct quality *q, int line)
@@ -400,8 +412,8 @@ static void draw_line(struct canvas *c, const struct axis_box *a, const struct q
         }
     }
     for (int i = 0; i < l->n; i++)
-        mark_draw(c, k.mark, axis_x(a, l->x[i]) + shift, axis_y(a, l->y[i]),
-                  (strong ? 1 : 0.75) * size_of(q, l, i), k.colour);
+        mark_draw(c, k.mark, axis_x(a, l->x[i]) + shift, axis_y(a, l->y[i]), strong ? DOT : DOT / 2,
+                  k.colour);
 }
 
 /* The name of a line, next to its last point. */
@@ -416,33 +428,6 @@ static int by_y(const void *a, const void *b)
     return p->y != q->y ? (p->y > q->y) - (p->y < q->y) : (p->line > q->line) - (p->line < q->line);
 }
 
-/* Assigns a text line between top and bottom to each of n sorted tags.  Strong tags get the line
- * next to the end of their curve; pale ones fill the rest in order. */
-static void spread(const struct quality *q, struct tag *t, int n, double top, double bottom)
-{
-    bool taken[CHART_LINES] = {false};
-    double want[CHART_LINES];
-    int lines = (int)fmin(CHART_LINES, floor((bottom - top) / KEY_LINE + 1e-9)), strong = 0;
-    for (int i = 0; i < n; i++)
-        if (q->strong[t[i].line])
-            want[strong++] = (t[i].y - top) / KEY_LINE - .5;
-    spread_places(want, strong, 1, 0, lines - 1);
-    for (int i = 0, k = 0, least = 0; i < n; i++)
-        if (q->strong[t[i].line]) {
-            int line = (int)fmax(least, fmin(round(want[k]), lines - strong + k));
-            taken[line] = true;
-            t[i].at = top + (line + .5) * KEY_LINE;
-            least = line + 1;
-            k++;
-        }
-    for (int i = 0, k = 0; i < n; i++)
-        if (!q->strong[t[i].line]) {
-            while (k + 1 < lines && taken[k])
-                k++;
-            t[i].at = top + (k++ + .5) * KEY_LINE;
-        }
-}
-
 /* Finds the last point of a line inside the axes.  Returns false if it has none. */
 static bool last_point(const struct axis_box *a, const struct chart_line *l, struct tag *t)
 {
@@ -455,56 +440,66 @@ static bool last_point(const struct axis_box *a, const struct chart_line *l, str
     return false;
 }
 
-/* Chooses the lines that get a name: strong ones first, then better ones.  Returns their number. */
+/* Finds the named lines that have a point, the best first, at most `fit` of them.  Returns their
+ * number. */
 static int choose_tags(const struct axis_box *a, const struct quality *q, int fit, struct tag *tag)
 {
     int n = 0;
-    for (int strong = 1; strong >= 0; strong--)
-        for (int k = 0; k < q->h.n && n < fit; k++) {
-            int i = q->order[k];
-            if (q->strong[i] == strong && last_point(a, &q->h.line[i], &tag[n])) {
-                tag[n].x += shift_of(q, i);
-                tag[n++].line = i;
-            }
+    for (int k = 0; k < q->h.n && n < fit; k++) {
+        int i = q->order[k];
+        if (q->strong[i] && last_point(a, &q->h.line[i], &tag[n])) {
+            tag[n].x += shift_of(q, i);
+            tag[n++].line = i;
         }
+    }
     return n;
 }
 
-/* Writes the names of the lines at their ends, the best method first.  The last line counts the
- * names without space. */
+static void draw_tag(struct canvas *c, const struct axis_box *a, const struct quality *q,
+                     const struct tag *t, double room)
+{
+    struct identity k = look_of(q, t->line);
+    char text[64];
+    double left = a->x + a->w + LEADER;
+    const double leader[] = {t->x + 1, t->y, a->x + a->w + 1, t->at, left - 0.6, t->at};
+    const double key[] = {left, t->at, left + KEY_DASH, t->at};
+    canvas_line(c, leader, 3, 0.15, k.colour);
+    canvas_dash(c, k.dash, 0.7);
+    canvas_line(c, key, 2, 0.3, k.colour);
+    canvas_dash(c, 0, 0);
+    mark_draw(c, k.mark, left + KEY_DASH / 2, t->at, DOT, k.colour);
+    canvas_text(c, left + SAMPLE - 1.5, t->at,
+                text_fit(c, q->h.line[t->line].name, PT_TICK, room - SAMPLE, text, sizeof text),
+                PT_TICK, ALIGN_LEFT, ink, 0);
+}
+
+/* Writes the names of the lines at their ends, and below them the number of other lines. */
 static void draw_names(struct canvas *c, const struct axis_box *a, const struct quality *q,
                        double room)
 {
     struct tag tag[CHART_LINES];
-    double left = a->x + a->w + LEADER, bottom = a->y + a->h;
-    int fit = (int)(a->h / KEY_LINE), n;
+    double at[CHART_LINES], left = a->x + a->w + LEADER, bottom = a->y + a->h;
+    const double sample[] = {left, bottom - KEY_LINE / 2, left + KEY_DASH, bottom - KEY_LINE / 2};
+    int strong = 0, fit = (int)(a->h / KEY_LINE);
     char text[64];
-    fit = q->h.n > fit ? fit - 1 : fit;
-    n = choose_tags(a, q, fit, tag);
+    for (int i = 0; i < q->h.n; i++)
+        strong += q->strong[i];
+    bool more = strong > fit || strong < q->h.n;
+    int n = choose_tags(a, q, fit - more, tag);
     qsort(tag, (size_t)n, sizeof *tag, by_y);
-    spread(q, tag, n, a->y, q->h.n > fit ? bottom - KEY_LINE : bottom);
-    for (int o = 0; o < q->h.n; o++)
-        for (int i = 0; i < n; i++) {
-            struct identity k = look_of(q, tag[i].line);
-            const double leader[] = {tag[i].x + 1, tag[i].y,   a->x + a->w + 1,
-                                     tag[i].at,    left - 0.6, tag[i].at};
-            if (tag[i].line != q->order[o])
-                continue;
-            if (q->strong[tag[i].line]) /* leader lines of all methods would hide the curves */
-                canvas_line(c, leader, 3, 0.15, k.colour);
-            const double key[] = {left, tag[i].at, left + KEY_DASH, tag[i].at};
-            canvas_dash(c, k.dash, 0.7);
-            canvas_line(c, key, 2, 0.3, k.colour);
-            canvas_dash(c, 0, 0);
-            mark_draw(c, k.mark, left + KEY_DASH / 2, tag[i].at, DOT, k.colour);
-            canvas_text(
-                c, left + SAMPLE - 1.5, tag[i].at,
-                text_fit(c, q->h.line[tag[i].line].name, PT_TICK, room - SAMPLE, text, sizeof text),
-                PT_TICK, ALIGN_LEFT, q->strong[tag[i].line] ? ink : quiet, 0);
-        }
-    snprintf(text, sizeof text, "and %d more", q->h.n - fit);
-    if (q->h.n > fit)
-        canvas_text(c, left, bottom - KEY_LINE / 2, text, PT_TICK, ALIGN_LEFT, quiet, 0);
+    for (int i = 0; i < n; i++)
+        at[i] = tag[i].y;
+    spread_places(at, n, KEY_LINE, a->y + KEY_LINE / 2, bottom - (more ? 1.5 : .5) * KEY_LINE);
+    for (int i = 0; i < n; i++) {
+        tag[i].at = at[i];
+        draw_tag(c, a, q, &tag[i], room);
+    }
+    if (!more)
+        return;
+    snprintf(text, sizeof text, "%d others", q->h.n - n);
+    if (strong < q->h.n)
+        canvas_line(c, sample, 2, 0.3, other_grey);
+    canvas_text(c, left + SAMPLE - 1.5, sample[1], text, PT_TICK, ALIGN_LEFT, quiet, 0);
 }
 
 static struct axis_box axes(const struct quality *q, const struct pareto_style *o, double w,
@@ -524,7 +519,8 @@ static struct axis_box axes(const struct quality *q, const struct pareto_style *
                          .log_y = q->log_y,
                          .xlabel = x_label[o->x],
                          .ylabel = q->ylabel};
-    double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * .05) : (a.x1 - a.x0) * .05;
+    double rim = .05 + q->beside * (q->h.n - 1) / 2 / w; /* lines beside their x */
+    double grow = a.log_x ? exp((log(a.x1) - log(a.x0)) * rim) : (a.x1 - a.x0) * rim;
     if (!(a.x1 > a.x0))
         grow = a.log_x ? 2 : 1;
     a.x0 = a.log_x ? a.x0 / grow : a.x0 - grow;
@@ -539,38 +535,46 @@ static struct axis_box axes(const struct quality *q, const struct pareto_style *
 
 static double widest_name(struct canvas *c, const struct quality *q)
 {
-    double w = canvas_text_width(c, "and 10 more", PT_TICK, 0);
+    double w = canvas_text_width(c, "10 others", PT_TICK, 0);
     for (int i = 0; i < q->h.n; i++)
-        w = fmax(w, canvas_text_width(c, q->h.line[i].name, PT_TICK, 0));
+        if (q->strong[i])
+            w = fmax(w, canvas_text_width(c, q->h.line[i].name, PT_TICK, 0));
     return w + SAMPLE;
 }
 
-static int draw_points(struct canvas *c, const struct axis_box *a, struct quality *q,
-                       const struct pareto_style *o, struct kvf_diag *d)
+static void draw_points(struct canvas *c, const struct axis_box *a, const struct quality *q,
+                        const double *xy, int n)
 {
-    double *xy;
-    int n, err = front(q, &xy, &n);
-    if (!err)
-        err = emphasise(q, o, d);
-    if (!err) {
-        canvas_clip(c, a->x, a->y, a->w, a->h);
-        if (q->front)
-            draw_front(c, a, xy, n);
-        for (int strong = 0; strong < 2; strong++)
-            for (int k = q->h.n - 1; k >= 0; k--) /* the best on top */
-                if (q->strong[q->order[k]] == strong)
-                    draw_line(c, a, q, q->order[k]);
-        canvas_unclip(c);
-        draw_full(c, a, q);
-        if (q->front)
-            front_key(c, a, q);
-    }
-    mem_free(xy);
-    return err;
+    canvas_clip(c, a->x, a->y, a->w, a->h);
+    draw_band(c, a, q);
+    if (q->front)
+        draw_front(c, a, xy, n);
+    for (int strong = 0; strong < 2; strong++)
+        for (int k = q->h.n - 1; k >= 0; k--) /* the best on top */
+            if (q->strong[q->order[k]] == strong)
+                draw_line(c, a, q, q->order[k]);
+    canvas_unclip(c);
+    draw_full(c, a, q);
+    if (q->front)
+        front_key(c, a, q);
+}
+
+/* Appends a part to the note. */
+static void __attribute__((format(printf, 2, 3)))
+add_note(char note[NOTE_TEXT], const char *form, ...)
+{
+    size_t n = strlen(note);
+    va_list list;
+    va_start(list, form);
+    if (n)
+        n += (size_t)snprintf(note + n, NOTE_TEXT - n, "; ");
+    if (n < NOTE_TEXT)
+        vsnprintf(note + n, NOTE_TEXT - n, form, list);
+    va_end(list);
 }
 
 /* Writes the number of correct answers behind the points. */
-static size_t note_correct(const struct quality *q, char *out, size_t room)
+static void note_correct(const struct quality *q, char note[NOTE_TEXT])
 {
     double least = INFINITY, most = 0;
     for (int64_t r = 0; r < table_rows(q->t); r++) {
@@ -578,71 +582,50 @@ static size_t note_correct(const struct quality *q, char *out, size_t room)
         least = n > 0 ? fmin(least, n) : least;
         most = fmax(most, n);
     }
-    return most > 0 ? (size_t)snprintf(out, room, "; area of a mark: %.0f to %.0f correct answers",
-                                       least, most)
-                    : 0;
+    if (most > 0)
+        add_note(note, "means over %.0f to %.0f correct answers", least, most);
 }
 
-/* Draws the parts of a note in lines of at most `room` mm, right-aligned.  y: of the last line if
- * `up`, else of the first. */
-static void draw_note(struct canvas *c, double right, double y, double room, bool up, char *note)
+/* Writes the model, the number of documents or tasks behind the means, the budgets of the points,
+ * and the number of points that are not drawn: points that a logarithmic axis cannot show and rows
+ * without a number. */
+static void write_note(const struct quality *q, bool budgets, char note[NOTE_TEXT])
 {
-    static const double LINE = 2.4;
-    char *line[4] = {note};
-    int n = 1, most = sizeof line / sizeof *line;
-    for (char *gap = strstr(note, "; "); gap && n < most; gap = strstr(gap + 2, "; ")) {
-        char *next = strstr(gap + 2, "; ");
-        if (next)
-            *next = 0;
-        bool fits = canvas_text_width(c, line[n - 1], PT_SMALL, 0) <= room;
-        if (next)
-            *next = ';';
-        if (fits)
-            continue;
-        *gap = 0;
-        line[n++] = gap + 2;
-    }
-    for (int i = 0; i < n; i++)
-        canvas_text(c, right, up ? y - (n - 1 - i) * LINE : y + i * LINE, line[i], PT_SMALL,
-                    ALIGN_RIGHT, ink, 0);
-}
-
-/* Writes the number of documents or tasks behind the means and the number of points that are not
- * drawn. These are points that a logarithmic axis cannot show and rows without a number.  The note
- * is in a corner that rising or falling lines do not use. */
-static void note_left_out(struct canvas *c, const struct axis_box *a, const struct quality *q,
-                          const struct table *t)
-{
-    char zero[48] = "", unknown[48] = "", note[224] = "";
-    int docs_column = numeric_column(t, "docs");
-    int column = docs_column < 0 ? numeric_column(t, "tasks") : docs_column;
-    bool bars = false;
+    const struct table *t = q->t;
+    int column = count_column(t);
+    const char *model = table_meta(t, "model");
+    bool bars = false, all = true;
     double docs = table_rows(t) && column >= 0 ? table_real(t, column, 0) : NAN;
-    size_t n = 0;
+    double low = INFINITY, high = 0;
+    note[0] = 0;
+    if (model && *model)
+        add_note(note, "%.60s", model);
     if (docs >= 1)
-        n = (size_t)snprintf(note, sizeof note, "n = %.0f %s", docs,
-                             docs_column < 0 ? "tasks" : "texts");
-    for (int i = 0; i < q->h.n; i++)
+        add_note(note, "n = %.0f %s", docs, numeric_column(t, "docs") < 0 ? "tasks" : "texts");
+    for (int i = 0; i < q->h.n; i++) {
         bars |= q->strong[i] && q->h.line[i].low && q->h.line[i].high;
-    if (q->kept)
-        n += note_correct(q, note + n, sizeof note - n);
+        all &= q->strong[i];
+    }
     if (bars)
-        n += (size_t)snprintf(note + n, sizeof note - n, "%sbars: 95 %% CI", n ? "; " : "");
+        add_note(note, "%s%s: 95 %% CI", all ? "bars" : "bars of named methods",
+                 isfinite(q->full[1]) ? " and grey band" : "");
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        double b = table_real(t, table_find(t, "budget"), r);
+        low = b > 0 ? fmin(low, b) : low;
+        high = fmax(high, b); /* ignores NaN */
+    }
+    if (budgets && high > low)
+        add_note(note, "points of a line: budgets %.0f to %.0f", low, high);
+    if (q->kept)
+        note_correct(q, note);
     if (q->off)
-        snprintf(zero, sizeof zero, "%lld point%s at 0", (long long)q->off, q->off > 1 ? "s" : "");
+        add_note(note, "%lld point%s at 0 not shown", (long long)q->off, q->off > 1 ? "s" : "");
     if (q->unknown)
-        snprintf(unknown, sizeof unknown, "%lld %s%s without %s", (long long)q->unknown,
+        add_note(note, "%lld %s%s without %s not shown", (long long)q->unknown,
                  q->kept ? "combination" : "row", q->unknown > 1 ? "s" : "",
                  q->kept ? "a correct answer" : "a number");
-    if (*zero || *unknown)
-        snprintf(note + n, sizeof note - n, "%s%s%s%s not shown", n ? "; " : "", zero,
-                 *zero && *unknown ? ", " : "", unknown);
-    else if (q->log_y && q->full == 0)
-        snprintf(note + n, sizeof note - n, "%sfull cache: 0", n ? "; " : "");
-    if (!note[0])
-        return;
-    double y = q->more_is_better ? a->y + a->h - 5.6 : a->y + 2;
-    draw_note(c, a->x + a->w - 1, y, .62 * a->w, q->more_is_better, note);
+    if (!q->off && q->log_y && q->full[0] == 0)
+        add_note(note, "full cache: 0");
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -650,7 +633,14 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     const struct pareto_style *o = s->own;
     struct quality q;
-    int err = read_quality(t, s, &q, d);
+    char note[NOTE_TEXT], line[NOTES][NOTE_TEXT];
+    double *xy = NULL;
+    bool cut = false;
+    int n = 0, err = read_quality(t, s, &q, d);
+    if (err)
+        goto done;
+    err = front(&q, &xy, &n);
+    err = err ? err : emphasise(&q, o, d);
     if (err)
         goto done;
     double names = widest_name(c, &q), room = fmin(names, KEY_SHARE * canvas_width(c));
@@ -658,21 +648,26 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     err = canvas_room(c, "pareto", LEFT + LEADER + least + MIN_AXES, 55, d);
     if (err)
         goto done;
-    q.log_x = q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
+    q.log_x = o->x != X_KEPT && q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
+    write_note(&q, o->x != BUDGET, note);
+    int notes = note_lines(c, note, canvas_width(c) - 3, NOTES, line, &cut);
     struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - LEADER - 1.5 - room,
-                             canvas_height(c) - TOP - BOTTOM);
+                             canvas_height(c) - TOP - BOTTOM - NOTE * notes);
     if (isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
     } else {
-        err = draw_points(c, &a, &q, o, d);
-        if (err)
-            goto done;
+        draw_points(c, &a, &q, xy, n);
         axis_draw(c, &a);
         draw_names(c, &a, &q, room);
     }
-    note_left_out(c, &a, &q, t);
+    for (int i = 0; i < notes; i++)
+        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2.2 - NOTE * (notes - 1 - i),
+                    line[i], PT_SMALL, ALIGN_CENTER, quiet, 0);
+    if (cut)
+        canvas_cut(c);
 done:
+    mem_free(xy);
     chart_destroy(&q.h);
     return err;
 }
@@ -722,7 +717,7 @@ const struct figure fig_pareto = {
                    "yes", "no"),
           WORD_KEY(struct pareto_style, scale, "log", "the axis of KL", "log", "linear"),
           TEXT_KEY(struct pareto_style, methods, "A+B",
-                   "the methods that are not pale, or all of them: all",
+                   "the methods that are named and not grey, or all of them: all",
                    .absent = "those on the front; all of up to 8")),
     .size = size,
     .draw = draw,

@@ -11,8 +11,8 @@
 #include "render/cells.h"
 #include "render/predict_units.h"
 
-enum { TOP = 3, BOTTOM = 15, USUAL = 40 };
-static const double ROW = 3.4, MIN_ROW = 2.5, EDGE = 0.5;
+enum { TOP = 3, BOTTOM = 18, USUAL = 40, NOTES = 4 };
+static const double ROW = 3.4, MIN_ROW = 2.5;
 
 enum { SORT_SIZE, SORT_RHO, SORT_TABLE };
 
@@ -106,50 +106,75 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *h = TOP + 4 + BOTTOM + ROW * fmax(n, 3);
 }
 
-static void footnote(struct canvas *c, const struct candidates *x, int n, double y)
+/* Writes the model, the numbers of units and texts, and the meaning of the marks. */
+static void footnote(struct canvas *c, const struct table *t, const struct candidates *x, int n)
 {
-    char text[128], more[48] = "";
+    char text[NOTE_TEXT], line[NOTES][NOTE_TEXT];
+    const char *model = table_meta(t, "model"), *units = table_meta(t, "units");
+    const char *pairs = table_meta(t, "pairs"), *given = table_meta(t, "partial");
+    int count = numeric_column(t, "n");
+    bool cut = false, entries = units && strcmp(units, "entries") == 0;
+    double most = 0;
+    for (int64_t r = 0; count >= 0 && r < table_rows(t); r++)
+        most = fmax(most, table_real(t, count, r)); /* ignores NaN */
+    int used = snprintf(text, sizeof text, "%.60s%s", model ? model : "", model ? "; " : "");
+    if (most > 0)
+        used += snprintf(text + used, sizeof text - (size_t)used, "n = %.0f %.20s", most,
+                         units ? units : "units");
+    if (most > 0 && pairs)
+        used += snprintf(text + used, sizeof text - (size_t)used, " of %.8s text%s", pairs,
+                         strcmp(pairs, "1") == 0 ? "" : "s");
+    used += snprintf(text + used, sizeof text - (size_t)used,
+                     "%sbars: 95 %% CI; filled: q < %.3g (false discovery rate)",
+                     most > 0 ? "; " : "", x->o->level);
+    used += snprintf(text + used, sizeof text - (size_t)used, "; effect: %.40s, of ablation",
+                     predict_effect(t));
+    if (given)
+        used += snprintf(text + used, sizeof text - (size_t)used, "; partial: %.60s", given);
+    if (units)
+        used += snprintf(text + used, sizeof text - (size_t)used, "; mean, maximum: over %s",
+                         entries ? "heads" : "the query heads of a KV head");
     if (x->n > n)
-        snprintf(more, sizeof more, "; %d more not shown", x->n - n);
+        snprintf(text + used, sizeof text - (size_t)used, "; %d more not shown", x->n - n);
     else if (x->left_out)
-        snprintf(more, sizeof more, "; %d undefined", x->left_out);
-    snprintf(text, sizeof text, "bars: 95 %% CI; filled: q < %.3g (false discovery rate)%s",
-             x->o->level, more);
-    canvas_text(c, canvas_width(c) / 2, y, text, PT_SMALL, ALIGN_CENTER,
-                (struct rgb){.35, .35, .35}, 0);
+        snprintf(text + used, sizeof text - (size_t)used, "; %d undefined", x->left_out);
+    int lines = note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut);
+    for (int i = 0; i < lines; i++)
+        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 1.8 - (lines - 1 - i) * 2.6, line[i],
+                    PT_SMALL, ALIGN_CENTER, quiet, 0);
+    if (cut)
+        canvas_cut(c);
 }
 
 /* Draws the rows that fit, their axis and the headings of the numbers. */
-static void draw_rows(struct canvas *c, const struct candidates *x)
+static void draw_rows(struct canvas *c, const struct table *t, const struct candidates *x)
 {
     double h = canvas_height(c) - TOP - 4 - BOTTOM, most = 0;
     int n = shown(x), fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->row, n < fit ? n : fit, 0, 0, 0, 0};
-    forest_measure(c, &f, canvas_width(c) * .4);
+    forest_measure(c, &f, canvas_width(c) * .46);
     f.names = fmax(f.names, 8); /* axis numbers extend beyond both ends */
     for (int i = 0; i < f.n; i++)
         most = fmax(most,
                     fmax(fabs(x->row[i].value), fmax(fabs(x->row[i].low), fabs(x->row[i].high))));
     most = fmin(1, ceil(fmax(most, .1) * 10 - 1e-9) / 10);
-    struct axis_box a = {
-        .x = f.names + 3,
-        .y = TOP + 4,
-        .h = h,
-        .x0 = -most,
-        .x1 = most,
-        .w = canvas_width(c) - f.names - f.notes - 6,
-        .xlabel = "partial rank correlation with the effect (Spearman's \xcf\x81)"};
+    struct axis_box a = {.x = f.names + 3,
+                         .y = TOP + 4,
+                         .h = h,
+                         .x0 = -most,
+                         .x1 = most,
+                         .w = canvas_width(c) - f.names - f.notes - 6,
+                         .xlabel = "rank correlation with the effect (\xcf\x81)"};
     forest_draw(c, &a, &f);
     axis_ticks_x(c, &a);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    /* The label of a narrow axis ends at the edge of the figure. */
-    double rightmost = canvas_width(c) - EDGE - canvas_text_width(c, a.xlabel, PT_LABEL, 0) / 2;
-    canvas_text(c, fmin(a.x + a.w / 2, rightmost), a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER,
-                ink, 0);
+    double half = canvas_text_width(c, a.xlabel, PT_LABEL, 0) / 2;
+    canvas_text(c, fmin(a.x + a.w / 2, canvas_width(c) - 1 - half), a.y + a.h + 6, a.xlabel,
+                PT_LABEL, ALIGN_CENTER, ink, 0);
     double second = canvas_text_width(c, "+0.00  ", PT_TICK, 0);
     canvas_text(c, a.x + a.w + 3, a.y - 2.2, "\xcf\x81", PT_TICK, ALIGN_LEFT, ink, 0);
     canvas_text(c, a.x + a.w + 3 + second, a.y - 2.2, "q", PT_TICK, ALIGN_LEFT, ink, 0);
-    footnote(c, x, f.n, a.y + a.h + 10.5);
+    footnote(c, t, x, f.n);
     if (f.n == 0)
         canvas_text(c, a.x + a.w / 2, a.y + a.h / 2, "nothing is defined", PT_LABEL, ALIGN_CENTER,
                     quiet, 0);
@@ -169,7 +194,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = read_candidates(t, s, &x);
     if (err)
         return err;
-    draw_rows(c, &x);
+    draw_rows(c, t, &x);
     mem_free(x.row);
     return KVF_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "render/forest.h"
 
-static const double PAD = 1.5, MARK = 1.5, ARROW = 0.9;
+static const double PAD = 1.5, MARK = 1.5, ARROW = 1.2;
 static const struct rgb grey = {.55, .55, .55}, pale = {.93, .93, .93};
 
 static double bold_or_not(struct canvas *c, const struct forest_row *r)

@@ -31,7 +31,7 @@ struct page {
     char cell[LAYOUT_SIDE][LAYOUT_SIDE];
     struct place place[LAYOUT_PANELS];
     double width, height, row_h[LAYOUT_SIDE], letter, key;
-    char note[PLOT_NOTE]; /* drawn with the key */
+    char note[NOTE_TEXT]; /* drawn with the key */
     int keyed;            /* panel whose key is drawn at the bottom; -1: no key */
     int barred;           /* first panel whose common bar is drawn at the right; -1: no bar */
 };

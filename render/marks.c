@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/axis.h"
 #include "render/marks.h"
 #include "render/text_colours.h"
 
@@ -102,6 +103,33 @@ const char *text_fit_own(struct canvas *c, const char *s, double pt, double limi
     if (shown != s)
         canvas_cut(c);
     return shown;
+}
+
+int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[NOTE_TEXT],
+               bool *ret_cut)
+{
+    char rest[NOTE_TEXT], first[NOTE_TEXT];
+    int n = 0;
+    snprintf(rest, sizeof rest, "%s", note);
+    while (rest[0] && n < most) {
+        size_t end = strlen(rest);
+        snprintf(first, sizeof first, "%s", rest);
+        while (n + 1 < most && canvas_text_width(c, first, PT_SMALL, 0) > room) {
+            char *gap = strrchr(first, ';');
+            gap = gap ? gap : strrchr(first, ' ');
+            if (!gap)
+                break;
+            *gap = 0;
+            end = (size_t)(gap - first) + 1 + (rest[gap - first + 1] == ' ');
+        }
+        const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
+        *ret_cut |= shown == line[n];
+        if (shown == first)
+            snprintf(line[n], sizeof line[n], "%s", first);
+        n++;
+        memmove(rest, rest + end, strlen(rest + end) + 1);
+    }
+    return n;
 }
 
 struct rgb tint(struct rgb v, double a)

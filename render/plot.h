@@ -7,10 +7,10 @@
 
 #include "render/chart.h"
 #include "render/figure.h"
+#include "render/marks.h"
 #include "render/style.h"
 
 enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024, PLOT_TICKS = 6 };
-enum { PLOT_NOTE = 512 }; /* bytes of a note */
 
 /* A line of the key. */
 struct plot_line {
@@ -46,7 +46,7 @@ struct plot {
 
     const char *xlabel, *ylabel;
     char text[96];        /* buffer for a label that the figure formats */
-    char note[PLOT_NOTE]; /* small text below the axes; "": not drawn */
+    char note[NOTE_TEXT]; /* small text below the axes; "": not drawn */
     bool log_x, log_y;
     bool whole_x, whole_y;     /* counts and positions: axis.h */
     double bend_y;             /* above 0: a bent y axis, axis.h */

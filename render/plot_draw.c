@@ -73,39 +73,9 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
 
 enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
 
-/* Breaks a note into lines of at most room mm, after semicolons, or at spaces if a part is too
- * long.  Returns the number of lines.  If `most` lines are not enough, it cuts the last one and
- * sets *ret_cut. */
-static int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[256],
-                      bool *ret_cut)
-{
-    char rest[PLOT_NOTE], first[PLOT_NOTE];
-    int n = 0;
-    snprintf(rest, sizeof rest, "%s", note);
-    while (rest[0] && n < most) {
-        size_t end = strlen(rest);
-        snprintf(first, sizeof first, "%s", rest);
-        while (n + 1 < most && canvas_text_width(c, first, PT_SMALL, 0) > room) {
-            char *gap = strrchr(first, ';');
-            gap = gap ? gap : strrchr(first, ' ');
-            if (!gap)
-                break;
-            *gap = 0;
-            end = (size_t)(gap - first) + 1 + (rest[gap - first + 1] == ' ');
-        }
-        const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
-        *ret_cut |= shown == line[n];
-        if (shown == first)
-            snprintf(line[n], sizeof line[n], "%.255s", first);
-        n++;
-        memmove(rest, rest + end, strlen(rest + end) + 1);
-    }
-    return n;
-}
-
 static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
 {
-    char line[NOTES][256];
+    char line[NOTES][NOTE_TEXT];
     bool cut = false;
     int n = note_lines(c, p->note, canvas_width(c) - 2 * EDGE, l->notes, line, &cut);
     if (cut)
@@ -290,7 +260,7 @@ static int arrange(struct canvas *c, const struct plot *p, int max_notes, struct
     *l = (struct layout){.cols = columns_of(n), .ramp = p->ramp_label != NULL};
     l->rows = (n + l->cols - 1) / l->cols;
     place_key(c, p, l);
-    char line[NOTES][256];
+    char line[NOTES][NOTE_TEXT];
     bool cut = false;
     l->notes = note_lines(c, p->note, W - 2 * EDGE, max_notes, line, &cut);
     double margin = l->ramp ? RAMP : 1.5, right = EDGE + (l->beside ? l->key_w + 2 : margin);

@@ -144,24 +144,32 @@ def signs():
 # ---- removal before the answer
 
 def causal():
-    """Check lines by increasing mass from no removal on, for any order of the rows, without the rows of matched mass;
-    panels for groups.
+    """Check a row for each kind and amount of removed entries, for any order of the table, with marks at the values; a
+    panel for each group; the evidence as a number where it is beyond the axis.
     """
-    rows = [("all", "distractors", 1, .4, 3, 2, 4, .9), ("all", "nothing", 0, 0, 0, 0, 0, .5), ("all", "distractors", .25, .1, 1, 0, 2, .6), ("all", "distractors", "nan", .2, -6, -7, -5, .6),
-            ("all", "random", .5, .2, -4, -5, -3, .1), ("all", "evidence", 1, .05, -8, -9, -7, 0), ("all", "sham", "nan", .02, 0, -.1, .1, .5),
-            ("other", "nothing", 0, "nan", 0, 0, 0, .5), ("other", "random", 1, "nan", 1, 0, 2, .5)]
-    names = ["group", "removed", "dose", "mass", "dlogp", "dlogp_low", "dlogp_high", "right"]
-    code, svg, said = draw(tsv("causal", names, rows), "causal", size="88x60")
+    rows = [("all", "distractors", 1, .4, 3, 2, 4, .9, .8, .95), ("all", "nothing", 0, 0, 0, 0, 0, .5, .4, .6), ("all", "distractors", .25, .1, 1, 0, 2, .6, .5, .7),
+            ("all", "distractors", "nan", .2, -1, -2, .5, .6, .5, .7), ("all", "random", .5, .2, -.5, -1.5, 0, .1, 0, .2), ("all", "evidence", 1, .05, -8, -9, -7, 0, 0, .1),
+            ("all", "sham", "nan", .02, 0, -.1, .1, .5, .4, .6), ("other", "nothing", 0, "nan", 0, 0, 0, .5, .4, .6), ("other", "random", 1, "nan", 1, 0, 2, .5, .4, .6)]
+    names = ["group", "removed", "dose", "mass", "dlogp", "dlogp_low", "dlogp_high", "right", "right_low", "right_high"]
+    table = tsv("causal", names, rows, tasks=9, looking=.2)
+    code, svg, said = draw(table, "causal")
     words = words_of(svg)
-    check("causal", code == 0 and "all heads" in words and "other heads" not in words, said, words)
-    for word in ("distractors", "other tokens", "all evidence", "distractors, equal attention", "consecutive distractors, equal attention"):
-        check(f"causal: {word} in the key", word in words, words)
-    line = max(lines_of(svg, BLUE), key=lambda p: max(x for x, _ in p) - min(x for x, _ in p))
-    x, y = [p[0] for p in line], [p[1] for p in line]
-    bent = [math.asinh(v / .1) for v in (0, 1, 3)]  # the scale that the note names
-    check("causal: from nothing on, by mass", len(line) == 3 and affine([0, .1, .4], x) and affine(bent, y), line)
-    code, svg, said = draw(tsv("causal", names, rows), "causal", style="y=right")
+    check("causal", code == 0 and "all heads" in words and "other heads (80 %)" in words, said, words)
+    for word in ("25 %", "few, consecutive", "up to all distractors' attention", "up to 50 %", "40 %", "5.0 %", "n = 9 tasks"):
+        check(f"causal: {word}", word in words, words)
+    check("causal: rows that the table lacks", "75 % of their attention" not in words, words)
+    check("causal: evidence beyond the axis", "\u22128.0 (\u22129.0 .. \u22127.0)" in words, words)
+    blue, red = sorted(discs(svg, BLUE), key=lambda p: p[1]), sorted(discs(svg, VERMILION, filled=False))
+    check("causal: marks at the values", len(blue) == 4 and len(red) == 2 and affine([3, 1, -1, 0, -.5], [x for x, _ in [*blue, red[0]]]), blue, red)
+    check("causal: a panel for other heads", len(red) == 2 and red[1][0] - red[0][0] > 40 and red[1][1] < red[0][1], red)
+    code, svg, said = draw(table, "causal", style="y=right", size="88mm")
+    marks = sorted(discs(svg, BLUE), key=lambda p: p[1])
+    green = [p for _, s, p, _, _ in paths(svg) if s == (0, 158, 115) and len(p) == 2 and p[0][1] == p[1][1]]
+    check("causal: correct answers", code == 0 and len(green) == 1 and affine([.9, .6, .6, .5, 0, .1], [*(x for x, _ in marks), green[0][0][0], green[0][1][0]]), said, marks, green)
+    code, svg, said = draw(tsv("causal", names[:-2], [r[:-2] for r in rows]), "causal", style="y=right")
     check("causal: rightness needs its interval", code == 2 and "right_low" in said, said)
+    code, _, said = draw(table, "causal", size="60x60")
+    check("causal: too small", code != 0 and "--size" in said, said)
 
 
 # ---- columns of numbers
