@@ -252,7 +252,8 @@ static int draw_sides(struct canvas *c, const struct table *t, struct ranking *x
 {
     char note[NOTE], of[CELL_TEXT], label[LABEL];
     int64_t n = side_of(x, s);
-    double W = canvas_width(c), H = canvas_height(c), half = W / HALVES, below = bottom_of(t, x, s, W);
+    double W = canvas_width(c), H = canvas_height(c), half = W / HALVES,
+           below = bottom_of(t, x, s, W);
     int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + below + MIN_ROW * (double)n, d);
     if (err)
         return err;
