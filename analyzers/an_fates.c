@@ -279,8 +279,8 @@ const struct analyzer an_fates = {
          "needed: would get at least this fraction of the attention of later queries, on average",
          .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
         {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-         "span of the prompt that contains the answer, or none for no answer; adds the model's "
-         "answer",
+         "span of the prompt with the answer, or a phrase of the prompt that the answer must "
+         "contain (none: it is not judged); adds the model's answer",
          .absent = "no answer"}),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},
