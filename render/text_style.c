@@ -284,7 +284,9 @@ static struct rgb fill_at(const struct text_style *x, double v)
 
 static struct rgb ink_at(const struct text_style *x, double v)
 {
-    return x->fill ? contrast_ink(fill_at(x, v)) : lab_between(grey, blue, v);
+    if (!x->fill)
+        return lab_between(grey, blue, v);
+    return is_whole(x) ? lab_between(grey, black, v) : contrast_ink(fill_at(x, v));
 }
 
 static const struct text_look protected_look = {
