@@ -217,6 +217,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         role[k] = f->column[ROLE] < 0 ? "" : role_name(x->role[f->a + k]);
     put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "heads", f->heads.n);
+    if (f->heads.n == 1)
+        table_meta_str(out, "head", f->heads.head[0].name);
     table_meta_num(out, "points", (double)x->points);
     table_meta_num(out, "needed", x->threshold);
     table_meta_num(out, "first_eviction", (double)x->first);

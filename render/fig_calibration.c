@@ -229,7 +229,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     note_of(t, note);
     *w = s->width_mm > 0 ? s->width_mm : LEFT + n * PANEL + (n - 1) * GAP + l.key;
     *h = TOP + BOTTOM + l.below + (*w - LEFT - l.key - (n - 1) * GAP) / n
-         + note_height(note, *w - 2 * EDGE) + 1;
+         + note_height_of(s, note, *w - 2 * EDGE) + 1;
 }
 
 /* Returns the distance in mm from the top of the canvas to the last line of the key. */
@@ -415,7 +415,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int n = l.n_panels ? l.n_panels : 1;
     char note[NOTE];
     note_of(t, note);
-    l.note = note_height(note, canvas_width(c) - 2 * EDGE) + 1;
+    l.note = note_height(c, note, canvas_width(c) - 2 * EDGE) + 1;
     double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
     double least = fmax(MIN_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
     if (canvas_height(c) < TOP + least + BOTTOM + l.below + l.note || width < 26)

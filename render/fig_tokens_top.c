@@ -142,13 +142,14 @@ static void note_of(const struct table *t, const struct ranking *x, int64_t leas
              run, *run ? "; " : "", tokens, words, rare);
 }
 
-/* Returns the height of the axis title and the note. */
-static double bottom_of(const struct table *t, const struct ranking *x,
+/* Returns the height of the axis title and the note.  c: NULL while the size is chosen. */
+static double bottom_of(struct canvas *c, const struct table *t, const struct ranking *x,
                         const struct figure_style *s, double width)
 {
     char note[NOTE];
     note_of(t, x, ((const struct top_style *)s->own)->least, note);
-    return BOTTOM + 1 + note_height(note, width - 2 * EDGE);
+    double room = width - 2 * EDGE;
+    return BOTTOM + 1 + (c ? note_height(c, note, room) : note_height_of(s, note, room));
 }
 
 /* Returns the number of words per side, so that no word is on both. */
@@ -164,7 +165,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
     *h = 60;
     if (rank(t, s, &x) == KVF_OK)
-        *h = fmax(FIGURE_MIN_HEIGHT, TOP + bottom_of(t, &x, s, *w) + ROW * (double)side_of(&x, s));
+        *h = fmax(FIGURE_MIN_HEIGHT,
+                  TOP + bottom_of(NULL, t, &x, s, *w) + ROW * (double)side_of(&x, s));
     mem_free(x.word);
 }
 
@@ -237,7 +239,8 @@ static void range_of(const struct ranking *x, int64_t n, const struct figure_sty
             const struct word *w = &x->word[i];
             bool drawn = i < n || i >= x->n - n;
             low = drawn ? fmin(low, fmax(w->low, 1e-2)) : low;
-            high = drawn ? fmax(high, isfinite(w->high) ? w->high : 1e3) : high;
+            double end = isfinite(w->high) ? w->high : 1e3;
+            high = drawn ? fmax(high, end) : high;
         }
         low = pow(10, floor(log10(fmin(low, 1e6)) * 2) / 2);
         high = pow(10, ceil(log10(fmax(high, 2 * low)) * 2) / 2); /* half decades */
@@ -253,7 +256,7 @@ static int draw_sides(struct canvas *c, const struct table *t, struct ranking *x
     char note[NOTE], of[CELL_TEXT], label[LABEL];
     int64_t n = side_of(x, s);
     double W = canvas_width(c), H = canvas_height(c), half = W / HALVES,
-           below = bottom_of(t, x, s, W);
+           below = bottom_of(c, t, x, s, W);
     int err = canvas_room(c, "tokens-top", 2 * NAMES + 30, TOP + below + MIN_ROW * (double)n, d);
     if (err)
         return err;

@@ -325,11 +325,15 @@ static void note_of(const struct curves *v, char out[NOTE])
              mean);
 }
 
-static double foot_of(const struct curves *v, double width)
+/* Returns the height of the key and the note.  c: NULL while the size is chosen. */
+static double foot_of(struct canvas *c, const struct curves *v, const struct figure_style *s,
+                      double width)
 {
     char note[NOTE];
+    double room = width - LEFT - RIGHT;
     note_of(v, note);
-    return KEY * key_lines(v) + note_height(note, width - LEFT - RIGHT) + 2;
+    double h = c ? note_height(c, note, room) : note_height_of(s, note, room);
+    return KEY * key_lines(v) + h + 2;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -340,7 +344,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     *w = s->width_mm;
     if (!(*w > 0))
         *w = v.n_columns == 1 ? 120 : LEFT + RIGHT + COLUMN * v.n_columns + GAP * (v.n_columns - 1);
-    *h = panels_height(&v, good ? v.n_panels : 1) + foot_of(&v, *w);
+    *h = panels_height(&v, good ? v.n_panels : 1) + foot_of(NULL, &v, s, *w);
 }
 
 /* Draws a point and returns true, or returns false if it is outside the axes. */
@@ -512,7 +516,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read(&v, t, s, d);
     if (err)
         return err;
-    double foot = foot_of(&v, W), top = TOP + (v.n_columns > 1 ? HEADING : 0);
+    double foot = foot_of(c, &v, s, W), top = TOP + (v.n_columns > 1 ? HEADING : 0);
     err = canvas_room(c, "training",
                       LEFT + RIGHT + LEAST_COLUMN * v.n_columns + GAP * (v.n_columns - 1),
                       panels_height(&v, v.n_panels) - (PANEL - LEAST) * v.n_panels + foot, d);

@@ -110,7 +110,7 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     char note[NOTE];
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
     note_of(t, &b, note);
-    *h = TOP + BOTTOM + ROW * b.n + note_height(note, *w - 2 * EDGE) + 1;
+    *h = TOP + BOTTOM + ROW * b.n + note_height_of(s, note, *w - 2 * EDGE) + 1;
 }
 
 static double on_axis(const struct axis_box *a, double v)
@@ -187,7 +187,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char note[NOTE];
     int intervals = 0;
     note_of(t, &b, note);
-    double W = canvas_width(c), below = BOTTOM + note_height(note, W - 2 * EDGE) + 1;
+    double W = canvas_width(c), below = BOTTOM + note_height(c, note, W - 2 * EDGE) + 1;
     for (int i = 0; i < b.n; i++)
         intervals += isfinite(b.all_end[i][0]);
     double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
@@ -203,8 +203,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return kvf_fail(d, KVF_E_ARG, "--vmax: shares start at 0");
     double key = 2 * KEY + 7 + canvas_text_width(c, "all values", PT_TICK, 0)
                  + canvas_text_width(c, within_text(intervals), PT_TICK, 0);
-    int err = canvas_room(c, "variance", fmax(EDGE + key, LEFT + 30), TOP + below + MIN_ROW * b.n,
-                          d);
+    double label = canvas_text_width(c, a.xlabel, PT_LABEL, 0);
+    int err = canvas_room(c, "variance", fmax(fmax(EDGE + key, LEFT + 30), label + 2),
+                          TOP + below + MIN_ROW * b.n, d);
     if (err)
         return err;
     for (int i = 0; i < b.n; i++)
@@ -212,7 +213,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     axis_ticks_x(c, &a);
     const double lines[] = {a.x, a.y, a.x, a.y + a.h, a.x + a.w, a.y + a.h};
     canvas_line(c, lines, 3, 0.18, ink);
-    canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, a.xlabel, PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(c, fmin(a.x + a.w / 2, W - label / 2 - 1), a.y + a.h + 6, a.xlabel, PT_LABEL,
+                ALIGN_CENTER, ink, 0);
     legend(c, fmin(a.x, W - key), TOP / 2.0, intervals > 0);
     note_draw(c, note, EDGE, canvas_height(c) - below + BOTTOM, W - 2 * EDGE);
     return KVF_OK;

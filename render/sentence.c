@@ -8,9 +8,10 @@
 #include "render/axis.h"
 #include "render/canvas.h"
 #include "render/cells.h"
+#include "render/figure.h"
 
 static const double PITCH = 3.8, EDGE = 3, LETTER = 1.5; /* mm; mean width of a letter */
-static const double NOTE_PITCH = 3, NOTE_LETTER = 1.1;   /* of a note */
+static const double NOTE_PITCH = 3;                      /* of a note */
 enum { WIDTH = 88, MIN_HEIGHT = 26 };
 
 void sentence_size(const char *text, double *ret_w, double *ret_h)
@@ -50,12 +51,24 @@ int sentence_draw(struct canvas *c, const char *figure, const char *text, struct
     return err;
 }
 
-double note_height(const char *text, double room)
+double note_height(struct canvas *c, const char *text, double room)
 {
-    double lines = 0;
-    for (const char *s = text; *s; s += strcspn(s, "\n"), s += *s == '\n')
-        lines += ceil(NOTE_LETTER * (double)strcspn(s, "\n") / room);
-    return NOTE_PITCH * lines;
+    char line[256];
+    int n = 0;
+    for (const char *s = text; *s; n++)
+        s += next_line(c, s, PT_TICK, room, line);
+    return NOTE_PITCH * n;
+}
+
+double note_height_of(const struct figure_style *s, const char *text, double room)
+{
+    struct canvas *c = NULL;
+    double h = 0;
+    if (canvas_create(CANVAS_PNG, 10, 10, 72, &c, NULL) == KVF_OK
+        && (!s->font || canvas_font(c, s->font, NULL) == KVF_OK))
+        h = note_height(c, text, room);
+    canvas_destroy(c);
+    return h;
 }
 
 void note_draw(struct canvas *c, const char *text, double x, double y, double room)
@@ -79,4 +92,7 @@ void about_run(const struct table *t, char out[ABOUT_RUN])
     if (one && entries > 0 && entries < T)
         snprintf(out + n, ABOUT_RUN - (size_t)n, ", budget %.12s%s", percent ? percent : budget,
                  percent ? " %" : "");
+    for (char *c = out; *c; c++) /* names in a file can have control characters */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = ' ';
 }
