@@ -217,6 +217,8 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         role[k] = f->column[ROLE] < 0 ? "" : role_name(x->role[f->a + k]);
     put_tokens(out, f->a, f->b, f->T);
     table_meta_num(out, "heads", f->heads.n);
+    if (f->heads.n == 1)
+        table_meta_str(out, "head", f->heads.head[0].name);
     table_meta_num(out, "points", (double)x->points);
     table_meta_num(out, "needed", x->threshold);
     table_meta_num(out, "first_eviction", (double)x->first);
@@ -279,8 +281,8 @@ const struct analyzer an_fates = {
          "needed: would get at least this fraction of the attention of later queries, on average",
          .absent = "1 / T, uniform attention", .min = 1e-9, .max = 1},
         {OPT_STR, 0, "needle", offsetof(struct options, needle), "NAME",
-         "span of the prompt that contains the answer, or none for no answer; adds the model's "
-         "answer",
+         "span of the prompt with the answer, or a phrase of the prompt that the answer must "
+         "contain (none: it is not judged); adds the model's answer",
          .absent = "no answer"}),
     COLUMNS([EVICT] = COLUMN_EVICT_STEP,
             [MASS] = {"shadow.ghost_mass", KVF_SPACE_QUERY, KVF_AXIS_TOKEN, COLUMN_HELPS, "needed"},

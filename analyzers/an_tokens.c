@@ -62,10 +62,7 @@ struct rows {
 static int read_method(struct source *s, struct kvf_diag *d)
 {
     struct json *root = NULL;
-    int64_t budget;
-    int err = trace_number(s->t, "method", "budget", 0, &budget, d);
-    if (!err)
-        err = trace_number(s->t, "method", "sinks", 0, &s->sinks, d);
+    int err = trace_number(s->t, "method", "sinks", 0, &s->sinks, d);
     if (!err)
         err = trace_number(s->t, "method", "recent", 0, &s->recent, d);
     if (!err)
@@ -74,10 +71,7 @@ static int read_method(struct source *s, struct kvf_diag *d)
         return err;
     const char *name = json_str(json_get(json_get(root, "method"), "name"), "?");
     s->cuts = strcmp(name, "full") != 0;
-    char entries[32] = "";
-    if (budget > 0)
-        snprintf(entries, sizeof entries, ", budget %lld", (long long)budget);
-    run_label(s->name, root, entries);
+    run_label(s->name, root, ", budget ");
     json_free(root);
     return KVF_OK;
 }

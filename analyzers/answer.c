@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analyzers/common.h"
 #include "base/mem.h"
 #include "libtrace/run_header.h"
 
@@ -134,37 +135,82 @@ static int read_text(const struct kvf_trace *t, struct answer *x, struct kvf_dia
     return x->text.err;
 }
 
-/* Marks the tokens of a span that the run must have. */
-static int need_span(const struct kvf_trace *t, const char *name, int64_t T, unsigned char *mark,
-                     struct kvf_diag *d)
+/* Marks the tokens of the prompt that overlap with a phrase, at each place where it occurs. */
+static int mark_phrase(struct kvf_trace *t, const char *phrase, int64_t T, unsigned char *mark,
+                       bool *ret_found, struct kvf_diag *d)
 {
-    bool found;
-    int err = span_mark(t, name, T, mark, &found, d);
-    if (err || found)
-        return err;
-    return kvf_fail(d, KVF_E_ARG,
-                    "--needle: the run has no span '%s'; record it with kvfate run --spans "
-                    "NAME.json, which kvfate tasks needle writes",
-                    name);
+    struct buf text = {0};
+    int64_t prompt = 0, *end = MEM_NEW(int64_t, (size_t)T + 1);
+    size_t n = strlen(phrase);
+    int err = end ? kvf_texts(t) : KVF_E_NOMEM;
+    *ret_found = false;
+    if (!err)
+        err = prompt_tokens(t, &prompt, d);
+    for (int64_t i = 0; !err && i < T && i < prompt; i++) {
+        size_t bytes = 0;
+        const char *token = kvf_token(t, (uint32_t)i, &bytes);
+        buf_add(&text, token ? token : "", token ? bytes : 0);
+        end[i] = (int64_t)text.len;
+    }
+    err = err ? err : text.err;
+    for (size_t at = 0, i = 0; !err && n && at + n <= text.len; at++) {
+        if (memcmp(text.data + at, phrase, n) != 0)
+            continue;
+        while (end[i] <= (int64_t)at)
+            i++;
+        for (size_t k = i; k == i || end[k - 1] < (int64_t)(at + n); k++)
+            mark[k] = 1;
+        *ret_found = true;
+    }
+    mem_free(end);
+    buf_finish(&text);
+    return err;
+}
+
+/* Marks the tokens of the needle and, if the answer is judged, reads the expected text: of the
+ * spans "value", or the phrase itself if the needle is no span. */
+static int read_needle(struct kvf_trace *t, const char *needle, int64_t T, struct answer *x,
+                       struct kvf_diag *d)
+{
+    unsigned char *value = MEM_NEW(unsigned char, (size_t)T + 1);
+    bool span = false, found = false;
+    int err = value ? span_mark(t, needle, T, x->needle, &span, d) : KVF_E_NOMEM;
+    if (!err && span)
+        err = span_mark(t, "value", T, value, &found, d);
+    else if (!err)
+        err = mark_phrase(t, needle, T, x->needle, &found, d);
+    if (!err && !found && span)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--needle: the run has no span 'value' with the right answer; record it "
+                       "with kvfate run --spans NAME.json");
+    else if (!err && !found)
+        err = kvf_fail(d, KVF_E_ARG,
+                       "--needle: '%s' is neither a span of the run (kvfate run --spans) nor a "
+                       "phrase of its prompt; write the phrase as it stands there",
+                       needle);
+    if (!err && span)
+        err = judge_all(t, x, value, T, d);
+    if (!err && !span) {
+        struct buf phrase = {0};
+        buf_str(&phrase, needle);
+        x->right = true;
+        if (!phrase.err)
+            judge(x, &phrase);
+        err = phrase.err ? phrase.err : x->expected.err;
+        buf_finish(&phrase);
+    }
+    mem_free(value);
+    return err;
 }
 
 int answer_read(struct kvf_trace *t, const char *needle, int64_t T, struct answer *ret,
                 struct kvf_diag *d)
 {
-    unsigned char *value = MEM_NEW(unsigned char, (size_t)T + 1);
     ret->needle = MEM_NEW(unsigned char, (size_t)T + 1);
-    int err = value && ret->needle ? KVF_OK : KVF_E_NOMEM;
-    bool judged = strcmp(needle, "none") != 0;
-    if (!err && judged)
-        err = need_span(t, needle, T, ret->needle, d);
-    if (!err && judged)
-        err = need_span(t, "value", T, value, d);
-    if (!err)
-        err = read_text(t, ret, d);
-    if (!err && judged)
-        err = judge_all(t, ret, value, T, d);
-    ret->judged = judged;
-    mem_free(value);
+    ret->judged = strcmp(needle, "none") != 0;
+    int err = ret->needle ? read_text(t, ret, d) : KVF_E_NOMEM;
+    if (!err && ret->judged)
+        err = read_needle(t, needle, T, ret, d);
     return err;
 }
 

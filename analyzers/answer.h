@@ -24,12 +24,12 @@ struct answer {
     bool right;                /* the text contains every number of `expected` */
 };
 
-/* Reads the answer of a trace of T steps. needle: name of the span that holds the answer, or "none"
- * for a prompt without a known answer, which is not judged. The
- * spans "value" have the right answer. It is right by the scorer "ruler-all" of `kvfate tasks
- * score`: every value occurs in the text, in upper or lower case. Returns KVF_OK, KVF_E_ARG with a
- * sentence if the run has no such spans, KVF_E_NOTFOUND with a sentence if the trace has no answer.
- * Call answer_finish in either case. */
+/* Reads the answer of a trace of T steps. needle: name of the span that holds the answer, a phrase
+ * of the prompt that a right answer contains, or "none" for a prompt without a known answer, which
+ * is not judged. With a span, the spans "value" have the right answer. It is right by the scorer
+ * "ruler-all" of `kvfate tasks score`: every value occurs in the text, in upper or lower case.
+ * Returns KVF_OK, KVF_E_ARG with a sentence if the run has neither such spans nor the phrase,
+ * KVF_E_NOTFOUND with a sentence if the trace has no answer. Call answer_finish in either case. */
 int answer_read(struct kvf_trace *t, const char *needle, int64_t T, struct answer *ret,
                 struct kvf_diag *d);
 void answer_finish(struct answer *x); /* accepts a zeroed struct */

@@ -142,15 +142,67 @@ void label_copy(char *out, size_t cap, const char *text)
     memcpy(out + n, "...", 4);
 }
 
-void run_label(char out[LABEL_TEXT], const struct json *header, const char *budget)
+/* Appends the settings of a protocol except one, which is found as a whole.  Returns true if the
+ * protocol has it. */
+static bool put_without(struct buf *out, const char *protocol, const char *one)
 {
-    struct buf text = {0};
-    buf_printf(&text, "%s%s", json_str(json_get(json_get(header, "method"), "name"), "?"), budget);
-    size_t n = text.len;
-    buf_str(&text, ", ");
-    protocol_put(&text, header);
-    if (!text.err && text.len == n + 2)
-        text.data[n] = 0;
-    label_copy(out, LABEL_TEXT, text.err ? "?" : text.data);
+    bool found = false;
+    size_t start = out->len;
+    for (const char *s = protocol, *next; *s; s = next) {
+        const char *end = strstr(s, ", ");
+        size_t n = end ? (size_t)(end - s) : strlen(s);
+        next = end ? end + 2 : s + n;
+        if (strlen(one) == n && strncmp(s, one, n) == 0)
+            found = true;
+        else
+            buf_printf(out, "%s%.*s", out->len > start ? ", " : "", (int)n, s);
+    }
+    return found;
+}
+
+void label_put(struct buf *out, const char *method, const char *lead, const char *budget,
+               double percent, const char *protocol)
+{
+    /* methods that have another name with this setting */
+    static const char *const names[][3] = {{"window", "positions=cache", "streamingllm"}};
+    char fraction[BUDGET_TEXT] = "";
+    struct buf rest = {0}, last = {0};
+    if (!isnan(percent))
+        snprintf(fraction, sizeof fraction, "budget=%.8g%%", percent);
+    bool has = put_without(&rest, protocol, fraction);
+    const char *text = rest.len ? rest.data : "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(method, names[i][0]) == 0 && put_without(&last, text, names[i][1])) {
+            method = names[i][2];
+            text = last.len ? last.data : "";
+        } else {
+            buf_clear(&last);
+        }
+    buf_str(out, method);
+    if (has)
+        buf_printf(out, "%s%.8g%%", lead, percent);
+    else if (*budget)
+        buf_printf(out, "%s%s", lead, budget);
+    if (*text)
+        buf_printf(out, ", %s", text);
+    out->err = out->err ? out->err : rest.err;
+    out->err = out->err ? out->err : last.err;
+    buf_finish(&rest);
+    buf_finish(&last);
+}
+
+void run_label(char out[LABEL_TEXT], const struct json *header, const char *lead)
+{
+    struct buf text = {0}, protocol = {0};
+    const struct json *method = json_get(header, "method");
+    int64_t entries = json_int(json_get(method, "budget"), 0);
+    char budget[24] = "";
+    if (entries > 0 && *lead)
+        snprintf(budget, sizeof budget, "%lld", (long long)entries);
+    protocol_put(&protocol, header);
+    label_put(&text, json_str(json_get(method, "name"), "?"), *lead ? lead : " ", budget,
+              json_num(json_get(method, "budget_percent"), NAN), protocol.len ? protocol.data : "");
+    label_copy(out, LABEL_TEXT, text.err || protocol.err ? "?" : text.data);
     buf_finish(&text);
+    buf_finish(&protocol);
 }

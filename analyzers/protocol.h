@@ -19,8 +19,15 @@ void overrides_put(struct buf *out, const struct json *header);
 /* Copies a text into a label.  A text that is too long ends with "...". */
 void label_copy(char *out, size_t cap, const char *text);
 
-/* Writes the method's name, `budget` (such as ", budget 64") and the protocol. */
+/* Appends the label of a run, such as "h2o 64", "h2o 50%" or "snapkv 16, cut=prompt": the method,
+ * `lead` and its budget (a fraction as percent, or else `budget` unless that is ""), and the rest
+ * of the protocol.  percent: NAN if the budget is no fraction. */
+void label_put(struct buf *out, const char *method, const char *lead, const char *budget,
+               double percent, const char *protocol);
+
+/* Writes the label of a run with `lead` (such as ", budget ") before its budget.  lead "": only a
+ * budget that is a fraction. */
 enum { LABEL_TEXT = 256 };
-void run_label(char out[LABEL_TEXT], const struct json *header, const char *budget);
+void run_label(char out[LABEL_TEXT], const struct json *header, const char *lead);
 
 #endif

@@ -1,4 +1,5 @@
 /* stack.c - stacks the tables of several traces (stack.h). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,16 +46,18 @@ static void label_part(struct parts *p, const char *name, int i, int way)
     char text[96] = "", entries[24] = "";
     struct buf label = {0};
     if (budget > 0)
-        snprintf(entries, sizeof entries, " %.0f", budget);
-    if (way == 0)
-        snprintf(text, sizeof text, "%.30s%s", method ? method : "", entries);
-    else if (way == 1)
+        snprintf(entries, sizeof entries, "%.0f", budget);
+    if (way == 1)
         stem(name, text);
     else if (way == 2)
         snprintf(text, sizeof text, "%.95s", name);
     else
         snprintf(text, sizeof text, "%d: %.80s", i + 1, name);
-    buf_printf(&label, "%s%s%s", text, protocol ? ", " : "", protocol ? protocol : "");
+    if (way == 0)
+        label_put(&label, method ? method : "", " ", entries,
+                  table_meta_real(p->t[i], "budget_percent", NAN), protocol ? protocol : "");
+    else
+        buf_printf(&label, "%s%s%s", text, protocol ? ", " : "", protocol ? protocol : "");
     label_copy(p->label[i], LABEL_TEXT, label.err ? text : label.data);
     buf_finish(&label);
 }

@@ -2,9 +2,9 @@
  * against predicted probability.
  *
  * Calibrated gates are on the diagonal.  There is one panel per event and one colour per horizon.
- * Dots have 95 % intervals, and their size shows the number of tokens in the bin.  The scores of
- * each horizon over all tokens are below.  With several traces there is one colour per trace, at
- * one horizon, or a panel per horizon if there is a single event. */
+ * Dots have 95 % intervals, and their size shows the number of entries in the bin.  The scores of
+ * each horizon over all entries can be added below.  With several traces there is one colour per
+ * trace, at one horizon, or a panel per horizon if there is a single event. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +13,11 @@
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/plot.h"
+#include "render/sentence.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
-enum { LEFT = 13, TOP = 8, BOTTOM = 12, GAP = 5, KEY = 20 };
-static const double PANEL = 42, DOT_MIN = 0.5, DOT_MAX = 2.2; /* mm */
+enum { LEFT = 13, TOP = 8, BOTTOM = 10, GAP = 5, KEY = 25, EDGE = 3, NOTE = 640 };
+static const double PANEL = 48, DOT_MIN = 0.5, DOT_MAX = 2.2; /* mm */
 /* Minimum size of a panel, including its name and axes; line pitch of the key and the gap between
  * its two parts. */
 static const double MIN_WIDTH = 22, MIN_HEIGHT = 19, LINE = 3.4, KEY_GAP = 5;
@@ -25,6 +26,7 @@ static const double KEY_MAX = 48;
 
 struct calibration_style {
     int64_t horizon; /* 0: all; for several traces, one */
+    int scores;      /* 1: scores below the panels */
 };
 
 struct layout {
@@ -43,7 +45,37 @@ struct layout {
     double most;            /* largest n of a bin */
     int brier, base, auroc; /* columns; -1 if missing */
     double below;           /* height of the scores, mm */
+    double note;            /* height of the note, mm */
 };
+
+/* Writes the meaning of an event of age n. */
+static const char *event_text(const char *event)
+{
+    static const char *const known[][2] = {{"ever-again", "used at age n or later"},
+                                           {"at-age", "used at age n"},
+                                           {"no-exit", "used at every age up to n"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(event, known[i][0]) == 0)
+            return known[i][1];
+    return event;
+}
+
+/* Writes the note: when a token is used, what a point is, and the run. */
+static void note_of(const struct table *t, char out[NOTE])
+{
+    const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
+    char plain[PLOT_NAME], set[PLOT_NAME + 16], run[ABOUT_RUN];
+    int k;
+    criterion_name(criterion ? criterion : "?", plain);
+    snprintf(set, sizeof set, "selected by %.90s", plain);
+    if (criterion && sscanf(criterion, "top%d", &k) == 1)
+        snprintf(set, sizeof set, "among the %d largest attention weights", k);
+    about_run(t, run);
+    snprintf(out, NOTE,
+             "used: %s, %.60s; point: entries with similar prediction in all heads, "
+             "with 95\xc2\xa0%% CI; dashed: observed = predicted%s%s",
+             set, group ? group : "?", *run ? "\n" : "", run);
+}
 
 /* Returns true if a row is drawn: it is of the given kind (a bin or a summary) and of all heads. */
 static bool is_drawn(const struct layout *l, int64_t r, const char *kind)
@@ -134,7 +166,7 @@ static void collect(struct layout *l)
     }
 }
 
-static struct layout layout_of(const struct table *t, int64_t only)
+static struct layout layout_of(const struct table *t, const struct figure_style *s, int64_t only)
 {
     struct layout l = {.t = t,
                        .head = table_find(t, "head"),
@@ -160,7 +192,9 @@ static struct layout layout_of(const struct table *t, int64_t only)
     l.brier = numeric_column(t, "brier");
     l.base = numeric_column(t, "brier_base");
     l.auroc = numeric_column(t, "auroc");
-    bool scores = l.brier >= 0 && l.auroc >= 0 && l.n_series > 0 && summary_of(&l, 0, 0) >= 0;
+    bool asked = ((const struct calibration_style *)s->own)->scores;
+    bool scores = asked && l.brier >= 0 && l.auroc >= 0 && l.n_series > 0
+                  && summary_of(&l, 0, 0) >= 0;
     l.below = scores ? 1.5 + SCORE_LINE * (l.n_series + 1) : 0;
     return l;
 }
@@ -189,10 +223,13 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     int64_t only = -1;
     struct kvf_diag ignored = {""}; /* `draw` reports the same error */
     read_style(t, s, &only, &ignored);
-    struct layout l = layout_of(t, only);
+    struct layout l = layout_of(t, s, only);
     int n = l.n_panels ? l.n_panels : 1;
-    *w = LEFT + n * PANEL + (n - 1) * GAP + l.key;
-    *h = TOP + PANEL + BOTTOM + l.below;
+    char note[NOTE];
+    note_of(t, note);
+    *w = s->width_mm > 0 ? s->width_mm : LEFT + n * PANEL + (n - 1) * GAP + l.key;
+    *h = TOP + BOTTOM + l.below + (*w - LEFT - l.key - (n - 1) * GAP) / n
+         + note_height_of(s, note, *w - 2 * EDGE) + 1;
 }
 
 /* Returns the distance in mm from the top of the canvas to the last line of the key. */
@@ -207,7 +244,7 @@ static int check_room(const struct layout *l, const struct canvas *c, const char
 {
     int n = l->n_panels ? l->n_panels : 1;
     double w = ceil(LEFT + n * MIN_WIDTH + (n - 1) * GAP + l->key);
-    double h = ceil(fmax(TOP + MIN_HEIGHT + BOTTOM, key_bottom(l)));
+    double h = ceil(fmax(TOP + MIN_HEIGHT + BOTTOM, key_bottom(l)) + l->note);
     if (canvas_width(c) >= w && canvas_height(c) >= h)
         return KVF_OK;
     return kvf_fail(d, KVF_E_ARG,
@@ -290,7 +327,7 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
                          .h = height,
                          .x1 = 1,
                          .y1 = 1,
-                         .xlabel = "predicted \xce\xb2\xe2\x81\xbf",
+                         .xlabel = "predicted fraction \xce\xb2\xe2\x81\xbf",
                          .ylabel = k ? NULL : "observed fraction"};
     double diagonal[] = {axis_x(&a, 0), axis_y(&a, 0), axis_x(&a, 1), axis_y(&a, 1)};
     canvas_dash(c, 1, 0.8);
@@ -304,8 +341,8 @@ static void panel(struct canvas *c, const struct layout *l, int k, double width,
     if (a.ylabel)
         axis_name_y(c, &a);
     char name[96], fit[96];
-    snprintf(name, sizeof name, l->trace < 0 ? "%.60s" : "%.60s, n = %lld", l->panel[k].event,
-             (long long)l->panel[k].horizon);
+    snprintf(name, sizeof name, l->trace < 0 ? "%.60s" : "%.60s, n = %lld",
+             event_text(l->panel[k].event), (long long)l->panel[k].horizon);
     canvas_text(c, a.x + a.w / 2, a.y - 3,
                 text_fit(c, name, PT_LABEL, a.w + GAP - 1, fit, sizeof fit), PT_LABEL, ALIGN_CENTER,
                 ink, 0);
@@ -317,7 +354,7 @@ static void key(struct canvas *c, const struct layout *l, double x)
 {
     char text[48], fit[128];
     double y = TOP + 1.5;
-    canvas_text(c, x, y, l->trace < 0 ? "horizon n" : "gates of", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x, y, l->trace < 0 ? "age n (steps)" : "gates of", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < l->n_series; k++) {
         const char *name = series_name(l, k, text);
         mark_draw(c, mark_of(k), x + 1.2, y += LINE, 1.8, palette_line(k));
@@ -326,7 +363,7 @@ static void key(struct canvas *c, const struct layout *l, double x)
     }
     if (l->more)
         canvas_text(c, x, y += LINE, "more not shown", PT_SMALL, ALIGN_LEFT, ink, 0);
-    canvas_text(c, x, y += KEY_GAP, "tokens in bin", PT_TICK, ALIGN_LEFT, ink, 0);
+    canvas_text(c, x, y += KEY_GAP, "entries in the bin", PT_TICK, ALIGN_LEFT, ink, 0);
     for (int k = 0; k < 2 && l->most > 0; k++) {
         double n = k ? l->most / 10 : l->most, d = dot_size(l, n);
         tick_text(floor(n), text);
@@ -374,14 +411,16 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int err = read_style(t, s, &only, d);
     if (err)
         return err;
-    struct layout l = layout_of(t, only);
+    struct layout l = layout_of(t, s, only);
     int n = l.n_panels ? l.n_panels : 1;
+    char note[NOTE];
+    note_of(t, note);
+    l.note = note_height(c, note, canvas_width(c) - 2 * EDGE) + 1;
     double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
     double least = fmax(MIN_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
-    if (canvas_height(c) < TOP + least + BOTTOM + l.below || width < 26)
+    if (canvas_height(c) < TOP + least + BOTTOM + l.below + l.note || width < 26)
         l.below = 0; /* no space for the scores */
-    double height = canvas_height(c) - TOP - BOTTOM - l.below;
-    char note[128];
+    double height = canvas_height(c) - TOP - BOTTOM - l.below - l.note;
     err = check_room(&l, c, s->title, d);
     if (err)
         return err;
@@ -394,14 +433,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                     ALIGN_CENTER, quiet, 0);
     if (l.n_panels)
         key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
-    const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
-    char plain[PLOT_NAME];
-    criterion_name(criterion ? criterion : "?", plain);
-    snprintf(note, sizeof note, "selected by %.40s, %.60s", plain, group ? group : "?");
-    double middle = LEFT + (n * width + (n - 1) * GAP) / 2; /* moved inwards if the text is long */
-    middle = fmax(middle, canvas_text_width(c, note, PT_SMALL, 0) / 2 + 1);
-    canvas_text(c, middle, TOP + height + l.below + 9.8, note, PT_SMALL, ALIGN_CENTER,
-                (struct rgb){0.35, 0.35, 0.35}, 0);
+    note_draw(c, note, EDGE, canvas_height(c) - l.note, canvas_width(c) - 2 * EDGE);
     return KVF_OK;
 }
 
@@ -410,8 +442,12 @@ const struct figure fig_calibration = {
     .table = "calibration",
     .summary = "predicted against observed retention, pooled over heads, a panel per event",
     .needs = "head:text kind:text event:text horizon n predicted observed low high",
-    STYLE(struct calibration_style, COUNT_KEY(struct calibration_style, horizon, 1, 1e12,
-                                              "the only horizon of the curves", .absent = "all")),
+    STYLE(struct calibration_style,
+          COUNT_KEY(struct calibration_style, horizon, 1, 1e12, "the only horizon of the curves",
+                    .absent = "all"),
+          WORD_KEY(struct calibration_style, scores, "no",
+                   "write the Brier score, that of a constant, and the AUROC below the panels",
+                   "no", "yes")),
     .side_by_side = true,
     .size = size,
     .draw = draw,

@@ -1,10 +1,10 @@
 /* fig_fates.c - draws the text and, below each line, a ribbon per trace in which time runs down.
  *
- * The coloured width of a token's cell is the fraction of heads that cache it.  The black part,
- * from the edges, is the fraction of heads that evicted it although it was needed.
+ * The coloured width of a token's cell, from the left, is the fraction of heads that cache it.  The
+ * black part beside it is the fraction of heads that evicted it although it was needed.
  *
- * Lines of the chat template and blank lines are not drawn.  Of a text that does not fit, the
- * figure draws the passage in which the runs differ most. */
+ * Lines of the chat template, its system text, blank lines and answers that differ are not drawn.
+ * Of a text that does not fit, the figure draws the passage in which the runs differ most. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 #include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/identity.h"
+#include "render/sentence.h"
 #include "render/text_flow.h"
 
 enum { RIBBONS = 16, POINTS = 256, MAX_MM = 240, PASSAGE_MM = 110 };
 static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
-static const double SEAM = 0.01, LEAST = 2, READABLE = 4, KEY_MM = 3.8, COARSE = 0.5, FOOT_MM = 6.5,
-                    NOTE_MM = 2.6;
+static const double SEAM = 0.01, LEAST = 2, READABLE = 4, KEY_MM = 3.8, COARSE = 0.5, NOTE_MM = 2.6;
 static const struct rgb black = {0.1, 0.1, 0.12}, gone = {0.925, 0.925, 0.94};
 
 struct fates_style {
@@ -46,12 +46,15 @@ struct fates {
     int trace, step, token, joined, held, needed; /* columns */
     struct ribbon ribbon[RIBBONS];
     int n;
-    struct segment *segment;  /* owned; [segments] */
-    int64_t segments, folded; /* folded: rows in no segment */
-    bool passage, best;       /* a part of the text is drawn; it is not its beginning */
-    int64_t lines, shown;     /* of text */
-    bool *drawn;              /* owned; [rows of the first ribbon]: its token is drawn */
-    double left, top, high;   /* of a ribbon, mm */
+    struct segment *segment;    /* owned; [segments] */
+    int64_t segments, folded;   /* folded: rows in no segment, before `common` */
+    int64_t common;             /* rows before the texts of the runs differ */
+    char about[ABOUT_RUN + 48]; /* the model, and the head if there is one */
+    bool one;                   /* the table has one head */
+    bool passage, best;         /* a part of the text is drawn; it is not its beginning */
+    int64_t lines, shown;       /* of text */
+    bool *drawn;                /* owned; [rows of the first ribbon]: its token is drawn */
+    double left, top, high;     /* of a ribbon, mm */
     struct text_flow flow;
 };
 
@@ -97,8 +100,13 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
             return kvf_fail(d, KVF_E_ARG, "figure fates: draws at most %d traces", RIBBONS);
         add_ribbon(x, r, next);
     }
-    const char *name[RIBBONS];
+    const char *name[RIBBONS], *head = table_meta(t, "head");
+    char run[ABOUT_RUN];
     struct identity look[RIBBONS];
+    x->one = table_meta_int(t, "heads", 0) == 1;
+    about_run(t, run);
+    snprintf(x->about, sizeof x->about, "%s%s%s%.30s", run, *run && head ? ", " : "",
+             head ? "head " : "", head ? head : "");
     for (int i = 0; i < x->n; i++)
         name[i] = x->ribbon[i].name;
     identity_of_methods(x->n, name, look);
@@ -179,10 +187,9 @@ static void draw_coarse(struct canvas *c, const struct cell *cell, double x, dou
     int n = cell->n - cell->born;
     for (int k = 0; k < n; k++)
         for (int i = 0; i < ACROSS; i++) {
-            double from_edge = 1 - fabs(2 * (i + .5) / ACROSS - 1);
-            bool held = from_edge > 1 - cell->held[cell->born + k];
-            const struct rgb *v = &of[held ? 2 : from_edge < cell->needed[cell->born + k]];
-            argb[k * ACROSS + i] = rgb_argb(*v);
+            double at = (i + .5) / ACROSS, held = cell->held[cell->born + k];
+            bool needed = at < held + cell->needed[cell->born + k];
+            argb[k * ACROSS + i] = rgb_argb(of[at < held ? 2 : needed]);
         }
     canvas_image(c, x, y + high * cell->born / cell->n, w, high * n / cell->n, argb, ACROSS, n);
 }
@@ -200,22 +207,17 @@ static void draw_cell(struct canvas *c, const struct cell *cell, double x, doubl
     y += pitch * cell->born;
     canvas_rect(c, x, y, w, pitch * n, gone);
     for (int k = 0; k < n; k++) {
-        needed_max = fmax(needed_max, cell->needed[cell->born + k]);
-        held_max = fmax(held_max, cell->held[cell->born + k]);
+        double held = cell->held[cell->born + k], needed = cell->needed[cell->born + k];
+        needed_max = fmax(needed_max, needed);
+        held_max = fmax(held_max, held);
+        a[k] = x + fmax(w * held - SEAM, 0);
+        b[k] = x + w * (held + needed);
+    }
+    if (needed_max > 0)
+        draw_between(c, a, b, n, y, pitch, black);
+    for (int k = 0; k < n; k++) {
         a[k] = x;
-        b[k] = x + w * fmin(cell->needed[cell->born + k] / 2, 0.5) + SEAM;
-    }
-    if (needed_max > 0)
-        draw_between(c, a, b, n, y, pitch, black);
-    for (int k = 0; k < n; k++) {
-        a[k] = x + w - w * cell->needed[cell->born + k] / 2;
-        b[k] = x + w;
-    }
-    if (needed_max > 0)
-        draw_between(c, a, b, n, y, pitch, black);
-    for (int k = 0; k < n; k++) {
-        a[k] = x + w / 2 * (1 - cell->held[cell->born + k]);
-        b[k] = x + w / 2 * (1 + cell->held[cell->born + k]);
+        b[k] = x + w * cell->held[cell->born + k];
     }
     if (held_max > 0)
         draw_between(c, a, b, n, y, pitch, colour);
@@ -249,13 +251,13 @@ enum { KEY_HELD, KEY_NEEDED, KEY_GONE, KEY_LACKING, KEY_TIME, KEYS, KEY_BYTES = 
 
 /* Draws a sample of the key: cached by fewer and fewer heads, or needed by more and more.  It has
  * one colour if pixels are large and would mix two states. */
-static void draw_sample(struct canvas *c, int kind, double x, double y, struct rgb colour)
+static void draw_sample(struct canvas *c, int kind, double x, double y, struct rgb colour, bool one)
 {
     struct cell cell = {.n = 6};
-    bool coarse = canvas_pixel(c) > COARSE;
+    bool whole = one || canvas_pixel(c) > COARSE;
     for (int k = 0; k < 6; k++) {
-        cell.held[k] = kind != KEY_HELD ? 0 : fmax(coarse, 1 - k / 6.0);
-        cell.needed[k] = kind != KEY_NEEDED ? 0 : fmax(coarse, k / 6.0);
+        cell.held[k] = kind != KEY_HELD ? 0 : fmax(whole, 1 - k / 6.0);
+        cell.needed[k] = kind != KEY_NEEDED ? 0 : fmax(whole, k / 6.0);
     }
     draw_cell(c, &cell, x, 3.2, y - 1.4, 2.8, colour);
 }
@@ -300,6 +302,11 @@ static void needed_text(const struct fates *x, char text[KEYS][KEY_BYTES])
 static int draw_key(const struct fates *x, double width, bool draw)
 {
     char text[KEYS][KEY_BYTES] = {"cached: width = fraction of heads", "", "evicted", "", ""};
+    const char *heads = table_meta(x->t, "heads");
+    if (heads)
+        snprintf(text[KEY_HELD], KEY_BYTES, "cached: width = fraction of %.20s heads", heads);
+    if (x->one)
+        snprintf(text[KEY_HELD], KEY_BYTES, "cached");
     const struct ribbon *r = &x->ribbon[0];
     double at = MARGIN, y = MARGIN + 0.6;
     int rows = 1;
@@ -321,7 +328,7 @@ static int draw_key(const struct fates *x, double width, bool draw)
             rows++;
         }
         if (draw && mark > 0)
-            draw_sample(x->c, k, at, y, r->colour);
+            draw_sample(x->c, k, at, y, r->colour, x->one);
         if (draw)
             canvas_text(x->c, at + mark, y, said, PT_TICK, ALIGN_LEFT, ink, 0);
         at += w + 4;
@@ -367,18 +374,59 @@ static bool is_folded(const struct fates *x, int64_t row0, int64_t row1)
     return bytes == 0 || template;
 }
 
+/* Returns true if the rows [row0, row1) are the line of a chat template that begins the system
+ * text. */
+static bool opens_system(const struct fates *x, int64_t row0, int64_t row1)
+{
+    bool found = false;
+    for (int64_t r = row0; r < row1; r++)
+        found |= strcmp(table_str(x->t, x->joined, r), "system") == 0;
+    return found && is_special(table_str(x->t, x->joined, row0));
+}
+
+/* Returns the row of the answer's first token, for a row of the answer; other rows unchanged. */
+static int64_t answer_row(const struct fates *x, int64_t row)
+{
+    int role = table_find(x->t, "role");
+    while (role >= 0 && row > 0
+           && strcmp(table_str(x->t, role, x->ribbon[0].row0 + row - 1), "answer") == 0)
+        row--;
+    return row;
+}
+
+/* Returns the number of rows of the first ribbon before its text differs from that of another,
+ * without the beginning of the answer, or all if no row is common. */
+static int64_t common_rows(const struct fates *x)
+{
+    int64_t n = x->ribbon[0].n, row0 = x->ribbon[0].row0;
+    for (int64_t r = 0; r < n; r++)
+        for (int k = 1; k < x->n; k++) {
+            const struct ribbon *o = &x->ribbon[k];
+            int64_t i = table_int(x->t, x->token, row0 + r) - o->first;
+            if (i < 0 || i >= o->n
+                || strcmp(table_str(x->t, x->joined, row0 + r),
+                          table_str(x->t, x->joined, o->row0 + i))
+                       != 0)
+                return answer_row(x, r) ? answer_row(x, r) : n;
+        }
+    return n;
+}
+
 /* Divides the text into paragraphs without the folded ones. */
 static int read_segments(struct fates *x, const struct figure_style *s)
 {
-    int64_t n = x->ribbon[0].n;
-    bool fold = ((const struct fates_style *)s->own)->fold == 0;
+    bool fold = ((const struct fates_style *)s->own)->fold == 0, system = false;
+    x->common = fold ? common_rows(x) : x->ribbon[0].n;
+    int64_t n = x->common;
     x->segment = MEM_NEW(struct segment, (size_t)n + 1);
     if (!x->segment)
         return KVF_E_NOMEM;
     for (int64_t row0 = 0, row1; fold && row0 < n; row0 = row1) {
         for (row1 = row0 + 1; row1 < n && !breaks_in(x, row1 - 1); row1++)
             ;
-        if (is_folded(x, row0, row1))
+        bool special = is_special(table_str(x->t, x->joined, row0));
+        system = special ? opens_system(x, row0, row1) : system;
+        if (system || is_folded(x, row0, row1))
             x->folded += row1 - row0;
         else
             x->segment[x->segments++] = (struct segment){row0, row1, 0};
@@ -466,7 +514,7 @@ static int64_t best_row(const struct fates *x, int64_t tokens, double *sum)
 /* Chooses the passage of x->shown lines. */
 static int choose_passage(struct fates *x, const struct figure_style *s)
 {
-    int64_t rows = x->ribbon[0].n - x->folded, k = 0;
+    int64_t rows = x->common - x->folded, k = 0;
     double each = (double)rows / (double)x->lines; /* tokens in a line */
     double *sum = MEM_NEW(double, (size_t)rows + 1);
     if (!sum)
@@ -517,10 +565,11 @@ static int lay_out(struct fates *x, struct canvas *c, double width, const struct
     return err;
 }
 
-/* Returns the height of the note below a text of which parts are folded. */
-static double foot_mm(const struct fates *x)
+/* Returns the height of the notes below the text. */
+static double foot_mm(const struct fates *x, bool passage)
 {
-    return x->folded ? FOOT_MM - NOTE_MM : 0;
+    int lines = passage + (x->folded > 0) + (x->common < x->ribbon[0].n) + (*x->about != 0);
+    return lines ? lines * NOTE_MM + 1.3 : 0;
 }
 
 static double own_height(const struct fates *x, const struct figure_style *s)
@@ -539,14 +588,15 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
         && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK)
         && find_ribbons(&x, t, NULL) == KVF_OK && lay_out(&x, ruler, *w, s) == KVF_OK)
         *h = x.top + (double)x.lines * line_mm(&x, own_height(&x, s)) - LINE_GAP + MARGIN
-             + foot_mm(&x);
+             + foot_mm(&x, false);
     canvas_destroy(ruler);
     mem_free(x.segment);
     double line = line_mm(&x, own_height(&x, s)), all = (double)x.lines * line_mm(&x, READABLE);
-    if (*h > MAX_MM && x.top + all + MARGIN + FOOT_MM <= MAX_MM)
+    double foot = foot_mm(&x, true);
+    if (*h > MAX_MM && x.top + all + MARGIN + foot <= MAX_MM)
         *h = MAX_MM; /* lower ribbons show the whole text */
     else if (*h > MAX_MM)
-        *h = x.top + fmax(2, floor((PASSAGE_MM - x.top) / line)) * line + MARGIN + FOOT_MM;
+        *h = x.top + fmax(2, floor((PASSAGE_MM - x.top) / line)) * line + MARGIN + foot;
     *h = fmax(*h, FIGURE_MIN_HEIGHT);
 }
 
@@ -556,18 +606,18 @@ static int fill_page(struct fates *x, const struct figure_style *s, struct kvf_d
     const struct fates_style *k = s->own;
     double room = canvas_height(x->c) - x->top - MARGIN + LINE_GAP,
            least = k->ribbon > 0 ? k->ribbon : LEAST;
-    room -= foot_mm(x);
+    room -= foot_mm(x, false);
     double each = room / (double)x->lines;
     x->high = k->ribbon > 0 ? k->ribbon : fmin((each - TEXT_MM - LINE_GAP) / x->n - GAP, 14);
     if (x->high >= least && (double)x->lines * line_mm(x, x->high) <= room + 0.1)
         return KVF_OK;
-    double foot = FOOT_MM - foot_mm(x);
+    double foot = foot_mm(x, true) - foot_mm(x, false);
     x->high = k->ribbon > 0
                   ? k->ribbon
                   : fmin(own_height(x, s), (room - foot - TEXT_MM - LINE_GAP) / x->n - GAP);
     if (x->high < least || line_mm(x, x->high) > room - foot)
         return canvas_room(x->c, "fates", canvas_width(x->c),
-                           x->top + MARGIN + FOOT_MM + line_mm(x, least), d);
+                           x->top + MARGIN + foot_mm(x, true) + line_mm(x, least), d);
     x->shown = (int64_t)((room - foot) / line_mm(x, x->high));
     return choose_passage(x, s);
 }
@@ -585,10 +635,10 @@ static void draw_names(const struct fates *x)
         }
 }
 
-/* Writes which passage is drawn, and how many tokens are folded. */
-static void draw_note(const struct fates *x)
+/* Writes the model, the passage that is drawn, and the tokens that are not. */
+static void draw_notes(const struct fates *x)
 {
-    char note[2][128] = {"", ""}, fit[128];
+    char note[4][128] = {"", "", "", ""}, fit[128];
     const struct ribbon *r = &x->ribbon[0];
     double y = canvas_height(x->c) - MARGIN;
     int64_t from = 0, to = r->n - 1;
@@ -596,15 +646,20 @@ static void draw_note(const struct fates *x)
         from++;
     while (to > from && !x->drawn[to])
         to--;
+    snprintf(note[0], sizeof *note, "%.120s", x->about);
     if (x->passage)
-        snprintf(note[0], sizeof *note,
+        snprintf(note[1], sizeof *note,
                  "tokens %lld to %lld of %lld%s; --tokens A:B chooses others",
                  (long long)(r->first + from), (long long)(r->first + to),
                  (long long)(r->first + r->n), x->best ? ", where the runs differ most" : "");
     if (x->folded)
-        snprintf(note[1], sizeof *note, "not shown: chat template and blank lines (%lld tokens)",
+        snprintf(note[2], sizeof *note,
+                 "not shown: chat template, system text and blank lines (%lld tokens)",
                  (long long)x->folded);
-    for (int i = 1; i >= 0; i--) {
+    if (x->common < r->n)
+        snprintf(note[3], sizeof *note, "not shown: answers, which differ from token %lld on",
+                 (long long)(r->first + x->common));
+    for (int i = 3; i >= 0; i--) {
         if (!note[i][0])
             continue;
         canvas_text(
@@ -652,8 +707,8 @@ static int draw_page(struct canvas *c, const struct table *t, const struct figur
         draw_names(&x);
         err = draw_text(&x);
     }
-    if (!err && (x.passage || x.folded))
-        draw_note(&x);
+    if (!err)
+        draw_notes(&x);
     mem_free(x.segment);
     *ret_drawn = x.drawn;
     return err;
@@ -697,7 +752,7 @@ const struct figure fig_fates = {
           REAL_KEY(struct fates_style, ribbon, 2, 40, "the height of a ribbon, mm",
                    .absent = "4 to 9, by how many there are"),
           WORD_KEY(struct fates_style, fold, "yes",
-                   "leave lines of the chat template and blank lines out", "yes", "no"),
+                   "leave the chat template, blank lines and answers that differ out", "yes", "no"),
           WORD_KEY(struct fates_style, passage, "auto",
                    "of a text that does not fit: where the runs differ most, or its beginning",
                    "auto", "first")),

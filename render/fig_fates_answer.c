@@ -194,18 +194,27 @@ static void draw_mark(struct canvas *c, double x, double y, bool right)
     canvas_line(c, other, 2, 0.45, ink);
 }
 
-/* Draws text in at most LINES lines of a width, broken at blanks, or measures them (draw false).
- * The last line is cut with an ellipsis. Returns the number of lines. */
+/* Returns the end of the next part of a text that stays on one line: a word, or a part of a word up
+ * to a hyphen. */
+static const char *part_end(const char *s)
+{
+    s += strspn(s, " ");
+    s += strcspn(s, " -");
+    return s + strspn(s, "-");
+}
+
+/* Draws text in at most LINES lines of a width, broken at blanks and after hyphens, or measures
+ * them (draw false).  The last line is cut with an ellipsis; *ret_cut, which may be NULL, is then
+ * true.  Returns the number of lines. */
 static int draw_wrapped(struct canvas *c, const char *text, double x, double y, double width,
-                        enum text_align align, bool draw)
+                        enum text_align align, bool draw, bool *ret_cut)
 {
     char line[ANSWER], fit[ANSWER + 8];
     int k = 0;
     for (; k < LINES && *text; k++) {
         size_t used = 0;
         for (const char *end = text; *end && k + 1 < LINES;) {
-            end += strspn(end, " ");
-            end += strcspn(end, " ");
+            end = part_end(end);
             size_t n = (size_t)(end - text);
             snprintf(line, sizeof line, "%.*s", (int)(n < ANSWER - 1 ? n : ANSWER - 1), text);
             if (canvas_text_width(c, line, PT_TICK, 0) > width)
@@ -213,22 +222,65 @@ static int draw_wrapped(struct canvas *c, const char *text, double x, double y, 
             used = n;
         }
         if (!used)
-            used = k + 1 < LINES ? strcspn(text, " ") : strlen(text);
+            used = k + 1 < LINES ? (size_t)(part_end(text) - text) : strlen(text);
         snprintf(line, sizeof line, "%.*s", (int)(used < ANSWER - 1 ? used : ANSWER - 1), text);
+        const char *shown = text_fit(c, line, PT_TICK, width, fit, sizeof fit);
+        if (ret_cut)
+            *ret_cut |= shown != line || used > ANSWER - 1;
         if (draw)
-            canvas_text(c, x, y + k * LINE_MM, text_fit(c, line, PT_TICK, width, fit, sizeof fit),
-                        PT_TICK, align, ink, 0);
+            canvas_text(c, x, y + k * LINE_MM, shown, PT_TICK, align, ink, 0);
         text += used;
         text += strspn(text, " ");
     }
     return k;
 }
 
-static void draw_answer(const struct hero *x, const struct run *r, double y, double left)
+static const char *answer_of(const struct hero *x, int k, char number[24])
 {
+    return cell_text(x->t, x->answer, x->run[k].row0, number);
+}
+
+/* Returns the number of bytes of the words with which the answers of all runs begin. */
+static size_t common_words(const struct hero *x)
+{
+    char one[24], other[24];
+    const char *a = answer_of(x, 0, one);
+    size_t most = strlen(a), words = 0;
+    for (int k = 1; k < x->n; k++) {
+        const char *b = answer_of(x, k, other);
+        size_t n = 0;
+        while (n < most && a[n] == b[n])
+            n++;
+        most = n;
+    }
+    for (size_t n = 0; n < most; n++)
+        if (a[n] == ' ')
+            words = n + 1;
+    return x->n > 1 ? words : 0;
+}
+
+/* Draws an answer.  One that needs more than LINES lines is drawn from the word on in which the
+ * answers of the runs differ. */
+static void draw_text(const struct hero *x, int k, double at, double y, double width)
+{
+    char number[24], tail[ANSWER];
+    const char *text = answer_of(x, k, number);
+    size_t skip = common_words(x);
+    bool cut = false;
+    draw_wrapped(x->c, text, at, y, width, ALIGN_LEFT, false, &cut);
+    if (cut && skip) {
+        snprintf(tail, sizeof tail, "\xe2\x80\xa6 %.*s", ANSWER - 8, text + skip);
+        text = tail;
+    }
+    draw_wrapped(x->c, text, at, y, width, ALIGN_LEFT, true, NULL);
+}
+
+static void draw_answer(const struct hero *x, int k, double y, double left)
+{
+    const struct run *r = &x->run[k];
     double right = table_real(x->t, x->right, r->row0), kept = fraction(x, r, NULL);
     double width = canvas_width(x->c) - MARGIN - left;
-    char word[64], fit[80], number[24];
+    char word[64], fit[80];
     if (right >= 0) {
         const char *judged = right > 0 ? "correct" : "wrong";
         snprintf(word, sizeof word, "%s; needle cached: %.0f %%", judged, 100 * kept);
@@ -240,8 +292,7 @@ static void draw_answer(const struct hero *x, const struct run *r, double y, dou
             PT_TICK, ALIGN_LEFT, quiet, 0);
         y += LINE_MM + .3;
     }
-    draw_wrapped(x->c, cell_text(x->t, x->answer, r->row0, number), left, y + 1.5, width,
-                 ALIGN_LEFT, true);
+    draw_text(x, k, left, y + 1.5, width);
 }
 
 /* ---- the page */
@@ -331,7 +382,7 @@ static void draw_head(const struct hero *x, double answers)
              "bars: fraction of %s heads (layer x KV head) that cache the token when the answer "
              "begins%s",
              heads ? heads : "all", bars);
-    draw_wrapped(x->c, note, MARGIN, MARGIN + 3.4, room, ALIGN_LEFT, true);
+    draw_wrapped(x->c, note, MARGIN, MARGIN + 3.4, room, ALIGN_LEFT, true, NULL);
     canvas_text(
         x->c, answers, head_mm(width) - 3.8,
         text_fit_own(x->c, "the model's answer", PT_TICK, width - answers - 1, fit, sizeof fit),
@@ -364,12 +415,12 @@ static void draw_rows(const struct hero *x, double answers)
         double y = row_top(canvas_width(x->c), k);
         draw_bars(x, r, y);
         double width = x->left - MARGIN - 2.5, right = x->left - 2.5;
-        int lines = draw_wrapped(x->c, r->name, right, 0, width, ALIGN_RIGHT, false);
+        int lines = draw_wrapped(x->c, r->name, right, 0, width, ALIGN_RIGHT, false, NULL);
         draw_wrapped(x->c, r->name, right, y + (ROW_MM - (lines - 1) * LINE_MM) / 2, width,
-                     ALIGN_RIGHT, true);
+                     ALIGN_RIGHT, true, NULL);
         canvas_text(x->c, x->left - 0.8, y + 1, "1", PT_SMALL, ALIGN_RIGHT, quiet, 0);
         canvas_text(x->c, x->left - 0.8, y + ROW_MM - 1, "0", PT_SMALL, ALIGN_RIGHT, quiet, 0);
-        draw_answer(x, r, y, answers);
+        draw_answer(x, k, y, answers);
     }
 }
 

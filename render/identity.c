@@ -33,13 +33,14 @@ enum { HUES = sizeof own / sizeof *own };
 static const struct {
     const char *name, *hue_of;
 } others[] = {
-    {"local", "window"},           {"random", "rkv"},
-    {"cake", "pyramidkv"},         {"snapkv-global", "snapkv"},
-    {"locret", "trimkv"},          {"ada-pyramidkv", "adakv"},
-    {"wgkv-snapkv", "wgkv"},       {"wgkv-quest", "wgkv"},
-    {"rocketkv", "quest"},         {"seer", "quest"},
-    {"seer-oracle", "duo"},        {"mass-greedy", "knorm"},
-    {"next-topk", "scissorhands"}, {"plan", "morphkv"},
+    {"local", "window"},         {"random", "rkv"},
+    {"streamingllm", "window"},  {"cake", "pyramidkv"},
+    {"snapkv-global", "snapkv"}, {"locret", "trimkv"},
+    {"ada-pyramidkv", "adakv"},  {"wgkv-snapkv", "wgkv"},
+    {"wgkv-quest", "wgkv"},      {"rocketkv", "quest"},
+    {"seer", "quest"},           {"seer-oracle", "duo"},
+    {"mass-greedy", "knorm"},    {"next-topk", "scissorhands"},
+    {"plan", "morphkv"},
 };
 enum { OTHERS = sizeof others / sizeof *others, DASHES = 4 };
 

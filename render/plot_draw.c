@@ -516,7 +516,7 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
 double plot_page_note(struct canvas *c, const char *note, double x, double y, double w)
 {
     const double letter = 1.1; /* mm, a little more than the mean of letters of this size */
-    char line[NOTES][256];
+    char line[NOTES][NOTE_TEXT];
     bool cut = false;
     int n = (int)clamp(ceil(letter * (double)strlen(note) / w), 0, NOTES);
     int drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;

@@ -13,6 +13,7 @@
 #include "render/marks.h"
 #include "render/text_colours.h"
 #include "render/plot.h"
+#include "render/sentence.h"
 
 /* In the order of the words of the key `by`, after "auto". */
 static const struct text_colouring colourings[] = {
@@ -28,14 +29,15 @@ static const struct text_colouring colourings[] = {
      KIND_FRACTION, "a run with retention gates"},
     {"last_use_age", "age at last use by any head, steps, log scale",
      "age at last use, steps, log scale", KIND_AGE, "a run with the probe survival"},
-    {"saliency", "saliency, nats, mean of KV heads", "saliency, nats", KIND_SIGNED,
-     "kvfate ablate --as saliency"},
+    {"saliency", "saliency (negative: line below), nats, mean of KV heads",
+     "saliency (negative: line below), nats", KIND_SIGNED, "kvfate ablate --as saliency"},
     {"nll", "negative log likelihood, nats", "negative log likelihood, nats", KIND_RANGE,
      "a run with the probe nll"},
     {"kl", "KL to the full cache after the token is evicted, nats",
      "KL to the full cache after the token is evicted, nats", KIND_SKEWED, "kvfate ablate"},
-    {"dnll", "NLL that the token saves (blue) or costs (red), nats",
-     "NLL that the token saves (blue) or costs (red), nats", KIND_SIGNED, "kvfate ablate"},
+    {"dnll", "NLL that the token saves (blue) or costs (red, line below), nats",
+     "NLL that the token saves (blue) or costs (red, line below), nats", KIND_SIGNED,
+     "kvfate ablate"},
 };
 _Static_assert(sizeof colourings / sizeof *colourings == TEXT_BY_EFFECT + 1,
                "two colourings of effects, counted from 1");
@@ -43,8 +45,8 @@ _Static_assert(sizeof colourings / sizeof *colourings == TEXT_BY_EFFECT + 1,
 /* Every ink has a contrast of at least 4.5 to its background (WCAG 2, AA). */
 static const struct rgb paper = {1, 1, 1}, black = {0, 0, 0}, grey = {0.46, 0.46, 0.46},
                         blue = {0.04, 0.18, 0.72}, orange = {0.68, 0.28, 0},
-                        dark_grey = {0.36, 0.36, 0.36}, held = {0.42, 0.66, 0.92},
-                        strong_blue = {0.25, 0.53, 0.82}, missing = {0.85, 0.85, 0.85},
+                        held = {0.42, 0.66, 0.92}, middle_blue = {0.25, 0.53, 0.82},
+                        dark_blue = {0.03, 0.25, 0.55}, missing = {0.85, 0.85, 0.85},
                         on_missing = {0.3, 0.3, 0.3};
 
 /* ---- the keys */
@@ -76,6 +78,7 @@ static enum text_kind kind_of(const struct text_style *x)
 
 /* The scale of half-lives: 1 to 1,000 steps.  If all are below 100 steps, it ends at the next round
  * number. */
+static const double MIDDLE = 0.6;
 enum { HALF_DECADES = 3, NARROW_DECADES = 2 };
 
 /* Returns the position of a value on the colour scale: a logarithm for ages, with "never" as age 0,
@@ -180,7 +183,10 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
         double reach = fmax(fabs(lo), fabs(hi)), most = n ? reach_of_max(v, n) : reach;
         x->open = most > 0 && most < reach / 2 && isnan(s->vmax) && isnan(s->vmin);
         hi = x->open ? most : reach;
-        lo = -hi;
+        double asked = fmax(fabs(s->vmin), fabs(s->vmax)); /* NaN if both are NaN */
+        hi = asked > 0 ? asked : hi;
+        lo = own.vmin = -hi; /* 0 stays in the middle */
+        own.vmax = hi;
     }
     if (share || (!n && age)) {
         lo = 0;
@@ -207,10 +213,11 @@ static void find_range(struct text_style *x, const double *v, int64_t n,
         own.vmax = scaled(x, s->vmax);
     }
     x->range = colours_make(&own, lo, hi);
-    x->range.zoomed = (share || kind_of(x) == KIND_HALF) && (x->range.lo > lo || x->range.hi < hi);
-    x->range.zoomed |= narrow;
+    x->range.zoomed = share && (x->range.lo > lo || x->range.hi < hi);
     for (int64_t i = 0; i < n; i++)
         colours_at(&x->range, v[i]);
+    x->open |= x->range.clipped > 0 && isnan(s->vmin)
+               && (kind_of(x) == KIND_SIGNED || kind_of(x) == KIND_SKEWED);
 }
 
 static int survey(struct text_style *x, const struct figure_style *s)
@@ -255,21 +262,31 @@ int text_style_read(struct text_style *x, const struct table *t, const struct fi
 
 /* ---- looks */
 
+/* Returns true if the value is the fate in one head: kept or not. */
+static bool is_whole(const struct text_style *x)
+{
+    return x->one && strcmp(x->by->column, "kept") == 0;
+}
+
+/* Returns the colour of the background: lightness falls evenly from white over a saturated blue,
+ * which is at MIDDLE, to dark blue. */
 static struct rgb fill_at(const struct text_style *x, double v)
 {
     if (x->range.map)
         return palette_at(x->range.map, v);
     if (kind_of(x) == KIND_SIGNED)
         return palette_at("redblue", v);
-    return lab_between(paper, kind_of(x) == KIND_SHARE ? held : strong_blue, v);
+    if (is_whole(x))
+        return lab_between(paper, held, v);
+    return v < MIDDLE ? lab_between(paper, middle_blue, v / MIDDLE)
+                      : lab_between(middle_blue, dark_blue, (v - MIDDLE) / (1 - MIDDLE));
 }
 
 static struct rgb ink_at(const struct text_style *x, double v)
 {
     if (!x->fill)
         return lab_between(grey, blue, v);
-    return kind_of(x) == KIND_SHARE && !x->range.map ? lab_between(dark_grey, black, v)
-                                                     : contrast_ink(fill_at(x, v));
+    return is_whole(x) ? lab_between(grey, black, v) : contrast_ink(fill_at(x, v));
 }
 
 static const struct text_look protected_look = {
@@ -289,12 +306,22 @@ static struct text_look look_of_state(const struct text_style *x, const char *st
     return (struct text_look){.ink = orange, .underlined = true};
 }
 
+/* Returns true if a colour shows a negative value that is not nearly 0, which a line below the text
+ * shows in grey too.  v: colour-scale position. */
+static bool is_negative(const struct text_style *x, double v)
+{
+    return kind_of(x) == KIND_SIGNED && v < 0.45;
+}
+
 /* Returns the look for v, a colour-scale position in 0 .. 1. */
 static struct text_look look_at(const struct text_style *x, double v)
 {
     if (isnan(v))
         return (struct text_look){.ink = on_missing, .fill = missing, .filled = true};
-    return (struct text_look){.ink = ink_at(x, v), .fill = fill_at(x, v), .filled = x->fill};
+    return (struct text_look){.ink = ink_at(x, v),
+                              .fill = fill_at(x, v),
+                              .filled = x->fill,
+                              .underlined = is_negative(x, v)};
 }
 
 static const struct text_look unused = {.ink = {0.46, 0.46, 0.46}};
@@ -467,16 +494,38 @@ static void write_meaning(struct legend *g)
     write_text(g, text);
 }
 
+/* Writes the run, and the tokens that are drawn of it, into a row of their own. */
+static void write_run(struct legend *g)
+{
+    const struct table *t = g->x->t;
+    const char *tokens = table_meta(t, "tokens");
+    long long a = 0, b = 0, T = (long long)table_meta_int(t, "T", 0);
+    int64_t steps = table_meta_int(t, "score_tokens", 0);
+    char run[ABOUT_RUN], text[ABOUT_RUN + 128], part[64] = "", answer[64] = "";
+    about_run(t, run);
+    if (tokens && sscanf(tokens, "%lld:%lld", &a, &b) == 2 && T > 0 && a == 0)
+        snprintf(part, sizeof part, "; the first %lld of %lld tokens", b, T);
+    else if (tokens && T > 0)
+        snprintf(part, sizeof part, "; tokens %lld to %lld of %lld", a, b - 1, T);
+    if (steps > 0)
+        snprintf(answer, sizeof answer, "; mean of %lld steps of the answer", (long long)steps);
+    snprintf(text, sizeof text, "%s%s%s", *run ? run : "run", part, answer);
+    if (!*run && !*part && !*answer)
+        return;
+    g->at = g->left;
+    g->row++;
+    write_text(g, text);
+}
+
 int text_style_legend(const struct text_style *x, struct canvas *c, double left, double right,
                       double less, double y, bool draw)
 {
     struct legend g = {x, c, left, right, less, y, left, 0, draw};
     char note[COLOURS_NOTE];
-    bool whole = strcmp(x->by->column, "kept") == 0 && x->one; /* only kept or not */
     write_meaning(&g);
     if (kind_of(x) == KIND_STATE) {
         states(&g);
-    } else if (whole) {
+    } else if (is_whole(x)) {
         sample(&g, "kept", look_at(x, 1), !x->fill);
         sample(&g, "evicted", look_at(x, 0), 0);
     } else {
@@ -494,5 +543,6 @@ int text_style_legend(const struct text_style *x, struct canvas *c, double left,
         colours_note(&x->range, note);
         write_text(&g, note);
     }
+    write_run(&g);
     return g.row + 1;
 }

@@ -114,6 +114,15 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
     check("NUL characters are blanks", set(data["answer"]) == {"a  12\\u0000 7a"} and set(data["right"]) == {1}, set(data["answer"]))
     data, _ = table(kvfate, "fates", needle("ended.kvf", ""), "--needle", "needle", "--points", "2")
     check("an answer that ended at once is wrong", set(data["answer"]) == {""} and set(data["right"]) == {0}, set(data["answer"]))
+    # a phrase of the prompt instead of a span: its tokens, and an answer that must contain it
+    for phrase, marked, text, right in (("2. w6", {5, 6}, "2. W6!", 1), ("2. w6", {5, 6}, "2", 0), ("w7", set(), "", None), (" w1", {1, *range(10, 20)}, "a w1", 1)):
+        trace_of = needle("phrase.kvf", text, [])
+        if right is None:
+            refused("a phrase that the prompt lacks", 2, ["fates", trace_of, "--needle", phrase], "'w7'", "phrase of its prompt")
+            continue
+        data, _ = table(kvfate, "fates", trace_of, "--needle", phrase, "--points", "2")
+        check(f"phrase {phrase!r}: its tokens", {i for i in range(T) if data["needle"][i]} == {i for i in marked if i < PROMPT}, data["needle"][:T])
+        check(f"phrase {phrase!r}: the answer {text!r}", set(data["right"]) == {right} and set(data["expected"]) == {phrase.strip()}, set(data["right"]), set(data["expected"]))
     refused("no span", 2, ["fates", needle("plain.kvf", "12", []), "--needle", "needle"], "'needle'", "--spans")
     refused("no value", 2, ["fates", needle("value.kvf", "12", spans[:1]), "--needle", "needle"], "'value'", "--spans")
     refused("a value without text", 2, ["fates", needle("value.kvf", "12", [spans[0], {"name": "value", "tokens": []}]), "--needle", "needle"], "no text")

@@ -80,6 +80,12 @@ for table, more in (("tokens", []), ("compare", ["--by", "tokens", "--value", "e
     got = meta(table, cut, other, *more)
     s.check(f"{table}: a label of each trace", "cut=prompt" in got["trace_1"] and "cut=prompt" not in got["trace_2"], got)
 
+half, sinks, rolled = record("half", "--method", "snapkv:pool=3", "-B", "50%"), record("sinks", "--method", "window", "-B", "16"), record("rolled", "--method", "streamingllm", "-B", "50%")
+got = meta("size", half, sinks, rolled)
+s.check("labels with a fraction of the prompt", [got[f"trace_{i}"] for i in (1, 2, 3)] == ["snapkv 50%, pool=3", "window 16", "streamingllm 50%"], got)
+got = meta("tokens", half, sinks, rolled)
+s.check("tokens: labels with a fraction", [got[f"trace_{i}"] for i in (1, 2, 3)] == ["snapkv, budget 50%, pool=3", "window, budget 16", "streamingllm, budget 50%"], got)
+
 # ---- a corpus notes them
 
 page4, page2 = record("page4", "--method", "quest:dense=0,page=4", "-B", "8"), record("page2", "--method", "quest:dense=0,page=2", "-B", "8")

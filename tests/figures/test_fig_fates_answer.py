@@ -67,6 +67,16 @@ code, svg, said = drawn([r[:7] + (0,) + r[8:] for r in rows("full", right=-1)])
 check("no known answer: no mark", code == 0 and "correct" not in words_of(svg) and "wrong" not in words_of(svg) and "needle" not in words_of(svg)
       and not [1 for fill, _, _, curve, _ in paths(svg) if curve and fill], words_of(svg))
 
+# a narrow page: an answer that does not fit begins where the answers differ; else it is whole
+same = "The old number of the very foggy and remote castle by the sea is "
+code, svg, said = drawn(rows("h2o 4", answer=same + "012."), rows("snapkv 4", right=0, answer=same + "7."), size="94x60")
+words = words_of(svg)
+check("long answers: the part that differs", code == 0 and "\u2026 012." in words and "\u2026 7." in words and "The old" not in words, said, words)
+code, svg, said = drawn(rows("h2o 4", answer="It is 012."), rows("snapkv 4", right=0, answer="It is 7."), size="94x60")
+check("short answers: whole", "It is 012." in words_of(svg) and "It is 7." in words_of(svg), words_of(svg))
+code, svg, said = drawn(rows("expected-attention 50%"), size="94x60")
+check("a long name is broken at its hyphen", "expected-" in words_of(svg) and "attention" in words_of(svg), words_of(svg))
+
 # errors
 for name, other in (("a different text", rows("b", words={3: " x"})), ("a different length", rows("b", HELD[:-1]))):
     code, _, said = drawn(rows("a"), other)

@@ -17,7 +17,8 @@ def rows(beta=True):
 
 
 def discs(svg, colour):
-    return [p[0] for fill, _, p, curved, _ in paths(svg) if curved and fill == colour]
+    """Return the centres of the discs of a colour."""
+    return [[(min(v) + max(v)) / 2 for v in zip(*p)] for fill, _, p, curved, _ in paths(svg) if curved and fill == colour]
 
 
 code, svg, said = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="top=2")
@@ -28,8 +29,18 @@ left, right = discs(svg, (0, 114, 178)), discs(svg, (213, 94, 0))
 half = [math.log10(math.log(.5) / math.log(MEAN[w])) for w in ("salt ×2", "the ×2", "of")]
 dots = [x for x, _ in left[1:]] + [x - 60 for x, _ in right]
 check("dots stand at the half-lives of the means, on a logarithmic axis", len(left) == 2 and len(right) == 2 and affine(half, dots), (left, right))
-end = dots[0] + (dots[0] - dots[1]) / (half[0] - half[1]) * (3 - half[0])
+scale = (dots[0] - dots[1]) / (half[0] - half[1])
+end = dots[0] + scale * (3 - half[0])
 check("a word that does not decay stands at the end of the axis, 1,000 steps", abs(left[0][0] - end) < .05, left, end)
+PALE = tuple(round(255 - .5 * (255 - v)) for v in (0, 114, 178))
+lines = [p for _, stroke, p, _, _ in paths(svg) if stroke and max(abs(a - b) for a, b in zip(stroke, PALE)) < 2]
+ends = [dots[0] + scale * (math.log10(math.log(.5) / math.log(b)) - half[0]) for b in (.7, .9)]
+check("a line joins the lowest and the highest value of a word that occurs twice", len(lines) == 1 and all(abs(a[0] - b) < .05 for a, b in zip(lines[0], ends)), lines, ends)
+check("the note counts tokens and words", "7 tokens, 5 different ones" in words_of(svg), words_of(svg))
+svg = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="least=2")[1]
+check("least: only words that occur so often", "salt ×2" in words_of(svg) and "the ×2" in words_of(svg) and "camel" not in words_of(svg), words_of(svg))
+code, _, said = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="least=3")
+check("least: no word occurs so often", code == 2 and "3 times" in said, said)
 svg = draw(tsv("tokens", COLUMNS, rows()), "tokens-top", style="by=kept,top=2")[1]
 kept = [x for x, _ in discs(svg, (0, 114, 178))] + [x - 60 for x, _ in discs(svg, (213, 94, 0))]
 ticks = {t[0]: sum(t[1]) / len(t[1]) for t in texts(svg) if t[0] in ("0", "1") and max(t[1]) < 60}

@@ -31,7 +31,7 @@ SHORTER = {"for n in 100 200 400 800; do for s in $(seq 0 15)": "for n in 150 20
 LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
-DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "effect-text": " draw entries.tsv", "saliency": " draw saliency.tsv", "training": " curves "}
+DRAWN_BY = {"difference": " --minus ", "causal": " draw causal.tsv", "pareto": " draw .*eval.tsv", "claims": " draw .*claims.tsv", "effect": " draw effect.tsv", "effect-text": " draw keys3.tsv", "saliency": " draw saliency.tsv", "training": " curves "}
 PHOTOGRAPHS = {"report.png"}  # of a browser
 
 

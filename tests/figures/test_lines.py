@@ -30,23 +30,24 @@ def calibration_rows(traces=("one gate", "other gate"), events=("at-age", "no-ex
 
 def calibration():
     """Check the dots of both gates in each panel, at one horizon; the key names the gates."""
-    code, svg, said = draw(calibration_rows(), "calibration")
+    code, svg, said = draw(calibration_rows(), "calibration", style="scores=yes")
     words = words_of(svg)
     check("calibration of two", code == 0, said)
-    for text in ("at-age, n = 16", "no-exit, n = 16", "one gate", "other gate", "gates of", "0.116", "0.216"):
+    check("calibration: scores only if asked for", "Brier" in words and "Brier" not in words_of(draw(calibration_rows(), "calibration")[1]), words)
+    for text in ("used at age n, n = 16", "used at every age up to n, n = 16", "among the 64 largest", "one gate", "other gate", "gates of", "0.116", "0.216"):
         check(f"calibration: {text!r}", text in words, words)
     check("calibration: one horizon", "n = 4" not in words and "n = 64" not in words, words)
-    blue = [(x, y) for x, y, w, h in bars(svg, BLUE) if 8 < y < 50 and x < 101]
-    red = [p for p in discs(svg, VERMILION) if 8 < p[1] < 50 and p[0] < 101]
+    blue = [(x, y) for x, y, w, h in bars(svg, BLUE) if 8 < y < 56 and x < 115]
+    red = [p for p in discs(svg, VERMILION) if 8 < p[1] < 56 and p[0] < 115]
     check("calibration: dots of both", len(blue) == 10 and len(red) == 10, len(blue), len(red))
     for what, dots, i in (("one", blue[:5], 0), ("other", red[:5], 1)):
         y = [p[1] for p in sorted(dots)]
         check(f"calibration: heights of the {what}", affine([(.05 + .15 * b) * (1 + i) / 2 for b in range(5)], y), y)
     code, svg, said = draw(calibration_rows(), "calibration", style="horizon=64")
-    check("calibration: horizon of choice", code == 0 and "at-age, n = 64" in words_of(svg), said)
+    check("calibration: horizon of choice", code == 0 and "used at age n, n = 64" in words_of(svg), said)
     code, svg, said = draw(calibration_rows(events=("at-age",)), "calibration")
     words = words_of(svg)
-    check("calibration: horizons of one event", all(f"at-age, n = {n}" in words for n in (4, 16, 64)), said, words)
+    check("calibration: horizons of one event", all(f"used at age n, n = {n}" in words for n in (4, 16, 64)), said, words)
     for style in ("horizon=5", "horizon=none", "event=at-age"):
         code, svg, said = draw(calibration_rows(), "calibration", style=style)
         check(f"calibration: {style} refused", code == 2 and "--style" in said and not svg, said)

@@ -286,7 +286,8 @@ def least_sizes():
                 check(f"{figure['name']} {style}: {size} is too small", smaller < least or code == 2, code)
 
 
-OWN_HEIGHT = {"attention", "causal", "eviction", "fates", "fates-answer", "retention", "occupancy", "tokens", "effect-text"}  # their layout depends on the width
+OWN_HEIGHT = {"attention", "causal", "eviction", "fates", "fates-answer", "retention", "occupancy", "tokens", "effect-text",
+              "tokens-top", "training", "calibration", "variance"}  # their layout depends on the width
 
 
 def mm(path):

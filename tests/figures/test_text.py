@@ -161,17 +161,22 @@ def at_half_life(beta, low=0, high=3):
     return np.clip((np.log10(steps) - low) / (high - low), 0, 1)
 
 
+def blue_at(v):
+    """Return the CIELAB colour at v in 0 .. 1: straight lines from white to blue at 0.6, and on to dark blue."""
+    at = np.array([lab((1, 1, 1)), lab((.25, .53, .82)), lab((.03, .25, .55))])
+    return np.array([np.interp(v, [0, .6, 1], at[:, k]) for k in range(3)])
+
+
 def values_lie_behind():
-    """Check half-lives of beta as colours: on the straight line in CIELAB from white to blue, at the place of the
-    logarithm between 1 and 1,000 steps.
+    """Check half-lives of beta as colours: on the scale of blues, at the place of the logarithm between 1 and 1,000
+    steps.
     """
     beta = [.2, .5, .6, .9, .97, .999, .9999, .99999, 1]
     kvf = trace("beta", [f"v{i}\n" for i in range(9)], kept_every(2, 9), [beta])
     p = draw(kvf, "--style", "by=beta")
-    ends = lab((1, 1, 1)), lab((.25, .53, .82))
     for i, b in enumerate(beta):
         fill = p.fill_behind(f"v{i}\u21b5")
-        want = ends[0] + at_half_life(b) * (ends[1] - ends[0])
+        want = blue_at(at_half_life(b))
         expect(fill and np.abs(lab(fill) - want).max() < .7, f"beta {b}: {fill and lab(fill)}, not {want}")
     expect("\u22641" in p.text() and "\u22651000" in p.text(), "ends of the bar")
     p = draw(kvf, "--style", "by=beta", "--vmin", "2", "--vmax", "100")
@@ -191,10 +196,9 @@ def characters_of_several_tokens():
     texts = ["A\n", b"x\xe4\xbd", b"\xa0y\n", "B\n"]
     kvf = trace("split", texts, kept_every(2, 4), [[1e-9, .9, .98, 1]])
     p = draw(kvf, "--style", "by=beta")
-    ends = lab((1, 1, 1)), lab((.25, .53, .82))
     for word, v in (("x", .9), ("\u4f60", .94), ("y\u21b5", .98)):
         fill = p.fill_behind(word)
-        want = ends[0] + at_half_life(v) * (ends[1] - ends[0])
+        want = blue_at(at_half_life(v))
         expect(fill and np.abs(lab(fill) - want).max() < .8, f"{word}: {fill and lab(fill)}, not {want}")
     p = draw(kvf, "--style", "by=state,mark=text")  # tokens 0 and 2 are kept
     expect(close(p.colour("\u4f60")[0], GREY) and close(p.colour("A")[0], BLUE), "a character half of which is evicted")
