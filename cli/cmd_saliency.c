@@ -437,6 +437,27 @@ static int summary(const struct job *j, const struct table *entries, const struc
     return err ? err : print_entries(j, entries);
 }
 
+/* Adds the column `text`, the token of each entry. */
+static void add_text(const struct job *j, struct table *t)
+{
+    struct buf bytes = {0};
+    size_t n = (size_t)j->n, *start = MEM_NEW(size_t, n), len;
+    const char **text = MEM_NEW(const char *, n);
+    for (size_t i = 0; start && text && i < n; i++) {
+        const char *token = tokenizer_bytes(j->r.engine->tokenizer, j->text.ids[i], &len);
+        start[i] = bytes.len;
+        utf8_show(&bytes, token, len);
+        buf_char(&bytes, 0);
+    }
+    if (start && text && !bytes.err) {
+        for (size_t i = 0; i < n; i++)
+            text[i] = bytes.data + start[i];
+        table_cycle_str(t, "text", "", text, j->n);
+    }
+    mem_free_all(start, text);
+    buf_finish(&bytes);
+}
+
 static int deliver(const struct job *j, struct kvf_diag *d)
 {
     struct saliency_run run = {j->of.log_beta, j->of.evict_step};
@@ -446,6 +467,7 @@ static int deliver(const struct job *j, struct kvf_diag *d)
     const struct output o = {writes_trace(j->out) ? NULL : j->out, j->json, &j->look, NULL};
     int err = entries && heads ? KVF_OK : KVF_E_NOMEM;
     if (!err) {
+        add_text(j, entries);
         add_meta(j, t);
         err = table_err(t);
     }

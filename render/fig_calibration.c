@@ -433,7 +433,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                     ALIGN_CENTER, quiet, 0);
     if (l.n_panels)
         key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
-    note_draw(c, note, EDGE, canvas_height(c) - l.note, canvas_width(c) - 2 * EDGE);
+    note_lines_draw(c, note, EDGE, canvas_height(c) - l.note, canvas_width(c) - 2 * EDGE);
     return KVF_OK;
 }
 

@@ -1,9 +1,9 @@
 /* fig_effect.c - draws how much predictions degrade without a head's KV cache: a layer x head map,
  * or the heads with the largest effects and their intervals.
  *
- * KL spans orders of magnitude and is drawn as a logarithm; --style scale=linear draws it directly.
- * In the mirror experiment all heads except one are ablated.  The effect of a head is then the KL
- * of all heads minus the KL of that row. */
+ * KL spans orders of magnitude and is drawn on a logarithmic scale; --style scale=linear draws it
+ * on a linear one. In the mirror experiment all heads except one are ablated.  The effect of a head
+ * is then the KL of all heads minus the KL of that row. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,12 +32,6 @@ struct effect_view {
     int form; /* 0 map, 1 bars */
     int top;
 };
-
-/* Returns the decimal logarithm of a loss.  It is NaN, a grey cell, if the loss is not positive. */
-static double logarithm(double v)
-{
-    return v > 0 ? log10(v) : NAN;
-}
 
 /* Returns true if the row is of one head, not of all heads. */
 static int one_head(const struct table *t, int64_t row, const void *ctx)
@@ -105,11 +99,28 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     layermap_size(t, w, h);
     if (read_view(t, s, &v, &unused) != KVF_OK)
         return;
-    *h += v.marks && v.form == 0 ? LAYERMAP_NOTE : 0;
+    *h += LAYERMAP_NOTE * ((v.marks ? 1 : 0) + (table_meta(t, "recent") ? 1 : 0));
     if (v.form == 1) {
         *w = 88;
         *h = TOP + BOTTOM + ROW * fmax(3, fmin(v.top, (double)heads_of(&v)) + (v.all != ALL));
     }
+}
+
+/* Writes what is done to a head, and what the dots are. */
+static void write_note(const struct effect_view *v, char *out, size_t cap)
+{
+    const char *sinks = table_meta(v->t, "sinks"), *recent = table_meta(v->t, "recent");
+    const char *steps = table_meta(v->t, "score_tokens");
+    int n = 0;
+    out[0] = 0;
+    if (recent)
+        n = snprintf(out, cap, "%s %.10s sinks, %.10s recent entries; %.10s scored steps%s",
+                     v->mirror ? "all heads but one keep" : "one head at a time keeps",
+                     sinks ? sinks : "0", recent, steps ? steps : "?", v->marks ? "\n" : "");
+    if (v->marks)
+        snprintf(out + n, cap - (size_t)n, "%s",
+                 v->mirror ? "dots: intervals of the head and of all heads do not meet"
+                           : "dots: the 95 % CI of \xce\x94NLL excludes 0");
 }
 
 static int draw_map(struct canvas *c, const struct effect_view *v, const struct figure_style *s)
@@ -118,17 +129,17 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
                          .value = "kl",
                          .chosen = one_head,
                          .ctx = v,
-                         .scale = v->linear ? NULL : logarithm,
+                         .logs = !v->linear,
                          .number = v->mirror ? restored : NULL,
-                         .label = v->linear ? "KL (nats per step)" : "log10 KL (nats per step)"};
+                         .label = v->linear ? "KL (nats per step)" : "KL (nats per step, log)"};
     if (v->mirror)
         m.label = "KL restored (nats per step)";
     struct figure_style own = *s;
-    if (v->marks) {
+    char note[2 * RUN_NOTE];
+    m.note = note;
+    write_note(v, note, sizeof note);
+    if (v->marks)
         m.marked = is_significant;
-        m.note = v->mirror ? "dots: intervals of the head and of all heads do not meet"
-                           : "dots: the 95 % CI of \xce\x94NLL excludes 0";
-    }
     if (v->mirror && s->usual_cmap)
         own.cmap = "redblue";
     return layermap_draw(c, &m, &own);

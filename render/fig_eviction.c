@@ -13,7 +13,7 @@
 
 enum { FORM_MAP, FORM_MASK };
 enum { MAX_CROSSES = 4000, MAX_HEADS = 12, BARS = 9 };
-static const double LEAST_BAR = 0.25, MARGIN = 6; /* mm */
+static const double LEAST_BAR = 0.25, MARGIN = 5.5; /* mm */
 static const struct rgb red = {0.84, 0.1, 0.16}, border = {1, 1, 1};
 
 /* Counts the entries of a head that were evicted at each step shown.  Returns the largest count. */
@@ -35,12 +35,14 @@ static int64_t count_events(const struct table *t, int64_t row0, const struct ax
 /* Draws the ends of the bar axis: 0 and the largest count. */
 static void bar_ticks(struct canvas *c, const struct axis_box *a, double x, double most)
 {
+    const double line[] = {x, a->y, x, a->y + a->h};
+    canvas_line(c, line, 2, 0.18, ink);
     for (int k = 0; k < 2; k++) {
         char text[24];
         double at = x + k * BARS, foot = a->y + a->h, xy[] = {at, foot, at, foot + 0.9};
         canvas_line(c, xy, 2, 0.18, ink);
         tick_text(k * most, text);
-        canvas_text(c, at, foot + 2.3, text, PT_SMALL, ALIGN_CENTER, ink, 0);
+        canvas_text(c, at, foot + 2.3, text, PT_TICK, ALIGN_CENTER, ink, 0);
     }
 }
 
@@ -123,7 +125,7 @@ static double key(struct canvas *c, const struct table *t, const struct axis_box
 {
     if (rows_per_head(t) <= MAX_CROSSES) {
         mark_draw(c, MARK_CROSS, x + 1.4, y, 1.4, red);
-        canvas_text(c, x + 4, y, "eviction", PT_TICK, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x + 4, y, "evicted here", PT_TICK, ALIGN_LEFT, ink, 0);
         y += 4.2;
     }
     if (has_border(t, a)) {
@@ -131,7 +133,7 @@ static double key(struct canvas *c, const struct table *t, const struct axis_box
         canvas_dash(c, 0.9, 0.7);
         canvas_line(c, dash, 2, 0.2, ink);
         canvas_dash(c, 0, 0);
-        canvas_text(c, x + 4, y, "prompt end", PT_SMALL, ALIGN_LEFT, ink, 0);
+        canvas_text(c, x + 4, y, "prompt end", PT_TICK, ALIGN_LEFT, ink, 0);
         y += 4.2;
     }
     return y;
@@ -145,7 +147,7 @@ static void over(struct canvas *c, const struct table *t, int64_t row0, const st
     prompt_border(c, t, a);
     canvas_unclip(c);
     if (row0 == 0)
-        canvas_text(c, a->x + a->w + MARGIN + BARS / 2.0, a->y - 1.9, "evictions", PT_SMALL,
+        canvas_text(c, a->x + a->w + MARGIN + BARS / 2.0, a->y - 1.9, "evicted entries", PT_TICK,
                     ALIGN_CENTER, ink, 0);
     bars(c, t, row0, a);
 }

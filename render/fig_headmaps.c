@@ -106,7 +106,7 @@ HEADMAP(fig_kv_size, .name = "kv-size", .table = "kv-size",
         .needs = NEEDS("at:text size"),
         .style = KEYS(VALUES("size", "size", "ratio", "entries", "step", "head_budget"),
                       FILTER(0, "at", "all, each a map")),
-        .map = &(const struct headmap){.label = "cached fraction of all tokens",
+        .map = &(const struct headmap){.label = "cached fraction",
                                        .fractions = "size ratio",
                                        .panel = "at",
                                        .filter = {{.usual = "end"}}});

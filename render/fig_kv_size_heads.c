@@ -12,7 +12,7 @@
 #include "render/identity.h"
 
 enum { RUNS = 16 };
-static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 9, DOT = 0.9, EACH = 22, LEAST = 10;
+static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 12, DOT = 0.9, EACH = 22, LEAST = 10;
 
 static const char *const value_words[] = {"ratio", "size", NULL};
 static const char *const at_words[] = {"end", "prefill", "mean", "answer", "peak", NULL};
@@ -128,19 +128,19 @@ static void draw_run(struct canvas *c, const struct axis_box *a, const struct ru
     for (int q = 0; q < 3; q++)
         y[q] = axis_y(a, quantile(v, r->n, .25 * (q + 1)));
     canvas_rect(c, middle - half, y[2], 2 * half, fmax(y[0] - y[2], 0), tint(colour, .16));
-    draw_dots(c, a, v, r->n, middle, 1.8 * half, tint(colour, .8));
     const double median[] = {middle - half, y[1], middle + half, y[1]};
     canvas_line(c, median, 2, 0.45, ink);
+    draw_dots(c, a, v, r->n, middle, 1.6 * half, colour);
 }
 
-static int draw_all(struct canvas *c, const struct runs *x, const struct figure_style *s,
-                    struct kvf_diag *d)
+static int draw_all(struct canvas *c, const struct table *t, const struct runs *x,
+                    const struct figure_style *s, struct kvf_diag *d)
 {
     const struct heads_style *k = s->own;
     static const char *const when[] = {"at the end", "after the prompt", "mean", "in the answer",
                                        "maximum"};
     double most = 0;
-    char label[96];
+    char label[96], about[RUN_NOTE];
     int err = canvas_room(c, "kv-size-heads", LEFT + RIGHT + LEAST * x->n, TOP + BOTTOM + 15, d);
     if (err)
         return err;
@@ -157,7 +157,8 @@ static int draw_all(struct canvas *c, const struct runs *x, const struct figure_
     if (!isnan(s->vmax))
         a.y1 = axis_end(s->vmax);
     a.y1 = a.y1 > a.y0 ? a.y1 : a.y0 + 1;
-    snprintf(label, sizeof label, "cache / %s, %s", k->value ? "all tokens" : "text", when[k->at]);
+    snprintf(label, sizeof label, "cached fraction%s, %s", k->value ? " of all tokens" : "",
+             when[k->at]);
     a.ylabel = label;
     axis_ticks_y(c, &a);
     axis_name_y(c, &a);
@@ -166,9 +167,10 @@ static int draw_all(struct canvas *c, const struct runs *x, const struct figure_
         draw_run(c, &a, x, i);
     canvas_unclip(c);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2.6,
-                "a dot: a head; line and box: median and quartiles", PT_SMALL, ALIGN_CENTER, quiet,
-                0);
+    note_draw(c, canvas_width(c) / 2, canvas_height(c) - 2 - NOTE_LINE, canvas_width(c) - 1,
+              "a dot: a KV head; line and box: median and quartiles");
+    note_draw(c, canvas_width(c) / 2, canvas_height(c) - 2, canvas_width(c) - 1,
+              run_note(t, about));
     return KVF_OK;
 }
 
@@ -178,7 +180,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     struct runs x = {.n = 0};
     int err = read_runs(t, s, &x, d);
     if (!err)
-        err = draw_all(c, &x, s, d);
+        err = draw_all(c, t, &x, s, d);
     mem_free(x.number);
     return err;
 }

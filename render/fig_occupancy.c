@@ -18,7 +18,7 @@ enum {
     TOP = 3,
     NAME = 2,
     RIGHT = 22,
-    BOTTOM = 10,
+    BOTTOM = 10 + NOTE_LINE,
     GAP_X = 4,
     GAP_Y = 5,
     NAMED_MAX = 14,
@@ -413,7 +413,9 @@ static void names(struct canvas *c, const struct occupancy *x, const struct colo
     canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
                 x->heads <= NAMED_MAX ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
-    char fit[192];
+    char fit[192], about[RUN_NOTE];
+    note_draw(c, (LEFT + right) / 2, bottom + BOTTOM - 1.6 + foot_of(x), right + 2.5,
+              run_note(x->t, about));
     if (x->equal)
         canvas_text(c, LEFT, bottom + 9.5,
                     text_fit(c, x->note, PT_SMALL, canvas_width(c) - LEFT - 2, fit, sizeof fit),

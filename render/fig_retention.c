@@ -89,7 +89,7 @@ static struct grid grid_of(const struct table *t, const struct figure_style *s, 
     } else {
         char plain[PLOT_NAME];
         criterion_name(criterion ? criterion : "?", plain);
-        snprintf(label, 96, "fraction before last use (%.40s)", plain);
+        snprintf(label, 96, "fraction selected later (%.40s)", plain);
         g.fill = end_of;
         g.raster = heat_alpha;
     }

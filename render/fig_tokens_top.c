@@ -274,7 +274,7 @@ static int draw_sides(struct canvas *c, const struct table *t, struct ranking *x
              zoomed ? ", zoomed" : "");
     raised_text(c, W / 2, H - below + BOTTOM - 2, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     note_of(t, x, ((const struct top_style *)s->own)->least, note);
-    note_draw(c, note, EDGE, H - below + BOTTOM + 0.5, W - 2 * EDGE);
+    note_lines_draw(c, note, EDGE, H - below + BOTTOM + 0.5, W - 2 * EDGE);
     return KVF_OK;
 }
 

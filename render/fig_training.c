@@ -531,7 +531,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = draw_row(c, &v, i, top + i * (height + GAP), height);
     draw_key(c, &v, H - foot + KEY / 2.0);
     note_of(&v, note);
-    note_draw(c, note, LEFT, H - foot + KEY * key_lines(&v) + 1, W - LEFT - RIGHT);
+    note_lines_draw(c, note, LEFT, H - foot + KEY * key_lines(&v) + 1, W - LEFT - RIGHT);
     mem_free(v.line);
     return err;
 }

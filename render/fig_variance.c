@@ -216,7 +216,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     canvas_text(c, fmin(a.x + a.w / 2, W - label / 2 - 1), a.y + a.h + 6, a.xlabel, PT_LABEL,
                 ALIGN_CENTER, ink, 0);
     legend(c, fmin(a.x, W - key), TOP / 2.0, intervals > 0);
-    note_draw(c, note, EDGE, canvas_height(c) - below + BOTTOM, W - 2 * EDGE);
+    note_lines_draw(c, note, EDGE, canvas_height(c) - below + BOTTOM, W - 2 * EDGE);
     return KVF_OK;
 }
 

@@ -123,14 +123,16 @@ struct layermap {
     const char *value, *label; /* column, and label of the colour bar */
     int (*chosen)(const struct table *t, int64_t row, const void *ctx);
     const void *ctx;
-    double (*scale)(double v); /* maps a value to the coloured value; NULL: unchanged */
+    bool logs;         /* colours are logarithmic; values up to 0 are grey */
+    const char *title; /* above the map; may be NULL */
     /* computes the value instead of reading it */
     double (*number)(const struct table *t, int64_t row, const void *ctx);
     /* draws a dot; may be NULL */
     int (*marked)(const struct table *t, int64_t row, const void *ctx);
-    const char *note; /* small text below; may be NULL; LAYERMAP_NOTE mm high */
+    const char *note; /* small text below, lines of LAYERMAP_NOTE mm; may be NULL */
 };
 enum { LAYERMAP_NOTE = 3 };
+/* Computes the size in mm of a map without title and note. */
 void layermap_size(const struct table *t, double *ret_w, double *ret_h);
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s);
 /* Writes the numbers first, first + every, ... along a side of n cells of dx or dy mm each. */

@@ -13,9 +13,19 @@
 #include "render/caption.h"
 #include "render/sentence.h"
 
-enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 10, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
+enum {
+    LEFT = 13,
+    TOP = 3,
+    NAME = 4,
+    RIGHT = 22,
+    BOTTOM = 10 + NOTE_LINE,
+    GAP_X = 4,
+    GAP_Y = 2,
+    ABOUT = 3
+};
 enum { CELLS_OF_ANY = 1 << 20 };
 static const double MIN_CELL = 1.4; /* mm per layer of maps side by side */
+static const double LEAST = 28;     /* mm; a shorter colour bar has no room for its title */
 
 struct plan {
     const struct figure *figure;
@@ -348,11 +358,17 @@ static int read_cells(struct plan *p)
     return err;
 }
 
-/* Returns a value of a column as the figure writes it: "top-64" for the criterion top64. */
+/* Returns a value of a column as the figure writes it: "top-64" for the criterion top64, "retention
+ * gates" for the kind beta. */
 static const char *plain_value(const struct plan *p, int column, const char *value,
                                char plain[PLOT_NAME])
 {
-    if (column < 0 || strcmp(table_col_name(p->t, column), "criterion") != 0)
+    const char *name = column < 0 ? "" : table_col_name(p->t, column);
+    if (strcmp(name, "kind") == 0 && strcmp(value, "beta") == 0)
+        return "retention gates";
+    if (strcmp(name, "kind") == 0 && strcmp(value, "alpha") == 0)
+        return "evictions";
+    if (strcmp(name, "criterion") != 0)
         return value;
     criterion_name(value, plain);
     return plain;
@@ -426,7 +442,7 @@ void headmap_size(const struct table *t, const struct figure_style *s, double *r
     *ret_w = s->width_mm > 0 ? s->width_mm : *ret_w;
     struct layout l = layout_in(&p, *ret_w, 100);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)p.heads));
-    double each = fmax(n > 2 ? 9 : 20, fmin(200, cell * (double)p.heads));
+    double each = fmax(n > 2 ? 9 : LEAST, fmin(200, cell * (double)p.heads));
     *ret_h = l.top + BOTTOM + notes_height(&p) + l.rows * each + (l.rows - 1) * (l.step_y - l.h);
     *ret_h = fmax(*ret_h, 40);
 }
@@ -488,7 +504,9 @@ static void label_of(const struct plan *p, char *out, size_t cap)
     char plain[PLOT_NAME];
     const char *column = table_col_name(p->t, p->value), *open = " (";
     bool first = strcmp(p->figure->style[0].words[0], column) == 0;
-    used = snprintf(out, cap, "%s", first && p->m->label ? p->m->label : column);
+    used = snprintf(out, cap, "%s%s%s", p->minus ? "difference" : "", p->minus ? open : "",
+                    first && p->m->label ? p->m->label : column);
+    open = p->minus ? ", " : open;
     if (p->mixed && used < (int)cap) {
         used += snprintf(out + used, cap - (size_t)used, "%smean", open);
         open = ", ";
@@ -525,7 +543,7 @@ static void draw_notes(struct canvas *c, const struct plan *p, double y)
 static void draw_axes(struct canvas *c, const struct plan *p, const struct layout *l,
                       const struct colours *k)
 {
-    char label[96];
+    char label[96], about[RUN_NOTE];
     double right = LEFT + (l->cols - 1) * l->step_x + l->w;
     double bottom = l->top + (l->rows - 1) * l->step_y + l->h;
     bool kv = strchr(table_str(p->t, table_find(p->t, "head"), 0), 'K') != NULL;
@@ -534,6 +552,8 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
                 ALIGN_CENTER, ink, 1);
     label_of(p, label, sizeof label);
     draw_notes(c, p, bottom + 9.2);
+    note_draw(c, (LEFT + right) / 2, bottom + 9.5 + notes_height(p), right + 2.5,
+              run_note(p->t, about));
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 

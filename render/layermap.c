@@ -4,9 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "render/cells.h"
 #include "render/figures.h"
+#include "render/marks.h"
 
-enum { LEFT = 13, TOP = 3, RIGHT = 20, BOTTOM = 10 };
+enum { LEFT = 13, TOP = 3, RIGHT = 20, BOTTOM = 10, TITLE = 3 };
+static const double LEAST = 28; /* mm; a shorter colour bar has no room for its title */
 
 struct extent {
     int64_t layer0, layers, head0, heads;
@@ -37,13 +40,17 @@ void layermap_size(const struct table *t, double *ret_w, double *ret_h)
     struct extent e = extent_of(t);
     double cell = fmax(1.2, fmin(4, 60.0 / (double)e.heads));
     *ret_w = fmax(88, fmin(180, LEFT + RIGHT + 1.5 * (double)e.layers));
-    *ret_h = TOP + BOTTOM + fmax(20, fmin(200, cell * (double)e.heads));
+    *ret_h = TOP + BOTTOM + LAYERMAP_NOTE + fmax(LEAST, fmin(200, cell * (double)e.heads));
 }
 
+/* Returns the coloured value of a row: its logarithm on a scale of logarithms, or NaN, a grey cell,
+ * if it has none. */
 static double value_of(const struct layermap *m, int col, int64_t row)
 {
     double v = m->number ? m->number(m->t, row, m->ctx) : table_real(m->t, col, row);
-    return m->scale ? m->scale(v) : v;
+    if (m->logs)
+        return v > 0 ? log10(v) : NAN;
+    return v;
 }
 
 static struct colours colours_of(const struct layermap *m, int col, const struct figure_style *s)
@@ -56,7 +63,14 @@ static struct colours colours_of(const struct layermap *m, int col, const struct
         lo = x < lo ? x : lo;
         hi = x > hi ? x : hi;
     }
-    return colours_make(s, lo, hi);
+    struct figure_style own = *s;
+    if (m->logs) {
+        own.vmin = log10(s->vmin);
+        own.vmax = log10(s->vmax);
+    }
+    struct colours k = colours_make(&own, lo, hi);
+    k.logs = m->logs;
+    return k;
 }
 
 void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, double y, double dx,
@@ -76,9 +90,9 @@ void layermap_numbers(struct canvas *c, int64_t first, int64_t n, double x, doub
     }
 }
 
-/* Draws the dots with a rim that is visible on dark and light cells. */
-static void draw_dots(struct canvas *c, const struct layermap *m, const struct extent *e, double cw,
-                      double ch)
+/* Draws the dots with a rim that is visible on dark and light cells.  top: of the map, mm */
+static void draw_dots(struct canvas *c, const struct layermap *m, const struct extent *e,
+                      double top, double cw, double ch)
 {
     int layer = table_find(m->t, "layer"), index = table_find(m->t, "index");
     double radius = fmin(.55, .3 * fmin(cw, ch));
@@ -87,10 +101,30 @@ static void draw_dots(struct canvas *c, const struct layermap *m, const struct e
         if (a < 0 || b < 0 || (m->chosen && !m->chosen(m->t, r, m->ctx))
             || !m->marked(m->t, r, m->ctx))
             continue;
-        double x = LEFT + ((double)a + .5) * cw, y = TOP + ((double)b + .5) * ch;
+        double x = LEFT + ((double)a + .5) * cw, y = top + ((double)b + .5) * ch;
         canvas_disc(c, x, y, radius + .15, 0, (struct rgb){1, 1, 1});
         canvas_disc(c, x, y, radius, 0, (struct rgb){0, 0, 0});
     }
+}
+
+/* Returns the number of lines below the map: those of the note, and one on what the table is of. */
+static int note_lines(const struct layermap *m)
+{
+    int n = 1;
+    for (const char *s = m->note; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
+        n++;
+    return n;
+}
+
+static void draw_notes(struct canvas *c, const struct layermap *m, double x, double y, double right)
+{
+    char line[RUN_NOTE];
+    for (const char *s = m->note; s && *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
+        note_draw(c, x, y, right, line);
+        y += LAYERMAP_NOTE;
+    }
+    note_draw(c, x, y, right, run_note(m->t, line));
 }
 
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s)
@@ -100,27 +134,29 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
         index = table_find(t, "index");
     struct extent e = extent_of(t);
     struct colours k = colours_of(m, col, s);
-    double w = canvas_width(c) - LEFT - RIGHT;
-    double h = canvas_height(c) - TOP - BOTTOM - (m->note ? LAYERMAP_NOTE : 0);
+    double w = canvas_width(c) - LEFT - RIGHT, top = m->title ? TOP + TITLE : TOP;
+    double h = canvas_height(c) - top - BOTTOM - note_lines(m) * LAYERMAP_NOTE;
     double cw = w / (double)e.layers, ch = h / (double)e.heads;
+    char room[RUN_NOTE];
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t a = table_int(t, layer, r) - e.layer0, b = table_int(t, index, r) - e.head0;
         if (a < 0 || b < 0 || (m->chosen && !m->chosen(t, r, m->ctx)))
             continue;
-        colours_cell(c, &k, value_of(m, col, r), LEFT + (double)a * cw, TOP + (double)b * ch, cw,
+        colours_cell(c, &k, value_of(m, col, r), LEFT + (double)a * cw, top + (double)b * ch, cw,
                      ch);
     }
-    draw_dots(c, m, &e, cw, ch);
-    if (m->note && canvas_text_width(c, m->note, PT_SMALL, 0) < canvas_width(c) - LEFT)
-        canvas_text(c, LEFT + w / 2, TOP + h + 9, m->note, PT_SMALL, ALIGN_CENTER,
-                    (struct rgb){.35, .35, .35}, 0);
-    canvas_frame(c, LEFT, TOP, w, h, 0.18, ink);
-    layermap_numbers(c, e.head0, e.heads, LEFT - 1.3, TOP, 0, ch);
-    layermap_numbers(c, e.layer0, e.layers, LEFT, TOP + h + 2.3, cw, 0);
-    canvas_text(c, LEFT + w / 2, TOP + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
+    draw_dots(c, m, &e, top, cw, ch);
+    if (m->title)
+        canvas_text(c, LEFT, top - 2.2, text_fit(c, m->title, PT_TICK, w, room, sizeof room),
+                    PT_TICK, ALIGN_LEFT, ink, 0);
+    draw_notes(c, m, LEFT + w / 2, top + h + 9.5, LEFT + w + 2.5);
+    canvas_frame(c, LEFT, top, w, h, 0.18, ink);
+    layermap_numbers(c, e.head0, e.heads, LEFT - 1.3, top, 0, ch);
+    layermap_numbers(c, e.layer0, e.layers, LEFT, top + h + 2.3, cw, 0);
+    canvas_text(c, LEFT + w / 2, top + h + 5.8, "layer", PT_LABEL, ALIGN_CENTER, ink, 0);
     bool kv = strchr(table_row_str(t, 0, "head"), 'K') != NULL;
-    canvas_text(c, LEFT - 8.5, TOP + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,
+    canvas_text(c, LEFT - 8.5, top + h / 2, kv ? "KV head" : "query head", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
-    colours_bar(c, &k, LEFT + w + 2.5, TOP, h, m->label);
+    colours_bar(c, &k, LEFT + w + 2.5, top, fmin(h, 60), m->label);
     return KVF_OK;
 }

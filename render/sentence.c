@@ -71,7 +71,7 @@ double note_height_of(const struct figure_style *s, const char *text, double roo
     return h;
 }
 
-void note_draw(struct canvas *c, const char *text, double x, double y, double room)
+void note_lines_draw(struct canvas *c, const char *text, double x, double y, double room)
 {
     char line[256];
     for (const char *s = text; *s; y += NOTE_PITCH) {

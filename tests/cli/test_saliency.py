@@ -121,6 +121,8 @@ def check_columns(table, v, window):
     s.check("layer, index, token", [table[c] for c in ("layer", "index", "token")]
             == [[str(x) for x in c] for c in zip(*np.ndindex(v.shape))])
     s.check("birth is the token's place", table["birth"] == table["token"])
+    tokens = table["text"][:n]
+    s.check("each head has the texts of all tokens", table["text"] == tokens * (L * H) and len(set(tokens)) > n // 2, tokens)
     order = [sorted(range(n), key=lambda i: (-abs(h[i]), -i)) for h in v.reshape(-1, n)]
     rank = [str(o.index(i) + 1) for o in order for i in range(n)]
     s.check("ranks by size", table["abs_rank"] == rank, table["abs_rank"], rank)

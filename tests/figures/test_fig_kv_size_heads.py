@@ -10,7 +10,7 @@ from test_panels import affine, draw, paths, tsv, words_of
 
 COLUMNS = ["trace", "layer", "at", "ratio", "size"]
 RATIO = {"h2o 64": [.1, .2, .4, .8, .5], "trimkv 64": [.3, .3, .3, .3, .3]}
-TINT = {"h2o 64": (235, 178, 51), "trimkv 64": (221, 126, 51)}
+COLOUR = {"h2o 64": (230, 159, 0), "trimkv 64": (213, 94, 0)}
 
 
 def rows(runs=RATIO):
@@ -20,7 +20,7 @@ def rows(runs=RATIO):
 
 def dots(svg, name):
     return [(sum(x for x, _ in p[:-1]) / len(p[:-1]), p[0][1]) for fill, _, p, curved, _ in paths(svg)
-            if curved and fill and all(abs(a - b) <= 2 for a, b in zip(fill, TINT[name]))]
+            if curved and fill and all(abs(a - b) <= 2 for a, b in zip(fill, COLOUR[name]))]
 
 
 code, svg, said = draw(tsv("kv-size", COLUMNS, rows()), "kv-size-heads")

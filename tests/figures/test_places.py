@@ -61,12 +61,15 @@ def signed_decades(ticks):
     return len(at) > 3 and all(abs((at[0] - p) / unit - math.copysign(1 + math.log10(abs(v) / least), v)) < .01 for v, p in at.items() if v)
 
 
+STYLES = {"attention": "scale=linear", "effect": "scale=linear", "saliency": "value=signed"}
+
+
 def every_axis():
     """Check that numbers of an axis are on one scale, at their ticks."""
     axes = 0
     for figure in figures():
         # a logarithmic bar has ticks without numbers close to those with numbers
-        out = draw(golden(figure["table"]), figure["name"], style="scale=linear" if figure["name"] == "attention" else "")[1]
+        out = draw(golden(figure["table"]), figure["name"], style=STYLES.get(figure["name"], ""))[1]
         a = Axes(Svg(out))
         for frame in a.frames:
             for side in "xyr":
@@ -304,8 +307,8 @@ def named(lines):
     return set(re.findall("[A-Za-z]{3,}", " ".join(lines)))
 
 
-# Figures that say how many words or rows a size leaves out, have shorter names of axes, or (effect, predict) lose a note or names of rows.
-FEWER_WORDS = {"words": "all", "eviction": "query", "effect at 60x40": "all", "predict at 88x30": "all"}
+# Figures that say how many words or rows a size leaves out or name fewer bars, have shorter names of axes, or (effect, predict) lose a note or names of rows.
+FEWER_WORDS = {"words": "all", "saliency": "all", "eviction": "query", "retention": "query downwards", "effect at 60x40": "all", "predict at 88x30": "all"}
 
 
 def words_are_whole():
@@ -315,12 +318,16 @@ def words_are_whole():
         if name in ("fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
             continue
         own = {t for t, *_ in texts(read(draw(text, name)[1]))}
+        notes = {t for t in own if "; " in t}  # small figures leave out parts of them
         words = {t for t in own if re.search("[A-Za-z]{3}", t)}  # not numbers of axes, of which a small figure has fewer
         for size in ("60x40", "88x30", "77x50"):
             code, out, said = draw(text, name, size=size)
             now = [t for t, *_ in texts(read(out))] if code == 0 else []
-            fewer = FEWER_WORDS.get(name, FEWER_WORDS.get(f"{name} at {size}"))
-            dropped = named(own) - named(now) - {fewer} if code == 0 and fewer != "all" else ()
+            fewer = FEWER_WORDS.get(name, FEWER_WORDS.get(f"{name} at {size}", ""))
+            kept = [t for t in now if any(note.startswith(t) for note in notes)]
+            short = [t for t in kept if not any((note + "; ").startswith(t + "; ") for note in notes)]
+            check(f"{name} at {size}: a note keeps whole parts", not short, short, notes)
+            dropped = named(own - notes) - named(now) - set(fewer.split()) if code == 0 and fewer != "all" else ()
             cut = [t for t in now if t.endswith("\u2026") and t not in own] + sorted(dropped)
             check(f"{name} at {size}: whole or refused", not cut and (code == 0 or re.search(r"at least \d+ x \d+ mm", said)), cut, said)
     kinds = "".join(f"L0H{k}\t0\t{k}\t{name}\t.9\n" for k, name in enumerate(
@@ -406,12 +413,12 @@ def headmap(figure):
 
 def grid_height(layers, heads, T, width):
     """Return the height of the small multiples of eviction: squares as large as a page of 180 x 150 mm allows, or a
-    width and the height that keeps the aspect ratio.  Margins: 13 left, 20 right, 5 above, 10 below, 5 and 6 between
+    width and the height that keeps the aspect ratio.  Margins: 13 left, 20 right, 5 above, 13 below, 5 and 6 between
     the maps.
     """
     def sides(w, h):
-        side = min((w - 13 - 20 - (heads - 1) * 5) / heads, (h - 5 - 10 - (layers - 1) * 6) / layers)
-        return 13 + 20 + heads * side + (heads - 1) * 5, max(40, 5 + 10 + layers * side + (layers - 1) * 6)
+        side = min((w - 13 - 20 - (heads - 1) * 5) / heads, (h - 5 - 13 - (layers - 1) * 6) / layers)
+        return 13 + 20 + heads * side + (heads - 1) * 5, max(40, 5 + 13 + layers * side + (layers - 1) * 6)
     own = sides(180, 150)
     return own if width is None else (width, sides(width, own[1] * width / own[0])[1])
 
