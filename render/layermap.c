@@ -108,7 +108,7 @@ static void draw_dots(struct canvas *c, const struct layermap *m, const struct e
 }
 
 /* Returns the number of lines below the map: those of the note, and one on what the table is of. */
-static int note_lines(const struct layermap *m)
+static int notes_of(const struct layermap *m)
 {
     int n = 1;
     for (const char *s = m->note; s && *s; s += strcspn(s, "\n"), s += *s == '\n')
@@ -135,7 +135,7 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
     struct extent e = extent_of(t);
     struct colours k = colours_of(m, col, s);
     double w = canvas_width(c) - LEFT - RIGHT, top = m->title ? TOP + TITLE : TOP;
-    double h = canvas_height(c) - top - BOTTOM - note_lines(m) * LAYERMAP_NOTE;
+    double h = canvas_height(c) - top - BOTTOM - notes_of(m) * LAYERMAP_NOTE;
     double cw = w / (double)e.layers, ch = h / (double)e.heads;
     char room[RUN_NOTE];
     for (int64_t r = 0; r < table_rows(t); r++) {
