@@ -117,7 +117,7 @@ def equal_heads():
         return tsv("sparsity", ["head", "layer", "index", "kind", "sparsity"], [(f"L{l}K{h}", l, h, "alpha", value(l, h)) for l in range(4) for h in range(3)])
 
     words = words_of(draw(table(lambda l, h: .25), "sparsity")[1])
-    check("equal heads: a sentence", "all 12 heads have the same value, 0.25: sparsity (alpha)." in words and "layer" not in words, words)
+    check("equal heads: a sentence", "all 12 heads have the same value, 0.25: sparsity (evictions)." in words and "layer" not in words, words)
     words = words_of(draw(table(lambda l, h: .25 if l or h else .26), "sparsity")[1])
     check("one head differs: a map", "same value" not in words and "layer" in words, words)
 

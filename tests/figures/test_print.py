@@ -120,9 +120,10 @@ def text(trace):
 
 def other_fonts(trace):
     svg = Svg(draw(trace, "m.svg", "--font", "dejavu sans mono"))
-    check("--font", {s[1] for s in svg.spans()} == {"DejaVu Sans Mono"}, {s[1] for s in svg.spans()})
+    used = {s[1] for s in svg.spans() if "\u4f60" not in s[0]}  # the name of the model has this character, which needs another font
+    check("--font", used == {"DejaVu Sans Mono"}, used)
     fonts_hold_the_text(svg, "another font")
-    wide = {round(w, 3) for (tables, _) in svg.fonts().values() for w in advances(tables)[1:]}
+    wide = {round(w, 3) for (family, _), (tables, _) in svg.fonts().items() if family in used for w in advances(tables)[1:]}
     check("it is monospaced", len(wide) == 1, wide)
     r = run("eviction", trace, "-o", os.path.join(os.path.dirname(trace), "no.svg"), "--font", "No Such Sans")
     check("a font that is not there", r.returncode == 2 and "No Such Sans" in r.stderr and "would take" in r.stderr, r.stderr)
