@@ -174,7 +174,7 @@ static void put_analyzer(struct buf *b, const struct analyzer *a)
     const char *figures[64] = {NULL};
     int n = 0;
     for (int f = 0; figure_table[f] && n < 63; f++)
-        if (strcmp(figure_table[f]->table, a->name) == 0)
+        if (figure_draws(figure_table[f], a->name))
             figures[n++] = figure_table[f]->name;
     json_put_member_str(b, "name", a->name);
     json_put_member_str(b, "summary", a->summary);

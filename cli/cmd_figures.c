@@ -30,13 +30,23 @@ static void print_keys(const struct figure *f)
     }
 }
 
+/* Prints the name of a figure, padded to some width, its tables and its summary. */
+static void print_line(const struct figure *f, int width, const char *before)
+{
+    char room[256] = "";
+    for (int i = 0, used = 0; figure_table_at(f, i) && used < (int)sizeof room; i++)
+        used += snprintf(room + used, sizeof room - (size_t)used, "%s%s", i ? ", " : "",
+                         figure_table_at(f, i));
+    printf("%-*s of %-*s%s %s\n", width, f->name, width ? 10 : 0, room, before, f->summary);
+}
+
 static int print_figure(const char *name, struct kvf_diag *d)
 {
     const struct figure *f;
     int err = figure_named("", name, NULL, &f, d);
     if (err)
         return err;
-    printf("%s of %s: %s\n", f->name, f->table, f->summary);
+    print_line(f, 0, ":");
     if (f->style && f->style->type != OPT_END)
         printf("--style KEY=VALUE,...\n");
     print_keys(f);
@@ -60,7 +70,7 @@ static int cmd_figures(const struct command *self, void *request, int n, char **
         return out.err ? EXIT_FAILED : EXIT_OK;
     }
     for (const struct figure *const *f = figure_table; *f; f++)
-        printf("%-13s of %-10s %s\n", (*f)->name, (*f)->table, (*f)->summary);
+        print_line(*f, 13, "");
     return EXIT_OK;
 }
 

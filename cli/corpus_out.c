@@ -17,7 +17,7 @@ static bool to_stdout(const char *out)
 
 static const struct figure *figure_of(const struct analyzer *a, const struct corpus_target *t)
 {
-    return figure_find(t->figure ? t->figure : a->name);
+    return t->figure ? figure_find(t->figure) : figure_of_table(a->name);
 }
 
 int corpus_out_check(const struct analyzer *a, struct corpus_target *t, struct kvf_diag *d)

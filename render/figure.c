@@ -18,11 +18,9 @@ enum { MAX_PIXELS = 64000000 };         /* maximum for a PNG: 256 MB before comp
 
 const struct figure *const figure_table[] = {
 #define X(name) &fig_##name,
-#define MAP(name) X(name)
 #define DROPPED(name, replacement)
 #include "render/figures.list"
 #undef DROPPED
-#undef MAP
 #undef X
     NULL,
 };
@@ -31,11 +29,9 @@ static const struct {
     const char *name, *replacement;
 } dropped[] = {
 #define X(name)
-#define MAP(name)
 #define DROPPED(name, replacement) {name, replacement},
 #include "render/figures.list"
 #undef DROPPED
-#undef MAP
 #undef X
 };
 
@@ -58,6 +54,7 @@ const struct figure *figure_find(const char *name)
 /* A column that a figure needs. */
 struct need {
     char name[48], type[8]; /* "number", "text" or "either" */
+    bool optional;
 };
 
 /* Reads the next column of a list (figure.needs) and moves *list behind it.  Returns false at the
@@ -65,36 +62,70 @@ struct need {
 static bool next_need(const char **list, struct need *ret)
 {
     const char *name = *list + strspn(*list, " ");
-    int all = (int)strcspn(name, " "), n = (int)strcspn(name, ": ");
+    int all = (int)strcspn(name, " "), end = (int)strcspn(name, "? "),
+        n = (int)strcspn(name, ":? ");
     snprintf(ret->name, sizeof ret->name, "%.*s", n, name);
-    snprintf(ret->type, sizeof ret->type, "%.*s", n < all ? all - n - 1 : 6,
-             n < all ? name + n + 1 : "number");
+    snprintf(ret->type, sizeof ret->type, "%.*s", n < end ? end - n - 1 : 6,
+             n < end ? name + n + 1 : "number");
+    ret->optional = end < all;
     *list = name + all;
     return all > 0;
 }
 
-bool figure_reads_text(const char *column)
+const struct map_table *figure_map(const struct figure *f, const char *table)
+{
+    for (const struct map_table *m = f->maps; m && m->table; m++)
+        if (strcmp(m->table, table) == 0)
+            return m;
+    return NULL;
+}
+
+const char *figure_table_at(const struct figure *f, int i)
+{
+    if (f->maps)
+        return f->maps[i].table;
+    return i == 0 ? f->table : NULL;
+}
+
+/* Returns the list of columns that a figure needs of table i. */
+static const char *needs_at(const struct figure *f, int i)
+{
+    return f->maps ? f->maps[i].needs : f->needs;
+}
+
+static bool has_text(const char *needs, const char *column)
 {
     struct need need;
+    while (next_need(&needs, &need))
+        if (strcmp(need.type, "text") == 0 && strcmp(need.name, column) == 0)
+            return true;
+    return false;
+}
+
+bool figure_reads_text(const char *column)
+{
     for (const struct figure *const *f = figure_table; *f; f++)
-        for (const char *list = (*f)->needs; next_need(&list, &need);)
-            if (strcmp(need.type, "text") == 0 && strcmp(need.name, column) == 0)
+        for (int i = 0; figure_table_at(*f, i); i++)
+            if (has_text(needs_at(*f, i), column))
                 return true;
     return false;
 }
 
 bool figure_draws(const struct figure *f, const char *table)
 {
-    return strcmp(f->table, table) == 0 || (f->also && strcmp(f->also, table) == 0);
+    for (int i = 0; figure_table_at(f, i); i++)
+        if (strcmp(figure_table_at(f, i), table) == 0)
+            return true;
+    return f->also && strcmp(f->also, table) == 0;
 }
 
 const struct figure *figure_of_table(const char *table)
 {
-    const struct figure *own = figure_find(table);
+    const struct figure *own = figure_find(table), *any = NULL;
     for (const struct figure *const *f = figure_table; !own && *f; f++)
-        if (figure_draws(*f, table))
-            own = *f;
-    return own;
+        if (figure_draws(*f, table) && (!any || (*f)->maps))
+            any = *f;
+    return own ? own : any;
 }
 
 static enum canvas_format format_of(const char *path)
@@ -200,6 +231,8 @@ static int check_column(const struct figure *f, const struct table *t, const str
                         struct kvf_diag *d)
 {
     int col = table_find(t, need->name);
+    if (col < 0 && need->optional)
+        return KVF_OK;
     if (col < 0)
         return kvf_fail(d, KVF_E_ARG, "figure %s needs the column %s, which table %s lacks",
                         f->name, need->name, table_name(t));
@@ -215,14 +248,23 @@ static int check_columns(const struct figure *f, const struct table *t, struct k
 {
     int err = KVF_OK;
     struct need need;
-    for (const char *list = f->needs; !err && next_need(&list, &need);)
+    const struct map_table *m = figure_map(f, table_name(t));
+    if (f->maps && !m)
+        return kvf_fail(d, KVF_E_ARG, "figure %s does not draw tables of %.80s", f->name,
+                        table_name(t));
+    for (const char *list = m ? m->needs : f->needs; !err && next_need(&list, &need);)
         err = check_column(f, t, &need, d);
     return err;
 }
 
-static const struct opt *keys_of(const struct figure *f)
+/* Returns the keys of a figure of a table.  Those of a map are copied to room[FIGURE_KEYS]. */
+static const struct opt *keys_of(const struct figure *f, const char *table, struct opt *room)
 {
-    return f->style ? f->style : style_none;
+    const struct map_table *m = figure_map(f, table);
+    if (!m)
+        return f->style ? f->style : style_none;
+    map_keys(m, room);
+    return room;
 }
 
 /* ---- a style with the figure's defaults */
@@ -230,6 +272,7 @@ static const struct opt *keys_of(const struct figure *f)
 int figure_fit(struct figure_fit *x, const struct figure *f, const struct table *t,
                const struct figure_style *s, struct kvf_diag *d)
 {
+    struct opt room[FIGURE_KEYS];
     int err = figure_style_check(s, d);
     if (!err)
         err = check_columns(f, t, d);
@@ -243,7 +286,7 @@ int figure_fit(struct figure_fit *x, const struct figure *f, const struct table 
     x->style.own = x->own;
     x->style.usual_cmap = !s->cmap;
     x->style.cmap = s->cmap ? s->cmap : f->cmap;
-    return style_read(f->name, keys_of(f), s->option, x->own, &x->text, d);
+    return style_read(f->name, keys_of(f, table_name(t), room), s->option, x->own, &x->text, d);
 }
 
 void figure_fit_finish(struct figure_fit *x)
@@ -544,8 +587,11 @@ static void columns_json(const char *needs, struct buf *out)
 {
     const char *sep = "[{";
     struct need need;
-    for (const char *list = needs; next_need(&list, &need); sep = ",{") {
+    while (next_need(&needs, &need)) {
+        if (need.optional)
+            continue;
         buf_str(out, sep);
+        sep = ",{";
         json_put_member_str(out, "name", need.name);
         json_put_member_str(out, "type", need.type);
         buf_char(out, '}');
@@ -553,14 +599,19 @@ static void columns_json(const char *needs, struct buf *out)
     buf_char(out, ']');
 }
 
-static void figure_json(const struct figure *f, struct buf *out)
+/* Appends the object of a figure and its table i. */
+static void figure_json(const struct figure *f, int i, struct buf *out)
 {
+    struct opt room[FIGURE_KEYS];
+    const char *table = figure_table_at(f, i);
     buf_char(out, '{');
     json_put_member_str(out, "name", f->name);
-    json_put_member_str(out, "table", f->table);
+    json_put_member_str(out, "table", table);
+    json_put_key(out, "default");
+    buf_str(out, figure_of_table(table) == f ? "true" : "false");
     json_put_member_str(out, "summary", f->summary);
     json_put_key(out, "columns");
-    columns_json(f->needs, out);
+    columns_json(needs_at(f, i), out);
     json_put_key(out, "side_by_side");
     buf_str(out, f->side_by_side ? "true" : "false");
     json_put_key(out, "cmap");
@@ -569,15 +620,16 @@ static void figure_json(const struct figure *f, struct buf *out)
     else
         buf_str(out, "null");
     json_put_key(out, "style");
-    opt_json(keys_of(f), out);
+    opt_json(keys_of(f, table, room), out);
     buf_char(out, '}');
 }
 
 void figures_json(struct buf *out)
 {
-    for (const struct figure *const *f = figure_table; *f; f++) {
-        buf_str(out, f == figure_table ? "[" : ",\n ");
-        figure_json(*f, out);
-    }
+    for (const struct figure *const *f = figure_table; *f; f++)
+        for (int i = 0; figure_table_at(*f, i); i++) {
+            buf_str(out, f == figure_table && !i ? "[" : ",\n ");
+            figure_json(*f, i, out);
+        }
     buf_str(out, "]\n");
 }

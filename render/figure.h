@@ -15,9 +15,8 @@
  *    (grid), maps of layers and heads (layermap) and colours with their bar. axis.h has ticks and
  *    labels, forest.h rows with intervals, kindmap.h head types, marks.h signs that differ in
  *    grey, cells.h cells as text and the message for a canvas that is too small. A map of one
- *    number per head that --style chooses needs no file, only a row of fig_headmaps.c.
- * 2. render/figures.list: `X(NAME)`, or `MAP(NAME)` for such a row. NAME is the file's: '_' where
- *    the figure's name has '-'.
+ *    number per head needs no file, only a row of fig_map.c, and step 4.
+ * 2. render/figures.list: `X(NAME)`. NAME is the file's: '_' where the figure's name has '-'.
  * 3. docs/reference/gallery.md: a paragraph with the keys, a command that draws it, and its
  *    picture docs/img/NAME.png. To make one picture, write a page lines.md with the gallery
  *    commands that lead to it, each indented by four blanks. Run `KVFATE=$PWD/build/cli/kvfate
@@ -32,8 +31,8 @@
  * 6. tests/figures/test_fig_NAME.py: find the values again in the coordinates of the SVG.
  * 7. `meson test -C build --setup quick --suite figures --suite lint --no-suite slow`.
  *
- * `-o X.png` draws the figure with the name of the table, or else the first that draws the table.
- * --figure NAME draws another. */
+ * `-o X.png` draws the figure with the name of the table, or else the figure map, or else the first
+ * that draws the table. --figure NAME draws another. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,7 +42,7 @@
 struct buf;
 struct canvas;
 struct colour_share;
-struct headmap;
+struct map_table;
 struct plot;
 struct plot_shared;
 struct opt;
@@ -78,12 +77,13 @@ struct figure_style {
 /* A figure: the table it draws, its options and its functions. */
 struct figure {
     const char *name;    /* "eviction"; default figure of the table with this name */
-    const char *table;   /* the table it draws */
+    const char *table;   /* the table it draws; NULL: those of `maps` */
     const char *also;    /* another table that it draws if the style names its columns, or NULL */
     const char *summary; /* one line */
     /* required columns, between blanks: "step" has numbers, "head:text" has text, and "id:either"
-     * has names of digits, which a file returns as numbers.  A table read from a file may have a
-     * column of another type.  figure.c then reports an error before it draws. */
+     * has names of digits, which a file returns as numbers.  A column that ends with "?" may be
+     * missing.  A table read from a file may have a column of another type.  figure.c then reports
+     * an error before it draws. */
     const char *needs;
     const struct opt *style; /* keys of --style (style.h); may be NULL */
     size_t style_bytes;      /* size of the struct that the keys fill */
@@ -106,11 +106,12 @@ struct figure {
      */
     void (*caption)(const struct table *t, const struct figure_style *s, struct buf *out);
 
-    /* For figures with shared size and draw functions: `build` makes the plot of PLOT_FIGURE
-     * (plot.h), `map` describes a layer x head map (headmap.h). */
+    /* For figures with shared size and draw functions: makes the plot of PLOT_FIGURE (plot.h). */
     int (*build)(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d);
-    const struct headmap *map;
+    /* The tables of a figure of several tables, to a row without a name, which replace `table` and
+     * `needs` (figures.h); or NULL. */
+    const struct map_table *maps;
 };
 
 extern const struct figure *const figure_table[];   /* ends with NULL */
@@ -120,10 +121,12 @@ const char *figure_replacement(const char *name);
 /* Returns true if some figure needs text in a column of this name.  Such columns of untyped files
  * are read as text even if all values look like numbers. */
 bool figure_reads_text(const char *column);
+/* Returns the name of table i that a figure draws, or NULL after the last. */
+const char *figure_table_at(const struct figure *f, int i);
 /* Returns true if a figure draws tables of this name. */
 bool figure_draws(const struct figure *f, const char *table);
-/* Returns the figure that -o draws for a table: the figure with its name, else the first that draws
- * it, else NULL. */
+/* Returns the figure that -o draws for a table: the figure with its name, else the figure map, else
+ * the first that draws it, else NULL. */
 const struct figure *figure_of_table(const char *table);
 
 /* Checks that the style's map, range and font exist.  Returns KVF_OK, or KVF_E_ARG with a
@@ -154,8 +157,9 @@ struct figure_screen {
 int figure_preview(const struct figure *f, const struct table *t, const struct figure_style *s,
                    const struct figure_screen *screen, struct buf *out, struct kvf_diag *d);
 
-/* Appends a JSON array with one object per figure, in the order of figure_table.  Its fields are
- * "name", "table", "summary", "columns" (objects with "name" and "type": number, text or either),
+/* Appends a JSON array with one object per figure and table that it draws, in the order of
+ * figure_table.  Its fields are "name", "table", "default" (whether -o draws this figure of the
+ * table), "summary", "columns" (objects with "name" and "type": number, text or either),
  * "side_by_side", "cmap" (or null) and "style" (opt_json). */
 void figures_json(struct buf *out);
 

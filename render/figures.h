@@ -10,13 +10,26 @@
 #include "render/palette.h"
 
 #define X(name) extern const struct figure fig_##name;
-#define MAP(name) X(name)
 #define DROPPED(name, replacement)
 #include "render/figures.list"
 #include "render/style.h"
 #undef DROPPED
-#undef MAP
 #undef X
+
+/* A table that the figure map draws (fig_map.c).  Its columns that can select rows are among those
+ * that it needs. */
+struct map_table {
+    const char *table, *needs; /* as in struct figure */
+    const char *value;         /* the column that is drawn by default */
+    const char *label;         /* of the colour bar of that column */
+    const char *fractions;     /* columns with colours from 0 to 1, between blanks */
+};
+/* Returns the row of a figure with `maps` for a table, or NULL. */
+const struct map_table *figure_map(const struct figure *f, const char *table);
+/* Writes the keys of --style that apply to a table, and the end of the list, into ret[FIGURE_KEYS].
+ */
+enum { FIGURE_KEYS = 24 };
+void map_keys(const struct map_table *m, struct opt *ret);
 
 /* The colours of a map: the style's range, or else [lo, hi], widened if it is empty.  colours_at
  * counts the values outside the range. */

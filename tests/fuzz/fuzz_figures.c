@@ -68,9 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct table *t = o.t ? any_run(&x, o.t, &d) : NULL;
     unsigned which = (unsigned)take(&look, 1), fit = 0, k = 0;
     for (int i = 0; figure_table[i]; i++)
-        fit += t && strcmp(figure_table[i]->table, table_name(t)) == 0;
+        fit += t && figure_draws(figure_table[i], table_name(t));
     for (int i = 0; t && fit && figure_table[i]; i++)
-        if (strcmp(figure_table[i]->table, table_name(t)) == 0 && k++ == which % fit)
+        if (figure_draws(figure_table[i], table_name(t)) && k++ == which % fit)
             draw(&look, figure_table[i], t);
     table_destroy(t);
     any_close(&o);

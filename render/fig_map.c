@@ -1,4 +1,9 @@
-/* headmap.c - chooses rows and panels of a table and draws them as layer x head maps. */
+/* fig_map.c - layer x head maps of a number of each head, as small multiples with one colour bar.
+ *
+ * These forms of --style choose the content: COLUMN=VALUE selects rows, value=COLUMN selects the
+ * number, panel=COLUMN draws one map per value of the column.  minus=yes subtracts the first map
+ * from each other one and uses a diverging map around 0.  A table of several traces has a column
+ * `trace`, which is the default panel.  If several rows of a head remain, their mean is drawn. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -6,7 +11,6 @@
 
 #include "base/mem.h"
 #include "render/figures.h"
-#include "render/headmap.h"
 #include "render/plot.h"
 #include "render/marks.h"
 #include "render/cells.h"
@@ -23,13 +27,71 @@ enum {
     GAP_Y = 2,
     ABOUT = 3
 };
-enum { CELLS_OF_ANY = 1 << 20 };
+enum { PANELS = 16, CELLS_OF_ANY = 1 << 20 };
 static const double MIN_CELL = 1.4; /* mm per layer of maps side by side */
 static const double LEAST = 28;     /* mm; a shorter colour bar has no room for its title */
 
+/* A column that selects rows in every table that names it in `needs`. */
+struct filter {
+    const char *column;
+    const char *usual; /* default if the table has it; NULL: value of the first row */
+    double of_length;  /* > 0: the default is the number nearest to this fraction of T */
+    const char *word;  /* displayed instead of the column name; NULL: the name */
+    const char *about; /* prefix of the metadata ABOUTn that describe number n; may be NULL */
+    bool each;         /* a table without `trace` has a map for each value */
+};
+
+/* F(column, default as --style describes it, `usual`, other fields) */
+#define FIRST "that of the first row"
+#define FILTERS(F)                                                                                 \
+    F(a, FIRST, NULL, .word = "of trace", .about = "trace_")                                       \
+    F(b, "all, each a map", NULL, .word = "with trace", .about = "trace_", .each = true)           \
+    F(at, "all, each a map", "end", .each = true)                                                  \
+    F(kind, FIRST, NULL)                                                                           \
+    F(form, FIRST, NULL)                                                                           \
+    F(p, FIRST, NULL)                                                                              \
+    F(criterion, FIRST, NULL)                                                                      \
+    F(quantity, "returns", "returns")                                                              \
+    F(above, FIRST, NULL)                                                                          \
+    F(horizon, "T / 4", NULL, .of_length = 0.25, .word = "age")                                    \
+    F(age, "T / 4", NULL, .of_length = 0.25)                                                       \
+    F(class, "all", "all")
+
+#define F(key, otherwise, ...) {.column = #key, __VA_ARGS__},
+static const struct filter filters[] = {FILTERS(F)};
+#undef F
+enum { N_FILTERS = sizeof filters / sizeof *filters };
+
+/* The values of the keys. */
+struct map_style {
+    const char *value, *panel;
+    int minus;                  /* 1: yes */
+    const char *row[N_FILTERS]; /* requested value, in the order of `filters`; may be NULL */
+};
+
+#define F(key, ...) FILTER_##key,
+enum { FILTERS(F) };
+#undef F
+#define F(key, otherwise, ...)                                                                     \
+    {.type = OPT_STR,                                                                              \
+     .name = #key,                                                                                 \
+     .offset = offsetof(struct map_style, row[FILTER_##key]),                                      \
+     .arg = "VALUE",                                                                               \
+     .help = "the rows with this value of the column",                                             \
+     .absent = otherwise},
+static const struct opt keys[] = {
+    TEXT_KEY(struct map_style, value, "COLUMN", "the column that is drawn",
+             .absent = "one for each table"),
+    TEXT_KEY(struct map_style, panel, "COLUMN", "a map for each value of a column",
+             .absent = "one map, or one for each trace"),
+    WORD_KEY(struct map_style, minus, "no", "each map less the first", "no", "yes"),
+    FILTERS(F){.type = OPT_END}};
+#undef F
+_Static_assert(sizeof keys / sizeof *keys <= FIGURE_KEYS, "figure.c has room for the keys");
+
 struct plan {
     const struct figure *figure;
-    const struct headmap *m;
+    const struct map_table *m;
     const struct table *t;
     int value, panel; /* columns; panel -1: one map */
     bool minus;
@@ -37,12 +99,12 @@ struct plan {
     struct chosen {
         int column;
         const char *name;
-        const struct headmap_filter *of;
+        const struct filter *of;
         char text[CELL_TEXT];
         double number;
-    } filter[HEADMAP_FILTERS];
+    } filter[N_FILTERS];
     int n, first; /* panels; index of the first drawn one */
-    char name[HEADMAP_PANELS][CELL_TEXT];
+    char name[PANELS][CELL_TEXT];
     int64_t layer0, layers, head0, heads;
     double *cell;      /* [n][layers][heads] */
     int64_t *count;    /* rows per cell */
@@ -51,10 +113,36 @@ struct plan {
 
 static int find_or_fail(const struct plan *p, const char *name, int *ret, struct kvf_diag *d)
 {
+    const char *known[65] = {NULL};
     *ret = table_find(p->t, name);
-    return *ret >= 0 ? KVF_OK
-                     : kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'",
-                                table_name(p->t), name);
+    if (*ret >= 0)
+        return KVF_OK;
+    for (int i = 0; i < table_cols(p->t) && i < 64; i++)
+        known[i] = table_col_name(p->t, i);
+    const char *near = opt_near(known, name);
+    return kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'%s%s%s", table_name(p->t),
+                    name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+/* Returns true if a list of words between blanks has the name.  ":TYPE" and "?" may follow it. */
+static bool listed(const char *list, const char *name)
+{
+    for (size_t n = strlen(name); list && *list; list += strspn(list, " ")) {
+        if (strcspn(list, " :?") == n && strncmp(list, name, n) == 0)
+            return true;
+        list += strcspn(list, " ");
+    }
+    return false;
+}
+
+void map_keys(const struct map_table *m, struct opt *ret)
+{
+    int n = 0, first_filter = (int)(sizeof keys / sizeof *keys) - 1 - N_FILTERS;
+    for (int i = 0; keys[i].type != OPT_END; i++)
+        if (i < first_filter || listed(m->needs, keys[i].name))
+            ret[n++] = keys[i];
+    ret[n] = (struct opt){.type = OPT_END};
+    ret[0].absent = m->value;
 }
 
 static bool is_number(const struct table *t, int col)
@@ -101,18 +189,17 @@ static int choose_text(struct chosen *x, const struct table *t, const char *aske
                     table_col_name(t, x->column), x->text);
 }
 
-/* Adds filter i for the column of that name to the plan.  A table need not have the column. */
-static int choose(struct plan *p, int i, const char *column, const char *asked, struct kvf_diag *d)
+/* Adds filter i to the plan if the table has its column. */
+static int choose(struct plan *p, int i, const char *asked, struct kvf_diag *d)
 {
-    const struct headmap_filter *f = &p->m->filter[i];
+    const struct filter *f = &filters[i];
     struct chosen *x = &p->filter[p->n_filters];
     *x = (struct chosen){
-        .column = table_find(p->t, column), .of = f, .name = f->word ? f->word : column};
-    if (x->column < 0 && !asked)
+        .column = table_find(p->t, f->column), .of = f, .name = f->word ? f->word : f->column};
+    if (!listed(p->m->needs, f->column) || (x->column < 0 && !asked))
         return KVF_OK;
     if (x->column < 0)
-        return kvf_fail(d, KVF_E_ARG, "--style: table %s has no column '%s'", table_name(p->t),
-                        column);
+        return find_or_fail(p, f->column, &x->column, d);
     p->n_filters++;
     return is_number(p->t, x->column) ? choose_number(x, p->t, asked, d)
                                       : choose_text(x, p->t, asked, d);
@@ -134,7 +221,7 @@ static bool matches(const struct plan *p, int64_t row)
 
 /* Returns the metadata that describe the value of a filter, for example "log_beta of trimkv" for
  * trace 1, or NULL. */
-static const char *about(const struct plan *p, const struct headmap_filter *f, const char *text)
+static const char *about(const struct plan *p, const struct filter *f, const char *text)
 {
     char key[CELL_TEXT + 24];
     if (!f->about)
@@ -171,7 +258,7 @@ static int panel_of(struct plan *p, int64_t row)
     for (int i = 0; i < p->n; i++)
         if (strncmp(p->name[i], name, CELL_TEXT - 1) == 0)
             return i;
-    if (p->n == HEADMAP_PANELS)
+    if (p->n == PANELS)
         return -1;
     snprintf(p->name[p->n], CELL_TEXT, "%s", name);
     return p->n++;
@@ -187,7 +274,7 @@ static int measure(struct plan *p, struct kvf_diag *d)
             continue;
         if (panel_of(p, r) < 0)
             return kvf_fail(d, KVF_E_ARG, "%s draws up to %d maps; column %s has more values",
-                            p->figure->name, HEADMAP_PANELS, table_col_name(p->t, p->panel));
+                            p->figure->name, PANELS, table_col_name(p->t, p->panel));
         int64_t l = table_int(p->t, layer, r), h = table_int(p->t, index, r);
         p->layer0 = l < p->layer0 ? l : p->layer0;
         p->head0 = h < p->head0 ? h : p->head0;
@@ -212,29 +299,26 @@ static int measure(struct plan *p, struct kvf_diag *d)
 }
 
 /* Returns the column of the panels, or NULL for one map. */
-static const char *panel_column(const struct plan *p, const struct headmap_style *o)
+static const char *panel_column(const struct plan *p, const struct map_style *o)
 {
-    const char *panel = table_find(p->t, "trace") >= 0 ? "trace" : p->m->panel;
-    if (o->panel)
-        return o->panel;
-    if (!panel || table_find(p->t, panel) < 0)
-        return NULL;
-    const struct opt *k = p->figure->style + HEADMAP_KEYS;
-    for (int i = 0; k[i].type != OPT_END; i++)
-        if (o->row[i] && strcmp(panel, k[i].name) == 0)
-            return NULL; /* the style selects one of its values */
-    return panel;
+    if (o->panel || table_find(p->t, "trace") >= 0)
+        return o->panel ? o->panel : "trace";
+    for (int i = 0; i < N_FILTERS; i++)
+        if (filters[i].each && !o->row[i] && listed(p->m->needs, filters[i].column)
+            && table_find(p->t, filters[i].column) >= 0)
+            return filters[i].column;
+    return NULL;
 }
 
 /* Reads the style into p, then finds the panels and heads. */
 static int plan_make(struct plan *p, const struct table *t, const struct figure_style *s,
                      struct kvf_diag *d)
 {
-    const struct headmap_style *o = s->own;
-    const struct opt *keys = s->figure->style;
-    *p = (struct plan){.figure = s->figure, .m = s->figure->map, .t = t, .panel = -1};
+    const struct map_style *o = s->own;
+    *p = (struct plan){.figure = s->figure, .t = t, .panel = -1};
+    p->m = figure_map(s->figure, table_name(t));
     p->minus = o->minus == 1;
-    const char *panel = panel_column(p, o), *value = keys[0].words[o->value];
+    const char *panel = panel_column(p, o), *value = o->value ? o->value : p->m->value;
     int err = find_or_fail(p, value, &p->value, d);
     if (!err && panel)
         err = find_or_fail(p, panel, &p->panel, d);
@@ -242,8 +326,8 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
         return err;
     if (!is_number(t, p->value))
         return kvf_fail(d, KVF_E_ARG, "--style: column %s has no numbers", value);
-    for (int i = 0; !err && keys[HEADMAP_KEYS + i].type != OPT_END; i++)
-        err = choose(p, i, keys[HEADMAP_KEYS + i].name, o->row[i], d);
+    for (int i = 0; !err && i < N_FILTERS; i++)
+        err = choose(p, i, o->row[i], d);
     if (!err)
         err = measure(p, d);
     if (err)
@@ -295,18 +379,6 @@ static void subtract(struct plan *p)
     p->first = 1;
 }
 
-static bool is_fraction(const struct plan *p)
-{
-    const char *name = table_col_name(p->t, p->value), *list = p->m->fractions;
-    size_t n = strlen(name), skip;
-    for (; list && *list; list += skip + strspn(list + skip, " ")) {
-        skip = strcspn(list, " ");
-        if (skip == n && strncmp(list, name, n) == 0)
-            return true;
-    }
-    return false;
-}
-
 static struct colours colours_for(const struct plan *p, const struct figure_style *s)
 {
     double lo = INFINITY, hi = -INFINITY;
@@ -319,7 +391,8 @@ static struct colours colours_for(const struct plan *p, const struct figure_styl
     }
     if (p->minus)
         return colours_diverging(s, fmax(fabs(lo), fabs(hi)));
-    return is_fraction(p) ? colours_fraction(s, lo, hi) : colours_make(s, lo, hi);
+    return listed(p->m->fractions, table_col_name(p->t, p->value)) ? colours_fraction(s, lo, hi)
+                                                                   : colours_make(s, lo, hi);
 }
 
 /* ---- layout: panels in a row if layers stay wide enough, then down */
@@ -419,7 +492,7 @@ static bool describe_equal(const struct plan *p, char text[SENTENCES])
     return true;
 }
 
-void headmap_size(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h)
+static void size(const struct table *t, const struct figure_style *s, double *ret_w, double *ret_h)
 {
     struct plan p;
     *ret_w = 88;
@@ -503,9 +576,9 @@ static void label_of(const struct plan *p, char *out, size_t cap)
     int used;
     char plain[PLOT_NAME];
     const char *column = table_col_name(p->t, p->value), *open = " (";
-    bool first = strcmp(p->figure->style[0].words[0], column) == 0;
+    bool usual = strcmp(p->m->value, column) == 0;
     used = snprintf(out, cap, "%s%s%s", p->minus ? "difference" : "", p->minus ? open : "",
-                    first && p->m->label ? p->m->label : column);
+                    usual ? p->m->label : column);
     open = p->minus ? ", " : open;
     if (p->mixed && used < (int)cap) {
         used += snprintf(out + used, cap - (size_t)used, "%smean", open);
@@ -557,8 +630,8 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 
-int headmap_draw(struct canvas *c, const struct table *t, const struct figure_style *s,
-                 struct kvf_diag *d)
+static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
+                struct kvf_diag *d)
 {
     struct plan p;
     int err = plan_make(&p, t, s, d);
@@ -592,7 +665,7 @@ static const char *head_name(const struct plan *p, int64_t k, char out[48])
     return out;
 }
 
-void headmap_caption(const struct table *t, const struct figure_style *s, struct buf *out)
+static void caption(const struct table *t, const struct figure_style *s, struct buf *out)
 {
     struct plan p;
     char label[96], name[4 * CELL_TEXT] = "", where[5 * CELL_TEXT] = "", a[24], b[24], c[24],
@@ -629,3 +702,46 @@ void headmap_caption(const struct table *t, const struct figure_style *s, struct
                    caption_number(v[high], c), head_name(&p, high, high_name));
     mem_free_all(p.cell, p.count);
 }
+
+/* The tables.  Of several values of a head the first column is drawn by default. */
+#define TABLE(name, usual, title, ratios, others)                                                  \
+    {                                                                                              \
+        .table = name, .needs = "head:text layer index " usual " " others, .value = usual,         \
+        .label = title, .fractions = ratios                                                        \
+    }
+static const struct map_table tables[] = {
+    TABLE("agreement", "rho", "rank correlation", "overlap", "a? b?"),
+    /* G-KV, figure 9, by head. */
+    TABLE("attention-sparsity", "sparsity", "fraction below p \xc3\x97 max", "sparsity share",
+          "form:text? p"),
+    TABLE("density", "mean", "mean position of cached entries", "mean", ""),
+    TABLE("dilution", "dilution", "dilution",
+          "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle", "step"),
+    TABLE("ghosts", "mass", "attention lost per entry", "", ""),
+    TABLE("heads", "score", "score of its kind",
+          "score sink_mass recent never top_tenth entropy number gist filler prompt residence "
+          "last_use_sparsity",
+          ""),
+    TABLE("intermittency", "share", "fraction of tokens", "share",
+          "criterion:text? quantity:text above class:text?"),
+    /* WG-KV, figure 13. */
+    TABLE("kv-size", "size", "cached fraction", "size ratio", "at:text"),
+    TABLE("persistence", "shrunk", "selected", "shrunk rate", "criterion:text? age class:text?"),
+    /* TRIM-KV, figure 5c. */
+    TABLE("sparsity", "sparsity", "sparsity", "sparsity", "kind:text"),
+    /* DBTrimKV, figure 2b. */
+    TABLE("survival", "fraction", "survival", "fraction", "criterion:text horizon class:text?"),
+    {.table = NULL}};
+
+const struct figure fig_map = {
+    .name = "map",
+    .maps = tables,
+    .summary = "layer x head map of one number of each head",
+    .style = keys,
+    .style_bytes = sizeof(struct map_style),
+    .cmap = "viridis",
+    .side_by_side = true,
+    .size = size,
+    .caption = caption,
+    .draw = draw,
+};
