@@ -20,16 +20,13 @@ struct job {
     int64_t threads;
 };
 
-/* Returns the column that a map of the table shows: --value, or the default of tables that are
- * known. */
+/* Returns the column that a map of the table shows: --value, or the default of the table, or NULL.
+ */
 static const char *value_of(const struct job *j, const struct table *t)
 {
-    static const char *const known[][2] = {
-        {"sparsity", "sparsity"}, {"effect", "kl"}, {"survival", "fraction"}};
-    for (size_t i = 0; !j->value && i < sizeof known / sizeof *known; i++)
-        if (strcmp(table_name(t), known[i][0]) == 0)
-            return known[i][1];
-    return j->value;
+    if (j->value)
+        return j->value;
+    return strcmp(table_name(t), "effect") == 0 ? "kl" : figure_value(table_name(t));
 }
 
 static int subtract(struct job *j, struct table **t, struct kvf_diag *d)

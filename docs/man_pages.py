@@ -158,15 +158,14 @@ def own_figures(program, command):
     return [f for f in program['figures'] if f['table'] == command['name']]
 
 
-def figure_text(figures, name):
+def figure_text(figures):
     """Returns the values of --figure: the other figures of the table."""
-    own = [f for f in figures if f['name'] == name]
-    others = [f for f in figures if f['name'] != name]
+    own = [f for f in figures if f['default']]
+    others = [f for f in figures if not f['default']]
     if not others:
         return f'The figure of this table, which is drawn by default:\n.Cm {own[0]["name"]} .\n'
-    text = 'Draw this figure of the table instead' if own else 'Draw this figure of the table'
     rows = ''.join(f'.It Cm {f["name"]}\n{escape(f["summary"])}\n' for f in others)
-    return f'{text}:\n.Bl -tag -width Ds -compact\n{rows}.El\n'
+    return f'Draw this figure of the table instead:\n.Bl -tag -width Ds -compact\n{rows}.El\n'
 
 
 OUTPUT = """Output file; its extension selects the format.
@@ -195,7 +194,7 @@ def derived_text(program, command, option):
     if option['name'] == 'output':
         return OUTPUT + (DRAWN if figures else '') + REST + ('' if figures else NO_FIGURE)
     if option['name'] == 'figure':
-        return figure_text(figures, command['name']) if figures else NO_FIGURE
+        return figure_text(figures) if figures else NO_FIGURE
     return None
 
 
@@ -309,8 +308,11 @@ def expand(program, text):
     text = re.sub(r'^@commands (.*)\n', lambda m: command_list(program, m.group(1)), text, flags=re.M)
     names = ' , '.join(pooled(program))
     text = re.sub(r'^@analyses\n', lambda m: f'.Cm {names} .\n', text, flags=re.M)
-    rows = ''.join(f'.It Cm {f["name"]}\nof\n.Cm {f["table"]} :\n{escape(f["summary"])}\n'
-                   for f in program['figures'])
+    tables = {}
+    for f in program['figures']:
+        tables.setdefault((f['name'], f['summary']), []).append(f['table'])
+    rows = ''.join(f'.It Cm {name}\nof\n.Cm {" , ".join(of)} :\n{escape(summary)}\n'
+                   for (name, summary), of in tables.items())
     text = re.sub(r'^@figures\n', lambda m: f'.Bl -tag -width Ds -compact\n{rows}.El\n', text, flags=re.M)
     pages = ''.join(f'.Xr kvfate-{name} 1 ,\n' for name in sorted({top_of(c) for c in program['commands']}))
     text = re.sub(r'^@pages\n', lambda m: f'{pages}.Xr kvf 5\n', text, flags=re.M)

@@ -128,6 +128,12 @@ const struct figure *figure_of_table(const char *table)
     return own ? own : any;
 }
 
+const char *figure_value(const char *table)
+{
+    const struct map_table *m = figure_map(&fig_map, table);
+    return m ? m->value : NULL;
+}
+
 static enum canvas_format format_of(const char *path)
 {
     static const char *const ext[] = {".png", ".svg", ".pdf"};

@@ -129,6 +129,9 @@ bool figure_draws(const struct figure *f, const char *table);
  * the first that draws it, else NULL. */
 const struct figure *figure_of_table(const char *table);
 
+/* Returns the column that the figure map draws of a table by default, or NULL. */
+const char *figure_value(const char *table);
+
 /* Checks that the style's map, range and font exist.  Returns KVF_OK, or KVF_E_ARG with a
  * message. */
 int figure_style_check(const struct figure_style *s, struct kvf_diag *d);

@@ -155,7 +155,7 @@ def sources(root, folders):
 
 def symbols(text):
     """The names of a list, in order."""
-    return re.findall(r'^(?:X|MAP)\((\w+)\)$', text, re.M)
+    return re.findall(r'^X\((\w+)\)$', text, re.M)
 
 
 def check(args, kind):
@@ -283,7 +283,7 @@ def list_line(change, args, kind, symbol):
             raise Refused(f'no command has the group {args.group!r}')
         last = max(i for i, s in enumerate(symbols(text)) if s in of_group)
         after = (symbols(text) + [''])[last + 1]
-    line = re.search(rf'^(X|MAP)\({after}\)\n', text, re.M) if after else None
+    line = re.search(rf'^X\({after}\)\n', text, re.M) if after else None
     change.insert(kind.list, line.group(0) if line else '', f'X({symbol})\n')
 
 

@@ -21,12 +21,12 @@ def about(name):
 def documentation(name):
     """Returns the docstring of the method of an analysis: what it returns, its options, and its figures with their columns."""
     a = about(name)
-    figures = [f for f in described()["figures"] if f["name"] in a["figures"]]
+    figures = [f for f in described()["figures"] if f["table"] == name]
     lines = [a["summary"][0].upper() + a["summary"][1:] + ".", "", "Returns a table, one value per row in each column: a pandas.DataFrame if pandas is installed, else a kvfate.Table.",
              "attrs[\"units\"] has the unit of each column that has one."]
     if figures:
         lines += ["", "Columns that figures draw:"] + ["    %s (%s)" % (c["name"], c["type"]) for c in _columns(figures)]
-        lines += ["", "Figures: " + ", ".join("trace.figure(%r)" % f["name"] for f in figures)]
+        lines += ["", "Figures: " + ", ".join("trace.%s.figure(%r)" % (name.replace("-", "_"), f["name"]) for f in figures)]
     lines += ["", "Options:"] + ["    %s (%s)  %s%s" % (_argument(o), _kind(o), o["help"], _default(o)) for o in a["options"]]
     return "\n".join(lines if a["options"] else lines[:-2])
 
@@ -73,7 +73,7 @@ class Analysis:
         known = about(self.name)["figures"]
         if name is not None and name not in known:
             raise Error("%s has no figure %s; it has: %s" % (self.name, name, ", ".join(known) or "none"))
-        return figure(name or self.name, self._trace, **options)
+        return figure(self.name, self._trace, **{**({"figure": name} if name else {}), **options})
 
     def __repr__(self):
         return "<kvfate analysis %s of %s: call it for the table, .figure() draws it>" % (self.name, self._trace.path)

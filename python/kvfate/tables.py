@@ -202,14 +202,16 @@ def figure(name: str, *traces: Traces, **options) -> Figure:
 
     traces and options: as in kvfate.table, with those of figures.  It is drawn when it is shown or saved; ProgramError then has
     the program's sentence."""
-    known = {f["name"]: f["table"] for f in described()["figures"]}
-    analyses = {a["name"] for a in described()["analyzers"]}
-    command = known.get(name, name)
-    if command not in analyses:
-        raise Error("there is no figure %s of a trace%s; `kvfate list figures` lists them" % (name, meant(name, {*known, *analyses})))
+    known = [f["table"] for f in described()["figures"] if f["name"] == name]
+    command, *others = known or [name]
+    if command not in {a["name"] for a in described()["analyzers"]}:
+        run("list", "figures", name)  # the sentence for an unknown name, or the replacement of a former one
+        raise Error("the figure %s is not of a trace; `kvfate list figures` lists the tables of figures" % (name,))
+    if others:
+        raise Error("the figure %s is of several analyses; name one, as in kvfate.figure(%r, trace, figure=%r)" % (name, others[-1], name))
     if not traces:
         raise Error("kvfate.figure(%r): there is no trace" % (name,))
-    own = {} if "figure" in options or name not in known else {"figure": name}
+    own = {} if "figure" in options or not known else {"figure": name}
     return Figure(command, traces, words_of({**own, **options}))
 
 

@@ -1,8 +1,18 @@
-"""A process that draws figures of tables one after another (draw_table.c), so that it loads fonts once.  Standard
-library.
+"""A process that draws figures of tables one after another (draw_table.c), so that it loads fonts once, and the list of
+figures.  Standard library.
 """
 import atexit
+import json
 import subprocess
+
+
+def figures(kvfate):
+    """Return the objects of `kvfate list figures --json`, one for each figure and table.  "label" is the name of the
+    figure, or TABLE-FIGURE if it draws several tables.
+    """
+    listed = json.loads(subprocess.run([kvfate, "list", "figures", "--json"], capture_output=True, check=True).stdout)
+    names = [f["name"] for f in listed]
+    return [{**f, "label": f["name"] if names.count(f["name"]) == 1 else f"{f['table']}-{f['name']}"} for f in listed]
 
 
 class Server:

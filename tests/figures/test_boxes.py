@@ -4,16 +4,14 @@ papers, slides and pages, and hostile tables.  usage: test_boxes.py KVFATE DRAW_
 Letters are measured with the fonts in the SVG. A figure that does not fit may report an error.  At its own size and
 with its own table it must be drawn.
 """
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 from pictures import contrast, text_boxes
-from server import Server
+from server import Server, figures
 from test_contract import Drawer
 
 SIZES = ("", "88x60", "77x55", "82.55x60", "139.7x80", "171.45x110", "160x90", "174x110", "180x240", "60x45")
@@ -52,11 +50,10 @@ def judge(what, data, running):
 def main():
     global SIZES
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
-    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:
-        for n, figure in enumerate(figures):
-            if only and figure["name"] not in only:
+        for n, figure in enumerate(figures(KVFATE)):
+            if only and figure["label"] not in only:
                 continue
             d = Drawer(figure, folder, draw_table)
             rows = d.table.rows

@@ -1,6 +1,6 @@
 """Check the contract of every figure: it looks like its reference, and accepts any table and any size.
 
-usage: test_contract.py KVFATE DRAW_TABLE OUT [--update] [--only NAME]
+usage: test_contract.py KVFATE DRAW_TABLE OUT [--update] [--only NAME,...]    (NAME of one table of several: TABLE-NAME)
 
 tables/NAME.tsv.gz is a small table of the default model for each analysis.  golden/NAME.png is its approved picture
 (60 dpi), golden/structure.json the parts of its SVG and their places.  --update writes them again.  On failure OUT
@@ -10,7 +10,6 @@ import gzip
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
 from pictures import difference, differ, marks_differ, png_read, png_write, structure
-from server import Server
+from server import Server, figures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "golden")
@@ -82,7 +81,7 @@ class Table:
 class Drawer:
     def __init__(self, figure, folder, draw_table):
         self.draw_table = draw_table  # a Server
-        self.name, self.table, self.folder, self.count = figure["name"], Table(figure["table"]), folder, 0
+        self.figure, self.name, self.table, self.folder, self.count = figure["name"], figure["label"], Table(figure["table"]), folder, 0
 
     def draw(self, what, rows, ext="svg", size="", dpi="", must=False):
         """Return the bytes of the figure, or None after an error with one sentence."""
@@ -92,7 +91,7 @@ class Drawer:
         if os.path.exists(out):
             os.unlink(out)
         begun = time.monotonic()
-        status, said = self.draw_table(tsv, self.name, out, "", size, dpi)
+        status, said = self.draw_table(tsv, self.figure, out, "", size, dpi)
         took = time.monotonic() - begun
         expect(took < SLOW, f"{self.name}, {what}: took {took:.1f} s")
         sentence = said.count("\n") == 1 and 10 < len(said) < 400
@@ -188,15 +187,15 @@ def sizes(d, n):
 def main():
     os.makedirs(OUT, exist_ok=True)
     only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else None
-    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
-    expect(len(figures) > 40, f"{len(figures)} figures")
+    listed = figures(KVFATE)
+    expect(len(listed) > 40, f"{len(listed)} figures")
     draw_table = Server(DRAW)
     with tempfile.TemporaryDirectory() as folder:
-        for n, figure in enumerate(figures):
-            if only and figure["name"] not in only:
+        for n, figure in enumerate(listed):
+            if only and figure["label"] not in only:
                 continue
             if not expect(os.path.exists(os.path.join(HERE, "tables", figure["table"] + ".tsv.gz")),
-                          f"{figure['name']}: no table of {figure['table']}; kvfate {figure['table']} X.kvf -o {figure['table']}.tsv makes one, "
+                          f"{figure['label']}: no table of {figure['table']}; kvfate {figure['table']} X.kvf -o {figure['table']}.tsv makes one, "
                           f"small, to be kept as tests/figures/tables/{figure['table']}.tsv.gz (gzip -n)"):
                 continue
             d = Drawer(figure, folder, draw_table)

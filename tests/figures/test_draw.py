@@ -56,7 +56,7 @@ def redrawn(at):
             r = run("draw", at("t." + ext), "-o", at("b.svg"))
             check(f"{figure} of .{ext}", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
     run("survival", at("s.kvf"), "-o", at("s.tsv"))
-    for more in ([], ["--figure", "survival-map"], ["--figure", "survival-map", "--cmap", "magma", "--size", "100x60"]):
+    for more in ([], ["--figure", "map"], ["--figure", "map", "--cmap", "magma", "--size", "100x60"]):
         run("survival", at("s.kvf"), *more, "-o", at("a.pdf"))
         r = run("draw", at("s.tsv"), *more, "-o", at("b.pdf"))
         check(f"survival {more}", r.returncode == 0 and read(at("a.pdf")) == read(at("b.pdf")), r.stderr)
@@ -117,7 +117,10 @@ def keys():
           "\n  by=auto|criterion|class|head|trace|gap: unit of a line" in r.stdout and "\n  mark=N: an age" in r.stdout and "(default: none)" in r.stdout, r.stdout, r.stderr)
     r = run("list", "figures", "tokens-flow")
     check("all have a page", r.returncode == 0 and "tokens-flow of tokens" in r.stdout, r.stdout)
-    for old, new in (("eviction-mask", "eviction with --style form=mask"), ("predict-units", "the figure predict"), ("words-cloud", "the figure words")):
+    maps = ("agreement", "attention-sparsity", "density", "dilution", "ghosts", "heads", "intermittency", "persistence", "survival")
+    for old, new in (("eviction-mask", "eviction with --style form=mask"), ("predict-units", "the figure predict"), ("words-cloud", "the figure words"),
+                     *((f"{table}-map", f"the figure map of the table {table}") for table in maps),
+                     *((table, f"the figure map of the table {table}") for table in ("kv-size", "sparsity"))):
         refused(f"the former name {old}", "list", "figures", old, words=[f"the figure '{old}' is now", new])
     refused("no such figure", "list", "figures", "survivel", words=["no figure 'survivel'", "did you mean 'survival'"])
     refused("one as JSON", "list", "figures", "survival", "--json", words=["--json is of all figures"])
@@ -125,14 +128,22 @@ def keys():
 
 def bad_input(at):
     good = at("a.tsv")
-    for panel, same in ((at("s.tsv") + "@survival-map", ["--figure", "survival-map"]), (at("s.tsv") + "@survival:y=log", ["--style", "y=log"])):
+    for panel, same in ((at("s.tsv") + "@map", ["--figure", "map"]), (at("s.tsv") + "@survival:y=log", ["--style", "y=log"])):
         run("draw", panel, "-o", at("a.svg"))
         r = run("draw", at("s.tsv"), *same, "-o", at("b.svg"))
         check("TABLE@FIGURE:KEY=VALUE alone, as of panels", r.returncode == 0 and read(at("a.svg")) == read(at("b.svg")), r.stderr)
     for layout in ([], ["--layout", "a"]):
+        refused("TABLE@ of a former figure", "draw", at("s.tsv") + "@survival-map:criterion=top64", *layout, "-o", at("x.svg"),
+                words=["the figure 'survival-map' is now the figure map of the table survival"])
         refused("TABLE@ of no figure", "draw", at("s.tsv") + "@survivor:y=log", *layout, "-o", at("x.svg"), words=["no figure 'survivor'", "kvfate list figures"])
     refused("no figure of this table", "draw", at("s.tsv"), "--figure", "survivel", "-o", at("x.svg"),
-            words=["did you mean 'survival'", "it has survival, survival-map"])
+            words=["did you mean 'survival'", "it has map, survival"])
+    refused("a former figure of this table", "draw", at("s.tsv"), "--figure", "survival-map", "-o", at("x.svg"),
+            words=["--figure: the figure 'survival-map' is now the figure map of the table survival"])
+    refused("a column that is nearly one", "draw", at("s.tsv"), "--figure", "map", "--style", "value=fractoin", "-o", at("x.svg"),
+            words=["table survival has no column 'fractoin' (did you mean 'fraction'?)"])
+    refused("a key of other tables", "draw", at("s.tsv"), "--figure", "map", "--style", "at=end", "-o", at("x.svg"),
+            words=["options are value, panel, minus, criterion, horizon, class"])
     refused("a figure named twice", "draw", at("s.tsv") + "@survival", "--figure", "survival", "-o", at("x.svg"), words=["--figure"])
     refused("a style named twice", "draw", at("s.tsv") + "@survival:y=log", "--style", "y=log", "-o", at("x.svg"), words=["--style"])
     shutil.copyfile(at("s.tsv"), at("s@home.tsv"))

@@ -25,7 +25,7 @@ from check import ended_well, expect, finish, words_of  # noqa: E402
 from made import make_trace  # noqa: E402
 
 ANALYSES = ["eviction", "retention", "sparsity", "survival", "occupancy", "tokens"]
-FIGURES = [(a, a) for a in ANALYSES] + [("survival", "survival-map")]
+FIGURES = [(a, "map" if a == "sparsity" else a) for a in ANALYSES] + [("survival", "map")]
 PICTURES, DATA = ["png", "svg", "pdf"], ["tsv", "csv", "json", "npz"]
 SOURCE = {"eviction": "evict", "sparsity": "evict", "occupancy": "evict", "tokens": "evict",
           "retention": "survival", "survival": "survival"}
@@ -205,7 +205,7 @@ def refusals(kvf):
             (["eviction", kvf, "-o", png_path, "--size", "6000x50"], 2),
             (["eviction", kvf, "-o", png_path, "--cmap", "jet"], 2),
             (["size", "--as", "sparsity", kvf, "-o", png_path, "--vmin", "2", "--vmax", "1"], 2),
-            (["survival", kvf, "-o", png_path, "--figure", "survival-map", "--style", "colour=red"], 2),
+            (["survival", kvf, "-o", png_path, "--figure", "map", "--style", "colour=red"], 2),
             (["tokens", kvf, "-o", png_path, "--style", "by=weight"], 2),
             (["tokens", kvf, "-o", png_path, "--figure", "survival"], 2),
             (["eviction", kvf, "-o", os.path.join(FOLDER, "no/such/x.png")], 1)):
@@ -217,9 +217,9 @@ def refusals(kvf):
 def looks(kvf):
     """Check the visible properties: grey for undefined values, the given range, the size."""
     path = os.path.join(FOLDER, "x.png")
-    run("survival", kvf, "--figure", "survival-map", "--horizons", "500", "-o", path)
+    run("survival", kvf, "--figure", "map", "--horizons", "500", "-o", path)
     px = png(read(path))[3].reshape(-1, 3)
-    expect((px == 217).all(1).mean() > .2, "survival-map of NaN is not grey")
+    expect((px == 217).all(1).mean() > .2, "a map of NaN is not grey")
     run("eviction", kvf, "--head", "L1K0", "--size", "100x80", "--dpi", "100", "-o", path)
     w, h, dpi, px = png(read(path))
     expect((w, h, dpi) == (394, 315, 100), f"--size 100x80 at 100 dpi gives {w} x {h} at {dpi}")

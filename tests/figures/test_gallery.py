@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish  # noqa: E402
+from server import figures  # noqa: E402
 
 KVFATE, ROOT = map(os.path.abspath, sys.argv[1:3])
 DATA = os.path.join(ROOT, "tests", "data")
@@ -59,14 +60,13 @@ def analysis_of(line):
 
 
 def check_page(page, lines):
-    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
     drawing = [x for x in lines if re.search(r"-o [\w.-]+\.(png|svg|pdf)", x)]
-    for name in (f["name"] for f in figures):
-        rule = DRAWN_BY.get(name, f" --figure {name} ")
-        mine = [x for x in drawing if re.search(rule, x)]
-        if name not in DRAWN_BY:
-            mine += [x for x in drawing if analysis_of(x) == name and "--figure" not in x]
-        check(f"{name} is drawn by a command", mine)
+    for f in figures(KVFATE):
+        name, of = f["name"], [x for x in drawing if f["label"] == name or analysis_of(x) == f["table"]]
+        mine = [x for x in of if re.search(DRAWN_BY.get(name, f" --figure {name} "), x)]
+        if name not in DRAWN_BY and f["default"]:
+            mine += [x for x in of if analysis_of(x) == f["table"] and "--figure" not in x]
+        check(f"{f['label']} is drawn by a command", mine)
         check(f"{name} has a paragraph", re.search(rf"^## {name}$", page, re.M) or f"| `{name}` |" in page)
     made = {x for line in drawing for x in re.findall(r"-o ([\w.-]+)", line)}
     shown = re.findall(r"!\[[^\]]+\]\(\.\./img/([\w.-]+)\)", page)

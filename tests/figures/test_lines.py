@@ -97,15 +97,15 @@ def agreement():
     rows = [(f"L{l}K{h}", l, h, 1, b, .1 * b + .01 * l, .2) for b in (2, 3) for l in range(9) for h in range(3)]
     text = tsv("agreement", ["head", "layer", "index", "a", "b", "rho", "overlap"], rows,
                trace_1="gates of one", trace_2="gates of two", trace_3="gates of three")
-    code, svg, said = draw(text, "agreement-map")
+    code, svg, said = draw(text, "map")
     words = words_of(svg)
     check("agreement", code == 0, said)
     for what in ("with trace 2: gates of two", "with trace 3: gates of three", "of trace 1: gates of one", "(of trace 1)"):
         check(f"agreement: {what}", what in words, words)
-    words = words_of(draw(text, "agreement-map", style="b=3")[1])
+    words = words_of(draw(text, "map", style="b=3")[1])
     for what in ("with trace 3: gates of three", "of trace 1: gates of one", "(of trace 1,"):
         check(f"agreement of one pair: {what}", what in words, words)
-    words = words_of(draw(text, "agreement-map", style="minus=yes")[1])
+    words = words_of(draw(text, "map", style="minus=yes")[1])
     check("agreement: difference", "with trace 3 \u2212 2" in words, words)
 
 
@@ -116,9 +116,9 @@ def equal_heads():
     def table(value):
         return tsv("sparsity", ["head", "layer", "index", "kind", "sparsity"], [(f"L{l}K{h}", l, h, "alpha", value(l, h)) for l in range(4) for h in range(3)])
 
-    words = words_of(draw(table(lambda l, h: .25), "sparsity")[1])
+    words = words_of(draw(table(lambda l, h: .25), "map")[1])
     check("equal heads: a sentence", "all 12 heads have the same value, 0.25: sparsity (evictions)." in words and "layer" not in words, words)
-    words = words_of(draw(table(lambda l, h: .25 if l or h else .26), "sparsity")[1])
+    words = words_of(draw(table(lambda l, h: .25 if l or h else .26), "map")[1])
     check("one head differs: a map", "same value" not in words and "layer" in words, words)
 
 

@@ -126,7 +126,7 @@ def head_maps(folder):
     size[2, 1, 0] = np.nan
     t, out = os.path.join(folder, "kv.tsv"), os.path.join(folder, "x.svg")
     kv_size(t, size, ["end", "mean"])
-    r = drawn(t, "kv-size", out)
+    r = drawn(t, "map", out)
     expect(r.returncode == 0, f"kv-size: {r.stderr}")
     got = cells(svg(out))
     expect(len(got) == 30, f"kv-size draws {len(got)} cells of 30")
@@ -140,20 +140,20 @@ def head_maps(folder):
     xs = sorted({round(g[0], 1) for g in got[:15]})
     expect(len(xs) == 5 and np.allclose(np.diff(xs), xs[1] - xs[0], atol=.11), f"layers stand at {xs}")
 
-    drawn(t, "kv-size", out, "at=mean")
+    drawn(t, "map", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     want = size[:, :, 1].reshape(-1)
     expect(np.abs(v - want).max() < 3e-3, "at=mean does not draw the mean on the scale of fractions")
     low = os.path.join(folder, "low.tsv")
     kv_size(low, .1 + .2 * np.nan_to_num(size, nan=.5), ["end", "mean"])  # fractions are not stretched unless a range is given
-    drawn(low, "kv-size", out, "at=mean")
+    drawn(low, "map", out, "at=mean")
     v, _ = value([g[2] for g in cells(svg(out))])
     expect(np.abs(v - (.1 + .2 * want)).max() < 3e-3 and {"0", "1"} <= set(texts(svg(out))), f"small fractions are drawn as {v}")
-    drawn(low, "kv-size", out, "at=mean", vmin=.1, vmax=.3)
+    drawn(low, "map", out, "at=mean", vmin=.1, vmax=.3)
     v, _ = value([g[2] for g in cells(svg(out))])
     expect(np.abs(v - want).max() < 3e-3, f"a range that was asked for: {v}")
 
-    drawn(t, "kv-size", out, "minus=yes")
+    drawn(t, "map", out, "minus=yes")
     got = cells(svg(out))
     diff = (size[:, :, 1] - size[:, :, 0]).reshape(-1)
     v, _ = value([g[2] for g in got], "bluered")
@@ -165,7 +165,7 @@ def head_maps(folder):
     expect(any("mean \u2212 end" in x for x in texts(svg(out))), f"the difference is not named: {texts(svg(out))}")
     for panel in (0, 1):
         kv_size(t, size, ["end", "mean"], without=[(4, 0, panel)])
-        drawn(t, "kv-size", out, "minus=yes")
+        drawn(t, "map", out, "minus=yes")
         expect(len(cells(svg(out))) == 14, f"minus=yes draws {len(cells(svg(out)))} cells where panel {panel} lacks a head")
 
 
@@ -177,7 +177,7 @@ def rows_of_a_head(folder):
     v = [0, 1, .25, .75, 1, 1, .5, math.nan]
     write_table(t, "dilution", {"head": [f"L0H{i // 2}" for i in range(8)], "layer": [0] * 8, "index": [i // 2 for i in range(8)],
                                 "step": [0, 1] * 4, "dilution": v})
-    drawn(t, "dilution-map", out)
+    drawn(t, "map", out)
     got, _ = value([g[2] for g in cells(svg(out))])
     expect(np.abs(got - [.5, .5, 1, .5]).max() < 3e-3, f"means .5 .5 1 .5 are drawn as {got}")
     expect(any("mean" in x for x in texts(svg(out))), "the bar does not say that it is a mean")
@@ -187,7 +187,7 @@ def rows_of_a_head(folder):
                                 "criterion": ["top64"] * 6, "horizon": n * 2, "fraction": [1, .5, .25, 1, .75, .125],
                                 "class": ["all"] * 6, "half_life": [3] * 6}, [("T", 40)])
     for style, want, name in (("", [.5, .75], "age 10"), ("horizon=70", [.25, .125], "age 100")):
-        drawn(t, "survival-map", out, style)
+        drawn(t, "map", out, style)
         got, _ = value([g[2] for g in cells(svg(out))])
         expect(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
               f"survival-map {style}: {got}, {texts(svg(out))}")
@@ -388,10 +388,10 @@ def rims(folder, kvf):
                        ("1,000 layers", np.random.default_rng(2).random((1000, 1, 1)))):
         kv_size(t, size, ["end"])
         for dims in ("", "40x25", "300x40"):
-            r = drawn(t, "kv-size", out, "", *([dims] if dims else []))
+            r = drawn(t, "map", out, "", *([dims] if dims else []))
             expect(r.returncode == 0, f"kv-size of {name}, {dims}: exit {r.returncode} {r.stderr}")
     for style in ("at=never", "value=head", "panel=nothing", "minus=yes,at=end", "size=3"):
-        expect(drawn(t, "kv-size", out, style).returncode == 2, f"kv-size {style} is no error")
+        expect(drawn(t, "map", out, style).returncode == 2, f"kv-size {style} is no error")
     for heads, layers in ((8, 36), (32, 32), (64, 3), (1, 64)):
         m = 5
         n = heads * layers * m

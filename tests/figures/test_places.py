@@ -47,10 +47,6 @@ def golden(table):
         return f.read()
 
 
-def figures():
-    return json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
-
-
 # ---- ticks
 
 def signed_decades(ticks):
@@ -67,7 +63,7 @@ STYLES = {"attention": "scale=linear", "effect": "scale=linear", "saliency": "va
 def every_axis():
     """Check that numbers of an axis are on one scale, at their ticks."""
     axes = 0
-    for figure in figures():
+    for figure in figures(KVFATE):
         # a logarithmic bar has ticks without numbers close to those with numbers
         out = draw(golden(figure["table"]), figure["name"], style=STYLES.get(figure["name"], ""))[1]
         a = Axes(Svg(out))
@@ -198,7 +194,7 @@ def what_a_bar_leaves_out():
     at its edges.
     """
     told = 0
-    for figure in figures():
+    for figure in figures(KVFATE):
         for size in ("", "88x60") if figure.get("cmap") else ():
             given = (golden(figure["table"]), figure["name"], "", size)
             code, out, _ = draw(*given, vmin=.4, vmax=.41)
@@ -265,7 +261,7 @@ def least_sizes():
     """Check that an error about the size names a size that works, and that no smaller one does."""
     cases = {"variance": [("", tsv("variance", ["head", "factor", "x", "epsilon2", "within"], VARIANCE[:n])) for n in (1, 3, 5)],
              "training": [("", golden("training")), ("show=loss", golden("training")), ("show=loss+fwkl+limit+value", golden("training"))]}
-    for figure in figures():
+    for figure in figures(KVFATE):
         for style, text in cases.get(figure["name"], [("", golden(figure["table"]))]):
             code, _, said = draw(text, figure["name"], style, "40x25")
             need = re.search(r"at least (\d+) x (\d+) mm", said)
@@ -313,9 +309,9 @@ FEWER_WORDS = {"words": "all", "saliency": "all", "eviction": "query", "retentio
 
 def words_are_whole():
     """Check that no size cuts or omits the figure's own words: the error names a size that keeps them."""
-    for figure in figures():
+    for figure in figures(KVFATE):
         text, name = golden(figure["table"]), figure["name"]
-        if name in ("fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
+        if figure["label"] in ("fates", "tokens", "effect-text", "agreement-map"):  # they note omissions; the names of gates are long
             continue
         own = {t for t, *_ in texts(read(draw(text, name)[1]))}
         notes = {t for t in own if "; " in t}  # small figures leave out parts of them
@@ -389,7 +385,7 @@ def heights_of_widths():
     """Check a size with only a width: the aspect ratio is kept, down to 45 mm or the figure's own height, so that
     letters fit.
     """
-    for figure in figures():
+    for figure in figures(KVFATE):
         text, name = golden(figure["table"]), figure["name"]
         own = mm(draw(text, name)[1])
         layout = name in OWN_HEIGHT or headmap(figure)
@@ -408,7 +404,7 @@ def heights_of_widths():
 
 
 def headmap(figure):
-    return figure["name"].endswith("-map") or figure["name"] in ("sparsity", "kv-size", "difference", "effect")
+    return figure["name"] in ("map", "difference", "effect")
 
 
 def grid_height(layers, heads, T, width):
@@ -442,13 +438,13 @@ def titles():
     for n, title in ((0, "Short"), (1, "A title of some length, as people who write captions into figures would have it set"),
                      (2, "word " * 60), (3, "W" * 500), (4, "\u4e2d" * 300), (5, "e\u0301" * 300), (6, "f" * 3000), (7, "\u202e" + "abc " * 80)):
         for w in (40, 88, 180):
-            code, out, said = draw(text, "sparsity", size=f"{w}x60", title=title)
+            code, out, said = draw(text, "map", size=f"{w}x60", title=title)
             check(f"title {n} on {w} mm", code == 0, said)
             if code:
                 continue
             svg = Svg(out)
             top = [(t, float(size), xs, y) for t, _, _, size, xs, y, turn in svg.spans() if not turn and y / PT < 7]
-            page = png(read(draw(text, "sparsity", size=f"{w}x60", ext="png", dpi="127", title=title)[1]))[0]
+            page = png(read(draw(text, "map", size=f"{w}x60", ext="png", dpi="127", title=title)[1]))[0]
             ink = (page[:30] < 200).any((0, 2)).nonzero()[0] / 5  # above the map, mm
             check(f"title {n} on {w} mm: drawn within", len(ink) and .9 < ink[0] and ink[-1] + .2 < w - .9, ink[:1], ink[-1:])
             if n in (5, 7):  # an SVG file cannot have these characters as text: they are drawn
@@ -509,9 +505,11 @@ def zero_is_the_middle():
 
 def numbers_and_texts():
     """Check that text in number columns is an error, not zeros; names that look like numbers stay names."""
-    for figure, column in (("sparsity", "index"), ("sparsity", "layer"), ("effect", "kl"), ("survival", "horizon"), ("occupancy", "step"),
-                           ("dilution-map", "step"), ("regret", "kept_mass"), ("density", "bin_low"), ("kv-size", "layer"), ("calibration", "n")):
-        lines = golden({f["name"]: f["table"] for f in figures()}[figure]).split("\n")
+    listed = {f["label"]: f for f in figures(KVFATE)}
+    for figure, column in (("sparsity-map", "index"), ("sparsity-map", "layer"), ("effect", "kl"), ("survival", "horizon"), ("occupancy", "step"),
+                           ("dilution-map", "step"), ("regret", "kept_mass"), ("density", "bin_low"), ("kv-size-map", "layer"), ("survival-map", "horizon"), ("calibration", "n")):
+        drawn = listed[figure]
+        lines = golden(drawn["table"]).split("\n")
         names = next(x for x in lines if not x.startswith("# ")).split("\t")
         rows = [x.split("\t") for x in lines if x and not x.startswith("# ")]
         for r in rows[1:]:

@@ -6,15 +6,13 @@ Pictures are of the small tables in tables/. An explicit default draws the same 
 listed words and ranges are accepted.  A typing error of one letter is answered with the right key.
 """
 import gzip
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import expect, finish  # noqa: E402
-from server import Server
+from server import Server, figures
 
 KVFATE, DRAW = sys.argv[1], Server(sys.argv[2])
 LONG = os.environ.get("KVFATE_TESTS") == "long"
@@ -23,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 class Drawer:
     def __init__(self, figure, folder):
-        self.figure, self.name = figure, figure["name"]
+        self.figure, self.name = figure, figure["label"]
         self.table, self.out = os.path.join(folder, "table.tsv"), os.path.join(folder, "out.svg")
         with gzip.open(os.path.join(HERE, "tables", figure["table"] + ".tsv.gz"), "rt", encoding="utf-8", newline="") as f:
             self.text = f.read()
@@ -37,7 +35,7 @@ class Drawer:
         """Return the exit status, bytes of the picture, message."""
         if os.path.exists(self.out):
             os.unlink(self.out)
-        status, said = DRAW(self.table, self.name, self.out, style, **more)
+        status, said = DRAW(self.table, self.figure["name"], self.out, style, **more)
         data = b""
         if status == 0:
             with open(self.out, "rb") as f:
@@ -109,13 +107,13 @@ def columns_are_true(d):
 
 
 def main():
-    figures = json.loads(subprocess.run([KVFATE, "list", "figures", "--json"], capture_output=True, check=True).stdout)
-    expect(len(figures) > 40, "figures", len(figures))
+    listed = figures(KVFATE)
+    expect(len(listed) > 40, "figures", len(listed))
     with tempfile.TemporaryDirectory() as folder:
-        for figure in figures:
+        for figure in listed:
             d = Drawer(figure, folder)
             code, plain, said = d.draw()
-            expect(code == 0, figure["name"], said)
+            expect(code == 0, figure["label"], said)
             keys_are_true(d, plain)
             colours_are_true(d, plain)
             columns_are_true(d)

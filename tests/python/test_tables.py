@@ -144,7 +144,7 @@ def drawn(x, folder):
         with open(path, "rb") as a, open(os.path.join(folder, "b." + extension), "rb") as b:
             check(f"figure.{extension}", a.read() == b.read())
     check("a notebook shows it", f._repr_png_() == f.png and f.png[:4] == b"\x89PNG" and f._repr_svg_().startswith("<?xml"))
-    check("another figure of a table", kvfate.figure("survival-map", x, dpi=40, criterion="top64").png != kvfate.figure("survival", x, dpi=40, criterion="top64").png)
+    check("another figure of a table", kvfate.figure("survival", x, figure="map", dpi=40, criterion="top64").png != kvfate.figure("survival", x, dpi=40, criterion="top64").png)
     check("repr of a figure", repr(f).startswith("<kvfate eviction %s" % x) and "60x40" in repr(f), repr(f))
     r = kvfate.report(x)
     r.save(os.path.join(folder, "r.html"))
@@ -167,7 +167,10 @@ def refusals(x, folder):
     refused("no such analysis", lambda: kvfate.table("nothing", x), "no command 'nothing'", code=2)
     refused("no such option", lambda: kvfate.table("survival", x, horizon=3), "--horizon", code=2)
     refused("an option as a name", lambda: kvfate.table("survival", "-x"), "-x", code=2)
-    refused("no such figure", lambda: kvfate.figure("nothing", x), "no figure nothing", kvfate.Error)
+    refused("no such figure", lambda: kvfate.figure("nothing", x), "no figure 'nothing'", code=2)
+    refused("a former figure", lambda: kvfate.figure("survival-map", x), "the figure 'survival-map' is now the figure map of the table survival", code=2)
+    refused("a figure of several analyses", lambda: kvfate.figure("map", x), "kvfate.figure('survival', trace, figure='map')", kvfate.Error)
+    refused("a figure of no trace", lambda: kvfate.figure("pareto", x), "the figure pareto is not of a trace", kvfate.Error)
     refused("an option of a figure", lambda: kvfate.figure("eviction", x, cmap="pink").png, "pink", code=2)
     for call in (kvfate.table, kvfate.figure):
         refused("no trace", lambda c=call: c("survival"), "there is no trace", kvfate.Error)

@@ -37,7 +37,7 @@ VALUES = {
 STYLES = {
     "panel": ["head"], "criterion": ["mass.95", "top64"], "horizon": ["8"], "class": ["word", "special+number"], "occupancy.class": ["all+special"], "above": ["4"], "age": ["4"], "p": ["0.1"],
     "quantity": ["returns", "share"], "form": ["step"], "kind": ["alpha"], "at": ["end"], "steps": ["4:60"], "occupancy.steps": ["20:"],
-    "intermittency-map.quantity": ["returns"], "intermittency-map.panel": ["quantity", "criterion"], "survival-map.panel": ["criterion", "horizon"],
+    "map.panel": ["quantity", "criterion", "horizon"],
     "heads": ["2"], "head": ["L0H0", "L10H2"], "top": ["5"], "show": ["fwkl+limit"], "dilution.show": ["dilution", "bound+useful_mass"],
     "tokens.by": ["state", "age", "beta", "saliency", "class", "last-use", "mass"], "mark": ["text", "fill"], "page": ["1"], "columns": ["40"], "smooth": ["2"],
     "x": ["budget"], "y": ["nll"], "pareto.y": ["nll", "kl", "entries"], "pareto.x": ["budget", "entries"], "value": ["sparsity"],
