@@ -135,6 +135,14 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+const struct map_table *map_of_table(const struct figure *f, const char *table)
+{
+    for (const struct map_table *m = f->maps; m && m->table; m++)
+        if (strcmp(m->table, table) == 0)
+            return m;
+    return NULL;
+}
+
 void map_keys(const struct map_table *m, struct opt *ret)
 {
     int n = 0, first_filter = (int)(sizeof keys / sizeof *keys) - 1 - N_FILTERS;
@@ -316,7 +324,7 @@ static int plan_make(struct plan *p, const struct table *t, const struct figure_
 {
     const struct map_style *o = s->own;
     *p = (struct plan){.figure = s->figure, .t = t, .panel = -1};
-    p->m = figure_map(s->figure, table_name(t));
+    p->m = map_of_table(s->figure, table_name(t));
     p->minus = o->minus == 1;
     const char *panel = panel_column(p, o), *value = o->value ? o->value : p->m->value;
     int err = find_or_fail(p, value, &p->value, d);

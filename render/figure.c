@@ -72,14 +72,6 @@ static bool next_need(const char **list, struct need *ret)
     return all > 0;
 }
 
-const struct map_table *figure_map(const struct figure *f, const char *table)
-{
-    for (const struct map_table *m = f->maps; m && m->table; m++)
-        if (strcmp(m->table, table) == 0)
-            return m;
-    return NULL;
-}
-
 const char *figure_table_at(const struct figure *f, int i)
 {
     if (f->maps)
@@ -130,8 +122,10 @@ const struct figure *figure_of_table(const char *table)
 
 const char *figure_value(const char *table)
 {
-    const struct map_table *m = figure_map(&fig_map, table);
-    return m ? m->value : NULL;
+    for (const struct figure *const *f = figure_table; *f; f++)
+        if (map_of_table(*f, table))
+            return map_of_table(*f, table)->value;
+    return NULL;
 }
 
 static enum canvas_format format_of(const char *path)
@@ -254,7 +248,7 @@ static int check_columns(const struct figure *f, const struct table *t, struct k
 {
     int err = KVF_OK;
     struct need need;
-    const struct map_table *m = figure_map(f, table_name(t));
+    const struct map_table *m = map_of_table(f, table_name(t));
     if (f->maps && !m)
         return kvf_fail(d, KVF_E_ARG, "figure %s does not draw tables of %.80s", f->name,
                         table_name(t));
@@ -266,7 +260,7 @@ static int check_columns(const struct figure *f, const struct table *t, struct k
 /* Returns the keys of a figure of a table.  Those of a map are copied to room[FIGURE_KEYS]. */
 static const struct opt *keys_of(const struct figure *f, const char *table, struct opt *room)
 {
-    const struct map_table *m = figure_map(f, table);
+    const struct map_table *m = map_of_table(f, table);
     if (!m)
         return f->style ? f->style : style_none;
     map_keys(m, room);

@@ -25,7 +25,7 @@ struct map_table {
     const char *fractions;     /* columns with colours from 0 to 1, between blanks */
 };
 /* Returns the row of a figure with `maps` for a table, or NULL. */
-const struct map_table *figure_map(const struct figure *f, const char *table);
+const struct map_table *map_of_table(const struct figure *f, const char *table);
 /* Writes the keys of --style that apply to a table, and the end of the list, into ret[FIGURE_KEYS].
  */
 enum { FIGURE_KEYS = 24 };

@@ -22,6 +22,7 @@ from check import check, finish  # noqa: E402
 from axes import Axes, place, scale
 from pictures import png_read
 from readers import PT, Svg, png
+from server import figures
 from test_panels import DRAW, affine, discs, paths, texts, tsv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -514,7 +515,7 @@ def numbers_and_texts():
         rows = [x.split("\t") for x in lines if x and not x.startswith("# ")]
         for r in rows[1:]:
             r[names.index(column)] = "abc"
-        code, _, said = draw("\n".join([x for x in lines if x.startswith("# ")] + ["\t".join(r) for r in rows]) + "\n", figure)
+        code, _, said = draw("\n".join([x for x in lines if x.startswith("# ")] + ["\t".join(r) for r in rows]) + "\n", drawn["name"])
         check(f"{figure} with text in {column}", code == 2 and f"column {column} has no numbers" in said and said.count("\n") == 1, code, said)
     words = ["12345", "007", "1e3", "nan"]
     text = tsv("words", ["word", "count", "base_count", "share", "base_share", "lift", "kept"], [(w, 9 - i, 10, .2, .1, 2, .5) for i, w in enumerate(words)])

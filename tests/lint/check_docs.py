@@ -289,7 +289,7 @@ PLANTS = [
     lint.Plant('docs/reference/analyses/sparsity.md', 'the analyzer sparsity',
                replace=('# sparsity', '# thinness')),
     lint.Plant('docs/reference/analyses/README.md', 'stale', replace=('(hazard.md)', '(survival.md)')),
-    lint.Plant('docs/reference/gallery.md', 'the figure map', text='## survival\n## dilution\n## training\n## fates-answer\n## The runs\n'),
+    lint.Plant('docs/reference/gallery.md', 'the figure tokens-flow', text='## survival\n## dilution\n## map\n## training\n## fates-answer\n## The runs\n'),
     lint.Plant('docs/reference/report.md', 'leads nowhere', replace=('](../img/report.png)',
                                                                      '](../img/none.png)')),
     lint.Plant('docs/reference/report.md', 'no such heading', replace=('](../img/report.png)',

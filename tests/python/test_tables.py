@@ -177,7 +177,7 @@ def refusals(x, folder):
     refused("no trace", kvfate.report, "there is no trace", kvfate.Error)
     for one, name in ((kvfate.figure("eviction", x), "x.gif"), (kvfate.figure("eviction", x), "x.tsv"), (kvfate.report(x), "x.pdf")):
         refused("a format", lambda o=one, n=name: o.save(os.path.join(folder, n)), name + ": the name must end in .", kvfate.Error)
-    refused("a figure, nearly", lambda: kvfate.figure("evictions", x), "did you mean eviction?", kvfate.Error)
+    refused("a figure, nearly", lambda: kvfate.figure("evictions", x), "did you mean 'eviction'?", code=2)
     y = make(WRITE_KVF, os.path.join(folder, "open.kvf"), columns(), (L, H, G, T), unclosed=True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
