@@ -62,7 +62,8 @@ def analysis_of(line):
 def check_page(page, lines):
     drawing = [x for x in lines if re.search(r"-o [\w.-]+\.(png|svg|pdf)", x)]
     for f in figures(KVFATE):
-        name, of = f["name"], [x for x in drawing if f["label"] == name or analysis_of(x) == f["table"]]
+        name = f["name"]
+        of = [x for x in drawing if f["label"] == name or analysis_of(x) == f["table"]]
         mine = [x for x in of if re.search(DRAWN_BY.get(name, f" --figure {name} "), x)]
         if name not in DRAWN_BY and f["default"]:
             mine += [x for x in of if analysis_of(x) == f["table"] and "--figure" not in x]
