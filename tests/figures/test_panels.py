@@ -321,6 +321,10 @@ def claims():
     svg = draw(claims_rows(), "claims")[1]
     said = words_of(svg)
     check("verdicts counted", all(s in said for s in ("supported (2)", "contradicted (1)", "undecided (1)", "not judged (1)")), said)
+    check("no key of verdicts that no claim has", "null data" not in said and "documents" not in said, said)
+    rows = [("up", "P", "1", v, "t", ">", .8, .6, .9, .5, "nan", "nan", n, title) for v, n, title in (("unspecific", 7, "a plain-word title"), ("supported", 9, ""))]
+    titled = words_of(draw(tsv("claims", CLAIMS + ["documents", "title"], rows), "claims")[1])
+    check("titles of claims, verdicts in words, numbers of documents", all(s in titled for s in ("a plain-word title", "up", "also true of null data (1)", "n = 7 to 9 documents")), titled)
     names = [t[0] for t in texts(svg)]
     check("papers, and judged claims alone", "P" in names and "Q" in names and "within" in names and "not" not in names, said)
     place = {t[0]: t[2] for t in texts(svg)}
