@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
-#include "analyzers/common.h"
+#include "analyzers/heads.h"
 #include "base/mem.h"
 #include "base/stage.h"
 #include "base/files.h"
@@ -71,10 +71,9 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
                        l.head[end - 1].index * share + share - 1);
     }
     heads_free(&l);
-    *ret = err || b.err ? NULL : mem_strdup(b.data ? b.data : "");
-    if (!err && !*ret)
-        err = KVF_E_NOMEM;
-    buf_finish(&b);
+    if (!err)
+        err = b.err;
+    *ret = b.data; /* now owned by the caller, also after an error */
     return err;
 }
 
