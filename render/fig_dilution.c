@@ -32,7 +32,7 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 192, SET = 40 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 256, SET = 40 };
 enum { RETAINED = 1, BOUND = 3, FIRST_OF_U = 4, RHO_U = 5, RHO_D = 6 };
 
 /* Columns that can be drawn, with their labels; %s is the useful set.  The first FIRST_OF_U are
@@ -254,10 +254,10 @@ static void count_runs(const struct plot *p, const struct view *v, int64_t least
     if (most > least)
         snprintf(range, sizeof range, "%lld to ", (long long)least);
     if (lines && !v->against_budget && apart == lines)
-        trend = "; intervals at both ends are apart";
+        trend = "; intervals of the shortest and longest texts do not overlap";
     else if (lines && !v->against_budget)
-        trend = apart ? "; intervals at both ends overlap in some lines"
-                      : "; intervals at both ends overlap: no trend is proven";
+        trend = apart ? "; intervals of the shortest and longest texts overlap in some lines"
+                      : "; intervals of the shortest and longest texts overlap: no trend is proven";
     if (most)
         snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
                  most > 1 ? "s" : "", bars, trend);
