@@ -244,12 +244,27 @@ static int compare_ends(const struct plot *p, int *ret_apart)
     return n;
 }
 
+/* Writes the range of lengths of the traces, unless they are equal or on the axis. */
+static void write_lengths(const struct view *v, char out[64])
+{
+    double least = INFINITY, most = 0;
+    int length = table_find(v->t, across[OVER_LENGTH].column);
+    for (int64_t r = 0; length >= 0 && r < table_rows(v->t); r++) {
+        least = fmin(least, table_real(v->t, length, r));
+        most = fmax(most, table_real(v->t, length, r));
+    }
+    out[0] = 0;
+    if (v->against_budget && least < most)
+        snprintf(out, 64, "; texts of %.0f to %.0f tokens", least, most);
+}
+
 /* Writes the number of runs of a point, and whether the lines show a trend. */
 static void count_runs(const struct plot *p, const struct view *v, int64_t least, int64_t most,
                        char count[RUNS])
 {
     int apart, lines = compare_ends(p, &apart);
-    char range[48] = "";
+    char range[48] = "", lengths[64];
+    write_lengths(v, lengths);
     const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of the mean" : "", *trend = "";
     if (most > least)
         snprintf(range, sizeof range, "%lld to ", (long long)least);
@@ -259,8 +274,8 @@ static void count_runs(const struct plot *p, const struct view *v, int64_t least
         trend = apart ? "; intervals of the shortest and longest texts overlap in some lines"
                       : "; intervals of the shortest and longest texts overlap: no trend is proven";
     if (most)
-        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
-                 most > 1 ? "s" : "", bars, trend);
+        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s%s", range, (long long)most,
+                 most > 1 ? "s" : "", lengths, bars, trend);
 }
 
 /* Draws means over documents against budget or length: a panel per quantity, a line per method.

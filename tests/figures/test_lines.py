@@ -201,6 +201,9 @@ def dilution():
     code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
     text = words_of(svg)
     check("dilution: not drawn, named in the note alone", code == 0 and "without values: full, other" in text and text.count("full") == text.count("other") == 1, text)
+    rows = [("h2o", "all", -1, .3, "h2o", b, n) for b, n in ((64, 500), (128, 477), (256, 512))]
+    svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows), "dilution", style=style)[1]
+    check("dilution: lengths of texts that differ", "texts of 477 to 512 tokens" in words_of(svg) and "texts of" not in text, words_of(svg))
     code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
 
