@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "render/axis.h"
 #include "render/cells.h"
 #include "render/figure.h"
-#include "render/marks.h"
 
 int canvas_room(const struct canvas *c, const char *figure, double w, double h, struct kvf_diag *d)
 {
@@ -36,11 +36,16 @@ double half_life(double beta)
     return beta < 1 ? log(0.5) / log(fmax(beta, 0)) : beta + INFINITY;
 }
 
-/* Appends `part` to out, after "; " if out has text. */
+/* Appends `part` to out, after "; " if out has text.  Control characters are shown as \xNN. */
 static void add_part(char out[RUN_NOTE], const char *part)
 {
+    struct buf shown = {0};
     size_t n = strlen(out);
-    snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", part);
+    utf8_show(&shown, part, strlen(part));
+    buf_char(&shown, 0);
+    if (!shown.err)
+        snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", shown.data);
+    buf_finish(&shown);
 }
 
 const char *run_note(const struct table *t, char out[RUN_NOTE])
@@ -71,11 +76,19 @@ const char *run_note(const struct table *t, char out[RUN_NOTE])
     return out;
 }
 
-void note_draw(struct canvas *c, double x, double y, const char *note)
+void note_draw(struct canvas *c, double x, double y, double right, const char *note)
 {
-    char room[RUN_NOTE];
-    double half = fmin(canvas_text_width(c, note, PT_SMALL, 0), canvas_width(c) - 2) / 2;
-    canvas_text(c, fmax(half + 1, fmin(x, canvas_width(c) - half - 1)), y,
-                text_fit(c, note, PT_SMALL, canvas_width(c) - 2, room, sizeof room), PT_SMALL,
+    enum { NAME_OF_AXIS = 6 };
+    char text[RUN_NOTE];
+    snprintf(text, sizeof text, "%s", note);
+    double most = right - NAME_OF_AXIS, wide = canvas_text_width(c, text, PT_SMALL, 0);
+    while (wide > most && *text) {
+        char *last = text;
+        for (char *s = strstr(text, "; "); s; s = strstr(s + 1, "; "))
+            last = s;
+        *last = 0;
+        wide = canvas_text_width(c, text, PT_SMALL, 0);
+    }
+    canvas_text(c, fmax(NAME_OF_AXIS + wide / 2, fmin(x, right - wide / 2)), y, text, PT_SMALL,
                 ALIGN_CENTER, quiet, 0);
 }

@@ -25,6 +25,7 @@ double half_life(double beta);
  * tokens".  Writes "" if the table does not say. */
 enum { RUN_NOTE = 160 };
 const char *run_note(const struct table *t, char out[RUN_NOTE]);
-/* Draws a small grey note with its middle at x, moved or cut where it would leave the canvas. */
-void note_draw(struct canvas *c, double x, double y, const char *note);
+/* Draws a small grey note below axes, with its middle at x.  It is moved where it would reach the
+ * name of the y axis or cross `right`.  Parts that do not fit, after "; ", are left out. */
+void note_draw(struct canvas *c, double x, double y, double right, const char *note);
 enum { NOTE_LINE = 3 }; /* mm from line to line of notes */
