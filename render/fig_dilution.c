@@ -32,7 +32,7 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 192, SET = 40 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 256, SET = 40 };
 enum { RETAINED = 1, BOUND = 3, FIRST_OF_U = 4, RHO_U = 5, RHO_D = 6 };
 
 /* Columns that can be drawn, with their labels; %s is the useful set.  The first FIRST_OF_U are
@@ -244,23 +244,38 @@ static int compare_ends(const struct plot *p, int *ret_apart)
     return n;
 }
 
+/* Writes the range of lengths of the traces, unless they are equal or on the axis. */
+static void write_lengths(const struct view *v, char out[64])
+{
+    double least = INFINITY, most = 0;
+    int length = table_find(v->t, across[OVER_LENGTH].column);
+    for (int64_t r = 0; length >= 0 && r < table_rows(v->t); r++) {
+        least = fmin(least, table_real(v->t, length, r));
+        most = fmax(most, table_real(v->t, length, r));
+    }
+    out[0] = 0;
+    if (v->against_budget && least < most)
+        snprintf(out, 64, "; texts of %.0f to %.0f tokens", least, most);
+}
+
 /* Writes the number of runs of a point, and whether the lines show a trend. */
 static void count_runs(const struct plot *p, const struct view *v, int64_t least, int64_t most,
                        char count[RUNS])
 {
     int apart, lines = compare_ends(p, &apart);
-    char range[48] = "";
+    char range[48] = "", lengths[64];
+    write_lengths(v, lengths);
     const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of the mean" : "", *trend = "";
     if (most > least)
         snprintf(range, sizeof range, "%lld to ", (long long)least);
     if (lines && !v->against_budget && apart == lines)
-        trend = "; intervals at both ends are apart";
+        trend = "; intervals of the shortest and longest texts do not overlap";
     else if (lines && !v->against_budget)
-        trend = apart ? "; intervals at both ends overlap in some lines"
-                      : "; intervals at both ends overlap: no trend is proven";
+        trend = apart ? "; intervals of the shortest and longest texts overlap in some lines"
+                      : "; intervals of the shortest and longest texts overlap: no trend is proven";
     if (most)
-        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
-                 most > 1 ? "s" : "", bars, trend);
+        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s%s", range, (long long)most,
+                 most > 1 ? "s" : "", lengths, bars, trend);
 }
 
 /* Draws means over documents against budget or length: a panel per quantity, a line per method.

@@ -210,6 +210,9 @@ def dilution():
     code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
     text = words_of(svg)
     check("dilution: not drawn, named in the note alone", code == 0 and "without values: full, other" in text and text.count("full") == text.count("other") == 1, text)
+    rows = [("h2o", "all", -1, .3, "h2o", b, n) for b, n in ((64, 500), (128, 477), (256, 512))]
+    svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows), "dilution", style=style)[1]
+    check("dilution: lengths of texts that differ", "texts of 477 to 512 tokens" in words_of(svg) and "texts of" not in text, words_of(svg))
     code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
 
@@ -234,7 +237,7 @@ def dilution_of_lengths():
         abs((low - high) / 2 / scale - h) < .004 and abs((low + high) / 2 - y) < .05 for (_, low, high), (_, y), h in zip(bars, line, half)), bars, half, scale)
     check("dilution: n", all(w in words_of(svg) for w in ("n = 2 to 5 runs a point", "bars: 95 % CI")), words_of(svg))
     # half widths of the intervals: .196 over .1 to .5, and .0196 over .58 to .62
-    for shift, words in ((0, "intervals at both ends are apart"), (.2, "overlap: no trend is proven")):
+    for shift, words in ((0, "shortest and longest texts do not overlap"), (.2, "overlap: no trend is proven")):
         part = [(f"h2o {n}", "all", -1, y - shift * (n >= 400), "h2o", 64, n) for n, y in runs]
         svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], part), "dilution", style="x=length,show=dilution,y=linear")[1]
         check(f"dilution: trend, shift {shift}", words in words_of(svg), words_of(svg))
