@@ -28,13 +28,13 @@ def tsv(name, columns, rows, **meta):
     return "\n".join(lines + ["\t".join(str(x) for x in r) for r in rows]) + "\n"
 
 
-def draw(text, figure, ext="svg", style="", size="", dpi=""):
+def draw(text, figure, ext="svg", style="", size="", dpi="", **more):
     """Return (status, bytes, message)."""
     with tempfile.TemporaryDirectory() as d:
         table, out = os.path.join(d, "t.tsv"), os.path.join(d, "o." + ext)
         with open(table, "w") as f:
             f.write(text)
-        status, said = DRAW(table, figure, out, style, size, dpi)
+        status, said = DRAW(table, figure, out, style, size, dpi, **more)
         data = open(out, "rb").read() if os.path.exists(out) else b""
         return status, data, said
 
