@@ -93,7 +93,7 @@ def load(b, page):
 def still(b, page, words, path):
     """Show the page down to the fate of the token under the first method, in letters that a column of text can show."""
     width = 1040
-    b.size(width, 560, 1.08)
+    b.size(width, 560, 1.06)
     load(b, page)
     find(b, words)
     settle(b)
