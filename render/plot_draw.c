@@ -81,7 +81,6 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
-
 static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
 {
     char line[NOTES][NOTE_TEXT];
