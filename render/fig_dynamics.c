@@ -548,7 +548,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     for (int i = 0; i < v.n; i++)
         head_row(c, &v, i, TOP + i * (h + GAP_Y), w, h);
     draw_key(c, &v, H - foot + BOTTOM, true);
-    note_draw(c, note, 3, H - below, W - 6);
+    note_lines_draw(c, note, 3, H - below, W - 6);
     snprintf(text, sizeof text, "%d more head%s not shown", v.more, v.more > 1 ? "s" : "");
     if (v.more)
         canvas_text(c, W - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);
