@@ -2,8 +2,8 @@
  * outside the useful set U, dilution under retention, and the lower bound from near-ties.
  *
  * The x axis is the step, or the budget or the length of several traces.  Traces of one method and
- * budget whose lengths differ by at most a tenth are documents: a point is their mean, with a 95 %
- * CI over four or more. */
+ * budget are documents if their lengths differ by at most a tenth.  A point is their mean, with a
+ * 95 % CI over four or more. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
-    bool gates;         /* retention weights are those of the gates */
+    bool gates;         /* the gates give the retention weights */
     bool rest;          /* draw 1 minus the values, the attention to U */
     char set[SET];      /* the useful set in words */
     double least, most; /* budgets */
@@ -139,7 +139,7 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
 
 /* ---- against budget or length */
 
-/* A point: rows of one method, budget and head whose lengths differ by at most a tenth. */
+/* A point: rows of one method, budget and head, with lengths that differ by at most a tenth. */
 struct cell {
     int64_t row, n; /* the first row, and the number of rows */
     double x;       /* mean of their x values */
@@ -227,8 +227,8 @@ static int64_t find_cells(const struct view *v, const int64_t *row, int64_t m, s
     return n;
 }
 
-/* Returns the number of lines with intervals at both ends, and sets *ret_apart to the number of
- * these whose intervals do not overlap. */
+/* Returns the number of lines with intervals at both ends.  Sets *ret_apart to the number of them
+ * with intervals that do not overlap. */
 static int compare_ends(const struct plot *p, int *ret_apart)
 {
     int n = 0;
@@ -402,7 +402,7 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
                                         "dilution, dilution_retained, dilution_oracle and bound");
 }
 
-/* Returns true if a step lies between the first and the last point. */
+/* Returns true if a step is between the first and the last point. */
 static bool seen_later(const struct plot *p, double step)
 {
     bool before = false, after = false;
