@@ -134,6 +134,7 @@ HEADMAP(fig_survival_map, .name = "survival-map", .table = "survival",
         .style = KEYS(VALUES("fraction", "fraction", "half_life"), FILTER(0, "criterion", FIRST),
                       FILTER(1, "horizon", "T / 4"), FILTER(2, "class", "all")),
         .map = &(const struct headmap){
-            .label = "survival",
+            .label = "fraction still in use",
+            .held = "fraction still cached",
             .fractions = "fraction",
-            .filter = {[1] = {.of_length = 0.25, .word = "age"}, [2] = {.usual = "all"}}});
+            .filter = {[1] = {.of_length = 0.25, .word = "at age"}, [2] = {.usual = "all"}}});

@@ -496,16 +496,43 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
                 ALIGN_LEFT, ink, 0);
 }
 
-/* Writes the label of the bar, the value and the selected rows, for example "survival (top64,
- * horizon 128)". */
+/* Returns true if rows of a criterion are drawn with this beginning of its name. */
+static bool has_criterion(const struct plan *p, const char *begin)
+{
+    bool any = false;
+    for (int i = 0; i < p->n_filters; i++)
+        if (strcmp(table_col_name(p->t, p->filter[i].column), "criterion") == 0
+            && p->filter[i].column != p->panel)
+            any |= strncmp(p->filter[i].text, begin, strlen(begin)) == 0;
+    for (int i = 0; p->panel >= 0 && i < p->n; i++)
+        if (strcmp(table_col_name(p->t, p->panel), "criterion") == 0)
+            any |= strncmp(p->name[i], begin, strlen(begin)) == 0;
+    return any;
+}
+
+/* Writes the run of the table and the meaning of the drawn criteria. */
+static const char *run_and_criteria(const struct plan *p, char out[RUN_NOTE])
+{
+    run_note(p->t, out);
+    for (int i = 0; i < CRITERION_KINDS; i++) {
+        size_t n = strlen(out);
+        if (has_criterion(p, criterion_meaning[i][0]))
+            snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", criterion_meaning[i][1]);
+    }
+    return out;
+}
+
+/* Writes the label of the bar, the value and the selected rows, for example "fraction still in use
+ * (top-64, at age 128)". */
 static void label_of(const struct plan *p, char *out, size_t cap)
 {
     int used;
     char plain[PLOT_NAME];
     const char *column = table_col_name(p->t, p->value), *open = " (";
     bool first = strcmp(p->figure->style[0].words[0], column) == 0;
+    const char *label = p->m->held && has_criterion(p, "held") ? p->m->held : p->m->label;
     used = snprintf(out, cap, "%s%s%s", p->minus ? "difference" : "", p->minus ? open : "",
-                    first && p->m->label ? p->m->label : column);
+                    first && label ? label : column);
     open = p->minus ? ", " : open;
     if (p->mixed && used < (int)cap) {
         used += snprintf(out + used, cap - (size_t)used, "%smean", open);
@@ -513,7 +540,8 @@ static void label_of(const struct plan *p, char *out, size_t cap)
     }
     for (int i = 0; i < p->n_filters && used < (int)cap; i++) {
         const struct chosen *x = &p->filter[i];
-        if (x->column == p->panel || strcmp(x->text, "all") == 0)
+        bool held = p->m->held && strcmp(x->text, "held") == 0; /* the label names it */
+        if (x->column == p->panel || held || strcmp(x->text, "all") == 0)
             continue;
         bool named = is_number(p->t, x->column) || strlen(x->name) < 3; /* "at end" */
         used += snprintf(out + used, cap - (size_t)used, named ? "%s%s %s" : "%s%.0s%s", open,
@@ -553,7 +581,7 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
     label_of(p, label, sizeof label);
     draw_notes(c, p, bottom + 9.2);
     note_draw(c, (LEFT + right) / 2, bottom + 9.5 + notes_height(p), right + 2.5,
-              run_note(p->t, about));
+              run_and_criteria(p, about));
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 

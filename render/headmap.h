@@ -23,6 +23,7 @@ struct headmap_style {
 /* The description of a map that HEADMAP of fig_headmaps.c declares. */
 struct headmap {
     const char *label; /* of the colour bar; NULL: the name of the column */
+    const char *held;  /* the label of criterion `held`; NULL: the same */
     /* columns that are fractions, separated by spaces: colours from 0 to 1; may be NULL */
     const char *fractions;
     const char *panel;      /* panel column of a table without `trace`; may be NULL */

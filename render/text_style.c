@@ -502,19 +502,16 @@ static void write_run(struct legend *g)
     const char *tokens = table_meta(t, "tokens");
     long long a = 0, b = 0, T = (long long)table_meta_int(t, "T", 0);
     int64_t steps = table_meta_int(t, "score_tokens", 0);
-    char run[ABOUT_RUN], text[ABOUT_RUN + 128], part[64] = "", answer[64] = "", of[40] = "";
-    int64_t heads = g->x->one ? 0 : table_meta_int(t, "heads", 0);
+    char run[ABOUT_RUN], text[ABOUT_RUN + 128], part[64] = "", answer[64] = "";
     about_run(t, run);
-    if (heads > 1 && strstr(g->x->by->label, "KV heads"))
-        snprintf(of, sizeof of, "; %lld KV heads", (long long)heads);
     if (tokens && sscanf(tokens, "%lld:%lld", &a, &b) == 2 && T > 0 && a == 0)
         snprintf(part, sizeof part, "; the first %lld of %lld tokens", b, T);
     else if (tokens && T > 0)
         snprintf(part, sizeof part, "; tokens %lld to %lld of %lld", a, b - 1, T);
     if (steps > 0)
         snprintf(answer, sizeof answer, "; mean of %lld steps of the answer", (long long)steps);
-    snprintf(text, sizeof text, "%s%s%s%s", *run ? run : "run", of, part, answer);
-    if (!*run && !*of && !*part && !*answer)
+    snprintf(text, sizeof text, "%s%s%s", *run ? run : "run", part, answer);
+    if (!*run && !*part && !*answer)
         return;
     g->at = g->left;
     g->row++;
