@@ -26,8 +26,8 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # the file name of the default model
 # Bytes of the texts, which give tiny models about as many tokens, and replacements for the commands with longer ones.
 TEXTS = {"examples/demo/problem.txt": 200, "examples/demo/camels.txt": 120, "examples/demo/salt.txt": 110, "examples/demo/scripts.txt": 120,
          "LICENSE": 100, "examples/01_read_trace.c": 110}
-SHORTER = {"for n in 200 400 800; do for s in 0 1 2 3 4": "for n in 150 200; do for s in 0 1", "--tokens 1020:1080": "--tokens 190:230", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
-           "tasks needle --tokens 400": "tasks needle --tokens 170", "dilution -n 12 -o needle": "dilution -n 4 -o needle", "dilution --shadow entries -n 12": "dilution --shadow entries -n 4", "--tokens 500 --keys 8 -n 40": "--tokens 250 --keys 2 -n 2", "--tokens 421:": "--tokens 160:", "--tokens 380:": "--tokens 150:", "0:400": "0:200", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
+SHORTER = {"steps=150:250": "steps=130:160", "for n in 200 400 800; do for s in 0 1 2 3 4": "for n in 150 200; do for s in 0 1", "--tokens 1020:1080": "--tokens 170:208", "steps=1046:": "steps=200:", "-n 256": "-n 20", "-n 200": "-n 40", "-n 160": "-n 50",
+           "tasks needle --tokens 400": "tasks needle --tokens 170", "dilution -n 12 -o needle": "dilution -n 4 -o needle", "dilution --shadow entries -n 12": "dilution --shadow entries -n 4", "--tokens 500 --keys 8 -n 40": "--tokens 250 --keys 2 -n 2", "--tokens 421:": "--tokens 160:", "--tokens 380:": "--tokens 150:", "0:400": "0:160", "--tokens 0:200": "--tokens 0:160", "--tokens 24:204": "--tokens 24:160", "horizon=128": "horizon=64", "span=0:150": "span=0:20", "problem.txt -o effect.tsv": "problem.txt --score-tokens 3 -o effect.tsv", "--score-tokens 16": "--score-tokens 2"}
 LARGEST = 265000  # bytes: a clone stays small, and lines stay sharp
 COMMAND = r"(mkdir -p \w+ && )?kvfate \w|for "
 # Figures that a command draws without naming them.
