@@ -1,14 +1,15 @@
 #!/bin/sh
 # Build and run the tests; the last line is the result.
-# usage: ./test.sh [quick | long] [options of 'meson test', such as --suite engine]
+# usage: ./test.sh [quick | full | long] [options of 'meson test', such as --suite engine]
 #   without a word: what every change must pass, in about 5 minutes on two cores
 #   quick: the same tests with fewer cases
-#   long:  more cases, kills and sizes, all suites (slow: tests of several seconds; cuda: the emulated CUDA device; long),
+#   full:  also the suites slow (tests of several seconds) and cuda (the emulated CUDA device)
+#   long:  more cases, kills and sizes, all suites (also long),
 #          and builds with clang, without SIMD kernels, and of CUDA kernels if nvcc is found
 set -eu
 cd "$(dirname "$0")"
 setup=normal
-case ${1:-} in quick | long) setup=$1 && shift ;; esac
+case ${1:-} in quick | full | long) setup=$1 && shift ;; esac
 ./setup.sh tests
 build=${KVFATE_TEST_BUILD:-build-test}
 
@@ -21,7 +22,7 @@ configure() {
     rm -f "$1.log"
 }
 configure "$build"
-# meson test builds what the chosen tests need: not the emulated device, which ninja's default target includes.
+# meson test builds only what the chosen tests need. The emulated device is not needed without the suite cuda.
 status=0
 # Two more than there are cores: tests wait for a browser, a signal or the disk.
 meson test -C "$build" --num-processes $(($(nproc) + 2)) --setup "$setup" --print-errorlogs "$@" || status=$?

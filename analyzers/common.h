@@ -3,29 +3,10 @@
 
 #include "analyzers/analyzer.h"
 #include "analyzers/columns.h"
-
-struct head {
-    int layer, index;
-    char name[32]; /* "L15K2" or "L15H24" */
-};
-
-struct head_list {
-    int n;
-    struct head *head; /* owned */
-    const char **name; /* [n] owned array, into head[] */
-    int64_t *layer, *index;
-};
+#include "analyzers/heads.h"
 
 /* KVF_E_NOTFOUND with a sentence if a column has fewer values than n. */
 int budget_column(const struct kvf_trace *t, int column, uint64_t n, struct kvf_diag *d);
-
-/* Heads of the space that the set names (NULL: all), layers and heads rising.
- * Grammar: comma list of LxKy, LxHy or x.y; x and y are a number, a range a-b or
- * *.  A set of another space, or one that names no head, is KVF_E_ARG;
- * more heads than the file can have values of are KVF_E_LIMIT. */
-int heads_select(const struct kvf_trace *t, enum kvf_space space, const char *set,
-                 struct head_list *ret, struct kvf_diag *d);
-void heads_free(struct head_list *l);
 
 /* Gives the tokens [*a, *b) that args ask for; KVF_E_ARG where the trace has no such range. */
 int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, int64_t *a,

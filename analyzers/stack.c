@@ -212,10 +212,10 @@ int stack_run(const struct analyzer *a, struct kvf_trace *const *traces, int n,
     }
     for (int i = 0; !err && i < n; i++) {
         buf_printf(about, "%s%s:\n", i ? "\n" : "", p.label[i]);
-        if (kvf_n_steps(traces[i]))
+        if (kvf_n_steps(traces[i]) || kvf_is_clean(traces[i]))
             a->describe(p.t[i], about);
         else
-            buf_str(about, "no steps\n");
+            buf_str(about, "no steps that can be read\n");
         analyzer_tell(args, i + 1, n);
     }
     for (int i = 0; i < n && i < STACK_MOST; i++)

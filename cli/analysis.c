@@ -32,7 +32,7 @@ struct request {
     bool several;
     struct figure_options look;
     struct buf about; /* for several traces: the summary of each trace */
-    bool empty;       /* no trace has steps: there is nothing to summarize */
+    bool cut_off;     /* no trace has steps that can be read: there is nothing to summarize */
     int64_t threads;
     struct again_options {
         bool record;
@@ -111,7 +111,7 @@ static int parse_request(struct request *q, struct kvf_diag *d)
 static int describe(const struct request *q, const struct table *t)
 {
     struct buf b = {0};
-    if (q->empty)
+    if (q->cut_off)
         return KVF_OK;
     if (q->about.len)
         buf_add(&b, q->about.data, q->about.len);
@@ -289,9 +289,9 @@ static int cmd_analysis(const struct command *self, void *request, int n, char *
         err = open_trace(self, operand[i], "showing", &trace[i], &d);
     if (err)
         goto done;
-    q->empty = true;
+    q->cut_off = true;
     for (int i = 0; i < n; i++) {
-        q->empty = q->empty && kvf_n_steps(trace[i]) == 0;
+        q->cut_off = q->cut_off && kvf_n_steps(trace[i]) == 0 && !kvf_is_clean(trace[i]);
         trace_report_piece(self, trace[i]);
     }
     traces_report_diverged(self, trace, n);

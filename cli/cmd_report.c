@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analyzers/analyzer.h"
-#include "analyzers/common.h"
+#include "analyzers/heads.h"
 #include "base/mem.h"
 #include "base/stage.h"
 #include "base/files.h"
@@ -71,10 +71,9 @@ static int query_heads(const struct kvf_trace *t, const char *set, char **ret, s
                        l.head[end - 1].index * share + share - 1);
     }
     heads_free(&l);
-    *ret = err || b.err ? NULL : mem_strdup(b.data ? b.data : "");
-    if (!err && !*ret)
-        err = KVF_E_NOMEM;
-    buf_finish(&b);
+    if (!err)
+        err = b.err;
+    *ret = b.data; /* now owned by the caller, also after an error */
     return err;
 }
 
@@ -116,6 +115,19 @@ static int answer_of(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d
     return err;
 }
 
+/* Records why a table is missing. The page has no paths: a sentence on the file at `path` is one on
+ * "this trace". */
+static int add_reason(struct report *r, const char *key, const char *text, const char *path)
+{
+    struct buf why = {0};
+    size_t n = strlen(path);
+    bool of_trace = strncmp(text, path, n) == 0 && text[n] == ' ';
+    buf_printf(&why, "%s%s", of_trace ? "this trace" : "", of_trace ? text + n : text);
+    int err = why.err ? why.err : report_absent(r, key, why.data);
+    buf_finish(&why);
+    return err;
+}
+
 /* Runs one analysis, and adds its table to the report, or the reason why it has no result. */
 static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
                    const struct request *q, struct report *r, struct watcher *w, struct kvf_diag *d)
@@ -150,7 +162,7 @@ static int run_job(const struct job *j, struct kvf_trace *t, const char *name,
         struct progress_callback packing = {stage_see, &stage};
         err = command.err ? command.err : report_table(r, j->key, command.data, table, &packing);
     } else if (err == KVF_E_NOTFOUND) {
-        err = report_absent(r, j->key, d->text);
+        err = add_reason(r, j->key, d->text, kvf_path(t));
         d->text[0] = 0; /* the page shows the message */
     }
     table_destroy(table);

@@ -1,7 +1,7 @@
 /* cmd_trim.c - `kvfate trace trim` copies some heads and tokens of a trace into a new trace. */
 #include <stdio.h>
 
-#include "analyzers/common.h"
+#include "analyzers/heads.h"
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"

@@ -19,7 +19,7 @@ struct view {
     int p, y, low, high;
 };
 
-/* Adds a row to its line.  The line of all heads is black and wider than those of layers. */
+/* Adds a row to its line.  The line of all heads is black and wide. */
 static void add_row(struct plot *p, const struct view *v, int64_t r)
 {
     const char *head = table_str(v->t, v->k.head, r), *panel = v->heads ? head : "";

@@ -253,13 +253,15 @@ static void beyond(struct canvas *c, const struct axis_box *a, const struct fore
 static void draw_panel(struct canvas *c, const struct table *t, const struct removals *x, int g,
                        struct axis_box *a, const struct forest *f)
 {
-    char name[CELL_TEXT];
+    char name[CELL_TEXT], fit[CELL_TEXT];
     panel_name(t, x->panel[g].group, name);
     forest_draw(c, a, f);
     beyond(c, a, f);
     axis_ticks_x(c, a);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
-    canvas_text(c, a->x + a->w / 2, a->y - 5.4, name, PT_LABEL, ALIGN_CENTER, ink, 0);
+    canvas_text(c, a->x + a->w / 2, a->y - 5.4,
+                text_fit(c, name, PT_LABEL, a->w + f->notes, fit, sizeof fit), PT_LABEL,
+                ALIGN_CENTER, ink, 0);
     canvas_text(c, a->x + a->w + 1.5 + f->notes, a->y - 1.8, "attention removed", PT_SMALL,
                 ALIGN_RIGHT, ink, 0);
 }
@@ -321,7 +323,7 @@ static void draw_removals(struct canvas *c, const struct table *t, struct remova
         draw_panel(c, t, x, g, &a, &f);
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     }
-    canvas_text(c, names + 1.5, TOP - 1.8, "removed entries", PT_SMALL, ALIGN_RIGHT, ink, 0);
+    canvas_text(c, 1.5, TOP - 1.8, "removed entries", PT_SMALL, ALIGN_LEFT, ink, 0);
     for (int i = 0; i < n; i++)
         canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2 - NOTE * (n - 1 - i), line[i],
                     PT_SMALL, ALIGN_CENTER, quiet, 0);

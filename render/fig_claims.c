@@ -16,12 +16,15 @@ enum { TOP = 9, BOTTOM = 6, VERDICTS = 5, CLAIM = 40 };
 static const double ROW = 4.2, MIN_ROW = 3.2, RIM = 1.08;
 static const char *const verdicts[VERDICTS] = {"supported", "contradicted", "undecided",
                                                "unspecific", "unguarded"};
+static const char *const verdict_words[VERDICTS] = {
+    "supported", "contradicted", "undecided", "also true of null data", "true, null data missing"};
 
 struct register_view {
     struct forest_row *row;
     char (*claim)[CLAIM]; /* one per row: "> 0.2" */
     int *verdict;         /* one per row */
     int n, n_of[VERDICTS], not_comparable, rest;
+    double documents[2]; /* the smallest and the largest number behind a row */
 };
 
 static int verdict_of(const struct table *t, int64_t r)
@@ -97,8 +100,11 @@ static struct forest_row row_of(const struct table *t, int64_t r, int verdict, c
     x.value *= scale;
     x.low *= scale;
     x.high *= scale;
-    snprintf(x.name, sizeof x.name, "%.90s", cell_text(t, table_find(t, "id"), r, cell));
-    for (char *p = x.name; *p; p++)
+    int titles = table_find(t, "title");
+    const char *title = titles < 0 ? "" : cell_text(t, titles, r, cell);
+    snprintf(x.name, sizeof x.name, "%.90s",
+             *title ? title : cell_text(t, table_find(t, "id"), r, cell));
+    for (char *p = x.name; *p && !*title; p++)
         *p = *p == '-' ? ' ' : *p;
     value_text(v, a, b, x.note);
     if (between)
@@ -120,6 +126,12 @@ static void add_claim(struct register_view *x, const struct table *t, int64_t r)
         else
             x->rest++;
         return;
+    }
+    int column = numeric_column(t, "documents");
+    double documents = column < 0 ? 0 : table_real(t, column, r);
+    if (documents > 0) {
+        x->documents[0] = fmin(x->documents[0], documents);
+        x->documents[1] = fmax(x->documents[1], documents);
     }
     x->n_of[v]++;
     x->row[x->n] = row_of(t, r, v, x->claim[x->n]);
@@ -166,7 +178,7 @@ static void add_paper(struct register_view *x, const struct table *t, int64_t r,
 static int read_register(const struct table *t, struct register_view *x)
 {
     size_t n = (size_t)table_rows(t);
-    *x = (struct register_view){.n = 0};
+    *x = (struct register_view){.documents = {INFINITY, 0}};
     x->row = mem_alloc(2 * n, sizeof *x->row);
     x->claim = mem_alloc(2 * n, sizeof *x->claim);
     x->verdict = mem_alloc(2 * n, sizeof *x->verdict);
@@ -198,7 +210,9 @@ static void key(struct canvas *c, const struct register_view *x, double left)
 {
     char text[64];
     for (int k = 0; k < VERDICTS; k++) {
-        snprintf(text, sizeof text, "%s (%d)", verdicts[k], x->n_of[k]);
+        if (!x->n_of[k])
+            continue;
+        snprintf(text, sizeof text, "%s (%d)", verdict_words[k], x->n_of[k]);
         mark_draw(c, mark_of(k), left + 1, 2.4, 1.7, colour_of(k));
         canvas_text(c, left + 3, 2.4, text, PT_TICK, ALIGN_LEFT, ink, 0);
         left += 7 + canvas_text_width(c, text, PT_TICK, 0);
@@ -262,7 +276,7 @@ static double claims_width(struct canvas *c, const struct register_view *x)
 
 static void draw_register(struct canvas *c, const struct register_view *x)
 {
-    char more[48];
+    char more[96];
     double h = canvas_height(c) - TOP - BOTTOM, claims = claims_width(c, x);
     int fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->row, x->n < fit ? x->n : fit, 0, 0, 0, 0};
@@ -283,8 +297,13 @@ static void draw_register(struct canvas *c, const struct register_view *x)
     canvas_text(c, middle, a.y - 1.8, sides, PT_TICK, ALIGN_CENTER, ink, 0);
     canvas_text(c, a.x + a.w + 1.5, a.y - 1.8, "value (95 % CI)", PT_TICK, ALIGN_LEFT, ink, 0);
     key(c, x, 2);
-    canvas_text(c, middle, a.y + a.h + 2.6, "each row on its own scale", PT_SMALL, ALIGN_CENTER,
-                (struct rgb){.35, .35, .35}, 0);
+    int n = snprintf(more, sizeof more, "each row on its own scale");
+    if (x->documents[0] < x->documents[1])
+        snprintf(more + n, sizeof more - (size_t)n, "; n = %.0f to %.0f documents", x->documents[0],
+                 x->documents[1]);
+    else if (x->documents[1] > 0)
+        snprintf(more + n, sizeof more - (size_t)n, "; n = %.0f documents", x->documents[1]);
+    canvas_text(c, middle, a.y + a.h + 2.6, more, PT_SMALL, ALIGN_CENTER, quiet, 0);
     snprintf(more, sizeof more, "%d more rows not shown", x->n - f.n);
     if (x->n > f.n)
         canvas_text(c, 2, a.y + a.h + 2.6, more, PT_SMALL, ALIGN_LEFT, ink, 0);

@@ -2,8 +2,8 @@
  * outside the useful set U, dilution under retention, and the lower bound from near-ties.
  *
  * The x axis is the step, or the budget or the length of several traces.  Traces of one method and
- * budget whose lengths differ by at most a tenth are documents: a point is their mean, with a 95 %
- * CI over four or more. */
+ * budget are documents if their lengths differ by at most a tenth.  A point is their mean, with a
+ * 95 % CI over four or more. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct dilution_style {
 };
 enum { Y_AUTO, Y_LINEAR, Y_LOG };
 
-enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 192, SET = 40 };
+enum { QUANTITIES = 8, RESAMPLES = 2000, RUNS = 256, SET = 40 };
 enum { RETAINED = 1, BOUND = 3, FIRST_OF_U = 4, RHO_U = 5, RHO_D = 6 };
 
 /* Columns that can be drawn, with their labels; %s is the useful set.  The first FIRST_OF_U are
@@ -55,7 +55,7 @@ struct view {
     int x, trace, method, budget, n; /* budget, method: of several traces */
     int col[QUANTITIES], low[QUANTITIES], high[QUANTITIES], what[QUANTITIES];
     bool against_budget, steps;
-    bool gates;         /* retention weights are those of the gates */
+    bool gates;         /* the gates give the retention weights */
     bool rest;          /* draw 1 minus the values, the attention to U */
     char set[SET];      /* the useful set in words */
     double least, most; /* budgets */
@@ -139,7 +139,7 @@ static void add_steps(struct plot *p, const struct view *v, int64_t r)
 
 /* ---- against budget or length */
 
-/* A point: rows of one method, budget and head whose lengths differ by at most a tenth. */
+/* A point: rows of one method, budget and head, with lengths that differ by at most a tenth. */
 struct cell {
     int64_t row, n; /* the first row, and the number of rows */
     double x;       /* mean of their x values */
@@ -227,8 +227,8 @@ static int64_t find_cells(const struct view *v, const int64_t *row, int64_t m, s
     return n;
 }
 
-/* Returns the number of lines with intervals at both ends, and sets *ret_apart to the number of
- * these whose intervals do not overlap. */
+/* Returns the number of lines with intervals at both ends.  Sets *ret_apart to the number of them
+ * with intervals that do not overlap. */
 static int compare_ends(const struct plot *p, int *ret_apart)
 {
     int n = 0;
@@ -244,23 +244,38 @@ static int compare_ends(const struct plot *p, int *ret_apart)
     return n;
 }
 
+/* Writes the range of lengths of the traces, unless they are equal or on the axis. */
+static void write_lengths(const struct view *v, char out[64])
+{
+    double least = INFINITY, most = 0;
+    int length = table_find(v->t, across[OVER_LENGTH].column);
+    for (int64_t r = 0; length >= 0 && r < table_rows(v->t); r++) {
+        least = fmin(least, table_real(v->t, length, r));
+        most = fmax(most, table_real(v->t, length, r));
+    }
+    out[0] = 0;
+    if (v->against_budget && least < most)
+        snprintf(out, 64, "; texts of %.0f to %.0f tokens", least, most);
+}
+
 /* Writes the number of runs of a point, and whether the lines show a trend. */
 static void count_runs(const struct plot *p, const struct view *v, int64_t least, int64_t most,
                        char count[RUNS])
 {
     int apart, lines = compare_ends(p, &apart);
-    char range[48] = "";
+    char range[48] = "", lengths[64];
+    write_lengths(v, lengths);
     const char *bars = most >= STATS_LEAST ? "; bars: 95 % CI of the mean" : "", *trend = "";
     if (most > least)
         snprintf(range, sizeof range, "%lld to ", (long long)least);
     if (lines && !v->against_budget && apart == lines)
-        trend = "; intervals at both ends are apart";
+        trend = "; intervals of the shortest and longest texts do not overlap";
     else if (lines && !v->against_budget)
-        trend = apart ? "; intervals at both ends overlap in some lines"
-                      : "; intervals at both ends overlap: no trend is proven";
+        trend = apart ? "; intervals of the shortest and longest texts overlap in some lines"
+                      : "; intervals of the shortest and longest texts overlap: no trend is proven";
     if (most)
-        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s", range, (long long)most,
-                 most > 1 ? "s" : "", bars, trend);
+        snprintf(count, RUNS, "; n = %s%lld run%s a point%s%s%s", range, (long long)most,
+                 most > 1 ? "s" : "", lengths, bars, trend);
 }
 
 /* Draws means over documents against budget or length: a panel per quantity, a line per method.
@@ -387,7 +402,7 @@ static int choose_rest(struct view *v, int y, struct kvf_diag *d)
                                         "dilution, dilution_retained, dilution_oracle and bound");
 }
 
-/* Returns true if a step lies between the first and the last point. */
+/* Returns true if a step is between the first and the last point. */
 static bool seen_later(const struct plot *p, double step)
 {
     bool before = false, after = false;

@@ -1,8 +1,8 @@
 /* fig_dynamics.c - shows how stable the process of a head's queries is.
  *
- * Each head has a row of panels: eigenvalues in the unit circle, running means, tails of the
- * whitened innovations against two laws, and the held-out R2. Each is compared with shuffled
- * steps. */
+ * Each head has a row of the panels that the style shows: eigenvalues in the unit circle, running
+ * means, tails of the whitened innovations against two laws, and the held-out R2. Eigenvalues and
+ * R2 are compared with shuffled steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,24 +11,30 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
+#include "render/sentence.h"
 
 enum {
     PANELS = 4,
     TOP = 6,
-    BOTTOM = 15,
+    BOTTOM = 8, /* ticks and names of the horizontal axes */
+    KEY_LINE = 3,
     LEFT = 17,
     RIGHT = 2,
     MAX_HEADS = 24,
     PROMPTS = 7,
     NAMED = 3, /* prompts with an entry of the key each */
-    RUNS = 512
+    RUNS = 512,
+    NOTE = 320
 };
-static const double ROW = 34, GAP_X = 12.5, GAP_Y = 5, MIN_PANEL = 14;
+enum { EIGENVALUES, MEANS, TAILS, R2 }; /* panels */
+static const double ROW = 34, PANEL = 36, GAP_X = 12.5, GAP_Y = 5, MIN_PANEL = 14;
 static const struct rgb grey = {.55, .55, .55};
 
 struct dynamics_style {
-    int64_t heads; /* maximum number of drawn heads */
+    int64_t heads;    /* maximum number of drawn heads */
+    const char *show; /* panels joined by + */
 };
+static const char *const panel_words[PANELS] = {"eigenvalues", "means", "tails", "r2"};
 
 struct columns {
     const struct table *t;
@@ -46,6 +52,7 @@ struct dynamics_view {
     struct one one[MAX_HEADS];
     int n, more;
     int64_t prompts; /* their number */
+    int panel[PANELS], n_panels;
 };
 
 static bool is(const struct columns *k, int64_t r, const char *quantity, int surrogate)
@@ -67,10 +74,44 @@ static struct rgb colour_of(int64_t prompt)
     return prompt < 0 ? ink : palette_line((int)(prompt % PROMPTS));
 }
 
-static void read_view(const struct table *t, const struct figure_style *s, struct dynamics_view *v)
+/* Reads the panels that the style shows, each once. */
+static int read_panels(const struct dynamics_style *o, struct dynamics_view *v, struct kvf_diag *d)
+{
+    bool shown[PANELS] = {false};
+    for (const char *w = o->show; *w; w += strcspn(w, "+"), w += *w == '+') {
+        size_t n = strcspn(w, "+");
+        int p = 0;
+        while (p < PANELS && (strlen(panel_words[p]) != n || strncmp(w, panel_words[p], n) != 0))
+            p++;
+        if (p == PANELS)
+            return kvf_fail(d, KVF_E_ARG,
+                            "--style show=%.60s: the panels are eigenvalues, means, tails and r2, "
+                            "joined by +",
+                            o->show);
+        shown[p] = true;
+    }
+    for (int p = 0; p < PANELS; p++)
+        if (shown[p])
+            v->panel[v->n_panels++] = p;
+    return v->n_panels ? KVF_OK : kvf_fail(d, KVF_E_ARG, "--style show= names no panel");
+}
+
+static bool shows(const struct dynamics_view *v, int panel)
+{
+    bool found = false;
+    for (int i = 0; i < v->n_panels; i++)
+        found |= v->panel[i] == panel;
+    return found;
+}
+
+static int read_view(const struct table *t, const struct figure_style *s, struct dynamics_view *v,
+                     struct kvf_diag *d)
 {
     const struct dynamics_style *o = s->own;
     *v = (struct dynamics_view){.n = 0};
+    int err = read_panels(o, v, d);
+    if (err)
+        return err;
     v->k = (struct columns){.t = t,
                             .head = table_find(t, "head"),
                             .prompt = table_find(t, "prompt"),
@@ -92,15 +133,29 @@ static void read_view(const struct table *t, const struct figure_style *s, struc
         int64_t prompt = table_int(t, v->k.prompt, r) + 1;
         v->prompts = prompt > v->prompts ? prompt : v->prompts;
     }
+    return KVF_OK;
 }
 
-static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+/* Writes the note: the model, and the numbers of runs, prompts and queries. */
+static void note_of(const struct table *t, char out[NOTE])
 {
-    struct dynamics_view v;
-    read_view(t, s, &v);
-    int n = v.n ? v.n : 1;
-    *w = 180;
-    *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM;
+    char run[ABOUT_RUN], fit[24], rest[24];
+    double all = table_meta_real(t, "vectors", NAN),
+           train = table_meta_real(t, "vectors_train", NAN);
+    about_run(t, run);
+    int n = snprintf(out, NOTE, "%s", run);
+    tick_text(train, fit);
+    tick_text(all - train, rest);
+    long long m = (long long)table_meta_int(t, "components", 0);
+    if (m > 0)
+        n += snprintf(out + n, NOTE - (size_t)n,
+                      "%sA: fit of query t + 1 = A query t + b, in %lld components", n ? "; " : "",
+                      m);
+    if (all >= train)
+        snprintf(out + n, NOTE - (size_t)n,
+                 "%s%lld runs of %lld prompts; for each head %s queries for the fit, %s held out",
+                 n ? "; " : "", (long long)table_meta_int(t, "runs", 0),
+                 (long long)table_meta_int(t, "prompts", 0), fit, rest);
 }
 
 /* ---- the panels */
@@ -333,8 +388,8 @@ static void held_out(struct canvas *c, const struct dynamics_view *v, const stru
 
 /* ---- the page */
 
-static const char *const titles[PANELS] = {"eigenvalues of A", "running mean, component 1",
-                                           "P(|residual| > x)", "held-out R\xc2\xb2"};
+static const char *const titles[PANELS] = {"eigenvalues of A", "running mean of component 1",
+                                           "fraction of |residuals| > x", "held-out R\xc2\xb2"};
 static const char *const xlabels[PANELS] = {"real part", "step", "x (standard deviations)", NULL};
 static void (*const panels[PANELS])(struct canvas *, const struct dynamics_view *,
                                     const struct one *, struct axis_box *) = {
@@ -344,10 +399,10 @@ static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
 {
     axis_ticks_y(c, a);
     canvas_frame(c, a->x, a->y, a->w, a->h, .18, ink);
-    if (p < 3)
+    if (p != R2)
         axis_ticks_x(c, a);
-    for (int k = 0; p == 3 && k < 2; k++)
-        canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "fit", PT_TICK,
+    for (int k = 0; p == R2 && k < 2; k++)
+        canvas_text(c, axis_x(a, k), a->y + a->h + 2.5, k ? "shuffled" : "in order", PT_TICK,
                     ALIGN_CENTER, ink, 0);
     if (last && xlabels[p])
         canvas_text(c, a->x + a->w / 2, a->y + a->h + 6, xlabels[p], PT_LABEL, ALIGN_CENTER, ink,
@@ -357,8 +412,9 @@ static void panel_axes(struct canvas *c, struct axis_box *a, int p, bool last)
 static void head_row(struct canvas *c, const struct dynamics_view *v, int i, double y, double w,
                      double h)
 {
-    for (int p = 0; p < PANELS; p++) {
-        struct axis_box a = {.x = LEFT + p * (w + GAP_X), .y = y, .w = w, .h = h};
+    for (int k = 0; k < v->n_panels; k++) {
+        int p = v->panel[k];
+        struct axis_box a = {.x = LEFT + k * (w + GAP_X), .y = y, .w = w, .h = h};
         double middle = a.x + w / 2;
         panels[p](c, v, &v->one[i], &a);
         panel_axes(c, &a, p, i == v->n - 1);
@@ -366,85 +422,136 @@ static void head_row(struct canvas *c, const struct dynamics_view *v, int i, dou
             canvas_text(c, middle, y - 2.6, titles[p], PT_LABEL, ALIGN_CENTER, ink, 0);
     }
     canvas_text(c, 3, y + h / 2, v->one[i].head, PT_LABEL, ALIGN_CENTER, ink, 1);
+    if (shows(v, EIGENVALUES))
+        canvas_text(c, LEFT - 9.4, y + h / 2, "imaginary part", PT_TICK, ALIGN_CENTER, ink, 1);
 }
 
-/* Draws a line, or a point, and its text.  Returns the x after them. */
-static double sample(struct canvas *c, double x, double y, const struct tail *k, double width,
-                     struct rgb colour, const char *text)
+/* The place of the next entry of the key, and whether it is drawn. */
+struct key_place {
+    struct canvas *c;
+    double x, y, right;
+    bool draw;
+};
+
+/* Moves to the next line if an entry of that width does not fit. */
+static void place(struct key_place *k, double w)
 {
-    const double long_one = k->points ? 1.2 : 6, xy[] = {x, y, x + long_one, y};
-    canvas_dash(c, k->dash, .7);
-    if (!k->points)
-        canvas_line(c, xy, 2, width, colour);
-    canvas_dash(c, 0, 0);
-    if (k->points)
-        mark_draw(c, MARK_DISC, x + long_one / 2, y, .9, colour);
-    canvas_text(c, x + long_one + 1, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
-    return x + long_one + 4 + canvas_text_width(c, text, PT_SMALL, 0);
+    if (k->x > 3 && k->x + w > k->right) {
+        k->x = 3;
+        k->y += KEY_LINE;
+    }
 }
 
-/* Draws a mark and its text.  Returns the x after them. */
-static double sign(struct canvas *c, double x, double y, enum mark mark, struct rgb colour,
+/* Draws a line, or a point, and its text. */
+static void sample(struct key_place *k, const struct tail *of, double width, struct rgb colour,
                    const char *text)
 {
-    mark_draw(c, mark, x + .6, y, 1.2, colour);
-    canvas_text(c, x + 2.2, y, text, PT_SMALL, ALIGN_LEFT, ink, 0);
-    return x + 4.8 + canvas_text_width(c, text, PT_SMALL, 0);
+    const double long_one = of->points ? 1.2 : 6,
+                 w = long_one + 1 + canvas_text_width(k->c, text, PT_TICK, 0);
+    place(k, w);
+    const double xy[] = {k->x, k->y, k->x + long_one, k->y};
+    if (k->draw) {
+        canvas_dash(k->c, of->dash, .7);
+        if (!of->points)
+            canvas_line(k->c, xy, 2, width, colour);
+        canvas_dash(k->c, 0, 0);
+        if (of->points)
+            mark_draw(k->c, MARK_DISC, k->x + long_one / 2, k->y, .9, colour);
+        canvas_text(k->c, k->x + long_one + 1, k->y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+    k->x += w + 3;
 }
 
-/* Draws the marks of the prompts: each with its number, or the first of many.  Returns the x after
- * them. */
-static double prompts(struct canvas *c, const struct dynamics_view *v, double x, double y)
+/* Draws a mark and its text. */
+static void sign(struct key_place *k, enum mark mark, struct rgb colour, const char *text)
+{
+    double w = 2.2 + canvas_text_width(k->c, text, PT_TICK, 0);
+    place(k, w);
+    if (k->draw) {
+        mark_draw(k->c, mark, k->x + .6, k->y, 1.2, colour);
+        canvas_text(k->c, k->x + 2.2, k->y, text, PT_TICK, ALIGN_LEFT, ink, 0);
+    }
+    k->x += w + 3;
+}
+
+/* Draws the marks of the prompts: each with its number, or the first of many. */
+static void prompts(struct key_place *k, const struct dynamics_view *v)
 {
     char text[32];
-    if (v->prompts > NAMED) {
-        for (int i = 0; i < NAMED - 1; i++, x += 1.6)
-            mark_draw(c, mark_of(i), x + .6, y, 1.2, colour_of(i));
-        return sign(c, x, y, mark_of(NAMED - 1), colour_of(NAMED - 1), "... prompts");
+    for (int i = 0; i < v->prompts && i < NAMED; i++) {
+        bool more = i == NAMED - 1 && v->prompts > NAMED;
+        snprintf(text, sizeof text, more ? "prompt %d, ..." : "prompt %d", i + 1);
+        sign(k, mark_of(i), colour_of(i), text);
     }
-    for (int i = 0; i < v->prompts; i++) {
-        snprintf(text, sizeof text, "prompt %d", i + 1);
-        x = sign(c, x, y, mark_of(i), colour_of(i), text);
-    }
-    return x;
 }
 
-static void key(struct canvas *c, const struct dynamics_view *v)
+/* Draws the key of the shown panels between the left and the right margin, from y down.  Returns
+ * its height.  draw false: only computes. */
+static double draw_key(struct canvas *c, const struct dynamics_view *v, double y, bool draw)
 {
     static const char *const texts[] = {"Gaussian", "exponential", "training", "held out"};
-    double y = canvas_height(c) - 5.5, x = prompts(c, v, 3, y);
     const struct tail plain = {.dash = 0};
-    char text[64];
-    x = sign(c, x, y, MARK_RING, grey, "steps shuffled");
-    x = sample(c, x, y, &plain, .22, tint(colour_of(0), .5), "one run");
-    x = sample(c, x, y, &plain, .5, ink, "mean of runs; bar: median");
-    y = canvas_height(c) - 2.5;
-    canvas_disc(c, 4, y, 1, .25, grey);
-    canvas_text(c, 6, y, "modulus 1", PT_SMALL, ALIGN_LEFT, ink, 0);
-    x = 9 + canvas_text_width(c, "modulus 1", PT_SMALL, 0);
-    for (int i = 0; i < 4; i++)
-        x = sample(c, x, y, &tails[i], .35, tail_colour(i), texts[i]);
-    snprintf(text, sizeof text, "%d more head%s not shown", v->more, v->more > 1 ? "s" : "");
-    if (v->more)
-        canvas_text(c, canvas_width(c) - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);
+    struct key_place k = {c, 3, y + KEY_LINE / 2.0, canvas_width(c) - RIGHT, draw};
+    prompts(&k, v);
+    if (shows(v, EIGENVALUES) || shows(v, R2))
+        sign(&k, MARK_RING, grey, "steps shuffled");
+    if (shows(v, EIGENVALUES))
+        sign(&k, MARK_RING, grey, "large circle: modulus 1, beyond it the process is not stable");
+    if (shows(v, MEANS)) {
+        sample(&k, &plain, .22, tint(colour_of(0), .5), "one run");
+        sample(&k, &plain, .5, colour_of(0), "mean of the runs of a prompt");
+    }
+    if (shows(v, R2))
+        sample(&k, &plain, .5, ink, "median of prompts");
+    for (int i = 0; i < 4 && shows(v, TAILS); i++)
+        sample(&k, &tails[i], .35, tail_colour(i), texts[i]);
+    return k.y - y + KEY_LINE / 2.0 + 1;
+}
+
+static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
+{
+    struct dynamics_view v;
+    char note[NOTE];
+    struct kvf_diag ignored = {""}; /* `draw` reports the same error */
+    if (read_view(t, s, &v, &ignored))
+        v.n_panels = 1;
+    int n = v.n ? v.n : 1;
+    note_of(t, note);
+    *w = s->width_mm > 0 ? s->width_mm
+                         : LEFT + RIGHT + v.n_panels * PANEL + (v.n_panels - 1) * GAP_X;
+    double key = 2 * KEY_LINE;
+    struct canvas *ruler = NULL;
+    if (canvas_create(CANVAS_PNG, *w, 10, 72, &ruler, NULL) == KVF_OK
+        && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK))
+        key = draw_key(ruler, &v, 0, false);
+    canvas_destroy(ruler);
+    *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM + key + note_height_of(s, note, *w - 6);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
                 struct kvf_diag *d)
 {
     struct dynamics_view v;
-    read_view(t, s, &v);
-    double w = (canvas_width(c) - LEFT - RIGHT - (PANELS - 1) * GAP_X) / PANELS;
-    double h = (canvas_height(c) - TOP - BOTTOM - (v.n - 1) * GAP_Y) / v.n;
+    char note[NOTE], text[64];
+    int err = read_view(t, s, &v, d);
+    if (err)
+        return err;
+    note_of(t, note);
+    double W = canvas_width(c), H = canvas_height(c), below = note_height(c, note, W - 6);
+    double foot = BOTTOM + draw_key(c, &v, 0, false) + below;
+    double w = (W - LEFT - RIGHT - (v.n_panels - 1) * GAP_X) / v.n_panels;
+    double h = (H - TOP - foot - (v.n - 1) * GAP_Y) / v.n;
     if (w < MIN_PANEL || h < MIN_PANEL)
         return kvf_fail(d, KVF_E_ARG, "--size: %d heads need at least %.0f x %.0f mm", v.n,
-                        ceil(LEFT + RIGHT + (PANELS - 1) * GAP_X + PANELS * MIN_PANEL),
-                        ceil(TOP + BOTTOM + v.n * MIN_PANEL + (v.n - 1) * GAP_Y));
-    canvas_text(c, LEFT - 9.4, TOP + (v.n * (h + GAP_Y) - GAP_Y) / 2, "imaginary part", PT_TICK,
-                ALIGN_CENTER, ink, 1);
+                        ceil(LEFT + RIGHT + (v.n_panels - 1) * GAP_X + v.n_panels * MIN_PANEL),
+                        ceil(TOP + foot + v.n * MIN_PANEL + (v.n - 1) * GAP_Y));
     for (int i = 0; i < v.n; i++)
         head_row(c, &v, i, TOP + i * (h + GAP_Y), w, h);
-    key(c, &v);
+    draw_key(c, &v, H - foot + BOTTOM, true);
+    note_lines_draw(c, note, 3, H - below, W - 6);
+    snprintf(text, sizeof text, "%d more head%s not shown", v.more, v.more > 1 ? "s" : "");
+    if (v.more)
+        canvas_text(c, W - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);
     return KVF_OK;
 }
 
@@ -453,8 +560,12 @@ const struct figure fig_dynamics = {
     .table = "dynamics",
     .summary = "eigenvalues, running means, innovations and test R2, a row for each head",
     .needs = "head:text prompt rollout surrogate quantity:text index x value",
-    STYLE(struct dynamics_style, COUNT_KEY(struct dynamics_style, heads, 1, MAX_HEADS,
-                                           "most heads that are drawn", .standard = "6")),
+    STYLE(struct dynamics_style,
+          COUNT_KEY(struct dynamics_style, heads, 1, MAX_HEADS, "most heads that are drawn",
+                    .standard = "6"),
+          TEXT_KEY(struct dynamics_style, show, "A+B",
+                   "panels of a head, of eigenvalues, means, tails and r2",
+                   .standard = "eigenvalues+r2")),
     .size = size,
     .draw = draw,
 };

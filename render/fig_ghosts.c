@@ -90,7 +90,7 @@ static void look(struct plot *p, const char *line, struct rgb colour)
         l->look = (struct chart_look){.colour = colour, .width = .55, .sign = 1 + MARK_DISC};
 }
 
-/* Adds a line per head or layer, whose rows are adjacent in the table. */
+/* Adds a line per head or layer.  Its rows are adjacent in the table. */
 static void add_runs(struct plot *p, struct view *v)
 {
     for (int64_t from = 0, to; from < table_rows(v->t); from = to) {

@@ -53,7 +53,7 @@ struct filter {
     F(criterion, FIRST, NULL)                                                                      \
     F(quantity, "returns", "returns")                                                              \
     F(above, FIRST, NULL)                                                                          \
-    F(horizon, "T / 4", NULL, .of_length = 0.25, .word = "age")                                    \
+    F(horizon, "T / 4", NULL, .of_length = 0.25, .word = "at age")                                 \
     F(age, "T / 4", NULL, .of_length = 0.25)                                                       \
     F(class, "all", "all")
 
@@ -577,16 +577,43 @@ static void draw_panel(struct canvas *c, const struct plan *p, const struct layo
                 ALIGN_LEFT, ink, 0);
 }
 
-/* Writes the label of the bar, the value and the selected rows, for example "survival (top64,
- * horizon 128)". */
+/* Returns true if rows of a criterion are drawn with this beginning of its name. */
+static bool has_criterion(const struct plan *p, const char *begin)
+{
+    bool any = false;
+    for (int i = 0; i < p->n_filters; i++)
+        if (strcmp(table_col_name(p->t, p->filter[i].column), "criterion") == 0
+            && p->filter[i].column != p->panel)
+            any |= strncmp(p->filter[i].text, begin, strlen(begin)) == 0;
+    for (int i = 0; p->panel >= 0 && i < p->n; i++)
+        if (strcmp(table_col_name(p->t, p->panel), "criterion") == 0)
+            any |= strncmp(p->name[i], begin, strlen(begin)) == 0;
+    return any;
+}
+
+/* Writes the run of the table and the meaning of the drawn criteria. */
+static const char *run_and_criteria(const struct plan *p, char out[RUN_NOTE])
+{
+    run_note(p->t, out);
+    for (int i = 0; i < CRITERION_KINDS; i++) {
+        size_t n = strlen(out);
+        if (has_criterion(p, criterion_meaning[i][0]))
+            snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", criterion_meaning[i][1]);
+    }
+    return out;
+}
+
+/* Writes the label of the bar, the value and the selected rows, for example "fraction still in use
+ * (top-64, at age 128)". */
 static void label_of(const struct plan *p, char *out, size_t cap)
 {
     int used;
     char plain[PLOT_NAME];
     const char *column = table_col_name(p->t, p->value), *open = " (";
     bool usual = strcmp(p->m->value, column) == 0;
+    const char *label = p->m->held && has_criterion(p, "held") ? p->m->held : p->m->label;
     used = snprintf(out, cap, "%s%s%s", p->minus ? "difference" : "", p->minus ? open : "",
-                    usual ? p->m->label : column);
+                    usual ? label : column);
     open = p->minus ? ", " : open;
     if (p->mixed && used < (int)cap) {
         used += snprintf(out + used, cap - (size_t)used, "%smean", open);
@@ -594,7 +621,8 @@ static void label_of(const struct plan *p, char *out, size_t cap)
     }
     for (int i = 0; i < p->n_filters && used < (int)cap; i++) {
         const struct chosen *x = &p->filter[i];
-        if (x->column == p->panel || strcmp(x->text, "all") == 0)
+        bool held = p->m->held && strcmp(x->text, "held") == 0; /* the label names it */
+        if (x->column == p->panel || held || strcmp(x->text, "all") == 0)
             continue;
         bool named = is_number(p->t, x->column) || strlen(x->name) < 3; /* "at end" */
         used += snprintf(out + used, cap - (size_t)used, named ? "%s%s %s" : "%s%.0s%s", open,
@@ -634,7 +662,7 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
     label_of(p, label, sizeof label);
     draw_notes(c, p, bottom + 9.2);
     note_draw(c, (LEFT + right) / 2, bottom + 9.5 + notes_height(p), right + 2.5,
-              run_note(p->t, about));
+              run_and_criteria(p, about));
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 
@@ -713,32 +741,32 @@ static void caption(const struct table *t, const struct figure_style *s, struct 
 
 /* The tables.  Of several values of a head the first column is drawn by default. */
 #define TABLE(name, usual, title, ratios, others)                                                  \
-    {                                                                                              \
-        .table = name, .needs = "head:text layer index " usual " " others, .value = usual,         \
-        .label = title, .fractions = ratios                                                        \
-    }
+    .table = name, .needs = "head:text layer index " usual " " others, .value = usual,             \
+    .label = title, .fractions = ratios
 static const struct map_table tables[] = {
-    TABLE("agreement", "rho", "rank correlation", "overlap", "a? b?"),
+    {TABLE("agreement", "rho", "rank correlation", "overlap", "a? b?")},
     /* G-KV, figure 9, by head. */
-    TABLE("attention-sparsity", "sparsity", "fraction below p \xc3\x97 max", "sparsity share",
-          "form:text? p"),
-    TABLE("density", "mean", "mean position of cached entries", "mean", ""),
-    TABLE("dilution", "dilution", "dilution",
-          "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle", "step"),
-    TABLE("ghosts", "mass", "attention lost per entry", "", ""),
-    TABLE("heads", "score", "score of its kind",
-          "score sink_mass recent never top_tenth entropy number gist filler prompt residence "
-          "last_use_sparsity",
-          ""),
-    TABLE("intermittency", "share", "fraction of tokens", "share",
-          "criterion:text? quantity:text above class:text?"),
+    {TABLE("attention-sparsity", "sparsity", "fraction below p \xc3\x97 max", "sparsity share",
+           "form:text? p")},
+    {TABLE("density", "mean", "mean position of cached entries", "mean", "")},
+    {TABLE("dilution", "dilution", "dilution",
+           "dilution useful_mass rho_u rho_d dilution_retained bound dilution_oracle", "step")},
+    {TABLE("ghosts", "mass", "attention lost per entry", "", "")},
+    {TABLE("heads", "score", "score of its kind",
+           "score sink_mass recent never top_tenth entropy number gist filler prompt residence "
+           "last_use_sparsity",
+           "")},
+    {TABLE("intermittency", "share", "fraction of tokens", "share",
+           "criterion:text? quantity:text above class:text?")},
     /* WG-KV, figure 13. */
-    TABLE("kv-size", "size", "cached fraction", "size ratio", "at:text"),
-    TABLE("persistence", "shrunk", "selected", "shrunk rate", "criterion:text? age class:text?"),
+    {TABLE("kv-size", "size", "cached fraction", "size ratio", "at:text")},
+    {TABLE("persistence", "shrunk", "selected", "shrunk rate", "criterion:text? age class:text?")},
     /* TRIM-KV, figure 5c. */
-    TABLE("sparsity", "sparsity", "sparsity", "sparsity", "kind:text"),
+    {TABLE("sparsity", "sparsity", "sparsity", "sparsity", "kind:text")},
     /* DBTrimKV, figure 2b. */
-    TABLE("survival", "fraction", "survival", "fraction", "criterion:text horizon class:text?"),
+    {TABLE("survival", "fraction", "fraction still in use", "fraction",
+           "criterion:text horizon class:text?"),
+     .held = "fraction still cached"},
     {.table = NULL}};
 
 const struct figure fig_map = {

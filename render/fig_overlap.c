@@ -1,5 +1,5 @@
-/* fig_overlap.c - draws the overlap of the top p % tokens of the last window with those of earlier
- * windows and of their union (G-KV, figures 1 and 16).
+/* fig_overlap.c - draws the overlap of the top p % tokens of the last window with the ones of
+ * earlier windows and of their union (G-KV, figures 1 and 16).
  *
  * A dashed line next to each line is the overlap of random sets.  y=kappa draws the overlap beyond
  * chance. */

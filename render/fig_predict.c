@@ -115,6 +115,9 @@ static void footnote(struct canvas *c, const struct table *t, const struct candi
     int count = numeric_column(t, "n");
     bool cut = false, entries = units && strcmp(units, "entries") == 0;
     double most = 0;
+    int filled = 0;
+    for (int i = 0; i < n; i++)
+        filled += x->row[i].mark == MARK_DISC;
     for (int64_t r = 0; count >= 0 && r < table_rows(t); r++)
         most = fmax(most, table_real(t, count, r)); /* ignores NaN */
     int used = snprintf(text, sizeof text, "%.60s%s", model ? model : "", model ? "; " : "");
@@ -125,12 +128,13 @@ static void footnote(struct canvas *c, const struct table *t, const struct candi
         used += snprintf(text + used, sizeof text - (size_t)used, " of %.8s text%s", pairs,
                          strcmp(pairs, "1") == 0 ? "" : "s");
     used += snprintf(text + used, sizeof text - (size_t)used,
-                     "%sbars: 95 %% CI; filled: q < %.3g (false discovery rate)",
-                     most > 0 ? "; " : "", x->o->level);
-    used += snprintf(text + used, sizeof text - (size_t)used, "; effect: %.40s, of ablation",
+                     "%sbars: 95 %% CI; %s q < %.3g (false discovery rate)", most > 0 ? "; " : "",
+                     filled ? "filled:" : "no row has", x->o->level);
+    used += snprintf(text + used, sizeof text - (size_t)used, "; effect of ablation: %.40s",
                      predict_effect(t));
     if (given)
-        used += snprintf(text + used, sizeof text - (size_t)used, "; partial: %.60s", given);
+        used += snprintf(text + used, sizeof text - (size_t)used, "; \xcf\x81: Spearman, %.60s",
+                         given);
     if (units)
         used += snprintf(text + used, sizeof text - (size_t)used, "; mean, maximum: over %s",
                          entries ? "heads" : "the query heads of a KV head");

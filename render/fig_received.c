@@ -198,7 +198,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     p->y0 = p->log_y ? NAN : 0;
     if (v.used) {
         p->ylabel = "fraction using the token";
-        p->y0 = -.04; /* lines at 0 and 1 lie off the frame */
+        p->y0 = -.04; /* the frame covers no line at 0 or 1 */
         p->y1 = 1.04;
     }
     p->panel_h = 40;

@@ -22,6 +22,7 @@ struct map_table {
     const char *table, *needs; /* as in struct figure */
     const char *value;         /* the column that is drawn by default */
     const char *label;         /* of the colour bar of that column */
+    const char *held;          /* the label of criterion `held`; NULL: the same */
     const char *fractions;     /* columns with colours from 0 to 1, between blanks */
 };
 /* Returns the row of a figure with `maps` for a table, or NULL. */

@@ -8,7 +8,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 
-enum { LEFT = 13, TOP = 3, RIGHT = 20, BOTTOM = 10, TITLE = 3 };
+enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, TITLE = 3 };
 static const double LEAST = 28; /* mm; a shorter colour bar has no room for its title */
 
 struct extent {

@@ -197,6 +197,9 @@ const char *bands_text(const struct table *t, const struct plot *p, char out[48]
 /* Formats a criterion: "top-64", "mass 0.90", "mass 0.95 - top-64" for top64, mass.90,
  * mass.95-top64. */
 void criterion_name(const char *raw, char out[PLOT_NAME]);
+/* Kinds of criteria, the beginnings of their names, each with its meaning. */
+enum { CRITERION_KINDS = 2 };
+extern const char *const criterion_meaning[CRITERION_KINDS][2];
 /* Returns the look of a criterion: top-K blue, mass sets red and dashed, contribution sets green
  * and dotted.  Larger sets are darker. */
 struct chart_look criterion_look(const char *raw);

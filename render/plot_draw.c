@@ -51,6 +51,15 @@ static int keys_of(const struct plot *p)
     return n;
 }
 
+enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
+
+/* Returns the number of lines of a note w mm wide, assuming letters of 1.1 mm, a little more than
+ * their mean. */
+static int lines_of_note(const char *note, double w)
+{
+    return (int)clamp(ceil(1.1 * (double)strlen(note) / w), 0, NOTES);
+}
+
 /* Computes the size of a plot without a canvas, assuming letters 1.4 mm wide. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h)
 {
@@ -68,10 +77,9 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
     double fit = fmax(1, floor((*ret_w - 2 * EDGE + KEY_GAP) / (wide + KEY_GAP)));
     bool beside = p->n_panels <= 1 && wide < .33 * *ret_w && n * KEY_LINE < each;
     *ret_h = EDGE + rows * each + (rows - 1) * GAP_Y + (headed(p) ? rows * HEAD : 1.5) + TICKS
-             + LABEL + NOTE + EDGE + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
+             + LABEL + NOTE * fmax(1, lines_of_note(p->note, *ret_w - 2 * EDGE) - 1) + EDGE
+             + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
-
-enum { NOTES = 5, MAX_BESIDE = 64 }; /* maximum lines of a note, and of a key next to the panel */
 
 static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
 {
@@ -306,7 +314,7 @@ static void clear_rings(struct canvas *c, const struct plot *p, const struct axi
     }
 }
 
-/* Draws a cross or a ring, around earlier rings at the same place. */
+/* Draws a cross or a ring.  Rings with values are around earlier rings at the same place. */
 static void draw_mark(struct canvas *c, const struct plot *p, const struct axis_box *a, int k)
 {
     const struct plot_mark *m = &p->mark[k];
@@ -320,7 +328,7 @@ static void draw_mark(struct canvas *c, const struct plot *p, const struct axis_
         canvas_line(c, two, 2, 0.3, colour);
         return;
     }
-    for (int i = 0; i < k; i++)
+    for (int i = 0; p->ring_values && i < k; i++)
         if (p->mark[i].panel == m->panel && !p->mark[i].cross
             && fabs(axis_x(a, p->mark[i].x) - x) < .2 && fabs(axis_y(a, p->mark[i].y) - y) < .2)
             r += 0.45;
@@ -515,11 +523,9 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
 
 double plot_page_note(struct canvas *c, const char *note, double x, double y, double w)
 {
-    const double letter = 1.1; /* mm, a little more than the mean of letters of this size */
     char line[NOTES][NOTE_TEXT];
     bool cut = false;
-    int n = (int)clamp(ceil(letter * (double)strlen(note) / w), 0, NOTES);
-    int drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;
+    int n = lines_of_note(note, w), drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;
     if (cut)
         canvas_cut(c);
     for (int i = 0; i < drawn; i++)

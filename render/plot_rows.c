@@ -151,6 +151,9 @@ static void one_criterion(const char *raw, size_t n, char *out, size_t room)
         snprintf(out, room, "%.*s", (int)n, raw);
 }
 
+const char *const criterion_meaning[CRITERION_KINDS][2] = {
+    {"top", "top-K: K largest weights of a query"}, {"mass", "mass p: fewest weights with sum p"}};
+
 void criterion_name(const char *raw, char out[PLOT_NAME])
 {
     char first[PLOT_NAME / 2 - 2], second[PLOT_NAME / 2 - 2];
@@ -409,18 +412,17 @@ static void add_note(struct plot *p, const char *part)
 
 void choice_note_run(const struct row_choice *v, struct plot *p)
 {
-    static const char *const meaning[][2] = {{"top", "top-K: K largest weights of a query"},
-                                             {"mass", "mass p: fewest weights with sum p"}};
     static const char tokens[] = "tokens";
     char run[RUN_NOTE + 32];
     const char *name;
     int64_t heads = count_heads(&v->k, &name);
-    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
+    for (int i = 0; i < CRITERION_KINDS; i++) {
         bool any = false;
         for (int64_t r = 0; !any && r < table_rows(v->k.t); r++)
-            any = choice_has(v, r) && strstr(table_str(v->k.t, v->k.criterion, r), meaning[i][0]);
+            any = choice_has(v, r)
+                  && strstr(table_str(v->k.t, v->k.criterion, r), criterion_meaning[i][0]);
         if (any)
-            add_note(p, meaning[i][1]);
+            add_note(p, criterion_meaning[i][1]);
     }
     run_note(v->k.t, run);
     for (char *c = run; *c; c++) /* one part, which a narrow note keeps in one line */

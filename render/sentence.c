@@ -88,7 +88,8 @@ void about_run(const struct table *t, char out[ABOUT_RUN])
     int64_t entries = table_meta_int(t, "budget", 0), T = table_meta_int(t, "T", INT64_MAX);
     int n = snprintf(out, ABOUT_RUN, "%.80s", model ? model : "");
     if (one)
-        n += snprintf(out + n, ABOUT_RUN - (size_t)n, "%s%.60s", n ? ", " : "", method);
+        n += snprintf(out + n, ABOUT_RUN - (size_t)n, "%s%.60s%s", n ? ", " : "", method,
+                      strcmp(method, "full") == 0 ? " cache" : "");
     if (one && entries > 0 && entries < T)
         snprintf(out + n, ABOUT_RUN - (size_t)n, ", budget %.12s%s", percent ? percent : budget,
                  percent ? " %" : "");

@@ -286,7 +286,8 @@ static struct rgb ink_at(const struct text_style *x, double v)
 {
     if (!x->fill)
         return lab_between(grey, blue, v);
-    return is_whole(x) ? lab_between(grey, black, v) : contrast_ink(fill_at(x, v));
+    bool plain = is_whole(x) && !x->range.map;
+    return plain ? lab_between(grey, black, v) : contrast_ink(fill_at(x, v));
 }
 
 static const struct text_look protected_look = {

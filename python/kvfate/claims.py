@@ -15,11 +15,11 @@ COLUMNS = [*((name, "str") for name in ("id", "paper", "where", "verdict", "by_n
            *((name, "real") for name in ("value", "low", "high", "null", "null_high", "p", "q", "null_value", "difference", "difference_low",
                                          "difference_high", "difference_p", "i2")),
            *((name, "int") for name in ("units", "least_n", "documents", "left_out", "difference_units", "on_side")),
-           *((name, "str") for name in ("null_check", "control", "fixed", "why", "claim"))]
+           *((name, "str") for name in ("null_check", "control", "fixed", "why", "title", "claim"))]
 # Columns of a table over models, and those of each model, whose names begin with that of the model's folder.
 OVER = [("models", "int"), *((name, "real") for name in ("tau", "tau_low", "tau_high", "predicted_low", "predicted_high"))]
 OF_MODEL = ("verdict", "value", "low", "high", "p", "q", "null_value", "difference", "difference_low", "difference_high", "units", "null_check", "control", "why")
-OF_CLAIM = {"id", "paper", "where", "than", "null", "null_high", "least_n", "fixed"}
+OF_CLAIM = {"id", "paper", "where", "than", "null", "null_high", "least_n", "fixed", "title"}
 
 
 CAST = {"str": str, "int": int, "real": float}

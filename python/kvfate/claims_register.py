@@ -20,8 +20,8 @@ REDUCES = ("one", "mean", "median", "least", "largest", "spread", "share", "spea
 LEAST_N = {"columns": 6, "t": 4, "bca": 10, "permutation": 6, "wilson": 10, "none": 1}  # 2 / 2^5 > .05: five signs never suffice
 SIDE = ("table", "run", "rows")
 KEYS = {"id", "paper", "where", "claim", "untestable", *SIDE, "minus", "value", "less", "with", "unit", "reduce", "than", "at", "at_than", "null",
-        "interval", "scale", "note", "fixed", "heads", "cluster", "needs", "least_n", "null_check", "control", "within", "no_null"}
-TEXTS = ("paper", "where", "claim", "untestable", "value", "less", "with", "cluster", "heads", "no_null", "fixed")
+        "interval", "scale", "note", "title", "fixed", "heads", "cluster", "needs", "least_n", "null_check", "control", "within", "no_null"}
+TEXTS = ("paper", "where", "title", "claim", "untestable", "value", "less", "with", "cluster", "heads", "no_null", "fixed")
 NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 CELL = re.compile(r"(!|<=|>=|<|>)? *(?:(T)(?:/(%s))?|(%s) T|([-+]?%s))" % (NUMBER, NUMBER, NUMBER))
 
@@ -64,6 +64,7 @@ class Claim(NamedTuple):
     at_than: str = ">"
     null: float = math.nan
     null_high: float = math.nan
+    title: str = ""  # a few words for a figure
     interval: str = "columns"
     least_n: int = 0
     needs: dict = {}
@@ -172,7 +173,7 @@ class _Reader:
             self.bad('"paper", "where" and "claim" are texts that it needs')
         if "fixed" in o and not re.fullmatch(r"\d{4}-\d\d-\d\d", o["fixed"], re.ASCII):
             self.bad('"fixed" is a date, such as "2026-01-31"')
-        c = Claim(self.name, o["paper"], o["where"], o["claim"], o.get("fixed", ""), o.get("untestable"))
+        c = Claim(self.name, o["paper"], o["where"], o["claim"], o.get("fixed", ""), o.get("untestable"), title=o.get("title", ""))
         if c.untestable and "table" in o:
             self.bad("it is untestable and has a table")
         if c.untestable:

@@ -461,7 +461,7 @@ for claim, words in ((dict(ASK, colour=1), "colour"), (dict(ASK, than="="), "tha
                      (dict(ASK, reduce="median", interval="permutation"), "permutation"), (dict(ASK, reduce="spearman", interval="bca"), "with"),
                      (dict(ASK, reduce="share", interval="bca"), "at"), (dict(ASK, reduce="mean", interval="bca", minus={"run": "b"}), "unit"),
                      (dict(ASK, minus={"value": "x"}), "value"), (dict(ASK, untestable="so"), "untestable"), (dict(untestable=""), "reason"), (dict(ASK, id="a b"), "id"),
-                     (dict(ASK, fixed="soon"), "date"), (dict(ASK, within="median"), "within"), (dict(ASK, unit="doc", reduce="mean", within="one"), "within"),
+                     (dict(ASK, fixed="soon"), "date"), (dict(ASK, title=3), "title"), (dict(ASK, within="median"), "within"), (dict(ASK, unit="doc", reduce="mean", within="one"), "within"),
                      (dict(ASK, unit="doc", reduce="mean", within="share", interval="t"), "at"), (dict(ASK, unit="doc", reduce="mean", within="spearman", interval="t"), "with"),
                      (dict(ASK, no_null=""), "no_null"), (dict(ASK, no_null="so", null_check={}), "no_null"), (dict(ASK, least_n=0), "least_n"), (dict(ASK, needs={"T": "T"}), "needs"), (dict(ASK, cluster="x"), "cluster"),
                      (dict(ASK, unit="head", reduce="mean", interval="t"), "heads"), (dict(ASK, reduce="median", interval="t"), "mean"), (dict(ASK, null_check=1), "null_check"),
@@ -530,6 +530,9 @@ check("--check", r.returncode == 0 and not r.stderr and f"{len(shipped)} claims:
 converted = put("shipped.json", json.dumps({"claim": shipped}), work.name)
 both = [subprocess.run([kvfate, "claims", folder, *more, "-o", "-"], capture_output=True, text=True).stdout for more in ([], ["--register", SHIPPED], ["--register", converted])]
 check("the program holds the register", both[0] == both[1] == both[2] and [line.split("\t")[3] for line in both[0].splitlines() if line[0] != "#"].count("not run") == len(decidable), both[0][:300])
+header, *lines = [line.split("\t") for line in both[0].splitlines() if line[0] != "#"]
+titles = {line[0]: line[header.index("title")] for line in lines}
+check("judged claims have short titles in the table", all(0 < len(titles[c["id"]]) <= 45 and titles[c["id"]] == c["title"] for c in decidable), titles)
 broken = [dict(c) for c in shipped]
 for key, value, words in (("value", "colour", "no column colour"), ("table", "pictures", "no command makes"), ("table", "tokens", "no command makes"), ("rows", {"colour": 1}, "no column colour")):
     i = next(i for i, c in enumerate(broken) if c.get("table") == "survival")

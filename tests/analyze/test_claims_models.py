@@ -22,7 +22,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from check import check, finish, kvfate, refused  # noqa: E402
 
 ROOT = os.path.abspath(sys.argv[2])
-DRAWS = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
+DRAWS = int(sys.argv[3]) if len(sys.argv) > 3 else 1000 if os.environ.get("KVFATE_TESTS") == "long" else 500
 sys.path.insert(0, os.path.join(ROOT, "python"))
 os.environ["PATH"] = os.path.dirname(os.path.abspath(kvfate)) + os.pathsep + os.environ["PATH"]  # the package runs this program
 from kvfate import claims_models  # noqa: E402

@@ -143,7 +143,7 @@ def refusals_of_run(folder):
     base = ["run", "--overwrite", "-m", gguf, "--ids", os.path.join(folder, "one.ids"), "-n", "4", "-q", "-o", os.path.join(folder, "no.kvf")]
     for words, *argv in [
             ("TOKENS@HEADS", "--watch", "3"), ("TOKENS@HEADS", "--watch", "3@"), ("TOKENS@HEADS", "--watch", "@L0H0"),
-            ("query heads", "--watch", "3@L0K0"), ("query heads", "--watch", "3@x"), ("no query head", "--watch", "3@L7H0"),
+            ("query heads", "--watch", "3@L0K0"), ("query heads", "--watch", "3@x"), ("layer 7", "--watch", "3@L7H0"),
             ("tokens such as", "--watch", "3-@L0H0"), ("tokens such as", "--watch", "3-1@L0H0"), ("tokens such as", "--watch", "a@L0H0"),
             ("tokens such as", "--watch", "1;2@L0H0"), ("no token 5", "--watch", "5@L0H0"), ("no token 99", "--watch", "0,99@L0H0"),
             ("--watch TOKENS@HEADS", "--probes", "received"), ("@pre or @post", "--watch-queries", "L0H0@mid"),

@@ -189,11 +189,12 @@ for value in ("900:950", "0:950", ":950", "900:"):  # a range is never cut short
     s.refused(f"tokens beyond the end, {value}", ["tokens", GOOD, "--tokens", value], 2, f"{GOOD} has the tokens 0 to")
     s.refused(f"steps beyond the end, {value}", ["eviction", GOOD, "--style", "steps=" + value, "-o", s.path("f.png")], 2, "--style", "steps 0 to")
 for value, word in (("L0-40K0", "layer 40"), ("L40K0", "layer 40"), ("L0K0,L40K*", "layer 40"), ("L0K0-99", "head 99"), ("*.99", "head 99")):
-    for argv in (["eviction", GOOD], ["report", GOOD, "-o", s.path("f.html")], ["trace", "trim", GOOD, "-o", s.path("f.kvf")], ["trace", "plan", GOOD, "-o", s.path("f.kvf")],
-                 ["trace", "diff", "--first", GOOD, GOOD], ["ablate", "-m", s.model(), "-p", "ab", "--recent", "1"], ["ablate", "--as", "saliency", "-m", s.model(), "-p", "ab"]):
-        s.refused(f"{argv[0]} of heads that are not there, {value}", [*argv, "--head", value], 2, "--head", word, "0 to")
-    for option, text in (("--probes", "raw:" + value), ("--watch", "0@" + value.replace("K", "H")), ("--watch-queries", value.replace("K", "H")), ("--override", value + "=window:budget=4")):
-        s.refused(f"{option} of heads that are not there, {value}", ["run", "-m", s.model(), "--raw", "-p", "ab", "--method", "window", "-B", "4", option, text, "-o", s.path("f.kvf")], 2, option, word, "0 to")
+    s.refused(f"heads that are not there, {value}", ["eviction", GOOD, "--head", value], 2, "--head", word, "0 to")
+for argv in (["report", GOOD, "-o", s.path("f.html")], ["trace", "trim", GOOD, "-o", s.path("f.kvf")], ["trace", "plan", GOOD, "-o", s.path("f.kvf")],
+             ["trace", "diff", "--first", GOOD, GOOD], ["ablate", "-m", s.model(), "-p", "ab", "--recent", "1"], ["ablate", "--as", "saliency", "-m", s.model(), "-p", "ab"]):
+    s.refused(f"{argv[0]} of heads that are not there", [*argv, "--head", "L0-40K0"], 2, "--head", "layer 40", "0 to")
+for option, value in (("--probes", "raw:L0-40K0"), ("--watch", "0@L0-40H0"), ("--watch-queries", "L0-40H0"), ("--override", "L0-40K0=window:budget=4")):
+    s.refused(f"{option} of heads that are not there", ["run", "-m", s.model(), "--raw", "-p", "ab", "--method", "window", "-B", "4", option, value, "-o", s.path("f.kvf")], 2, option, "layer 40", "0 to")
 for ext in ("tsv", "csv", "json", "npz", "png", "svg", "pdf"):
     s.refused(f"{ext} into a missing folder", ["eviction", GOOD, "-o", s.path("none/x." + ext)], 1, "none/x." + ext, "does not exist", "mkdir")
     os.makedirs(s.path("taken." + ext))

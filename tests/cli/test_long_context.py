@@ -69,16 +69,17 @@ if "ASAN_OPTIONS" not in os.environ:
     s.check("memory by length", max(growth()) <= PER_TOKEN, growth(), PER_TOKEN)
 for method in ("h2o", "trimkv:score=random"):
     text = method + (":" if ":" not in method else ",") + f"chunk={CHUNK}"
-    n = lengths[-1] if LONG else 8192
+    n = lengths[-1] if LONG else 4096
     peak(run(n, text), f"{text}, {n} tokens", 60)
     s.check(f"{text}: the budget", all(len(x) == B for x in alive().values()))
 if LONG:
     peak(run(32768, "full", "--kv-type", "q8_0"), "full, 32768 tokens", 120)
 
 # ---- beyond the context
-s.refused("32768 tokens in 8192", run(32768, "window", context=8192), 1, "32768", "8192", "--rope-scale")
-s.accepted("32768 tokens in 4 x 8192", run(32768, f"window:chunk={CHUNK}", "--rope-scale", "yarn:4", "--probes", "evict", context=8192))
-s.refused("32769 tokens in 4 x 8192", run(32769, "window", "--rope-scale", "yarn:4", context=8192), 1, "32769", "32768", "factor")
+c = 8192 if LONG else 2048
+s.refused("4 contexts", run(4 * c, "window", context=c), 1, f"{4 * c}", f"{c}", "--rope-scale")
+s.accepted("4 contexts, scaled", run(4 * c, f"window:chunk={CHUNK}", "--rope-scale", "yarn:4", "--probes", "evict", context=c))
+s.refused("4 contexts and a token", run(4 * c + 1, "window", "--rope-scale", "yarn:4", context=c), 1, f"{4 * c + 1}", f"{4 * c}", "factor")
 
 # ---- large files: every digit is one token, so that the number of tokens is known
 size = 50_000_000 if LONG else 5_000_000

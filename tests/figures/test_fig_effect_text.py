@@ -27,6 +27,15 @@ check("the more a token counts the darker", len(light) >= 3 and light == sorted(
 code, svg, said = draw(table(), "effect-text", style="by=dnll", size="90x30")
 blue, red = [f for f in fills(svg) if f[2] > f[0] + 30], [f for f in fills(svg) if f[0] > f[2] + 30]
 check("what helps is blue, what harms is red", code == 0 and len(blue) == len(red) == 1, fills(svg))
+lined = [p for fill, _, p, curved, _ in paths(svg) if fill and not curved and min(y for _, y in p) > 9 and max(y for _, y in p) - min(y for _, y in p) < .5]
+under = [x for p in lined for x, _ in p]
+cell = next([x for x, _ in p] for fill, _, p, curved, _ in paths(svg) if fill == red[0] and min(y for _, y in p) > 9)
+check("what harms, and nothing else, has a line below", under and abs(min(under) - min(cell)) < .1 and abs(max(under) - max(cell)) < .1, under, cell)
+code, svg, said = draw(table(dnll=(0, 1, -.25, 0)), "effect-text", style="by=dnll", size="90x30", vmax=.5)
+blue, red = [f for f in fills(svg) if f[2] > f[0] + 30], [f for f in fills(svg) if f[0] > f[2] + 30]
+check("with --vmax, 0 stays in the middle", len(blue) == len(red) == 1 and "\u22120.5" in words_of(svg) and "\u22650.5" in words_of(svg), fills(svg), words_of(svg))
+svg = draw(tsv("effect-entries", COLUMNS, [(str(i), i, 1, w, i, 0) for i, w in enumerate(WORDS)], model="Tiny", score_tokens=7), "effect-text", size="120x30")[1]
+check("the model and the steps", "Tiny; mean of 7 steps of the answer" in words_of(svg), words_of(svg))
 for what, text in (("tokens with gaps", table(token=(0, 1, 3, 4))), ("sets of tokens", table(count=2))):
     code, _, said = draw(text, "effect-text")
     check(what + " are refused", code == 2 and "--each" in said, said)

@@ -210,6 +210,9 @@ def dilution():
     code, svg, said = draw(table([("h2o", 64, .3), ("full", 0, "nan"), ("other", 128, "inf")]), "dilution", style=style)
     text = words_of(svg)
     check("dilution: not drawn, named in the note alone", code == 0 and "without values: full, other" in text and text.count("full") == text.count("other") == 1, text)
+    rows = [("h2o", "all", -1, .3, "h2o", b, n) for b, n in ((64, 500), (128, 477), (256, 512))]
+    svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], rows), "dilution", style=style)[1]
+    check("dilution: lengths of texts that differ", "texts of 477 to 512 tokens" in words_of(svg) and "texts of" not in text, words_of(svg))
     code, svg, said = draw(table([("full", 0, .2)]), "dilution", style=style)
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
 
@@ -234,7 +237,7 @@ def dilution_of_lengths():
         abs((low - high) / 2 / scale - h) < .004 and abs((low + high) / 2 - y) < .05 for (_, low, high), (_, y), h in zip(bars, line, half)), bars, half, scale)
     check("dilution: n", all(w in words_of(svg) for w in ("n = 2 to 5 runs a point", "bars: 95 % CI")), words_of(svg))
     # half widths of the intervals: .196 over .1 to .5, and .0196 over .58 to .62
-    for shift, words in ((0, "intervals at both ends are apart"), (.2, "overlap: no trend is proven")):
+    for shift, words in ((0, "shortest and longest texts do not overlap"), (.2, "overlap: no trend is proven")):
         part = [(f"h2o {n}", "all", -1, y - shift * (n >= 400), "h2o", 64, n) for n, y in runs]
         svg = draw(tsv("dilution", ["trace", "head", "step", "dilution", "method", "budget", "T"], part), "dilution", style="x=length,show=dilution,y=linear")[1]
         check(f"dilution: trend, shift {shift}", words in words_of(svg), words_of(svg))
@@ -292,6 +295,42 @@ def training():
     check("training: the key has the mark", abs(key[0] - 16) < 3 and key[1] > max(m[1] for m in marks), marks, key)
 
 
+def trainings_of_models():
+    """Check that models which train one method have a column of panels each, and that a method keeps its colour."""
+    ORANGE, WINE = (213, 94, 0), (156, 31, 61)
+    names, columns = ("tiny-trimkv", "tiny-dbtrimkv", "big-trimkv"), ["run", "step", "tokens", "loss", "kl_64"]
+    rows = [(name, i, 100 * i, .1 * 2 ** (5 - i) * (k + 1), .5 if i == 3 else "nan") for k, name in enumerate(names) for i in range(6)]
+
+    def lines(svg, colour):
+        return [p for _, stroke, p, _, _ in paths(svg) if stroke == colour and len(p) == 6]
+
+    code, svg, said = draw(tsv("training", columns, rows), "training", style="show=loss+kl_64")
+    words = words_of(svg)
+    check("trainings: columns", code == 0 and all(w in words for w in ("tiny", "big", "KL, budget 64", "pale points: single steps")), said, words)
+    check("trainings: the key has each method once", words.count("trimkv") == 2 and "big-" not in words, words)
+    first, second = sorted(lines(svg, ORANGE)), lines(svg, WINE)
+    check("trainings: one colour of a method", len(first) == 2 and len(second) == 1 and first[1][0][0] > second[0][-1][0], first, second)
+    check("trainings: one axis of a row", affine([3.2, 9.6], [first[0][0][1], first[1][0][1]]), first)
+    svg = draw(tsv("training", columns, rows), "training", style="y=log")[1]
+    y = [v for _, v in sorted(lines(svg, ORANGE))[0]]
+    check("trainings: a logarithmic axis", affine(range(6), y), y)
+    words = words_of(draw(tsv("training", columns, rows), "training", style="columns=one")[1])
+    check("trainings: one column", all(n in words for n in names), words)
+    words = words_of(draw(tsv("training", columns, [("a-trimkv" if i < 6 else "b-trimkv", *r[1:]) for i, r in enumerate(rows[:12])]), "training", style="columns=one")[1])
+    check("trainings: runs of one method in one column", "a-trimkv" in words and "b-trimkv" in words, words)
+
+
+def variance():
+    """Check plain names of factors, the reason of a missing bar, and that a factor of one value is left out."""
+    rows = [("all", f, n, v, w) for f, n, v, w in (("head", 4, .1, "nan"), ("token", 9, .2, .5), ("role", 1, 0, 0), ("key_norm", 3, .3, .4), ("head*token", 30, .6, "nan"))]
+    code, svg, said = draw(tsv("variance", ["head", "factor", "levels", "epsilon2", "within"], rows, values="36", heads="4", scale="rate"), "variance")
+    words = words_of(svg)
+    check("variance", code == 0 and all(w in words for w in ("length of the key", "head × token", "does not vary within a head", "within a head: as token", "36 values of 4 heads")), said, words)
+    check("variance: one value", "role (prompt, answer) is left out: it has one value" in words and words.count("0.000") == 0, words)
+    blue, red = (sorted((y, w) for x, y, w, h in bars(svg, colour) if y > 8) for colour in (BLUE, VERMILION))
+    check("variance: bars", affine([.1, .2, .3, .6], [w for _, w in blue]) and affine([.5, .4, 0], [w for _, w in red] + [0]), blue, red)
+
+
 # ---- integers
 
 def whole_numbers():
@@ -321,6 +360,8 @@ def main():
     ghosts()
     persistence()
     training()
+    trainings_of_models()
+    variance()
     received()
     used()
     agreement()

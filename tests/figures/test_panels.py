@@ -28,13 +28,13 @@ def tsv(name, columns, rows, **meta):
     return "\n".join(lines + ["\t".join(str(x) for x in r) for r in rows]) + "\n"
 
 
-def draw(text, figure, ext="svg", style="", size="", dpi=""):
+def draw(text, figure, ext="svg", style="", size="", dpi="", **more):
     """Return (status, bytes, message)."""
     with tempfile.TemporaryDirectory() as d:
         table, out = os.path.join(d, "t.tsv"), os.path.join(d, "o." + ext)
         with open(table, "w") as f:
             f.write(text)
-        status, said = DRAW(table, figure, out, style, size, dpi)
+        status, said = DRAW(table, figure, out, style, size, dpi, **more)
         data = open(out, "rb").read() if os.path.exists(out) else b""
         return status, data, said
 
@@ -321,6 +321,10 @@ def claims():
     svg = draw(claims_rows(), "claims")[1]
     said = words_of(svg)
     check("verdicts counted", all(s in said for s in ("supported (2)", "contradicted (1)", "undecided (1)", "not judged (1)")), said)
+    check("no key of verdicts that no claim has", "null data" not in said and "documents" not in said, said)
+    rows = [("up", "P", "1", v, "t", ">", .8, .6, .9, .5, "nan", "nan", n, title) for v, n, title in (("unspecific", 7, "a plain-word title"), ("supported", 9, ""))]
+    titled = words_of(draw(tsv("claims", CLAIMS + ["documents", "title"], rows), "claims")[1])
+    check("titles of claims, verdicts in words, numbers of documents", all(s in titled for s in ("a plain-word title", "up", "also true of null data (1)", "n = 7 to 9 documents")), titled)
     names = [t[0] for t in texts(svg)]
     check("papers, and judged claims alone", "P" in names and "Q" in names and "within" in names and "not" not in names, said)
     place = {t[0]: t[2] for t in texts(svg)}
@@ -483,7 +487,14 @@ def dynamics():
     radius = (max(x for x, _ in circle[0]) - min(x for x, _ in circle[0])) / 2
     check("unit circle", abs(radius / ((panel[2][0] - panel[0][0]) / .6) - 1) < .002, radius)
     check("shuffled ones", len(discs(svg, (140, 140, 140), filled=False)) >= 8)
-    check("panels named", all(s in words_of(svg) for s in ("eigenvalues", "running mean", "residual", "held-out", "L1H3")))
+    named = {"eigenvalues": "eigenvalues", "means": "running mean", "tails": "residual", "r2": "held-out"}
+    check("by default two panels", all((w in words_of(svg)) == (k in ("eigenvalues", "r2")) for k, w in named.items()) and "L1H3" in words_of(svg), words_of(svg))
+    for show in ("means", "r2+tails", "eigenvalues+means+tails+r2"):
+        words = words_of(draw(dynamics_rows(("L1H3",)), "dynamics", style="show=" + show)[1])
+        check(f"panels: {show}", all((w in words) == (k in show.split("+")) for k, w in named.items()), words)
+        check(f"key: {show}", ("Gaussian" in words) == ("tails" in show) and ("one run" in words) == ("means" in show) and ("modulus 1" in words) == ("eigen" in show), words)
+    code, _, said = draw(dynamics_rows(("L1H3",)), "dynamics", style="show=r3")
+    check("an unknown panel", code == 2 and "eigenvalues, means, tails and r2" in said, said)
     svg = draw(dynamics_rows([f"L{i}H0" for i in range(9)]), "dynamics", style="heads=4")[1]
     check("heads that are not shown", "5 more heads not shown" in words_of(svg) and "L3H0" in words_of(svg) and "L4H0" not in words_of(svg))
 

@@ -287,7 +287,7 @@ def least_sizes():
 
 
 OWN_HEIGHT = {"attention", "causal", "eviction", "fates", "fates-answer", "retention", "occupancy", "tokens", "effect-text",
-              "tokens-top", "training", "calibration", "variance"}  # their layout depends on the width
+              "tokens-top", "training", "calibration", "variance", "dynamics"}  # their layout depends on the width
 
 
 def mm(path):

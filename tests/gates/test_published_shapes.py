@@ -183,7 +183,8 @@ CASES = [
 ]
 
 # Every layout, every shape, both ways of storage; the others in the long tests.
-QUICK = CASES[1::2] + [CASES[0], CASES[4], next(c for c in CASES if c[5].startswith("heads"))]
+QUICK = [CASES[k] for k in (0, 1, 3, 7, 9, 11, 13, 14, 15)]
+assert all({part(c) for c in QUICK} == {part(c) for c in CASES} for part in (lambda c: c[1], lambda c: c[3], lambda c: c[5].split()[1]))
 
 
 def call(model, gates):

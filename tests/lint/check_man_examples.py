@@ -18,7 +18,7 @@ MODEL = 'SmolLM2-135M-Instruct.Q4_1.gguf'  # the name by which the default model
 SHAPE = '--layers 13 --heads 9 --kv-heads 3 --head-dim 8'.split()
 TRACE = re.compile(r'\b(kvfate (?:run|plan))\b(?=[^|;&]* -o \S+\.kvf)')
 # Replacements for long texts, because the tiny model uses one token per letter.
-SHORTER = {'tasks needle --tokens 512 --keys 4': 'tasks needle --tokens 280 --keys 4', 'tasks needle --words 120': 'tasks needle --words 60'}
+SHORTER = {'quickstart --prompts 40': 'quickstart --prompts 4', 'tasks needle --tokens 512 --keys 4': 'tasks needle --tokens 280 --keys 4', 'tasks needle --words 120': 'tasks needle --words 60'}
 ASK = "kvfate run -q -p 'Why is the sky blue?'"
 # Files that the examples of -h read, made in their folder before the first example.
 FILES = [

@@ -91,12 +91,19 @@ def load(b, page):
 
 
 def still(b, page, words, path):
-    b.size(1400, 900, 2)
+    """Show the page down to the fate of the token under the first method, in letters that a column of text can show."""
+    width = 1040
+    b.size(width, 560, 1.06)
     load(b, page)
     find(b, words)
     settle(b)
     b.run("document.activeElement.blur()")
-    b.screenshot(path)
+    b.run("window.scrollTo(0, 0)")
+    end = b.run("document.querySelector('.fate-of').getBoundingClientRect().bottom")
+    clip = {"x": 0, "y": 0, "width": width, "height": end + 4, "scale": 1}
+    data = b.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
+    with open(path, "wb") as f:
+        f.write(base64.b64decode(data))
 
 
 def tour(b, page, words):

@@ -170,7 +170,7 @@ async function drawFate() {
       .map(([text, label, onclick]) => el('button', { type: 'button', 'aria-label': label, title: label, onclick }, text))));
   host.replaceChildren(el('div', { class: 'head' }, el('h2', { id: 'fate-title' }, `Token ${i} ${quotedToken(state.trace, i)}`), tools),
     el('p', { class: 'quiet fate-key' }, el('span', { class: 'swatch full' }), 'kept  ', el('span', { class: 'swatch pale' }), 'evicted, fainter the earlier  ',
-      el('span', { class: 'swatch dot' }), 'needed later'), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
+      el('span', { class: 'swatch dot' }), 'needed later  ', el('span', {}, 'layers across, KV heads down')), el('div', { class: 'fate-list', tabindex: '0', role: 'group', 'aria-label': 'Fates in every trace' }, nodes));
   if (fate.focus)
     host.querySelector('.fates')?.focus({ preventScroll: true });
   fate.focus = false;
