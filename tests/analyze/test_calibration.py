@@ -313,12 +313,16 @@ def pictures(x, short, path):
                        stdout=subprocess.DEVNULL)
         width[events] = float(re.search(r'width="([0-9.]+)', Path(path("f.svg")).read_text(encoding="utf-8")).group(1))
     check("a panel per event", width["all"] > 2 * width["at-age"] > 0, width)
-    # 13 + 3 * 22 + 2 * 5 + 20 mm across, 8 + 19 + 12 mm down; with the key of 8 horizons and "more" 9.5 + 11 * 3.4 + 5 + 1.7
+    # 13 + 3 * 22 + 2 * 5 + 25 mm across; 8 + 19 + 10 mm and the note down, with a long key more
     many = ["--horizon", "1,2,4,8,16,32,3,5,6"]
-    for more, w, h in (([], 109, 39), (["--event", "at-age"], 55, 39), (many, 109, 54), (many + ["--event", "no-exit"], 55, 54)):
+    for more, w, least in (([], 114, 40), (["--event", "at-age"], 60, 40), (many, 114, 50), (many + ["--event", "no-exit"], 60, 50)):
         argv = ["retention", "--as", "calibration", x, *more, "-o", path("f.png"), "--dpi", "100", "--size"]
+        r = subprocess.run([kvfate, *argv, "50x25"], capture_output=True, text=True)
+        wide, h = map(int, re.search(r"at least (\d+) x (\d+) mm", r.stderr).groups())
+        check(f"{more}: room for panels, key and note", w <= wide < w + 5 and least < h < least + 25, wide, h)
+        w = wide  # the note has fewer lines
         for a, b in ((w - 1, h), (w, h - 1)):
-            refused(f"no room in {a} x {b}", 2, [*argv, f"{a}x{b}"], "--size", f"{w} x {h} mm")
+            refused(f"no room in {a} x {b}", 2, [*argv, f"{a}x{b}"], "--size", " mm")
         r = subprocess.run([kvfate, *argv, f"{w}x{h}"], capture_output=True)
         pixels = png(read(path("f.png")))[3]
         check(f"nothing of {w} x {h} is cut off", r.returncode == 0 and all((v == 255).all() for v in (

@@ -241,7 +241,7 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
     # log(-log_beta) is read back from floats: one part in 2^24
     check("planted sum", row(data, "all", "head+token")[2] > 1 - 1e-12 and row(data, "all", "layer")[2] < row(data, "all", "head")[2] < .9, data["eta2"][-8:])
 
-    # the figure: bars as long as the fractions, on an axis of 59 mm that ends at the next tenth
+    # the figure: bars as long as the fractions, on an axis of 74 mm that ends at the next tenth
     out = os.path.join(folder, "f.png")
     for name, x, more in (("clean", clean, ()), ("holes", holed, ("--norm-bins", "3")), ("a sum", both, ()), ("--vmax", clean, ("--vmax", "2"))):
         r = subprocess.run([kvfate, "retention", "--as", "variance", x, *more, "--dpi", "127", "-o", out], capture_output=True, text=True)
@@ -252,9 +252,9 @@ with tempfile.TemporaryDirectory(prefix="kvfate-variance-") as folder:
         for colour, key in (((0, 114, 178), "epsilon2"), ((213, 94, 0), "within")):
             shares = [max(0, data[key][i]) for i in shown if data[key][i] is not None]
             end = 2 if name == "--vmax" else max(.1, np.ceil(10 * max(v for k in ("epsilon2", "within") for i in shown if (v := data[k][i]))) / 10)
-            # 5 pixels per millimetre; the axis hides the first; the last rectangle is the key to the colours
-            want = [v for v in (295 * v / end - 1 for v in shares) if v > 3]
-            got = [v for v in bars(pixels, colour)[:-1] if v > 2]
+            # 5 pixels per millimetre; the axis hides the first; the first rectangle is the key to the colours
+            want = [v for v in (370 * v / end - 1 for v in shares) if v > 3]
+            got = [v for v in bars(pixels, colour)[1:] if v > 2]
             check(f"bars of {name}: {key}", len(got) == len(want) and np.allclose(got, want, rtol=0, atol=1), got, want)
     refused("no room", 2, ["retention", "--as", "variance", clean, "--vmax", "0", "-o", out], "--vmax")
 

@@ -114,7 +114,7 @@ for i in range(len(CASES)):
     trace = s.path(f"{i}.kvf")
     s.accepted(f"family {i}: all probes", run(i, trace, "--probes", "full", "--shadow", "entries,model", "--method", "h2o", "-B", "48"))
     for a in TOLD["analyzers"]:
-        argv = [*s.words_of(a["name"]), *[trace] * max(a["min_traces"], 1)] + (["--head", "L0-5K*"] if a["name"] == "eviction" else [])  # its mask has 12 heads
+        argv = [*s.words_of(a["name"]), *[trace] * max(a["min_traces"], 1)] + (["--head", "L0-1K*"] if a["name"] == "eviction" else [])  # its mask has 12 heads
         done = s.survives(f"family {i}: {a['name']}", argv, codes=(0, 1, 3))
         ran[a["name"]] = ran.get(a["name"], 0) + (done.returncode == 0)
         for k, figure in enumerate(a["figures"] if done.returncode == 0 else ()):

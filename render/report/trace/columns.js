@@ -193,5 +193,5 @@ function columnOf(t, name, space, axis = 0) {
 function needValues(t, column, n) {
   const held = column < 0 ? n : t.held(column);
   if (held < n)
-    throw new TraceError('KVF_E_NOTFOUND', `${t.name} has ${held} values of the column ${t.columns[column].shown}, fewer than the ${n} requested; 'kvfate trace verify' lists the missing ones`);
+    throw new TraceError('KVF_E_NOTFOUND', `this trace has ${held} values of the column ${t.columns[column].shown}, fewer than the ${n} requested; 'kvfate trace verify' lists the missing ones`);
 }
