@@ -558,7 +558,7 @@ for section in sections:
                                                               or "as " in line) for line in lines if line.startswith(("| Fig", "| Tab"))))
 
 curves = re.findall(r"@survival:[^ `]*|kvfate survival [^`]*", sections[0])
-check("DBTrimKV's survival is drawn as its own statistic", len(curves) == 6 and all("share=fraction" in c or "--figure survival-map" in c for c in curves), curves)
+check("DBTrimKV's survival is drawn as its own statistic", len(curves) == 6 and all("share=fraction" in c or "--figure map" in c for c in curves), curves)
 
 text = subprocess.run([kvfate, "claims", folder, "--register", register(dict(ROW, than=">", null=0.39), dict(paper="P", untestable="no pictures"))],
                       capture_output=True, text=True).stdout
