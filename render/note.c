@@ -55,8 +55,7 @@ static void method_of(const struct table *t, char out[NOTE_RUN])
     out[0] = 0;
     if (model && *model)
         add_part(out, model);
-    /* Tables that analyzers stack have the values of all traces, other tables those of the first.
-     */
+    /* Tables without `differ` that name several traces have the method of the first one. */
     if (table_meta(t, "trace_2") && !table_meta(t, "differ"))
         return;
     if (method && strcmp(method, "full") == 0) {
