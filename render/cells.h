@@ -20,12 +20,3 @@ int numeric_column(const struct table *t, const char *name);
 /* Returns the steps after which a retention factor beta, from 0 to 1, has fallen to one half:
  * ln 0.5 / ln beta.  INFINITY for 1; NaN stays NaN. */
 double half_life(double beta);
-
-/* Writes what a table is of, from its metadata: "SmolLM2-135M-Instruct; h2o, budget 64; 1,046
- * tokens".  Writes "" if the table does not say. */
-enum { RUN_NOTE = 160 };
-const char *run_note(const struct table *t, char out[RUN_NOTE]);
-/* Draws a small grey note below axes, with its middle at x.  It is moved where it would reach the
- * name of the y axis or cross `right`.  Parts that do not fit, after "; ", are left out. */
-void note_draw(struct canvas *c, double x, double y, double right, const char *note);
-enum { NOTE_LINE = 3 }; /* mm from line to line of notes */

@@ -10,6 +10,7 @@
 #include "render/identity.h"
 #include "render/kindmap.h"
 #include "render/cells.h"
+#include "render/note.h"
 
 enum {
     TOP = 3,
@@ -296,14 +297,8 @@ static void profile(struct canvas *c, const struct clusters *x, const struct tab
              "%.60s%s%lld heads; silhouette: 1 = far from other clusters, below 0 = nearer to "
              "another; dashed: mean",
              model ? model : "", model ? "; " : "", (long long)x->n);
-    char line[2][NOTE_TEXT];
-    bool cut = false;
-    int n = note_lines(c, note, canvas_width(c) - 3, 2, line, &cut);
-    for (int i = 0; i < n; i++)
-        canvas_text(c, canvas_width(c) / 2, y + h + 6 + 2.6 * i, line[i], PT_SMALL, ALIGN_CENTER,
-                    quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    struct note at = {1.5, canvas_width(c) - 1.5, canvas_width(c) / 2, .pitch = 2.6, .most = 2};
+    note_draw(c, &at, y + h + 6, note);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -13,7 +13,7 @@
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/plot.h"
-#include "render/sentence.h"
+#include "render/note.h"
 
 enum { MAX_SERIES = 8, MAX_PANELS = 8, USUAL = 16 };
 enum { LEFT = 13, TOP = 8, BOTTOM = 10, GAP = 5, KEY = 25, EDGE = 3, NOTE = 640 };
@@ -64,13 +64,13 @@ static const char *event_text(const char *event)
 static void note_of(const struct table *t, char out[NOTE])
 {
     const char *criterion = table_meta(t, "criterion"), *group = table_meta(t, "group");
-    char plain[PLOT_NAME], set[PLOT_NAME + 16], run[ABOUT_RUN];
+    char plain[PLOT_NAME], set[PLOT_NAME + 16], run[NOTE_RUN];
     int k;
     criterion_name(criterion ? criterion : "?", plain);
     snprintf(set, sizeof set, "selected by %.90s", plain);
     if (criterion && sscanf(criterion, "top%d", &k) == 1)
         snprintf(set, sizeof set, "among the %d largest attention weights", k);
-    about_run(t, run);
+    note_method(t, run);
     snprintf(out, NOTE,
              "used: %s, %.60s; point: entries with similar prediction in all heads, "
              "with 95\xc2\xa0%% CI; dashed: observed = predicted%s%s",
@@ -218,6 +218,11 @@ static int read_style(const struct table *t, const struct figure_style *s, int64
     return KVF_OK;
 }
 
+static struct note place_of(double width)
+{
+    return (struct note){.left = EDGE, .right = width - EDGE, .pt = PT_TICK};
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     int64_t only = -1;
@@ -228,8 +233,9 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
     char note[NOTE];
     note_of(t, note);
     *w = s->width_mm > 0 ? s->width_mm : LEFT + n * PANEL + (n - 1) * GAP + l.key;
+    struct note place = place_of(*w);
     *h = TOP + BOTTOM + l.below + (*w - LEFT - l.key - (n - 1) * GAP) / n
-         + note_height_of(s, note, *w - 2 * EDGE) + 1;
+         + note_height(NULL, s, &place, note) + 1;
 }
 
 /* Returns the distance in mm from the top of the canvas to the last line of the key. */
@@ -415,7 +421,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     int n = l.n_panels ? l.n_panels : 1;
     char note[NOTE];
     note_of(t, note);
-    l.note = note_height(c, note, canvas_width(c) - 2 * EDGE) + 1;
+    struct note place = place_of(canvas_width(c));
+    l.note = note_height(c, s, &place, note) + 1;
     double width = (canvas_width(c) - LEFT - l.key - (n - 1) * GAP) / n;
     double least = fmax(MIN_HEIGHT, key_bottom(&l) - TOP - BOTTOM);
     if (canvas_height(c) < TOP + least + BOTTOM + l.below + l.note || width < 26)
@@ -433,7 +440,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                     ALIGN_CENTER, quiet, 0);
     if (l.n_panels)
         key(c, &l, LEFT + n * width + (n - 1) * GAP + 3);
-    note_lines_draw(c, note, EDGE, canvas_height(c) - l.note, canvas_width(c) - 2 * EDGE);
+    note_draw(c, &place, canvas_height(c) - l.note + 1.5, note);
     return KVF_OK;
 }
 

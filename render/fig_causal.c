@@ -12,6 +12,7 @@
 #include "render/figures.h"
 #include "render/cells.h"
 #include "render/forest.h"
+#include "render/note.h"
 
 enum { LOG_P, RIGHT };
 enum { TOP = 9, BOTTOM = 9, PARTS = 16, GROUPS = 3, GAP = 5, NOTES = 7, TICKS = 12 };
@@ -236,9 +237,9 @@ static void beyond(struct canvas *c, const struct axis_box *a, const struct fore
         bool left = r->value < a->x0;
         if (!left && !(r->value > a->x1))
             continue;
-        int n = snprintf(text, sizeof text, "%.1f", r->value);
+        int n = snprintf(text, NOTE_TEXT, "%.1f", r->value);
         if (isfinite(r->low) && isfinite(r->high))
-            snprintf(text + n, sizeof text - (size_t)n, " (%.1f .. %.1f)", r->low, r->high);
+            snprintf(text + n, NOTE_TEXT - (size_t)n, " (%.1f .. %.1f)", r->low, r->high);
         minus_signs(text, sizeof text);
         if (canvas_text_width(c, text, PT_SMALL, 0) > a->w - 3)
             text[n] = 0;
@@ -267,35 +268,30 @@ static void draw_panel(struct canvas *c, const struct table *t, const struct rem
 }
 
 /* Writes the note: the counts, and the terms that the panels use. */
-static int note(struct canvas *c, const struct table *t, const struct removals *x,
-                char (*line)[NOTE_TEXT])
+static void write_note(const struct table *t, const struct removals *x, char text[NOTE_TEXT])
 {
-    char text[NOTE_TEXT];
-    bool cut = false;
     const char *model = table_meta(t, "model"), *tasks = table_meta(t, "tasks");
     double part = looking_part(t);
     int n = snprintf(
-        text, sizeof text,
+        text, NOTE_TEXT,
         "%.60s%sn = %.12s tasks; bars: 95 %% CI; %s; distractors: the text without the "
         "evidence; other tokens: template, first tokens and question",
         model ? model : "", model ? "; " : "", tasks ? tasks : "?",
         x->up == ups[RIGHT] ? "grey: full cache"
                             : "right of 0: answer likelier than with the full cache");
     if (isfinite(part) && x->groups > 1)
-        snprintf(text + n, sizeof text - (size_t)n,
+        snprintf(text + n, NOTE_TEXT - (size_t)n,
                  "; evidence heads: the %.3g %% with most attention to the evidence", part);
-    n = note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut);
-    if (cut)
-        canvas_cut(c);
-    return n;
 }
 
 static void draw_removals(struct canvas *c, const struct table *t, struct removals *x)
 {
     int cols = columns_of(x, canvas_width(c)), rows = (x->groups + cols - 1) / cols;
-    char line[NOTES][NOTE_TEXT];
-    int n = note(c, t, x, line);
-    double each = (canvas_height(c) - NOTE * n - 1) / rows, names = 0, notes = 0, tick[TICKS];
+    char note[NOTE_TEXT];
+    struct note below = {2, canvas_width(c) - 2, canvas_width(c) / 2, .pitch = NOTE, .most = NOTES};
+    write_note(t, x, note);
+    double each = (canvas_height(c) - note_height(c, NULL, &below, note) - 1) / rows, names = 0,
+           notes = 0, tick[TICKS];
     struct forest f = {NULL, x->rows, x->full_low, x->full_high, 0, 0};
     for (int g = 0; g < x->groups; g++) {
         f.row = x->panel[g].row;
@@ -324,9 +320,7 @@ static void draw_removals(struct canvas *c, const struct table *t, struct remova
         canvas_text(c, a.x + a.w / 2, a.y + a.h + 6, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     }
     canvas_text(c, 1.5, TOP - 1.8, "removed entries", PT_SMALL, ALIGN_LEFT, ink, 0);
-    for (int i = 0; i < n; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2 - NOTE * (n - 1 - i), line[i],
-                    PT_SMALL, ALIGN_CENTER, quiet, 0);
+    note_draw_up(c, &below, canvas_height(c) - 2, note);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

@@ -12,6 +12,7 @@
 #include "render/figures.h"
 #include "render/marks.h"
 #include "render/cells.h"
+#include "render/note.h"
 
 enum {
     LEFT = 13,
@@ -447,8 +448,7 @@ static void note(struct canvas *c, const struct pairs *p, double x, double y)
 static void definition(struct canvas *c, const struct table *t)
 {
     const char *model = table_meta(t, "model"), *by = table_meta(t, "by");
-    char text[NOTE_TEXT], line[NOTES][NOTE_TEXT];
-    bool cut = false;
+    char text[NOTE_TEXT];
     int n = snprintf(text, sizeof text, "%.60s", model ? model : "");
     if (by && strcmp(by, "signature") == 0)
         n += snprintf(text + n, sizeof text - (size_t)n,
@@ -457,12 +457,8 @@ static void definition(struct canvas *c, const struct table *t)
     else if (by && strcmp(by, "tokens") == 0)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "%sdistance: 1 - rank correlation over the tokens", n ? "; " : "");
-    n = n ? note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut) : 0;
-    for (int i = 0; i < n; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 1.8 - (n - 1 - i) * 2.6, line[i],
-                    PT_SMALL, ALIGN_CENTER, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    struct note at = {2, canvas_width(c) - 2, canvas_width(c) / 2, .pitch = 2.6, .most = NOTES};
+    note_draw_up(c, &at, canvas_height(c) - 1.8, text);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

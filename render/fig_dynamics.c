@@ -10,8 +10,7 @@
 #include "render/chart.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/cells.h"
-#include "render/sentence.h"
+#include "render/note.h"
 
 enum {
     PANELS = 4,
@@ -139,13 +138,13 @@ static int read_view(const struct table *t, const struct figure_style *s, struct
 /* Writes the note: the model, and the numbers of runs, prompts and queries. */
 static void note_of(const struct table *t, char out[NOTE])
 {
-    char run[ABOUT_RUN], fit[24], rest[24];
+    char run[NOTE_RUN], fit[24], rest[24];
     double all = table_meta_real(t, "vectors", NAN),
            train = table_meta_real(t, "vectors_train", NAN);
-    about_run(t, run);
+    note_method(t, run);
     int n = snprintf(out, NOTE, "%s", run);
-    tick_text(train, fit);
-    tick_text(all - train, rest);
+    note_number(train, fit);
+    note_number(all - train, rest);
     long long m = (long long)table_meta_int(t, "components", 0);
     if (m > 0)
         n += snprintf(out + n, NOTE - (size_t)n,
@@ -508,6 +507,11 @@ static double draw_key(struct canvas *c, const struct dynamics_view *v, double y
     return k.y - y + KEY_LINE / 2.0 + 1;
 }
 
+static struct note place_of(double width)
+{
+    return (struct note){.left = 3, .right = width - 3, .pt = PT_TICK};
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct dynamics_view v;
@@ -525,7 +529,8 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
         && (!s->font || canvas_font(ruler, s->font, NULL) == KVF_OK))
         key = draw_key(ruler, &v, 0, false);
     canvas_destroy(ruler);
-    *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM + key + note_height_of(s, note, *w - 6);
+    struct note place = place_of(*w);
+    *h = TOP + n * ROW + (n - 1) * GAP_Y + BOTTOM + key + note_height(NULL, s, &place, note);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -537,7 +542,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     if (err)
         return err;
     note_of(t, note);
-    double W = canvas_width(c), H = canvas_height(c), below = note_height(c, note, W - 6);
+    double W = canvas_width(c), H = canvas_height(c);
+    struct note place = place_of(W);
+    double below = note_height(c, s, &place, note);
     double foot = BOTTOM + draw_key(c, &v, 0, false) + below;
     double w = (W - LEFT - RIGHT - (v.n_panels - 1) * GAP_X) / v.n_panels;
     double h = (H - TOP - foot - (v.n - 1) * GAP_Y) / v.n;
@@ -548,7 +555,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     for (int i = 0; i < v.n; i++)
         head_row(c, &v, i, TOP + i * (h + GAP_Y), w, h);
     draw_key(c, &v, H - foot + BOTTOM, true);
-    note_lines_draw(c, note, 3, H - below, W - 6);
+    note_draw(c, &place, H - below + 1.5, note);
     snprintf(text, sizeof text, "%d more head%s not shown", v.more, v.more > 1 ? "s" : "");
     if (v.more)
         canvas_text(c, W - RIGHT, 1.6, text, PT_SMALL, ALIGN_RIGHT, quiet, 0);

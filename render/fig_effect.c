@@ -13,6 +13,7 @@
 #include "render/figures.h"
 #include "render/forest.h"
 #include "render/cells.h"
+#include "render/note.h"
 
 enum { TOP = 3, BOTTOM = 13, ALL = -1, MAX_DECIMALS = 5 };
 static const double ROW = 3.4, MIN_ROW = 2.5;
@@ -135,7 +136,7 @@ static int draw_map(struct canvas *c, const struct effect_view *v, const struct 
     if (v->mirror)
         m.label = "KL restored (nats per step)";
     struct figure_style own = *s;
-    char note[2 * RUN_NOTE];
+    char note[2 * NOTE_RUN];
     m.note = note;
     write_note(v, note, sizeof note);
     if (v->marks)

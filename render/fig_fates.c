@@ -15,8 +15,8 @@
 #include "render/figure_fit.h"
 #include "render/figures.h"
 #include "render/identity.h"
-#include "render/sentence.h"
 #include "render/text_flow.h"
+#include "render/note.h"
 
 enum { RIBBONS = 16, POINTS = 256, MAX_MM = 240, PASSAGE_MM = 110 };
 static const double MARGIN = 3, LETTERS = 7.5, TEXT_MM = 3.4, GAP = 0.7, LINE_GAP = 2.2;
@@ -46,15 +46,15 @@ struct fates {
     int trace, step, token, joined, held, needed; /* columns */
     struct ribbon ribbon[RIBBONS];
     int n;
-    struct segment *segment;    /* owned; [segments] */
-    int64_t segments, folded;   /* folded: rows in no segment, before `common` */
-    int64_t common;             /* rows before the texts of the runs differ */
-    char about[ABOUT_RUN + 48]; /* the model, and the head if there is one */
-    bool one;                   /* the table has one head */
-    bool passage, best;         /* a part of the text is drawn; it is not its beginning */
-    int64_t lines, shown;       /* of text */
-    bool *drawn;                /* owned; [rows of the first ribbon]: its token is drawn */
-    double left, top, high;     /* of a ribbon, mm */
+    struct segment *segment;   /* owned; [segments] */
+    int64_t segments, folded;  /* folded: rows in no segment, before `common` */
+    int64_t common;            /* rows before the texts of the runs differ */
+    char about[NOTE_RUN + 48]; /* the model, and the head if there is one */
+    bool one;                  /* the table has one head */
+    bool passage, best;        /* a part of the text is drawn; it is not its beginning */
+    int64_t lines, shown;      /* of text */
+    bool *drawn;               /* owned; [rows of the first ribbon]: its token is drawn */
+    double left, top, high;    /* of a ribbon, mm */
     struct text_flow flow;
 };
 
@@ -101,11 +101,11 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
         add_ribbon(x, r, next);
     }
     const char *name[RIBBONS], *head = table_meta(t, "head");
-    char run[ABOUT_RUN];
+    char run[NOTE_RUN];
     struct identity look[RIBBONS];
     x->one = table_meta_int(t, "heads", 0) == 1;
-    about_run(t, run);
-    snprintf(x->about, sizeof x->about, "%s%s%s%.30s", run, *run && head ? ", " : "",
+    note_method(t, run);
+    snprintf(x->about, sizeof x->about, "%s%s%s%.30s", run, *run && head ? "; " : "",
              head ? "head " : "", head ? head : "");
     for (int i = 0; i < x->n; i++)
         name[i] = x->ribbon[i].name;

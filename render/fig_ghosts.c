@@ -139,7 +139,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_line(p, &v, 0, table_rows(t), "", "all heads");
     look(p, "all heads", ink);
     plot_layers(p);
-    tick_text((double)v.evicted, number);
+    note_number((double)v.evicted, number);
     snprintf(p->note, sizeof p->note,
              "needed: would be among the k largest weights of a query that sees k entries; "
              "%s evicted entries in %lld heads",

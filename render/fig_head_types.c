@@ -12,6 +12,7 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/forest.h"
+#include "render/note.h"
 
 enum { TOP = 2, BOTTOM = 9, GAP = 5, NOTES = 4 };
 static const double ROW = 3.4, MIN_ROW = 2.9, NOTE = 2.7, FEW = .01;
@@ -199,8 +200,7 @@ static void draw_names(struct canvas *c, const struct types *x, int shown, const
 
 static void draw_types(struct canvas *c, const struct types *x, const struct table *t)
 {
-    char note[NOTE_TEXT], line[NOTES][NOTE_TEXT];
-    bool cut = false;
+    char note[NOTE_TEXT];
     double types = 0, h = canvas_height(c) - TOP - BOTTOM - 2 * NOTE;
     int fit = (int)fmax(1, h / MIN_ROW);
     struct forest f = {x->fraction, x->n < fit ? x->n : fit, NAN, NAN, 0, 0};
@@ -223,12 +223,9 @@ static void draw_types(struct canvas *c, const struct types *x, const struct tab
     a.x1 = 1.02;
     panel(c, &g, &a, "mean depth (0: first layer, 1: last)");
     write_note(x, t, f.n, note);
-    int n = note_lines(c, note, canvas_width(c) - 3, NOTES, line, &cut);
-    for (int i = 0; i < n; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2.2 - NOTE * (n - 1 - i), line[i],
-                    PT_SMALL, ALIGN_CENTER, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    struct note at = {1.5, canvas_width(c) - 1.5, canvas_width(c) / 2, .pitch = NOTE,
+                      .most = NOTES};
+    note_draw_up(c, &at, canvas_height(c) - 2.2, note);
 }
 
 static int draw(struct canvas *c, const struct table *t, const struct figure_style *s,

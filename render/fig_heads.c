@@ -11,6 +11,7 @@
 #include "render/identity.h"
 #include "render/kindmap.h"
 #include "render/cells.h"
+#include "render/note.h"
 
 enum { TOP = 3, BOTTOM = 2, KEY = 35, MAX_OTHER = 5, MAX_RULES = 32, LEFT = 27, RIGHT = 12 };
 enum { TITLE = 10, AXIS = 10, FEATURES = 5, NOTES = 3 }; /* mm, mm, lines, lines */
@@ -217,9 +218,8 @@ static void features(struct canvas *c, const struct table *t, int64_t r, double 
 /* Writes the model, the length of the text, and the rules without a bar. */
 static void evidence_note(struct canvas *c, const struct table *t, int64_t r)
 {
-    char note[NOTE_TEXT], line[NOTES][NOTE_TEXT], name[64];
+    char note[NOTE_TEXT], name[64];
     const char *model = table_meta(t, "model"), *tokens = table_meta(t, "T"), *before = "";
-    bool cut = false;
     size_t n = (size_t)snprintf(note, sizeof note, "%.60s%s%.12s%s", model ? model : "",
                                 model && tokens ? "; n = " : "", tokens ? tokens : "",
                                 tokens ? " tokens; " : "");
@@ -234,12 +234,8 @@ static void evidence_note(struct canvas *c, const struct table *t, int64_t r)
         }
     if (n == begin) /* every rule has a bar */
         *strstr(note, "; no bar") = 0;
-    int lines = note_lines(c, note, canvas_width(c) - 4, NOTES, line, &cut);
-    for (int i = 0; i < lines; i++)
-        canvas_text(c, 2, canvas_height(c) - 2 - (lines - 1 - i) * SMALL_LINE, line[i], PT_SMALL,
-                    ALIGN_LEFT, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    struct note at = {2, canvas_width(c) - 2, .pitch = SMALL_LINE, .most = NOTES};
+    note_draw_up(c, &at, canvas_height(c) - 2, note);
 }
 
 static int evidence(struct canvas *c, const struct table *t, const char *head, struct kvf_diag *d)

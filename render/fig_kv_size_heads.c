@@ -10,6 +10,7 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/identity.h"
+#include "render/note.h"
 
 enum { RUNS = 16 };
 static const double LEFT = 13, RIGHT = 3, TOP = 3, BOTTOM = 12, DOT = 0.9, EACH = 22, LEAST = 10;
@@ -140,7 +141,7 @@ static int draw_all(struct canvas *c, const struct table *t, const struct runs *
     static const char *const when[] = {"at the end", "after the prompt", "mean", "in the answer",
                                        "maximum"};
     double most = 0;
-    char label[96], about[RUN_NOTE];
+    char label[96], about[NOTE_RUN];
     int err = canvas_room(c, "kv-size-heads", LEFT + RIGHT + LEAST * x->n, TOP + BOTTOM + 15, d);
     if (err)
         return err;
@@ -167,10 +168,9 @@ static int draw_all(struct canvas *c, const struct table *t, const struct runs *
         draw_run(c, &a, x, i);
     canvas_unclip(c);
     canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
-    note_draw(c, canvas_width(c) / 2, canvas_height(c) - 2 - NOTE_LINE, canvas_width(c) - 1,
-              "a dot: a KV head; line and box: median and quartiles");
-    note_draw(c, canvas_width(c) / 2, canvas_height(c) - 2, canvas_width(c) - 1,
-              run_note(t, about));
+    struct note n = note_below(canvas_width(c) / 2, canvas_width(c) - 1);
+    note_draw(c, &n, canvas_height(c) - 5, "a dot: a KV head; line and box: median and quartiles");
+    note_draw(c, &n, canvas_height(c) - 2, note_run(t, about));
     return KVF_OK;
 }
 

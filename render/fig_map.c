@@ -16,17 +16,9 @@
 #include "render/cells.h"
 #include "render/caption.h"
 #include "render/sentence.h"
+#include "render/note.h"
 
-enum {
-    LEFT = 13,
-    TOP = 3,
-    NAME = 4,
-    RIGHT = 22,
-    BOTTOM = 10 + NOTE_LINE,
-    GAP_X = 4,
-    GAP_Y = 2,
-    ABOUT = 3
-};
+enum { LEFT = 13, TOP = 3, NAME = 4, RIGHT = 22, BOTTOM = 13, GAP_X = 4, GAP_Y = 2, ABOUT = 3 };
 enum { PANELS = 16, CELLS_OF_ANY = 1 << 20 };
 static const double MIN_CELL = 1.4; /* mm per layer of maps side by side */
 static const double LEAST = 28;     /* mm; a shorter colour bar has no room for its title */
@@ -592,14 +584,12 @@ static bool has_criterion(const struct plan *p, const char *begin)
 }
 
 /* Writes the run of the table and the meaning of the drawn criteria. */
-static const char *run_and_criteria(const struct plan *p, char out[RUN_NOTE])
+static const char *run_and_criteria(const struct plan *p, char out[NOTE_TEXT])
 {
-    run_note(p->t, out);
-    for (int i = 0; i < CRITERION_KINDS; i++) {
-        size_t n = strlen(out);
+    note_run(p->t, out);
+    for (int i = 0; i < CRITERION_KINDS; i++)
         if (has_criterion(p, criterion_meaning[i][0]))
-            snprintf(out + n, RUN_NOTE - n, "%s%s", n ? "; " : "", criterion_meaning[i][1]);
-    }
+            note_add(out, criterion_meaning[i][1]);
     return out;
 }
 
@@ -652,7 +642,7 @@ static void draw_notes(struct canvas *c, const struct plan *p, double y)
 static void draw_axes(struct canvas *c, const struct plan *p, const struct layout *l,
                       const struct colours *k)
 {
-    char label[96], about[RUN_NOTE];
+    char label[96], about[NOTE_TEXT];
     double right = LEFT + (l->cols - 1) * l->step_x + l->w;
     double bottom = l->top + (l->rows - 1) * l->step_y + l->h;
     bool kv = strchr(table_str(p->t, table_find(p->t, "head"), 0), 'K') != NULL;
@@ -661,8 +651,8 @@ static void draw_axes(struct canvas *c, const struct plan *p, const struct layou
                 ALIGN_CENTER, ink, 1);
     label_of(p, label, sizeof label);
     draw_notes(c, p, bottom + 9.2);
-    note_draw(c, (LEFT + right) / 2, bottom + 9.5 + notes_height(p), right + 2.5,
-              run_and_criteria(p, about));
+    struct note n = note_below((LEFT + right) / 2, right + 2.5);
+    note_draw(c, &n, bottom + 9.5 + notes_height(p), run_and_criteria(p, about));
     colours_bar(c, k, right + 2.5, l->top, fmin(bottom - l->top, 60), label);
 }
 

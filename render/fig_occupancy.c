@@ -9,16 +9,16 @@
 #include "render/caption.h"
 #include "render/clamp.h"
 #include "render/figures.h"
-#include "render/cells.h"
 #include "render/marks.h"
 #include "render/sentence.h"
+#include "render/note.h"
 
 enum {
     LEFT = 15,
     TOP = 3,
     NAME = 2,
     RIGHT = 22,
-    BOTTOM = 10 + NOTE_LINE,
+    BOTTOM = 13,
     GAP_X = 4,
     GAP_Y = 5,
     NAMED_MAX = 14,
@@ -413,9 +413,9 @@ static void names(struct canvas *c, const struct occupancy *x, const struct colo
     canvas_text(c, LEFT - 11.5, (x->top + bottom) / 2,
                 x->heads <= NAMED_MAX ? "KV head" : "KV heads by layer", PT_LABEL, ALIGN_CENTER,
                 ink, 1);
-    char fit[192], about[RUN_NOTE];
-    note_draw(c, (LEFT + right) / 2, bottom + BOTTOM - 1.6 + foot_of(x), right + 2.5,
-              run_note(x->t, about));
+    char fit[192], about[NOTE_RUN];
+    struct note n = note_below((LEFT + right) / 2, right + 2.5);
+    note_draw(c, &n, bottom + BOTTOM - 1.6 + foot_of(x), note_run(x->t, about));
     if (x->equal)
         canvas_text(c, LEFT, bottom + 9.5,
                     text_fit(c, x->note, PT_SMALL, canvas_width(c) - LEFT - 2, fit, sizeof fit),

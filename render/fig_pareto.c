@@ -12,6 +12,7 @@
 #include "render/figures.h"
 #include "render/identity.h"
 #include "render/cells.h"
+#include "render/note.h"
 
 enum { LEFT = 15, TOP = 3, BOTTOM = 11, FEW = 8, FEW_TICKS = 6, NOTES = 5 };
 static const double KEY_LINE = 3.1, NOTE = 2.7, BESIDE = .75, SAMPLE = 9, DOT = 1.6, NEAR = .005,
@@ -633,9 +634,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
 {
     const struct pareto_style *o = s->own;
     struct quality q;
-    char note[NOTE_TEXT], line[NOTES][NOTE_TEXT];
+    char note[NOTE_TEXT];
     double *xy = NULL;
-    bool cut = false;
     int n = 0, err = read_quality(t, s, &q, d);
     if (err)
         goto done;
@@ -650,9 +650,10 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         goto done;
     q.log_x = o->x != X_KEPT && q.h.n > 0 && q.h.x1 > 1.5 * q.h.x0;
     write_note(&q, o->x != BUDGET, note);
-    int notes = note_lines(c, note, canvas_width(c) - 3, NOTES, line, &cut);
+    struct note at = {1.5, canvas_width(c) - 1.5, canvas_width(c) / 2, .pitch = NOTE,
+                      .most = NOTES};
     struct axis_box a = axes(&q, o, canvas_width(c) - LEFT - LEADER - 1.5 - room,
-                             canvas_height(c) - TOP - BOTTOM - NOTE * notes);
+                             canvas_height(c) - TOP - BOTTOM - note_height(c, NULL, &at, note));
     if (isnan(q.h.y0)) {
         canvas_frame(c, a.x, a.y, a.w, a.h, 0.18, ink);
         chart_empty(c, &a, "no point");
@@ -661,11 +662,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         axis_draw(c, &a);
         draw_names(c, &a, &q, room);
     }
-    for (int i = 0; i < notes; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2.2 - NOTE * (notes - 1 - i),
-                    line[i], PT_SMALL, ALIGN_CENTER, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    note_draw_up(c, &at, canvas_height(c) - 2.2, note);
 done:
     mem_free(xy);
     chart_destroy(&q.h);

@@ -10,6 +10,7 @@
 #include "render/forest.h"
 #include "render/cells.h"
 #include "render/predict_units.h"
+#include "render/note.h"
 
 enum { TOP = 3, BOTTOM = 18, USUAL = 40, NOTES = 4 };
 static const double ROW = 3.4, MIN_ROW = 2.5;
@@ -109,11 +110,11 @@ static void size(const struct table *t, const struct figure_style *s, double *w,
 /* Writes the model, the numbers of units and texts, and the meaning of the marks. */
 static void footnote(struct canvas *c, const struct table *t, const struct candidates *x, int n)
 {
-    char text[NOTE_TEXT], line[NOTES][NOTE_TEXT];
+    char text[NOTE_TEXT];
     const char *model = table_meta(t, "model"), *units = table_meta(t, "units");
     const char *pairs = table_meta(t, "pairs"), *given = table_meta(t, "partial");
     int count = numeric_column(t, "n");
-    bool cut = false, entries = units && strcmp(units, "entries") == 0;
+    bool entries = units && strcmp(units, "entries") == 0;
     double most = 0;
     int filled = 0;
     for (int i = 0; i < n; i++)
@@ -142,12 +143,8 @@ static void footnote(struct canvas *c, const struct table *t, const struct candi
         snprintf(text + used, sizeof text - (size_t)used, "; %d more not shown", x->n - n);
     else if (x->left_out)
         snprintf(text + used, sizeof text - (size_t)used, "; %d undefined", x->left_out);
-    int lines = note_lines(c, text, canvas_width(c) - 4, NOTES, line, &cut);
-    for (int i = 0; i < lines; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 1.8 - (lines - 1 - i) * 2.6, line[i],
-                    PT_SMALL, ALIGN_CENTER, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    struct note at = {2, canvas_width(c) - 2, canvas_width(c) / 2, .pitch = 2.6, .most = NOTES};
+    note_draw_up(c, &at, canvas_height(c) - 1.8, text);
 }
 
 /* Draws the rows that fit, their axis and the headings of the numbers. */

@@ -12,6 +12,7 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/marks.h"
+#include "render/note.h"
 
 enum {
     LEFT = 15,
@@ -287,7 +288,7 @@ static void draw_bars(struct canvas *c, const struct map *m, const struct axis_b
 /* Writes what is added, and what the table is of. */
 static void draw_notes(struct canvas *c, const struct map *m, const struct axis_box *box)
 {
-    char note[RUN_NOTE], about[RUN_NOTE];
+    char note[NOTE_RUN], about[NOTE_RUN];
     double x = box->x + box->w / 2, y = box->y + box->h + 9.5, right = box->x + box->w + 2.5;
     const char *what = m->of_sign ? "saliency" : "|saliency|";
     if (m->by_head)
@@ -297,8 +298,9 @@ static void draw_notes(struct canvas *c, const struct map *m, const struct axis_
         snprintf(note, sizeof note,
                  "bars: sum of %s over all %lld KV heads; cells: over those of a layer", what,
                  (long long)m->heads);
-    note_draw(c, x, y, right, note);
-    note_draw(c, x, y + NOTE_LINE, right, run_note(m->t, about));
+    struct note n = note_below(x, right);
+    note_draw(c, &n, y, note);
+    note_draw(c, &n, y + 3, note_run(m->t, about));
 }
 
 static void draw_all(struct canvas *c, struct map *m, const struct figure_style *s, double *px,

@@ -12,7 +12,7 @@
 #include "render/cells.h"
 #include "render/figures.h"
 #include "render/marks.h"
-#include "render/sentence.h"
+#include "render/note.h"
 
 enum { TOP = 8, BOTTOM = 10, HALVES = 2, WIDTH = 120, EDGE = 3, LABEL = 128, NOTE = 512 };
 static const double ROW = 4, MIN_ROW = 3, NAMES = 24;
@@ -130,10 +130,10 @@ static void heads_of(const struct table *t, char out[CELL_TEXT])
 /* Writes the note: the run, the number of tokens, and the meaning of the marks. */
 static void note_of(const struct table *t, const struct ranking *x, int64_t least, char out[NOTE])
 {
-    char run[ABOUT_RUN], tokens[24], words[24], rare[48] = "";
-    about_run(t, run);
-    tick_text((double)table_rows(t), tokens);
-    tick_text((double)x->n, words);
+    char run[NOTE_RUN], tokens[24], words[24], rare[48] = "";
+    note_method(t, run);
+    note_number((double)table_rows(t), tokens);
+    note_number((double)x->n, words);
     if (least > 1)
         snprintf(rare, sizeof rare, " that occur %lld times or more", (long long)least);
     snprintf(out, NOTE,
@@ -142,14 +142,19 @@ static void note_of(const struct table *t, const struct ranking *x, int64_t leas
              run, *run ? "; " : "", tokens, words, rare);
 }
 
+static struct note place_of(double width)
+{
+    return (struct note){.left = EDGE, .right = width - EDGE, .pt = PT_TICK};
+}
+
 /* Returns the height of the axis title and the note.  c: NULL while the size is chosen. */
 static double bottom_of(struct canvas *c, const struct table *t, const struct ranking *x,
                         const struct figure_style *s, double width)
 {
     char note[NOTE];
     note_of(t, x, ((const struct top_style *)s->own)->least, note);
-    double room = width - 2 * EDGE;
-    return BOTTOM + 1 + (c ? note_height(c, note, room) : note_height_of(s, note, room));
+    struct note place = place_of(width);
+    return BOTTOM + 1 + note_height(c, s, &place, note);
 }
 
 /* Returns the number of words per side, so that no word is on both. */
@@ -274,7 +279,8 @@ static int draw_sides(struct canvas *c, const struct table *t, struct ranking *x
              zoomed ? ", zoomed" : "");
     raised_text(c, W / 2, H - below + BOTTOM - 2, label, PT_LABEL, ALIGN_CENTER, ink, 0);
     note_of(t, x, ((const struct top_style *)s->own)->least, note);
-    note_lines_draw(c, note, EDGE, H - below + BOTTOM + 0.5, W - 2 * EDGE);
+    struct note place = place_of(W);
+    note_draw(c, &place, H - below + BOTTOM + 2, note);
     return KVF_OK;
 }
 

@@ -14,7 +14,7 @@
 #include "render/identity.h"
 #include "render/cells.h"
 #include "render/marks.h"
-#include "render/sentence.h"
+#include "render/note.h"
 
 enum {
     LEFT = 15,
@@ -330,10 +330,9 @@ static double foot_of(struct canvas *c, const struct curves *v, const struct fig
                       double width)
 {
     char note[NOTE];
-    double room = width - LEFT - RIGHT;
+    struct note n = {.left = LEFT, .right = width - RIGHT, .pt = PT_TICK};
     note_of(v, note);
-    double h = c ? note_height(c, note, room) : note_height_of(s, note, room);
-    return KEY * key_lines(v) + h + 2;
+    return KEY * key_lines(v) + note_height(c, s, &n, note) + 2;
 }
 
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
@@ -531,7 +530,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         err = draw_row(c, &v, i, top + i * (height + GAP), height);
     draw_key(c, &v, H - foot + KEY / 2.0);
     note_of(&v, note);
-    note_lines_draw(c, note, LEFT, H - foot + KEY * key_lines(&v) + 1, W - LEFT - RIGHT);
+    struct note n = {.left = LEFT, .right = W - RIGHT, .pt = PT_TICK};
+    note_draw(c, &n, H - foot + KEY * key_lines(&v) + 2.5, note);
     mem_free(v.line);
     return err;
 }

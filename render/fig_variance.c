@@ -7,7 +7,7 @@
 #include "render/figures.h"
 #include "render/cells.h"
 #include "render/marks.h"
-#include "render/sentence.h"
+#include "render/note.h"
 
 enum { MAX_BARS = 24, LEFT = 27, TOP = 8, RIGHT = 9, BOTTOM = 11, WIDTH = 110, EDGE = 3 };
 enum { NOTE = 512 };
@@ -78,14 +78,14 @@ static struct bars read_bars(const struct table *t)
 /* Writes the note: the run, the numbers of values, and the factors that are left out. */
 static void note_of(const struct table *t, const struct bars *b, char out[NOTE])
 {
-    char run[ABOUT_RUN], values[24], heads[24];
+    char run[NOTE_RUN], values[24], heads[24];
     const char *scale = table_meta(t, "scale");
     int n = 0;
     bool rate = scale && strcmp(scale, "rate") == 0;
-    about_run(t, run);
+    note_method(t, run);
     if (table_meta_int(t, "values", 0) > 0) {
-        tick_text(table_meta_real(t, "values", 0), values);
-        tick_text(table_meta_real(t, "heads", 0), heads);
+        note_number(table_meta_real(t, "values", 0), values);
+        note_number(table_meta_real(t, "heads", 0), heads);
         n = snprintf(out, NOTE, "%s values of %s heads%s", values, heads,
                      rate ? ", log of the decay rate \xe2\x88\x92ln \xce\xb2" : "");
     }
@@ -104,13 +104,19 @@ static void note_of(const struct table *t, const struct bars *b, char out[NOTE])
                  b->alone);
 }
 
+static struct note place_of(double width)
+{
+    return (struct note){.left = EDGE, .right = width - EDGE, .pt = PT_TICK};
+}
+
 static void size(const struct table *t, const struct figure_style *s, double *w, double *h)
 {
     struct bars b = read_bars(t);
     char note[NOTE];
     *w = s->width_mm > 0 ? s->width_mm : WIDTH;
     note_of(t, &b, note);
-    *h = TOP + BOTTOM + ROW * b.n + note_height_of(s, note, *w - 2 * EDGE) + 1;
+    struct note place = place_of(*w);
+    *h = TOP + BOTTOM + ROW * b.n + note_height(NULL, s, &place, note) + 1;
 }
 
 static double on_axis(const struct axis_box *a, double v)
@@ -187,7 +193,9 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     char note[NOTE];
     int intervals = 0;
     note_of(t, &b, note);
-    double W = canvas_width(c), below = BOTTOM + note_height(c, note, W - 2 * EDGE) + 1;
+    double W = canvas_width(c);
+    struct note place = place_of(W);
+    double below = BOTTOM + note_height(c, s, &place, note) + 1;
     for (int i = 0; i < b.n; i++)
         intervals += isfinite(b.all_end[i][0]);
     double top = isnan(s->vmax) ? fmax(.1, ceil(b.most * 10 - 1e-9) / 10) : s->vmax;
@@ -216,7 +224,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
     canvas_text(c, fmin(a.x + a.w / 2, W - label / 2 - 1), a.y + a.h + 6, a.xlabel, PT_LABEL,
                 ALIGN_CENTER, ink, 0);
     legend(c, fmin(a.x, W - key), TOP / 2.0, intervals > 0);
-    note_lines_draw(c, note, EDGE, canvas_height(c) - below + BOTTOM, W - 2 * EDGE);
+    note_draw(c, &place, canvas_height(c) - below + BOTTOM + 1.5, note);
     return KVF_OK;
 }
 

@@ -10,10 +10,10 @@
 
 #include "base/mem.h"
 #include "base/par.h"
-#include "render/cells.h"
 #include "render/clamp.h"
 #include "render/figures.h"
 #include "render/marks.h"
+#include "render/note.h"
 
 /* ---- the arrangement of a grid of maps.  Few heads: each with its name and ticks.  Many:
  * layers down, heads across, folded into blocks side by side.  Several traces: side by side. */
@@ -35,7 +35,7 @@ struct grid_plan {
     double aspect;                                                /* tall / side */
 };
 
-enum { GRID_RIGHT = 20, GRID_BOTTOM = 10 + NOTE_LINE }; /* mm */
+enum { GRID_RIGHT = 20, GRID_BOTTOM = 13 }; /* mm */
 
 enum { TOP = 5, TRACE = 4, MIN_HEIGHT = 40, NAMED_MAX = 12, STRETCH = 3, TICKS_FROM = 18 };
 static const double STRIP_GAP = 0.8;
@@ -505,9 +505,9 @@ static void axis_names(const struct painter *p)
     canvas_text(p->c, (l->left + right - l->margin) / 2,
                 bottom + (ticks || p->g->margin > 0 ? 6.2 : 3.6), name, PT_LABEL, ALIGN_CENTER, ink,
                 0);
-    char about[RUN_NOTE];
-    note_draw(p->c, (l->left + right - l->margin) / 2, bottom + GRID_BOTTOM - 1.9, right + 3,
-              run_note(p->g->t, about));
+    char about[NOTE_RUN];
+    struct note n = note_below((l->left + right - l->margin) / 2, right + 3);
+    note_draw(p->c, &n, bottom + GRID_BOTTOM - 1.9, note_run(p->g->t, about));
     range_text(a.y1, a.y0, range);
     snprintf(name, sizeof name, ticks ? "query step t" : "query step t (%s, downwards)", range);
     if (canvas_text_width(p->c, name, PT_LABEL, 0) > canvas_height(p->c) - 1)

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "render/cells.h"
 #include "render/figures.h"
 #include "render/marks.h"
+#include "render/note.h"
 
 enum { LEFT = 13, TOP = 3, RIGHT = 22, BOTTOM = 10, TITLE = 3 };
 static const double LEAST = 28; /* mm; a shorter colour bar has no room for its title */
@@ -118,13 +118,14 @@ static int notes_of(const struct layermap *m)
 
 static void draw_notes(struct canvas *c, const struct layermap *m, double x, double y, double right)
 {
-    char line[RUN_NOTE];
+    char line[NOTE_RUN];
+    struct note n = note_below(x, right);
     for (const char *s = m->note; s && *s; s += strcspn(s, "\n"), s += *s == '\n') {
         snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
-        note_draw(c, x, y, right, line);
+        note_draw(c, &n, y, line);
         y += LAYERMAP_NOTE;
     }
-    note_draw(c, x, y, right, run_note(m->t, line));
+    note_draw(c, &n, y, note_run(m->t, line));
 }
 
 int layermap_draw(struct canvas *c, const struct layermap *m, const struct figure_style *s)
@@ -137,7 +138,7 @@ int layermap_draw(struct canvas *c, const struct layermap *m, const struct figur
     double w = canvas_width(c) - LEFT - RIGHT, top = m->title ? TOP + TITLE : TOP;
     double h = canvas_height(c) - top - BOTTOM - notes_of(m) * LAYERMAP_NOTE;
     double cw = w / (double)e.layers, ch = h / (double)e.heads;
-    char room[RUN_NOTE];
+    char room[NOTE_RUN];
     for (int64_t r = 0; r < table_rows(t); r++) {
         int64_t a = table_int(t, layer, r) - e.layer0, b = table_int(t, index, r) - e.head0;
         if (a < 0 || b < 0 || (m->chosen && !m->chosen(t, r, m->ctx)))

@@ -9,6 +9,7 @@
 #include "render/figure_fit.h"
 #include "render/layout.h"
 #include "render/plot.h"
+#include "render/note.h"
 
 static const double GAP = 3, LETTER_MM = 4.2, LETTER_PT = 9, WIDTH = 180, KEY_GAP = 1.5; /* mm */
 static const double BAR = 18;
@@ -173,7 +174,7 @@ static void share_notes(struct page *p)
     snprintf(p->note, sizeof p->note, "%s", p->keyed >= 0 ? p->place[p->keyed].plot.note : "");
     for (int k = 0; k < p->l->n; k++)
         if (p->place[k].shared.no_key) {
-            plot_note_parts(p->note, p->place[k].plot.note, true);
+            note_parts(p->note, p->place[k].plot.note, true);
             p->place[k].shared.note = p->note;
         }
 }
@@ -396,7 +397,10 @@ static void draw_bar(const struct page *p, struct canvas *c, int k)
 static double draw_key(const struct page *p, struct canvas *c, double y)
 {
     double key = plot_key(c, &p->place[p->keyed].plot, 1, y, p->width - 2);
-    return key + plot_page_note(c, p->note, 1, y + key, p->width - 2);
+    struct note n = {.left = 1, .right = p->width - 1, .middle = p->width / 2, .most = 5};
+    if (c)
+        note_draw(c, &n, y + key + 1.5, p->note);
+    return key + note_height(c, p->s, &n, p->note);
 }
 
 static int draw_page(struct page *p, struct canvas *c, struct buf *out, struct kvf_diag *d)

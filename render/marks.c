@@ -105,33 +105,6 @@ const char *text_fit_own(struct canvas *c, const char *s, double pt, double limi
     return shown;
 }
 
-int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[NOTE_TEXT],
-               bool *ret_cut)
-{
-    char rest[NOTE_TEXT], first[NOTE_TEXT];
-    int n = 0;
-    snprintf(rest, sizeof rest, "%s", note);
-    while (rest[0] && n < most) {
-        size_t end = strlen(rest);
-        snprintf(first, sizeof first, "%s", rest);
-        while (n + 1 < most && canvas_text_width(c, first, PT_SMALL, 0) > room) {
-            char *gap = strrchr(first, ';');
-            gap = gap ? gap : strrchr(first, ' ');
-            if (!gap)
-                break;
-            *gap = 0;
-            end = (size_t)(gap - first) + 1 + (rest[gap - first + 1] == ' ');
-        }
-        const char *shown = text_fit(c, first, PT_SMALL, room, line[n], sizeof line[n]);
-        *ret_cut |= shown == line[n];
-        if (shown == first)
-            snprintf(line[n], sizeof line[n], "%s", first);
-        n++;
-        memmove(rest, rest + end, strlen(rest + end) + 1);
-    }
-    return n;
-}
-
 struct rgb tint(struct rgb v, double a)
 {
     return (struct rgb){1 - a * (1 - v.r), 1 - a * (1 - v.g), 1 - a * (1 - v.b)};

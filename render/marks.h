@@ -31,13 +31,6 @@ const char *text_fit(struct canvas *c, const char *s, double pt, double limit, c
 const char *text_fit_own(struct canvas *c, const char *s, double pt, double limit, char *out,
                          size_t cap);
 
-enum { NOTE_TEXT = 512 }; /* bytes of a note */
-/* Breaks a note into lines of at most room mm, after semicolons, or at spaces if a part is too
- * long.  Returns the number of lines.  If `most` lines are not enough, it cuts the last one and
- * sets *ret_cut. */
-int note_lines(struct canvas *c, const char *note, double room, int most, char (*line)[NOTE_TEXT],
-               bool *ret_cut);
-
 /* Fills a rectangle with thin pale grey diagonals on which letters stay legible.  The diagonals of
  * adjacent rectangles meet. */
 void hatch(struct canvas *c, double x, double y, double w, double h);

@@ -8,6 +8,7 @@
 #include "render/chart.h"
 #include "render/figure.h"
 #include "render/marks.h"
+#include "render/note.h"
 #include "render/style.h"
 
 enum { PLOT_NAME = 96, PLOT_PANELS = 64, PLOT_LINES = 8192, PLOT_MARKS = 1024, PLOT_TICKS = 6 };
@@ -153,13 +154,6 @@ int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d
 /* Draws the key in rows between x and x + w, from y down.  Returns its height in mm, 0 without
  * lines.  c NULL: only computes the height. */
 double plot_key(struct canvas *c, const struct plot *p, double x, double y, double w);
-
-/* Keeps the parts of a note, divided by "; ", that another note has (common), or those that it does
- * not have. */
-void plot_note_parts(char *note, const char *other, bool common);
-/* Draws a note in the middle of x to x + w, from y down.  Returns the height of its lines in mm. c
- * NULL: only computes the height. */
-double plot_page_note(struct canvas *c, const char *note, double x, double y, double w);
 
 /* Computes the size of the plot in mm. */
 void plot_size(const struct plot *p, double *ret_w, double *ret_h);

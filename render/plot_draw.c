@@ -9,6 +9,7 @@
 #include "render/marks.h"
 #include "render/palette.h"
 #include "render/plot.h"
+#include "render/note.h"
 
 static const double EDGE = 2, HEAD = 3.6, GAP_X = 5.5, GAP_Y = 2, TICKS = 4.4, LABEL = 4, NOTE = 3,
                     KEY_LINE = 3.5, KEY_SAMPLE = 6, KEY_GAP = 3, KEY_MAX = 62, RAMP = 15,
@@ -81,19 +82,16 @@ void plot_size(const struct plot *p, double *ret_w, double *ret_h)
              + (beside ? 0 : ceil(n / fit) * KEY_LINE + 1);
 }
 
+static struct note note_of(struct canvas *c, double middle, int most)
+{
+    return (struct note){EDGE, canvas_width(c) - EDGE, middle, .pitch = NOTE, .most = most};
+}
+
 static void draw_note(struct canvas *c, const struct plot *p, const struct layout *l, double middle)
 {
-    char line[NOTES][NOTE_TEXT];
-    bool cut = false;
-    int n = note_lines(c, p->note, canvas_width(c) - 2 * EDGE, l->notes, line, &cut);
-    if (cut)
-        canvas_cut(c);
-    for (int i = 0; i < n; i++) {
-        double half = canvas_text_width(c, line[i], PT_SMALL, 0) / 2 + 1;
-        double at = fmax(half, fmin(middle, canvas_width(c) - half));
-        canvas_text(c, at, l->foot + (p->xlabel ? LABEL : 0) + 1.2 + i * NOTE, line[i], PT_SMALL,
-                    ALIGN_CENTER, note_ink, 0);
-    }
+    struct note n = note_of(c, middle, l->notes);
+    if (l->notes)
+        note_draw(c, &n, l->foot + (p->xlabel ? LABEL : 0) + 1.2, p->note);
 }
 
 /* Draws a text around a position, within 0 to end.  A text that does not fit is drawn smaller, and
@@ -268,9 +266,8 @@ static int arrange(struct canvas *c, const struct plot *p, int max_notes, struct
     *l = (struct layout){.cols = columns_of(n), .ramp = p->ramp_label != NULL};
     l->rows = (n + l->cols - 1) / l->cols;
     place_key(c, p, l);
-    char line[NOTES][NOTE_TEXT];
-    bool cut = false;
-    l->notes = note_lines(c, p->note, W - 2 * EDGE, max_notes, line, &cut);
+    struct note note = note_of(c, 0, max_notes);
+    l->notes = (int)round(note_height(c, NULL, &note, p->note) / NOTE);
     double margin = l->ramp ? RAMP : 1.5, right = EDGE + (l->beside ? l->key_w + 2 : margin);
     double below = EDGE + TICKS + (p->xlabel ? LABEL : 0) + l->notes * NOTE
                    + (l->key_rows ? l->key_rows * KEY_LINE + 1 : 0);
@@ -521,19 +518,6 @@ double plot_key(struct canvas *c, const struct plot *p, double x, double y, doub
     return (l.n_keys + l.key_cols - 1) / l.key_cols * KEY_LINE;
 }
 
-double plot_page_note(struct canvas *c, const char *note, double x, double y, double w)
-{
-    char line[NOTES][NOTE_TEXT];
-    bool cut = false;
-    int n = lines_of_note(note, w), drawn = c ? note_lines(c, note, w, n, line, &cut) : 0;
-    if (cut)
-        canvas_cut(c);
-    for (int i = 0; i < drawn; i++)
-        canvas_text(c, x + w / 2, y + (i + 0.5) * NOTE, line[i], PT_SMALL, ALIGN_CENTER, note_ink,
-                    0);
-    return n * NOTE;
-}
-
 static void draw_ramp(struct canvas *c, const struct plot *p, const struct layout *l,
                       const struct figure_style *s)
 {
@@ -579,29 +563,6 @@ int plot_draw(struct canvas *c, struct plot *p, const struct figure_style *s, st
     return KVF_OK;
 }
 
-void plot_note_parts(char *note, const char *other, bool common)
-{
-    char *to = note, *next;
-    for (char *part = note; part; part = next) {
-        size_t n;
-        bool had = false;
-        next = strstr(part, "; ");
-        n = next ? (size_t)(next - part) : strlen(part);
-        next = next ? next + 2 : NULL;
-        for (const char *at = other; at && !had; at = (at = strstr(at, "; ")) ? at + 2 : NULL)
-            had = strncmp(at, part, n) == 0 && (!at[n] || strncmp(at + n, "; ", 2) == 0);
-        if (had != common)
-            continue;
-        if (to > note) {
-            memcpy(to, "; ", 2);
-            to += 2;
-        }
-        memmove(to, part, n);
-        to += n;
-    }
-    *to = 0;
-}
-
 /* Applies the ranges of the page, and removes the parts that other panels or the page draw. */
 static void apply_shared(struct plot *p, const struct plot_shared *s)
 {
@@ -612,7 +573,7 @@ static void apply_shared(struct plot *p, const struct plot_shared *s)
     for (int i = 0; s->no_key && i < p->n_lines; i++)
         p->line[i].hidden = true;
     if (s->note)
-        plot_note_parts(p->note, s->note, false);
+        note_parts(p->note, s->note, false);
     if (s->no_x)
         p->xlabel = NULL;
     if (s->no_y)

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "render/cells.h"
 #include "render/identity.h"
 #include "render/line_colours.h"
 #include "render/palette.h"
 #include "render/plot.h"
+#include "render/note.h"
 
 struct plot_rows plot_rows_of(const struct table *t)
 {
@@ -131,10 +131,8 @@ int64_t plot_count_heads(const struct plot_rows *k)
 
 void plot_note_run(struct plot *p, const struct table *t)
 {
-    char run[RUN_NOTE];
-    size_t n = strlen(p->note);
-    if (run_note(t, run)[0])
-        snprintf(p->note + n, sizeof p->note - n, "%s%s", n ? "; " : "", run);
+    char run[NOTE_RUN];
+    note_add(p->note, note_run(t, run));
 }
 
 static void one_criterion(const char *raw, size_t n, char *out, size_t room)
@@ -403,17 +401,10 @@ static int64_t count_heads(const struct plot_rows *k, const char **ret_name)
     return n;
 }
 
-/* Appends a part to the note, after "; " if it has text. */
-static void add_note(struct plot *p, const char *part)
-{
-    size_t n = strlen(p->note);
-    snprintf(p->note + n, sizeof p->note - n, "%s%s", n && *part ? "; " : "", part);
-}
-
 void choice_note_run(const struct row_choice *v, struct plot *p)
 {
     static const char tokens[] = "tokens";
-    char run[RUN_NOTE + 32];
+    char run[NOTE_RUN + 32];
     const char *name;
     int64_t heads = count_heads(&v->k, &name);
     for (int i = 0; i < CRITERION_KINDS; i++) {
@@ -422,11 +413,9 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
             any = choice_has(v, r)
                   && strstr(table_str(v->k.t, v->k.criterion, r), criterion_meaning[i][0]);
         if (any)
-            add_note(p, criterion_meaning[i][1]);
+            note_add(p->note, criterion_meaning[i][1]);
     }
-    run_note(v->k.t, run);
-    for (char *c = run; *c; c++) /* one part, which a narrow note keeps in one line */
-        *c = *c == ';' ? ',' : *c;
+    note_run(v->k.t, run);
     size_t n = strlen(run);
     if (n >= strlen(tokens) && heads == 1)
         snprintf(run + n, sizeof run - n, ", head %.20s", name);
@@ -434,5 +423,5 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
         snprintf(run + n, sizeof run - n, "%s %lld heads",
                  strcmp(run + n - strlen(tokens), tokens) == 0 ? " \xc3\x97" : ",",
                  (long long)heads);
-    add_note(p, run);
+    note_add(p->note, run);
 }

@@ -12,6 +12,7 @@
 #include "render/marks.h"
 #include "render/cells.h"
 #include "render/predict_units.h"
+#include "render/note.h"
 
 enum {
     MOST = 12,
@@ -297,13 +298,13 @@ int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, str
             return kvf_fail(d, KVF_E_ARG, "figure predict needs numbers in column %s of table %s",
                             needs[i], table_name(t));
     struct scatter s = scatter_of(t, top);
-    char label[96], more[NOTE_TEXT], line[NOTES][NOTE_TEXT];
-    bool cut = false;
+    char label[96], more[NOTE_TEXT];
     note(&s, more);
-    int n = note_lines(c, more, canvas_width(c) - 4, NOTES, line, &cut);
+    struct note at = {2, canvas_width(c) - 2, canvas_width(c) / 2, .pitch = NOTE, .most = NOTES};
     int nx = columns_of(&s), ny = rows_of(&s);
     double w = (canvas_width(c) - LEFT - bar_width(&s) - (nx - 1) * GAP_X) / nx;
-    double rest = TOP + BOTTOM + NOTE * n + (ny - 1) * GAP_Y, h = (canvas_height(c) - rest) / ny;
+    double rest = TOP + BOTTOM + note_height(c, NULL, &at, more) + (ny - 1) * GAP_Y,
+           h = (canvas_height(c) - rest) / ny;
     int err = canvas_room(c, "predict", LEFT + bar_width(&s) + (nx - 1) * GAP_X + nx * LEAST,
                           rest + ny * LEAST, d);
     if (err)
@@ -323,10 +324,6 @@ int predict_units_draw(struct canvas *c, const struct table *t, int64_t top, str
     if (s.layers > 0) /* not the palest colours */
         colour_bar_whole(c, LEFT + nx * w + (nx - 1) * GAP_X + 2.5, TOP, 2.6, h, NULL, 0,
                          s.layers / .92, s.layers, "layer");
-    for (int i = 0; i < n; i++)
-        canvas_text(c, canvas_width(c) / 2, canvas_height(c) - 2 - (n - 1 - i) * NOTE, line[i],
-                    PT_SMALL, ALIGN_CENTER, quiet, 0);
-    if (cut)
-        canvas_cut(c);
+    note_draw_up(c, &at, canvas_height(c) - 2, more);
     return KVF_OK;
 }

@@ -1,5 +1,6 @@
 /* text_style.c - chooses the colours of tokens by a column and draws their legend. */
 #include "render/text_style.h"
+#include "render/note.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,6 @@
 #include "render/marks.h"
 #include "render/text_colours.h"
 #include "render/plot.h"
-#include "render/sentence.h"
 
 /* In the order of the words of the key `by`, after "auto". */
 static const struct text_colouring colourings[] = {
@@ -502,12 +502,13 @@ static void write_run(struct legend *g)
     const char *tokens = table_meta(t, "tokens");
     long long a = 0, b = 0, T = (long long)table_meta_int(t, "T", 0);
     int64_t steps = table_meta_int(t, "score_tokens", 0);
-    char run[ABOUT_RUN], text[ABOUT_RUN + 128], part[64] = "", answer[64] = "";
-    about_run(t, run);
+    char run[NOTE_RUN], text[NOTE_RUN + 128], of[24], part[64] = "", answer[64] = "";
+    note_method(t, run);
+    note_number((double)T, of);
     if (tokens && sscanf(tokens, "%lld:%lld", &a, &b) == 2 && T > 0 && a == 0)
-        snprintf(part, sizeof part, "; the first %lld of %lld tokens", b, T);
+        snprintf(part, sizeof part, "; the first %lld of %s tokens", b, of);
     else if (tokens && T > 0)
-        snprintf(part, sizeof part, "; tokens %lld to %lld of %lld", a, b - 1, T);
+        snprintf(part, sizeof part, "; tokens %lld to %lld of %s", a, b - 1, of);
     if (steps > 0)
         snprintf(answer, sizeof answer, "; mean of %lld steps of the answer", (long long)steps);
     snprintf(text, sizeof text, "%s%s%s", *run ? run : "run", part, answer);

@@ -90,6 +90,26 @@ def received():
     check("received: three shapes", len(kinds) == 3, kinds)
 
 
+# ---- notes
+
+def notes():
+    """Check what a note says of the run: budgets in entries or percent, and no method of the first of several traces."""
+    columns = ["head", "layer", "index", "token", "step", "attention", "seen", "text"]
+    rows = [("L0H0", 0, 0, 2, t, .1, 1, "w") for t in range(2, 40)]
+    run = dict(model="M", method="h2o", budget=64, T=1046)
+    for more, want in (({}, "M; h2o, budget 64; 1,046 tokens"), (dict(budget=2048, T=999), "M; h2o, budget 2,048; 999 tokens"),
+                       (dict(budget_percent=50), "M; h2o, budget 50 %; 1,046 tokens"), (dict(method="full", budget=0), "M; full cache; 1,046 tokens"),
+                       (dict(trace_1="h2o, budget 64", trace_2="snapkv, budget 64"), "M; 1,046 tokens"),
+                       (dict(trace_1="a", trace_2="b", differ="prompt_tokens", T=20123), "M; h2o, budget 64; 20,123 tokens")):
+        lines = [t[0] for t in texts(draw(tsv("received", columns, rows, **{**run, **more}), "received", size="180x80")[1])]
+        check(f"note of {more}", any(("; " + t).endswith("; " + want) for t in lines), want, lines)
+    long = dict(run, model="a model whose name has about as many letters as the line of a small picture holds")
+    lines = [t[0] for t in texts(draw(tsv("received", columns, rows, **run), "received", size="88x80")[1])]
+    check("note: a run stays in one line", "M; h2o, budget 64; 1,046 tokens" in lines, lines)
+    lines = [t[0] for t in texts(draw(tsv("received", columns, rows, **long), "received", size="88x80")[1])]
+    check("note: a long run ends its line after a part", long["model"] in lines and "h2o, budget 64; 1,046 tokens" in lines, lines)
+
+
 # ---- maps of agreement
 
 def agreement():
@@ -364,6 +384,7 @@ def main():
     variance()
     received()
     used()
+    notes()
     agreement()
     equal_heads()
     signs()
