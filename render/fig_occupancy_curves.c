@@ -197,6 +197,7 @@ static int stack(struct plot *p, struct view *v)
     mem_free(base);
     looks(p, v);
     name_empty(p, v);
+    plot_note_run(p, v->t);
     return KVF_OK;
 }
 

@@ -100,6 +100,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (isfinite(mean) && isfinite(from))
         snprintf(p->note + n, sizeof p->note - n,
                  "%smean regret %.4g over all heads, from step %.0f on", n ? "; " : "", mean, from);
+    plot_note_run(p, t);
     return KVF_OK;
 }
 

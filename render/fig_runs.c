@@ -58,6 +58,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     }
     for (int i = 0; i < p->n_lines; i++)
         p->line[i].look.points = true;
+    plot_note_run(p, t);
     plot_hide_empty(p);
     return KVF_OK;
 }
