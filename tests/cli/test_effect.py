@@ -278,10 +278,9 @@ def the_map():
         s.check(what + ": least and most have the ends", [found[kl.argmin()], found[kl.argmax()]] == VIRIDIS_ENDS, found, kl)
         s.check(what + ": brighter is more", list(np.argsort([sum(f) for f in found])) == list(np.argsort(kl)), found, kl)
     s.check("the scales differ between", log != linear, log)
-    # With a range from the smallest to the second value, larger logarithms are clipped to the last
-    # colour.
+    # With a range from the smallest to the second value, larger ones are clipped to the last colour.
     order = np.sort(kl)
-    cut = cells(*HELD, "--vmin", repr(np.log10(order[0])), "--vmax", repr(np.log10(order[1])))
+    cut = cells(*HELD, "--vmin", repr(order[0]), "--vmax", repr(order[1]))
     s.check("the range is in units of the bar", sorted(cut) == sorted([VIRIDIS_ENDS[0], *3 * [VIRIDIS_ENDS[1]]]), cut)
     s.check("nothing lost is grey", cells("--recent", str(P + S)) == 4 * [GREY])
     half = cells(*HELD, "--head", "L1K*")
