@@ -221,7 +221,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         table_meta_str(out, "head", f->heads.head[0].name);
     table_meta_num(out, "points", (double)x->points);
     table_meta_num(out, "needed", x->threshold);
-    table_meta_num(out, "first_eviction", (double)x->first);
+    table_meta_num(out, "first_eviction", x->first < f->T ? (double)x->first : -1);
     table_meta_num(out, "lost_attention", lost_attention(f));
     table_block_int(out, "step", "", x->step, x->points);
     table_affine(out, "token", "", f->a, 1, x->n);
@@ -255,17 +255,20 @@ static void describe(const struct table *t, struct buf *out)
         buf_str(out, "no tokens\n");
         return;
     }
-    buf_printf(out, "%lld tokens in %s heads; at the end %.1f %% of the entries are cached\n",
-               (long long)n, table_meta(t, "heads"), 100 * kept / (double)n);
-    if (isnan(lost))
-        return;
-    buf_printf(
-        out,
-        "%.1f %% are evicted and were needed: later queries would give them at least %.3g %% "
-        "of their attention, on average\n"
-        "lost attention: %.1f %% on average, from step %s, the first eviction\n",
-        100 * lost / (double)n, 100 * table_meta_real(t, "needed", NAN),
-        100 * table_meta_real(t, "lost_attention", NAN), table_meta(t, "first_eviction"));
+    int64_t heads = table_meta_int(t, "heads", 0);
+    buf_printf(out, "%lld token%s in %lld head%s; at the end %.1f %% of the entries are cached\n",
+               (long long)n, n == 1 ? "" : "s", (long long)heads, heads == 1 ? "" : "s",
+               100 * kept / (double)n);
+    if (table_meta_int(t, "first_eviction", 0) < 0)
+        buf_str(out, "no entry was evicted\n");
+    else if (!isnan(lost))
+        buf_printf(
+            out,
+            "%.1f %% are evicted and were needed: later queries would give them at least %.3g %% "
+            "of their attention, on average\n"
+            "lost attention: %.1f %% on average, from step %s, the first eviction\n",
+            100 * lost / (double)n, 100 * table_meta_real(t, "needed", NAN),
+            100 * table_meta_real(t, "lost_attention", NAN), table_meta(t, "first_eviction"));
 }
 
 const struct analyzer an_fates = {

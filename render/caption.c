@@ -136,17 +136,39 @@ static struct difference most_different(const struct table *t, const struct capt
     return best;
 }
 
+/* Writes the first and the last step of the ribbons: of each run, if they differ. */
+static void put_steps(const struct table *t, const struct caption_run *run, int n, struct buf *out)
+{
+    int step = table_find(t, "step");
+    bool same = true;
+    for (int k = 1; k < n; k++)
+        same &= table_int(t, step, run[k].row0) == table_int(t, step, run->row0)
+                && table_int(t, step, run[k].row1 - 1) == table_int(t, step, run->row1 - 1);
+    for (int k = 0; k < (same ? 1 : n); k++)
+        buf_printf(out, "%sfrom step %lld at the top to step %lld at the bottom%s%s", k ? "; " : "",
+                   (long long)table_int(t, step, run[k].row0),
+                   (long long)table_int(t, step, run[k].row1 - 1), same ? "" : " in ",
+                   same ? "" : run[k].name);
+    buf_str(out, ". ");
+}
+
 void caption_fates(const struct table *t, const bool *drawn, struct buf *out)
 {
     struct caption_run run[CAPTION_RUNS];
-    int n = caption_runs(t, run), step = table_find(t, "step");
-    char a[24], b[24];
-    buf_printf(out,
-               "Below each line of the text, %s the fraction of %.0f heads that cache each token, "
-               "from step %lld at the top to step %lld at the bottom. ",
-               n > 1 ? "a ribbon for each run shows" : "a ribbon shows",
-               table_meta_real(t, "heads", NAN), (long long)table_int(t, step, run->row0),
-               (long long)table_int(t, step, run->row1 - 1));
+    int n = caption_runs(t, run);
+    int64_t heads = table_meta_int(t, "heads", -1);
+    const char *head = table_meta(t, "head");
+    char a[24], b[24], of[32] = "the heads";
+    if (heads >= 0)
+        heads_of(heads, of);
+    buf_printf(out, "Below each line of the text, %s ",
+               n > 1 ? "a ribbon for each run shows" : "a ribbon shows");
+    if (heads == 1)
+        buf_printf(out, "when %s%.30s caches each token, ", head ? "head " : "a head",
+                   head ? head : "");
+    else
+        buf_printf(out, "the fraction of %s that cache each token, ", of);
+    put_steps(t, run, n, out);
     struct difference x = most_different(t, run, n, drawn);
     if (x.row >= 0) {
         buf_printf(out,
@@ -157,10 +179,10 @@ void caption_fates(const struct table *t, const bool *drawn, struct buf *out)
                    run[x.run[1]].name);
         return;
     }
-    buf_printf(out, "At the end a head caches %s of these tokens on average",
-               caption_percent(last_mean(t, run, "held", drawn), a));
+    buf_printf(out, "At the end a head%s caches %s of these tokens on average",
+               n > 1 ? " of each run" : "", caption_percent(last_mean(t, run, "held", drawn), a));
     double needed = last_mean(t, run, "needed", drawn);
-    if (isnan(needed))
+    if (isnan(needed) || n > 1)
         buf_printf(out, ".\n");
     else
         buf_printf(out, ", and it evicted %s although later queries needed them.\n",

@@ -3,8 +3,9 @@
  * The coloured width of a token's cell, from the left, is the fraction of heads that cache it.  The
  * black part beside it is the fraction of heads that evicted it although it was needed.
  *
- * Lines of the chat template, its system text, blank lines and answers that differ are not drawn.
- * Of a text that does not fit, the figure draws the passage in which the runs differ most. */
+ * Lines of the chat template, its system text, blank lines, answers that differ and the text after
+ * a difference of the prompts are not drawn.  Texts without a common passage are rejected.  Of a
+ * text that does not fit, the figure draws the passage in which the runs differ most. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,10 +49,15 @@ struct fates {
     int n;
     struct segment *segment;   /* owned; [segments] */
     int64_t segments, folded;  /* folded: rows in no segment, before `common` */
-    int64_t common;            /* rows before the texts of the runs differ */
+    int64_t common;            /* rows that may be drawn; the others are not common */
+    int64_t differ;            /* first row in which a text differs from the first one; n: none */
+    int other;                 /* the ribbon of that text */
+    const char *unlike;        /* what differs there: "answers", "prompts" or "texts" */
+    bool bare;                 /* no line is common but those of the chat template */
     char about[NOTE_RUN + 48]; /* the model, and the head if there is one */
     bool one;                  /* the table has one head */
-    bool passage, best;        /* a part of the text is drawn; it is not its beginning */
+    bool passage;              /* a part of the text is drawn */
+    const char *why;           /* the choice of the passage, or "" */
     int64_t lines, shown;      /* of text */
     bool *drawn;               /* owned; [rows of the first ribbon]: its token is drawn */
     double left, top, high;    /* of a ribbon, mm */
@@ -83,6 +89,52 @@ static void add_ribbon(struct fates *x, int64_t from, int64_t to)
     x->n++;
 }
 
+/* Returns the row of a ribbon's first step with the token of a row of the first ribbon, or -1. */
+static int64_t row_in(const struct fates *x, const struct ribbon *r, int64_t row)
+{
+    int64_t k = table_int(x->t, x->token, row) - r->first;
+    return k < 0 || k >= r->n ? -1 : r->row0 + k;
+}
+
+static bool same_text(const struct fates *x, int64_t a, int64_t b)
+{
+    return strcmp(table_str(x->t, x->joined, a), table_str(x->t, x->joined, b)) == 0;
+}
+
+static bool has_role(const struct fates *x, int64_t row, const char *role)
+{
+    int col = table_find(x->t, "role");
+    return col >= 0 && strcmp(table_str(x->t, col, row), role) == 0;
+}
+
+/* Returns true for a token that the model wrote. */
+static bool in_answer(const struct fates *x, int64_t row)
+{
+    return has_role(x, row, "answer") || has_role(x, row, "think");
+}
+
+/* Finds the first row of the first ribbon that another one lacks or has with a different text.  The
+ * answers differ if both rows are of answers, or one text ends there. */
+static void find_difference(struct fates *x)
+{
+    x->differ = x->ribbon[0].n;
+    x->unlike = "";
+    for (int64_t r = 0; r < x->differ; r++)
+        for (int k = 1; k < x->n; k++) {
+            int64_t row = row_in(x, &x->ribbon[k], r);
+            if (row >= 0 && same_text(x, r, row))
+                continue;
+            bool known = table_find(x->t, "role") >= 0 && !has_role(x, r, "");
+            bool answers = in_answer(x, r) && (row < 0 || in_answer(x, row));
+            if (!answers)
+                x->unlike = known ? "prompts" : "texts";
+            else if (!*x->unlike)
+                x->unlike = "answers";
+            x->differ = r; /* ends the outer loop; the inner one still finds other prompts */
+            x->other = k;
+        }
+}
+
 static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag *d)
 {
     int64_t rows = table_rows(t);
@@ -112,6 +164,7 @@ static int find_ribbons(struct fates *x, const struct table *t, struct kvf_diag 
     identity_of_methods(x->n, name, look);
     for (int i = 0; i < x->n; i++)
         x->ribbon[i].colour = look[i].colour;
+    find_difference(x);
     return KVF_OK;
 }
 
@@ -124,12 +177,10 @@ static double value_of(const struct fates *x, const struct ribbon *r, int col, i
 {
     double sum = 0;
     for (int64_t row = row0; row < row1; row++) {
-        int64_t k = table_int(x->t, x->token, row) - r->first;
-        if (k < 0 || k >= r->n
-            || strcmp(table_str(x->t, x->joined, row), table_str(x->t, x->joined, r->row0 + k))
-                   != 0)
+        int64_t k = row_in(x, r, row);
+        if (k < 0 || !same_text(x, row, k))
             return NAN;
-        sum += table_real(x->t, col, r->row0 + point * r->n + k);
+        sum += table_real(x->t, col, k + point * r->n);
     }
     return isnan(sum) ? NAN : fmin(fmax(sum / (double)(row1 - row0), 0), 1);
 }
@@ -297,6 +348,25 @@ static void needed_text(const struct fates *x, char text[KEYS][KEY_BYTES])
                  x->n);
 }
 
+/* Writes the first and the last step, or those of all runs if they differ. */
+static void time_text(const struct fates *x, char out[KEY_BYTES])
+{
+    int64_t from = 0, to = 0;
+    bool same = true;
+    for (int k = 0; k < x->n; k++) {
+        const struct ribbon *r = &x->ribbon[k];
+        int64_t a = table_int(x->t, x->step, r->row0);
+        int64_t b = table_int(x->t, x->step, r->row0 + r->n * r->points - 1);
+        same &= !k || (a == from && b == to);
+        from = !k || a < from ? a : from;
+        to = !k || b > to ? b : to;
+    }
+    snprintf(out, KEY_BYTES,
+             same ? "time runs down, from step %lld to %lld"
+                  : "time runs down, over each run's own steps (%lld to %lld in all)",
+             (long long)from, (long long)to);
+}
+
 /* Draws the key in lines of the given width.  Returns the number of lines.  draw false: only
  * counts. */
 static int draw_key(const struct fates *x, double width, bool draw)
@@ -310,9 +380,7 @@ static int draw_key(const struct fates *x, double width, bool draw)
     const struct ribbon *r = &x->ribbon[0];
     double at = MARGIN, y = MARGIN + 0.6;
     int rows = 1;
-    snprintf(text[KEY_TIME], sizeof *text, "time runs down, from step %lld to %lld",
-             (long long)table_int(x->t, x->step, r->row0),
-             (long long)table_int(x->t, x->step, r->row0 + r->n * r->points - 1));
+    time_text(x, text[KEY_TIME]);
     needed_text(x, text);
     for (int k = 0; k < KEYS; k++) {
         double mark = k == KEY_TIME || k == KEY_LACKING ? 0 : 4.2;
@@ -387,29 +455,17 @@ static bool opens_system(const struct fates *x, int64_t row0, int64_t row1)
 /* Returns the row of the answer's first token, for a row of the answer; other rows unchanged. */
 static int64_t answer_row(const struct fates *x, int64_t row)
 {
-    int role = table_find(x->t, "role");
-    while (role >= 0 && row > 0
-           && strcmp(table_str(x->t, role, x->ribbon[0].row0 + row - 1), "answer") == 0)
+    while (row > 0 && in_answer(x, row - 1))
         row--;
     return row;
 }
 
 /* Returns the number of rows of the first ribbon before its text differs from that of another,
- * without the beginning of the answer, or all if no row is common. */
+ * without the beginning of the answer, or all if this leaves none. */
 static int64_t common_rows(const struct fates *x)
 {
-    int64_t n = x->ribbon[0].n, row0 = x->ribbon[0].row0;
-    for (int64_t r = 0; r < n; r++)
-        for (int k = 1; k < x->n; k++) {
-            const struct ribbon *o = &x->ribbon[k];
-            int64_t i = table_int(x->t, x->token, row0 + r) - o->first;
-            if (i < 0 || i >= o->n
-                || strcmp(table_str(x->t, x->joined, row0 + r),
-                          table_str(x->t, x->joined, o->row0 + i))
-                       != 0)
-                return answer_row(x, r) ? answer_row(x, r) : n;
-        }
-    return n;
+    int64_t n = x->ribbon[0].n, rows = x->differ < n ? answer_row(x, x->differ) : n;
+    return rows ? rows : n;
 }
 
 /* Divides the text into paragraphs without the folded ones. */
@@ -433,6 +489,7 @@ static int read_segments(struct fates *x, const struct figure_style *s)
     }
     if (!x->segments) { /* nothing but template and blank lines, or no folding */
         x->folded = 0;
+        x->bare = x->common < x->ribbon[0].n && strcmp(x->unlike, "answers") != 0;
         x->segment[x->segments++] = (struct segment){0, n, 0};
     }
     return KVF_OK;
@@ -479,6 +536,17 @@ static double difference_at(const struct fates *x, int64_t row)
     return more + (x->n > 1 ? high - low : 1 - fabs(2 * low - 1));
 }
 
+/* Returns the reason for a passage that begins at row `best` because its differences are the
+ * largest, or "".  A needle adds to them. */
+static const char *reason(const struct fates *x, int64_t best)
+{
+    int needle = table_find(x->t, "needle");
+    for (int64_t r = 0; needle >= 0 && r < x->common; r++)
+        if (table_real(x->t, needle, r) > 0)
+            return "";
+    return x->n > 1 && best > 0 ? ", where the runs differ most" : "";
+}
+
 /* Returns true if a passage may begin at a row: it begins a segment or follows the end of a
  * sentence. */
 static bool begins(const struct fates *x, const struct segment *g, int64_t row)
@@ -490,8 +558,8 @@ static bool begins(const struct fates *x, const struct segment *g, int64_t row)
 }
 
 /* Finds the beginning of the passage of about `tokens` tokens in which the runs differ most. sum:
- * [rows + 1], for cumulative differences of the rows in segments. */
-static int64_t best_row(const struct fates *x, int64_t tokens, double *sum)
+ * [rows + 1], for cumulative differences of the rows in segments.  *ret_differ: they do differ. */
+static int64_t best_row(const struct fates *x, int64_t tokens, double *sum, bool *ret_differ)
 {
     int64_t n = 0, best = x->segment[0].row0;
     double most = -1;
@@ -508,6 +576,7 @@ static int64_t best_row(const struct fates *x, int64_t tokens, double *sum)
                 best = r;
             }
         }
+    *ret_differ = most > 0;
     return best;
 }
 
@@ -520,8 +589,9 @@ static int choose_passage(struct fates *x, const struct figure_style *s)
     if (!sum)
         return KVF_E_NOMEM;
     int64_t best = x->segment[0].row0;
+    bool differ = false;
     if (((const struct fates_style *)s->own)->passage == 0)
-        best = best_row(x, (int64_t)(each * (double)x->shown), sum);
+        best = best_row(x, (int64_t)(each * (double)x->shown), sum, &differ);
     mem_free(sum);
     while (x->segment[k].row1 <= best)
         k++;
@@ -534,7 +604,7 @@ static int choose_passage(struct fates *x, const struct figure_style *s)
         x->lines += x->segment[i].lines;
     x->shown = x->shown < x->lines ? x->shown : x->lines;
     x->passage = true;
-    x->best = x->n > 1 && best > 0;
+    x->why = differ ? reason(x, best) : "";
     return err;
 }
 
@@ -568,7 +638,7 @@ static int lay_out(struct fates *x, struct canvas *c, double width, const struct
 /* Returns the height of the notes below the text. */
 static double foot_mm(const struct fates *x, bool passage)
 {
-    int lines = passage + (x->folded > 0) + (x->common < x->ribbon[0].n) + (*x->about != 0);
+    int lines = passage + (x->folded > 0) + (x->differ < x->ribbon[0].n) + (*x->about != 0);
     return lines ? lines * NOTE_MM + 1.3 : 0;
 }
 
@@ -635,6 +705,38 @@ static void draw_names(const struct fates *x)
         }
 }
 
+/* Writes where the texts differ, and what is therefore not drawn, or "" if they do not. */
+static void difference_text(const struct fates *x, char out[128])
+{
+    const struct ribbon *r = &x->ribbon[0];
+    long long begin = r->first + x->common, differ = r->first + x->differ;
+    *out = 0;
+    if (x->differ == r->n)
+        return;
+    if (x->common == r->n)
+        snprintf(out, 128, "the %s differ from token %lld on; other text has no ribbon here",
+                 x->unlike, differ);
+    else if (strcmp(x->unlike, "answers") != 0)
+        snprintf(out, 128, "not shown: the rest, because the %s differ from token %lld on",
+                 x->unlike, differ);
+    else if (begin < differ)
+        snprintf(out, 128, "not shown: answers, from token %lld on; they differ from token %lld on",
+                 begin, differ);
+    else
+        snprintf(out, 128, "not shown: answers, which differ from token %lld on", differ);
+}
+
+/* Returns the number of tokens of the first run, also of those that the table leaves out. */
+static int64_t tokens_of_run(const struct fates *x)
+{
+    const struct ribbon *r = &x->ribbon[0];
+    int col = table_find(x->t, "T");
+    int64_t end = r->first + r->n, T = table_meta_int(x->t, "T", end);
+    if (col >= 0 && table_col_type(x->t, col) == TABLE_INT)
+        T = table_int(x->t, col, r->row0);
+    return T > end ? T : end;
+}
+
 /* Writes the model, the passage that is drawn, and the tokens that are not. */
 static void draw_notes(const struct fates *x)
 {
@@ -651,14 +753,12 @@ static void draw_notes(const struct fates *x)
         snprintf(note[1], sizeof *note,
                  "tokens %lld to %lld of %lld%s; --tokens A:B chooses others",
                  (long long)(r->first + from), (long long)(r->first + to),
-                 (long long)(r->first + r->n), x->best ? ", where the runs differ most" : "");
+                 (long long)tokens_of_run(x), x->why);
     if (x->folded)
         snprintf(note[2], sizeof *note,
                  "not shown: chat template, system text and blank lines (%lld tokens)",
                  (long long)x->folded);
-    if (x->common < r->n)
-        snprintf(note[3], sizeof *note, "not shown: answers, which differ from token %lld on",
-                 (long long)(r->first + x->common));
+    difference_text(x, note[3]);
     for (int i = 3; i >= 0; i--) {
         if (!note[i][0])
             continue;
@@ -687,6 +787,20 @@ static int draw_text(struct fates *x)
     return err;
 }
 
+/* Rejects runs whose texts have nothing in common that a figure could show. */
+static int check_common(const struct fates *x, struct kvf_diag *d)
+{
+    const struct ribbon *r = &x->ribbon[0];
+    if (x->differ == r->n || (x->differ > 0 && !x->bare))
+        return KVF_OK;
+    return kvf_fail(
+        d, KVF_E_ARG,
+        "figure fates: the %s of '%.40s' and '%.40s' differ from token %lld on, so they "
+        "have no ribbons in common; draw a figure of each, or record both methods on "
+        "one text with 'kvfate run --force TRACE'",
+        x->unlike, r->name, x->ribbon[x->other].name, (long long)(r->first + x->differ));
+}
+
 /* Draws the figure, and finds the tokens that it shows: *ret_drawn, [rows of the first ribbon],
  * which the caller frees. */
 static int draw_page(struct canvas *c, const struct table *t, const struct figure_style *s,
@@ -700,6 +814,8 @@ static int draw_page(struct canvas *c, const struct table *t, const struct figur
         err = KVF_E_NOMEM;
     if (!err)
         err = lay_out(&x, c, canvas_width(c), s);
+    if (!err)
+        err = check_common(&x, d);
     if (!err)
         err = fill_page(&x, s, d);
     if (!err) {

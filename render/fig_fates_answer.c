@@ -1,5 +1,6 @@
 /* fig_fates_answer.c - draws, for each run of one prompt, the fraction of heads that cache each
- * token when the answer begins, and the model's answer, marked correct or wrong.
+ * token when the answer begins, and the model's answer, marked correct or wrong.  With --from it
+ * draws this fraction at another step, and with --tokens a part of the prompt.
  *
  * A bar stands for one token, or for the mean of a bin of tokens if the text is long. The tokens of
  * the hidden sentence (the needle) are in bins of their own. */
@@ -37,8 +38,10 @@ struct hero {
     struct run run[RUNS];
     struct bar bar[BARS];
     int n, bars;
-    int64_t tokens, each; /* tokens of the prompt; tokens of a bar outside the needle */
-    double left, w;       /* of the bars, mm */
+    int64_t tokens, each; /* tokens of the prompt that are drawn; of a bar outside the needle */
+    int64_t first, at;    /* the first of these tokens; the step at which they are drawn */
+    int64_t prompt; /* tokens of the whole prompt; that step if the table does not name them */
+    double left, w; /* of the bars, mm */
 };
 
 /* ---- the runs of a table */
@@ -50,12 +53,13 @@ static bool same_trace(const struct hero *x, int64_t a, int64_t b)
            || strcmp(cell_text(x->t, x->trace, a, one), cell_text(x->t, x->trace, b, other)) == 0;
 }
 
-/* Counts the tokens of the prompt: those before the first step, which are first in a run. */
+/* Counts the tokens of the prompt before the first step, which are first in a run. */
 static int64_t tokens_of(const struct hero *x, int64_t row, int64_t end)
 {
     int64_t n = 0, step = table_int(x->t, x->step, row);
+    int64_t most = step < x->prompt ? step : x->prompt;
     while (row + n < end && table_int(x->t, x->step, row + n) == step
-           && table_int(x->t, x->token, row + n) < step)
+           && table_int(x->t, x->token, row + n) < most)
         n++;
     return n;
 }
@@ -70,10 +74,39 @@ static bool same_prompt(const struct hero *x, int64_t a, int64_t b, int64_t n)
     return true;
 }
 
+/* Reads the tokens of the prompt, after which the answer begins, from the metadata. */
+static void read_prompt(struct hero *x, int64_t row)
+{
+    int64_t question = table_meta_int(x->t, "question_tokens", 0);
+    x->first = table_int(x->t, x->token, row);
+    x->at = table_int(x->t, x->step, row);
+    x->prompt = table_meta_int(x->t, "prompt_tokens", 0);
+    if (x->prompt > 0 && question > 0 && question <= INT64_MAX - x->prompt)
+        x->prompt += question;
+    if (x->prompt <= 0)
+        x->prompt = x->at;
+}
+
+/* Returns true if the runs have different values of metadata. */
+static bool differs(const struct hero *x, const char *key)
+{
+    const char *keys = table_meta(x->t, "differ");
+    return keys && strstr(keys, key);
+}
+
+/* Returns true if not all tokens of the prompt are drawn. */
+static bool is_part(const struct hero *x)
+{
+    return x->tokens < x->prompt;
+}
+
 static int add_run(struct hero *x, int64_t from, int64_t to, struct kvf_diag *d)
 {
     struct run *r = &x->run[x->n];
     const char *method = table_meta(x->t, "method");
+    int64_t step = table_int(x->t, x->step, from);
+    if (!x->n)
+        read_prompt(x, from);
     int64_t n = tokens_of(x, from, to);
     char number[24];
     const char *name = x->trace < 0 ? method : cell_text(x->t, x->trace, from, number);
@@ -81,13 +114,15 @@ static int add_run(struct hero *x, int64_t from, int64_t to, struct kvf_diag *d)
     snprintf(r->name, sizeof r->name, "%.60s", name ? name : "");
     if (n == 0)
         return kvf_fail(d, KVF_E_ARG,
-                        "figure fates-answer: run '%s' has no token before its first "
-                        "step; leave --from and --tokens out",
+                        "figure fates-answer: run '%s' has no token of the prompt before its "
+                        "first step; leave --from and --tokens out",
                         r->name);
-    if (x->n && (n != x->tokens || !same_prompt(x, x->run[0].row0, from, n)))
+    if (x->n
+        && (step != x->at || n != x->tokens || !same_prompt(x, x->run[0].row0, from, n)
+            || differs(x, "prompt_tokens")))
         return kvf_fail(d, KVF_E_ARG,
-                        "figure fates-answer: runs '%s' and '%s' have different prompts; give "
-                        "traces of one prompt",
+                        "figure fates-answer: runs '%s' and '%s' have different prompts or first "
+                        "steps; give traces of one prompt",
                         x->run[0].name, r->name);
     x->tokens = n;
     x->n++;
@@ -284,7 +319,8 @@ static void draw_answer(const struct hero *x, int k, double y, double left)
     if (right >= 0) {
         const char *judged = right > 0 ? "correct" : "wrong";
         snprintf(word, sizeof word, "%s; needle cached: %.0f %%", judged, 100 * kept);
-        bool fits = canvas_text_width(x->c, word, PT_TICK, 0) <= width - MARK_MM - 1;
+        bool fits = !isnan(kept) && !is_part(x) /* which can lack tokens of the needle */
+                    && canvas_text_width(x->c, word, PT_TICK, 0) <= width - MARK_MM - 1;
         draw_mark(x->c, left, y + 1.5, right > 0);
         canvas_text(
             x->c, left + MARK_MM + 1, y + 1.5,
@@ -369,19 +405,23 @@ static void draw_needle(const struct hero *x, double bottom)
 
 static void draw_head(const struct hero *x, double answers)
 {
-    char note[NOTE], fit[NOTE + 8], bars[48] = "";
+    char note[NOTE], fit[NOTE + 8], bars[48] = "", tokens[96], when[48] = "when the answer begins";
     double width = canvas_width(x->c), room = width - 2 * MARGIN;
     const char *heads = table_meta(x->t, "heads"), *model = table_meta(x->t, "model");
     if (x->each > 1)
         snprintf(bars, sizeof bars, ", means of %lld tokens", (long long)x->each);
-    snprintf(note, sizeof note, "1 prompt, %lld tokens%s%.80s", (long long)x->tokens,
-             model ? "; " : "", model ? model : "");
+    if (x->at != x->prompt)
+        snprintf(when, sizeof when, "at step %lld", (long long)x->at);
+    snprintf(tokens, sizeof tokens, "1 prompt, %lld tokens", (long long)x->tokens);
+    if (is_part(x))
+        snprintf(tokens, sizeof tokens, "tokens %lld to %lld of a prompt of %lld tokens",
+                 (long long)x->first, (long long)(x->first + x->tokens - 1), (long long)x->prompt);
+    snprintf(note, sizeof note, "%s%s%.80s", tokens, model ? "; " : "", model ? model : "");
     canvas_text(x->c, MARGIN, MARGIN, text_fit(x->c, note, PT_TICK, room, fit, sizeof fit), PT_TICK,
                 ALIGN_LEFT, ink, 0);
     snprintf(note, sizeof note,
-             "bars: fraction of %s heads (layer x KV head) that cache the token when the answer "
-             "begins%s",
-             heads ? heads : "all", bars);
+             "bars: fraction of %.20s heads (layer x KV head) that cache the token %s%s",
+             heads ? heads : "all", when, bars);
     draw_wrapped(x->c, note, MARGIN, MARGIN + 3.4, room, ALIGN_LEFT, true, NULL);
     canvas_text(
         x->c, answers, head_mm(width) - 3.8,
@@ -450,8 +490,8 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
                          .y = bottom,
                          .w = x.w,
                          .h = 0,
-                         .x0 = 0,
-                         .x1 = (double)x.tokens,
+                         .x0 = (double)x.first,
+                         .x1 = (double)x.first + (double)x.tokens,
                          .xlabel = "token of the prompt",
                          .whole_x = 1};
     axis_ticks_x(c, &a);

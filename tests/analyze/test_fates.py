@@ -69,6 +69,11 @@ with tempfile.TemporaryDirectory(prefix="kvfate-fates-") as folder:
     data, _ = table(kvfate, "fates", trace("bare.kvf", columns(False)))
     check("lost attention is not recorded", set(data["needed"]) == {None}, set(data["needed"]))
     check("summary", f"{T} tokens in {L * H} heads" in said("fates", x) and "needed" not in said("fates", os.path.join(folder, "bare.kvf")))
+    kept = trace("kept.kvf", [Column("evict_step", "u32", "kv", np.full((L, H, T), ALIVE), flags=SNAPSHOT), columns()[1],
+                              Column("shadow.ghost_mass", "f32", "query", mass * 0, flags=SNAPSHOT)])
+    check("no eviction", said("fates", kept).endswith("100.0 % of the entries are cached\nno entry was evicted\n"), said("fates", kept))
+    check("no step of the first eviction", int(table(kvfate, "fates", kept)[1]["first_eviction"]) == -1)
+    check("one head, one token", "1 token in 1 head;" in said("fates", kept, "--head", "L0K0", "--tokens", "0:1"))
     data, _ = table(kvfate, "fates", trace("none.kvf", [Column("evict_step", "u32", "kv", np.zeros((L, H, 0)), flags=SNAPSHOT)], 0))
     check("an empty trace", not data["held"], data)
     two, _ = table(kvfate, "fates", x, os.path.join(folder, "bare.kvf"))

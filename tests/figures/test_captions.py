@@ -79,6 +79,11 @@ rows = [(r, s, i, f" w{i}", f" w{i}", v if s else 1, .25) for r, values in held.
 columns = ["trace", "step", "token", "text", "joined", "held", "needed"]
 said = caption(tsv("fates", columns, rows, heads=90))
 has("fates: the token about which runs differ most", said, "90 heads", "from step 0 at the top to step 9", "token 1", "70 % of the heads of trimkv 64", "20 % of the heads of h2o 64")
+said = caption(tsv("fates", columns, [r if r[0] == "h2o 64" else (r[0], r[1] + 5) + r[2:] for r in rows]))
+has("fates: runs of different steps and models", said, "the fraction of the heads that", "from step 0 at the top to step 9 at the bottom in h2o 64; from step 5 at the top to step 14 at the bottom in trimkv 64")
+said = caption(tsv("fates", columns, [r[:5] + (.5, .25 * (r[0] == "h2o 64")) for r in rows], heads=90))
+check("fates: nothing of one run alone", "of each run caches 50 %" in said and "25 %" not in said, said)
+has("fates of one head", caption(tsv("fates", columns[1:], [r[1:] for r in rows[:6]], heads=1, head="L1K2")), "shows when head L1K2 caches each token")
 long = [(r, s, i, w, w, v, 0) for r, far in (("h2o 64", .9), ("trimkv 64", .3)) for s in (0, 9)
         for i, (w, v) in enumerate([("<|im_start|>", far), ("user", far), ("\u21b5", far)] + [(w, .5 + (far - .6 if w == " x40" else 0)) for n in range(80) for w in (f"w{n}", f" x{n}", ".\u21b5")])]
 said = caption(tsv("fates", columns, long, heads=90), "--size", "88x60")

@@ -54,10 +54,10 @@ check("as wide as the share needed", near(sum(m[0] for m in needed), (salt[2] - 
 code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o 64", "trimkv 64"])), "fates", size="88x40")
 below = shapes(svg, (213, 94, 0))
 check("a ribbon for each trace", code == 0 and len(below) == 3 and below[0][3] > shapes(svg, ORANGE)[0][4], said or below)
-other = [r[:3] + (" pepper", " pepper") + r[5:] if r[0] == "b" and r[2] == 3 else r for r in rows(["a", "b"])]
-code, svg, said = draw(tsv("fates", COLUMNS, other), "fates", size="88x40")
+apart = [r[:3] + (" pepper", " pepper") + r[5:] if r[0] == "b" and r[2] == 4 else r for r in rows(["a", "b"])]
+code, svg, said = draw(tsv("fates", COLUMNS, apart), "fates", size="88x40", style="fold=no")
 check("another text has no life below this one", code == 0 and len([1 for f, *_ in paths(svg) if f]) < len([1 for f, *_ in paths(
-    draw(tsv("fates", COLUMNS, rows(["a", "b"])), "fates", size="88x40")[1]) if f]), said)
+    draw(tsv("fates", COLUMNS, rows(["a", "b"])), "fates", size="88x40", style="fold=no")[1]) if f]), said)
 code, svg, said = draw(tsv("fates", COLUMNS, rows(["h2o"])), "fates", size="88x30", style="ribbon=40")
 check("no room", code == 2 and "--size" in said, said)
 
@@ -79,6 +79,18 @@ words = words_of(svg)
 check("of a long text the passage where the runs differ most", code == 0 and "a30" in words and "b32" in words and "a29" not in words and "a10" not in words, said, words)
 check("the note names it", "tokens 125 to 1" in words and "of 245, where the runs differ most" in words, words)
 check("the chat template and blank lines are folded", "im_start" not in words and "not shown: chat template, system text and blank lines (5 tokens)" in words, words)
+for what, held, style in (("not of a passage by order", differ, "passage=first"), ("nor of runs that do not differ", {"a": lambda n: .5, "b": lambda n: .5}, "")):
+    words = words_of(draw(long_text(lines, held), "fates", size="88x110", style=style)[1])
+    check(what, "tokens 5 to " in words and "differ most" not in words, words)
+needle = long_text(lines, differ).split("\n")
+needle = "\n".join([needle[0], needle[1] + "\tneedle"] + [f"{x}\t{int(x.split(chr(9))[3] in (' b50', ' c50'))}" for x in needle[2:] if x] + [""])
+words = words_of(draw(needle, "fates", size="88x110")[1])
+check("nor of one chosen for its needle", "--tokens A:B" in words and "differ most" not in words, words)
+for where in ("in the metadata", "in a column"):
+    cut = long_text(lines, differ).split("\n")
+    cut = [cut[0], "# T: 999"] + cut[1:] if where == "in the metadata" else [cut[0], cut[1] + "\tT"] + [x + "\t999" for x in cut[2:] if x] + [""]
+    words = words_of(draw("\n".join(cut), "fates", size="88x110")[1])
+    check(f"tokens of the text, {where}", "of 999, where" in words, words)
 words = words_of(draw(long_text(lines, differ), "fates", size="88x110", style="passage=first,fold=no")[1])
 check("or the beginning, with all lines", "im_start" in words and "differ most" not in words and "not shown" not in words and "a10" not in words, words)
 system = [["<|im_start|>", "system", "\u21b5"], ["You", " help", "\u21b5"], ["<|im_start|>", "user", "\u21b5"], ["How", " so", "?", "\u21b5"]]
@@ -86,11 +98,36 @@ said = words_of(draw(long_text(system, {"h2o 64": lambda n: .5}), "fates", size=
 check("the system text of the template is folded", "How so" in said and "You" not in said and "(9 tokens)" in said, said)
 said = words_of(draw(long_text(system, {"h2o 64": lambda n: .5}), "fates", size="88x80", style="fold=no")[1])
 check("or drawn", "You help" in said and "not shown" not in said, said)
-apart = [r[:3] + ((" pepper",) * 2 if r[0] == "b" and r[2] == 4 else r[3:5]) + r[5:] for r in rows(["a", "b"])]
-said = words_of(draw(tsv("fates", COLUMNS, apart), "fates", size="88x60")[1])
-check("answers that differ are not drawn", "salt" in said and "market" not in said and "answers, which differ from token 4 on" in said, said)
-said = words_of(draw(tsv("fates", COLUMNS, apart), "fates", size="88x60", style="fold=no")[1])
-check("or the first of them", "market" in said and "not shown" not in said, said)
+
+
+def unlike(token, role, style="", words=None, traces=("a", "b")):
+    """Draw runs whose texts differ at a token. role: of each run's tokens, or None."""
+    table = [r[:3] + ((" pepper",) * 2 if r[0] == "b" and r[2] == token else (words or {}).get(r[2], r[3:5])) + r[5:] for r in rows(traces)]
+    columns = COLUMNS + ["role"] * (role is not None)
+    return draw(tsv("fates", columns, [r + (role[r[0]][r[2] - 3],) if role else r for r in table]), "fates", size="120x60", style=style)
+
+
+prompt, answer = ["prompt"] * 3, ["prompt", "answer", "answer"]
+for token, a, b, note in ((4, answer, answer, "not shown: answers, which differ from token 4 on"),
+                          (5, answer, answer, "not shown: answers, from token 4 on; they differ from token 5 on"),
+                          (4, prompt, prompt, "not shown: the rest, because the prompts differ from token 4 on"),
+                          (4, answer, prompt, "not shown: the rest, because the prompts differ from token 4 on"),
+                          (4, prompt, answer, "not shown: the rest, because the prompts differ from token 4 on")):
+    code, svg, said = unlike(token, {"a": a, "b": b})
+    said = said or words_of(svg)
+    check(f"text after a difference is not drawn: {note}", code == 0 and "salt" in said and "market" not in said and note in said, said)
+said = words_of(unlike(4, None)[1])
+check("of a table without roles", "market" not in said and "the texts differ from token 4 on" in said, said)
+said = words_of(unlike(4, {"a": answer, "b": answer}, "fold=no")[1])
+check("or the first answer", "market" in said and "not shown" not in said and "the answers differ from token 4 on" in said, said)
+for role, word in ((prompt, "prompts"), (["answer"] * 3, "answers")):
+    code, svg, said = unlike(3, {"a": role, "b": role})
+    check(f"{word} with nothing in common", code == 2 and not svg and f"the {word} of 'a' and 'b' differ from token 3 on" in said and "--force" in said, code, said)
+code, svg, said = unlike(4, {"a": prompt, "b": prompt}, words={3: ("<|im_start|>",) * 2})
+check("nothing in common but the template", code == 2 and "differ from token 4 on" in said, code, said)
+later = [r if r[0] == "a" else (r[0], r[1] + 20) + r[2:] for r in rows(["a", "b"])]
+said = words_of(draw(tsv("fates", COLUMNS, later), "fates", size="120x60")[1])
+check("the steps of all runs", "over each run's own steps (10 to 33 in all)" in said, said)
 said = words_of(draw(tsv("fates", COLUMNS, rows(["h2o 64"]), model="Tiny", heads="1", head="L0K1"), "fates", size="120x60")[1])
 check("one head is named and has no fraction", "Tiny" in said and "head L0K1" in said and "fraction of heads" not in said, said)
 short = words_of(draw(long_text(lines[:5], differ), "fates", size="88x80")[1])

@@ -77,6 +77,25 @@ check("short answers: whole", "It is 012." in words_of(svg) and "It is 7." in wo
 code, svg, said = drawn(rows("expected-attention 50%"), size="94x60")
 check("a long name is broken at its hyphen", "expected-" in words_of(svg) and "attention" in words_of(svg), words_of(svg))
 
+# --tokens and --from: a part of the prompt, at another step
+def part(tokens, step, **meta):
+    return words_of(draw(tsv("fates", COLUMNS, [r[:1] + (step,) + r[2:] for r in rows("h2o 4") if r[1] == 8 and r[2] in tokens], **meta), "fates-answer")[1])
+
+
+words = part(range(3, 6), 8, prompt_tokens=5, question_tokens=3)
+check("a part of the prompt", "tokens 3 to 5 of a prompt of 8 tokens" in words and "when the answer begins" in words and "correct" in words, words)
+check("says nothing about the needle, of which it can lack a part", "needle cached" not in words and "1 prompt" not in words, words)
+words = part(range(8), 30, prompt_tokens=6)
+check("the answer is no part of the prompt", "1 prompt, 6 tokens" in words and "the token at step 30" in words and "answer begins" not in words, words)
+words = part(range(8), 5, prompt_tokens=6)
+check("a step before the answer", "tokens 0 to 4 of a prompt of 6 tokens" in words and "the token at step 5" in words, words)
+words = part(range(4, 8), 8)
+check("a part of a prompt of unknown length", "tokens 4 to 7 of a prompt of 8 tokens" in words, words)
+code, _, said = draw(tsv("fates", COLUMNS, rows("a") + rows("b"), differ="method prompt_tokens"), "fates-answer")
+check("a part of unlike prompts", code == 2 and "different prompts" in said, code, said)
+words = words_of(drawn([r[:7] + (0,) + r[8:] for r in rows("full")])[1])
+check("no needle among the tokens", "correct" in words and "nan" not in words, words)
+
 # errors
 for name, other in (("a different text", rows("b", words={3: " x"})), ("a different length", rows("b", HELD[:-1]))):
     code, _, said = drawn(rows("a"), other)
