@@ -93,6 +93,8 @@ r = s.accepted("of a trimmed trace", ["trace", "trim", heads, "--head", "L1K*", 
 s.check("those of the complete run are said", "anew: L0K0 is L2K0, L0K1 is L2K1 of the complete run" in r.stderr.decode(), r.stderr)
 r = s.accepted("analyzed", ["size", out])
 s.check("an analysis says them", "anew: L0K0 is L2K0, L0K1 is L2K1 of" in r.stderr.decode(), r.stderr)
+r = s.accepted("reported", ["report", out, "-o", s.path("out.html")])
+s.check("a report says them", r.stderr.decode().count("anew: L0K0 is L2K0, L0K1 is L2K1 of") == 1, r.stderr)
 s.check("so does info", f"\nheads     {KEPT}\n" in s.run(["trace", "info", heads]).stdout.decode())
 s.check("also as JSON", json.loads(s.run(["trace", "info", out, "--json"]).stdout)["heads"] == ["L2K0", "L2K1"])
 r = s.accepted("the first layers", ["trace", "trim", x, "--head", "L0-1K*", "-o", out, "--overwrite"])
