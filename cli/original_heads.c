@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-/* Reads one note, whose heads are numbered anew in its order.  False: it is no list of heads. */
+/* Reads one note and numbers its heads in their order.  False: it is not a list of heads. */
 static bool read_note(const char *note, struct original_heads *x)
 {
     struct json *root = NULL;
@@ -28,20 +28,20 @@ static bool read_note(const char *note, struct original_heads *x)
     return good;
 }
 
-/* Replaces the numbers of heads of a trimmed trace by those of the run that it was taken from.
- * Both lists rise.  False: a head is not in the run. */
-static bool trace_back(const struct original_heads *run, struct original_heads *x)
+/* Replaces the numbers that heads of a trimmed trace had in its source by the numbers in the run.
+ * Both lists rise.  False: a head is not in the source. */
+static bool trace_back(const struct original_heads *source, struct original_heads *x)
 {
     int k = 0;
     for (int i = 0; i < x->n; i++, k++) {
         struct original_head *h = &x->head[i];
-        while (k < run->n
-               && (run->head[k].layer != h->of_layer || run->head[k].index != h->of_index))
+        while (k < source->n
+               && (source->head[k].layer != h->of_layer || source->head[k].index != h->of_index))
             k++;
-        if (k == run->n)
+        if (k == source->n)
             return false;
-        h->of_layer = run->head[k].of_layer;
-        h->of_index = run->head[k].of_index;
+        h->of_layer = source->head[k].of_layer;
+        h->of_index = source->head[k].of_index;
     }
     return true;
 }

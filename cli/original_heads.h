@@ -18,10 +18,10 @@ struct original_heads {
     int n;
 };
 
-/* Reads the notes.  n is 0 if the trace has no such note or none that fits its heads, or if no
- * number changed.  Free with original_heads_free. */
+/* Reads the notes.  n is 0 if the trace has no such note, if a note does not fit its heads, or if
+ * no number changed.  Free with original_heads_free. */
 void original_heads_read(const struct kvf_trace *t, struct original_heads *ret);
 void original_heads_free(struct original_heads *x); /* accepts a zeroed one */
 
-/* Appends "L0K0 is L3K0, L0K1 is L3K1" of at most `most` heads, and the number of the others. */
+/* Appends "L0K0 is L3K0, L0K1 is L3K1" of at most `most` heads, and the number of further heads. */
 void original_heads_text(const struct original_heads *x, int most, struct buf *out);
