@@ -453,6 +453,15 @@ static bool is_inner(const struct table *t, int64_t row)
            && table_row_int(t, row, "token_end") <= table_row_int(t, row, "query");
 }
 
+/* Appends "query 30", or "queries 30 to 44" of a box of several. */
+static void put_edges(struct buf *out, const char *one, const char *many, int64_t from, int64_t end)
+{
+    if (end - from == 1)
+        buf_printf(out, "%s %lld", one, (long long)from);
+    else
+        buf_printf(out, "%s %lld to %lld", many, (long long)from, (long long)end - 1);
+}
+
 /* Appends the largest value of the rows [row, end) of a map that is not of the first token or of
  * the query itself. */
 static void describe_map(const struct table *t, int64_t row, int64_t end, struct buf *out)
@@ -467,14 +476,17 @@ static void describe_map(const struct table *t, int64_t row, int64_t end, struct
         buf_str(out, "no token between the first one and the query itself\n");
         return;
     }
-    buf_printf(out, "largest %.4g: query %lld", table_real(t, value, top),
-               (long long)table_row_int(t, top, "query"));
+    buf_printf(out, "largest %.4g: ", table_real(t, value, top));
+    put_edges(out, "query", "queries", table_row_int(t, top, "query"),
+              table_row_int(t, top, "query_end"));
     const char *query = table_row_str(t, top, "query_text"), *text = table_row_str(t, top, "text");
     if (*query) {
         buf_char(out, ' ');
         json_put_str(out, query, strlen(query));
     }
-    buf_printf(out, ", token %lld", (long long)table_row_int(t, top, "token"));
+    buf_str(out, ", ");
+    put_edges(out, "token", "tokens", table_row_int(t, top, "token"),
+              table_row_int(t, top, "token_end"));
     if (*text) {
         buf_char(out, ' ');
         json_put_str(out, text, strlen(text));

@@ -184,8 +184,9 @@ static int read_gates(struct kvf_trace *t, const struct plan *p, int layer, int 
         if (!(v[i] >= (double)p->T)) /* cut after the last query: all queries saw it */
             return kvf_fail(d, KVF_E_NOTFOUND,
                             "entry %lld of L%dK%d was evicted at step %.0f; "
-                            "calibration needs a run that keeps all: --method trimkv with a "
-                            "--budget of all tokens",
+                            "calibration needs a run that keeps all, also those outside --tokens, "
+                            "because queries cannot select what was evicted: --method trimkv with "
+                            "a --budget of all tokens",
                             (long long)i, layer, kv, v[i]);
     if (!err)
         err = kvf_read_f64(t, p->column[COL_BETA], layer, kv, 0, (uint32_t)p->T, v, d);

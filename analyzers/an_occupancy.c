@@ -2,6 +2,7 @@
  * #{i <= t : t < evict_step_i}, in all and by the role or class of the token, of all tokens
  * or of a range. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <kvf/schema.h>
@@ -245,6 +246,9 @@ static void describe(const struct table *t, struct buf *out)
     double peak = 0, last = 0;
     int64_t every = table_meta_int(t, "every", 1), T = table_meta_int(t, "T", 0);
     int64_t n = (T + every - 1) / every, heads = 0;
+    char seen[48] = "";
+    if (every > 1)
+        snprintf(seen, sizeof seen, " (seen every %lld steps)", (long long)every);
     for (int64_t r = 0; r < table_rows(t); r++) {
         if (strcmp(table_str(t, cls, r), "all") != 0)
             continue;
@@ -256,9 +260,9 @@ static void describe(const struct table *t, struct buf *out)
         }
     }
     buf_printf(out,
-               "largest head: %.0f entries at its peak; at the last step shown a head caches %.1f "
-               "on average, of %lld tokens\n",
-               peak, heads ? last / (double)heads : 0.0, (long long)T);
+               "largest head: %.0f entries at its peak%s; at the last step shown a head caches "
+               "%.1f on average, of %lld tokens\n",
+               peak, seen, heads ? last / (double)heads : 0.0, (long long)T);
 }
 
 const struct analyzer an_occupancy = {

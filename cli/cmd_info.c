@@ -9,6 +9,7 @@
 #include "cli/info_blobs.h"
 #include "cli/info_gates.h"
 #include "cli/open_traces.h"
+#include "cli/original_heads.h"
 #include "cli/shown.h"
 #include "libtrace/run_header.h"
 
@@ -54,6 +55,24 @@ static void put_json_or_text(struct buf *b, const char *text)
         json_put_str(b, text, strlen(text));
 }
 
+/* Appends the original numbers of the heads of a trimmed trace. */
+static void put_heads(struct buf *b, const struct kvf_trace *t, bool json)
+{
+    struct original_heads x;
+    original_heads_read(t, &x);
+    if (x.n && json) {
+        buf_str(b, ",\"heads\":[");
+        for (int i = 0; i < x.n; i++)
+            buf_printf(b, "%s\"L%dK%d\"", i ? "," : "", x.head[i].of_layer, x.head[i].of_index);
+        buf_char(b, ']');
+    } else if (x.n) {
+        buf_printf(b, "%-10s", "heads");
+        original_heads_text(&x, x.n, b);
+        buf_str(b, " of the complete run\n");
+    }
+    original_heads_free(&x);
+}
+
 static int info_json(struct kvf_trace *t, struct kvf_diag *d)
 {
     struct buf b = {0};
@@ -64,6 +83,7 @@ static int info_json(struct kvf_trace *t, struct kvf_diag *d)
     json_put_key(&b, "clean");
     buf_str(&b, kvf_is_clean(t) ? "true" : "false");
     put(&b, "layers", kvf_n_layers(t));
+    put_heads(&b, t, true);
     json_put_key(&b, "columns");
     buf_char(&b, '[');
     for (int i = 0; i < kvf_n_columns(t); i++) {
@@ -186,6 +206,7 @@ static int info_text(struct kvf_trace *t, struct kvf_diag *d)
     for (; o; o = json_next(o))
         put_object(&b, "override", o);
     json_free(header);
+    put_heads(&b, t, false);
     put_answer(&b, t);
     put_columns(&b, t);
     int err = info_blobs_text(&b, t, d);

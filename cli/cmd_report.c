@@ -177,6 +177,8 @@ static int add_trace(const struct command *self, const char *path, int traces, s
     struct kvf_trace *t = NULL;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     int err = open_trace(self, path, "showing", &t, d);
+    if (!err)
+        trace_report_heads(self, t);
     if (!err && q->heads)
         err = query_heads(t, q->heads, &q->query, d);
     if (!err)

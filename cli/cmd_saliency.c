@@ -184,6 +184,17 @@ static int parse_from(struct job *j, struct kvf_diag *d)
     return KVF_OK;
 }
 
+/* Checks that a query that predicts a known token sees an entry older than the window. */
+static int check_window(const struct job *j, struct kvf_diag *d)
+{
+    if (j->window <= 1 || j->window <= j->n - 2)
+        return KVF_OK;
+    return kvf_fail(d, KVF_E_ARG,
+                    "--window %lld: no entry of the text is ever older, so that all saliencies "
+                    "are 0; give at most %d for its %d tokens",
+                    (long long)j->window, j->n > 3 ? j->n - 2 : 1, j->n);
+}
+
 static int open_all(struct job *j, struct kvf_diag *d)
 {
     int err = file_keep(j->out, j->of_path, d);
@@ -201,6 +212,8 @@ static int open_all(struct job *j, struct kvf_diag *d)
         return kvf_fail(d, KVF_E_LIMIT,
                         "a text of one token has no known next token; give at least 2 tokens");
     err = parse_from(j, d);
+    if (!err)
+        err = check_window(j, d);
     return err || !j->out ? err : runner_output(&j->r, j->out, d);
 }
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/made_trace.h"
+#include "cli/open_traces.h"
 
 struct request {
     struct made_trace made;
@@ -14,7 +15,8 @@ struct request {
 static const struct opt options[] = {
     {OPT_GROUP, 0, "made trace", offsetof(struct request, made), .group = made_trace_options},
     {OPT_STR, 0, "head", offsetof(struct request, heads), "SET",
-     "these KV heads and their query heads: L0-5K*, 15.2", .absent = "all"},
+     "these KV heads and their query heads, which are numbered anew from 0: L0-5K*, 15.2",
+     .absent = "all"},
     {OPT_STR, 0, "tokens", offsetof(struct request, tokens), "A:B", "tokens and steps A to B - 1",
      .absent = "all"},
     {.type = OPT_END},
@@ -85,6 +87,12 @@ static int trim(const struct command *self, const void *request, struct kvf_trac
     if (!err)
         err = made_trace_write(self, &copy, &c, d);
     mem_free(keep);
+    struct kvf_trace *made = NULL;
+    if (!err && q->heads)
+        err = kvf_open(copy.out, KVF_OPEN_TAIL, &made, d);
+    if (made)
+        trace_report_heads(self, made);
+    kvf_close(made);
     return err;
 }
 

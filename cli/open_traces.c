@@ -6,6 +6,7 @@
 #include "analyzers/common.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "cli/original_heads.h"
 
 static bool partial; /* a trace that was read is not a complete run */
 
@@ -66,8 +67,23 @@ void trace_check_complete(const struct command *self, const struct kvf_trace *t,
         command_print(self->name, "%s was repaired, and lacks the lost data", path);
 }
 
+void trace_report_heads(const struct command *self, const struct kvf_trace *t)
+{
+    enum { MOST = 8 };
+    struct original_heads heads;
+    struct buf text = {0};
+    original_heads_read(t, &heads);
+    original_heads_text(&heads, MOST, &text);
+    if (!text.err && text.len)
+        command_print(self->name, "%s has its heads numbered anew: %.*s of the complete run",
+                      kvf_path(t), (int)text.len, text.data);
+    buf_finish(&text);
+    original_heads_free(&heads);
+}
+
 void trace_report_piece(const struct command *self, const struct kvf_trace *t)
 {
+    trace_report_heads(self, t);
     const char *note = kvf_note(t, "part");
     struct json *root = NULL;
     if (!note || json_parse(note, strlen(note), &root, NULL) != KVF_OK)

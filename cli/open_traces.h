@@ -23,8 +23,11 @@ int open_both(const struct command *self, char *const path[2], struct kvf_trace 
  * different answer. Methods are then compared on different texts. */
 void traces_report_diverged(const struct command *self, struct kvf_trace *const *t, int n);
 
-/* Prints a line on the standard error if the trace is a piece of a run (`kvfate trace trim
- * --tokens`, `split`). The line explains the meaning of its values. */
+/* Prints a line on the standard error if heads of the trace have other numbers than in the complete
+ * run (`kvfate trace trim --head`). */
+void trace_report_heads(const struct command *self, const struct kvf_trace *t);
+/* Prints trace_report_heads(), and a line on the standard error if the trace is a piece of a run
+ * (`kvfate trace trim --tokens`, `split`). The line explains the meaning of its values. */
 void trace_report_piece(const struct command *self, const struct kvf_trace *t);
 
 /* Returns true if a trace was not closed, has no steps, or was repaired. */

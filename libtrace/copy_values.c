@@ -380,6 +380,23 @@ int copying_fill(struct copying *c, const struct taken *s, struct kvf_diag *d)
     return err ? err : copy_texts(c, s, d);
 }
 
+/* Whether a column has no values because none were written, by the index of a closed trace. */
+static bool never_written(const struct kvf_trace *t, int column)
+{
+    for (size_t i = 0; i < t->n_listed; i++)
+        if (is_chunk(&t->listed[i]) && t->listed[i].column == (uint32_t)column)
+            return false;
+    return t->n_listed > 0;
+}
+
+/* Counts all values of a column as missing. */
+static void count_column(struct copying *c, const struct taken *s, int column)
+{
+    int space = c->column[column].space, layers = space == KVF_SPACE_RUN ? 1 : c->n_layers;
+    for (int l = 0; l < layers && !never_written(s->t, c->column_of[column]); l++)
+        c->repaired->missing += (uint64_t)(s->to - s->from) * (uint64_t)copying_heads(c, l, space);
+}
+
 int copying_leave_empty(struct copying *c, const struct taken *s)
 {
     int kept = 0, err = KVF_OK;
@@ -394,6 +411,8 @@ int copying_leave_empty(struct copying *c, const struct taken *s)
                 any = !err && c->mine.n;
             }
         }
+        if (!err && !any)
+            count_column(c, s, k);
         c->column[kept] = c->column[k];
         c->column_of[kept] = c->column_of[k];
         kept += any;

@@ -46,7 +46,7 @@ struct taken {
  * the token numbers in names.  copying_finish frees all memory, also after an error. */
 int copying_plan(struct copying *c, const struct kvf_trace *t, const unsigned char *heads,
                  int64_t later, struct kvf_diag *d);
-/* Omits the columns without values in the source. */
+/* Omits the columns without values in the source, and counts their values as missing. */
 int copying_leave_empty(struct copying *c, const struct taken *s);
 /* Begins the file; run: a trace of the run. */
 int copying_begin(struct copying *c, const struct kvf_trace *run, const struct kvf_copy_request *q,

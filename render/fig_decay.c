@@ -1,7 +1,8 @@
 /* fig_decay.c - draws the laws that `decay` fits over the observed fraction: of the tokens in use
  * at the age `from`, those still in use later. The key has the largest distance of each law from
  * the observed fraction. Bands are 95 % CI of the law's parameter, for laws of one parameter,
- * unless they are narrower than lines. Bars are those of the observed fraction. */
+ * unless they are narrower than lines. Bars are those of the observed fraction. The table of a
+ * corpus has no column `scale`, and its laws are not drawn. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,9 +86,12 @@ static void add_curve(struct plot *p, const struct table *t, int64_t r, const ch
 static void add_point(struct plot *p, const struct table *t, int64_t r, const char *panel)
 {
     double age = table_row_real(t, r, "age");
+    bool corpus = table_find(t, "value_low") >= 0; /* the interval is over documents */
+    int low = table_find(t, corpus ? "value_low" : "low");
+    int high = table_find(t, corpus ? "value_high" : "high");
     if (age >= 1)
-        plot_add(p, panel, observed, age, table_row_real(t, r, "value"),
-                 value_at(t, table_find(t, "low"), r), value_at(t, table_find(t, "high"), r));
+        plot_add(p, panel, observed, age, table_row_real(t, r, "value"), value_at(t, low, r),
+                 value_at(t, high, r));
     struct plot_line *l = plot_line(p, observed);
     if (l)
         l->look = (struct chart_look){
@@ -151,6 +155,8 @@ static void put_note(struct plot *p, const struct row_choice *v, double from, bo
 {
     size_t n = 0;
     double grace = table_meta_real(v->k.t, "grace", 0);
+    bool corpus = table_find(v->k.t, "value_low") >= 0;
+    char bands[48];
     p->note[0] = 0;
     if (distances)
         n = (size_t)snprintf(p->note, sizeof p->note,
@@ -161,7 +167,8 @@ static void put_note(struct plot *p, const struct row_choice *v, double from, bo
     if (grace > 0)
         n += (size_t)snprintf(p->note + n, sizeof p->note - n,
                               "; in use: selected again within %.0f steps", grace);
-    snprintf(p->note + n, sizeof p->note - n, "; %s", plot_bands(p));
+    snprintf(p->note + n, sizeof p->note - n, "; %s",
+             corpus ? bands_text(v->k.t, p, bands) : plot_bands(p));
     choice_note_run(v, p);
 }
 
@@ -172,7 +179,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     struct distances distances = {{0}};
     const struct choice_style *o = s->own;
     double from = table_meta_real(t, "from", 0);
-    int distance = numeric_column(t, "distance");
+    bool laws = table_find(t, "scale") >= 0; /* a corpus has only means of their parameters */
+    int distance = laws ? numeric_column(t, "distance") : -1;
     int err = choice_open(&v, t, o, d);
     if (err)
         return err;
@@ -186,7 +194,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         heading(&v, r, panel);
         if (strcmp(table_row_str(t, r, "law"), observed) == 0)
             add_point(p, t, r, panel);
-        else
+        else if (laws)
             add_curve(p, t, r, panel, end);
         add_distance(&distances, kind_of(table_row_str(t, r, "law")), value_at(t, distance, r));
     }
@@ -202,7 +210,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
 
 PLOT_FIGURE(fig_decay, .name = "decay", .table = "decay",
             .summary = "observed fraction of tokens still in use by age, with fitted laws of decay",
-            .needs = "head:text criterion:text law:text scale value",
+            .needs = "head:text criterion:text law:text value",
             STYLE(struct choice_style, CHOICE_BY("criterion", "class", "head", "trace"), CHOICE_ONE,
                   CHOICE_Y),
             .side_by_side = true);

@@ -78,6 +78,8 @@ static int choose_steps(struct occupancy *x, const char *value, struct kvf_diag 
     int64_t last = n > 0 ? table_int(x->t, step, n - 1) : 0;
     if (n > 1) /* the last row stands for the steps up to the next one */
         last += last - table_int(x->t, step, n - 2) - 1;
+    int64_t T = table_meta_int(x->t, "T", last + 1);
+    last = T > 0 && last >= T ? T - 1 : last;
     int err = style_steps(value, last, &from, &to, d);
     if (err)
         return err;
@@ -205,6 +207,10 @@ static void arrange(struct occupancy *x, double width, double height)
 static bool describe_equal(const struct occupancy *x, char text[SENTENCES])
 {
     int col = table_find(x->t, "entries"), used = 0;
+    int64_t every = table_meta_int(x->t, "every", 1);
+    char seen[48] = "";
+    if (every > 1)
+        snprintf(seen, sizeof seen, " (seen every %lld steps)", (long long)every);
     for (int k = 0; k < x->n; k++) {
         char most[24], last[24];
         double top = 0;
@@ -215,9 +221,9 @@ static bool describe_equal(const struct occupancy *x, char text[SENTENCES])
         tick_text(table_real(x->t, col, x->row[k] + x->steps - 1), last);
         tick_text(top, most);
         used += snprintf(text + used, SENTENCES - (size_t)used,
-                         "%s%s%sEvery head caches %s entries at the end and %s at the peak.",
+                         "%s%s%sEvery head caches %s entries at the end and %s at the peak%s.",
                          used ? "\n" : "", x->named ? x->name[k] : "", x->named ? ": " : "", last,
-                         most);
+                         most, seen);
         if (used >= SENTENCES)
             return false;
     }

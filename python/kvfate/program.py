@@ -47,7 +47,11 @@ def words_of(options):
 
 def path_of(trace):
     """The name of a file, from a name or an open trace."""
-    return os.fspath(getattr(trace, "path", trace))
+    path = getattr(trace, "path", trace)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        several = isinstance(trace, (list, tuple, set))
+        raise Error("a trace is the name of a file or an open trace, not a %s%s" % (type(trace).__name__, "; give several one after the other, as in *traces" if several else ""))
+    return os.fspath(path)
 
 
 def run(*argv):

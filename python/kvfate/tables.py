@@ -117,6 +117,8 @@ def save_table(frame: "pandas.DataFrame | Table", path: "str | os.PathLike") -> 
 
 def load_table(path: "str | os.PathLike") -> "pandas.DataFrame | Table":  # noqa: F821
     """A table that kvfate.save_table wrote, or one that the program did with `-o NAME.npz`, with its attrs."""
+    if os.path.splitext(os.fspath(path))[1].lower() in (".tsv", ".csv", ".json"):
+        raise Error("%s: `kvfate draw TABLE -o NAME.npz` makes an .npz of it, which kvfate.load_table reads" % (path,))
     kind = ending(path, ("parquet", "feather", "npz"))
     if kind == "npz":
         return _framed(*read_npz(path))

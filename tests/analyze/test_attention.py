@@ -155,6 +155,11 @@ def boxes(folder):
         line = [x.split() for x in r.stdout.splitlines() if x.split()[:1] == [head]]
         check(f"the summary of {head} is neither of the first token nor of the query itself", line and line[0][1:4] == ["largest", f"{top:.4g}:", "query"]
               and f"query {q} " in " ".join(line[0]).replace(",", " ") and f"token {i}" in " ".join(line[0]), line, top, q, i)
+    r = subprocess.run([kvfate, "attention", kvf, "--boxes", "5"], capture_output=True, text=True)
+    edges = [T * i // 5 for i in range(6)]
+    inner = [(np.nanmax(weight[a:b, i:j]), a, b, i, j) for a, b in zip(edges, edges[1:]) for i, j in zip(edges, edges[1:]) if 0 < i and j <= a]
+    top, a, b, i, j = max(inner)
+    check("the summary of boxes has their edges", f"largest {top:.4g}: queries {a} to {b - 1}, tokens {i} to {j - 1}\n" in r.stdout, r.stdout, r.stderr)
     r = subprocess.run([kvfate, "attention", kvf, "--queries", "0:2"], capture_output=True, text=True)
     check("no inner token", "no token between the first one and the query itself" in r.stdout, r.stdout, r.stderr)
     for value, word in (("5", "needs a range"), ("a:b", "needs a range"), ("3:4x", "needs a range"), ("9:3", "ends before it begins"), ("3:3", "no query"),

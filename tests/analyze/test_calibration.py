@@ -284,7 +284,7 @@ def real_run(path):
         done = subprocess.run(c, capture_output=True, text=True, errors="replace")
         if done.returncode:
             sys.exit(f"{c}: {done.stderr}")
-    refused("a run that evicted", 1, ["retention", "--as", "calibration", x], "evicted at step", "--budget")
+    refused("a run that evicted", 1, ["retention", "--as", "calibration", x], "evicted at step", "also those outside --tokens", "--budget")
     shape = {s.split()[0]: [int(v) for v in s.split()[1:]] for s in done.stdout.splitlines()}
     lb = np.fromfile(path("log_beta.f64")).reshape(shape["log_beta"]).astype(np.float32)
     evict = np.fromfile(path("evict_step.f64")).reshape(lb.shape)

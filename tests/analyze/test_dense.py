@@ -259,6 +259,10 @@ class Check:
                 want.append(self.d.alpha[l, h][:, of].sum(1))
         self.equal(f"occupancy {options}", t["entries"], np.concatenate(want))
         self.equal("occupancy steps", t["step"], np.tile(np.arange(self.T), 3 * len(self.heads(True))))
+        for every, words in ((1, ""), (7, " (seen every 7 steps)")):
+            said = self.run.call(self.run.kvfate, "size", self.run.kvf, "--every", str(every), *options).decode()
+            peak = max(held[::every].max() for held in want[::3])
+            self.equal(f"the peak of every {every} steps {options}: {said}", [f"largest head: {peak:.0f} entries at its peak{words};" in said], [True])
 
     def retention(self, heads, a, b, *options):
         for c in ("top64", "mass.99"):

@@ -59,7 +59,7 @@ for r in records(whole):
     name = names[r["column"]]
     lost += 1
     s.check("the column is told, or left out", f"{name} of layer {r['layer']}: {T} of " in said or name not in t.columns, said)
-    s.check("so many values", t.notes["repaired"]["missing"] == (T if name in t.columns else 0), t.notes)
+    s.check("so many values", t.notes["repaired"]["missing"] == T and f" {T} lost" in said, t.notes, said)
     for c in columns():
         for l in range(1 if c.space == "run" else L):
             if (c.name, l) == (name, r["layer"]) or c.name not in t.columns:

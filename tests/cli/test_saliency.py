@@ -197,8 +197,8 @@ def one_head_together():
     s.check("abs_sum, positive, top_token", np.allclose(np.array(heads["abs_sum"], float), np.abs(v).sum(2).ravel())
             and np.allclose(np.array(heads["positive"], float), (np.maximum(v, 0).sum(2) / np.abs(v).sum(2)).ravel())
             and [int(x) for x in heads["top_token"]] == np.abs(v).argmax(2).ravel().tolist(), heads)
-    none, _, _ = saliency("--ids", IDS_FILE, "--window", str(T))
-    s.check("no entry is old enough: all 0", not cube(none["saliency"], oracle).any())
+    last, _, _ = saliency("--ids", IDS_FILE, "--window", str(T - 2))
+    s.check("only the first entry is old enough, for the last query", cube(last["saliency"], oracle).any(axis=(0, 1)).tolist() == [True] + [False] * (T - 1), last["saliency"])
 
 
 # ---- compared with the numbers recorded in a run
@@ -397,6 +397,7 @@ def refusals():
         s.refused(f"weight {bad!r}", [*ids, "--weight", bad], 2, "--weight")
     s.refused("recorded of what", [*ids, "--weight", "recorded"], 2, "--of")
     s.refused("no gates recorded", [*here, "--of", trace, "--weight", "recorded"], 1, "write_gate")
+    s.refused("a window that holds the whole text", [*ids, "-w", str(T - 1)], 2, "--window 13", "at most 12")
     s.refused("window 0", [*ids, "--window", "0"], 2, "window")
     s.refused("a trace and a prompt", [*here, "--of", trace, "-p", "red"], 2, "--of")
     s.refused("nothing to look at", here, 2, "-p")

@@ -85,6 +85,21 @@ for a, b in ((0, 25), (10, 30)):
     if a == 0:  # the complete trace also counts later entries, which the piece lacks
         compare("occupancy at the first steps", table("occupancy", piece), table("occupancy", x), ("layer", "index", "step", "class"), lambda p: p)
 
+# ---- the original numbers of heads
+KEPT = "L0K0 is L1K1, L1K0 is L2K0, L1K1 is L2K1 of the complete run"
+r = s.accepted("trimmed again", ["trace", "trim", x, "--head", "L1K1,L2K*", "-o", heads, "--overwrite"])
+s.check("the new numbers are said", f"{heads} has its heads numbered anew: {KEPT}" in r.stderr.decode(), r.stderr)
+r = s.accepted("of a trimmed trace", ["trace", "trim", heads, "--head", "L1K*", "-o", out, "--overwrite"])
+s.check("those of the complete run are said", "anew: L0K0 is L2K0, L0K1 is L2K1 of the complete run" in r.stderr.decode(), r.stderr)
+r = s.accepted("analyzed", ["size", out])
+s.check("an analysis says them", "anew: L0K0 is L2K0, L0K1 is L2K1 of" in r.stderr.decode(), r.stderr)
+r = s.accepted("reported", ["report", out, "-o", s.path("out.html")])
+s.check("a report says them", r.stderr.decode().count("anew: L0K0 is L2K0, L0K1 is L2K1 of") == 1, r.stderr)
+s.check("so does info", f"\nheads     {KEPT}\n" in s.run(["trace", "info", heads]).stdout.decode())
+s.check("also as JSON", json.loads(s.run(["trace", "info", out, "--json"]).stdout)["heads"] == ["L2K0", "L2K1"])
+r = s.accepted("the first layers", ["trace", "trim", x, "--head", "L0-1K*", "-o", out, "--overwrite"])
+s.check("equal numbers are not said", "anew" not in r.stderr.decode() and "\nheads " not in s.run(["trace", "info", out]).stdout.decode(), r.stderr)
+
 s.refused("nothing is said", ["trace", "trim", x, "-o", s.path("none.kvf")], 2, "--head", "--tokens")
 for heads in ("L9K*", "L0H1", "nonsense"):
     s.refused("heads " + heads, ["trace", "trim", x, "--head", heads, "-o", s.path("none.kvf")], 2, "head")

@@ -3,6 +3,7 @@ usage: test_fig_decay.py DRAW_TABLE
 """
 import math
 import os
+import re
 import sys
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -48,6 +49,17 @@ two = words_of(draw(table(criteria=("top64", "mass.90")), "decay")[1])
 check("two panels: the distance of each", "geometric: 0.13, 0.13" in two and "by panel" in two, two)
 many = words_of(draw(table(heads=4), "decay", style="by=head")[1])
 check("many panels: the range", "geometric: 0.13 to 0.13" in many, many)
+pooled = tsv("decay", ["head", "layer", "index", "criterion", "class", "law", "age", "documents", "value", "value_low", "value_high", "distance"],
+             [("all", -1, -1, "top64", "all", "geometric", 10, 5, .9, .8, .95, .1)]
+             + [("all", -1, -1, "top64", "all", "observed", age, 5, y, y - .05, min(y + .05, 1), "nan") for age, y in zip(AGES, SEEN)], **{"from": 10, "T": 400, "documents": 5})
+code, svg, said = draw(pooled, "decay")
+points = sorted(p for p in discs(svg, INK))[:4]
+bars = [p for _, stroke, p, curved, _ in paths(svg) if stroke == INK and len(p) == 2 and p[0][0] == p[1][0] and any(abs(p[0][0] - x) < .02 for x, _ in points[1:4])]
+check("a corpus: its observed fractions with intervals over documents", code == 0 and affine(SEEN[:4], [y for _, y in points]) and len(bars) >= 3, said, points, bars)
+check("and their number", "95 % CI over 5 documents" in words_of(svg), words_of(svg))
+none = draw(re.sub(r"(observed\t\d+\t5\t[^\t]*)\t[^\t]*\t[^\t]*", r"\1\tnan\tnan", pooled), "decay")
+check("without intervals it says so", "5 documents, no intervals" in words_of(none[1]) and "narrower" not in words_of(none[1]), none[2], words_of(none[1]))
+check("and no law, of which it has only means", not any(stroke == BLUE for _, stroke, *_ in paths(svg)) and "geometric" not in words_of(svg), words_of(svg))
 code, svg, said = draw(table(observed=False).replace("distance", "other"), "decay")
 words = words_of(svg)
 check("an older table has laws only", code == 0 and "observed" not in words and "geometric" in words and ": 0." not in words, words, said)

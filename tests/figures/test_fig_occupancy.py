@@ -46,6 +46,10 @@ for rows, want in (([r for r in mixed if r[4] == "all"], "Every head caches 17 e
                    ([(t, f"L0K{h}", 0, h, "all", (1, 9, 4)[t]) for h in range(2) for t in range(3)], "Every head caches 4 entries at the end and 9 at the peak.")):
     code, svg, said = draw(tsv("occupancy", COLUMNS[1:], rows), "occupancy")
     check("equal heads become a sentence", code == 0 and want in words_of(svg) and not list(Svg(text=svg.decode()).images()), said, words_of(svg))
+rare = tsv("occupancy", COLUMNS[1:], [(3 * t, f"L0K{h}", 0, h, "all", (1, 9, 4)[t]) for h in range(2) for t in range(3)], every=3, T=8)
+check("of every third step, so that the peak may be higher", "and 9 at the peak (seen every 3 steps)." in words_of(draw(rare, "occupancy")[1]))
+check("steps that are not in the trace are refused by its length", "has the steps 0 to 7" in draw(rare, "occupancy", style="steps=0:9")[2], draw(rare, "occupancy", style="steps=0:9"))
+check("its last step is there", draw(rare, "occupancy", style="steps=0:8")[0] == 0)
 one = [r for r in mixed if r[3] == 0 and r[4] == "all"]
 check("a single head is drawn", len(list(Svg(text=draw(tsv("occupancy", COLUMNS[1:], one), "occupancy")[1].decode()).images())) > 0)
 

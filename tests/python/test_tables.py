@@ -164,6 +164,11 @@ def typed():
 
 def refusals(x, folder):
     refused("no such trace", lambda: kvfate.table("survival", os.path.join(folder, "none.kvf")), "none.kvf: cannot open the trace", code=1)
+    for end in (".tsv", ".csv", ".JSON"):
+        refused("a table as text", lambda e=end: kvfate.load_table("x" + e), f"x{end}: `kvfate draw TABLE -o NAME.npz`", kvfate.Error)
+    for call in (lambda t: kvfate.table("survival", t), lambda t: kvfate.figure("survival", t), kvfate.report):
+        refused("a list of traces", lambda c=call: c([x, x]), "not a list; give several one after the other", kvfate.Error)
+        refused("no name", lambda c=call: c(3), "a trace is the name of a file or an open trace, not a int", kvfate.Error)
     refused("no such analysis", lambda: kvfate.table("nothing", x), "no command 'nothing'", code=2)
     refused("no such option", lambda: kvfate.table("survival", x, horizon=3), "--horizon", code=2)
     refused("an option as a name", lambda: kvfate.table("survival", "-x"), "-x", code=2)
