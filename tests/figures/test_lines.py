@@ -71,9 +71,20 @@ def used():
             inside = [weight[q] > 1 / (2 + q + 1) for q in queries if t - window < q <= t]
             if len(inside) * every >= window / 4:
                 want.append(sum(inside) / len(inside))
+        if not want:  # no line has a quarter of the window
+            check(f"received: window {window} is refused", code == 2 and said.count("\n") == 1 and f"window={window} needs" in said, said)
+            continue
         line = max((p for _, stroke, p, _, _ in paths(svg) if stroke == BLUE), key=len, default=[])
-        check(f"received: window {window}, every {every}, evicted at {seen}", code == 0 and (affine(want, [y for _, y in line]) if want else len(line) < 3), said, want, line)
+        check(f"received: window {window}, every {every}, evicted at {seen}", code == 0 and affine(want, [y for _, y in line]), said, want, line)
         check(f"received: the key of window {window}", f"of the queries of the last {window} steps" in words_of(svg) and ("crosses: evicted" in words_of(svg)) == (seen < 10), words_of(svg))
+    # ---- tokens without a line in the window, or whose use is between the rows, are not "never used"
+    steps = {2: range(2, 42), 20: range(20, 42), 36: range(36, 42)}
+    use = {2: {3}, 20: set(), 36: {37, 38}}
+    for every, words, not_words in ((1, ["never used: token 20; without values: token 36"], ["token 2,", "one in"]), (2, ["one in 2", "not used by these queries: token 2, token 20"], ["never used"])):
+        rows = [("L0H0", 0, 0, k, t, .9 if t in use[k] else .001, 1, "") for k in steps for t in steps[k][::every]]
+        code, svg, said = draw(tsv("received", columns, rows), "received", style="window=32", size="180x90")
+        note = next((t[0] for t in texts(svg) if "used" in t[0] and "queries" in t[0]), "")
+        check(f"received: tokens that no query uses, every {every}", code == 0 and all(w in note for w in words) and not any(w in note for w in not_words), note, said)
     check("received: no fractions on a logarithmic axis", draw(tsv("received", columns, rows), "received", style="y=log")[0] == 2)
 
 
