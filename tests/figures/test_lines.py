@@ -248,6 +248,29 @@ def dilution():
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
 
 
+    rows = [("all", -1, -1, -1, .3), ("L0H0", 0, 0, -1, .3)]
+    code, svg, said = draw(tsv("dilution", ["head", "layer", "index", "step", "dilution"], rows), "dilution")
+    check("dilution: means have no steps", code == 2 and not svg and all(w in said for w in ("--mean", "--figure map", "x=budget")), code, said)
+
+
+def fills():
+    """Check that a filled area is not called an interval, and that means of heads name their number."""
+    columns = ["head", "layer", "index", "bin_low", "bin_high", "share", "documents", "low", "high"]
+    for ends, want in ((("nan", "nan"), "2 documents, no intervals"), ((.4, .6), "bands: 95 % CI over 2 documents")):
+        svg = draw(tsv("density", columns, [("all", -1, -1, b / 2, b / 2 + .5, .5, 2, *ends) for b in range(2)], documents=2), "density", size="160x90")[1]
+        check(f"density: {want}", want in words_of(svg) and ("CI" in words_of(svg)) == ("CI" in want), words_of(svg))
+    columns = ["head", "layer", "index", "step", "kept_mass", "oracle_mass"]
+    for heads in (("L3H1",), ("L3H1", "L4H0")):
+        rows = [(h, int(h[1]), int(h[3]), t, .5, .75) for h in heads for t in range(9)] + [("all", -1, -1, t, .5, .75) for t in range(9)]
+        svg = draw(tsv("regret", columns, rows, mean_regret=.25, first_loss=0), "regret", size="160x90")[1]
+        check(f"regret: mean of {len(heads)}", f"mean regret 0.25 over {len(heads)} head{'s' * (len(heads) > 1)}, from step 0 on" in words_of(svg), words_of(svg))
+    code, svg, said = draw(tsv("regret", columns, [(h, -1, -1, -1, .5, .75) for h in ("L0H0", "all")]), "regret")
+    check("regret: means have no steps", code == 2 and not svg and "--mean" in said, code, said)
+    svg = draw(tsv("occupancy", ["step", "head", "layer", "index", "class", "entries", "documents"], [(t, "L0K0", 0, 0, c, t, 2) for c in ("all", "prompt", "answer") for t in range(4)], documents=2),
+               "occupancy-curves", size="160x90")[1]
+    check("occupancy: stacked areas are no intervals", svg and "CI" not in words_of(svg), words_of(svg))
+
+
 def dilution_of_lengths():
     """Check means and 95 % CIs by Student's t over runs whose lengths differ by at most a tenth."""
     runs = [(400 + i, v) for i, v in enumerate((.58, .59, .6, .61, .62))] + [(200 + i, v) for i, v in enumerate((.5, .1, .3, .2, .4))]
@@ -387,6 +410,7 @@ def main():
     whole_numbers()
     dilution()
     dilution_of_lengths()
+    fills()
     hazard()
     ghosts()
     persistence()
