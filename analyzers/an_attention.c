@@ -131,8 +131,6 @@ static int choose_queries(const struct frame *f, struct data *x, struct kvf_diag
         err = opt_range("--queries", o->queries, &c, &end, d);
         if (!err)
             err = opt_range_fit("--queries", "queries", kvf_path(f->t), f->T, &c, &end, d);
-        if (!err && c == end)
-            err = kvf_fail(d, KVF_E_ARG, "--queries %s: the range has no query", o->queries);
     }
     x->c = c;
     x->d = end;

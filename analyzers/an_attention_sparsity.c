@@ -227,6 +227,21 @@ static int put_cells(struct frame *f, struct table *out)
     return KVF_OK;
 }
 
+/* Notes why a table has no value: no token of --tokens is counted. */
+static void note_none(const struct frame *f, struct table *out)
+{
+    const struct plan *x = f->state;
+    char text[160];
+    bool any = false;
+    for (int64_t i = 0; i < f->n_rows; i++)
+        any |= x->cell[i].queries > 0;
+    snprintf(text, sizeof text, "no token of %lld:%lld is counted; counted are %s%s",
+             (long long)f->a, (long long)f->b, table_meta(out, "entries"),
+             x->kept ? "" : "; --entries kept counts earlier tokens, too");
+    if (!any && f->n_rows && table_meta(out, "tokens"))
+        table_meta_str(out, "note", text);
+}
+
 static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
 {
     const struct plan *x = f->state;
@@ -242,6 +257,7 @@ static int rows(struct frame *f, struct table *out, struct kvf_diag *d)
         table_meta_str(out, "max", x->all ? "of all entries" : "of the entries counted");
         table_meta_num(out, "end", (double)x->w.end);
         table_meta_num(out, "evicted", (double)x->evicted);
+        note_none(f, out);
     }
     table_meta_num(out, "left_out", (double)x->left_out);
     return err;

@@ -45,6 +45,10 @@ static int choose(struct frame *f, struct kvf_diag *d)
     const struct options *o = f->options;
     x->from = o->from;
     int err = life_choose(f, &o->life, &x->life, d);
+    if (!err && f->b > f->a && o->from >= f->T - f->a)
+        err = kvf_fail(d, KVF_E_NOTFOUND,
+                       "%s: no token reaches age %lld (--from); the oldest reaches age %lld",
+                       kvf_path(f->t), (long long)o->from, (long long)(f->T - 1 - f->a));
     return err ? err : life_event_columns(f, &x->life, d);
 }
 

@@ -64,12 +64,15 @@ int opt_range_fit(const char *option, const char *unit, const char *owner, int64
     if (*b >= 0)
         snprintf(end, sizeof end, "%lld", (long long)*b);
     int64_t to = *b < 0 ? n : *b;
-    if (*a > n || to > n)
+    if (*a > n || to > n || (*a == n && n > 0))
         return kvf_fail(d, KVF_E_ARG, "%s %lld:%s: %s has the %s 0 to %lld", option, (long long)*a,
                         end, owner, unit, (long long)n - 1);
     if (*a > to)
         return kvf_fail(d, KVF_E_ARG, "%s %lld:%s: the range ends before it begins", option,
                         (long long)*a, end);
+    if (*a == to && n > 0)
+        return kvf_fail(d, KVF_E_ARG, "%s %lld:%s: the range has no %s; A:B is A to B - 1", option,
+                        (long long)*a, end, unit);
     *b = to;
     return KVF_OK;
 }

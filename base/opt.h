@@ -129,8 +129,8 @@ bool opt_real(const char *s, double *ret);
  * that *a or *b had before.  option: for messages.  KVF_OK, or KVF_E_ARG with a sentence. */
 int opt_range(const char *option, const char *text, int64_t *a, int64_t *b, struct kvf_diag *d);
 
-/* Checks that [*a, *b) is in [0, n); *b < 0 means n.  unit, owner: "tokens" and "the trace", for
- * messages.  KVF_OK, or KVF_E_ARG with a sentence. */
+/* Checks that [*a, *b) is in [0, n) and not empty, except for n = 0; *b < 0 means n.  unit, owner:
+ * "tokens" and "the trace", for messages.  KVF_OK, or KVF_E_ARG with a sentence. */
 int opt_range_fit(const char *option, const char *unit, const char *owner, int64_t n,
                   const int64_t *a, int64_t *b, struct kvf_diag *d);
 

@@ -21,6 +21,7 @@ struct chart_line {
     /* documents behind the best-covered point and the last point; 0: not known */
     double documents[2];
     bool dropped; /* `few` is the first point with fewer documents */
+    bool filled;  /* low and high are the ends of a filled area, and not of an interval */
 };
 
 /* The lines of one pair of axes and their range. */

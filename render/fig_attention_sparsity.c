@@ -63,9 +63,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
             add_row(p, &v, r);
     plot_layers(p);
-    snprintf(p->note, sizeof p->note, "%s%lld heads",
+    const char *entries = table_meta(t, "entries");
+    int64_t heads = plot_count_heads(&v.k);
+    snprintf(p->note, sizeof p->note, "%s%s%.40s%s%lld head%s",
              step ? "means over queries; " : "score: mean weight from the last 16 queries; ",
-             (long long)plot_count_heads(&v.k));
+             entries ? "entries: " : "", entries ? entries : "", entries ? "; " : "",
+             (long long)heads, heads == 1 ? "" : "s");
     plot_note_run(p, t);
     return KVF_OK;
 }

@@ -33,13 +33,16 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     double low = v->share_low < 0 ? NAN : table_real(v->t, v->share_low, r) / wide;
     double high = v->share_high < 0 ? NAN : table_real(v->t, v->share_high, r) / wide;
     name_row(v, r, &panel, &line);
-    if (!isfinite(low) && v->trace < 0) { /* fill a single outline, but not several */
+    bool fill = !isfinite(low) && v->trace < 0; /* a single outline, but not several */
+    if (fill) {
         low = isfinite(y) ? 0 : NAN;
         high = y;
     }
     int n = p->n_lines;
     plot_add(p, panel, line, a, y, low, high);
     plot_add(p, panel, line, b, y, low, high);
+    if (fill)
+        plot_filled(p);
     plot_documents(p, value_at(v->t, v->k.documents, r));
     if (p->n_lines > n && v->trace >= 0) /* traces have the names of methods */
         p->line[n].method = true;

@@ -344,6 +344,16 @@ static bool has_means(const struct table *t)
     return found;
 }
 
+/* Returns true if the table has rows of --mean and no others. */
+static bool has_only_means(const struct table *t)
+{
+    int step = table_find(t, "step");
+    bool others = false;
+    for (int64_t r = 0; !others && r < table_rows(t); r++)
+        others = table_real(t, step, r) >= 0;
+    return !others && has_means(t);
+}
+
 static int open_view(struct view *v, const struct table *t, const struct dilution_style *o,
                      struct kvf_diag *d)
 {
@@ -360,6 +370,10 @@ static int open_view(struct view *v, const struct table *t, const struct dilutio
     budgets_of(v);
     for (const char *s = o->show; !err && *s; s += strcspn(s, "+"), s += *s == '+')
         err = add_quantity(v, s, strcspn(s, "+"), d);
+    if (!err && v->steps && has_only_means(t))
+        err = kvf_fail(d, KVF_E_ARG,
+                       "the table has means over the steps (--mean); draw it with --figure map, or "
+                       "of several traces with --style x=budget or x=length");
     if (!err && !v->steps && (v->x < 0 || v->method < 0 || !has_means(t)))
         err = kvf_fail(d, KVF_E_ARG,
                        "--style: x=%s needs the table of several traces, made with "

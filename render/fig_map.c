@@ -159,18 +159,22 @@ static bool has_text(const struct table *t, int col, const char *s)
     return false;
 }
 
-/* Chooses the number that a filter selects: the one in the table that is nearest to the request. */
+/* Chooses the number that a filter selects: the requested one, which some row must have, or the one
+ * that is nearest to the default. */
 static int choose_number(struct chosen *x, const struct table *t, const char *asked,
                          struct kvf_diag *d)
 {
     char room[24];
     double T = table_meta_real(t, "T", NAN), want = table_real(t, x->column, 0);
     want = x->of->of_length > 0 && !isnan(T) ? x->of->of_length * T : want;
-    if (asked && sscanf(asked, "%lf", &want) != 1)
+    if (asked && !opt_real(asked, &want))
         return kvf_fail(d, KVF_E_ARG, "--style: %s=%s is no number", table_col_name(t, x->column),
                         asked);
     x->number = table_nearest(t, x->column, want);
     tick_text(x->number, room);
+    if (asked && !isnan(x->number) && x->number != want)
+        return kvf_fail(d, KVF_E_ARG, "--style: table %s has no %s=%s; the nearest is %s",
+                        table_name(t), table_col_name(t, x->column), asked, room);
     snprintf(x->text, sizeof x->text, "%s", room);
     return KVF_OK;
 }

@@ -137,6 +137,7 @@ static void stack_class(struct plot *p, const struct view *v, int panel, int cla
         if (v->n[at])
             top = base[i] + v->sum[at] / (double)v->n[at];
         plot_add(p, v->panel[panel], v->class[class], x, NAN, base[i], top);
+        plot_filled(p);
         plot_documents(p, v->documents[at]);
         plot_add(p, v->panel[panel], edge, x, top, NAN, NAN);
         plot_documents(p, v->documents[at]);

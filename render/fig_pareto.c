@@ -35,6 +35,7 @@ struct quality {
     bool log_x, log_y, more_is_better, front, kept;
     int64_t off;            /* points that a logarithmic axis cannot show */
     int64_t unknown;        /* rows without x or y, which have no point */
+    int64_t unjudged;       /* of kept answers: rows without a fraction of correct answers */
     double tick[FEW_TICKS]; /* budgets on the x axis, if there are few; n_ticks = 0: other ticks */
     int n_ticks;
     char ylabel[96]; /* names the protocol if methods do not see the question */
@@ -85,11 +86,14 @@ static void read_full(const struct table *t, const struct chart_columns *k, doub
     }
 }
 
-static int64_t count_unknown(const struct table *t, int x, int y)
+/* Returns the number of rows without x or y; unjudged: of those whose answers were not judged. */
+static int64_t count_unknown(const struct table *t, int x, int y, bool unjudged)
 {
     int64_t n = 0;
+    int right = numeric_column(t, "right");
     for (int64_t r = 0; r < table_rows(t); r++)
-        n += !is_full(t, r) && !(table_real(t, x, r) > 0 && isfinite(table_real(t, y, r)));
+        n += !is_full(t, r) && !(table_real(t, x, r) > 0 && isfinite(table_real(t, y, r)))
+             && (!unjudged || (right >= 0 && isnan(table_real(t, right, r))));
     return n;
 }
 
@@ -204,7 +208,8 @@ static int read_quality(const struct table *t, const struct figure_style *s, str
     identity_of_methods(q->h.n, name, q->look);
     q->t = t;
     q->x = k.x;
-    q->unknown = count_unknown(t, k.x, k.y);
+    q->unjudged = q->kept ? count_unknown(t, k.x, k.y, true) : 0;
+    q->unknown = count_unknown(t, k.x, k.y, false) - q->unjudged;
     if (o->x == BUDGET)
         find_ticks(q);
     read_full(t, &k, q->full);
@@ -355,22 +360,33 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
+/* Rejects a list "a+b" with a name that no line has. */
+static int check_listed(const struct quality *q, const char *list, struct kvf_diag *d)
+{
+    for (const char *s = list; *s; s += strcspn(s, "+"), s += *s == '+') {
+        char one[CELL_TEXT];
+        bool found = false;
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(s, "+"), s);
+        for (int i = 0; i < q->h.n && !found; i++)
+            found = is_listed(one, q->h.line[i].name);
+        if (!found)
+            return kvf_fail(d, KVF_E_ARG, "--style methods: the table has no line of '%s'", one);
+    }
+    return KVF_OK;
+}
+
 /* Chooses the named lines: the requested ones, else lines with a point on the front (already
  * marked), else all lines if there are few. */
 static int emphasise(struct quality *q, const struct pareto_style *o, struct kvf_diag *d)
 {
-    int n = 0;
+    bool all = o->methods && strcmp(o->methods, "all") == 0;
     for (int i = 0; i < q->h.n; i++) {
         if (o->methods)
-            q->strong[i] = strcmp(o->methods, "all") == 0
-                           || is_listed(o->methods, q->h.line[i].name);
+            q->strong[i] = all || is_listed(o->methods, q->h.line[i].name);
         else
             q->strong[i] |= q->h.n <= FEW;
-        n += q->strong[i];
     }
-    if (o->methods && !n)
-        return kvf_fail(d, KVF_E_ARG, "--style methods: the table has no rows of '%s'", o->methods);
-    return KVF_OK;
+    return o->methods && !all ? check_listed(q, o->methods, d) : KVF_OK;
 }
 
 static struct identity look_of(const struct quality *q, int i)
@@ -625,6 +641,9 @@ static void write_note(const struct quality *q, bool budgets, char note[NOTE_TEX
         add_note(note, "%lld %s%s without %s not shown", (long long)q->unknown,
                  q->kept ? "combination" : "row", q->unknown > 1 ? "s" : "",
                  q->kept ? "a correct answer" : "a number");
+    if (q->unjudged)
+        add_note(note, "%lld combination%s without judged answers not shown",
+                 (long long)q->unjudged, q->unjudged > 1 ? "s" : "");
     if (!q->off && q->log_y && q->full[0] == 0)
         add_note(note, "full cache: 0");
 }

@@ -28,6 +28,7 @@ struct view {
     int64_t first, last; /* tokens */
     bool used;           /* draw the fraction of queries that use the token */
     double window;       /* steps */
+    int64_t every;       /* steps from row to row */
     const char *map;
 };
 
@@ -153,21 +154,70 @@ static void looks(struct plot *p, const struct view *v)
     }
 }
 
-/* Adds the tokens that no query of any drawn head uses to the note. */
+/* Returns true if a query of a drawn head uses the token of a line. */
+static bool any_use(const struct view *v, const char *line)
+{
+    long long token = -1;
+    bool found = false;
+    sscanf(line, "token %lld", &token);
+    for (int64_t r = 0; !found && r < table_rows(v->t); r++)
+        found = table_int(v->t, v->token, r) == token && counts(v, r) && uses(v, r);
+    return found;
+}
+
+/* Adds the tokens that no query of any drawn head uses to the note.  Queries between the rows of
+ * the table are not known. */
 static void add_never(const struct view *v, struct plot *p)
 {
-    const char *begin = "; never used: ";
+    const char *begin = v->every > 1 ? "; not used by these queries: " : "; never used: ";
     for (int i = 0; v->used && !p->ramp_label && i < p->n_lines; i++) {
-        double most = 0;
-        for (int k = 0; k < p->n_series; k++)
-            for (int j = 0; p->series[k].line == i && j < p->series[k].data.n; j++)
-                most = fmax(most, p->series[k].data.y[j]); /* fmax ignores NaN */
-        if (most > 0)
+        if (any_use(v, p->line[i].name))
             continue;
         size_t n = strlen(p->note);
         snprintf(p->note + n, sizeof p->note - n, "%s%.40s", begin, p->line[i].name);
         begin = ", ";
     }
+}
+
+/* Sets the number of steps from row to row. */
+static void find_every(struct view *v)
+{
+    v->every = 1;
+    for (int64_t r = 1; v->every == 1 && r < table_rows(v->t); r++)
+        if (continues(v, r))
+            v->every = table_int(v->t, v->step, r) - table_int(v->t, v->step, r - 1);
+}
+
+/* Rejects a window of which no token has a quarter: the figure would have no line. */
+static int check_window(const struct view *v, const struct plot *p, struct kvf_diag *d)
+{
+    int64_t most = 0, n = 0;
+    for (int i = 0; i < p->n_series; i++)
+        for (int k = 0; k < p->series[i].data.n; k++)
+            if (isfinite(p->series[i].data.y[k]))
+                return KVF_OK;
+    for (int64_t r = 0; v->used && r < table_rows(v->t); r++) {
+        n = (continues(v, r) ? n : 0) + counts(v, r);
+        most = n > most ? n : most;
+    }
+    return most == 0 ? KVF_OK
+                     : kvf_fail(d, KVF_E_ARG,
+                                "--style: window=%.0f needs %.0f steps after a token, and the most "
+                                "here are %lld; choose a smaller window",
+                                v->window, ceil(v->window / 4), (long long)(most * v->every));
+}
+
+/* Writes which queries count, and how they use a token. */
+static void write_note(const struct view *v, struct plot *p)
+{
+    char part[48] = "";
+    if (v->every > 1)
+        snprintf(part, sizeof part, ", one in %lld", (long long)v->every);
+    if (v->used)
+        snprintf(p->note, sizeof p->note,
+                 "of the queries of the last %.0f steps%s; using: attention above uniform, 1 / (t "
+                 "+ 1)",
+                 v->window, part);
 }
 
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
@@ -203,13 +253,13 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     }
     p->panel_h = 40;
     tokens_of(&v);
+    find_every(&v);
     add_rows(p, &v);
+    int err = check_window(&v, p, d);
+    if (err)
+        return err;
     looks(p, &v);
-    if (v.used)
-        snprintf(
-            p->note, sizeof p->note,
-            "of the queries of the last %lld steps; using: attention above uniform, 1 / (t + 1)",
-            (long long)o->window);
+    write_note(&v, p);
     size_t n = strlen(p->note);
     if (p->n_marks)
         snprintf(p->note + n, sizeof p->note - n, "%scrosses: evicted", n ? "; " : "");

@@ -31,6 +31,7 @@ static void add_row(struct plot *p, const struct view *v, int64_t r)
     double oracle = table_real(v->t, v->oracle, r);
     double n = value_at(v->t, v->k.documents, r);
     plot_add(p, panel, "regret", x, kept, kept, oracle);
+    plot_filled(p);
     plot_documents(p, n);
     plot_add(p, panel, "n largest (oracle)", x, oracle, value_at(v->t, v->oracle_low, r),
              value_at(v->t, v->oracle_high, r));
@@ -71,7 +72,6 @@ static double first_loss(const struct plot *p)
 static int build(const struct table *t, const struct figure_style *s, struct plot *p,
                  struct kvf_diag *d)
 {
-    (void)d;
     const struct regret_style *o = s->own;
     struct view v = {t,
                      plot_rows_of(t),
@@ -83,6 +83,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "kept_mass_high"),
                      table_find(t, "oracle_mass_low"),
                      table_find(t, "oracle_mass_high")};
+    if (table_rows(t) && table_real(t, v.step, 0) < 0)
+        return kvf_fail(d, KVF_E_ARG,
+                        "the table has means over the steps (--mean), which this figure does not "
+                        "draw; leave --mean out, or write the table as .tsv, .csv or .json");
+    int64_t heads = plot_count_heads(&v.k);
     double mean = table_meta_real(t, "mean_regret", NAN);
     double from = table_meta_real(t, "first_loss", NAN);
     p->whole_x = true;
@@ -99,7 +104,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         n = (size_t)snprintf(p->note, sizeof p->note, "nothing is lost before these steps");
     if (isfinite(mean) && isfinite(from))
         snprintf(p->note + n, sizeof p->note - n,
-                 "%smean regret %.4g over all heads, from step %.0f on", n ? "; " : "", mean, from);
+                 "%smean regret %.4g over %lld head%s, from step %.0f on", n ? "; " : "", mean,
+                 (long long)heads, heads == 1 ? "" : "s", from);
     plot_note_run(p, t);
     return KVF_OK;
 }

@@ -292,12 +292,12 @@ static void draw_notes(struct canvas *c, const struct map *m, const struct axis_
     double x = box->x + box->w / 2, y = box->y + box->h + 9.5, right = box->x + box->w + 2.5;
     const char *what = m->of_sign ? "saliency" : "|saliency|";
     if (m->by_head)
-        snprintf(note, sizeof note, "bars: sum of %s over all %lld KV heads", what,
-                 (long long)m->heads);
+        snprintf(note, sizeof note, "bars: sum of %s over %lld KV head%s", what,
+                 (long long)m->heads, m->heads == 1 ? "" : "s");
     else
         snprintf(note, sizeof note,
-                 "bars: sum of %s over all %lld KV heads; cells: over those of a layer", what,
-                 (long long)m->heads);
+                 "bars: sum of %s over %lld KV head%s; cells: over those of a layer", what,
+                 (long long)m->heads, m->heads == 1 ? "" : "s");
     struct note n = note_below(x, right);
     note_draw(c, &n, y, note);
     note_draw(c, &n, y + 3, note_run(m->t, about));

@@ -189,6 +189,12 @@ void plot_add(struct plot *p, const char *panel, const char *line, double x, dou
     l->n++;
 }
 
+void plot_filled(struct plot *p)
+{
+    if (!p->err && p->last >= 0)
+        p->series[p->last].data.filled = true;
+}
+
 void plot_of(struct plot *p, double count)
 {
     if (p->err || p->last < 0 || isnan(count))

@@ -76,6 +76,9 @@ void plot_free(struct plot *p);
  * error that plot_draw returns. */
 void plot_add(struct plot *p, const char *panel, const char *line, double x, double y, double low,
               double high);
+/* States that low and high of the line of the last added point are the ends of a filled area, and
+ * not of an interval: the note counts them as no interval. */
+void plot_filled(struct plot *p);
 /* Sets the number of observations behind the last added point.  The line is paler from the first
  * point with less than a tenth of its maximum; NaN: not known. */
 void plot_of(struct plot *p, double count);

@@ -56,7 +56,7 @@ static bool any_interval(const struct plot *p)
 {
     for (int i = 0; i < p->n_series; i++) {
         const struct chart_line *l = &p->series[i].data;
-        for (int k = 0; l->low && k < l->n; k++)
+        for (int k = 0; l->low && !l->filled && k < l->n; k++)
             if (isfinite(l->low[k]) && isfinite(l->high[k]))
                 return true;
     }
@@ -68,7 +68,7 @@ const char *plot_bands(const struct plot *p)
     double widest = 0, top = p->y1; /* of an axis from the data: its largest value */
     for (int i = 0; i < p->n_series; i++) {
         const struct chart_line *l = &p->series[i].data;
-        for (int k = 0; l->low && k < (l->few ? l->few : l->n); k++)
+        for (int k = 0; l->low && !l->filled && k < (l->few ? l->few : l->n); k++)
             if (isfinite(l->low[k]) && isfinite(l->high[k])) {
                 widest = fmax(widest, l->high[k] - l->low[k]);
                 top = isnan(p->y1) ? fmax(top, l->high[k]) : top;

@@ -10,8 +10,7 @@
 #include "engine/experiment/entries.h"
 
 /* Marks the entries of a span filter "A:B,C:,D". */
-static int mark_spans(const char *filter, const char *s, int tokens, unsigned char *take,
-                      struct kvf_diag *d)
+static int mark_spans(const char *s, int tokens, unsigned char *take, struct kvf_diag *d)
 {
     static const char option[] = "--entries span";
     for (;; s++) {
@@ -25,8 +24,6 @@ static int mark_spans(const char *filter, const char *s, int tokens, unsigned ch
             b = a + 1;
         if (!err)
             err = opt_range_fit(option, "tokens", "the prompt", tokens, &a, &b, d);
-        if (!err && a == b)
-            err = kvf_fail(d, KVF_E_ARG, "--entries %s: the range %s has no entry", filter, text);
         if (err)
             return err;
         memset(take + a, 1, (size_t)(b - a));
@@ -79,7 +76,7 @@ static int mark(const char *filter, const struct entries_prompt *p, unsigned cha
                 struct kvf_diag *d)
 {
     if (strncmp(filter, "span=", 5) == 0)
-        return mark_spans(filter, filter + 5, p->tokens, take, d);
+        return mark_spans(filter + 5, p->tokens, take, d);
     if (strncmp(filter, "class=", 6) == 0)
         return mark_class(filter, filter + 6, p, take, d);
     if (strncmp(filter, "random:", 7) == 0)

@@ -206,6 +206,9 @@ def edges(path):
                        (["survival", "--as", "decay", "--space", "kv-union"], "--space")):
         refused(" ".join(argv), 2, [argv[0], x, *argv[1:]], word)
     refused("no first exits", 1, ["survival", "--as", "decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
+    for age in (100, 2000):
+        refused(f"an age that no token reaches, {age}", 1, ["survival", "--as", "decay", x, "--from", age], f"no token reaches age {age} (--from); the oldest reaches age 99")
+    refused("an age that no token of a range reaches", 1, ["survival", "--as", "decay", x, "--from", 60, "--tokens", "40:90"], "the oldest reaches age 59")
     check("text", "geometric" in said("survival", "--as", "decay", x) and "the best" in said("survival", "--as", "decay", x))
     for value in (0, 1000):  # all die at once; none dies
         data, _ = table(kvfate, "survival", "--as", "decay", laws.write(write_kvf, path, np.full((1, 100), value)), "--from", 0)

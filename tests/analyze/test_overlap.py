@@ -371,6 +371,11 @@ def refusals(x, path):
                        (["--form", "step", "--p", "0.02"], "records 0.0001"), (["--form", "step", "--max", "all"], "--max"),
                        (["--form", "step", "--entries", "kept"], "--entries"), (["--form", "step", "--head", "L0K0"], "query heads"), (["--head", "L0H0"], "KV heads")):
         refused("attention-sparsity " + " ".join(more), 2, ["attention", "--as", "sparsity", x, *more], word)
+    T = 640
+    late = make(write_kvf, path("late.kvf"), columns({f"window{n}.{w}": np.ones((1, 1, T)) for w in range(4) for n in ("", "16")}, np.full((1, 1, T), np.inf)), (1, 1, 1, T))
+    for end, none in ((100, True), (129, False)):  # of 640 tokens the last 512 are counted
+        r = subprocess.run([kvfate, "attention", "--as", "sparsity", late, "--tokens", f"0:{end}"], capture_output=True, text=True)
+        check(f"none of the tokens 0:{end}: {none}", r.returncode == 0 and r.stderr.count("\n") == none and ("0:100 is counted; counted are the last 512" in r.stderr) == none, r.stderr)
     T = 20
     scores = {f"window{n}.{w}": np.ones((1, 1, T)) for w in range(4) for n in ("", "16")}
     under = {"under." + n: np.ones((1, 1, T)) for n in (*SHARES, "seen")}

@@ -188,6 +188,11 @@ s.refused("colour map", ["eviction", GOOD, "--cmap", "jet", "-o", s.path("f.png"
 for value in ("900:950", "0:950", ":950", "900:"):  # a range is never cut short
     s.refused(f"tokens beyond the end, {value}", ["tokens", GOOD, "--tokens", value], 2, f"{GOOD} has the tokens 0 to")
     s.refused(f"steps beyond the end, {value}", ["eviction", GOOD, "--style", "steps=" + value, "-o", s.path("f.png")], 2, "--style", "steps 0 to")
+TOKENS = sum(not line.startswith(b"#") for line in s.accepted("its tokens", ["tokens", GOOD, "-o", "-"]).stdout.splitlines()) - 1
+for words in (*map(s.words_of, READERS[2:]), ["where"], ["where", "--as", "runs"], ["fates"], ["size", "--as", "kv-size"]):
+    for value, word in (("5:5", "the range has no tokens"), (":0", "the range has no tokens"), (f"{TOKENS}:", f"{GOOD} has the tokens 0 to {TOKENS - 1}")):
+        s.refused(f"{' '.join(words)}: no tokens, {value}", [*words, GOOD, "--tokens", value], 2, "--tokens", word)
+s.refused("no steps", ["eviction", GOOD, "--style", "steps=5:5", "-o", s.path("f.png")], 2, "--style", "the range has no steps")
 for value, word in (("L0-40K0", "layer 40"), ("L40K0", "layer 40"), ("L0K0,L40K*", "layer 40"), ("L0K0-99", "head 99"), ("*.99", "head 99")):
     s.refused(f"heads that are not there, {value}", ["eviction", GOOD, "--head", value], 2, "--head", word, "0 to")
 for argv in (["report", GOOD, "-o", s.path("f.html")], ["trace", "trim", GOOD, "-o", s.path("f.kvf")], ["trace", "plan", GOOD, "-o", s.path("f.kvf")],

@@ -71,9 +71,20 @@ def used():
             inside = [weight[q] > 1 / (2 + q + 1) for q in queries if t - window < q <= t]
             if len(inside) * every >= window / 4:
                 want.append(sum(inside) / len(inside))
+        if not want:  # no line has a quarter of the window
+            check(f"received: window {window} is refused", code == 2 and said.count("\n") == 1 and f"window={window} needs" in said, said)
+            continue
         line = max((p for _, stroke, p, _, _ in paths(svg) if stroke == BLUE), key=len, default=[])
-        check(f"received: window {window}, every {every}, evicted at {seen}", code == 0 and (affine(want, [y for _, y in line]) if want else len(line) < 3), said, want, line)
+        check(f"received: window {window}, every {every}, evicted at {seen}", code == 0 and affine(want, [y for _, y in line]), said, want, line)
         check(f"received: the key of window {window}", f"of the queries of the last {window} steps" in words_of(svg) and ("crosses: evicted" in words_of(svg)) == (seen < 10), words_of(svg))
+    # ---- tokens without a line in the window, or whose use is between the rows, are not "never used"
+    steps = {2: range(2, 42), 20: range(20, 42), 36: range(36, 42)}
+    use = {2: {3}, 20: set(), 36: {37, 38}}
+    for every, words, not_words in ((1, ["never used: token 20; without values: token 36"], ["token 2,", "one in"]), (2, ["one in 2", "not used by these queries: token 2, token 20"], ["never used"])):
+        rows = [("L0H0", 0, 0, k, t, .9 if t in use[k] else .001, 1, "") for k in steps for t in steps[k][::every]]
+        code, svg, said = draw(tsv("received", columns, rows), "received", style="window=32", size="180x90")
+        note = next((t[0] for t in texts(svg) if "used" in t[0] and "queries" in t[0]), "")
+        check(f"received: tokens that no query uses, every {every}", code == 0 and all(w in note for w in words) and not any(w in note for w in not_words), note, said)
     check("received: no fractions on a logarithmic axis", draw(tsv("received", columns, rows), "received", style="y=log")[0] == 2)
 
 
@@ -237,6 +248,29 @@ def dilution():
     check("dilution: no budget", code == 0 and words_of(svg).count("full") == 1 and "without values: full" in words_of(svg), words_of(svg))
 
 
+    rows = [("all", -1, -1, -1, .3), ("L0H0", 0, 0, -1, .3)]
+    code, svg, said = draw(tsv("dilution", ["head", "layer", "index", "step", "dilution"], rows), "dilution")
+    check("dilution: means have no steps", code == 2 and not svg and all(w in said for w in ("--mean", "--figure map", "x=budget")), code, said)
+
+
+def fills():
+    """Check that a filled area is not called an interval, and that means of heads name their number."""
+    columns = ["head", "layer", "index", "bin_low", "bin_high", "share", "documents", "low", "high"]
+    for ends, want in ((("nan", "nan"), "2 documents, no intervals"), ((.4, .6), "bands: 95 % CI over 2 documents")):
+        svg = draw(tsv("density", columns, [("all", -1, -1, b / 2, b / 2 + .5, .5, 2, *ends) for b in range(2)], documents=2), "density", size="160x90")[1]
+        check(f"density: {want}", want in words_of(svg) and ("CI" in words_of(svg)) == ("CI" in want), words_of(svg))
+    columns = ["head", "layer", "index", "step", "kept_mass", "oracle_mass"]
+    for heads in (("L3H1",), ("L3H1", "L4H0")):
+        rows = [(h, int(h[1]), int(h[3]), t, .5, .75) for h in heads for t in range(9)] + [("all", -1, -1, t, .5, .75) for t in range(9)]
+        svg = draw(tsv("regret", columns, rows, mean_regret=.25, first_loss=0), "regret", size="160x90")[1]
+        check(f"regret: mean of {len(heads)}", f"mean regret 0.25 over {len(heads)} head{'s' * (len(heads) > 1)}, from step 0 on" in words_of(svg), words_of(svg))
+    code, svg, said = draw(tsv("regret", columns, [(h, -1, -1, -1, .5, .75) for h in ("L0H0", "all")]), "regret")
+    check("regret: means have no steps", code == 2 and not svg and "--mean" in said, code, said)
+    svg = draw(tsv("occupancy", ["step", "head", "layer", "index", "class", "entries", "documents"], [(t, "L0K0", 0, 0, c, t, 2) for c in ("all", "prompt", "answer") for t in range(4)], documents=2),
+               "occupancy-curves", size="160x90")[1]
+    check("occupancy: stacked areas are no intervals", svg and "CI" not in words_of(svg), words_of(svg))
+
+
 def dilution_of_lengths():
     """Check means and 95 % CIs by Student's t over runs whose lengths differ by at most a tenth."""
     runs = [(400 + i, v) for i, v in enumerate((.58, .59, .6, .61, .62))] + [(200 + i, v) for i, v in enumerate((.5, .1, .3, .2, .4))]
@@ -376,6 +410,7 @@ def main():
     whole_numbers()
     dilution()
     dilution_of_lengths()
+    fills()
     hazard()
     ghosts()
     persistence()

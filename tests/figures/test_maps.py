@@ -186,11 +186,14 @@ def rows_of_a_head(folder):
     write_table(t, "survival", {"head": [f"L0H{i // 3}" for i in range(6)], "layer": [0] * 6, "index": [i // 3 for i in range(6)],
                                 "criterion": ["top64"] * 6, "horizon": n * 2, "fraction": [1, .5, .25, 1, .75, .125],
                                 "class": ["all"] * 6, "half_life": [3] * 6}, [("T", 40)])
-    for style, want, name in (("", [.5, .75], "age 10"), ("horizon=70", [.25, .125], "age 100")):
+    for style, want, name in (("", [.5, .75], "age 10"), ("horizon=100", [.25, .125], "age 100")):
         drawn(t, "map", out, style)
         got, _ = value([g[2] for g in cells(svg(out))])
         expect(np.abs(got - want).max() < 3e-3 and any(name in x for x in texts(svg(out))),
               f"survival-map {style}: {got}, {texts(svg(out))}")
+    for asked, nearest in (("70", "100"), ("99999", "100"), ("-1", "1")):  # an age is never replaced
+        r = run(KVFATE, "draw", t, "--figure", "map", "--style", "horizon=" + asked, "-o", out)
+        expect(r.returncode == 2 and f"horizon={asked}; the nearest is {nearest}" in r.stderr, f"horizon={asked}: {r.stderr}")
 
 
 def side_by_side(folder, kvf):

@@ -367,6 +367,9 @@ def pareto():
             ends[stroke] = p[0][1]
     check("of many methods the chosen ones have a name with a line", len(ends) == 2 and len(at) == 2 and "10 others" in words_of(many), ends, at)
     check("whose name is beside the end", all(min(abs(at[name] - y) for y in ends.values()) < 2.6 for name in ("method-0", "method-11")), ends, at)
+    for methods in ("method-11+bogus", "bogus", "all+bogus"):
+        code, svg, said = draw(eval_rows([f"method-{i}" for i in range(12)]), "pareto", style="methods=" + methods)
+        check(f"a method that the table lacks, {methods}", code == 2 and not svg and f"no line of '{'all' if 'all' in methods else 'bogus'}'" in said, code, said)
     for n in (1, 17, 18, 19, 60):
         check("names of any length", draw(eval_rows((n * "m", n * "W")), "pareto")[0] == 0, n)
     zero = eval_rows().replace("\t0.0625\t", "\t0\t")
@@ -391,6 +394,8 @@ def pareto_of_answers():
     drawn = discs(svg, (230, 159, 0))  # of h2o: window has squares
     check("the front: two points of h2o, the last of window, and the key's", len(rings) == 4 and
           sum(any(math.dist(p, q) < .02 for q in drawn) for p in rings) == 2, rings, drawn)
+    mixed = draw(tsv("eval", ["method", "budget", "kv_mean", "right", "kept"], [("h2o", 32, 32, .5, .2), ("tova", 32, 32, "nan", "nan"), ("snapkv", 32, 32, 0, "nan")]), "pareto", style="y=kept", size="160x90")
+    check("answers that were not judged are not wrong", all(f"1 combination without {w} not shown" in words_of(mixed[1]) for w in ("a correct answer", "judged answers")), words_of(mixed[1]))
     none = draw(tsv("eval", ["method", "budget", "kv_mean", "kept"], [("h2o", 32, 32, "nan")]), "pareto", style="y=kept")
     check("no number at all is told, too", none[0] == 0 and "1 combination without a correct answer not shown" in words_of(none[1]) and "no point" in words_of(none[1]), none[2])
 

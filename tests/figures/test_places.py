@@ -522,7 +522,7 @@ def numbers_and_texts():
     said = [t for t, *_ in texts(read(draw(text, "words")[1]))]
     check("words of digits are words", set(words) <= set(said), said)
     rows = [("L0H0", 0, 0, i, s, .5 / (1 + s), 1, str(1 + i)) for i in (0, 1) for s in (1, 2, 3)]
-    said = " ".join(t for t, *_ in texts(read(draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received")[1])))
+    said = " ".join(t for t, *_ in texts(read(draw(tsv("received", ["head", "layer", "index", "token", "step", "attention", "seen", "text"], rows), "received", style="window=4")[1])))
     check("tokens of digits are named", "\u201c1\u201d" in said and "\u201c2\u201d" in said, said)
     rows = [("all", -1, w, p, .5, .2, .3) for w in (0, 1) for p in (10, 90)]
     out = draw(tsv("overlap", ["head", "layer", "window", "p", "overlap", "expected", "kappa"], rows), "overlap")[1]

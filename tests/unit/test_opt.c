@@ -172,7 +172,7 @@ Test(opt, ranges)
     } c[] = {
         {"0:10", NULL, 0, 10},       {"3:", NULL, 3, 10},
         {":4", NULL, 0, 4},          {":", NULL, 0, 10},
-        {"10:", NULL, 10, 10},       {"5:5", NULL, 5, 5},
+        {"10:", "0 to 9", 0, 0},     {"5:5", "has no tokens", 0, 0},
         {"0:11", "0 to 9", 0, 0},    {"11:", "--x 11:: f.kvf has the tokens 0 to 9", 0, 0},
         {"12:20", "0 to 9", 0, 0},   {"5:3", "ends before it begins", 0, 0},
         {"5", "range A:B", 0, 0},    {"", "range A:B", 0, 0},
