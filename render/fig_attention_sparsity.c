@@ -63,9 +63,10 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         if (v.heads ? row_head(&v.k, r) : row_pooled(&v.k, r) || (v.layers && row_layer(&v.k, r)))
             add_row(p, &v, r);
     plot_layers(p);
-    snprintf(p->note, sizeof p->note, "%s%lld heads",
+    char heads[HEADS_TEXT];
+    snprintf(p->note, sizeof p->note, "%s%s",
              step ? "means over queries; " : "score: mean weight from the last 16 queries; ",
-             (long long)plot_count_heads(&v.k));
+             plot_heads_text(&v.k, heads));
     plot_note_run(p, t);
     return KVF_OK;
 }
