@@ -114,6 +114,10 @@ def unlike(folder, usual, small):
         expect(want in said and (not_this not in said.replace(want, "")), f"{args}: {want!r} in {said!r}")
     said = run("survival", usual, "--tokens", "0:20").stdout
     expect(said.startswith(b"survival over 20 of 40 tokens;"), said)
+    said = run("where", usual, "--tokens", "0:20").stdout
+    expect(said.split(b"\n")[0].endswith(b"of a text of 40 tokens; only tokens 0:20"), said)
+    said = run("size", usual, "--tokens", "0:20").stdout
+    expect(said.startswith(b"only tokens 0:20; largest head: "), said)
     for args, want in ((["tokens", usual, small], "differ: "), (["compare", usual, small, *evictions], "differ: "), (["compare", usual, usual, *evictions], "model: a")):
         lines = run(*args, "-o", "-").stdout.decode().split("\n")
         expect(any(x.startswith("# " + want) for x in lines), f"{args}: {want}")
