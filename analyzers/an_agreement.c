@@ -253,7 +253,7 @@ static int build(const struct data *d, struct table *out, struct kvf_diag *diag)
     int64_t undefined = 0, rows = table_rows(out);
     int err = put_heads_all(out, &d->heads);
     if (!err)
-        err = put_provenance(out, d->t[0], diag);
+        err = put_provenance_all(out, d->t, d->n_traces, diag);
     for (int k = 0; !err && k < d->n_traces; k++)
         err = put_trace(out, d, k, diag);
     put_tokens(out, d->a, d->a + d->n, kvf_n_steps(d->t[0]));

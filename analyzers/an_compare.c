@@ -314,7 +314,10 @@ static int put_table(const struct job *x, const struct analyzer_args *args, stru
     struct table *out = table_create("compare", x->n_rows);
     if (!out)
         return KVF_E_NOMEM;
-    int err = put_provenance(out, x->side[0].t, d);
+    struct kvf_trace *t[MOST_TRACES];
+    for (int k = 0; k < x->n; k++)
+        t[k] = x->side[k].t;
+    int err = put_provenance_all(out, t, x->n, d);
     table_meta_num(out, "traces", x->n);
     if (x->group)
         table_meta_num(out, "groups", x->n_groups);

@@ -154,9 +154,10 @@ static void describe(const struct table *t, struct buf *out)
         low = low < 0 || v < table_real(t, mean, low) ? h * bins : low;
         high = high < 0 || v > table_real(t, mean, high) ? h * bins : high;
     }
-    buf_printf(out, "%lld entries of %lld heads cached at step %s, of a text of %s tokens\n",
+    const char *range = table_meta(t, "tokens");
+    buf_printf(out, "%lld entries of %lld heads cached at step %s, of a text of %s tokens%s%s\n",
                (long long)table_row_int(t, all, "total"), (long long)heads, table_meta(t, "step"),
-               table_meta(t, "length"));
+               table_meta(t, "length"), range ? "; only tokens " : "", range ? range : "");
     if (low < 0)
         return;
     buf_printf(out, "mean position %.4f; heads from %.4f (%s) to %.4f (%s)\n",

@@ -159,10 +159,12 @@ static void describe(const struct table *t, struct buf *out)
 {
     double missed = number(t, "entries_missed"), hit = number(t, "entries_hit");
     const char *protocol = table_meta(t, "protocol");
-    buf_printf(out, "method %s, budget %s%s%s, %s tokens\n",
+    buf_printf(out, "method %s, budget %s%s%s, ",
                table_meta(t, "method") ? table_meta(t, "method") : "?",
                table_meta(t, "budget") ? table_meta(t, "budget") : "?", protocol ? ", " : "",
-               protocol ? protocol : "", table_meta(t, "T"));
+               protocol ? protocol : "");
+    describe_tokens(t, out);
+    buf_str(out, "\n");
     if (!(missed > 0)) {
         buf_str(out, "no query missed an entry\n");
         return;

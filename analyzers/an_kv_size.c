@@ -320,9 +320,13 @@ static void describe(const struct table *t, struct buf *out)
     int entries = table_find(t, "entries"), steps = table_find(t, "steps");
     int size = table_find(t, "size"), ratio = table_find(t, "ratio");
     int64_t heads = table_rows(t) / N_MOMENTS - 1, all = heads * N_MOMENTS, low = 0, high = 0;
-    buf_printf(out, "%s tokens, %s of them of the prompt; %lld heads; the %s newest left out\n",
-               table_meta(t, "T"), table_meta(t, "prompt"), (long long)heads,
-               table_meta(t, "window"));
+    const char *range = table_meta(t, "tokens");
+    buf_printf(out, "%s tokens, %s of them of the prompt; ", table_meta(t, "T"),
+               table_meta(t, "prompt"));
+    if (range)
+        buf_printf(out, "only tokens %s; ", range);
+    buf_printf(out, "%lld head%s; the %s newest left out\n", (long long)heads,
+               heads == 1 ? "" : "s", table_meta(t, "window"));
     buf_printf(out, "  %-8s %12s %8s %8s\n", "", "entries/head", "of all", "of born");
     for (int m = 0; m < N_MOMENTS; m++) {
         double n = (double)heads * (double)table_int(t, steps, all + m);

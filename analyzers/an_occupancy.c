@@ -242,6 +242,9 @@ static void close(struct frame *f)
 
 static void describe(const struct table *t, struct buf *out)
 {
+    const char *range = table_meta(t, "tokens");
+    if (range)
+        buf_printf(out, "only tokens %s; ", range);
     int cls = table_find(t, "class"), col = table_find(t, "entries");
     double peak = 0, last = 0;
     int64_t every = table_meta_int(t, "every", 1), T = table_meta_int(t, "T", 0);

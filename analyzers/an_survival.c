@@ -439,7 +439,8 @@ static void describe(const struct table *t, struct buf *out)
 {
     int crit = table_find(t, "criterion");
     const char *current = "";
-    buf_printf(out, "survival over %s tokens", table_meta(t, "T"));
+    buf_str(out, "survival over ");
+    describe_tokens(t, out);
     if (table_rows(t) == 0 || strcmp(table_str(t, crit, 0), "held") != 0)
         buf_printf(out, "; in use: selected again within %s steps", table_meta(t, "grace"));
     buf_str(out, "\n");

@@ -40,7 +40,7 @@ struct source {
     int64_t a, n, T; /* tokens [a, a + n) of T */
     int64_t sinks, recent;
     bool cuts; /* its method ever evicts */
-    char name[LABEL_TEXT];
+    char name[LABEL_TEXT], model[96];
 };
 
 struct row {
@@ -72,6 +72,8 @@ static int read_method(struct source *s, struct kvf_diag *d)
     const char *name = json_str(json_get(json_get(root, "method"), "name"), "?");
     s->cuts = strcmp(name, "full") != 0;
     run_label(s->name, root, ", budget ");
+    snprintf(s->model, sizeof s->model, "%.90s",
+             json_str(json_get(json_get(root, "model"), "name"), "?"));
     json_free(root);
     return KVF_OK;
 }
@@ -334,9 +336,11 @@ static void put_meta(struct table *out, const struct source *s, int n, const str
     if (s->age >= 0)
         table_meta_str(out, "criterion", criterion ? criterion : "top64");
     for (int k = 0; n > 1 && k < n; k++) {
-        char key[24];
+        char key[24], name[LABEL_TEXT + 96];
         snprintf(key, sizeof key, "trace_%d", k + 1);
-        table_meta_str(out, key, s[k].name);
+        snprintf(name, sizeof name, "%s%s%s", table_meta(out, "model") ? "" : s[k].model,
+                 table_meta(out, "model") ? "" : ", ", s[k].name);
+        table_meta_str(out, key, name);
     }
 }
 
@@ -398,7 +402,7 @@ static int run(struct kvf_trace *const *traces, int n_traces, const struct analy
     out = table_create("tokens", rows);
     err = out && j.x.row && j.x.value && j.x.class ? fill(&j, out, d) : KVF_E_NOMEM;
     if (!err)
-        err = put_provenance(out, traces[0], d);
+        err = put_provenance_all(out, traces, n_traces, d);
     if (err)
         goto done;
     put_meta(out, j.source, n_traces, j.classes, o->criterion);

@@ -140,6 +140,15 @@ void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T)
         table_meta_str(t, "tokens", text);
 }
 
+void describe_tokens(const struct table *t, struct buf *out)
+{
+    const char *range = table_meta(t, "tokens");
+    long long a, b, T = (long long)table_meta_int(t, "T", 0);
+    if (range && sscanf(range, "%lld:%lld", &a, &b) == 2)
+        buf_printf(out, "%lld of ", b - a);
+    buf_printf(out, "%lld token%s", T, T == 1 ? "" : "s");
+}
+
 static void copy_str(struct table *t, const char *key, const struct json *n)
 {
     if (json_str(n, NULL))
@@ -196,6 +205,50 @@ int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_di
         table_meta_str(t, "warning",
                        "the trace was not closed: values are those of its last snapshot");
     json_free(root);
+    return err;
+}
+
+/* Notes the metadata of part i that no earlier part has: the value, if all parts have it or if it
+ * is a warning, or else its key in `differ`. */
+static void put_shared(struct table *t, struct table *const *part, int n, int i, struct buf *differ)
+{
+    for (int m = 0; m < table_meta_count(part[i]); m++) {
+        const char *key = table_meta_key(part[i], m), *value = table_meta(part[i], key);
+        bool known = false, alike = true;
+        for (int k = 0; k < n; k++) {
+            const char *other = table_meta(part[k], key);
+            known |= k < i && other;
+            alike &= other && strcmp(other, value) == 0;
+        }
+        if (known)
+            continue;
+        if (alike || strcmp(key, "warning") == 0)
+            table_meta_str(t, key, value);
+        else
+            buf_printf(differ, "%s%s", differ->len ? " " : "", key);
+    }
+}
+
+int put_provenance_all(struct table *t, struct kvf_trace *const *traces, int n, struct kvf_diag *d)
+{
+    struct table **part = MEM_NEW(struct table *, (size_t)n);
+    struct buf differ = {0};
+    int err = part ? KVF_OK : KVF_E_NOMEM;
+    for (int k = 0; !err && k < n; k++) {
+        part[k] = table_create("provenance", 0);
+        err = part[k] ? put_provenance(part[k], traces[k], d) : KVF_E_NOMEM;
+    }
+    for (int k = 0; !err && k < n; k++) {
+        err = table_err(part[k]);
+        put_shared(t, part, n, k, &differ);
+    }
+    if (!err && differ.len)
+        table_meta_str(t, "differ", differ.data);
+    err = err ? err : differ.err;
+    for (int k = 0; part && k < n; k++)
+        table_destroy(part[k]);
+    mem_free((void *)part);
+    buf_finish(&differ);
     return err;
 }
 

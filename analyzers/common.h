@@ -14,6 +14,8 @@ int tokens_select(const struct kvf_trace *t, const struct analyzer_args *args, i
 
 /* Notes in the metadata which tokens were asked for, unless they are all T. */
 void put_tokens(struct table *t, int64_t a, int64_t b, int64_t T);
+/* Appends "1046 tokens", or "100 of 1046 tokens" if put_tokens noted a part. */
+void describe_tokens(const struct table *t, struct buf *out);
 
 /* Sets *ret to the tokens of the prompt by the run header; -1 if it has no such number.  The errors
  * of trace_number (libtrace/run_header.h). */
@@ -23,6 +25,9 @@ int prompt_tokens(const struct kvf_trace *t, int64_t *ret, struct kvf_diag *d);
  * run header.
  * The errors of run_header (libtrace/run_header.h). */
 int put_provenance(struct table *t, const struct kvf_trace *trace, struct kvf_diag *d);
+/* The same of n traces: notes the values that all have, and in `differ` the other keys, with " "
+ * between them.  KVF_E_NOMEM or the errors of put_provenance. */
+int put_provenance_all(struct table *t, struct kvf_trace *const *traces, int n, struct kvf_diag *d);
 /* Puts the metadata `sampled`, a text such as "every 8th query", if the run recorded a sample of
  * the columns of a probe (--probes auto). */
 int put_sampled(struct table *t, const struct kvf_trace *trace, const char *probe,

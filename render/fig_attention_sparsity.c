@@ -64,11 +64,11 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
             add_row(p, &v, r);
     plot_layers(p);
     const char *entries = table_meta(t, "entries");
-    int64_t heads = plot_count_heads(&v.k);
-    snprintf(p->note, sizeof p->note, "%s%s%.40s%s%lld head%s",
+    char heads[HEADS_TEXT];
+    snprintf(p->note, sizeof p->note, "%s%s%.40s%s%s",
              step ? "means over queries; " : "score: mean weight from the last 16 queries; ",
              entries ? "entries: " : "", entries ? entries : "", entries ? "; " : "",
-             (long long)heads, heads == 1 ? "" : "s");
+             plot_heads_text(&v.k, heads));
     plot_note_run(p, t);
     return KVF_OK;
 }

@@ -289,7 +289,14 @@ static const char *run_name(const struct pairs *p, int64_t run)
     return NULL;
 }
 
-/* Writes the name of an axis of the matrix: the number of a run and its name. */
+/* Returns true if the runs are of several models, whose names the note has. */
+static bool several_models(const struct table *t)
+{
+    return !table_meta(t, "model") && table_meta(t, "differ");
+}
+
+/* Writes the name of an axis of the matrix: the number of a run and its name.  A name without room
+ * is left to the note, if that has it. */
 static void side_name(struct canvas *c, const struct pairs *p, int64_t run, double limit,
                       char out[96])
 {
@@ -299,6 +306,8 @@ static void side_name(struct canvas *c, const struct pairs *p, int64_t run, doub
         snprintf(full, sizeof full, "heads of run %lld (%.100s), by layer", (long long)run, name);
         if (canvas_text_width(c, full, PT_LABEL, 0) > limit)
             snprintf(full, sizeof full, "run %lld (%.120s)", (long long)run, name);
+        if (several_models(p->t) && canvas_text_width(c, full, PT_LABEL, 0) > limit)
+            snprintf(full, sizeof full, "run %lld", (long long)run);
         snprintf(out, 96, "%s", text_fit(c, full, PT_LABEL, limit, full, sizeof full));
     } else {
         snprintf(out, 96, limit < NAME ? "run %lld" : "heads of run %lld, by layer",
@@ -444,12 +453,18 @@ static void note(struct canvas *c, const struct pairs *p, double x, double y)
     key_mark(c, x, y, &(struct sign){MARK_DISC, mark_ink, false}, text);
 }
 
-/* Writes the model of the first run, and the definition of the distance, below all. */
-static void definition(struct canvas *c, const struct table *t)
+/* Writes the model of the runs, or the names of runs of several models, and the definition of the
+ * distance, below all. */
+static void definition(struct canvas *c, const struct pairs *p)
 {
+    const struct table *t = p->t;
     const char *model = table_meta(t, "model"), *by = table_meta(t, "by");
+    const char *a = run_name(p, p->run_a), *b = run_name(p, p->run_b);
     char text[NOTE_TEXT];
     int n = snprintf(text, sizeof text, "%.60s", model ? model : "");
+    if (several_models(t) && a && b)
+        n = snprintf(text, sizeof text, "run %lld: %.100s; run %lld: %.100s", (long long)p->run_a,
+                     a, (long long)p->run_b, b);
     if (by && strcmp(by, "signature") == 0)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "%sdistance: root mean square difference of the features of two heads",
@@ -482,7 +497,7 @@ static int draw(struct canvas *c, const struct table *t, const struct figure_sty
         return err;
     err = panel(c, &p, &b);
     note(c, &p, a.x - 6, a.y + a.h + 9.8);
-    definition(c, t);
+    definition(c, &p);
     return err;
 }
 

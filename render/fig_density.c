@@ -74,7 +74,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                      table_find(t, "low"),
                      table_find(t, "high"),
                      table_find(t, "trace")};
-    int64_t heads = plot_count_heads(&v.k);
+    char heads[HEADS_TEXT];
     p->xlabel = "position in the text (fraction of its length)";
     p->ylabel = "density of cached entries (1 = uniform)";
     p->x0 = p->y0 = 0;
@@ -84,9 +84,9 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
             add_row(p, &v, r);
     p->y1 = isnan(s->vmax) ? highest(p) : s->vmax;
     snprintf(p->note, sizeof p->note, "dotted: uniform");
-    if (!v.heads && heads)
-        snprintf(p->note, sizeof p->note, "dotted: uniform; entries of %lld head%s",
-                 (long long)heads, heads == 1 ? "" : "s");
+    if (!v.heads && plot_count_heads(&v.k).most)
+        snprintf(p->note, sizeof p->note, "dotted: uniform; entries of %s",
+                 plot_heads_text(&v.k, heads));
     plot_note_run(p, t);
     return KVF_OK;
 }

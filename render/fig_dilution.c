@@ -469,14 +469,13 @@ static void note(struct plot *p, const struct view *v, const char *count)
     const char *which = "";
     double tokens = table_meta_real(v->t, "mean_useful_entries", NAN);
     const char *useful = table_meta(v->t, "useful");
-    char size[64] = "", heads[32] = "one head a panel";
+    char size[64] = "", heads[64] = "one head a panel", count_of[HEADS_TEXT];
     if (useful && strncmp(useful, "span", 4) == 0 && tokens > 0)
         snprintf(size, sizeof size, "%s: %.0f tokens; ", v->set, tokens);
     if (!v->steps && v->n == 1 && v->what[0] == RETAINED)
         which = v->gates ? "weighted by the gates; " : "cached entries only; ";
-    int64_t n = plot_count_heads(&v->k);
     if (!v->heads)
-        snprintf(heads, sizeof heads, "means over %lld head%s", (long long)n, n == 1 ? "" : "s");
+        snprintf(heads, sizeof heads, "means over %s", plot_heads_text(&v->k, count_of));
     snprintf(p->note, sizeof p->note, "%s%s%s%s%s",
              isnan(p->upright) ? "" : "dashed: end of the prompt; ", size, which, heads, count);
     plot_note_run(p, v->t);

@@ -139,11 +139,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         add_line(p, &v, 0, table_rows(t), "", "all heads");
     look(p, "all heads", ink);
     plot_layers(p);
+    char heads[HEADS_TEXT];
     note_number((double)v.evicted, number);
     snprintf(p->note, sizeof p->note,
              "needed: would be among the k largest weights of a query that sees k entries; "
-             "%s evicted entries in %lld heads",
-             number, (long long)plot_count_heads(&v.k));
+             "%s evicted entries in %s",
+             number, plot_heads_text(&v.k, heads));
     plot_note_run(p, t);
     mem_free(v.delay);
     return KVF_OK;

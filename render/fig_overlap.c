@@ -150,13 +150,12 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
                 p->y0 = -1; /* kappa decreases without limit as p rises: points below are counted */
     char bands[48];
     const char *queries = table_meta(t, "queries");
-    int64_t heads = plot_count_heads(&v.k);
+    char heads[HEADS_TEXT];
     snprintf(p->note, sizeof p->note, "windows: %.20s queries each; candidates: %.60s; ",
              queries ? queries : "some", candidates ? candidates : "see table");
     size_t n = strlen(p->note);
-    snprintf(p->note + n, sizeof p->note - n, "%lld head%s%s%s", (long long)heads,
-             heads == 1 ? "" : "s", v.low >= 0 ? "; " : "",
-             v.low >= 0 ? bands_text(t, p, bands) : "");
+    snprintf(p->note + n, sizeof p->note - n, "%s%s%s", plot_heads_text(&v.k, heads),
+             v.low >= 0 ? "; " : "", v.low >= 0 ? bands_text(t, p, bands) : "");
     plot_note_run(p, t);
     return KVF_OK;
 }

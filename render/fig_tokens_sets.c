@@ -232,7 +232,8 @@ static void draw_note(struct canvas *c, const struct sets *x, const struct table
     tick_text((double)x->items, number);
     snprintf(note[n], sizeof *note, "%s %s", number, x->tokens ? "tokens" : "entries");
     if (heads && !x->tokens)
-        snprintf(note[n] + strlen(note[n]), 24, " in %.12s heads", heads);
+        snprintf(note[n] + strlen(note[n]), 24, " in %.12s head%s", heads,
+                 strcmp(heads, "1") == 0 ? "" : "s");
     n++;
     if (x->tokens)
         snprintf(note[n++], sizeof *note, "cached: in half of the heads");

@@ -122,7 +122,8 @@ static void heads_of(const struct table *t, char out[CELL_TEXT])
     if (one && strcmp(first, "all") != 0)
         snprintf(out, CELL_TEXT, "in head %.40s", first);
     else if (one && table_meta_int(t, "heads", 0) > 0)
-        snprintf(out, CELL_TEXT, "over %lld KV heads", (long long)table_meta_int(t, "heads", 0));
+        snprintf(out, CELL_TEXT, "over %lld KV head%s", (long long)table_meta_int(t, "heads", 0),
+                 table_meta_int(t, "heads", 0) == 1 ? "" : "s");
     else if (*first)
         snprintf(out, CELL_TEXT, "in several heads");
 }

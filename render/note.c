@@ -46,26 +46,61 @@ static void budget_of(const struct table *t, char out[64])
         snprintf(out, 64, "budget %s%s", count, percent > 0 ? " %" : "");
 }
 
-/* Writes the model, the method and the budget. */
+/* Returns true if the traces of a table differ in a key of its metadata. */
+static bool differs(const struct table *t, const char *key)
+{
+    const char *list = table_meta(t, "differ");
+    size_t n = strlen(key), m;
+    for (const char *s = list ? list : ""; *s; s += m, s += strspn(s, ", ")) {
+        m = strcspn(s, ", ");
+        if (m == n && strncmp(s, key, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Appends the options and overrides of the method: the protocol without a budget in percent, which
+ * the budget names.  "..." stands for those that do not fit. */
+static void add_protocol(const struct table *t, char *out, size_t cap)
+{
+    const char *s = table_meta(t, "protocol"), *next;
+    for (s = s ? s : ""; *s; s = next) {
+        const char *end = strstr(s, ", ");
+        size_t n = end ? (size_t)(end - s) : strlen(s), at = strlen(out);
+        next = end ? end + 2 : s + n;
+        if (n && strncmp(s, "budget=", 7) == 0 && s[n - 1] == '%')
+            continue;
+        bool fits = n + strlen(", , ...") < cap - at;
+        snprintf(out + at, cap - at, ", %.*s", fits ? (int)n : 3, fits ? s : "...");
+        if (!fits)
+            return;
+    }
+}
+
+/* Writes the model, the method, the budget and the options. */
 static void method_of(const struct table *t, char out[NOTE_RUN])
 {
     const char *model = table_meta(t, "model"), *method = table_meta(t, "method");
-    char budget[64], part[NOTE_RUN];
+    char budget[64], part[200];
     budget_of(t, budget);
     out[0] = 0;
     if (model && *model)
         add_part(out, model);
+    else if (differs(t, "model"))
+        add_part(out, "several models");
     /* Tables without `differ` that name several traces have the method of the first one. */
     if (table_meta(t, "trace_2") && !table_meta(t, "differ"))
         return;
     if (method && strcmp(method, "full") == 0) {
-        add_part(out, "full cache");
+        snprintf(part, sizeof part, "full cache");
     } else {
         method = method ? method : "";
         snprintf(part, sizeof part, "%.60s%s%s", method, *method && *budget ? ", " : "", budget);
-        if (*part)
-            add_part(out, part);
     }
+    if (method && *method)
+        add_protocol(t, part, sizeof part);
+    if (*part)
+        add_part(out, part);
 }
 
 /* Replaces each JOIN by "; ". */
@@ -90,14 +125,61 @@ const char *note_method(const struct table *t, char out[NOTE_RUN])
     return out;
 }
 
+/* Finds the lengths of the shortest and the longest text; 0: not known.  Several traces have them
+ * in a column. */
+static void lengths_of(const struct table *t, double *ret_least, double *ret_most)
+{
+    double least = INFINITY, most = 0;
+    int col = table_find(t, "T");
+    *ret_most = table_meta_real(t, "T", 0);
+    *ret_least = table_meta_real(t, "T_least", *ret_most);
+    if (*ret_most > 0 || !differs(t, "T") || col < 0 || table_col_type(t, col) == TABLE_STR)
+        return;
+    for (int64_t r = 0; r < table_rows(t); r++) {
+        least = fmin(least, table_real(t, col, r));
+        most = fmax(most, table_real(t, col, r));
+    }
+    if (least > 0 && most > 0 && isfinite(most)) {
+        *ret_least = least;
+        *ret_most = most;
+    }
+}
+
+/* Writes the number of tokens with its unit; "" if it is not known. */
+static void tokens_of(const struct table *t, char out[112])
+{
+    const char *range = table_meta(t, "tokens"), *unit = "tokens";
+    long long a, b;
+    double least, most, prompt = table_meta_real(t, "prompt_tokens", 0);
+    char part[32] = "", from[32] = "", count[24];
+    out[0] = 0;
+    lengths_of(t, &least, &most);
+    if (differs(t, "tokens"))
+        return;
+    if (!(most > 0) && !differs(t, "T")) {
+        least = most = prompt;
+        unit = "prompt tokens";
+    }
+    if (!(most > 0))
+        return;
+    if (range && sscanf(range, "%lld:%lld", &a, &b) == 2 && b >= a) {
+        note_number((double)b - (double)a, count);
+        snprintf(part, sizeof part, "%s of ", count);
+    }
+    if (least < most) {
+        note_number(least, count);
+        snprintf(from, sizeof from, "%s to ", count);
+    }
+    note_number(most, count);
+    snprintf(out, 112, "%s%s%s %s", part, from, count, most == 1 ? "token" : unit);
+}
+
 const char *note_run(const struct table *t, char out[NOTE_RUN])
 {
-    double tokens = table_meta_real(t, "T", 0), prompt = table_meta_real(t, "prompt_tokens", 0);
-    char part[64], count[24];
+    char part[112];
     method_of(t, out);
-    note_number(tokens > 0 ? tokens : prompt, count);
-    snprintf(part, sizeof part, "%s %s", count, tokens > 0 ? "tokens" : "prompt tokens");
-    if (tokens > 0 || prompt > 0)
+    tokens_of(t, part);
+    if (*part)
         add_part(out, part);
     return out;
 }

@@ -9,10 +9,12 @@ struct canvas;
 struct figure_style;
 struct table;
 
-enum { NOTE_TEXT = 640, NOTE_RUN = 192, NOTE_MOST = 8 }; /* bytes, bytes, lines */
+enum { NOTE_TEXT = 640, NOTE_RUN = 320, NOTE_MOST = 8 }; /* bytes, bytes, lines */
 
 /* Writes the run of a table, from its metadata: "SmolLM2-135M-Instruct; h2o, budget 64; 1,046
- * tokens".  Parts without metadata are left out.  Returns out. */
+ * tokens", of a range "100 of 1,046 tokens", of several texts "294 to 1,046 tokens".  Options and
+ * overrides follow the budget.  Parts without metadata are left out, also those in which traces
+ * differ, but "several models" is written.  Returns out. */
 const char *note_run(const struct table *t, char out[NOTE_RUN]);
 /* Writes that text without the number of tokens. */
 const char *note_method(const struct table *t, char out[NOTE_RUN]);

@@ -178,9 +178,18 @@ struct plot_rows {
     int head, layer, index, class, criterion, trace, documents;
 };
 struct plot_rows plot_rows_of(const struct table *t);
-/* Returns the number of single heads in a table that has the rows of a head, or of a head of each
- * trace, next to each other. */
-int64_t plot_count_heads(const struct plot_rows *k);
+/* The least and the largest number of single heads that a trace has, and the name of the last head;
+ * 0, 0 and "" without heads. */
+struct head_count {
+    int64_t least, most;
+    const char *name;
+};
+/* Counts the heads of a table that has the rows of a trace, and in it those of a head, next to each
+ * other. A trace may repeat its heads in several parts. */
+struct head_count plot_count_heads(const struct plot_rows *k);
+/* Writes that count: "1 head", "72 heads", or "72 to 336 heads" of several traces.  Returns out. */
+enum { HEADS_TEXT = 56 };
+const char *plot_heads_text(const struct plot_rows *k, char out[HEADS_TEXT]);
 bool row_is(const struct table *t, int col, int64_t row, const char *text);
 bool row_pooled(const struct plot_rows *k, int64_t row); /* head `all`, or no head column */
 bool row_layer(const struct plot_rows *k, int64_t row);  /* all heads of a layer: L3K* */

@@ -112,21 +112,47 @@ void plot_note_documents(struct plot *p, const struct table *t)
                  "; pale: fewer than %.0f documents, %.0f at the end", most, last);
 }
 
-int64_t plot_count_heads(const struct plot_rows *k)
+struct head_count plot_count_heads(const struct plot_rows *k)
 {
-    int64_t n = 0, first = -1, before = -1;
-    for (int64_t r = 0; k->head >= 0 && r < table_rows(k->t); r++) {
-        if (!row_head(k, r))
+    struct head_count x = {.name = ""};
+    int64_t n = 0, first = -1, before = -1, rows = k->head < 0 ? 0 : table_rows(k->t);
+    bool traces = k->trace >= 0 && table_col_type(k->t, k->trace) == TABLE_STR, again = false;
+    for (int64_t r = 0; r <= rows; r++) {
+        bool next = r == rows
+                    || (traces && r
+                        && !row_is(k->t, k->trace, r, table_str(k->t, k->trace, r - 1)));
+        if (next && n) {
+            x.least = !x.most || n < x.least ? n : x.least;
+            x.most = n > x.most ? n : x.most;
+        }
+        if (next) {
+            n = 0;
+            first = -1;
+            again = false;
+        }
+        if (r == rows || again || !row_head(k, r))
             continue;
         first = first < 0 ? r : first;
         if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, before)))
             continue;
-        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, first)))
-            break;
+        again = n && row_is(k->t, k->head, r, table_str(k->t, k->head, first));
+        if (again)
+            continue;
         before = r;
+        x.name = table_str(k->t, k->head, r);
         n++;
     }
-    return n;
+    return x;
+}
+
+const char *plot_heads_text(const struct plot_rows *k, char out[HEADS_TEXT])
+{
+    struct head_count x = plot_count_heads(k);
+    if (x.least < x.most)
+        snprintf(out, HEADS_TEXT, "%lld to %lld heads", (long long)x.least, (long long)x.most);
+    else
+        snprintf(out, HEADS_TEXT, "%lld head%s", (long long)x.most, x.most == 1 ? "" : "s");
+    return out;
 }
 
 void plot_note_run(struct plot *p, const struct table *t)
@@ -381,32 +407,11 @@ void choice_note(const struct row_choice *v, const struct plot *p, char out[PLOT
              v->thin && p->n_lines ? "grey: single heads; thick: all heads together; " : "");
 }
 
-/* Returns the number of heads that have rows, and the name of the last.  Rows of a head are
- * adjacent.  Tables with parts have the heads again in each part. */
-static int64_t count_heads(const struct plot_rows *k, const char **ret_name)
-{
-    int64_t n = 0, first = -1, before = -1;
-    for (int64_t r = 0; k->head >= 0 && r < table_rows(k->t); r++) {
-        if (!row_head(k, r))
-            continue;
-        first = first < 0 ? r : first;
-        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, before)))
-            continue;
-        if (n && row_is(k->t, k->head, r, table_str(k->t, k->head, first)))
-            break;
-        before = r;
-        n++;
-    }
-    *ret_name = n ? table_str(k->t, k->head, before) : "";
-    return n;
-}
-
 void choice_note_run(const struct row_choice *v, struct plot *p)
 {
     static const char tokens[] = "tokens";
-    char run[NOTE_RUN + 32];
-    const char *name;
-    int64_t heads = count_heads(&v->k, &name);
+    char run[NOTE_RUN + 64], text[HEADS_TEXT];
+    struct head_count heads = plot_count_heads(&v->k);
     for (int i = 0; i < CRITERION_KINDS; i++) {
         bool any = false;
         for (int64_t r = 0; !any && r < table_rows(v->k.t); r++)
@@ -417,11 +422,11 @@ void choice_note_run(const struct row_choice *v, struct plot *p)
     }
     note_run(v->k.t, run);
     size_t n = strlen(run);
-    if (n >= strlen(tokens) && heads == 1)
-        snprintf(run + n, sizeof run - n, ", head %.20s", name);
-    else if (n >= strlen(tokens) && heads)
-        snprintf(run + n, sizeof run - n, "%s %lld heads",
+    if (n >= strlen(tokens) && heads.most == 1)
+        snprintf(run + n, sizeof run - n, ", head %.20s", heads.name);
+    else if (n >= strlen(tokens) && heads.most)
+        snprintf(run + n, sizeof run - n, "%s %s",
                  strcmp(run + n - strlen(tokens), tokens) == 0 ? " \xc3\x97" : ",",
-                 (long long)heads);
+                 plot_heads_text(&v->k, text));
     note_add(p->note, run);
 }

@@ -502,13 +502,18 @@ static void write_run(struct legend *g)
     const char *tokens = table_meta(t, "tokens");
     long long a = 0, b = 0, T = (long long)table_meta_int(t, "T", 0);
     int64_t steps = table_meta_int(t, "score_tokens", 0);
-    char run[NOTE_RUN], text[NOTE_RUN + 128], of[24], part[64] = "", answer[64] = "";
+    char run[NOTE_RUN], text[NOTE_RUN + 128], of[24], total[32] = "", part[96] = "",
+                                                      answer[64] = "";
     note_method(t, run);
     note_number((double)T, of);
-    if (tokens && sscanf(tokens, "%lld:%lld", &a, &b) == 2 && T > 0 && a == 0)
-        snprintf(part, sizeof part, "; the first %lld of %s tokens", b, of);
-    else if (tokens && T > 0)
-        snprintf(part, sizeof part, "; tokens %lld to %lld of %s", a, b - 1, of);
+    bool range = tokens && sscanf(tokens, "%lld:%lld", &a, &b) == 2;
+    if (T > 0)
+        snprintf(total, sizeof total, " of %s", of);
+    if (range && a == 0)
+        snprintf(part, sizeof part, "; the first %lld%s token%s", b, total,
+                 b == 1 && T <= 0 ? "" : "s");
+    else if (range)
+        snprintf(part, sizeof part, "; tokens %lld to %lld%s", a, b - 1, total);
     if (steps > 0)
         snprintf(answer, sizeof answer, "; mean of %lld steps of the answer", (long long)steps);
     snprintf(text, sizeof text, "%s%s%s", *run ? run : "run", part, answer);

@@ -1,7 +1,8 @@
-"""Small synthetic traces without a model, of the kinds usual, one, zero and bare.
+"""Small synthetic traces without a model, of the kinds usual, small, one, zero and bare.
 
 usual: 3 layers, 2 KV heads, 4 query heads, 40 tokens whose texts are difficult for table files.
-bare: the same without evictions and ages.  one: 1 token.  zero: no tokens.  Head h at token i has
+bare: the same without evictions and ages.  small: 25 tokens of another model with 2
+layers.  one: 1 token.  zero: no tokens.  Head h at token i has
 evict_step = i + 3 + (7 i + h) mod 20, alive from T on, and last_selected.C = (5 i + 3 h + c) mod
 (T - i), never if (i + h) mod 9 = 4."""
 import os
@@ -12,7 +13,7 @@ import numpy as np
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "analyze"))
 from maker import AGE, ALIVE, SNAPSHOT, Column, make  # noqa: E402
 
-L, H, G = 3, 2, 4
+H, G = 2, 4
 META = (r'{"kvf":{"version":"0"},"model":{"name":"a <b> & \"c\", d\te\u0001f ]]> \u4f60","hash":"00","query_heads":4,"kv_heads":2},'
         r'"run":{"prompt_tokens":30},"method":{"name":"made-up","budget":1000}}')
 TEXTS = [b"<|im_start|>", b" a,b", b'say "hi"', b"\n", b"\r\n", b"\t", b"\0", b"x\0y", b"\xff\xfe", b"\xe4\xbd", b"\xa0", b"\xf0\x9f\x98", b"\x80",
@@ -22,7 +23,7 @@ CRITERIA = ("top64", "top128", "top256", "top512", "mass.90", "mass.95", "mass.9
 
 
 def make_trace(write_kvf, kind, path):
-    T = {"one": 1, "zero": 0}.get(kind, 40)
+    T, L = {"one": 1, "zero": 0, "small": 25}.get(kind, 40), 2 if kind == "small" else 3
     i, kv, query = np.arange(T), np.arange(L * H).reshape(L, H, 1), np.arange(L * G).reshape(L, G, 1)
     columns = [Column("tokens.id", "i32", "run", i * i), Column("tokens.role", "u8", "run", i >= 30),
                Column("nll", "f32", "run", np.where(i % 6 == 0, np.nan, i / 4))]
@@ -34,4 +35,5 @@ def make_trace(write_kvf, kind, path):
             ("tie", "u8", gone & (i % 5 == 0)))]
         columns += [Column("last_selected." + name, "u16", "query", np.where((i + query) % 9 == 4, np.nan, (5 * i + 3 * query + c) % (T - i)),
                            flags=SNAPSHOT | AGE) for c, name in enumerate(CRITERIA)]
-    return make(write_kvf, path, columns, (L, H, G, T), META, [TEXTS[k % len(TEXTS)] for k in range(T)])
+    meta = META.replace(META.split('"name":"')[1].split('","hash"')[0], "small").replace('"hash":"00"', '"hash":"01"') if kind == "small" else META
+    return make(write_kvf, path, columns, (L, H, G, T), meta, [TEXTS[k % len(TEXTS)] for k in range(T)])

@@ -111,7 +111,14 @@ def notes():
     for more, want in (({}, "M; h2o, budget 64; 1,046 tokens"), (dict(budget=2048, T=999), "M; h2o, budget 2,048; 999 tokens"),
                        (dict(budget_percent=50), "M; h2o, budget 50 %; 1,046 tokens"), (dict(method="full", budget=0), "M; full cache; 1,046 tokens"),
                        (dict(trace_1="h2o, budget 64", trace_2="snapkv, budget 64"), "M; 1,046 tokens"),
-                       (dict(trace_1="a", trace_2="b", differ="prompt_tokens", T=20123), "M; h2o, budget 64; 20,123 tokens")):
+                       (dict(trace_1="a", trace_2="b", differ="prompt_tokens", T=20123), "M; h2o, budget 64; 20,123 tokens"),
+                       (dict(protocol="budget=50%, override L0K*=window:budget=8, question unknown", budget_percent=50),
+                        "M; h2o, budget 50 %, override L0K*=window:budget=8, question unknown; 1,046 tokens"),
+                       (dict(method="full", budget=0, protocol="cache type q8"), "M; full cache, cache type q8; 1,046 tokens"),
+                       (dict(tokens="0:100"), "M; h2o, budget 64; 100 of 1,046 tokens"), (dict(T=1), "M; h2o, budget 64; 1 token"),
+                       (dict(T_least=294, differ="question_tokens, tokens_per_second"), "M; h2o, budget 64; 294 to 1,046 tokens"),
+                       (dict(differ="model tokens", model="", tokens="0:5"), "several models; h2o, budget 64"),
+                       (dict(differ="T budget", T=0, budget=0, prompt_tokens=30), "M; h2o")):
         lines = [t[0] for t in texts(draw(tsv("received", columns, rows, **{**run, **more}), "received", size="180x80")[1])]
         check(f"note of {more}", any(("; " + t).endswith("; " + want) for t in lines), want, lines)
     long = dict(run, model="a model whose name has about as many letters as the line of a small picture holds")

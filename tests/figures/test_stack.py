@@ -92,6 +92,38 @@ def drawn(folder, path):
     expect(0 < rejected < 8, f"{rejected} of 16 sizes are rejected")
 
 
+def written(out, *args):
+    """Return the texts of a figure."""
+    r = run(*args, "-o", out)
+    expect(r.returncode == 0, f"{args}: {r.stderr}")
+    return " ".join(re.findall(r"<tspan[^>]*>([^<]*)", open(out, encoding="utf-8").read())) if r.returncode == 0 else ""
+
+
+def unlike(folder, usual, small):
+    """Check that nothing is said of several traces that is true of the first one only, and that a range of tokens is named."""
+    out, evictions = os.path.join(folder, "n.svg"), ("--by", "tokens", "--value", "evict_step")
+    for want, not_this, args in (("several models; made-up, budget 1,000; 25 to 40 tokens \u00d7 8 to 12 heads", "prompt tokens", ["survival", usual, small]),
+                                 ("several models; made-up, budget 1,000; 20 of 25 to 40 tokens \u00d7 8 to 12 heads", "prompt tokens", ["survival", usual, small, "--tokens", "0:20"]),
+                                 ("; 20 of 40 tokens \u00d7 12 heads", "; 40 tokens", ["survival", usual, "--tokens", "0:20"]),
+                                 ("entries of 4 to 6 heads", "of 6 heads", ["where", usual, small]),
+                                 ("25 to 40 tokens", "; 40 tokens", ["corpus", "survival", usual, small]),
+                                 ("several models; made-up, budget 1,000; the first 20 tokens", "of 40", ["tokens", usual, small, "--tokens", "0:20"]),
+                                 ("small, made-up, budget 1000", "of 40", ["tokens", small, usual, "--tokens", "0:20"]),
+                                 ("run 2: small, made-up", "...", ["compare", usual, small, *evictions])):
+        said = written(out, *args)
+        expect(want in said and (not_this not in said.replace(want, "")), f"{args}: {want!r} in {said!r}")
+    said = run("survival", usual, "--tokens", "0:20").stdout
+    expect(said.startswith(b"survival over 20 of 40 tokens;"), said)
+    said = run("where", usual, "--tokens", "0:20").stdout
+    expect(said.split(b"\n")[0].endswith(b"of a text of 40 tokens; only tokens 0:20"), said)
+    said = run("size", usual, "--tokens", "0:20").stdout
+    expect(said.startswith(b"only tokens 0:20; largest head: "), said)
+    for args, want in ((["tokens", usual, small], "differ: "), (["compare", usual, small, *evictions], "differ: "), (["compare", usual, usual, *evictions], "model: a")):
+        lines = run(*args, "-o", "-").stdout.decode().split("\n")
+        expect(any(x.startswith("# " + want) for x in lines), f"{args}: {want}")
+        expect(not any(x.startswith("# model:") for x in lines) or usual == args[2], f"{args}: the model of the first trace")
+
+
 def main():
     global KVFATE
     KVFATE, write_kvf = sys.argv[1:3]
@@ -103,6 +135,7 @@ def main():
         refused(folder, paths)
         unused(folder, paths)
         drawn(folder, paths[0])
+        unlike(folder, paths[0], make_trace(write_kvf, "small", os.path.join(folder, "small.kvf")))
     finish()
 
 
