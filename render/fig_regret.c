@@ -87,7 +87,7 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
         return kvf_fail(d, KVF_E_ARG,
                         "the table has means over the steps (--mean), which this figure does not "
                         "draw; leave --mean out, or write the table as .tsv, .csv or .json");
-    int64_t heads = plot_count_heads(&v.k);
+    char heads[HEADS_TEXT];
     double mean = table_meta_real(t, "mean_regret", NAN);
     double from = table_meta_real(t, "first_loss", NAN);
     p->whole_x = true;
@@ -103,9 +103,8 @@ static int build(const struct table *t, const struct figure_style *s, struct plo
     if (p->x0 > 0)
         n = (size_t)snprintf(p->note, sizeof p->note, "nothing is lost before these steps");
     if (isfinite(mean) && isfinite(from))
-        snprintf(p->note + n, sizeof p->note - n,
-                 "%smean regret %.4g over %lld head%s, from step %.0f on", n ? "; " : "", mean,
-                 (long long)heads, heads == 1 ? "" : "s", from);
+        snprintf(p->note + n, sizeof p->note - n, "%smean regret %.4g over %s, from step %.0f on",
+                 n ? "; " : "", mean, plot_heads_text(&v.k, heads), from);
     plot_note_run(p, t);
     return KVF_OK;
 }
