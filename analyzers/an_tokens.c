@@ -335,11 +335,14 @@ static void put_meta(struct table *out, const struct source *s, int n, const str
     classes_note(c, out);
     if (s->age >= 0)
         table_meta_str(out, "criterion", criterion ? criterion : "top64");
+    bool models = false; /* several */
+    for (int k = 1; k < n; k++)
+        models |= strcmp(s[k].model, s[0].model) != 0;
     for (int k = 0; n > 1 && k < n; k++) {
         char key[24], name[LABEL_TEXT + 96];
         snprintf(key, sizeof key, "trace_%d", k + 1);
-        snprintf(name, sizeof name, "%s%s%s", table_meta(out, "model") ? "" : s[k].model,
-                 table_meta(out, "model") ? "" : ", ", s[k].name);
+        snprintf(name, sizeof name, "%s%s%s", models ? s[k].model : "", models ? ", " : "",
+                 s[k].name);
         table_meta_str(out, key, name);
     }
 }
