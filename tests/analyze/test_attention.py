@@ -162,7 +162,7 @@ def boxes(folder):
     check("the summary of boxes has their edges", f"largest {top:.4g}: queries {a} to {b - 1}, tokens {i} to {j - 1}\n" in r.stdout, r.stdout, r.stderr)
     r = subprocess.run([kvfate, "attention", kvf, "--queries", "0:2"], capture_output=True, text=True)
     check("no inner token", "no token between the first one and the query itself" in r.stdout, r.stdout, r.stderr)
-    for value, word in (("5", "needs a range"), ("a:b", "needs a range"), ("3:4x", "needs a range"), ("9:3", "ends before it begins"), ("3:3", "no query"),
+    for value, word in (("5", "needs a range"), ("a:b", "needs a range"), ("3:4x", "needs a range"), ("9:3", "ends before it begins"), ("3:3", "no queries"),
                         ("0:9999", f"{kvf} has the queries 0 to {T - 1}"), (f"{T + 1}:", "has the queries 0 to")):
         refused(f"--queries {value}", 2, ["attention", kvf, "--queries", value], f"--queries {value}" if "range" not in word else "--queries", word)
     refused("no token", 2, ["attention", kvf, "--queries", "2:5", "--tokens", "9:12"], "no query of 2:5 sees a token of 9:12")
