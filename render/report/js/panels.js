@@ -309,5 +309,5 @@ panel('sparsity', 'Sparsity by head', () => `sparsity-${SPARSE[state.kind][0]}`,
 (some) => layerOverlay(some, 'sparsity', async () => 0, `fraction not ${SPARSE[state.kind][1]}`, sparsityWords()));
 
 panel('dilution', 'Dilution', 'dilution', ['colours'], async (table) => [
-  ...await layerMap(table, 'dilution', 0, 'dilution'), nothing(`${dilutionWords(table)}.`)], () => [],
+  ...await layerMap(table, 'dilution', 0, 'dilution'), nothing(`${dilutionWords(table)}.`)], () => ['--figure', 'map'],
 (some) => layerOverlay(some, 'dilution', async () => 0, 'dilution', dilutionWords(some[0].table)));
