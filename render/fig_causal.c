@@ -228,21 +228,28 @@ static void panel_name(const struct table *t, const char *group, char out[CELL_T
         snprintf(out + n, CELL_TEXT - (size_t)n, " (%.3g %%)", looking ? part : 100 - part);
 }
 
+static void one_decimal(double v, char out[16])
+{
+    snprintf(out, 16, fabs(v) < 1e6 ? "%.1f" : "%.3g", v);
+}
+
 /* Writes the numbers of the rows that are beyond the axis, next to their arrows. */
 static void beyond(struct canvas *c, const struct axis_box *a, const struct forest *f)
 {
-    char text[64];
+    char text[64], value[16], low[16], high[16];
     for (int i = 0; i < f->n; i++) {
         const struct forest_row *r = &f->row[i];
         bool left = r->value < a->x0;
         if (!left && !(r->value > a->x1))
             continue;
-        int n = snprintf(text, NOTE_TEXT, "%.1f", r->value);
-        if (isfinite(r->low) && isfinite(r->high))
-            snprintf(text + n, NOTE_TEXT - (size_t)n, " (%.1f .. %.1f)", r->low, r->high);
+        one_decimal(r->value, value);
+        one_decimal(r->low, low);
+        one_decimal(r->high, high);
+        snprintf(text, sizeof text, "%s (%s .. %s)", value, low, high);
+        if (!isfinite(r->low) || !isfinite(r->high)
+            || canvas_text_width(c, text, PT_SMALL, 0) > a->w - 3)
+            snprintf(text, sizeof text, "%s", value);
         minus_signs(text, sizeof text);
-        if (canvas_text_width(c, text, PT_SMALL, 0) > a->w - 3)
-            text[n] = 0;
         double h = a->h / f->n, wide = canvas_text_width(c, text, PT_SMALL, 0);
         double x = left ? a->x + 2 : a->x + a->w - 2 - wide;
         struct rgb below = {1 - .07 * (i % 2), 1 - .07 * (i % 2), 1 - .07 * (i % 2)};

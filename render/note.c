@@ -276,7 +276,7 @@ static void break_lines(struct canvas *c, const struct note *n, const char *text
                 break;
             *gap = 0;
             end = (size_t)(gap - first) + 1;
-            if (strncmp(rest + end, JOIN + 1, 2) == 0)
+            if (strncmp(rest + end, &JOIN[1], 2) == 0)
                 end += 2;
             else
                 end += rest[end] == ' ';
