@@ -47,7 +47,7 @@ static int choose(struct frame *f, struct kvf_diag *d)
     const struct options *o = f->options;
     x->from = o->from;
     int err = life_choose(f, &o->life, &x->life, d);
-    /* Texts that are shorter than the default age have NaN, so that a corpus may have them. */
+    /* A corpus may have texts that are shorter than the default age: put_metadata() notes it. */
     if (!err && f->b > f->a && o->from != FROM && o->from >= f->T - f->a)
         err = kvf_fail(d, KVF_E_NOTFOUND,
                        "%s: no token reaches age %lld (--from); the oldest reaches age %lld",
@@ -272,8 +272,14 @@ static const struct record_member members[] = {
 
 static int put_metadata(struct frame *f, struct table *out, struct kvf_diag *d)
 {
+    int64_t from = ((const struct state *)f->state)->from;
     int err = life_put_metadata(f, out, d);
-    table_meta_num(out, "from", (double)((const struct state *)f->state)->from);
+    char text[96];
+    table_meta_num(out, "from", (double)from);
+    snprintf(text, sizeof text, "no token reaches age %lld (--from): nothing can be fitted",
+             (long long)from);
+    if (f->b > f->a && from >= f->T - f->a)
+        table_meta_str(out, "note", text);
     return err;
 }
 

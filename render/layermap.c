@@ -43,8 +43,8 @@ void layermap_size(const struct table *t, double *ret_w, double *ret_h)
     *ret_h = TOP + BOTTOM + LAYERMAP_NOTE + fmax(LEAST, fmin(200, cell * (double)e.heads));
 }
 
-/* Returns the coloured value of a row: its logarithm on a scale of logarithms, or NaN, a grey cell,
- * if it has none. */
+/* Returns the value that is coloured: its logarithm on a logarithmic scale, or NaN (a grey cell) if
+ * it is undefined. */
 static double value_of(const struct layermap *m, int col, int64_t row)
 {
     double v = m->number ? m->number(m->t, row, m->ctx) : table_real(m->t, col, row);
@@ -107,7 +107,7 @@ static void draw_dots(struct canvas *c, const struct layermap *m, const struct e
     }
 }
 
-/* Returns the number of lines below the map: those of the note, and one on what the table is of. */
+/* Returns the number of lines below the map: the lines of the note, and one that names the run. */
 static int notes_of(const struct layermap *m)
 {
     int n = 1;

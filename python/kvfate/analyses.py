@@ -14,12 +14,12 @@ def names():
 
 
 def about(name):
-    """Returns what the program tells of an analysis."""
+    """Return the declaration of an analysis in `kvfate list all --json`."""
     return next(a for a in described()["analyzers"] if a["name"] == name)
 
 
 def documentation(name):
-    """Returns the docstring of the method of an analysis: what it returns, its options, and its figures with their columns."""
+    """Return the docstring of an analysis: its result, its options, and its figures with their columns."""
     a = about(name)
     figures = [f for f in described()["figures"] if f["table"] == name]
     lines = [a["summary"][0].upper() + a["summary"][1:] + ".", "", "Returns a table, one value per row in each column: a pandas.DataFrame if pandas is installed, else a kvfate.Table.",
@@ -68,7 +68,7 @@ class Analysis:
         return table(self.name, self._trace, **options)
 
     def figure(self, name=None, **options):
-        """Returns a figure of this analysis: its own, or another by name (`kvfate list figures` lists them)."""
+        """Return the default figure of this analysis, or a figure by name (`kvfate list figures` lists them)."""
         from .tables import figure
         known = about(self.name)["figures"]
         if name is not None and name not in known:

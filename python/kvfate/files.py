@@ -1,4 +1,4 @@
-"""The one way in which this package writes files, as base/replace.h is for the program: beside the place, synced, and renamed into it.
+"""Write files: into a temporary file of the same folder, which is synced and renamed. base/replace.h does this in C.
 
     with files.replacing("x.svg") as f:         f.write(data)                  a file; text=True: one of text
     with files.folder("x") as made:             files.new(made + "/a.npy")     a folder of new files
@@ -7,10 +7,10 @@
     with files.scratch("a.txt", text) as path:  run(path)                      a private file, removed at the end
     files.Lines("x.state")                                                     a file that grows by whole lines
 
-Readers see the older file or the whole new one.  Until it is whole, it lies in the same folder as ".NAME.<16 random digits>.part".  Of several
-writers of one name exactly one goes on: it holds the lock of ".NAME.lock", and takes away what a killed one left.  A link at the name leads to
-the file that is replaced, and stays.  The permissions of the older file stay, and one that may not be written is not replaced.  A device or a
-pipe is written as it is.  tests/lint/check_python.py forbids other ways.  The module needs Python's own library only."""
+Readers see the older file or the complete new one.  The temporary file is ".NAME.<16 random digits>.part".  A writer locks ".NAME.lock" and
+removes temporary files of killed writers; a second writer of the name fails.  A link is followed and kept.  The new file has the permissions of
+the older one, and a read-only file is not replaced.  Devices and pipes are written directly.  tests/lint/check_python.py rejects other ways to
+write files.  The module needs only the standard library."""
 import contextlib
 import ctypes
 import errno
@@ -24,19 +24,19 @@ import tempfile
 
 from .errors import Error
 
-LINKS, TRIES, BASE = 40, 100, 200  # BASE: bytes of a long name that the names beside it keep
+LINKS, TRIES, BASE = 40, 100, 200  # BASE: bytes of a long name that temporary names keep
 NEW = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 OTHER = "another process is writing it"
 BLOCK, ONES = 1 << 16, (1 << 64) - 1
 
 
 class WriteError(Error, OSError):
-    """A file that cannot be written; what was there is still there."""
+    """A file that cannot be written.  The older file is unchanged."""
 
 
 @contextlib.contextmanager
 def _told(path):
-    """Turns a failure of the system into one sentence."""
+    """Convert an error of the system to one sentence."""
     try:
         yield
     except WriteError:
@@ -50,15 +50,15 @@ def _told(path):
 # ---- the place and its lock
 
 def _descriptor(path):
-    """The number of an open descriptor that the path is a name of, as /dev/stdout leads to /dev/fd/1; None: it is none."""
+    """Return the open descriptor that a path such as /dev/stdout (/dev/fd/1) names, or None."""
     folder, name = os.path.split(path)
     ours = re.fullmatch(r"\d{1,9}", name) and os.path.realpath(folder or ".") == os.path.realpath("/dev/fd")
     return int(name) if ours else None
 
 
 def _find(path, kind):
-    """(the place, None), links followed, or (None, a descriptor) of what is written as it is."""
-    try:  # follows links as opening does, so that the kernel refuses those that strangers planted in a shared folder
+    """Return (the path behind links, None), or (None, a descriptor) for a device or pipe."""
+    try:  # follows links as open() does: the kernel rejects links of other users in a shared folder
         there = os.stat(path).st_mode
     except FileNotFoundError:
         there = None
@@ -92,7 +92,7 @@ def _is_at(fd, name):
 
 
 def _take_lock(name, wait):
-    """(the lock, whether its file was there, as one is that a killed process left)."""
+    """Return (the lock, True if a killed process may have left its file)."""
     for _ in range(TRIES):
         left = False
         try:
@@ -102,18 +102,18 @@ def _take_lock(name, wait):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as e:
-            if e.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):  # a file system without locks refuses nobody
+            if e.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):  # the file system has no locks
                 os.close(fd)
                 raise OSError(e.errno, OTHER if e.errno == errno.EWOULDBLOCK else e.strerror) from None
             left = False
         if _is_at(fd, name):
             return fd, left
-        os.close(fd)  # the writer before has removed it between our open and our lock
+        os.close(fd)  # the previous writer has removed it between our open and our lock
     raise OSError(errno.EBUSY, OTHER)
 
 
 def _remove_left(place):
-    """Removes what killed processes had begun at this place; under the lock, so that none of them lives."""
+    """Remove temporary files of killed processes.  The caller has the lock, so no other writer is running."""
     head = os.path.basename(_beside(place, ""))
     for name in os.listdir(os.path.dirname(place) or "."):
         if name.startswith(head) and re.fullmatch(r"[0-9a-f]{16}\.part", name[len(head):]):
@@ -124,7 +124,7 @@ def _remove_left(place):
 
 @contextlib.contextmanager
 def _claimed(path, kind=stat.S_ISREG, wait=False):
-    """(place, mode of an older one or None) under the lock of the name; (None, descriptor) of what is written as it is."""
+    """Lock the name.  Yield (place, mode of the older file or None), or (None, descriptor) for a device or pipe."""
     lock = None
     with _told(path):
         place, fd = _find(path, kind)
@@ -149,7 +149,7 @@ def _claimed(path, kind=stat.S_ISREG, wait=False):
 
 
 def sync_folder(path):
-    """Waits until the names in the folder of this file are on the disk.  Folders that cannot be synced are let be."""
+    """Wait until the names in the folder of this file are on the disk.  Errors are ignored: some file systems cannot sync folders."""
     with contextlib.suppress(OSError):
         fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -171,7 +171,7 @@ class _Raw(io.FileIO):
 
 @contextlib.contextmanager
 def _opened(fd, path, text):
-    """The file of a descriptor, as bytes or as text; what is buffered is written at the end, unless there was an exception."""
+    """Open a descriptor as a file of bytes or text.  The buffer is written at the end, unless there was an exception."""
     raw = _Raw(fd, "wb", closefd=False)
     raw.told = path
     f = io.BufferedWriter(raw)
@@ -181,7 +181,7 @@ def _opened(fd, path, text):
         if not f.closed:
             f.flush()
     finally:
-        raw.close()  # then nothing more is written
+        raw.close()  # later writes fail
 
 
 def _part(place):
@@ -189,7 +189,7 @@ def _part(place):
 
 
 def _create(place, mode):
-    """(descriptor, name) of a new file of a name that nobody knows."""
+    """Return (descriptor, name) of a new file with a random name."""
     name = _part(place)
     fd = os.open(name, NEW | os.O_EXCL, 0o666 if mode is None else mode)
     if mode is not None:
@@ -199,8 +199,8 @@ def _create(place, mode):
 
 @contextlib.contextmanager
 def replacing(path, text=False, fresh=False):
-    """A file to write to, of bytes or of text, which takes the place of `path` at the end of the with.  After an exception what was there
-    stays.  fresh: a file that is there is not replaced."""
+    """Yield a file of bytes or text that replaces `path` at the end of the with.  After an exception the older file is unchanged.
+    fresh: an existing file is an error."""
     path = os.fspath(path)
     with _claimed(path) as (place, mode):
         if place is None:
@@ -227,14 +227,14 @@ def replacing(path, text=False, fresh=False):
 
 
 def write(path, data):
-    """Writes a file of these bytes, or of this text."""
+    """Write a file with these bytes or this text."""
     with replacing(path, text=isinstance(data, str)) as f:
         f.write(data)
 
 
 @contextlib.contextmanager
 def new(path, text=False):
-    """A new file in a folder that `folder` gave; a name that is taken is refused."""
+    """Yield a new file in a folder of folder().  An existing name is an error."""
     with _told(path):
         fd = os.open(path, NEW | os.O_EXCL, 0o666)
     try:
@@ -259,13 +259,13 @@ def _sync_all(folder):
 
 
 def _exchanged(a, b):
-    """Whether the two names have changed places in one step, which some systems can do."""
+    """Exchange two names in one step.  Return False if the system cannot do it."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
     return call is not None and call(-100, os.fsencode(a), -100, os.fsencode(b), 2) == 0  # AT_FDCWD, RENAME_EXCHANGE
 
 
 def _swap(made, place):
-    """The new folder takes the place of the older one, which has the name `made` afterwards."""
+    """Exchange the new folder with the older one, which has the name `made` afterwards."""
     if _exchanged(made, place):
         return
     older = _part(place)
@@ -280,10 +280,10 @@ def _swap(made, place):
 
 @contextlib.contextmanager
 def folder(path, check=None, wait=False):
-    """A new folder to fill, which takes the place of the folder `path` at the end of the with; None where there is nothing to do.
+    """Yield a new folder that replaces the folder `path` at the end of the with, or None if the older folder is kept.
 
-    check(place) is asked about a folder that is there: True lets it be replaced, False keeps it, and an exception refuses.  Without it,
-    only an empty one is replaced.  wait: for another writer of the name."""
+    check(place) decides on an existing folder: True replaces it, False keeps it, and an exception is an error.  Without check, only an
+    empty folder is replaced.  wait: wait for another writer of the name."""
     path = os.fspath(path).rstrip("/")
     if os.path.basename(path) in ("", ".", ".."):
         path = os.path.realpath(path or "/")
@@ -305,14 +305,14 @@ def folder(path, check=None, wait=False):
                 os.rename(made, place) if mode is None else _swap(made, place)
                 sync_folder(place)
         finally:
-            shutil.rmtree(made, ignore_errors=True)  # what was begun, or the older one
+            shutil.rmtree(made, ignore_errors=True)  # the unfinished folder or the older one
 
 
 # ---- others
 
 @contextlib.contextmanager
 def making(path):
-    """A path to give to a program: what is there at the end of the with takes the place of the file `path`."""
+    """Yield a path for a program to write.  The file there replaces `path` at the end of the with."""
     path = os.fspath(path)
     with _claimed(path) as (place, mode):
         if place is None:
@@ -335,7 +335,7 @@ def making(path):
 
 @contextlib.contextmanager
 def scratch(name, text):
-    """The path of a file that holds the text, in a private folder that is removed at the end: what a program is given to read."""
+    """Yield the path of a file with the text for a program to read.  Its private folder is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="kvfate-") as place:
         path = os.path.join(place, name)
         with new(path, text=True) as f:
@@ -344,8 +344,8 @@ def scratch(name, text):
 
 
 class Lines:
-    """A file that grows by whole, synced lines, under a lock.  lines: those that it has, without their ends; what follows the last whole line,
-    as a kill leaves it, is dropped."""
+    """A locked file to which complete, synced lines are added.  lines: its lines without line ends.  An incomplete last line of a killed
+    process is removed."""
 
     def __init__(self, path):
         self.path = path
@@ -394,7 +394,7 @@ class Lines:
 # ---- the checksum of base/checksum.h
 
 def _mix(x):
-    """The output of splitmix64 behind the state x."""
+    """Return the output of splitmix64 that follows the state x."""
     x = x + 0x9E3779B97F4A7C15 & ONES
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & ONES
     x = (x ^ x >> 27) * 0x94D049BB133111EB & ONES
@@ -402,7 +402,7 @@ def _mix(x):
 
 
 def checksum(data, h=0):
-    """Continues a checksum with these bytes: of each block of 64 KiB, words of 8 bytes, little endian."""
+    """Continue a checksum with these bytes: little-endian words of 8 bytes in blocks of 64 KiB."""
     for at in range(0, len(data), BLOCK):
         block = bytes(data[at:at + BLOCK])
         h = _mix(h ^ len(block))
@@ -416,18 +416,18 @@ def checksum_text(h):
 
 
 def _seal(data):
-    """The checksum and the number of bytes, as base/table_seal.h has them."""
+    """Return the checksum and the number of bytes as text (base/table_seal.h)."""
     return b"%s of %12d bytes" % (checksum_text(checksum(data)).encode(), len(data))
 
 
 def sealed(text):
-    """The bytes of a table as TSV, with the line of its checksum behind the first line."""
+    """Return the bytes of a TSV table with a checksum line after the first line."""
     data = text.encode("utf-8")
     at = data.index(b"\n") + 1
     return data[:at] + b"# checksum: " + _seal(data) + b"\n" + data[at:]
 
 
 def json_is_whole(data):
-    """Whether bytes of JSON that end with their checksum are those that it was made of; True also where there is none."""
+    """Return True if JSON matches the checksum at its end, or has no checksum."""
     found = re.search(rb',"checksum":"([^"]{38})"}\n\Z', data)
     return not found or found[1] == _seal(data[:found.start()])

@@ -13,11 +13,11 @@ from .errors import Error
 
 _OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "kvfate")
 NO_PROGRAM = "the program kvfate is not in this package and not on PATH: install kvfate's wheel, or add the folder of the program to PATH"
-PARTIAL = 3  # it succeeded, and a trace was not closed or holds no steps
+PARTIAL = 3  # success, but a trace was not closed or has no steps
 
 
 class ProgramError(Error):
-    """The program's own sentence; code: its exit status, 2 where the call was wrong."""
+    """An error of the program.  code: its exit status; 2: the arguments were wrong."""
 
     def __init__(self, sentence, code):
         super().__init__(sentence)
@@ -25,7 +25,7 @@ class ProgramError(Error):
 
 
 def find():
-    """The program of this package, or else the one on PATH."""
+    """Return the path of the program in this package, or of `kvfate` on PATH."""
     path = _OWN if os.access(_OWN, os.X_OK) else shutil.which("kvfate")
     if not path:
         raise Error(NO_PROGRAM)
@@ -33,7 +33,7 @@ def find():
 
 
 def words_of(options):
-    """{"by": "class", "skip_trivial": True, "horizons": [16, 64]} as arguments of the command line."""
+    """Return options such as {"by": "class", "skip_trivial": True, "horizons": [16, 64]} as arguments of the command line."""
     words = []
     for name, value in options.items():
         name = "--" + name.rstrip("_").replace("_", "-")
@@ -46,7 +46,7 @@ def words_of(options):
 
 
 def path_of(trace):
-    """The name of a file, from a name or an open trace."""
+    """Return the path of a file or of an open trace."""
     path = getattr(trace, "path", trace)
     if not isinstance(path, (str, bytes, os.PathLike)):
         several = isinstance(trace, (list, tuple, set))
@@ -55,7 +55,7 @@ def path_of(trace):
 
 
 def run(*argv):
-    """Runs the program; its standard output.  Other sentences than errors become warnings."""
+    """Run the program and return its standard output.  Messages that are not errors become warnings."""
     done = subprocess.run([find(), *map(str, argv)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line]
     if done.returncode not in (0, PARTIAL):
@@ -67,7 +67,7 @@ def run(*argv):
 
 @functools.lru_cache(maxsize=None)
 def described():
-    """What `kvfate list all --json` tells: commands, analyses, figures, probes and methods, with their options."""
+    """Return the output of `kvfate list all --json`: commands, analyses, figures, probes and methods, with their options."""
     return json.loads(run("list", "all", "--json"))
 
 

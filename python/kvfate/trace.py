@@ -19,31 +19,31 @@ AXES = ("token", "step")
 SNAPSHOT, AGE, LISTS = 1, 2, 4
 MOST_LAYERS = MOST_HEADS = MOST_COLUMNS = 4096
 MOST_KEY = 255
-FREE_STEPS = 131072  # so many are believed of any file
+FREE_STEPS = 131072  # steps that are accepted for a file of any size
 
 
 class Trace:
-    """A trace that was opened.
+    """An open trace.
 
-    survival(), eviction(), ...  every analysis of the program, as a table (dir(trace) lists them, help(trace.survival) explains one);
+    survival(), eviction(), ...  the analyses, as tables (dir(trace) lists them, help(trace.survival) explains survival);
                trace.survival.figure() draws it
-    steps      how many tokens the run had; token and step indices run from 0 to steps - 1
+    steps      number of tokens of the run; token and step indices run from 0 to steps - 1
     heads      [(KV heads, query heads)] of each layer
-    columns    {name: Column}; trace["tokens.id"], and trace.evict_step for names that Python takes
-    meta       the run header, a dict; notes: {key: what its JSON says}
+    columns    {name: Column}; trace["tokens.id"], and trace.evict_step for names that are Python identifiers
+    meta       the run header, a dict; notes: {key: value of its JSON}
     answer     the generated text
-    tokens     the text of each token as str, or None where it is not stored; texts: the same as bytes
-    blobs      blocks of numbers as they were in the run
-    format     "1.0", or "0.1" of files before it
-    closed     False: the writer was interrupted, and this is its newest whole state
+    tokens     the text of each token as str, or None if it is not stored; texts: the same as bytes
+    blobs      blocks of raw numbers of the run
+    format     "1.0" or "0.1"
+    closed     False: the writer was interrupted; the trace has its last commit
     id         the identity of the run, 32 hexadecimal digits; None in format 0.1
-    digest     of the content, as the file has it, 32 digits; None where it has none
+    digest     the stored digest of the content, 32 digits, or None
 
-    `with` closes it; arrays that were taken out of it stay valid.
+    `with` closes it; arrays read from it remain valid.
     """
 
     def __init__(self, path, checksums=True):
-        """checksums: those of values are compared, each when it is first read."""
+        """checksums: verify the checksum of each block of values when it is first read."""
         self._file = RecordFile(path)
         try:
             self._load()
@@ -53,7 +53,7 @@ class Trace:
             self._file.close()
             raise
 
-    # ---- what is small
+    # ---- header, schema and notes
 
     def _load(self):
         f = self._file
@@ -87,7 +87,7 @@ class Trace:
         return self._file.payload(found[0])
 
     def _small(self, kind, parse):
-        """What the records of a kind say; those that cannot be used are noted as damage."""
+        """Yield the parsed records of a kind.  Invalid records are listed as damage."""
         for e in self._file.of_type(kind):
             try:
                 said = parse(e, bytes(self._file.payload(e)))
@@ -111,7 +111,7 @@ class Trace:
         return (key, text) if zero and 0 < len(key) <= MOST_KEY and len(text) <= MOST_BYTES else None
 
     def _schema(self, p):
-        """self._heads, and the columns in the order of the payload."""
+        """Set self._heads and the columns, in the order of the payload."""
         bad = self._file.error("the schema is malformed")
         layers = struct.unpack_from("<I", p)[0] if len(p) >= 8 else MOST_LAYERS + 1
         at = 4 + 4 * layers
@@ -129,27 +129,27 @@ class Trace:
                 raise bad
             name, unit = (s.split(b"\0")[0].decode("utf-8", "surrogateescape") for s in (name, unit))
             self.schema.append(Column(self, k, name, np.dtype(DTYPES[dtype]), SPACES[space], AXES[axis], flags, unit))
-        self.columns = {c.name: c for c in reversed(self.schema)}  # of two of one name the first
+        self.columns = {c.name: c for c in reversed(self.schema)}  # the first of two columns with equal names
         self.columns = {c.name: self.columns[c.name] for c in self.schema}
 
     def n_heads(self, layer, space):
-        """How many heads of a space a layer has; what is of the run stands at layer 0, head 0."""
+        """Return the number of heads of a space in a layer.  Values of the run are at layer 0, head 0."""
         if space == "run":
             return int(layer == 0)
         return self._heads[layer][space == "query"] if 0 <= layer < len(self._heads) else 0
 
     def _fit_schema(self, e):
-        """Whether each record of values is one that the schema allows."""
+        """Return a flag for each record: the schema allows it."""
         kind, layer, heads0 = e["type"], e["layer"], e["head0"]
         layers = len(self._heads)
-        heads = np.zeros((max(layers, 1) + 1, 3), np.int64)  # the last for layers that are none
+        heads = np.zeros((max(layers, 1) + 1, 3), np.int64)  # the last row: layers that do not exist
         heads[0, 0] = 1
         heads[:layers, 1:] = np.array(self._heads, np.int64).reshape(-1, 2)
         of_layer = heads[np.minimum(layer, len(heads) - 1)]
         chunk = (kind == COLUMN) | (kind == INTERVALS)
         kinds = [(SPACES.index(c.space), c.dtype.itemsize, c.intervals) for c in self.schema]
         number = np.where(chunk, np.minimum(e["column"], len(kinds)), len(kinds)).astype(np.int64)
-        space, width, lists = np.array([*kinds, (0, 1, 2)], np.int64)[number].T  # the last for columns that are none
+        space, width, lists = np.array([*kinds, (0, 1, 2)], np.int64)[number].T  # the last entry: columns that do not exist
         values = e["n_heads"].astype(np.int64) * e["n"].astype(np.int64)
         raw = e["raw_len"].astype(np.int64)
         length = np.where(lists == 1, (raw >= 4 * values) & ((raw - 4 * values) % 8 == 0), raw == values * width)
@@ -170,7 +170,7 @@ class Trace:
         try:
             tail = Trace(name + ".tail", checksums)
         except TraceError:
-            return None  # the newest commit of the trace itself counts
+            return None  # use the newest commit of the trace
         if not (tail.closed and tail.id == self.id and tail.steps > self.steps
                 and bytes(tail._schema_bytes) == bytes(self._schema_bytes)):
             tail.close()
@@ -178,7 +178,7 @@ class Trace:
         self.steps, self.epoch = tail.steps, self.epoch + 1
         return tail
 
-    # ---- what a program asks for
+    # ---- public values
 
     @property
     def meta(self):
@@ -191,7 +191,7 @@ class Trace:
 
     @property
     def note_bytes(self):
-        """{key: JSON text}, as they are stored."""
+        """{key: stored JSON text}."""
         return dict(self._notes)
 
     def _json(self, data, what):
@@ -202,11 +202,11 @@ class Trace:
 
     @property
     def texts(self):
-        """The texts of all tokens; None for those that are not stored or are damaged."""
+        """The texts of all tokens as bytes; None for texts that are missing or damaged."""
         if self.steps > max(FREE_STEPS, self.size):
             raise self._file.error("it declares %d steps and has %d bytes", self.steps, self.size)
         out = [None] * self.steps
-        for t in (self.tail, self):  # what the trace itself has counts
+        for t in (self.tail, self):  # texts of the trace replace those of its tail
             for e in t._file.of_type(TOKENS) if t else ():
                 t0 = int(e["t0"])
                 for k, text in enumerate(t._texts_of(e)[:max(0, self.steps - t0)]):
@@ -229,22 +229,22 @@ class Trace:
 
     @property
     def size(self):
-        """Bytes of the file, and of the tail that is read with it."""
+        """Bytes of the file and its tail."""
         return self._file.size + (self.tail.size if self.tail else 0)
 
     def sources(self, snapshot):
-        """The traces that values come from, with their epochs; the first counts where two have them."""
+        """Return [(trace, epoch)] of the files with values.  The first one that has a value counts."""
         if not snapshot:
             return [(t, 0) for t in (self, self.tail) if t]
         return [(self.tail, self.tail.epoch)] if self.tail else [(self, self.epoch)]
 
     def steps_of_epoch(self, epoch):
-        """What intervals of an epoch must stay below."""
+        """Return the upper bound of intervals of an epoch."""
         return self.steps if epoch == self.epoch else MOST_STEPS
 
     @property
     def tokens(self):
-        """Texts as str; bytes that are no UTF-8, as in the middle of a character, become U+FFFD."""
+        """Texts as str; invalid UTF-8, such as a part of a character, becomes U+FFFD."""
         return analyses.Listed([None if t is None else t.decode("utf-8", "replace") for t in self.texts], self, "tokens")
 
     @property
@@ -254,7 +254,7 @@ class Trace:
 
     @property
     def answer(self):
-        """The text that the run generated.  MissingValues if it generated none."""
+        """The generated text.  MissingValues if the run generated no text."""
         result = self.notes.get("result")
         if not isinstance(result, dict) or not isinstance(result.get("text"), str):
             raise MissingValues("%s: there is no answer: the run generated no text" % self.path)
@@ -272,7 +272,7 @@ class Trace:
             raise KeyError("%s: there is no column %s%s; there are: %s" % (self.path, name, analysis, shown(", ".join(self._families())))) from None
 
     def _families(self):
-        """Returns the names of the columns; one text such as "query.* (64)" for many that begin alike."""
+        """Returns the names of the columns; "query.* (64)" stands for many names with one prefix."""
         first = {name: name.partition(".")[0] for name in self.columns}
         size = collections.Counter(first.values())
         return list(dict.fromkeys("%s.* (%d)" % (f, size[f]) if size[f] > 4 else name for name, f in first.items()))
@@ -290,7 +290,7 @@ class Trace:
 
     @staticmethod
     def _analyses():
-        """Returns {name: analysis} of those that are methods; none if the program is not installed, which reading does not need."""
+        """Return {name: analysis} of the methods; empty if the program is not installed."""
         try:
             return analyses.names()
         except (Error, OSError):
@@ -317,15 +317,15 @@ class Trace:
             self.path, self.steps, len(self._heads), len(self.columns), "" if self.closed else ", not closed")
 
     def _repr_html_(self):
-        """In a notebook: the sentence, and the columns."""
+        """Return a sentence and the columns, for a notebook."""
         row = "<tr>%s</tr>" % ("<td style='text-align:left'>%s</td>" * 5)
         cells = [tuple(map(html.escape, (c.name, "intervals" if c.intervals else c.dtype.name, str(c.shape), c.axis, c.unit))) for c in self.columns.values()]
         return "<p>%s</p><table><tr><th>%s</th></tr>%s</table>" % (
             html.escape(repr(self)), "</th><th>".join(("column", "type", "shape", "of each", "unit")), "".join(row % c for c in cells))
 
     def verify(self):
-        """Checks all: the chain of records, the index, every checksum, and that all values can be decoded.  TraceError
-        names the first damage.  Of a trace that was not closed, what it has is checked."""
+        """Check the chain of records, the index and every checksum, and decode all values.  TraceError names the first
+        damage.  For a trace that was not closed, the committed part is checked."""
         self._file.verify()
         for e in self._file.records:
             if e["type"] in (COLUMN, INTERVALS):
@@ -348,10 +348,10 @@ class Trace:
 
 
 def open_trace(path: "str | os.PathLike", checksums: bool = True) -> Trace:
-    """Opens the trace at path, or the unfinished one beside it where there is none of this name.
+    """Open the trace at path, or PATH.unfinished if path does not exist.
 
-    checksums=False: those of values are not compared when they are read (trace.verify() always does).
-    TraceError says in one sentence what is wrong; nothing is ever written."""
+    checksums=False: do not verify checksums of values when they are read (trace.verify() always does).
+    TraceError has one sentence with the problem.  The file is never changed."""
     path = os.fspath(path)
     if not os.path.exists(path) and os.path.exists(path + ".unfinished"):
         path += ".unfinished"

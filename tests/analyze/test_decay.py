@@ -6,6 +6,7 @@ usage: test_decay.py KVFATE WRITE_KVF ...
 """
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -13,7 +14,7 @@ import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import laws  # noqa: E402
-from check import check, finish, real, refused, said  # noqa: E402
+from check import check, finish, kvfate, real, refused, said  # noqa: E402
 from maker import table
 
 kvfate, write_kvf = map(os.path.abspath, sys.argv[1:3])
@@ -208,6 +209,8 @@ def edges(path):
     refused("no first exits", 1, ["survival", "--as", "decay", x, "--event", "first-exit"], "first_unselected.top64", "--probes")
     for age in (100, 2000):
         refused(f"an age that no token reaches, {age}", 1, ["survival", "--as", "decay", x, "--from", age], f"no token reaches age {age} (--from); the oldest reaches age 99")
+    r = subprocess.run([kvfate, "survival", "--as", "decay", x, "--tokens", "95:"], capture_output=True, text=True)
+    check("no token reaches the default age: a note", r.returncode == 0 and "no token reaches age 8 (--from): nothing can be fitted" in r.stderr, r.stderr)
     refused("an age that no token of a range reaches", 1, ["survival", "--as", "decay", x, "--from", 60, "--tokens", "40:90"], "the oldest reaches age 59")
     check("text", "geometric" in said("survival", "--as", "decay", x) and "the best" in said("survival", "--as", "decay", x))
     for value in (0, 1000):  # all die at once; none dies

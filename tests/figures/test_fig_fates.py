@@ -46,7 +46,7 @@ high = market[4] - market[3]
 check("as wide as the share", near(salt[0], (salt[2] - salt[1]) * high * 2 / 4) and near(market[0], (market[2] - market[1]) * high), held)
 check("time runs down", near(salt[3], market[3]) and near(salt[4], market[4]), held)
 check("born later", near(born[4] - born[3], high / 2) and near(born[0], (born[2] - born[1]) * high * 1.25 / 4), born)
-cut = salt[1] + .5 * (salt[2] - salt[1])  # at the third step half of the heads cache it, at the last none
+cut = salt[1] + .5 * (salt[2] - salt[1])  # half of the heads cache it at the third step, and 0 at the last
 outline = next(p for fill, _, p, _, _ in paths(svg) if fill and all(abs(a - b) <= 1 for a, b in zip(fill, BLACK)) and min(y for _, y in p) > 9)
 third = {round(x, 2) for x, y in outline if abs(y - (salt[3] + 3 * high / 4)) < .05}
 check("needed begins where cached ends", len(needed) == 1 and {round(cut, 2), round(salt[1] + .75 * (salt[2] - salt[1]), 2)} <= third, needed, third, cut)
@@ -101,7 +101,7 @@ check("or drawn", "You help" in said and "not shown" not in said, said)
 
 
 def unlike(token, role, style="", words=None, traces=("a", "b")):
-    """Draw runs whose texts differ at a token. role: of each run's tokens, or None."""
+    """Draw runs with texts that differ at a token. role: role of the tokens of each run; None: no column."""
     table = [r[:3] + ((" pepper",) * 2 if r[0] == "b" and r[2] == token else (words or {}).get(r[2], r[3:5])) + r[5:] for r in rows(traces)]
     columns = COLUMNS + ["role"] * (role is not None)
     return draw(tsv("fates", columns, [r + (role[r[0]][r[2] - 3],) if role else r for r in table]), "fates", size="120x60", style=style)

@@ -1,5 +1,5 @@
-/* test_options.c - --method NAME:key=value: rejected options, and the parameters from accepted
- * ones. */
+/* test_options.c - --method NAME:key=value: rejected options, and parameters of accepted
+ * options. */
 #include <ctype.h>
 
 #include "engine/method/state.h"
@@ -99,7 +99,7 @@ Test(options, refusals_say_why)
     }
 }
 
-/* Returns true if a text names a preset, and the options that come with the name. */
+/* Returns true if a text names a preset and its options. */
 static bool names(const char *text, const char *preset, int sinks, int positions)
 {
     struct kvf_diag d = {""};
