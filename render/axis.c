@@ -182,16 +182,8 @@ double axis_x(const struct axis_box *a, double v)
     return a->x + f * a->w;
 }
 
-static double bent(const struct axis_box *a, double v)
-{
-    return asinh(v / a->bend_y);
-}
-
 double axis_y(const struct axis_box *a, double v)
 {
-    if (a->bend_y > 0)
-        return a->y + a->h
-               - (bent(a, v) - bent(a, a->y0)) / (bent(a, a->y1) - bent(a, a->y0)) * a->h;
     double f = a->log_y ? along_log(v, a->y0, a->y1) : (v - a->y0) / (a->y1 - a->y0);
     return a->y + a->h - f * a->h;
 }
@@ -330,31 +322,8 @@ void axis_ticks_x(struct canvas *c, const struct axis_box *a)
     }
 }
 
-/* Computes the ticks of a bent axis: 0 and the powers of ten from 2 bend_y on, of both signs,
- * from the lowest up. */
-static int ticks_bent(const struct axis_box *a, double *v, char (*name)[24])
-{
-    int n = 0, first = (int)ceil(log10(2 * a->bend_y) - 1e-9);
-    double most = fmax(fabs(a->y0), fabs(a->y1));
-    int last = (int)floor(log10(most) + 1e-9);
-    first = first > last - 12 ? first : last - 12;
-    for (int e = last; e >= first; e--)
-        if (-pow(10, e) >= a->y0)
-            v[n++] = -pow(10, e);
-    if (a->y0 <= 0 && a->y1 >= 0)
-        v[n++] = 0;
-    for (int e = first; e <= last; e++)
-        if (pow(10, e) >= a->y0 && pow(10, e) <= a->y1)
-            v[n++] = pow(10, e);
-    for (int i = 0; i < n; i++)
-        tick_text(v[i], name[i]);
-    return n;
-}
-
 static int ticks_of_y(const struct axis_box *a, double *v, char (*name)[24])
 {
-    if (a->bend_y > 0)
-        return ticks_bent(a, v, name);
     if (a->log_y)
         return ticks_log_of(a->y0, a->y1, a->h / 3.2, a->whole_y, v, name);
     int n = ticks_two(fmin(a->y0, a->y1), fmax(a->y0, a->y1), fitting(a->h, 6), a->h / 2.6,

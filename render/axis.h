@@ -28,10 +28,7 @@ struct axis_box {
     const char *xlabel, *ylabel; /* may be NULL */
     int log_y;
     int whole_x, whole_y; /* counts and positions: no fractions in labels */
-    /* above 0: the y axis is proportional to asinh(y / bend_y), nearly linear up to bend_y on both
-     * sides of 0 and logarithmic beyond; log_y is then 0 */
-    double bend_y;
-    const double *at_x; /* the n_at_x increasing ticks of the x axis; 0: chosen from the range */
+    const double *at_x;   /* the n_at_x increasing ticks of the x axis; 0: chosen from the range */
     int n_at_x;
 };
 

@@ -359,8 +359,6 @@ double chart_key(struct canvas *c, double x, double y, const char *name,
         canvas_disc(c, x + KEY_MM / 2.0, y, 0.6, 0, look->colour);
     if (look->sign > 0)
         sign(c, x + KEY_MM / 2.0, y, look);
-    if (look->key > 0)
-        mark_draw(c, (enum mark)(look->key - 1), x + KEY_MM / 2.0, y, 1.7, look->colour);
     canvas_text(c, x + KEY_MM + 1, y, name, PT_TICK, ALIGN_LEFT, ink, 0);
     return y + 3.9;
 }

@@ -58,7 +58,6 @@ struct chart_look {
     /* 1 + a mark of marks.h at some points, 9 mm apart; 0: none.  With `points`: on every disc that
      * has space for it */
     int sign;
-    int key;    /* 1 + the mark that the figure draws at the points, for the key; 0: none */
     bool alone; /* the key has no line, because the points are not joined */
 };
 

@@ -50,7 +50,6 @@ struct plot {
     char note[NOTE_TEXT]; /* small text below the axes; "": not drawn */
     bool log_x, log_y;
     bool whole_x, whole_y;     /* counts and positions: axis.h */
-    double bend_y;             /* above 0: a bent y axis, axis.h */
     double tick_x[PLOT_TICKS]; /* n_ticks ticks of the x axis; n_ticks 0: from the range */
     int n_ticks;
     double x0, x1, y0, y1;   /* NaN: from the data */

@@ -161,7 +161,7 @@ int plot_ranges(struct plot *p, const struct figure_style *s, struct kvf_diag *d
     if (p->log_y && (p->y0 <= 0 || p->y1 <= 0))
         return kvf_fail(d, KVF_E_ARG, "--vmin, --vmax: a logarithmic axis begins above 0");
     settle(&p->x0, &p->x1, x0, x1, p->log_x, 0);
-    settle(&p->y0, &p->y1, y0, y1, p->log_y, p->bend_y > 0 ? 0.3 : 0.04);
+    settle(&p->y0, &p->y1, y0, y1, p->log_y, 0.04);
     return KVF_OK;
 }
 
@@ -253,7 +253,6 @@ static struct axis_box axis_of(const struct plot *p, const struct layout *l, int
                              .log_y = p->log_y,
                              .whole_x = p->whole_x,
                              .whole_y = p->whole_y,
-                             .bend_y = p->bend_y,
                              .at_x = p->tick_x,
                              .n_at_x = p->n_ticks > 0 ? p->n_ticks : 0};
 }
